@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Binds the installed dav1d header, and tells the crate which FFmpeg it has.
+//! Generates bindings of the installed dav1d header, and passes FFmpeg's version to the crate.
 //!
 //! dav1d's ABI changed between Debian 12 (1.0) and Debian 13 (1.5), so the
 //! bindings come from the header that is there, never from a stored copy.

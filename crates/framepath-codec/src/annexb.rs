@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Packets of H.264 and HEVC with start codes, as devices want them: files of
-//! the MP4 family have lengths in their place, and the parameter sets apart.
+//! Conversion of H.264 and HEVC packets to start codes, as devices require them. Files of the MP4
+//! family have lengths instead, and store the parameter sets separately.
 //!
-//! Formats: ISO/IEC 14496-15 (avcC, hvcC); ITU-T H.264 and H.265, Annex B. The result is
-//! that of libavcodec's filters `h264_mp4toannexb` and `hevc_mp4toannexb`, but as parts
-//! that stay where they are: the caller joins them in the one copy of the packet into a
-//! device's buffer.
+//! Formats: ISO/IEC 14496-15 (avcC, hvcC); ITU-T H.264 and H.265, Annex B. The result is that of
+//! libavcodec's filters `h264_mp4toannexb` and `hevc_mp4toannexb`, but as a list of parts in
+//! place: the caller joins them in the same copy that moves the packet into a device's buffer.
 
 use crate::{Codec, CodecError, TrackInfo};
 
@@ -15,23 +14,22 @@ const START: &[u8] = &[0, 0, 0, 1];
 #[derive(Clone, Debug)]
 pub struct AnnexB {
     codec: Codec,
-    /// The parameter sets, each with a start code; empty where none are known.
+    /// Parameter sets, each with a start code; empty if none are known.
     head: Vec<u8>,
-    /// Bytes of a length, 1 to 4; `None` where packets have start codes, or their codec
-    /// has none.
+    /// Bytes of a length, 1 to 4; `None` if packets have start codes, or their codec has none.
     length_bytes: Option<usize>,
 }
 
 impl AnnexB {
-    /// Makes a converter for the packets of `track`: it leaves codecs without start codes
-    /// unchanged, and streams that have them already.
+    /// Makes a converter for the packets of `track`. It does not change codecs without start
+    /// codes, nor streams that already have them.
     ///
     /// # Errors
     /// The track's head is damaged.
     pub fn new(track: &TrackInfo) -> Result<AnnexB, CodecError> {
         let (codec, head) = (track.codec, track.head());
         let as_they_are = |head: &[u8]| AnnexB { codec, head: head.to_vec(), length_bytes: None };
-        // libavcodec's criterion: such a head, or none, comes with start codes.
+        // libavcodec's criterion: a stream with such a head, or without one, has start codes.
         let has_codes = head.is_empty() || head.starts_with(&[0, 0, 1]) || head.starts_with(START);
         let read = match codec {
             Codec::Vp8 | Codec::Vp9 | Codec::Av1 => return Ok(as_they_are(&[])),
@@ -43,13 +41,12 @@ impl AnnexB {
         Ok(AnnexB { codec, head, length_bytes: Some(bytes) })
     }
 
-    /// Returns the parts that, one after the other, are the packet with start codes and
-    /// with the parameter sets before each random access point that lacks them. The sets
-    /// are also in front of the `first` packet that a decoder gets, which need not be the
-    /// stream's first.
+    /// Returns the parts that, joined in order, are the packet with start codes. Random access
+    /// points without parameter sets get them as a prefix. So does the `first` packet for a
+    /// decoder, which need not be the stream's first.
     ///
     /// # Errors
-    /// A length is longer than the rest of the packet.
+    /// A length exceeds the rest of the packet.
     pub fn parts<'a>(&'a self, packet: &'a [u8], first: bool) -> Result<Vec<&'a [u8]>, CodecError> {
         let Some(length_bytes) = self.length_bytes else {
             let lacks = first && !self.head.is_empty() && !self.has_head(packet);
@@ -76,13 +73,13 @@ impl AnnexB {
         Ok(parts)
     }
 
-    /// True if a packet with start codes has a parameter set.
+    /// Returns true if a packet with start codes has a parameter set.
     fn has_head(&self, packet: &[u8]) -> bool {
         packet.windows(4).any(|w| w.starts_with(&[0, 0, 1]) && self.codec.kind(w[3]) == Unit::Head)
     }
 }
 
-/// Kind of a unit, as far as the start of decoding is concerned.
+/// Kind of a unit, for the start of decoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unit {
     /// A parameter set.
@@ -106,7 +103,7 @@ impl Codec {
     }
 }
 
-/// Takes a length of `bytes` bytes, and as many bytes as it says, from the front.
+/// Takes a length of `bytes` bytes, and that many bytes, from the front.
 fn next_unit<'a>(rest: &mut &'a [u8], bytes: usize) -> Option<&'a [u8]> {
     let (length, behind) = rest.split_at_checked(bytes)?;
     let length = length.iter().fold(0usize, |sum, byte| sum << 8 | usize::from(*byte));
@@ -115,8 +112,7 @@ fn next_unit<'a>(rest: &mut &'a [u8], bytes: usize) -> Option<&'a [u8]> {
     Some(unit)
 }
 
-/// Takes `count` parameter sets from the front, each behind a length of two
-/// bytes.
+/// Takes `count` parameter sets from the front, each after a length of two bytes.
 fn take_sets(rest: &mut &[u8], count: usize, head: &mut Vec<u8>) -> Option<()> {
     for _ in 0..count {
         let set = next_unit(rest, 2)?;
@@ -205,7 +201,7 @@ mod tests {
         assert_eq!(convert(&[0, 1, 0x41]), [START, &[0x41]].concat());
         let with_own = [0, 2, 0x67, 0xcc, 0, 2, 0x65, 9];
         assert_eq!(convert(&with_own), [START, &[0x67, 0xcc], START, &[0x65, 9]].concat());
-        // Two slices of one picture have one head.
+        // Two slices of one picture get the sets once.
         assert_eq!(convert(&[0, 1, 0x65, 0, 1, 0x65]), [&sets, START, &[0x65], START, &[0x65]].concat());
     }
 
@@ -214,10 +210,10 @@ mod tests {
         let sets = [START, &[0x67, 0xaa], START, &[0x68, 0xbb]].concat();
         let lengths = [1, 66, 0, 30, 0xfd, 0xe1, 0, 2, 0x67, 0xaa, 1, 0, 2, 0x68, 0xbb];
         let annexb = AnnexB::new(&track(Codec::H264, &lengths)).unwrap();
-        // An I picture that is no IDR picture, behind a delimiter.
+        // An I picture that is not an IDR picture, after a delimiter.
         let packet = [0, 1, 9, 0, 2, 0x41, 5];
-        let wanted = [START, &[9], &sets, START, &[0x41, 5]].concat();
-        assert_eq!(annexb.parts(&packet, true).unwrap().concat(), wanted);
+        let expected = [START, &[9], &sets, START, &[0x41, 5]].concat();
+        assert_eq!(annexb.parts(&packet, true).unwrap().concat(), expected);
         assert_eq!(annexb.parts(&packet, false).unwrap().concat(), [START, &[9], START, &[0x41, 5]].concat());
 
         let annexb = AnnexB::new(&track(Codec::H264, &sets)).unwrap();

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The baseline: libavcodec decoding a file with its own buffers, and nothing else. No
-//! pool, no conversion, no frame given out. AV1 goes through FFmpeg's wrapper of dav1d,
-//! as with the `ffmpeg` tool.
+//! Baseline for comparisons: libavcodec decodes a file with its own buffers. There is no pool, no
+//! conversion and no frame. AV1 uses FFmpeg's wrapper of dav1d, as the `ffmpeg` tool does.
 
 use std::ffi::c_int;
 use std::path::Path;
@@ -13,7 +12,7 @@ use crate::error::libav_message;
 use crate::libav::{CodecContext, PictureRef};
 use crate::{Codec, CodecError, DecoderThreads, Demuxer, TrackInfo};
 
-/// Decodes the video of `path` and discards it; returns how many pictures came out.
+/// Decodes the video of `path` and discards it. Returns the number of pictures.
 ///
 /// # Errors
 /// The file cannot be read, or a packet of it cannot be decoded.
@@ -36,7 +35,7 @@ pub fn decode(path: &Path, threads: DecoderThreads) -> Result<u64, CodecError> {
 }
 
 fn find(track: &TrackInfo) -> Result<*const ff::AVCodec, CodecError> {
-    // SAFETY: both look into static tables; the name is a C string.
+    // SAFETY: both search static tables; the name is a C string.
     let found = unsafe {
         match track.codec {
             Codec::Av1 => ff::avcodec_find_decoder_by_name(c"libdav1d".as_ptr()),
@@ -56,7 +55,7 @@ struct Run {
 
 impl Run {
     fn send(&mut self, packet: *const ff::AVPacket) -> Result<(), CodecError> {
-        // SAFETY: an open context, and a packet or the null that ends.
+        // SAFETY: an open context, and a packet, or null for the end.
         self.check(unsafe { ff::avcodec_send_packet(self.context.as_ptr(), packet) })
     }
 

@@ -1,25 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Interleaving of rows of planar samples, and moving of 10-bit samples from the low to
-//! the high end of 16.
+//! Interleaving of planar rows, and moving of 10-bit samples from the low to the high end of 16
+//! bits.
 //!
-//! Each function has a scalar twin that defines its result; the vector functions compute
-//! the same for as many whole vectors as a row has and leave the rest to the twin.
-//! Samples are bytes here, 16-bit ones little-endian, so that rows may start at any
-//! address.
+//! Each function has a scalar version that defines its result. The vector functions compute the
+//! same result for the whole vectors of a row, and leave the rest to the scalar version. Samples
+//! are bytes here, 16-bit samples little-endian, so that rows may start at any address.
 //!
-//! If the machine has AVX2 and a row is aligned, its stores bypass the caches: a picture
-//! is far larger than they are, so plain stores would first read the old contents from
-//! memory and evict the decoder's data.
+//! If the machine has AVX2 and a row is aligned, its stores bypass the caches. A picture is far
+//! larger than the caches, so plain stores would first read the old contents from memory and
+//! evict the decoder's data.
 
 use std::cell::Cell;
 
-/// Writes rows. Samples are cells: in a lent slot another process may write them at any
-/// time, so that they are never `&[u8]`. Other threads may read the rows once this value
-/// is dropped.
+/// Writer of rows. Samples are cells and never `&[u8]`, because another process may write its own
+/// slots at any time. Other threads may read the rows after this value was dropped.
 pub(crate) struct Rows(());
 
 impl Rows {
-    /// Makes a writer.
+    /// Creates a writer.
     pub(crate) fn new() -> Rows {
         Rows(())
     }
@@ -27,19 +25,18 @@ impl Rows {
     /// Writes `dst` = u0 v0 u1 v1 ... of 8-bit samples.
     ///
     /// # Panics
-    /// Unless `u` and `v` are equally long and `dst` twice as long.
+    /// `u` and `v` differ in length, or `dst` is not twice as long.
     pub(crate) fn interleave8(&mut self, u: &[Cell<u8>], v: &[Cell<u8>], dst: &[Cell<u8>]) {
         check(u, v, dst);
         let done = vector::interleave8(u, v, dst);
         scalar::interleave8(&u[done..], &v[done..], &dst[2 * done..]);
     }
 
-    /// Writes `dst` = u0 v0 u1 v1 ... of 16-bit samples, each moved up by six bits: what
-    /// P010 holds of 10-bit chroma.
+    /// Writes `dst` = u0 v0 u1 v1 ... of 16-bit samples, each shifted left by six bits, as P010
+    /// stores 10-bit chroma.
     ///
     /// # Panics
-    /// Unless `u` and `v` are equally long, whole samples, and `dst` twice as
-    /// long.
+    /// `u` and `v` differ in length or have incomplete samples, or `dst` is not twice as long.
     pub(crate) fn interleave10(&mut self, u: &[Cell<u8>], v: &[Cell<u8>], dst: &[Cell<u8>]) {
         check(u, v, dst);
         assert!(u.len() % 2 == 0, "{} bytes are not whole samples", u.len());
@@ -47,11 +44,11 @@ impl Rows {
         scalar::interleave10(&u[done..], &v[done..], &dst[2 * done..]);
     }
 
-    /// Writes `dst` = 16-bit samples of `src`, each moved up by six bits: what P010 holds
-    /// of 10-bit luma.
+    /// Writes `dst` = 16-bit samples of `src`, each shifted left by six bits, as P010 stores
+    /// 10-bit luma.
     ///
     /// # Panics
-    /// Unless both are equally long, whole samples.
+    /// The lengths differ, or a sample is incomplete.
     pub(crate) fn raise10(&mut self, src: &[Cell<u8>], dst: &[Cell<u8>]) {
         assert!(src.len() == dst.len() && src.len() % 2 == 0, "{} bytes into {}", src.len(), dst.len());
         let done = vector::raise10(src, dst);
@@ -65,8 +62,7 @@ impl Drop for Rows {
     }
 }
 
-/// Returns the address of the row's first byte. Cells may be written through shared
-/// references.
+/// Returns the address of the row's first byte. Cells may be written through shared references.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 fn first(row: &[Cell<u8>]) -> *mut u8 {
     row.as_ptr().cast::<u8>().cast_mut()
@@ -82,8 +78,8 @@ fn check(u: &[Cell<u8>], v: &[Cell<u8>], dst: &[Cell<u8>]) {
     );
 }
 
-/// Plain versions of the vector functions: they define the result, and convert the rest
-/// of a row.
+/// Scalar versions of the vector functions. They define the result, and convert the rest of a
+/// row.
 mod scalar {
     use std::cell::Cell;
 
@@ -116,7 +112,7 @@ mod scalar {
 
 #[cfg(target_arch = "x86_64")]
 mod vector {
-    //! Each returns how many bytes of `u` (or `src`) it did.
+    //! Each function returns the number of bytes of `u` (or `src`) that it converted.
 
     use std::arch::is_x86_feature_detected;
     use std::arch::x86_64::*;
@@ -126,7 +122,7 @@ mod vector {
 
     pub(super) fn interleave8(u: &[Cell<u8>], v: &[Cell<u8>], dst: &[Cell<u8>]) -> usize {
         if is_x86_feature_detected!("avx2") {
-            // SAFETY: AVX2 is there.
+            // SAFETY: the CPU has AVX2.
             unsafe { interleave8_avx2(u, v, dst) }
         } else {
             interleave8_sse2(u, v, dst)
@@ -135,7 +131,7 @@ mod vector {
 
     pub(super) fn interleave10(u: &[Cell<u8>], v: &[Cell<u8>], dst: &[Cell<u8>]) -> usize {
         if is_x86_feature_detected!("avx2") {
-            // SAFETY: AVX2 is there.
+            // SAFETY: the CPU has AVX2.
             unsafe { interleave10_avx2(u, v, dst) }
         } else {
             interleave10_sse2(u, v, dst)
@@ -144,14 +140,14 @@ mod vector {
 
     pub(super) fn raise10(src: &[Cell<u8>], dst: &[Cell<u8>]) -> usize {
         if is_x86_feature_detected!("avx2") {
-            // SAFETY: AVX2 is there.
+            // SAFETY: the CPU has AVX2.
             unsafe { raise10_avx2(src, dst) }
         } else {
             raise10_sse2(src, dst)
         }
     }
 
-    /// Ends stores past the caches: they are in order with others only after.
+    /// Orders the stores that bypass the caches before later stores.
     pub(super) fn fence() {
         // SAFETY: every x86_64 has SSE.
         unsafe { _mm_sfence() }
@@ -165,8 +161,8 @@ mod vector {
         let dst = first(dst);
         let past_caches = dst as usize % 32 == 0;
         for at in (0..whole).step_by(32) {
-            // SAFETY: at + 32 <= whole, so 32 bytes are readable in both
-            // sources and 64 writable at 2 * at, aligned where that is said.
+            // SAFETY: at + 32 <= whole, so 32 bytes are readable in both sources and 64 writable
+            // at 2 * at, aligned if `past_caches` is true.
             unsafe {
                 let u = _mm256_loadu_si256(u.as_ptr().add(at).cast());
                 let v = _mm256_loadu_si256(v.as_ptr().add(at).cast());
@@ -196,14 +192,14 @@ mod vector {
         whole
     }
 
-    /// Stores what unpacking left in 128-bit halves, in the order of memory.
+    /// Stores the 128-bit halves of the unpacked samples in memory order.
     ///
     /// # Safety
-    /// The CPU has AVX2, and 64 bytes are writable at `dst`, which is a
-    /// multiple of 32 for stores past the caches.
+    /// The CPU has AVX2, and 64 bytes are writable at `dst`, which is a multiple of 32 for stores
+    /// that bypass the caches.
     #[target_feature(enable = "avx2")]
     unsafe fn store_pairs(low: __m256i, high: __m256i, dst: *mut u8, past_caches: bool) {
-        // SAFETY: the caller's word.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             store(_mm256_permute2x128_si256::<0x20>(low, high), dst, past_caches);
             store(_mm256_permute2x128_si256::<0x31>(low, high), dst.add(32), past_caches);
@@ -214,7 +210,7 @@ mod vector {
     /// As for `store_pairs`, with 32 bytes.
     #[target_feature(enable = "avx2")]
     unsafe fn store(value: __m256i, dst: *mut u8, past_caches: bool) {
-        // SAFETY: the caller's word. Every user ends with `fence`, by `Rows`.
+        // SAFETY: guaranteed by the caller. Every user ends with `fence`, through `Rows`.
         unsafe {
             if past_caches {
                 _mm256_stream_si256(dst.cast(), value);
@@ -232,8 +228,7 @@ mod vector {
         let dst = first(dst);
         let past_caches = dst as usize % 32 == 0;
         for at in (0..whole).step_by(32) {
-            // SAFETY: at + 32 <= whole, within both, aligned where that is
-            // said.
+            // SAFETY: at + 32 <= whole, inside both rows, aligned if `past_caches` is true.
             unsafe {
                 let samples = _mm256_loadu_si256(src.as_ptr().add(at).cast());
                 store(_mm256_slli_epi16::<6>(samples), dst.add(at), past_caches);
@@ -277,8 +272,8 @@ mod vector {
     pub(super) fn raise10_sse2(src: &[Cell<u8>], dst: &[Cell<u8>]) -> usize {
         let whole = src.len().min(dst.len()) / 16 * 16;
         for at in (0..whole).step_by(16) {
-            // SAFETY: at + 16 <= whole, within both; no access needs
-            // alignment. Every x86_64 has SSE2.
+            // SAFETY: at + 16 <= whole, inside both rows; no access needs alignment. Every x86_64
+            // has SSE2.
             unsafe {
                 let samples = _mm_loadu_si128(src.as_ptr().add(at).cast());
                 _mm_storeu_si128(first(dst).add(at).cast(), _mm_slli_epi16::<6>(samples));
@@ -290,15 +285,15 @@ mod vector {
 
 #[cfg(target_arch = "aarch64")]
 mod vector {
-    //! Each returns how many bytes of `u` (or `src`) it did. Every aarch64 has
-    //! NEON.
+    //! Each function returns the number of bytes of `u` (or `src`) that it converted. Every
+    //! aarch64 has NEON.
 
     use std::arch::aarch64::*;
     use std::cell::Cell;
 
     use super::first;
 
-    /// Does nothing, because all stores here are plain.
+    /// Does nothing, because no store here bypasses the caches.
     pub(super) fn fence() {}
 
     pub(super) fn interleave8(u: &[Cell<u8>], v: &[Cell<u8>], dst: &[Cell<u8>]) -> usize {
@@ -336,7 +331,7 @@ mod vector {
     pub(super) fn raise10(src: &[Cell<u8>], dst: &[Cell<u8>]) -> usize {
         let whole = src.len().min(dst.len()) / 16 * 16;
         for at in (0..whole).step_by(16) {
-            // SAFETY: at + 16 <= whole, within both; bytewise access.
+            // SAFETY: at + 16 <= whole, inside both rows; bytewise access.
             unsafe {
                 let samples = vreinterpretq_u16_u8(vld1q_u8(src.as_ptr().cast::<u8>().add(at)));
                 vst1q_u8(first(dst).add(at), vreinterpretq_u8_u16(vshlq_n_u16::<6>(samples)));
@@ -348,7 +343,8 @@ mod vector {
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod vector {
-    //! No vectors known here: nothing done, all left to the scalar twin.
+    //! No vector version for this architecture: the functions convert nothing, and the scalar
+    //! version converts everything.
 
     use std::cell::Cell;
 
@@ -379,7 +375,7 @@ mod tests {
         Cell::from_mut(bytes).as_slice_of_cells()
     }
 
-    /// Returns every vector version this machine can run, the chosen one first.
+    /// Returns every vector version that this machine can run; the selected version comes first.
     fn versions() -> Vec<(Interleave, Interleave, Raise)> {
         let mut all: Vec<(Interleave, Interleave, Raise)> =
             vec![(vector::interleave8, vector::interleave10, vector::raise10)];
@@ -396,12 +392,12 @@ mod tests {
         (0..length).map(|_| next()).collect()
     }
 
-    /// Compares with the scalar twin at every width and at starts that are
-    /// aligned to nothing; bytes around the row must stay.
+    /// Compares with the scalar version at every width and at unaligned starts. Bytes around the
+    /// row must not change.
     fn compare(
         sample: usize,
         factor: usize,
-        twin: Twin,
+        scalar_version: Twin,
         vector: impl Fn(&[Cell<u8>], &[Cell<u8>], &[Cell<u8>]) -> usize,
     ) {
         const GUARD: u8 = 0xa5;
@@ -410,17 +406,17 @@ mod tests {
                 let bytes = width * sample;
                 let (mut u, mut v) = (noise(start + bytes, 1 + width as u32), noise(start / 2 + bytes, 77));
                 let (u, v) = (cells(&mut u[start..]), cells(&mut v[start / 2..]));
-                let mut wanted = vec![GUARD; 96 + factor * bytes + 64];
-                let mut got = wanted.clone();
-                // A start of 0 is aligned, so that both kinds of store run.
+                let mut expected = vec![GUARD; 96 + factor * bytes + 64];
+                let mut got = expected.clone();
+                // Start 0 is aligned, so both kinds of store run.
                 let start = got.as_ptr().align_offset(32) + start;
                 let range = start..start + factor * bytes;
-                twin(u, v, cells(&mut wanted[range.clone()]));
+                scalar_version(u, v, cells(&mut expected[range.clone()]));
                 let done = vector(u, v, cells(&mut got[range.clone()]));
                 assert!(done <= bytes && done % sample == 0);
                 vector::fence();
-                twin(&u[done..], &v[done..], cells(&mut got[range][factor * done..]));
-                assert!(got == wanted, "width {width}, start {start}");
+                scalar_version(&u[done..], &v[done..], cells(&mut got[range][factor * done..]));
+                assert!(got == expected, "width {width}, start {start}");
             }
         }
     }

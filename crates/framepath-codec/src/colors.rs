@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Colours of a picture as FFmpeg describes them.
+//! Colours of a picture in FFmpeg's description.
 
 use std::ffi::c_uint;
 
@@ -7,7 +7,7 @@ use ff::AVPixelFormat;
 use ffmpeg_sys_next as ff;
 use framepath_model::colors::{ColorRange, Colors};
 
-/// Returns the colours of a frame that a decoder is to fill or has filled.
+/// Returns the colours of a frame, before or after the decoder has filled it.
 ///
 /// # Safety
 /// `frame` is valid.
@@ -15,8 +15,8 @@ pub(crate) unsafe fn colors_of(frame: *const ff::AVFrame) -> Colors {
     const LIMITED: c_uint = ff::AVColorRange::AVCOL_RANGE_MPEG as c_uint;
     const FULL: c_uint = ff::AVColorRange::AVCOL_RANGE_JPEG as c_uint;
     const OF_JPEG: i32 = AVPixelFormat::AV_PIX_FMT_YUVJ420P as i32;
-    // SAFETY: fields of a valid frame, read as the plain integers that C has: a
-    // number out of a stream must not become a Rust enum unchecked.
+    // SAFETY: fields of a valid frame, read as plain integers as in C: a number from a stream
+    // must not become a Rust enum unchecked.
     let (primaries, transfer, matrix, range, format) = unsafe {
         let number = |field: *const c_uint| field.read();
         (

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The supported containers, and the refused ones.
+//! Supported and rejected containers.
 //!
-//! A path names one file, and one file is read. libavformat has demuxers that
-//! open others (playlists, manifests, image sequences, network descriptions):
-//! they are refused by name, and no demuxer is given a protocol.
+//! A path names one file, and only this file is read. libavformat has demuxers that open other
+//! files (playlists, manifests, image sequences, network descriptions). They are rejected by
+//! name, and no demuxer gets a protocol.
 
 use std::ffi::CStr;
 
 use crate::CodecError;
 
-/// Supported containers: the first of libavformat's names of each.
+/// Supported containers: the first libavformat name of each.
 const CONTAINERS: [&str; 24] = [
     "mov",
     "matroska",
@@ -37,7 +37,7 @@ const CONTAINERS: [&str; 24] = [
     "mpegvideo",
 ];
 
-/// Formats that name other files or places.
+/// Formats that refer to other files or network addresses.
 const PLAYLISTS: [&str; 12] = [
     "hls",
     "dash",
@@ -53,9 +53,8 @@ const PLAYLISTS: [&str; 12] = [
     "lavfi",
 ];
 
-/// Options that limit libavformat: no protocol, no other demuxer, only the decoders of
-/// known codecs for properties that a container lacks, and an end to the search for
-/// those.
+/// Options that limit libavformat: no protocol, no other demuxer, and only the decoders of known
+/// codecs for properties that a container lacks. The search for these properties is limited too.
 /// (Five megabytes and five seconds are libavformat's own defaults.)
 pub(crate) const LIMITS: [(&CStr, &CStr); 6] = [
     (c"protocol_whitelist", c""),
@@ -74,7 +73,7 @@ pub fn containers() -> impl Iterator<Item = &'static str> {
     CONTAINERS.into_iter()
 }
 
-/// Refuses `file` where libavformat's name `found` is that of no supported container.
+/// Rejects `file` if libavformat's name `found` is not that of a supported container.
 pub(crate) fn check(file: &str, found: &str) -> Result<(), CodecError> {
     let name = found.split(',').next().unwrap_or(found);
     if CONTAINERS.contains(&name) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Conversion of frames into another pixel format of the same size, by libswscale.
 //!
-//! The pixels are the same on every machine: libswscale is told to be exact, without its
-//! faster, rougher ways. Where a stream does not declare its YUV, it is taken as `play`
-//! takes it: as of limited range, of BT.709 from 1025 columns on and of BT.601 else, and
-//! GREY as of full range. From YUV to YUV the meaning of the numbers stays.
+//! The pixels are the same on every machine, because libswscale is set to exact conversion
+//! without its faster approximations. If a stream does not declare its colours, YUV is
+//! interpreted as `play` does: limited range, BT.709 from 1025 columns on, otherwise BT.601. GREY
+//! is interpreted as full range. A conversion from YUV to YUV keeps the meaning of the values.
 
 use std::ffi::c_int;
 use std::ptr;
@@ -16,21 +16,21 @@ use framepath_model::format::{Layout, LayoutError, PixelFormat};
 use framepath_os::measure::meter;
 use framepath_os::memory::pool::{Frame, FrameMut};
 
-/// `SWS_BICUBIC` (of chroma: sizes stay), `SWS_FULL_CHR_H_INT`,
-/// `SWS_ACCURATE_RND`, `SWS_BITEXACT`. Their names are macros in some versions
-/// and an enum in others; their numbers are the same in all.
+/// `SWS_BICUBIC` (for chroma, because sizes do not change), `SWS_FULL_CHR_H_INT`,
+/// `SWS_ACCURATE_RND`, `SWS_BITEXACT`. Their names are macros in some versions and an enum in
+/// others; their values are the same in all.
 const FLAGS: c_int = 0x4 | 0x2000 | 0x4_0000 | 0x8_0000;
 
-/// Bytes behind a row that libswscale's vector code may touch: it reads up to 31 bytes
-/// too far, whether they exist or not.
+/// Bytes after a row that libswscale's vector code may touch: it reads up to 31 bytes beyond the
+/// end, even if they do not exist.
 pub(crate) const SLACK: usize = 256;
 
-/// Bytes that libswscale reads behind a row, at most.
+/// Maximum number of bytes that libswscale reads beyond a row.
 const TOO_FAR: usize = 32;
 
-/// Most rows of a tail, for a picture that is not narrow. Dither patterns begin again
-/// with every slice and have 8 rows, in planes of chroma too: cut elsewhere, a picture
-/// would change.
+/// Maximum number of rows of a tail, except for narrow pictures. Dither patterns restart with
+/// every slice and have 8 rows, also in chroma planes, so a cut at another row would change the
+/// picture.
 const TAIL: usize = 16;
 
 /// Error of a conversion.
@@ -38,7 +38,7 @@ const TAIL: usize = 16;
 #[non_exhaustive]
 pub enum ConvertError {
     /// libswscale has no conversion between the two formats.
-    #[error("libswscale does not convert {width}x{height} {from} to {to}")]
+    #[error("libswscale: cannot convert {width}x{height} {from} to {to}; use another format")]
     NoWay {
         /// Format of the source.
         from: PixelFormat,
@@ -49,7 +49,7 @@ pub enum ConvertError {
         /// Height in pixels.
         height: u32,
     },
-    /// The frame is no picture, or the slot cannot hold the requested picture.
+    /// The frame is not a picture, or the slot cannot hold the requested picture.
     #[error(transparent)]
     Layout(#[from] LayoutError),
 }
@@ -63,11 +63,11 @@ pub struct Converter {
     to: PixelFormat,
     context: *mut ff::SwsContext,
     made_for: Option<Key>,
-    /// The last rows of a picture, with room behind them.
+    /// Last rows of a picture, with room after them.
     tail: Vec<u8>,
 }
 
-// SAFETY: a context belongs to the owner of the pointer, on any thread.
+// SAFETY: a context belongs to the owner of the pointer, and may be used on any thread.
 unsafe impl Send for Converter {}
 
 impl Converter {
@@ -76,7 +76,7 @@ impl Converter {
         Converter { to, context: ptr::null_mut(), made_for: None, tail: Vec::new() }
     }
 
-    /// Returns the colours of the converted picture of a source like `from`.
+    /// Returns the colours of the converted picture, for a source with the layout `from`.
     pub fn colors(&self, from: &Layout) -> Colors {
         match (from.format, self.to) {
             (from_format, to) if from_format == to => from.colors,
@@ -88,36 +88,35 @@ impl Converter {
         }
     }
 
-    /// Returns the number of bytes that the slot of a picture with this layout must have.
+    /// Returns the number of bytes that the slot of a picture with this layout needs.
     pub fn slot_bytes(layout: &Layout) -> usize {
         layout.size + SLACK
     }
 
-    /// Converts `from` into `into`, whose layout says where the picture goes. Counts
-    /// every byte of the picture as copied, and the last rows of `from` too, which are
-    /// moved to memory where reading too far does no harm.
+    /// Converts `from` into `into`, according to the layout of `into`. The meter counts every
+    /// byte of the picture. It also counts the last rows of `from`, which are first copied to
+    /// memory where reading beyond the end is harmless.
     ///
     /// # Errors
-    /// libswscale cannot convert, `from` is no picture (see [`Layout::opaque`]), or the
-    /// slot of `into` is smaller than [`Converter::slot_bytes`].
+    /// libswscale cannot convert, `from` is not a picture (see [`Layout::opaque`]), or the slot
+    /// of `into` is smaller than [`Converter::slot_bytes`].
     ///
     /// # Panics
-    /// Unless `into` is laid out in the format of [`Converter::new`] and in
-    /// the size of `from`.
+    /// `into` does not have the format of [`Converter::new`] or the size of `from`.
     pub fn convert(&mut self, from: &Frame, into: &mut FrameMut) -> Result<(), ConvertError> {
         let (source, target) = (*from.layout(), *into.layout());
-        assert_eq!(target.format, self.to, "the format to convert to");
-        assert_eq!((target.width, target.height), (source.width, source.height), "the size stays");
-        // Opaque buffers may be wider than any picture, and a layout's format and
-        // size can be changed without its planes.
+        assert_eq!(target.format, self.to, "the format of the converter");
+        assert_eq!((target.width, target.height), (source.width, source.height), "equal sizes");
+        // Opaque buffers may be wider than any picture, and the fields of a layout can be changed
+        // without its planes.
         for layout in [&source, &target] {
             Layout::from_planes(layout.format, layout.width, layout.height, layout.planes())?;
         }
-        // libswscale writes whole vectors.
+        // libswscale writes whole vectors, possibly beyond the last row.
         let end = target.planes().iter().map(|plane| plane.offset + plane.stride * plane.rows).max();
         if end.is_none_or(|end| into.slot_bytes() - end.min(into.slot_bytes()) < SLACK) {
             let (format, width, height) = (target.format, target.width, target.height);
-            let detail = "no room behind the last plane; see Converter::slot_bytes";
+            let detail = "no room after the last plane; see Converter::slot_bytes";
             return Err(LayoutError::Planes { format, width, height, detail }.into());
         }
         self.prepare(&source);
@@ -143,10 +142,10 @@ impl Converter {
             if rows == 0 {
                 return 0;
             }
-            // SAFETY: the planes are those of `rows` rows of a picture of this
-            // size and format, behind which as many bytes are readable as
-            // libswscale reads too far; and of a whole picture to write, in a
-            // slot to which this is the only handle.
+            // SAFETY: the source planes are those of `rows` rows of a picture of this size and
+            // format, followed by as many readable bytes as libswscale reads beyond a row. The
+            // target planes are those of a whole picture, in a slot to which this is the only
+            // handle.
             unsafe {
                 ff::sws_scale(
                     context,
@@ -167,7 +166,7 @@ impl Converter {
         if rows == source.height as c_int { Ok(()) } else { Err(no_way()) }
     }
 
-    /// Makes the context for pictures like this, if it is for others.
+    /// Makes the context for such pictures, unless the present context matches.
     fn prepare(&mut self, source: &Layout) {
         let key = (source.format, (source.width, source.height), source.colors);
         if self.made_for == Some(key) {
@@ -180,7 +179,7 @@ impl Converter {
             _ => source.colors.range == ColorRange::Full,
         };
         let to_full = made.range == ColorRange::Full;
-        // The matrix of the side that is YUV.
+        // Matrix of the YUV side.
         let yuv = if is_yuv(self.to) { made } else { source.colors };
         let (width, height) = (source.width as c_int, source.height as c_int);
         let options = [
@@ -191,14 +190,13 @@ impl Converter {
             (c"dsth", height),
             (c"dst_format", libav_format(self.to) as c_int),
             (c"sws_flags", FLAGS),
-            // For 10 bits libswscale has to know the ranges from the start.
+            // For 10 bits, libswscale needs the ranges at initialisation.
             (c"src_range", from_full.into()),
             (c"dst_range", to_full.into()),
         ];
-        // SAFETY: the old context is null or ours, and not used again; the new
-        // one is null, or valid and set up in the order that libswscale wants.
-        // The tables are its own, and constant. It says no where there are no
-        // colours to change.
+        // SAFETY: the old context is null or ours, and not used again. The new context is null,
+        // or valid and set up in the order that libswscale requires. The tables are libswscale's
+        // constants. It returns an error if there are no colours to change, which is ignored.
         unsafe {
             ff::sws_freeContext(self.context);
             self.context = ff::sws_alloc_context();
@@ -220,12 +218,12 @@ impl Converter {
     }
 }
 
-/// The last rows of a picture, after which its memory may end.
+/// Last rows of a picture, after which its memory may end.
 pub(crate) struct TailRows {
     layout: Layout,
-    /// The tail's first row, a multiple of [`TAIL`].
+    /// First row of the tail, a multiple of [`TAIL`].
     pub(crate) first: usize,
-    /// Bytes of the tail's pixels.
+    /// Number of bytes of the tail's pixels.
     pub(crate) bytes: usize,
 }
 
@@ -233,7 +231,7 @@ impl TailRows {
     pub(crate) fn of(layout: &Layout) -> TailRows {
         let mut tail =
             TailRows { layout: *layout, first: (layout.height as usize - 1) / TAIL * TAIL, bytes: 0 };
-        // Narrow pictures: the rows before the tail must have enough bytes behind them.
+        // For narrow pictures: enough bytes have to follow the rows before the tail.
         while tail.first > 0 && tail.shortest() < TOO_FAR {
             tail.first -= TAIL;
         }
@@ -242,8 +240,7 @@ impl TailRows {
         tail
     }
 
-    /// Returns the number of bytes behind the tail's first row, in the plane that has
-    /// fewest.
+    /// Returns the number of bytes after the tail's first row, in the plane with the fewest.
     fn shortest(&self) -> usize {
         let planes = self.layout.planes().iter().enumerate();
         let bytes = planes.map(|(index, plane)| {
@@ -258,7 +255,7 @@ impl TailRows {
         if plane == 0 { self.first } else { self.first / 2 }
     }
 
-    /// Copies the tail to `into`; returns the addresses and strides of its planes there.
+    /// Copies the tail to `into`. Returns the addresses and strides of its planes there.
     pub(crate) fn copy(&self, from: &Frame, into: &mut Vec<u8>) -> ([*const u8; 4], [c_int; 4]) {
         let (mut starts, mut strides) = ([0; 3], [0; 4]);
         into.clear();
@@ -286,7 +283,7 @@ impl Drop for Converter {
     }
 }
 
-/// True if the format has chroma besides luma.
+/// Returns true if the format has luma and chroma.
 fn is_yuv(format: PixelFormat) -> bool {
     !matches!(format, PixelFormat::Grey | PixelFormat::Rgba)
 }
@@ -306,8 +303,8 @@ fn libav_format(format: PixelFormat) -> AVPixelFormat {
 mod tests {
     use super::*;
 
-    /// Checks every size; GREY of one column is the narrowest. Bytes read behind the rows
-    /// that are not copied lie in the picture's own memory.
+    /// Checks every size; GREY of one column is the narrowest. Bytes that are read after the
+    /// uncopied rows are in the picture's own memory.
     #[test]
     fn no_byte_behind_a_picture_is_read() {
         for format in PixelFormat::ALL {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! AV1 by dav1d, straight into the pool.
+//! AV1 decoding by dav1d, directly into the pool.
 //!
-//! FFmpeg's wrapper of dav1d has no direct rendering, so dav1d is driven here:
-//! its picture allocator is given slots. Settings are those of the wrapper, so
-//! that pictures are the same.
+//! FFmpeg's wrapper of dav1d has no direct rendering. So this module calls dav1d itself, with a
+//! picture allocator that returns slots. The settings are those of the wrapper, so that the
+//! pictures are equal.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::mem::{self, MaybeUninit};
@@ -25,16 +25,16 @@ mod ffi {
     include!(concat!(env!("OUT_DIR"), "/dav1d.rs"));
 }
 
-/// dav1d's return code for "not now".
+/// dav1d's return code for "try again later".
 const AGAIN: c_int = -libc::EAGAIN;
 
 /// dav1d's own limit.
 const MAX_THREADS: u32 = 256;
 
-/// Pixels that dav1d's pictures are padded to a multiple of.
+/// Multiple to which dav1d pads its pictures, pixels.
 const PAD: usize = 128;
 
-/// Returns dav1d's version; a static string.
+/// Returns dav1d's version as a static string.
 pub(crate) fn version() -> *const std::ffi::c_char {
     // SAFETY: takes nothing and may be called at any time.
     unsafe { ffi::dav1d_version() }
@@ -43,18 +43,18 @@ pub(crate) fn version() -> *const std::ffi::c_char {
 /// A decoder instance, closed on drop.
 struct Context(NonNull<ffi::Dav1dContext>);
 
-// SAFETY: owned by one decoder; dav1d binds nothing to the calling thread.
+// SAFETY: owned by one decoder; dav1d ties nothing to the calling thread.
 unsafe impl Send for Context {}
 
 impl Drop for Context {
     fn drop(&mut self) {
         let mut raw = self.0.as_ptr();
-        // SAFETY: from dav1d_open, closed only here. Ends its threads.
+        // SAFETY: from dav1d_open, closed only here. Ends dav1d's threads.
         unsafe { ffi::dav1d_close(&mut raw) };
     }
 }
 
-/// Bytes on their way into dav1d, given back on drop if dav1d did not take them.
+/// Bytes for dav1d, released on drop if dav1d did not take them.
 struct Data(ffi::Dav1dData);
 
 // SAFETY: refers to a packet, which may move between threads.
@@ -63,12 +63,12 @@ unsafe impl Send for Data {}
 impl Data {
     /// Wraps the packet's bytes; the packet lives until dav1d releases them.
     fn of(packet: Packet, number: i64) -> Option<Data> {
-        // SAFETY: all-zero is the empty value dav1d documents.
+        // SAFETY: all-zero is the empty value documented by dav1d.
         let mut data = Data(unsafe { mem::zeroed() });
         let packet = Box::new(packet);
         let (bytes, length) = packet.data();
         let cookie = Box::into_raw(packet);
-        // SAFETY: the bytes are those of the packet, which `free_packet` ends.
+        // SAFETY: the bytes belong to the packet, which `free_packet` frees.
         let code =
             unsafe { ffi::dav1d_data_wrap(&mut data.0, bytes, length, Some(free_packet), cookie.cast()) };
         if code < 0 {
@@ -84,7 +84,7 @@ impl Data {
 impl Drop for Data {
     fn drop(&mut self) {
         if !self.0.data.is_null() {
-            // SAFETY: a reference dav1d did not take.
+            // SAFETY: a reference that dav1d did not take.
             unsafe { ffi::dav1d_data_unref(&mut self.0) };
         }
     }
@@ -92,26 +92,26 @@ impl Drop for Data {
 
 /// Frees the packet that dav1d has read. Called on any thread.
 unsafe extern "C" fn free_packet(_bytes: *const u8, cookie: *mut c_void) {
-    // SAFETY: the box given to dav1d_data_wrap, ended once.
+    // SAFETY: the box passed to dav1d_data_wrap, freed once.
     drop(unsafe { Box::from_raw(cookie.cast::<Packet>()) });
 }
 
-/// A picture that dav1d gave out, released on drop.
+/// Picture that dav1d returned, released on drop.
 struct PictureRef(ffi::Dav1dPicture);
 
 impl Drop for PictureRef {
     fn drop(&mut self) {
-        // SAFETY: a reference from dav1d_get_picture, ended once.
+        // SAFETY: a reference from dav1d_get_picture, released once.
         unsafe { ffi::dav1d_picture_unref(&mut self.0) };
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Dav1dState {
-    /// Something was sent since the last look at the output: a look is due.
+    /// A packet was sent since the last call for output, so another call is due.
     Sent,
-    /// The output was looked at; to ask again before the next packet would make dav1d
-    /// wait for its threads.
+    /// The output was requested. Another request before the next packet would make dav1d wait for
+    /// its threads.
     Idle,
     Draining,
     Ended,
@@ -120,17 +120,17 @@ enum Dav1dState {
 pub(crate) struct Dav1dDecoder {
     // Dropped before `slots`, which its threads call into.
     context: Context,
-    /// Packet that dav1d had no room for yet.
+    /// Packet for which dav1d had no room yet.
     pending: Option<Data>,
-    /// The callbacks have the address. No `Box`, because moving a box claims that no
-    /// other pointer into it exists.
+    /// The callbacks have the address. Not a `Box`, because moving a box asserts that no other
+    /// pointer into it exists.
     slots: Arc<Slots>,
     numbers: Numbers,
     threads: u32,
     state: Dav1dState,
     failure: Option<CodecError>,
-    /// The first packet a failure may concern: its picture and those after it are
-    /// withheld. AV1 shows pictures in the order of packets.
+    /// First packet that a failure may concern: its picture and later pictures are withheld. AV1
+    /// shows pictures in the order of packets.
     stop_at: i64,
 }
 
@@ -154,9 +154,9 @@ impl Dav1dDecoder {
             settings.assume_init()
         };
         settings.n_threads = count as c_int;
-        // One thread also means one picture at a time.
+        // One thread also means a delay of one picture.
         settings.max_frame_delay = c_int::from(count == 1);
-        // FFmpeg's wrapper gives out the highest layer only.
+        // FFmpeg's wrapper outputs only the highest layer.
         settings.all_layers = 0;
         settings.logger.callback = None;
         settings.allocator = ffi::Dav1dPicAllocator {
@@ -210,10 +210,10 @@ impl Dav1dDecoder {
         Ok(())
     }
 
-    /// Offers dav1d the pending packet.
+    /// Submits the pending packet to dav1d.
     fn push(&mut self) {
         let Some(mut data) = self.pending.take() else { return };
-        // SAFETY: an open context and bytes that stay until dav1d lets go.
+        // SAFETY: an open context and bytes that live until dav1d releases them.
         let code = unsafe { ffi::dav1d_send_data(self.context.0.as_ptr(), &mut data.0) };
         if self.state == Dav1dState::Idle {
             self.state = Dav1dState::Sent;
@@ -231,10 +231,10 @@ impl Dav1dDecoder {
         }
     }
 
-    /// Forgets the pictures inside, returns how many they are, and begins again.
+    /// Drops the pending pictures, and restarts. Returns the number of dropped pictures.
     pub(crate) fn flush(&mut self) -> u64 {
         self.pending = None;
-        // SAFETY: an open context. Its threads are idle afterwards.
+        // SAFETY: an open context. dav1d's threads are idle afterwards.
         unsafe { ffi::dav1d_flush(self.context.0.as_ptr()) };
         self.slots.forget_failure();
         (self.failure, self.stop_at, self.state) = (None, i64::MAX, Dav1dState::Idle);
@@ -242,9 +242,9 @@ impl Dav1dDecoder {
     }
 
     pub(crate) fn receive(&mut self) -> Result<DecoderOutput, CodecError> {
-        // The first empty answer after a packet only says that dav1d's threads
-        // are at work; from the second on it waits for them.
-        let mut asked_in_vain = 0;
+        // The first empty result after a packet only means that dav1d's threads are working. From
+        // the second call on, dav1d waits for them.
+        let mut empty_results = 0;
         loop {
             match self.state {
                 Dav1dState::Ended => return self.failure.take().map_or(Ok(DecoderOutput::End), Err),
@@ -263,8 +263,8 @@ impl Dav1dDecoder {
                     }
                 }
                 Ok(None) if self.state == Dav1dState::Draining => {
-                    asked_in_vain += 1;
-                    if asked_in_vain > 1 && self.pending.is_none() {
+                    empty_results += 1;
+                    if empty_results > 1 && self.pending.is_none() {
                         self.state = Dav1dState::Ended;
                     }
                 }
@@ -275,7 +275,7 @@ impl Dav1dDecoder {
     }
 
     fn get(&mut self) -> Result<Option<PictureRef>, c_int> {
-        // SAFETY: all-zero is the empty value dav1d wants; the context is open.
+        // SAFETY: all-zero is the empty value that dav1d requires; the context is open.
         let (picture, code) = unsafe {
             let mut picture = mem::zeroed();
             let code = ffi::dav1d_get_picture(self.context.0.as_ptr(), &mut picture);
@@ -288,7 +288,7 @@ impl Dav1dDecoder {
         }
     }
 
-    /// Returns the picture as a frame; `None` where it is not given out.
+    /// Returns the picture as a frame; `None` if it is not output.
     fn output_frame(&mut self, picture: &PictureRef) -> Result<Option<Frame>, CodecError> {
         let picture = &picture.0;
         let Some(meta) = self.numbers.find(picture.m.timestamp) else { return Ok(None) };
@@ -298,15 +298,15 @@ impl Dav1dDecoder {
         if picture.allocator_data.is_null() {
             return Err(outside);
         }
-        // SAFETY: set by `allocate`, and alive while the picture is.
+        // SAFETY: set by `allocate`, and alive as long as the picture.
         let slot = unsafe { &*picture.allocator_data.cast::<Slot>() };
         let starts = picture.data.map(|start| start.cast::<u8>().cast_const());
         let size = (side(picture.p.w), side(picture.p.h));
-        // SAFETY: dav1d's own picture, and it gives out finished ones only.
+        // SAFETY: dav1d's own picture; dav1d outputs only finished pictures.
         unsafe { slot.frame(size, starts, [luma, chroma, chroma], colors_of(picture), meta) }.map(Some)
     }
 
-    /// Keeps the first failure until the pictures before it are out.
+    /// Keeps the first failure until the earlier pictures were output.
     fn reject(&mut self, code: c_int) {
         let failure = match self.slots.take_failure() {
             Some((_, failure)) => failure,
@@ -320,7 +320,7 @@ impl Dav1dDecoder {
             }
         };
         self.pending = None;
-        // Pictures in work when memory ran out cannot be finished.
+        // If memory ran out, unfinished pictures cannot be completed.
         let finished = self.failure.is_none() && !matches!(failure, CodecError::PoolTooSmall { .. });
         self.failure.get_or_insert(failure);
         self.state = if finished { Dav1dState::Draining } else { Dav1dState::Ended };
@@ -328,8 +328,8 @@ impl Dav1dDecoder {
 
     /// Returns the packet that dav1d's last error concerns.
     fn rejected_packet(&mut self) -> Option<u64> {
-        // SAFETY: all-zero is an empty value; the context is open. The
-        // properties given out are ours to release.
+        // SAFETY: all-zero is an empty value; the context is open. The returned properties are
+        // ours to release.
         let timestamp = unsafe {
             let mut props = mem::zeroed();
             if ffi::dav1d_get_decode_error_data_props(self.context.0.as_ptr(), &mut props) < 0 {
@@ -345,17 +345,17 @@ impl Dav1dDecoder {
 
 impl Drop for Dav1dDecoder {
     fn drop(&mut self) {
-        // The library joins its threads, and one may be waiting for a frame
-        // that the caller holds.
+        // The library joins its threads, and a thread may be waiting for a frame that the caller
+        // holds.
         self.slots.close();
     }
 }
 
-/// Gives dav1d a slot to decode into. Called within our calls, or on dav1d's threads; no
+/// Provides a slot for dav1d to decode into. Called within our calls, or on dav1d's threads. No
 /// path in it panics, so nothing unwinds into C.
 unsafe extern "C" fn allocate(picture: *mut ffi::Dav1dPicture, cookie: *mut c_void) -> c_int {
-    // SAFETY: dav1d passes a picture that this call alone uses, and the
-    // decoder's `Slots`, which outlive it.
+    // SAFETY: dav1d passes a picture that only this call uses, and the decoder's `Slots`, which
+    // outlive it.
     let (picture, slots) = unsafe { (&mut *picture, &*cookie.cast::<Slots>()) };
     let parameters = &picture.p;
     let number = picture.m.timestamp;
@@ -372,14 +372,14 @@ unsafe extern "C" fn allocate(picture: *mut ffi::Dav1dPicture, cookie: *mut c_vo
         }
     };
     let request = SlotRequest { decoded, width, height };
-    // SAFETY: a picture of dav1d's.
+    // SAFETY: a valid picture of dav1d.
     let colors = unsafe { colors_of(picture) };
     let Some(slot) = slots.take(number, request, || padded(request, colors)) else { return -libc::ENOMEM };
     let [luma, u, v] = slot.surface.areas;
     picture.stride = [luma.stride as isize, u.stride as isize];
     picture.data = [ptr::null_mut(); 3];
     for (data, area) in picture.data.iter_mut().zip([luma, u, v]).filter(|(_, area)| area.rows > 0) {
-        // SAFETY: areas lie inside the slot.
+        // SAFETY: the areas are inside the slot.
         *data = unsafe { slot.base().add(area.offset) }.cast();
     }
     picture.allocator_data = Box::into_raw(slot).cast();
@@ -388,13 +388,13 @@ unsafe extern "C" fn allocate(picture: *mut ffi::Dav1dPicture, cookie: *mut c_vo
 
 /// Frees the slot of a picture that dav1d released. Called on any thread.
 unsafe extern "C" fn release(picture: *mut ffi::Dav1dPicture, _cookie: *mut c_void) {
-    // SAFETY: the box that `allocate` gave to this picture, ended once.
+    // SAFETY: the box that `allocate` attached to this picture, freed once.
     drop(unsafe { Box::from_raw((*picture).allocator_data.cast::<Slot>()) });
 }
 
-/// Strides and rows as dav1d's own allocator chooses them: whole blocks of 128
-/// pixels, and no multiple of 1024 bytes, where the rows of one block would
-/// compete for the same cache lines.
+/// Returns strides and rows like those of dav1d's own allocator: whole blocks of 128 pixels, and
+/// no multiple of 1024 bytes, because the rows of a block would then compete for the same cache
+/// lines.
 fn padded(request: SlotRequest, colors: Colors) -> Padded {
     let align = ffi::DAV1D_PICTURE_ALIGNMENT as usize;
     let spread = |stride: usize| if stride % 1024 == 0 { stride + align } else { stride };
@@ -412,16 +412,15 @@ fn padded(request: SlotRequest, colors: Colors) -> Padded {
 /// Returns the colours that the sequence header declares.
 ///
 /// # Safety
-/// A picture that dav1d has filled or wants memory for.
+/// `picture` was filled by dav1d, or dav1d requests memory for it.
 unsafe fn colors_of(picture: &ffi::Dav1dPicture) -> Colors {
-    // SAFETY: dav1d sets it before it asks for memory, and keeps it with the
-    // picture.
+    // SAFETY: dav1d sets the header before it requests memory, and keeps it with the picture.
     let Some(sequence) = (unsafe { picture.seq_hdr.as_ref() }) else { return Colors::UNKNOWN };
     let range = if sequence.color_range != 0 { ColorRange::Full } else { ColorRange::Limited };
     Colors::of(sequence.pri, sequence.trc, sequence.mtrx, range)
 }
 
-/// Returns libav's name for the format that dav1d would make.
+/// Returns libav's name for a format of dav1d.
 fn format_name(layout: ffi::Dav1dPixelLayout, depth: c_int) -> String {
     let name = match layout {
         ffi::DAV1D_PIXEL_LAYOUT_I400 => "gray",
@@ -432,13 +431,13 @@ fn format_name(layout: ffi::Dav1dPixelLayout, depth: c_int) -> String {
     if depth == 8 { name.to_owned() } else { format!("{name}{depth}le") }
 }
 
-/// Returns the system's text for dav1d's error, which is a negative errno.
+/// Returns the system's text for an error of dav1d, which is a negative errno.
 fn message(code: c_int) -> String {
     if code == -libc::EINVAL {
         return "invalid data found in the stream".to_owned();
     }
     let mut text = [0; 128];
-    // SAFETY: the buffer is as long as stated, and ended with a zero.
+    // SAFETY: the buffer has the stated length, and the text ends with a zero.
     unsafe {
         libc::strerror_r(-code, text.as_mut_ptr(), text.len());
         CStr::from_ptr(text.as_ptr()).to_string_lossy().into_owned()

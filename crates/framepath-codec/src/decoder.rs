@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Packets in, frames out, by any of the decoder libraries.
+//! Decoder: takes packets and outputs frames, through any of the decoder libraries.
 
 use std::fmt;
 
@@ -15,24 +15,24 @@ use crate::{Codec, CodecError, Hardware, Packet, ProviderRef, TrackInfo};
 /// Number of threads of a decoder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DecoderThreads {
-    /// The library's own choice for this machine.
+    /// Selected by the library for this machine.
     #[default]
     Auto,
-    /// This many; 1 decodes in the caller's thread.
+    /// Fixed number; 1 decodes on the caller's thread.
     Count(u32),
 }
 
-/// The pixel format of the frames given out.
+/// Pixel format of the decoder's frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OutputFormat {
     /// The decoder's own format; nothing is copied.
     #[default]
     Native,
-    /// NV12 of 8-bit 4:2:0: luma where the decoder wrote it, chroma copied
-    /// into interleaved order.
+    /// NV12 of 8-bit 4:2:0. Luma stays where the decoder wrote it; chroma is copied into
+    /// interleaved order.
     Nv12,
-    /// P010 of 10-bit 4:2:0: luma and chroma copied, because P010 has its ten bits at the
-    /// other end and the decoder still reads its own planes.
+    /// P010 of 10-bit 4:2:0. Luma and chroma are copied, because P010 has its ten bits at the
+    /// high end and the decoder still reads its own planes.
     P010,
 }
 
@@ -49,21 +49,21 @@ impl fmt::Display for OutputFormat {
 /// Options of a [`Decoder`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecoderOptions {
-    /// Threads of the library.
+    /// Number of the library's threads.
     pub threads: DecoderThreads,
     /// Pixel format of the frames.
     pub output: OutputFormat,
-    /// Slots of the pool; `None` takes as many as any stream of the codec can
-    /// need. Memory is taken only by slots that are used.
+    /// Number of slots of the pool; `None` takes the maximum that any stream of the codec can
+    /// need. Only used slots take memory.
     pub pool_slots: Option<u32>,
-    /// Frames that later stages hold at a time, queues included. The pool gets
-    /// that many slots more.
+    /// Maximum number of frames that later stages hold at a time, queues included. The pool gets
+    /// so many additional slots.
     pub downstream_frames: u32,
-    /// Makes the frames fit for [`Frame::export`]: another process gives them back here.
-    /// With `None` only this process can use the pool.
+    /// Return path for frames of another process, which makes the frames usable for
+    /// [`Frame::export`]. With `None` only this process can use the pool.
     pub give_back: Option<&'static GiveBack>,
-    /// Provider of the memory to decode into; `None` for the decoder's own pool. With a
-    /// provider, `output`, `pool_slots` and `give_back` are ignored.
+    /// Provider of the memory to decode into; `None` for the decoder's own pool. With a provider,
+    /// `output`, `pool_slots` and `give_back` are ignored.
     pub lender: Option<ProviderRef>,
 }
 
@@ -81,13 +81,13 @@ impl Default for DecoderOptions {
 }
 
 impl DecoderOptions {
-    /// Returns the least number of frames that later stages hold while a decoder of
-    /// `codec` waits for a slot of its pool: the decoder can need all other slots for
-    /// itself. At least 1. Ignores `lender`.
+    /// Returns the minimum number of frames that later stages hold while a decoder of `codec`
+    /// waits for a slot of its pool: the decoder can need all other slots for itself. At least 1.
+    /// Ignores `lender`.
     pub fn least_out(&self, codec: Codec) -> u32 {
         let threads = match self.threads {
             DecoderThreads::Count(count) => count,
-            // One per processor of the decoder's machine, whose number is not known here.
+            // One thread per processor of the decoder's machine, whose number is not known here.
             DecoderThreads::Auto => u32::MAX,
         };
         let out = match self.pool_slots {
@@ -101,11 +101,11 @@ impl DecoderOptions {
 /// Result of [`Decoder::receive`].
 #[derive(Debug)]
 pub enum DecoderOutput {
-    /// A picture, in the order of presentation.
+    /// A picture, in presentation order.
     Frame(Frame),
-    /// No picture before the next packet.
+    /// There is no picture before the next packet is sent.
     NeedsPacket,
-    /// The last picture was given out.
+    /// The last picture was output.
     End,
 }
 
@@ -115,20 +115,19 @@ enum Backend {
     Hardware(Box<HardwareDecoder>),
 }
 
-/// A decoder that writes into a pool of its own. May move between threads.
+/// Decoder that writes into its own pool. It may move between threads.
 ///
-/// Send a packet, then receive until [`DecoderOutput::NeedsPacket`]; at the end of
-/// the stream drain, then receive until [`DecoderOutput::End`]. A frame carries the
-/// `meta` of the packet it came from. Its pixels stay as they are for as long
-/// as it lives, whatever the decoder does.
+/// Send a packet, then receive until [`DecoderOutput::NeedsPacket`]. At the end of the stream
+/// drain, then receive until [`DecoderOutput::End`]. A frame has the `meta` of its packet. Its
+/// pixels do not change as long as it lives.
 ///
-/// A decoder may be dropped at any time, also while all of its frames are held and its
-/// threads wait for one of them.
+/// A decoder may be dropped at any time, even while all of its frames are held and its threads
+/// wait for one of them.
 ///
-/// Pictures that are [preroll](Packet::preroll) are decoded and not given out.
+/// Pictures that are [preroll](Packet::preroll) are decoded and not output.
 ///
-/// After a failure the frames the decoder finished before it are still given
-/// out; then `receive` returns the error, once, and afterwards the end.
+/// After a failure, `receive` first returns the frames that were finished before it. Then it
+/// returns the error once, and the end afterwards.
 pub struct Decoder {
     backend: Backend,
 }
@@ -137,7 +136,7 @@ impl Decoder {
     /// Makes a decoder for `track`.
     ///
     /// # Errors
-    /// The libraries here cannot decode the track, or not into the requested output.
+    /// The installed libraries cannot decode the track, or not into the requested output.
     pub fn open(track: &TrackInfo, options: &DecoderOptions) -> Result<Decoder, CodecError> {
         let codec = track.codec.name();
         if let (Some(decoded), None) = (track.stream.format, options.lender) {
@@ -148,7 +147,7 @@ impl Decoder {
             let slots = options.pool_slots.unwrap_or(advised);
             let slots = Slots::new(codec, options.output, slots, advised, options.give_back);
             match options.lender {
-                Some(lender) => slots.lent_by(lender, lent_slots(track.codec, threads)),
+                Some(lender) => slots.with_provider(lender, slots_from_provider(track.codec, threads)),
                 None => slots,
             }
         };
@@ -160,19 +159,20 @@ impl Decoder {
         Ok(Decoder { backend })
     }
 
-    /// Makes a decoder for `track` that uses the machine's own. Each picture is brought
-    /// into the pool by one copy, counted; native output is the device's format, NV12 or
-    /// P010. `threads` and `lender` are ignored.
+    /// Makes a decoder for `track` that uses the machine's hardware decoder. Each picture is
+    /// copied once into the pool; the meter counts the copy. Native output is the device's
+    /// format, NV12 or P010. `threads` and `lender` are ignored.
     ///
     /// # Errors
-    /// libavcodec cannot decode the track in this way. The driver's errors on the stream
-    /// show in `send` and `receive`.
+    /// libavcodec cannot decode the track in this way. `send` and `receive` return the driver's
+    /// errors about the stream.
     pub fn on(
         hardware: &Hardware,
         track: &TrackInfo,
         options: &DecoderOptions,
     ) -> Result<Decoder, CodecError> {
-        // One slot being written, and one for a caller that asks for the next frame.
+        // One slot for the picture being written, and one for a caller that requests the next
+        // frame.
         let advised = options.downstream_frames.min(MOST_DOWNSTREAM) + 2;
         let slots = options.pool_slots.unwrap_or(advised);
         let download = Download { slots, output: options.output, give_back: options.give_back };
@@ -180,12 +180,12 @@ impl Decoder {
         Ok(Decoder { backend: Backend::Hardware(Box::new(decoder)) })
     }
 
-    /// Gives the decoder the next packet. With more than one thread this may wait for the
+    /// Sends the next packet to the decoder. With more than one thread, the call may wait for the
     /// library's threads, and for a later stage to release a frame.
     ///
     /// # Errors
-    /// [`CodecError::NotDrained`] where frames of the last packet were not
-    /// received. A packet the decoder rejects shows in `receive`.
+    /// [`CodecError::NotDrained`] if frames of the last packet were not received. `receive`
+    /// returns the error of a rejected packet.
     pub fn send(&mut self, packet: Packet) -> Result<(), CodecError> {
         match &mut self.backend {
             Backend::Libav(decoder) => decoder.send(packet),
@@ -194,7 +194,7 @@ impl Decoder {
         }
     }
 
-    /// Reports that no packet follows.
+    /// Announces that no packet follows.
     pub fn drain(&mut self) -> Result<(), CodecError> {
         match &mut self.backend {
             Backend::Libav(decoder) => decoder.drain(),
@@ -207,8 +207,7 @@ impl Decoder {
     /// Returns the next finished picture, if there is one.
     ///
     /// # Errors
-    /// The decoder rejected a packet, or the pool is too small for it. Earlier frames
-    /// were given out.
+    /// The decoder rejected a packet, or the pool is too small. Earlier frames were returned.
     pub fn receive(&mut self) -> Result<DecoderOutput, CodecError> {
         match &mut self.backend {
             Backend::Libav(decoder) => decoder.receive(),
@@ -217,9 +216,9 @@ impl Decoder {
         }
     }
 
-    /// Forgets the pictures inside, and begins again with the next packet, which is a
-    /// random access point. Also after the end and after a failure. Returns how many of
-    /// the forgotten pictures would have been given out.
+    /// Drops the pending pictures, and restarts with the next packet, which has to be a random
+    /// access point. Allowed after the end and after a failure too. Returns the number of dropped
+    /// pictures that would have been output.
     pub fn flush(&mut self) -> u64 {
         match &mut self.backend {
             Backend::Libav(decoder) => decoder.flush(),
@@ -228,7 +227,7 @@ impl Decoder {
         }
     }
 
-    /// Returns the number of threads the library decodes with.
+    /// Returns the number of threads with which the library decodes.
     pub fn threads(&self) -> u32 {
         match &self.backend {
             Backend::Libav(decoder) => decoder.threads(),
@@ -249,20 +248,20 @@ impl fmt::Debug for Decoder {
     }
 }
 
-/// Most frames held downstream that a pool is made for.
+/// Maximum number of downstream frames for which a pool is made.
 const MOST_DOWNSTREAM: u32 = 4096;
 
-/// Returns the number of slots that are enough for any stream of `codec`: its reference
-/// pictures, the pictures it may keep back for reordering, two for each thread (the one
-/// it writes, and one it has not yet released), two for the calling thread, those held
-/// downstream, the picture being given out, and the one a film grain is applied into.
+/// Returns a number of slots that is sufficient for any stream of `codec`. It covers the
+/// reference pictures, the pictures kept for reordering, two per thread (the one being written,
+/// and one not yet released), two for the calling thread, those held downstream, the picture
+/// being output, and the picture with film grain applied.
 fn default_slots(codec: Codec, threads: u32, downstream_frames: u32) -> u32 {
     let (references, reordered) = match codec {
         Codec::H264 | Codec::Hevc => (16, 16),
         Codec::Vp8 => (4, 0),
         // Eight references and three more that the decoder keeps.
         Codec::Vp9 => (11, 0),
-        // Eight references and the one chosen for output.
+        // Eight references and the picture selected for output.
         Codec::Av1 => (9, 0),
     };
     references
@@ -272,12 +271,11 @@ fn default_slots(codec: Codec, threads: u32, downstream_frames: u32) -> u32 {
         + 2
 }
 
-/// Returns the number of slots that are enough for decoding alone, where memory is
-/// scarce: without the `references` that the stream declares in
+/// Returns a number of slots that is sufficient for decoding alone, for providers with little
+/// memory. It does not include the `references` that the stream declares in
 /// [`Padded`](crate::slots::Padded).
-fn lent_slots(codec: Codec, threads: u32) -> u32 {
-    // libavcodec tells the number of references for H.264, and the depth of reordering
-    // for both.
+fn slots_from_provider(codec: Codec, threads: u32) -> u32 {
+    // libavcodec reports the number of references for H.264, and the reorder delay for both.
     let references = match codec {
         Codec::H264 => 2,
         Codec::Hevc => 16,

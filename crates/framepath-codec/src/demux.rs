@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Packets of the video in a file.
+//! Demuxer: reads the packets of the video in a file.
 
 mod seek;
 
@@ -22,7 +22,7 @@ use crate::surface::pixel_format;
 use crate::track::{Parameters, TrackInfo};
 use crate::{Codec, CodecError, Packet};
 
-/// Reads the packets of one video track of a file. May move between threads.
+/// Reader for the packets of one video track of a file. It may move between threads.
 pub struct Demuxer {
     // Dropped before `input`, through which it reads.
     context: Context,
@@ -33,17 +33,17 @@ pub struct Demuxer {
     track: Option<usize>,
     stream: c_int,
     packets: u64,
-    /// Mark by which the first packet is recognised.
+    /// Identity of the first packet.
     first: Option<Mark>,
-    /// A packet already read to check if a seek found it.
+    /// Packet that was read to check the result of a seek.
     read_ahead: Option<Packet>,
-    /// Packets to be marked as discarded.
+    /// State for marking packets as discarded.
     marking: Option<seek::Marking>,
     /// True if the next packet is the first after a seek.
     restarts: bool,
 }
 
-/// Identity of a packet among the others of a file.
+/// Identity of a packet among all packets of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Mark {
     position: i64,
@@ -60,8 +60,8 @@ impl Mark {
 }
 
 impl Demuxer {
-    /// Opens `path` and reads its first packets, in this process: the parsers of the
-    /// container and of the codecs read foreign bytes here.
+    /// Opens `path` and reads its first packets in this process. The parsers of the container and
+    /// of the codecs read untrusted bytes here.
     ///
     /// # Errors
     /// As [`MediaFile::open`] and [`Demuxer::new`].
@@ -69,18 +69,18 @@ impl Demuxer {
         Demuxer::new(MediaFile::open(path)?)
     }
 
-    /// Reads the first packets of `file`. Opens no other file, whatever this one names.
+    /// Reads the first packets of `file`. Opens no other file, even if this one refers to others.
     ///
     /// # Errors
-    /// The file cannot be read, is no container of [`containers`](crate::containers),
-    /// is a playlist, or holds no video of a known [`Codec`].
+    /// The file cannot be read, is not a container of [`containers`](crate::containers), is a
+    /// playlist, or has no video of a known [`Codec`].
     pub fn new(file: MediaFile) -> Result<Demuxer, CodecError> {
         Demuxer::open_track(file, None)
     }
 
-    /// [`Demuxer::new`] for the video track with the number `track`, counted from 0 in
-    /// the order of the file and without cover pictures; `None` is the best one, as
-    /// libavformat rates them.
+    /// Creates a demuxer as [`Demuxer::new`] does, for the video track with the number `track`.
+    /// Tracks count from 0 in the order of the file, without cover pictures. `None` selects the
+    /// best track by libavformat's rating.
     ///
     /// # Errors
     /// As [`Demuxer::new`]; [`CodecError::NoTrack`].
@@ -105,17 +105,16 @@ impl Demuxer {
         })
     }
 
-    /// Returns the video that this demuxer reads.
+    /// Returns the properties of the video track.
     pub fn info(&self) -> &TrackInfo {
         &self.info
     }
 
-    /// Returns the next packet of the video; `None` at the end. Waits for the disk are
-    /// stamped as blocked.
+    /// Returns the next packet of the video; `None` at the end. Time spent waiting for the disk
+    /// is recorded as blocked.
     ///
     /// # Errors
-    /// The file cannot be read further, or ends inside a packet. Earlier packets were
-    /// handed out.
+    /// The file cannot be read further, or ends inside a packet. Earlier packets were returned.
     pub fn read(&mut self) -> Result<Option<Packet>, CodecError> {
         let packet = match self.read_ahead.take() {
             Some(packet) => Some(packet),
@@ -140,8 +139,8 @@ impl Demuxer {
             let shortage = Shortage::watch();
             // SAFETY: both are valid; av_read_frame fills the empty packet.
             let code = unsafe { ff::av_read_frame(self.context.0.as_ptr(), packet.as_ptr()) };
-            // Checked before the code, because a demuxer that drops a packet for lack of
-            // memory succeeds.
+            // Checked before the code, because a demuxer reports success if it drops a packet for
+            // lack of memory.
             if shortage.occurred() {
                 return Err(CodecError::Memory { file: self.name(), operation: "read" });
             }
@@ -157,16 +156,17 @@ impl Demuxer {
             // SAFETY: av_read_frame succeeded, so the packet is filled.
             let raw = unsafe { &mut *packet.as_ptr() };
             if raw.stream_index != self.stream {
-                // SAFETY: gives the foreign packet's buffer back; the packet
-                // stays valid and empty.
+                // SAFETY: releases the buffer of a packet of another stream; the packet stays
+                // valid and empty.
                 unsafe { ff::av_packet_unref(raw) };
                 continue;
             }
             if raw.flags & ff::AV_PKT_FLAG_CORRUPT as c_int != 0 {
                 return Err(CodecError::DamagedPacket { file: self.name(), packet: self.packets });
             }
-            // An edit list leaves the packet out. libavcodec's own handling of the flag
-            // is wrong for pictures that a later packet shows (VP9), and dav1d has none.
+            // An edit list excludes the packet. The flag is not passed on: libavcodec handles it
+            // wrongly for pictures that a later packet shows (VP9), and dav1d does not support
+            // it.
             packet.preroll_mut().discarded = raw.flags & ff::AV_PKT_FLAG_DISCARD as c_int != 0;
             raw.flags &= !(ff::AV_PKT_FLAG_DISCARD as c_int);
             packet.meta_mut().pts = (raw.pts != ff::AV_NOPTS_VALUE).then_some(raw.pts);
@@ -177,8 +177,8 @@ impl Demuxer {
         }
     }
 
-    /// Puts the parameter sets of a codec's head that changes with `packet` in front of it: the
-    /// head beside a packet does not come to decoders in other processes.
+    /// If the codec's head changes with `packet`, puts the head's parameter sets in front of the
+    /// packet. A head beside a packet would not reach decoders in other processes.
     fn with_new_head(&self, packet: Packet) -> Result<Packet, CodecError> {
         let Some(new) = packet.new_head() else { return Ok(packet) };
         let sets = in_band(self.info.coding(), self.info.head(), new);
@@ -187,7 +187,7 @@ impl Demuxer {
         packet.prefixed(&sets).ok_or_else(|| self.demux_error("read", ff::AVERROR(libc::ENOMEM)))
     }
 
-    /// Starts over: the next [`read`](Demuxer::read) returns the first packet, with the
+    /// Restarts the file: the next [`read`](Demuxer::read) returns the first packet, with the
     /// same timestamps as the first time.
     ///
     /// # Errors
@@ -199,7 +199,7 @@ impl Demuxer {
         }
         (self.read_ahead, self.marking, self.restarts) = (None, None, false);
         self.packets = 0;
-        // Seeking is cheap, but in some containers it misses the first packet.
+        // Seeking is cheap, but misses the first packet in some containers.
         let shortage = Shortage::watch();
         if self.first.is_some() && self.context.seek_to_start(self.stream) && !shortage.occurred() {
             if let Ok(Some(packet)) = self.read_next() {
@@ -215,9 +215,9 @@ impl Demuxer {
         Ok(())
     }
 
-    /// Makes the error of a file that is to be read again and gave no packet.
+    /// Makes the error for repeating a file without packets.
     pub fn nothing_to_repeat(&self) -> CodecError {
-        let message = "it gave no packet".to_owned();
+        let message = "the file contains no packet".to_owned();
         CodecError::Demux { file: self.name(), operation: "repeat", message }
     }
 
@@ -237,7 +237,7 @@ struct Context(NonNull<ff::AVFormatContext>);
 unsafe impl Send for Context {}
 
 impl Context {
-    /// Opens the container and picks the stream; skips the others.
+    /// Opens the container and selects the stream; the others are skipped.
     fn open(
         name: &str,
         input: &mut ContainerInput,
@@ -246,31 +246,29 @@ impl Context {
         let file = || name.to_owned();
         let failed =
             |operation, code| CodecError::Demux { file: file(), operation, message: libav_message(code) };
-        // libav uses only the ending of the name; a name with a zero byte cannot have
-        // been opened.
+        // libav uses only the extension of the name. A name with a zero byte cannot have been
+        // opened.
         let c_name = CString::new(name).unwrap_or_default();
-        // Watches the index, the tracks and the first packets: a part left out for lack
-        // of memory would be missing later, or another track would be taken.
+        // Watches the index, the tracks and the first packets: if a part was dropped for lack of
+        // memory, it would be missing later, or another track would be selected.
         let shortage = Shortage::watch();
         let no_memory = || CodecError::Memory { file: file(), operation: "look into" };
         let mut format = ptr::null();
-        // SAFETY: the reading context is valid and at the start; the format's
-        // description is a static of libavformat's. Bytes read for the guess
-        // are read again.
+        // SAFETY: the I/O context is valid and at the start; the format's description is a static
+        // of libavformat. Bytes read for the probe are read again.
         let code = unsafe {
             ff::av_probe_input_buffer2(input.as_ptr(), &mut format, c_name.as_ptr(), ptr::null_mut(), 0, 0)
         };
         if code < 0 || format.is_null() {
             return Err(io_or(input, name, failed("open", code)));
         }
-        // SAFETY: a description just found; its name is a static string.
+        // SAFETY: a description found above; its name is a static string.
         let found = unsafe { CStr::from_ptr((*format).name) }.to_string_lossy();
         container::check(name, &found)?;
 
-        // SAFETY: the context is freshly made and reads through `input`, which
-        // the caller keeps longer. avformat_open_input frees it on failure.
-        // The options dictionary is freed in any case. Streams are read within
-        // `nb_streams`.
+        // SAFETY: the context is new and reads through `input`, which the caller keeps longer.
+        // avformat_open_input frees it on failure. The options dictionary is freed in any case.
+        // Streams are read within `nb_streams`.
         unsafe {
             let mut raw = ff::avformat_alloc_context();
             if raw.is_null() {
@@ -326,8 +324,8 @@ impl Context {
     /// Returns the numbers of the streams that are video tracks.
     fn video_streams(&self) -> Vec<c_int> {
         let video = ff::AVMediaType::AVMEDIA_TYPE_VIDEO as c_int;
-        // SAFETY: an open context; streams are read within `nb_streams`, and enums as
-        // the integers they are in C.
+        // SAFETY: an open context; streams are read within `nb_streams`, and enums as integers as
+        // in C.
         let is_video = |index: &usize| unsafe {
             let stream: *mut ff::AVStream = *(*self.0.as_ptr()).streams.add(*index);
             let is_cover = (*stream).disposition & ff::AV_DISPOSITION_ATTACHED_PIC as c_int != 0;
@@ -340,9 +338,9 @@ impl Context {
 
     fn track(&self, name: &str, stream: c_int) -> Result<TrackInfo, CodecError> {
         let file = || name.to_owned();
-        // SAFETY: `stream` came from av_find_best_stream on this context, so
-        // the stream and its parameters exist. Enum fields are read as the
-        // integers they are in C, since a newer library may hold new values.
+        // SAFETY: `stream` came from av_find_best_stream on this context, so the stream and its
+        // parameters exist. Enum fields are read as integers as in C, because a newer library may
+        // have new values.
         unsafe {
             let raw = self.0.as_ptr();
             let stream: *mut ff::AVStream = *(*raw).streams.add(stream as usize);
@@ -369,14 +367,14 @@ impl Context {
         }
     }
 
-    /// Returns the earliest presentation time of the stream, where it is known.
+    /// Returns the earliest presentation time of the stream, if it is known.
     fn start(&self, stream: c_int) -> Option<i64> {
         // SAFETY: the context is valid and has this stream.
         let start = unsafe { (**(*self.0.as_ptr()).streams.add(stream as usize)).start_time };
         (start != ff::AV_NOPTS_VALUE).then_some(start)
     }
 
-    /// True if pictures of the stream may be fields.
+    /// Returns true if pictures of the stream may be fields.
     fn has_fields(&self, stream: c_int) -> bool {
         // SAFETY: the context is valid and has this stream; the enum is read as the
         // integer that it is in C.
@@ -388,15 +386,14 @@ impl Context {
             .contains(&order)
     }
 
-    /// Seeks to the first packet, if the container has timestamps to seek by; true if it
-    /// did.
+    /// Seeks to the first packet, if the container has timestamps. Returns true on success.
     fn seek_to_start(&mut self, stream: c_int) -> bool {
         self.seek_before(stream, self.start(stream).unwrap_or(0))
     }
 
-    /// Seeks to a packet that libavformat takes for a random access point not after
-    /// `ticks`, by its index or by a search; true if it did. The next read shows which
-    /// packet it is.
+    /// Seeks to a packet at or before `ticks` that libavformat considers a random access point,
+    /// by its index or by a search. Returns true on success. Only the next read shows which
+    /// packet was found.
     fn seek_before(&mut self, stream: c_int, ticks: i64) -> bool {
         // SAFETY: the context is valid and has this stream; `iformat` is set
         // by the successful open.
@@ -411,12 +408,12 @@ impl Context {
 }
 
 impl Context {
-    /// True if the container's index has a random access point after the packet `from`
+    /// Returns true if the container's index has a random access point after the packet `from`
     /// (by its times) whose time in the index is not after `until`. (Some indices have
     /// decoding times.)
     fn has_key_between(&self, stream: c_int, from: &Packet, until: i64) -> bool {
-        // SAFETY: the context is valid and has this stream, and `from` is a valid packet.
-        // Entries stay until the next call into the demuxer; null is behind the last.
+        // SAFETY: the context is valid and has this stream, and `from` is a valid packet. Entries
+        // are valid until the next call into the demuxer; the end is null.
         unsafe {
             let stream: *mut ff::AVStream = *(*self.0.as_ptr()).streams.add(stream as usize);
             let (dts, pts) = ((*from.as_ptr()).dts, (*from.as_ptr()).pts);
@@ -436,13 +433,13 @@ impl Context {
 impl Drop for Context {
     fn drop(&mut self) {
         let mut raw = self.0.as_ptr();
-        // SAFETY: opened by avformat_open_input, closed only here. The reading
-        // context under it is not its own and stays.
+        // SAFETY: opened by avformat_open_input, closed only here. The I/O context belongs to
+        // `input` and stays.
         unsafe { ff::avformat_close_input(&mut raw) };
     }
 }
 
-/// Returns the system's error if there was one, else `error`.
+/// Returns the system's error if there was one, otherwise `error`.
 fn io_or(input: &mut ContainerInput, name: &str, error: CodecError) -> CodecError {
     match input.take_error() {
         Some(source) => CodecError::Io { file: name.to_owned(), operation: "read", source },
@@ -450,7 +447,8 @@ fn io_or(input: &mut ContainerInput, name: &str, error: CodecError) -> CodecErro
     }
 }
 
-/// Refuses to open a file that a container names. Called by demuxers; touches nothing.
+/// Rejects the opening of a file to which a container refers. Called by demuxers; does nothing
+/// else.
 unsafe extern "C" fn refuse_to_open(
     _context: *mut ff::AVFormatContext,
     _io: *mut *mut ff::AVIOContext,
@@ -465,9 +463,9 @@ fn rational(value: ff::AVRational) -> Rational {
     Rational::new(value.num, value.den)
 }
 
-/// Makes FFmpeg's libraries write nothing to standard error, in the whole process
-/// (`av_log_set_level`). For programs: the libraries' messages would mix with the
-/// program's own, and errors carry the needed text. This crate never calls it.
+/// Stops all output of FFmpeg's libraries to standard error, in the whole process
+/// (`av_log_set_level`). Meant for programs, because these messages would mix with the program's
+/// own; errors contain the needed text. This crate never calls it.
 pub fn silence_ffmpeg() {
     // SAFETY: sets one global integer of libavutil.
     unsafe { ff::av_log_set_level(ff::AV_LOG_QUIET as c_int) };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Errors between a file and a frame.
+//! Errors of demuxing and decoding.
 
 use std::ffi::{CStr, c_int};
 use std::io;
@@ -10,25 +10,25 @@ use framepath_os::memory::pool::PoolError;
 
 use crate::{HardwareApi, OutputFormat};
 
-/// Any failure of this crate. Each names the operation and its object, and ends with the
-/// message of the library underneath.
+/// Error of this crate. Each error names the operation and its object, and ends with the message
+/// of the underlying library.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodecError {
-    /// The operating system refused an operation on the file.
+    /// An operation on the file failed.
     #[error("{file}: cannot {operation}: {source}")]
     Io {
-        /// The file, as it was given.
+        /// File, as specified by the user.
         file: String,
-        /// The operation that failed: `open`, `read`, ...
+        /// Failed operation: `open`, `read`, ...
         operation: &'static str,
-        /// The system's error.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// The path names a directory.
     #[error("{file}: is a directory, not a video file")]
     IsDirectory {
-        /// The path, as it was given.
+        /// Path, as specified by the user.
         file: String,
     },
     /// The file has no bytes.
@@ -37,12 +37,12 @@ pub enum CodecError {
         /// The file, as it was given.
         file: String,
     },
-    /// The file names other files, or places in the network.
-    #[error("{file}: a playlist ({container}) names other files; give the media file itself")]
+    /// The file refers to other files or to network addresses.
+    #[error("{file}: a playlist ({container}) is not supported; use the media file itself")]
     Playlist {
         /// The file, as it was given.
         file: String,
-        /// libavformat's name of the format.
+        /// Name of the format in libavformat.
         container: String,
     },
     /// The container of the file is not supported.
@@ -53,34 +53,34 @@ pub enum CodecError {
     UnsupportedContainer {
         /// The file, as it was given.
         file: String,
-        /// libavformat's name of the format.
+        /// Name of the format in libavformat.
         container: String,
     },
-    /// The description of a video, from another process, cannot be used.
-    #[error("the description of the video cannot be read: {detail}")]
+    /// The description of a video from another process is invalid.
+    #[error("track description: {detail}")]
     Track {
-        /// The defect.
+        /// Description of the defect.
         detail: &'static str,
     },
     /// A packet with length-prefixed parts is damaged.
-    #[error("{codec}: a length in a packet of {bytes} bytes is longer than the packet")]
+    #[error("{codec}: a length in a packet of {bytes} bytes exceeds the packet")]
     UnitLength {
         /// The codec.
         codec: &'static str,
-        /// Bytes of the packet.
+        /// Size of the packet, bytes.
         bytes: usize,
     },
-    /// libavformat refused the file or a part of it.
+    /// libavformat rejected the file or a part of it.
     #[error("{file}: cannot {operation}: {message}")]
     Demux {
         /// The file, as it was given.
         file: String,
         /// The operation that failed.
         operation: &'static str,
-        /// libavformat's own words.
+        /// Message of libavformat.
         message: String,
     },
-    /// The demuxer had too little memory for a part of the file.
+    /// The demuxer had not enough memory for a part of the file.
     #[error(
         "{file}: cannot {operation} the file: out of memory; a demuxer in a worker may have more by `memory=`"
     )]
@@ -90,18 +90,18 @@ pub enum CodecError {
         /// The operation that failed.
         operation: &'static str,
     },
-    /// The file opened, but holds no video.
+    /// The file was opened but has no video.
     #[error("{file}: no video stream")]
     NoVideo {
         /// The file, as it was given.
         file: String,
     },
-    /// The file holds fewer video tracks.
-    #[error("{file}: no video track {track}; it has {}", tracks_of(*.tracks))]
+    /// The file has fewer video tracks.
+    #[error("{file}: no video track {track}; the file has {}", tracks_of(*.tracks))]
     NoTrack {
         /// The file, as it was given.
         file: String,
-        /// The number asked for, counted from 0.
+        /// Requested number, from 0.
         track: usize,
         /// Number of video tracks in the file, at least one.
         tracks: usize,
@@ -114,9 +114,10 @@ pub enum CodecError {
         /// The reason.
         reason: &'static str,
     },
-    /// The codec's head changes inside the stream, to one with NAL unit lengths of another size.
+    /// The codec's head changes inside the stream, to a head with NAL unit lengths of another
+    /// size.
     #[error(
-        "{file}: packet {packet} brings another codec configuration, with NAL unit lengths of another size, which is \
+        "{file}: packet {packet} has another codec configuration, with NAL unit lengths of another size, which is \
          not supported"
     )]
     OtherFraming {
@@ -125,32 +126,34 @@ pub enum CodecError {
         /// Number of the packet, from 0.
         packet: u64,
     },
-    /// The container ends, or is damaged, inside a packet.
+    /// The container ends or is damaged inside a packet.
     #[error("{file}: packet {packet} is damaged or cut short")]
     DamagedPacket {
         /// The file, as it was given.
         file: String,
-        /// The packet's number, counted from 0 since the last start.
+        /// Number of the packet, counted from 0 since the last start.
         packet: u64,
     },
-    /// The video is of a codec framepath does not decode.
-    #[error("{file}: unsupported codec `{codec}`; known: h264, hevc, vp8, vp9, av1")]
+    /// framepath does not decode the codec of the video.
+    #[error("{file}: codec `{codec}` is not supported; supported: h264, hevc, vp8, vp9, av1")]
     UnsupportedCodec {
         /// The file, as it was given.
         file: String,
-        /// libavcodec's name of the codec.
+        /// Name of the codec in libavcodec.
         codec: String,
     },
-    /// The decoder makes pictures in a format framepath does not move.
-    #[error("{codec}: unsupported pixel format `{format}`; known: gray, yuv420p, yuvj420p, yuv420p10le")]
+    /// framepath does not support the format of the decoder's pictures.
+    #[error(
+        "{codec}: pixel format `{format}` is not supported; supported: gray, yuv420p, yuvj420p, yuv420p10le"
+    )]
     UnsupportedPixelFormat {
         /// The codec.
         codec: &'static str,
-        /// The name of the format.
+        /// Name of the format.
         format: String,
     },
-    /// The stream's pictures cannot become the requested output.
-    #[error("{codec}: the stream is {stream}, which does not become {asked}; use format={instead}")]
+    /// The stream's pictures cannot be converted to the requested output.
+    #[error("{codec}: cannot convert {stream} to {asked}; use format={instead}")]
     WrongOutput {
         /// The codec.
         codec: &'static str,
@@ -158,39 +161,39 @@ pub enum CodecError {
         asked: OutputFormat,
         /// The decoder's own format.
         stream: PixelFormat,
-        /// An output that fits.
+        /// Possible output.
         instead: OutputFormat,
     },
-    /// The machine's own decoder cannot be used.
+    /// The hardware decoder cannot be used.
     #[error("{api}: {reason}")]
     Hardware {
-        /// The API of the decoder.
+        /// API of the decoder.
         api: HardwareApi,
-        /// The missing part, or the driver's message.
+        /// Missing part, or the driver's message.
         reason: String,
     },
     /// The installed FFmpeg was built without this decoder.
-    #[error("{codec}: the installed libavcodec has no decoder for it")]
+    #[error("{codec}: the installed libavcodec has no decoder for this codec; install a build that has one")]
     NoDecoder {
         /// The codec.
         codec: &'static str,
     },
-    /// The decoder cannot write into memory it is given.
-    #[error("{codec}: decoder `{decoder}` has no direct rendering and cannot write into the pool")]
+    /// The decoder cannot write into memory of the caller.
+    #[error("{codec}: decoder `{decoder}` cannot write into the pool: it has no direct rendering")]
     NoDirectRendering {
         /// The codec.
         codec: &'static str,
-        /// libavcodec's name of the decoder.
+        /// Name of the decoder in libavcodec.
         decoder: String,
     },
-    /// A call into a decoder library failed.
+    /// A call of a decoder library failed.
     #[error("{codec}: cannot {operation}: {message}")]
     Decoder {
         /// The codec.
         codec: &'static str,
         /// The operation that failed.
         operation: &'static str,
-        /// The library's own words.
+        /// Message of the library.
         message: String,
     },
     /// The decoder rejected a packet.
@@ -200,14 +203,14 @@ pub enum CodecError {
         codec: &'static str,
         /// Number of the packet in the order of sending, from 0.
         packet: u64,
-        /// Number of earlier packets that may be the culprit as well: with frame threads
-        /// a rejection shows only when later packets were sent.
+        /// Number of earlier packets that may have caused the error as well: with frame threads,
+        /// a rejection is reported only after later packets were sent.
         in_flight: u32,
-        /// The library's own words.
+        /// Message of the library.
         message: String,
     },
-    /// The decoder made a picture although the packet was damaged. The picture is
-    /// withheld, because parts of it are invented.
+    /// The decoder made a picture although the packet was damaged. The picture is withheld,
+    /// because parts of it are invalid.
     #[error("{codec}: the picture of packet {packet} is damaged")]
     DamagedPicture {
         /// The codec.
@@ -215,22 +218,22 @@ pub enum CodecError {
         /// Number of the packet in the order of sending, from 0.
         packet: u64,
     },
-    /// A packet was sent while frames were still waiting to be received.
-    #[error("{codec}: packet sent before the frames of the last one were received")]
+    /// A packet was sent before all frames were received.
+    #[error("{codec}: packet sent too early; receive all frames of the last packet first")]
     NotDrained {
         /// The codec.
         codec: &'static str,
     },
-    /// The pool has fewer slots than the decoder keeps at a time.
+    /// The pool has fewer slots than the decoder holds at a time.
     #[error(
-        "{codec}: a pool of {slots} slots is too small, the decoder holds them all; use {advised} or more"
+        "{codec}: a pool of {slots} slots is too small, the decoder holds all of them; use {advised} or more"
     )]
     PoolTooSmall {
         /// The codec.
         codec: &'static str,
-        /// Slots the pool has.
+        /// Number of slots in the pool.
         slots: u32,
-        /// Slots that are enough for any stream of this codec.
+        /// Number of slots that is sufficient for any stream of this codec.
         advised: u32,
     },
     /// The pool could not be made or used.
@@ -238,7 +241,7 @@ pub enum CodecError {
     Pool {
         /// The codec.
         codec: &'static str,
-        /// The pool's error.
+        /// Error of the pool.
         source: PoolError,
     },
     /// The layout of a picture does not fit its slot.
@@ -246,11 +249,11 @@ pub enum CodecError {
     Layout {
         /// The codec.
         codec: &'static str,
-        /// The part that does not fit.
+        /// Mismatch between the layout and the slot.
         source: LayoutError,
     },
-    /// A picture lies outside the memory the decoder was given.
-    #[error("{codec}: decoded picture lies outside its slot")]
+    /// A picture is outside the memory of its slot.
+    #[error("{codec}: decoded picture is outside its slot")]
     OutsideSlot {
         /// The codec.
         codec: &'static str,
@@ -271,8 +274,8 @@ fn or_earlier(in_flight: u32) -> String {
 /// Returns libav's text for an error code.
 pub(crate) fn libav_message(code: c_int) -> String {
     let mut text = [0; 256];
-    // SAFETY: the buffer is as long as stated; av_strerror always ends it
-    // with a zero, for unknown codes too.
+    // SAFETY: the buffer has the stated length; av_strerror always ends the text with a zero, for
+    // unknown codes too.
     let text = unsafe {
         ff::av_strerror(code, text.as_mut_ptr(), text.len());
         CStr::from_ptr(text.as_ptr())

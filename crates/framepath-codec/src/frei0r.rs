@@ -2,12 +2,12 @@
 //! frei0r plug-ins: filters, sources and mixers of packed 32-bit pictures in third-party
 //! shared objects.
 //!
-//! [`list`] and [`find`] only read folders. [`Plugin::load`] is the first call that runs
-//! foreign code: the constructors of the object and of all it is linked with, then
-//! `f0r_init`. A program that runs plug-ins in a sandbox enters it between the two.
+//! [`list`] and [`find`] only read folders. [`Plugin::load`] is the first call that runs foreign
+//! code: the constructors of the object and of its libraries, then `f0r_init`. A program that
+//! runs plug-ins in a sandbox enters it before that call.
 //!
-//! A plug-in is native code and can do all that this process can. Safe here is the use of
-//! a plug-in that keeps to the specification, version 1.2; any other belongs into another
+//! A plug-in is native code with all rights of this process. This module is safe only with a
+//! plug-in that conforms to the specification, version 1.2. Run any other plug-in in another
 //! process.
 
 mod abi;

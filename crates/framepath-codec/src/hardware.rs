@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Decoding by the machine's own decoders, through FFmpeg's hwaccel layer.
+//! Decoding by hardware decoders, through FFmpeg's hwaccel layer.
 //!
-//! The picture stays where the driver made it until libavutil copies it into a slot of
-//! the pool: one copy, counted.
+//! The picture stays in the driver's memory until libavutil copies it into a slot of the pool:
+//! one copy, counted.
 
 use std::ffi::{c_int, c_void};
 use std::fmt;
@@ -20,10 +20,10 @@ use crate::libav::{CodecContext, PictureRef};
 use crate::numbers::Numbers;
 use crate::{Codec, CodecError, DecoderOutput, DecoderThreads, OutputFormat, Packet, TrackInfo};
 
-/// An API of a machine's decoder.
+/// API of a hardware decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HardwareApi {
-    /// Intel's and AMD's GPUs on Linux, and others.
+    /// API for Intel's and AMD's GPUs on Linux, and others.
     Vaapi,
     /// NVIDIA's API.
     Nvdec,
@@ -34,7 +34,7 @@ pub enum HardwareApi {
 }
 
 impl HardwareApi {
-    /// All APIs, in the order in which a device is looked for.
+    /// All APIs, in the order in which devices are searched.
     pub const ALL: [HardwareApi; 4] =
         [HardwareApi::Vaapi, HardwareApi::Nvdec, HardwareApi::Vulkan, HardwareApi::Vdpau];
 
@@ -48,12 +48,12 @@ impl HardwareApi {
         }
     }
 
-    /// Returns the API of that name.
+    /// Returns the API named `name`.
     pub fn named(name: &str) -> Option<HardwareApi> {
         HardwareApi::ALL.into_iter().find(|api| api.name() == name)
     }
 
-    /// Returns the part that is plainly missing; drivers answer with less detail.
+    /// Returns the part that is obviously missing; the drivers' errors have less detail.
     fn absent(self) -> Option<&'static str> {
         let none = |folder, prefix| nodes(folder, prefix).is_empty();
         match self {
@@ -81,20 +81,19 @@ impl fmt::Display for HardwareApi {
     }
 }
 
-/// A device opened through an API: `AVHWDeviceContext`, released on drop. Any thread may
-/// use it.
+/// Device opened through an API: `AVHWDeviceContext`, released on drop. Any thread may use it.
 pub struct Hardware {
     api: HardwareApi,
     device: NonNull<ff::AVBufferRef>,
 }
 
-// SAFETY: a counted reference to an object that libavutil locks itself.
+// SAFETY: a counted reference to an object with libavutil's own locks.
 unsafe impl Send for Hardware {}
 
 impl Hardware {
     /// Opens the machine's device.
     ///
-    /// # Errors
+    /// [`CodecError::Hardware`]: there is no device, or no driver for it.
     /// [`CodecError::Hardware`]: there is no device, or no driver for it.
     pub fn open(api: HardwareApi) -> Result<Hardware, CodecError> {
         let mut device = ptr::null_mut();
@@ -110,16 +109,16 @@ impl Hardware {
         }
     }
 
-    /// Returns the codecs that this FFmpeg can decode on such a device. Only the stream
-    /// shows if the driver can decode them.
+    /// Returns the codecs that this FFmpeg can decode on such a device. Whether the driver can
+    /// decode a stream is known only after trying.
     pub fn codecs(api: HardwareApi) -> impl Iterator<Item = Codec> {
         Codec::ALL.into_iter().filter(move |codec| decoder_for(*codec, api).is_some())
     }
 
-    /// Returns the smallest and the largest size of pictures that the driver makes, in
-    /// pixels, where the driver declares them.
+    /// Returns the minimum and maximum size of pictures that the driver makes, in pixels; `None`
+    /// if the driver does not declare them.
     pub fn sizes(&self) -> Option<[(u32, u32); 2]> {
-        // SAFETY: an open device; what comes back is ours to free.
+        // SAFETY: an open device; the returned constraints are ours to free.
         unsafe {
             let mut limits = ff::av_hwdevice_get_hwframe_constraints(self.device.as_ptr(), ptr::null());
             if limits.is_null() {
@@ -131,7 +130,7 @@ impl Hardware {
                 (side((*limits).max_width), side((*limits).max_height)),
             ];
             ff::av_hwframe_constraints_free(&mut limits);
-            // Drivers that declare no limit leave the greatest number there is.
+            // Drivers without a limit leave the maximum integer.
             (sizes[1].0 > 0 && sizes[1].0 < i32::MAX as u32).then_some(sizes)
         }
     }
@@ -146,23 +145,23 @@ impl fmt::Debug for Hardware {
 impl Drop for Hardware {
     fn drop(&mut self) {
         let mut raw = self.device.as_ptr();
-        // SAFETY: our reference, given back once.
+        // SAFETY: our reference, released once.
         unsafe { ff::av_buffer_unref(&mut raw) };
     }
 }
 
-/// Returns libavcodec's decoder of `codec` that can use `api`, and the number of the
-/// format of its pictures on the device. A number, because the installed library may have
-/// more formats, codecs and devices than the bindings have names for.
+/// Returns libavcodec's decoder of `codec` that can use `api`, and the number of its pixel format
+/// on the device. The format is a number, because the installed library may have more formats,
+/// codecs and devices than the bindings.
 fn decoder_for(codec: Codec, api: HardwareApi) -> Option<(*const ff::AVCodec, c_int)> {
     let mut place: *mut c_void = ptr::null_mut();
     loop {
-        // SAFETY: walks a static table; `place` is its bookmark.
+        // SAFETY: iterates over a static table; `place` is the iterator's state.
         let found = unsafe { ff::av_codec_iterate(&mut place) };
         if found.is_null() {
             return None;
         }
-        // SAFETY: a static description; its id is read as the number it is in C.
+        // SAFETY: a static description; its id is read as an integer as in C.
         let fits = unsafe {
             let id = (&raw const (*found).id).cast::<u32>().read();
             id == codec.id() as u32 && ff::av_codec_is_decoder(found) != 0
@@ -171,19 +170,19 @@ fn decoder_for(codec: Codec, api: HardwareApi) -> Option<(*const ff::AVCodec, c_
             continue;
         }
         for index in 0.. {
-            // SAFETY: as above; null behind the last.
+            // SAFETY: as above; null after the last one.
             let config = unsafe { ff::avcodec_get_hw_config(found, index) };
             if config.is_null() {
                 break;
             }
-            // SAFETY: a static description; enums are read as numbers.
+            // SAFETY: a static description; enums are read as integers.
             let (methods, kind, format) = unsafe {
                 let kind = (&raw const (*config).device_type).cast::<c_int>().read();
                 let format = (&raw const (*config).pix_fmt).cast::<c_int>().read();
                 ((*config).methods, kind, format)
             };
-            let wanted = api.kind() as c_int;
-            if methods & ff::AV_CODEC_HW_CONFIG_METHOD_HW_DEVICE_CTX as c_int != 0 && kind == wanted {
+            let api_kind = api.kind() as c_int;
+            if methods & ff::AV_CODEC_HW_CONFIG_METHOD_HW_DEVICE_CTX as c_int != 0 && kind == api_kind {
                 return Some((found, format));
             }
         }
@@ -192,10 +191,10 @@ fn decoder_for(codec: Codec, api: HardwareApi) -> Option<(*const ff::AVCodec, c_
 
 /// Options of the copy from the device.
 pub(crate) struct Download {
-    /// Slots of a pool.
+    /// Number of slots of the pool.
     pub(crate) slots: u32,
     pub(crate) output: OutputFormat,
-    /// Return path of frames that another process reads.
+    /// Return path for frames that another process reads.
     pub(crate) give_back: Option<&'static GiveBack>,
 }
 
@@ -203,7 +202,7 @@ pub(crate) struct HardwareDecoder {
     context: CodecContext,
     /// Picture on the device.
     picture: PictureRef,
-    /// Slot of the pool, in libavutil's form.
+    /// Slot of the pool, as an `AVFrame`.
     target: PictureRef,
     codec: &'static str,
     api: HardwareApi,
@@ -223,12 +222,12 @@ impl HardwareDecoder {
         let (api, name) = (hardware.api, track.codec.name());
         let (codec, format) = decoder_for(track.codec, api).ok_or_else(|| CodecError::Hardware {
             api,
-            reason: format!("the installed libavcodec has no way to decode {name} with it"),
+            reason: format!("the installed libavcodec cannot decode {name} with it"),
         })?;
-        // Frame threads would only queue in front of the device.
+        // Frame threads would only add a queue before the device.
         let mut context = CodecContext::new(track, codec, DecoderThreads::Count(1))?;
-        // SAFETY: valid, not open; the number is read back by `choose`, which
-        // has the C library's own signature, where formats are integers.
+        // SAFETY: valid, not open; `choose` reads the number back. `choose` has the C library's
+        // own signature, where formats are integers.
         unsafe {
             let raw = context.as_ptr();
             (*raw).hw_device_ctx = ff::av_buffer_ref(hardware.device.as_ptr());
@@ -255,7 +254,7 @@ impl HardwareDecoder {
             return Ok(());
         }
         let number = self.numbers.insert(packet.meta(), packet.preroll());
-        // SAFETY: the packet is ours alone, the context is open.
+        // SAFETY: only this call uses the packet; the context is open.
         let code = unsafe {
             (*packet.as_ptr()).pts = number;
             ff::avcodec_send_packet(self.context.as_ptr(), packet.as_ptr())
@@ -277,7 +276,7 @@ impl HardwareDecoder {
 
     pub(crate) fn receive(&mut self) -> Result<DecoderOutput, CodecError> {
         while !self.ended {
-            // SAFETY: both are valid; the picture is emptied first.
+            // SAFETY: both are valid; libavcodec clears the picture first.
             let code = unsafe { ff::avcodec_receive_frame(self.context.as_ptr(), self.picture.as_ptr()) };
             match code {
                 0 => {
@@ -295,20 +294,19 @@ impl HardwareDecoder {
         Ok(DecoderOutput::End)
     }
 
-    /// Forgets the pictures inside, returns how many they are, and begins again.
+    /// Drops the pending pictures, and restarts. Returns the number of dropped pictures.
     pub(crate) fn flush(&mut self) -> u64 {
-        // SAFETY: an open context; no picture that was not received is left.
+        // SAFETY: an open context; no picture is left that was not received.
         unsafe { ff::avcodec_flush_buffers(self.context.as_ptr()) };
         (self.draining, self.ended) = (false, false);
         self.numbers.flush()
     }
 
-    /// Returns the picture just received, in a slot of the pool; `None` where it is not
-    /// given out.
+    /// Returns the received picture in a slot of the pool; `None` if it is not output.
     fn next_downloaded(&mut self) -> Result<Option<Frame>, CodecError> {
         let picture = self.picture.as_ptr();
-        // SAFETY: a filled frame, ours until the next receive; no reference is
-        // made to it, whose enums may have any value.
+        // SAFETY: a filled frame, ours until the next receive. No reference to it is made,
+        // because its enums may have any value.
         let (number, width, height) = unsafe { ((*picture).pts, (*picture).width, (*picture).height) };
         let Some(meta) = self.numbers.find(number) else { return Ok(None) };
         let format = self.transfer_format()?;
@@ -341,11 +339,11 @@ impl HardwareDecoder {
         pool.acquire_hold().map_err(pool_error)
     }
 
-    /// Makes the one copy: from the device into `hold`.
+    /// Copies the picture from the device into `hold`. This is the only copy.
     fn transfer(&mut self, layout: &Layout, hold: &Hold) -> c_int {
-        // SAFETY: the target is an empty frame of ours; its planes lie inside
-        // the slot, which outlives the call, and nothing else touches the slot.
-        // The buffer owns nothing: it only states that the memory exists already.
+        // SAFETY: the target is an empty frame of ours. Its planes are inside the slot, which
+        // outlives the call, and no other code accesses the slot. The buffer owns nothing: it
+        // only declares that the memory exists.
         unsafe {
             let target = self.target.as_ptr();
             ff::av_frame_unref(target);
@@ -369,12 +367,11 @@ impl HardwareDecoder {
         }
     }
 
-    /// Returns the format in which the device gives its pictures, among those framepath
-    /// moves.
+    /// Returns the format of the device's pictures, among the formats supported by framepath.
     fn transfer_format(&self) -> Result<PixelFormat, CodecError> {
         let mut formats: *mut ff::AVPixelFormat = ptr::null_mut();
-        // SAFETY: the picture lies on the device, by `choose`; the list is ours
-        // to free and ends with NONE.
+        // SAFETY: the picture is on the device, by `choose`; the list is ours to free and ends
+        // with NONE.
         let code = unsafe {
             ff::av_hwframe_transfer_get_formats(
                 (*self.picture.as_ptr()).hw_frames_ctx,
@@ -386,24 +383,24 @@ impl HardwareDecoder {
         if code < 0 {
             return Err(self.failed(code));
         }
-        let wanted = |format: PixelFormat| match self.download.output {
+        let is_suitable = |format: PixelFormat| match self.download.output {
             OutputFormat::Native => true,
             OutputFormat::Nv12 => format == PixelFormat::Nv12,
             OutputFormat::P010 => format == PixelFormat::P010,
         };
         let mut found = None;
-        // SAFETY: as above; read as the integers that C has.
+        // SAFETY: as above; read as integers as in C.
         unsafe {
             let mut at = formats.cast::<c_int>();
             while *at != ff::AVPixelFormat::AV_PIX_FMT_NONE as c_int && found.is_none() {
-                found = FORMATS.iter().find(|(libav, ours)| *libav as c_int == *at && wanted(*ours));
+                found = FORMATS.iter().find(|(libav, ours)| *libav as c_int == *at && is_suitable(*ours));
                 at = at.add(1);
             }
             ff::av_free(formats.cast());
         }
         found.map(|(_, ours)| *ours).ok_or_else(|| CodecError::Hardware {
             api: self.api,
-            reason: format!("the driver does not give {} pictures as {}", self.codec, self.download.output),
+            reason: format!("the driver cannot output {} pictures as {}", self.codec, self.download.output),
         })
     }
 
@@ -413,7 +410,7 @@ impl HardwareDecoder {
     }
 }
 
-/// Formats of devices, best first, each with our own format.
+/// Formats of devices, best first, each with framepath's format.
 const FORMATS: [(ff::AVPixelFormat, PixelFormat); 4] = [
     (ff::AVPixelFormat::AV_PIX_FMT_NV12, PixelFormat::Nv12),
     (ff::AVPixelFormat::AV_PIX_FMT_P010LE, PixelFormat::P010),
@@ -426,20 +423,20 @@ fn libav_format(format: PixelFormat) -> ff::AVPixelFormat {
     found.map_or(ff::AVPixelFormat::AV_PIX_FMT_NONE, |(libav, _)| *libav)
 }
 
-/// `AVCodecContext::get_format` as in C: formats are integers, of which a newer library
+/// Type of `AVCodecContext::get_format` as in C: formats are integers, because a newer library
 /// offers more than the bindings have names for.
 type GetFormat = unsafe extern "C" fn(*mut ff::AVCodecContext, *const c_int) -> c_int;
 
-/// Takes the device's format if it is offered, and no other: if the driver cannot decode
-/// this stream, that must show and not be replaced silently by software decoding.
+/// Selects the device's format if it is offered, and no other. If the driver cannot decode this
+/// stream, that has to be an error and not silent software decoding.
 unsafe extern "C" fn choose(context: *mut ff::AVCodecContext, mut offered: *const c_int) -> c_int {
     const NONE: c_int = ff::AVPixelFormat::AV_PIX_FMT_NONE as c_int;
-    // SAFETY: libavcodec passes a valid context, whose `opaque` is the number
-    // that `open` set, and a list that ends with NONE.
+    // SAFETY: libavcodec passes a valid context, whose `opaque` is the number set by `open`, and
+    // a list that ends with NONE.
     unsafe {
-        let wanted = (*context).opaque.addr() as c_int;
+        let device_format = (*context).opaque.addr() as c_int;
         while *offered != NONE {
-            if *offered == wanted {
+            if *offered == device_format {
                 return *offered;
             }
             offered = offered.add(1);
@@ -448,7 +445,7 @@ unsafe extern "C" fn choose(context: *mut ff::AVCodecContext, mut offered: *cons
     NONE
 }
 
-/// Frees nothing: the memory is the pool's.
+/// Frees nothing, because the pool owns the memory.
 unsafe extern "C" fn keep(_opaque: *mut c_void, _data: *mut u8) {}
 
 #[cfg(test)]

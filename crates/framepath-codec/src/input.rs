@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A file as libavformat reads it, with every wait for the disk stamped.
+//! File input of libavformat; every wait for the disk is recorded.
 
 use std::ffi::{c_int, c_void};
 use std::fs::File;
@@ -16,12 +16,12 @@ use framepath_os::process::signal;
 
 use crate::{CodecError, shortage};
 
-/// Bytes requested from the system at a time: few calls for a 1080p stream, and small
-/// compared with one decoded picture.
+/// Size of one read request, bytes: few calls for a 1080p stream, and small compared with a
+/// decoded picture.
 const BUFFER_BYTES: usize = 256 * 1024;
 
-/// A media file that is open for reading and not yet read: the input of a demuxer, in
-/// this process or in another.
+/// Media file that is open for reading and was not read yet: the input of a demuxer, in this
+/// process or another.
 #[derive(Debug)]
 pub struct MediaFile {
     file: File,
@@ -30,8 +30,8 @@ pub struct MediaFile {
 }
 
 impl MediaFile {
-    /// Opens `path`. A directory and an empty file are refused here, where the
-    /// reason is still known.
+    /// Opens `path`. Rejects directories and empty files here, because later errors would not
+    /// name the reason.
     ///
     /// # Errors
     /// [`CodecError::Io`], [`CodecError::IsDirectory`], [`CodecError::Empty`].
@@ -50,18 +50,18 @@ impl MediaFile {
         Ok(MediaFile { file, name, seekable: metadata.is_file() })
     }
 
-    /// Uses a file that another process opened. `name` is for errors, and its ending is a
-    /// hint of the container.
+    /// Uses a file that another process opened. `name` is for errors, and its extension is a hint
+    /// for the container.
     pub fn from_fd(fd: OwnedFd, name: String, seekable: bool) -> MediaFile {
         MediaFile { file: File::from(fd), name, seekable }
     }
 
-    /// Returns the file's name, as it was given.
+    /// Returns the file's name, as specified by the user.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// True if the file can be read again from its start; pipes cannot.
+    /// Returns true if the file can be read again from its start: it is not a pipe.
     pub fn is_seekable(&self) -> bool {
         self.seekable
     }
@@ -73,24 +73,24 @@ impl AsFd for MediaFile {
     }
 }
 
-/// Data of the callbacks. Boxed, so that its address stays.
+/// Data of the callbacks. Boxed, so that its address does not change.
 struct Reader {
     file: File,
-    /// The last error of a read or seek, kept because libav passes on only its number, or
+    /// Last error of a read or seek. Kept here, because libav passes on only its number, or
     /// nothing.
     error: Option<io::Error>,
 }
 
-/// An open file and the `AVIOContext` that reads it.
+/// Open file and the `AVIOContext` that reads it.
 pub(crate) struct ContainerInput {
     context: NonNull<ff::AVIOContext>,
     reader: NonNull<Reader>,
-    /// True if the file can be read again from its start; pipes cannot.
+    /// True if the file can be read again from its start: it is not a pipe.
     pub(crate) seekable: bool,
 }
 
-// SAFETY: the context and the reader are owned by this value alone, and
-// neither is bound to the thread that made it.
+// SAFETY: only this value owns the context and the reader, and neither is tied to the thread that
+// made it.
 unsafe impl Send for ContainerInput {}
 
 impl ContainerInput {
@@ -101,10 +101,9 @@ impl ContainerInput {
             || CodecError::Io { file: name, operation: "open", source: io::ErrorKind::OutOfMemory.into() };
 
         let reader = Box::into_raw(Box::new(Reader { file, error: None }));
-        // SAFETY: the buffer is from av_malloc as avio_alloc_context wants it
-        // and belongs to the context afterwards; on failure it, and the reader,
-        // are still ours to free. The callbacks get `reader`, which `Input`
-        // keeps alive longer than the context.
+        // SAFETY: the buffer is from av_malloc, as avio_alloc_context requires, and belongs to
+        // the context afterwards. On failure the buffer and the reader are still ours to free.
+        // The callbacks get `reader`, which `Input` keeps alive longer than the context.
         unsafe {
             let buffer = ff::av_malloc(BUFFER_BYTES).cast::<u8>();
             let context = if buffer.is_null() {
@@ -138,7 +137,7 @@ impl ContainerInput {
         self.context.as_ptr()
     }
 
-    /// Goes back to the first byte, with nothing buffered and no error kept.
+    /// Goes back to the first byte, and clears the buffer and the error.
     pub(crate) fn rewind(&mut self) -> io::Result<()> {
         // SAFETY: the reader lives as long as `self`, and its callbacks run
         // only inside calls that borrow `self` mutably.
@@ -146,8 +145,8 @@ impl ContainerInput {
         reader.error = None;
         reader.file.rewind()?;
         let context = self.context.as_ptr();
-        // SAFETY: the context is valid. Its buffer is emptied by hand, because
-        // avio_seek would keep a position inside it.
+        // SAFETY: the context is valid. Its buffer is cleared by hand, because avio_seek would
+        // keep a position inside it.
         unsafe {
             (*context).buf_ptr = (*context).buffer;
             (*context).buf_end = (*context).buffer;
@@ -158,7 +157,7 @@ impl ContainerInput {
         Ok(())
     }
 
-    /// Returns the system's error behind libav's last failure, if there was one.
+    /// Returns the system's error that caused libav's last failure, if there was one.
     pub(crate) fn take_error(&mut self) -> Option<io::Error> {
         // SAFETY: as in `rewind`.
         unsafe { self.reader.as_mut() }.error.take()
@@ -168,9 +167,9 @@ impl ContainerInput {
 impl Drop for ContainerInput {
     fn drop(&mut self) {
         let mut context = self.context.as_ptr();
-        // SAFETY: nothing uses the context any more (the demuxer is closed
-        // first). libav may have replaced the buffer, so the current one is
-        // freed; then the context, then the reader it called into.
+        // SAFETY: nothing uses the context any more, because the demuxer is closed first. libav
+        // may have replaced the buffer, so the current buffer is freed, then the context, then
+        // the reader.
         unsafe {
             ff::av_freep((&raw mut (*context).buffer).cast());
             ff::avio_context_free(&mut context);
@@ -179,7 +178,7 @@ impl Drop for ContainerInput {
     }
 }
 
-/// Ends libavformat's own waits and searches once a signal came.
+/// Callback that ends libavformat's own waits and searches after a signal.
 pub(crate) const INTERRUPT: ff::AVIOInterruptCB =
     ff::AVIOInterruptCB { callback: Some(interrupted), opaque: std::ptr::null_mut() };
 
@@ -195,12 +194,12 @@ fn errno(error: &io::Error) -> c_int {
 
 /// Reads the next bytes. No path in it panics, so nothing unwinds into C.
 unsafe extern "C" fn read(opaque: *mut c_void, buffer: *mut u8, size: c_int) -> c_int {
-    // SAFETY: `opaque` is the reader given to avio_alloc_context; libav calls
-    // back only within a call of ours, which holds the input exclusively.
+    // SAFETY: `opaque` is the reader passed to avio_alloc_context. libav calls back only within a
+    // call of ours, which borrows the input exclusively.
     let reader = unsafe { &mut *opaque.cast::<Reader>() };
     let Ok(length) = usize::try_from(size) else { return ff::AVERROR(libc::EINVAL) };
-    // SAFETY: libav owns `size` writable bytes at `buffer`. They may be
-    // uninitialised; the read only writes them.
+    // SAFETY: libav owns `size` writable bytes at `buffer`. They may be uninitialised; the read
+    // only writes them.
     let buffer = unsafe { slice::from_raw_parts_mut(buffer, length) };
     match shortage::keep_over(|| meter::blocked(|| cancel::read(&reader.file, buffer))) {
         Ok(0) => ff::AVERROR_EOF,
@@ -213,7 +212,7 @@ unsafe extern "C" fn read(opaque: *mut c_void, buffer: *mut u8, size: c_int) -> 
     }
 }
 
-/// Returns the file's size, by seeking: a sandbox allows no other way.
+/// Returns the file's size by seeking, because a sandbox allows no other way.
 fn size(file: &mut File) -> io::Result<u64> {
     let position = file.stream_position()?;
     let size = file.seek(SeekFrom::End(0))?;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Decoding by libavcodec, straight into the pool.
+//! Decoding by libavcodec, directly into the pool.
 //!
-//! libavcodec asks `get_buffer2` for the memory of each picture and gets a slot, wrapped
-//! in an `AVBufferRef` that releases the slot at its end. Packets carry a number in
-//! `pts`, which every decoder passes on to the picture.
+//! libavcodec calls `get_buffer2` for the memory of each picture and gets a slot. The slot is
+//! wrapped in an `AVBufferRef`, which releases it at the end. Packets carry a number in `pts`,
+//! which every decoder copies to the picture.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr::{self, NonNull};
@@ -22,11 +22,11 @@ use crate::slots::{Padded, Slot, SlotRequest, Slots};
 use crate::surface::pixel_format;
 use crate::{Codec, CodecError, DecoderOutput, DecoderThreads, Packet, TrackInfo};
 
-/// Maximum of threads requested; libavcodec itself takes no more for some codecs.
+/// Maximum number of requested threads; for some codecs libavcodec itself uses no more.
 const MAX_THREADS: u32 = 64;
 
-/// Flags of libavcodec for a picture some parts of which it had to invent. A missing
-/// reference alone is not among them: streams cut at a recovery point have it.
+/// Flags of libavcodec for a picture with concealed parts. A missing reference alone is not
+/// included, because streams cut at a recovery point have it.
 const DAMAGED: c_int = ff::FF_DECODE_ERROR_INVALID_BITSTREAM as c_int
     | ff::FF_DECODE_ERROR_CONCEALMENT_ACTIVE as c_int
     | ff::FF_DECODE_ERROR_DECODE_SLICES as c_int;
@@ -34,7 +34,7 @@ const DAMAGED: c_int = ff::FF_DECODE_ERROR_INVALID_BITSTREAM as c_int
 /// An `AVCodecContext`, freed on drop.
 pub(crate) struct CodecContext(NonNull<ff::AVCodecContext>);
 
-// SAFETY: owned by one decoder; libavcodec binds nothing to a thread.
+// SAFETY: owned by one decoder; libavcodec ties nothing to a thread.
 unsafe impl Send for CodecContext {}
 
 impl CodecContext {
@@ -49,8 +49,8 @@ impl CodecContext {
             operation: "set up the decoder",
             message: libav_message(code),
         };
-        // SAFETY: `codec` is one of libavcodec's own descriptions, which live
-        // for ever; the context is owned by the result from here on.
+        // SAFETY: `codec` is a static description of libavcodec; the context is owned by the
+        // result from here on.
         let raw = unsafe { ff::avcodec_alloc_context3(codec) };
         let context = CodecContext(NonNull::new(raw).ok_or_else(|| failed(ff::AVERROR(libc::ENOMEM)))?);
         // SAFETY: both are valid.
@@ -58,9 +58,9 @@ impl CodecContext {
         if code < 0 {
             return Err(failed(code));
         }
-        // SAFETY: valid, and not opened yet, so that fields may be set.
+        // SAFETY: valid and not open yet, so fields may be set.
         unsafe {
-            // 0 is libavcodec's "as many as suit the machine".
+            // 0 lets libavcodec choose for the machine.
             (*raw).thread_count = match threads {
                 DecoderThreads::Auto => 0,
                 DecoderThreads::Count(count) => count.clamp(1, MAX_THREADS) as c_int,
@@ -69,7 +69,7 @@ impl CodecContext {
                 ff::AVRational { num: track.stream.time_base.num, den: track.stream.time_base.den };
             #[cfg(callbacks_need_flag)]
             {
-                // `get_buffer` below may be called from any thread.
+                // `get_buffer` below may be called on any thread.
                 (*raw).thread_safe_callbacks = 1;
             }
         }
@@ -142,22 +142,22 @@ pub(crate) struct LibavDecoder {
     // Dropped before `slots`, which its threads call into.
     context: CodecContext,
     picture: PictureRef,
-    /// The callbacks have the address. No `Box`, because moving a box claims that no
-    /// other pointer into it exists.
+    /// The callbacks have the address. Not a `Box`, because moving a box asserts that no other
+    /// pointer into it exists.
     slots: Arc<Slots>,
     numbers: Numbers,
     state: LibavState,
-    /// Error to return after the pictures before it.
+    /// Error to return after the earlier pictures.
     failure: Option<LibavFailure>,
 }
 
-/// A failure that waits for the pictures before it.
+/// Failure that is returned after the earlier pictures.
 struct LibavFailure {
     error: CodecError,
-    /// The first packet that the failure may concern.
+    /// First packet that the failure may concern.
     packet: i64,
-    /// Pictures from here on would be shown after a missing one; `None` where
-    /// packets have no times.
+    /// Presentation time from which a picture would follow a missing picture; `None` if packets
+    /// have no times.
     shown_from: Option<i64>,
 }
 
@@ -177,8 +177,8 @@ impl LibavDecoder {
         }
         let mut context = CodecContext::new(track, codec, threads)?;
         let picture = PictureRef::new(name)?;
-        // The number of threads is known only after opening, but the callback must be in
-        // place before: frame threads copy it.
+        // The number of threads is known only after opening, but the callback has to be set
+        // before, because frame threads copy it.
         let slots = Arc::new(slots(expected_threads(threads)));
         // SAFETY: valid, not open. The slots outlive the context (field order)
         // and are used by the callback through a shared reference only.
@@ -203,13 +203,13 @@ impl LibavDecoder {
     }
 
     pub(crate) fn send(&mut self, packet: Packet) -> Result<(), CodecError> {
-        // After a failure, and after the end, nothing more is decoded. An
-        // empty packet would mean the end to libavcodec.
+        // After a failure and after the end, nothing more is decoded. libavcodec would treat an
+        // empty packet as the end.
         if self.state != LibavState::Running || packet.is_empty() {
             return Ok(());
         }
         let number = self.numbers.insert(packet.meta(), packet.preroll());
-        // SAFETY: the packet is ours alone, the context is open.
+        // SAFETY: only this call uses the packet; the context is open.
         let code = unsafe {
             (*packet.as_ptr()).pts = number;
             ff::avcodec_send_packet(self.context.as_ptr(), packet.as_ptr())
@@ -226,16 +226,16 @@ impl LibavDecoder {
     pub(crate) fn drain(&mut self) {
         if self.state == LibavState::Running {
             self.state = LibavState::Draining;
-            // SAFETY: an open context; a null packet means the end. It cannot
-            // fail while the decoder is running.
+            // SAFETY: an open context; a null packet means the end. The call cannot fail while
+            // the decoder is running.
             unsafe { ff::avcodec_send_packet(self.context.as_ptr(), ptr::null()) };
         }
     }
 
-    /// Forgets the pictures inside, returns how many they are, and begins again.
+    /// Drops the pending pictures, and restarts. Returns the number of dropped pictures.
     pub(crate) fn flush(&mut self) -> u64 {
-        // SAFETY: an open context. Its threads are idle afterwards, and no picture
-        // that was not received is left.
+        // SAFETY: an open context. Its threads are idle afterwards, and no picture is left that
+        // was not received.
         unsafe { ff::avcodec_flush_buffers(self.context.as_ptr()) };
         self.slots.forget_failure();
         self.failure = None;
@@ -248,10 +248,10 @@ impl LibavDecoder {
             if self.state == LibavState::Ended {
                 return self.failure.take().map_or(Ok(DecoderOutput::End), |failure| Err(failure.error));
             }
-            // SAFETY: both are valid; the picture is emptied first.
+            // SAFETY: both are valid; libavcodec clears the picture first.
             let code = unsafe { ff::avcodec_receive_frame(self.context.as_ptr(), self.picture.as_ptr()) };
             if let Some((number, failure)) = self.slots.take_failure() {
-                // H.264 continues without the picture that got no memory.
+                // H.264 continues without the picture for which there was no memory.
                 self.fail(number, failure);
             }
             match code {
@@ -271,13 +271,13 @@ impl LibavDecoder {
         }
     }
 
-    /// Returns the picture just received as a frame; `None` where it is withheld.
+    /// Returns the received picture as a frame; `None` if it is withheld.
     fn take_picture(&mut self) -> Result<Option<Frame>, CodecError> {
         let codec = self.slots.codec();
         let picture = self.picture.as_ptr();
-        // SAFETY: a filled frame, ours until the next receive. Its fields are
-        // read one by one: a reference to all of it would claim that each of
-        // its enums is a value that Rust knows.
+        // SAFETY: a filled frame, ours until the next receive. Its fields are read separately: a
+        // reference to the whole frame would assert that each of its enums has a value known to
+        // Rust.
         let (number, flags, buffer, data, linesizes, width, height) = unsafe {
             let (data, linesizes) = ((*picture).data, (*picture).linesize);
             let (width, height) = ((*picture).width, (*picture).height);
@@ -285,7 +285,7 @@ impl LibavDecoder {
             (number, flags, (*picture).buf[0], data, linesizes, width, height)
         };
         let Some(meta) = self.numbers.find(number) else {
-            // SAFETY: our frame; its slot is released now, not with the next picture.
+            // SAFETY: our frame; this releases its slot now, not with the next picture.
             unsafe { ff::av_frame_unref(self.picture.as_ptr()) };
             return Ok(None);
         };
@@ -293,7 +293,7 @@ impl LibavDecoder {
             return Ok(None);
         }
         if flags & DAMAGED != 0 {
-            // The pictures before it are out, in the order they are shown.
+            // The earlier pictures were output, in presentation order.
             self.state = LibavState::Ended;
             let error = CodecError::DamagedPicture { codec, packet: number.max(0) as u64 };
             self.failure.get_or_insert(LibavFailure { error, packet: number, shown_from: None });
@@ -310,15 +310,14 @@ impl LibavDecoder {
         if buffer.is_null() {
             return Err(outside);
         }
-        // SAFETY: a decoder with direct rendering takes all picture memory
-        // from get_buffer2 (AV_CODEC_CAP_DR1), so the buffer's opaque is a
-        // slot of ours, alive while the picture refers to the buffer.
+        // SAFETY: a decoder with direct rendering takes all picture memory from get_buffer2
+        // (AV_CODEC_CAP_DR1). So the buffer's opaque is a slot of ours, alive while the picture
+        // refers to the buffer.
         let slot = unsafe { &*ff::av_buffer_get_opaque(buffer).cast::<Slot>() };
         let size = (side(width), side(height));
-        // SAFETY: a valid frame; libavcodec gives out finished pictures only.
+        // SAFETY: a valid frame; libavcodec outputs only finished pictures.
         let frame = unsafe { slot.frame(size, starts, strides, colors_of(picture), meta) }?;
-        // SAFETY: the frame keeps the slot; the decoder's part of it is no
-        // longer needed here.
+        // SAFETY: the frame keeps the slot; the decoder's reference is no longer needed here.
         unsafe { ff::av_frame_unref(self.picture.as_ptr()) };
         Ok(Some(frame))
     }
@@ -338,7 +337,7 @@ impl LibavDecoder {
         self.fail(packet as i64 - i64::from(in_flight), error);
     }
 
-    /// Keeps the first failure until the pictures before it are out.
+    /// Keeps the first failure until the earlier pictures were output.
     fn fail(&mut self, packet: i64, error: CodecError) {
         if self.failure.is_none() {
             let shown_from = self.numbers.earliest_from(packet);
@@ -347,8 +346,8 @@ impl LibavDecoder {
         self.drain();
     }
 
-    /// True if a picture was decoded, and is shown, before any picture that is missing
-    /// since the failure.
+    /// Returns true if a picture is decoded and shown before any picture that is missing because
+    /// of the failure.
     fn comes_before(&self, failure: &LibavFailure, number: i64, meta: FrameMeta) -> bool {
         // SAFETY: an open context.
         let reorders = unsafe { (*self.context.as_ptr()).has_b_frames } > 0;
@@ -359,8 +358,7 @@ impl LibavDecoder {
         number < failure.packet && shown_before
     }
 
-    /// Returns the number of threads that decode one picture each; 1 where there are
-    /// none.
+    /// Returns the number of threads that decode one picture each; 1 without frame threads.
     fn frame_threads(&self) -> u32 {
         // SAFETY: an open context.
         let kind = unsafe { (*self.context.as_ptr()).active_thread_type };
@@ -370,14 +368,14 @@ impl LibavDecoder {
 
 impl Drop for LibavDecoder {
     fn drop(&mut self) {
-        // The library joins its threads, and one may be waiting for a frame
-        // that the caller holds.
+        // The library joins its threads, and a thread may be waiting for a frame that the caller
+        // holds.
         self.slots.close();
     }
 }
 
 fn find_decoder(codec: Codec) -> Result<*const ff::AVCodec, CodecError> {
-    // SAFETY: looks into a static table.
+    // SAFETY: searches a static table.
     let found = unsafe { ff::avcodec_find_decoder(codec.id()) };
     if found.is_null() { Err(CodecError::NoDecoder { codec: codec.name() }) } else { Ok(found) }
 }
@@ -388,8 +386,8 @@ fn active_threads(context: &CodecContext) -> u32 {
     u32::try_from(unsafe { (*context.as_ptr()).thread_count }).unwrap_or(1).max(1)
 }
 
-/// Returns the largest number of threads that libavcodec will have: for `Auto` one more
-/// than processors, up to 16.
+/// Returns the maximum number of threads that libavcodec will use: for `Auto`, the number of
+/// processors plus one, up to 16.
 fn expected_threads(threads: DecoderThreads) -> u32 {
     match threads {
         DecoderThreads::Count(count) => count.clamp(1, MAX_THREADS),
@@ -400,16 +398,16 @@ fn expected_threads(threads: DecoderThreads) -> u32 {
     }
 }
 
-/// Gives libavcodec a slot to decode into. Called on its threads; no path in
-/// it panics, so nothing unwinds into C.
+/// Provides a slot for libavcodec to decode into. Called on its threads; no path in it panics, so
+/// nothing unwinds into C.
 unsafe extern "C" fn get_buffer(
     context: *mut ff::AVCodecContext,
     frame: *mut ff::AVFrame,
     _flags: c_int,
 ) -> c_int {
-    // SAFETY: libavcodec passes a valid context and a frame that this call
-    // alone uses; `opaque` is the decoder's `Slots`, which outlives it. No
-    // reference to the frame is made, whose enums may have any value.
+    // SAFETY: libavcodec passes a valid context and a frame that only this call uses. `opaque` is
+    // the decoder's `Slots`, which outlives it. No reference to the frame is made, because its
+    // enums may have any value.
     let (slots, width, height, format, number) = unsafe {
         let slots = &*(*context).opaque.cast::<Slots>();
         (slots, (*frame).width, (*frame).height, (*frame).format, (*frame).pts)
@@ -431,11 +429,11 @@ unsafe extern "C" fn get_buffer(
     // SAFETY: the buffer is the slot, which `slot` keeps until `release`.
     let buffer = unsafe { ff::av_buffer_create(base, len, Some(release), slot.cast(), 0) };
     if buffer.is_null() {
-        // SAFETY: libav did not take it.
+        // SAFETY: libav did not take the box.
         drop(unsafe { Box::from_raw(slot) });
         return ff::AVERROR(libc::ENOMEM);
     }
-    // SAFETY: the frame is this call's alone; areas lie inside the slot.
+    // SAFETY: only this call uses the frame; the areas are inside the slot.
     unsafe {
         (*frame).buf[0] = buffer;
         for (index, area) in areas.iter().enumerate().filter(|(_, area)| area.rows > 0) {
@@ -449,18 +447,18 @@ unsafe extern "C" fn get_buffer(
 
 /// Frees the slot of a picture that the decoder released. Called on any thread.
 unsafe extern "C" fn release(slot: *mut c_void, _data: *mut u8) {
-    // SAFETY: the box that `get_buffer` gave to this buffer, ended once.
+    // SAFETY: the box that `get_buffer` attached to this buffer, freed once.
     drop(unsafe { Box::from_raw(slot.cast::<Slot>()) });
 }
 
-/// Strides and rows as libavcodec's own allocator chooses them.
+/// Returns strides and rows like those of libavcodec's own allocator.
 ///
 /// # Safety
 /// `context` is a valid context of an opened decoder with direct rendering.
 unsafe fn padded(context: *mut ff::AVCodecContext, request: SlotRequest, colors: Colors) -> Padded {
     let mut width = c_int::try_from(request.width).unwrap_or(c_int::MAX);
     let mut height = c_int::try_from(request.height).unwrap_or(c_int::MAX);
-    // SAFETY: the caller's word.
+    // SAFETY: guaranteed by the caller.
     let (visible, references) = unsafe {
         let side = |pixels: c_int| usize::try_from(pixels).unwrap_or(0);
         let count = |pictures: c_int| u32::try_from(pictures).unwrap_or(0);
@@ -468,14 +466,14 @@ unsafe fn padded(context: *mut ff::AVCodecContext, request: SlotRequest, colors:
         ((side((*context).width), side((*context).height)), references)
     };
     let mut aligns = [1; 8];
-    // SAFETY: the caller's word; the array has AV_NUM_DATA_POINTERS places.
+    // SAFETY: guaranteed by the caller; the array has AV_NUM_DATA_POINTERS elements.
     unsafe { ff::avcodec_align_dimensions2(context, &mut width, &mut height, aligns.as_mut_ptr()) };
     let [luma_align, chroma_align, ..] = aligns.map(|align| usize::try_from(align).unwrap_or(1).max(1));
     let sample = request.decoded.luma_bytes();
     let grey = request.decoded == PixelFormat::Grey;
     let (mut width, rows) = (width.max(2) as usize, height.max(2) as usize);
-    // Some decoders rely on chroma rows being half as long as luma rows, so
-    // the width grows until both are aligned, in steps of its lowest bit.
+    // Some decoders require chroma rows to be half as long as luma rows. So the width grows until
+    // both are aligned, in steps of its lowest bit.
     loop {
         let (stride, chroma_stride) = (width * sample, width.div_ceil(2) * sample);
         if stride % luma_align == 0 && (grey || chroma_stride % chroma_align == 0) {
@@ -486,8 +484,7 @@ unsafe fn padded(context: *mut ff::AVCodecContext, request: SlotRequest, colors:
 }
 
 fn unsupported(codec: &'static str, format: c_int) -> CodecError {
-    // SAFETY: any number may be asked for; the answer is a static string, or
-    // null.
+    // SAFETY: any number is valid; the result is a static string or null.
     let name = unsafe { pixel_format_name(format) };
     let format = match NonNull::new(name.cast_mut()) {
         // SAFETY: a static string.
@@ -497,20 +494,20 @@ fn unsupported(codec: &'static str, format: c_int) -> CodecError {
     CodecError::UnsupportedPixelFormat { codec, format }
 }
 
-/// Returns libavcodec's name of the codec numbered `id`, even if the bindings have no
-/// name for it.
+/// Returns libavcodec's name of the codec with the number `id`, even if the bindings have no name
+/// for it.
 pub(crate) fn codec_name(id: u32) -> String {
-    // SAFETY: any number may be asked for; the answer is a static string.
+    // SAFETY: any number is valid; the result is a static string.
     unsafe { CStr::from_ptr(codec_name_of(id)) }.to_string_lossy().into_owned()
 }
 
 unsafe extern "C" {
-    /// Declared as the function below, for the same reason.
+    /// Declared here for the same reason as the function below.
     #[link_name = "avcodec_get_name"]
     fn codec_name_of(id: u32) -> *const std::ffi::c_char;
 
-    /// Declared here with C's plain integer, because a number out of a frame must not
-    /// become a Rust enum unchecked.
+    /// Declared here with C's plain integer, because a number from a frame must not become a Rust
+    /// enum unchecked.
     #[link_name = "av_get_pix_fmt_name"]
     fn pixel_format_name(format: c_int) -> *const std::ffi::c_char;
 }

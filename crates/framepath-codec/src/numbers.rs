@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Matching of decoded pictures with their packets.
 //!
-//! Decoders reorder, hide and repeat pictures, but carry one 64-bit number from packet to
-//! picture faithfully. So each packet gets a number that travels with it, and the
-//! packet's metadata waits here.
+//! Decoders reorder, hide and repeat pictures, but copy one 64-bit number from packet to picture.
+//! So each packet gets a number, and its metadata is stored here.
 
 use std::collections::VecDeque;
 
@@ -14,43 +13,43 @@ struct Entry {
     number: i64,
     meta: FrameMeta,
     shown: bool,
-    /// The packet's picture is not given out.
+    /// True if the packet's picture is not output.
     discarded: bool,
 }
 
-/// Frames that are not given out, from a packet on.
+/// Number of frames that are not output, from a packet on.
 #[derive(Clone, Copy, Debug)]
 struct Skip {
     from: i64,
     left: u64,
 }
 
-/// The packets a decoder may still have inside, at most a fixed number of them: packets
-/// that never become a picture (hidden ones) must not accumulate.
+/// Packets that a decoder may still hold. Their number is limited, so that packets without a
+/// picture (hidden ones) do not accumulate.
 #[derive(Debug)]
 pub(crate) struct Numbers {
-    /// Entry of number n at n modulo the length, which is a power of two.
+    /// Entries; number n is at index n modulo the length, which is a power of two.
     entries: Vec<Option<Entry>>,
     next: i64,
-    /// The first number since the last flush.
+    /// First number since the last flush.
     first: i64,
-    /// In decoding order. Entries whose pictures are all out are removed when the next
-    /// one begins.
+    /// Skips in decoding order. A skip whose pictures were all received is removed when the next
+    /// skip begins.
     skips: VecDeque<Skip>,
-    /// Presentation time and number of the last picture that came.
+    /// Presentation time and number of the last received picture.
     last: Option<(Option<i64>, i64)>,
 }
 
 impl Numbers {
-    /// Makes room for a decoder of `threads` threads: each may work on a packet or two,
-    /// and codecs reorder over 16 pictures at most. Four times that, for hidden pictures
-    /// between.
+    /// Creates a table for a decoder of `threads` threads. Each thread may work on one or two
+    /// packets, and codecs reorder over at most 16 pictures. The table has four times that, for
+    /// hidden pictures in between.
     pub(crate) fn new(threads: u32) -> Numbers {
         let length = (4 * (2 * threads as usize + 32)).next_power_of_two();
         Numbers { entries: vec![None; length], next: 0, first: 0, skips: VecDeque::new(), last: None }
     }
 
-    /// Stores the next packet's metadata; returns the packet's number.
+    /// Stores the next packet's metadata. Returns the packet's number.
     pub(crate) fn insert(&mut self, meta: FrameMeta, preroll: Preroll) -> i64 {
         let number = self.next;
         self.next += 1;
@@ -62,9 +61,8 @@ impl Numbers {
         number
     }
 
-    /// Forgets the packets inside, because the decoder was flushed. Returns how many
-    /// pictures will not come that would have been given out: those that are shown after
-    /// the last one that came.
+    /// Drops all packets, because the decoder was flushed. Returns the number of dropped pictures
+    /// that would have been output: those shown after the last received picture.
     pub(crate) fn flush(&mut self) -> u64 {
         let last = self.last.take();
         let comes = |entry: &Entry| match (entry.meta.pts, last) {
@@ -79,22 +77,21 @@ impl Numbers {
         inside as u64
     }
 
-    /// Returns the number of packets so far.
+    /// Returns the number of packets sent so far.
     pub(crate) fn sent(&self) -> u64 {
         self.next as u64
     }
 
-    /// Returns the earliest presentation time among the packets from `number` on; `None`
-    /// if one of them has no time, or there are none.
+    /// Returns the earliest presentation time of the packets from `number` on; `None` if a packet
+    /// has no time, or there are no packets.
     pub(crate) fn earliest_from(&self, number: i64) -> Option<i64> {
         let from = number.max(self.next - self.entries.len() as i64).max(self.first);
         let times = (from..self.next).map(|number| self.entries[self.place(number)]?.meta.pts);
         times.collect::<Option<Vec<_>>>()?.into_iter().min()
     }
 
-    /// Returns the metadata of `number`, the next picture in presentation order; `None`
-    /// where the picture is not given out. An unknown number stands for the oldest packet
-    /// that was not shown yet.
+    /// Returns the metadata of `number`, the next picture in presentation order; `None` if the
+    /// picture is not output. An unknown number means the oldest packet that was not shown yet.
     pub(crate) fn find(&mut self, number: i64) -> Option<FrameMeta> {
         let place = self.place(number);
         let known = self.entries[place].filter(|entry| entry.number == number).map(|_| place);
@@ -115,7 +112,7 @@ impl Numbers {
         }
     }
 
-    /// Counts the picture of packet `number` if it is one of those to skip.
+    /// Returns true if the picture of packet `number` is skipped, and counts it.
     fn skips(&mut self, number: i64) -> bool {
         while self.skips.get(1).is_some_and(|next| number >= next.from) {
             self.skips.pop_front();
@@ -147,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn discarded_and_skipped_pictures_are_not_given_out() {
+    fn discarded_and_skipped_pictures_are_not_output() {
         let mut numbers = Numbers::new(1);
         numbers.insert(meta(0), Preroll { discarded: true, ..Preroll::default() });
         numbers.insert(meta(1), Preroll { skipped: 2, ..Preroll::default() });
@@ -155,7 +152,7 @@ mod tests {
         // Pictures of packets before the packet with the count do not count.
         let found = [0, 2, 1, 3, 4].map(|number| numbers.find(number).map(|meta| meta.seq));
         assert_eq!(found, [None, None, None, Some(3), Some(4)]);
-        // A file that is repeated: the next count comes before the pictures of this one.
+        // A repeated file: the next count arrives before the pictures of this one.
         for seq in 5..9 {
             let skipped = if seq % 2 == 1 { 1 } else { 0 };
             numbers.insert(meta(seq), Preroll { skipped, ..Preroll::default() });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Compressed bytes, as libavformat handed them out.
+//! Compressed packets from libavformat.
 
 use std::borrow::Cow;
 use std::ffi::{c_int, c_void};
@@ -11,11 +11,11 @@ use framepath_model::stream::{FrameMeta, Preroll};
 use framepath_os::crossing::{Breach, PacketArea, SharedBytes};
 use framepath_os::measure::meter;
 
-/// One packet: usually the bytes of one picture. May move between threads.
+/// Packet: usually the bytes of one picture. It may move between threads.
 #[derive(Debug)]
 pub struct Packet(Box<Body>);
 
-/// In a box, so that the handle is one pointer and passes in a register.
+/// Boxed, so that the handle is one pointer and passes in a register.
 #[derive(Debug)]
 struct Body {
     meta: FrameMeta,
@@ -25,12 +25,12 @@ struct Body {
     preroll: Preroll,
 }
 
-// SAFETY: the packet is owned by this value alone, and the buffer it refers to
-// is counted atomically by libavutil, so it may be freed by any thread.
+// SAFETY: only this value owns the packet, and libavutil counts references to its buffer
+// atomically, so any thread may free it.
 unsafe impl Send for Packet {}
 
 impl Packet {
-    /// Makes an empty packet; `None` when memory is short.
+    /// Makes an empty packet; `None` if there is not enough memory.
     pub(crate) fn new() -> Option<Packet> {
         // SAFETY: no arguments; the result is owned by the new value.
         let raw = NonNull::new(unsafe { ff::av_packet_alloc() })?;
@@ -47,22 +47,22 @@ impl Packet {
         self.0.meta
     }
 
-    /// `pts` and `duration` are set by the demuxer, the rest by the code that sets the
-    /// packet's birth.
+    /// Returns the metadata, mutable. The demuxer sets `pts` and `duration`; the code that sets
+    /// the packet's birth sets the rest.
     pub fn meta_mut(&mut self) -> &mut FrameMeta {
         &mut self.0.meta
     }
 
-    /// Returns the pictures that a decoder does not give out: the picture of this packet,
-    /// where it is before the target of a seek or outside of the file's edit list; or a
-    /// number of frames from this packet on, for streams without timestamps, where only
-    /// the decoder knows which pictures are before the target.
+    /// Returns the pictures that a decoder does not output: the picture of this packet if it is
+    /// before the target of a seek or outside of the file's edit list, or a number of frames from
+    /// this packet on. The number is for streams without timestamps, where only the decoder knows
+    /// which pictures are before the target.
     pub fn preroll(&self) -> Preroll {
         self.0.preroll
     }
 
-    /// [`preroll`](Packet::preroll) to change, for the demuxer and for code that passes
-    /// packets on.
+    /// Returns the value of [`preroll`](Packet::preroll), mutable, for the demuxer and for code
+    /// that forwards packets.
     pub fn preroll_mut(&mut self) -> &mut Preroll {
         &mut self.0.preroll
     }
@@ -72,9 +72,9 @@ impl Packet {
         self.0.raw.as_ptr()
     }
 
-    /// Makes a packet whose bytes lie in memory another process can write; for decoders
-    /// only. The bytes are released when the decoder has finished with them, on whatever
-    /// thread. `None` when memory is short.
+    /// Makes a packet with bytes in memory that another process can write; for decoders only. The
+    /// bytes are released after the decoder has processed them, on any thread. Returns `None` if
+    /// there is not enough memory.
     pub fn shared(bytes: SharedBytes, meta: FrameMeta, key: bool) -> Option<Packet> {
         let mut packet = Packet::new()?;
         packet.0.meta = meta;
@@ -82,13 +82,13 @@ impl Packet {
         let (data, len) = (bytes.as_ptr(), bytes.len());
         let size = c_int::try_from(len).ok()?;
         let owner = Box::into_raw(Box::new(bytes));
-        // SAFETY: the bytes stay until `release` ends their owner, and have
-        // zeroed padding behind them.
+        // SAFETY: the bytes are valid until `release` drops their owner, and zeroed padding
+        // follows them.
         let buffer = unsafe {
             ff::av_buffer_create(data, len, Some(release), owner.cast(), ff::AV_BUFFER_FLAG_READONLY as c_int)
         };
         if buffer.is_null() {
-            // SAFETY: libav did not take it.
+            // SAFETY: libav did not take the box.
             drop(unsafe { Box::from_raw(owner) });
             return None;
         }
@@ -103,7 +103,8 @@ impl Packet {
         Some(packet)
     }
 
-    /// Makes a packet with a counted copy of `bytes`. `None` when memory is short.
+    /// Makes a packet with a copy of `bytes`, which the meter counts. Returns `None` if there is
+    /// not enough memory.
     pub fn copied(bytes: &[u8], meta: FrameMeta, key: bool) -> Option<Packet> {
         let mut packet = Packet::new()?;
         packet.0.meta = meta;
@@ -121,32 +122,30 @@ impl Packet {
         Some(packet)
     }
 
-    /// Copies the bytes into `area`, counted; returns their offset there, or `None` where
+    /// Copies the bytes into `area`; the meter counts them. Returns their offset, or `None` if
     /// there is no room until the worker releases packets.
     ///
     /// # Errors
-    /// The worker broke the rules of the area.
+    /// The worker violated the protocol of the area.
     pub fn copy_into(&self, area: &mut PacketArea) -> Result<Option<u64>, Breach> {
         let (data, len) = self.data();
-        // SAFETY: `len` bytes that stay while `self` lives, in a mapping or a heap
-        // that is not the area's. They may change meanwhile where they are shared:
-        // nothing here depends on them.
+        // SAFETY: `len` bytes that are valid while `self` lives, in a mapping or a heap outside
+        // of the area. Shared bytes may change at the same time; nothing here depends on them.
         unsafe { area.push_raw(data, len) }
     }
 
-    /// Returns the packet with bytes of this process alone: a counted copy of bytes that
-    /// another process could write, otherwise the packet itself. `None` when memory is
-    /// short.
+    /// Returns a packet whose bytes belong only to this process: a counted copy if another
+    /// process could write the bytes, otherwise the packet itself. Returns `None` if there is not
+    /// enough memory.
     pub fn private(self) -> Option<Packet> {
         if !self.0.shared {
             return Some(self);
         }
         let (from, len) = self.data();
         let packet = Packet::new()?;
-        // SAFETY: a valid, empty packet of our own, which has `len` bytes at
-        // `data` after success; those of `self` stay while it lives, and raw
-        // pointers may be read while another process writes: only the copy is
-        // looked at.
+        // SAFETY: a valid, empty packet of our own, which has `len` bytes at `data` after
+        // success. The bytes of `self` are valid while it lives. Raw pointers may be read while
+        // another process writes, because only the copy is used.
         unsafe {
             let raw = packet.as_ptr();
             if ff::av_new_packet(raw, c_int::try_from(len).ok()?) < 0 {
@@ -161,14 +160,14 @@ impl Packet {
     }
 
     /// Makes a packet of `before` and the bytes of this one, in a counted copy, without side
-    /// data; `None` when memory is short.
+    /// data. Returns `None` if there is not enough memory.
     pub fn prefixed(&self, before: &[u8]) -> Option<Packet> {
         let (from, len) = self.data();
         let mut packet = Packet::new()?;
         let size = c_int::try_from(before.len().checked_add(len)?).ok()?;
         // SAFETY: a valid, empty packet of our own; after success it has `size` bytes, and
-        // padding, at `data`. Those at `from` stay while `self` lives, and may be read by raw
-        // pointers while another process writes: only the copy is looked at.
+        // padding, at `data`. The bytes at `from` are valid while `self` lives. Raw pointers may
+        // be read while another process writes, because only the copy is used.
         unsafe {
             let raw = packet.as_ptr();
             if ff::av_new_packet(raw, size) < 0 {
@@ -187,12 +186,12 @@ impl Packet {
         Some(packet)
     }
 
-    /// Returns another handle to the same bytes; `None` where there is no memory.
+    /// Returns another handle to the same bytes; `None` if there is not enough memory.
     pub fn share(&self) -> Option<Packet> {
         let mut packet = Packet::new()?;
         (packet.0.meta, packet.0.shared) = (self.0.meta, self.0.shared);
         packet.0.preroll = self.0.preroll;
-        // SAFETY: both are valid; the bytes are counted.
+        // SAFETY: both are valid; the bytes are reference-counted.
         let code = unsafe { ff::av_packet_ref(packet.as_ptr(), self.as_ptr()) };
         (code >= 0).then_some(packet)
     }
@@ -212,11 +211,11 @@ impl Packet {
         self.data().1
     }
 
-    /// Returns the number of bytes of memory for the packet's content: the compressed
-    /// bytes and the side data.
+    /// Returns the memory size of the packet's content, bytes: the compressed bytes and the side
+    /// data.
     pub fn content_bytes(&self) -> usize {
-        // SAFETY: `raw` is a valid packet; libav keeps `side_data_elems` parts at
-        // `side_data`, which this handle borrows meanwhile.
+        // SAFETY: `raw` is a valid packet; libav keeps `side_data_elems` parts at `side_data`,
+        // which this handle borrows.
         let parts = unsafe {
             let raw = self.0.raw.as_ref();
             match usize::try_from(raw.side_data_elems) {
@@ -229,24 +228,24 @@ impl Packet {
         self.len() + parts.iter().map(|part| part.size).sum::<usize>()
     }
 
-    /// True if the packet has no bytes.
+    /// Returns true if the packet has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Returns the compressed bytes; `None` where another process could write them.
+    /// Returns the compressed bytes; `None` if another process could write them.
     pub fn bytes(&self) -> Option<&[u8]> {
         let (data, len) = self.data();
         if self.0.shared {
             return None;
         }
-        // SAFETY: `len` bytes of this process alone, which change only through
-        // `&mut self` or never.
+        // SAFETY: `len` bytes that belong only to this process, and change only through `&mut
+        // self` or never.
         Some(if len == 0 { &[] } else { unsafe { slice::from_raw_parts(data, len) } })
     }
 
-    /// Returns the first `most` bytes, in a copy if another process could write them. The
-    /// copy is to be read and not passed on: it is not counted.
+    /// Returns the first `most` bytes, in a copy if another process could write them. The copy is
+    /// only for inspection, so the meter does not count it.
     pub fn peek(&self, most: usize) -> Cow<'_, [u8]> {
         if let Some(bytes) = self.bytes() {
             return Cow::Borrowed(&bytes[..bytes.len().min(most)]);
@@ -254,17 +253,17 @@ impl Packet {
         let (from, len) = self.data();
         let len = len.min(most);
         let mut copy = vec![0; len];
-        // SAFETY: `len` bytes at `from` stay while `self` lives, and raw pointers may be read
-        // while another process writes: only the copy is looked at, which is `len` bytes long
-        // and of this process alone.
+        // SAFETY: `len` bytes at `from` are valid while `self` lives. Raw pointers may be read
+        // while another process writes, because only the copy is used; the copy has `len` bytes
+        // and belongs to this process.
         unsafe { ptr::copy_nonoverlapping(from, copy.as_mut_ptr(), len) };
         Cow::Owned(copy)
     }
 
-    /// Returns the codec's head from here on, if the container says that it changes.
+    /// Returns the codec's head from here on, if the container declares a change.
     pub(crate) fn new_head(&self) -> Option<&[u8]> {
         let mut size = 0;
-        // SAFETY: a valid packet, whose side data this handle borrows meanwhile.
+        // SAFETY: a valid packet, whose side data this handle borrows.
         unsafe {
             let kind = ff::AVPacketSideDataType::AV_PKT_DATA_NEW_EXTRADATA;
             let data = ff::av_packet_get_side_data(self.as_ptr(), kind, &mut size);
@@ -272,7 +271,7 @@ impl Packet {
         }
     }
 
-    /// True if the container marks the packet as one at which decoding can begin.
+    /// Returns true if the container flags the packet as one at which decoding can start.
     pub fn is_key(&self) -> bool {
         // SAFETY: `raw` is a valid packet.
         unsafe { self.0.raw.as_ref() }.flags & ff::AV_PKT_FLAG_KEY as c_int != 0
@@ -287,8 +286,8 @@ impl Drop for Packet {
     }
 }
 
-/// Frees the bytes of a shared packet after the last reference. Called on any thread.
+/// Drops the bytes of a shared packet after the last reference. Called on any thread.
 unsafe extern "C" fn release(owner: *mut c_void, _data: *mut u8) {
-    // SAFETY: the box that `Packet::shared` gave to this buffer, ended once.
+    // SAFETY: the box that `Packet::shared` attached to this buffer, freed once.
     drop(unsafe { Box::from_raw(owner.cast::<SharedBytes>()) });
 }

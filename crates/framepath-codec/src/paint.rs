@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Painting of frames into a screen's memory: RGB of 32 bits, scaled to the target area.
+//! Painting of frames into a screen's memory: 32-bit RGB, scaled to the target area.
 //!
-//! A [`Converter`](crate::Converter) is exact; a [`Painter`] is fast, for viewing.
-//! libswscale has vector code from planar YUV of 8 bits to RGB and none from the other
-//! formats, so they are made planar first ([`planar8`]). Where a stream does not declare
-//! its YUV, it is taken as limited range, of BT.709 where a picture has more than 1024
-//! columns and of BT.601 else, as players guess.
+//! A [`Converter`](crate::Converter) is exact; a [`Painter`] is fast, for viewing. libswscale has
+//! vector code from planar 8-bit YUV to RGB, but not from the other formats, so these are first
+//! converted to planar YUV ([`planar8`]). If a stream does not declare its colours, YUV is
+//! interpreted as players do: limited range, BT.709 from 1025 columns on, otherwise BT.601.
 
 use std::ffi::c_int;
 use std::ops::Range;
@@ -23,48 +22,47 @@ mod seen;
 use context::ScaleContext;
 use seen::PaintedCopy;
 
-/// Most pixels that libswscale writes at a time.
+/// Maximum number of pixels that libswscale writes at a time.
 const BLOCK: usize = 16;
 
-/// The order of bytes in a pixel.
+/// Order of the bytes of a pixel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PixelOrder {
-    /// Blue, green, red, unused: mostly that of X11 and KMS.
+    /// Blue, green, red, unused: the usual order of X11 and KMS.
     Bgrx,
     /// Red, green, blue, unused.
     Rgbx,
 }
 
-/// Place of a picture in a screen's memory, in pixels.
+/// Area of a picture in a screen's memory, in pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PaintArea {
-    /// Distance from the left.
+    /// Distance from the left edge.
     pub x: usize,
-    /// Distance from the top.
+    /// Distance from the top edge.
     pub y: usize,
-    /// Pixels of a row.
+    /// Width.
     pub width: usize,
-    /// Rows.
+    /// Height.
     pub height: usize,
 }
 
-/// Paints frames of any size and format.
+/// Painter for frames of any size and format.
 ///
-/// If the screen still has the previous picture, as a screen without scaling has, only
-/// the changed rows are painted: a shared screen, a slide or a cartoon costs a comparison
-/// instead.
+/// If the screen still shows the previous picture at the same size, only the changed rows are
+/// painted. For a shared screen, a slide or a cartoon this reduces the cost to a comparison.
 #[derive(Debug)]
 pub struct Painter {
     whole: ScaleContext,
-    /// For a few rows at a time.
+    /// Context for a few rows at a time.
     band: ScaleContext,
     /// Copy of the picture on the screen.
     seen: PaintedCopy,
     /// Rows of the screen that the last frame changed.
     changed: Vec<Range<usize>>,
-    /// The picture in planar YUV of 8 bits, or the last rows of one that is.
+    /// The picture in planar 8-bit YUV, or the last rows of a picture in that format.
     planar: Vec<u8>,
-    /// The painted picture, where libswscale must not write onto the screen itself.
+    /// Painted picture, if libswscale must not write to the screen directly.
     painted: Vec<u8>,
 }
 
@@ -75,7 +73,7 @@ impl Default for Painter {
 }
 
 impl Painter {
-    /// Makes a painter that has painted nothing yet.
+    /// Creates a painter that has painted nothing yet.
     pub fn new() -> Painter {
         Painter {
             whole: ScaleContext::default(),
@@ -87,7 +85,7 @@ impl Painter {
         }
     }
 
-    /// Forgets the painted picture, because the screen may have lost it.
+    /// Drops the copy of the painted picture, because the screen may have lost it.
     pub fn forget(&mut self) {
         self.seen.forget();
     }
@@ -97,14 +95,14 @@ impl Painter {
         &self.changed
     }
 
-    /// Paints `frame` into `area` of `screen`, whose rows are `stride` bytes
-    /// apart. Every byte that is written is counted as copied.
+    /// Paints `frame` into `area` of `screen`, whose rows are `stride` bytes apart. The meter
+    /// counts every written byte.
     ///
     /// # Errors
-    /// The frame is no picture, or libswscale cannot scale it so.
+    /// The frame is not a picture, or libswscale cannot scale it to this size.
     ///
     /// # Panics
-    /// The area does not lie on the screen.
+    /// The area is not inside the screen.
     pub fn paint(
         &mut self,
         frame: &Frame,
@@ -114,10 +112,10 @@ impl Painter {
         order: PixelOrder,
     ) -> Result<(), ConvertError> {
         let layout = *frame.layout();
-        // A layout's format and size can be changed without its planes.
+        // The format and size of a layout can be changed without its planes.
         Layout::from_planes(layout.format, layout.width, layout.height, layout.planes())?;
         let (width, height) = (area.width, area.height);
-        // A sum that wraps would make an area beyond the screen look like one on it.
+        // A sum that wraps would place an area beyond the screen inside it.
         let right = area.x.checked_add(width).and_then(|right| right.checked_mul(4));
         let bottom = area.y.checked_add(height).and_then(|bottom| bottom.checked_mul(stride));
         assert!(right.is_some_and(|right| right <= stride), "{area:?} is wider than {stride} bytes");
@@ -129,8 +127,8 @@ impl Painter {
             PixelFormat::Yuv420p | PixelFormat::Rgba => layout,
             _ => planar_layout(&layout)?,
         };
-        // libswscale writes whole blocks: only if they end with the row may it write
-        // onto the screen itself.
+        // libswscale writes whole blocks. It may write to the screen directly only if the blocks
+        // end with the row.
         let direct = area.x == 0 && width % BLOCK == 0 && width * 4 == stride;
         let (start, into_stride) = match direct {
             true => (area.y * stride, stride),
@@ -184,7 +182,7 @@ impl Painter {
         stride: usize,
         top: usize,
     ) -> Result<(), ConvertError> {
-        let layout = self.seen.layout.expect("it has been compared");
+        let layout = self.seen.layout.expect("the frame was compared");
         let width = layout.width as usize;
         for band in bands {
             let first = band * BAND;
@@ -209,7 +207,7 @@ impl Painter {
         Ok(())
     }
 
-    /// Paints all rows of `frame`; returns the number of rows painted.
+    /// Paints all rows of `frame`. Returns the number of rows.
     fn scale(&mut self, frame: &Frame, tail: &TailRows, into: *mut u8, stride: usize) -> usize {
         let layout = frame.layout();
         let (mut planes, mut strides) = ([ptr::null(); 4], [0; 4]);
@@ -222,7 +220,7 @@ impl Painter {
         before + self.whole.slice(tail_planes, tail.first..layout.height as usize, into, stride)
     }
 
-    /// Paints the picture that [`planar8`] has made.
+    /// Paints the picture made by [`planar8`].
     fn scale_planar(&self, source: &Layout, into: *mut u8, stride: usize) -> usize {
         let (mut planes, mut strides) = ([ptr::null(); 4], [0; 4]);
         for (index, plane) in source.planes().iter().enumerate() {
@@ -246,22 +244,21 @@ fn band_of(layout: &Layout) -> Result<Layout, ConvertError> {
     Ok(Layout::aligned(PixelFormat::Yuv420p, layout.width, BAND as u32, 64)?.with_colors(layout.colors))
 }
 
-/// Returns the layout that [`planar8`] gives a picture by itself.
+/// Returns the layout of a picture made by [`planar8`].
 fn planar_layout(of: &Layout) -> Result<Layout, ConvertError> {
     Ok(Layout::aligned(PixelFormat::Yuv420p, of.width, of.height, 64)?.with_colors(of.colors))
 }
 
-/// Makes `frame` planar YUV of 8 bits, laid out in `to` as `layout` says: samples of ten
-/// bits lose the last two, interleaved chroma is separated, GREY gets chroma without
-/// colour. Counted as copied.
+/// Converts `frame` to planar 8-bit YUV in `to`, with the layout `layout`. 10-bit samples lose
+/// their lowest two bits, interleaved chroma is separated, and GREY gets neutral chroma. The
+/// meter counts the bytes.
 ///
 /// # Panics
-/// The frame is RGBA, `layout` is of another size or format, or `to` is too
-/// short for it.
+/// The frame is RGBA, `layout` has another size or format, or `to` is too short.
 pub fn planar8(frame: &Frame, to: &mut [u8], layout: &Layout) {
     let from = *frame.layout();
-    assert_eq!(layout.format, PixelFormat::Yuv420p, "the format made");
-    assert_eq!((layout.width, layout.height), (from.width, from.height), "the size stays");
+    assert_eq!(layout.format, PixelFormat::Yuv420p, "the format of the result");
+    assert_eq!((layout.width, layout.height), (from.width, from.height), "equal sizes");
     assert!(from.format != PixelFormat::Rgba, "RGBA has no luma");
     let [luma, blue, red] = [0, 1, 2].map(|index| layout.planes()[index]);
     meter::copy(layout.pixel_bytes(), || {
@@ -310,7 +307,7 @@ fn samples(frame: &Frame, plane: usize, y: usize, format: PixelFormat, to: &mut 
     });
 }
 
-/// Separates one row of interleaved chroma, `size` bytes a sample, into two rows that
+/// Separates one row of interleaved chroma, with `size` bytes per sample, into two rows that
 /// start at `starts`.
 fn pairs(frame: &Frame, y: usize, size: usize, to: &mut [u8], starts: (usize, usize)) {
     let mut at = 0;
@@ -390,7 +387,7 @@ mod tests {
         for frame in frames {
             let format = frame.layout().format;
             for pixel in painted(&frame, area, (32, 16)).chunks_exact(4) {
-                let near = |byte: u8, wanted: u8| byte.abs_diff(wanted) <= 4;
+                let near = |byte: u8, expected: u8| byte.abs_diff(expected) <= 4;
                 assert!(near(pixel[0], 0) && near(pixel[1], 0) && near(pixel[2], 255), "{format} {pixel:?}");
             }
         }
@@ -464,8 +461,8 @@ mod tests {
         assert_eq!(show(&mut painter, &colour), [(16, 32)]);
         painter.forget();
         assert_eq!(show(&mut painter, &colour), [(0, 32)]);
-        // A picture that changes everywhere is not compared for a while; later it is
-        // compared again.
+        // A picture that changes everywhere is not compared for some frames, and compared again
+        // later.
         for luma in 0..100 {
             let all = frame(PixelFormat::Yuv420p, 32, 32, |plane, _, _| [50 + luma, 90, 240][plane]);
             assert_eq!(show(&mut painter, &all), [(0, 32)]);

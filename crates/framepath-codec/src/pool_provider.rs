@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Decoding into the memory of a provider: the provider's interface.
+//! Interface of a provider of memory for decoders.
 
 use std::fmt;
 
 use framepath_model::buffer_request::{BufferRequest, LentFormat};
 use framepath_os::memory::pool::Pool;
 
-/// Provider of a decoder's slots when they are not its own.
+/// Provider of a decoder's slots, in place of the decoder's own pool.
 pub trait DecodeProvider: Sync {
-    /// Returns a pool for `want`, and which of the two orders of planes its frames are to
-    /// have. May wait for long. Called on any of the decoder's threads, for the first
-    /// picture, and again for one that needs other memory.
+    /// Returns a pool for `want`, and the plane format of its frames. May block for a long time.
+    /// Called on any of the decoder's threads: for the first picture, and again for a picture
+    /// that needs other memory.
     ///
     /// # Errors
-    /// There is no such memory; the stream fails with this message.
+    /// There is no such memory. The stream fails with this message.
     fn provide(&self, want: &BufferRequest) -> Result<(Pool, LentFormat), String>;
 }
 
-/// A provider that lives as long as the process.
+/// Reference to a provider that lives as long as the process.
 #[derive(Clone, Copy)]
 pub struct ProviderRef(pub &'static dyn DecodeProvider);
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Allocations that failed inside a library that hides the failure.
+//! Detection of failed allocations in a library that hides them.
 //!
-//! Some demuxers treat a failed allocation like damage: they drop the packet and
-//! go on with the next one. The C library sets `errno` to ENOMEM whenever the
-//! kernel refuses memory, and a successful call leaves `errno` as it is, so the
-//! value shows the failure after the library's call has returned.
+//! Some demuxers treat a failed allocation as damage: they drop the packet and continue with the
+//! next one. The C library sets `errno` to ENOMEM if the kernel denies memory, and a successful
+//! call does not change `errno`. So `errno` shows the failure after the library's call has
+//! returned.
 
-/// Watches the calling thread's `errno` during one call into a library.
+/// Watch of the calling thread's `errno` during one call into a library.
 pub(crate) struct Shortage;
 
 impl Shortage {
@@ -16,15 +16,15 @@ impl Shortage {
         Shortage
     }
 
-    /// True if an allocation of this thread has failed since [`watch`](Shortage::watch),
+    /// Returns true if an allocation of this thread has failed since [`watch`](Shortage::watch),
     /// unless a later system call failed for another reason.
     pub(crate) fn occurred(&self) -> bool {
         get() == libc::ENOMEM
     }
 }
 
-/// Runs `callback`, which the library calls in the middle of the watched call,
-/// and keeps an ENOMEM from before it.
+/// Runs `callback`, which the library calls during the watched call, and preserves an earlier
+/// ENOMEM.
 pub(crate) fn keep_over<T>(callback: impl FnOnce() -> T) -> T {
     let before = get();
     let result = callback();
@@ -48,10 +48,10 @@ fn set(value: i32) {
 mod tests {
     use super::*;
 
-    /// Asks the C library for memory that no address space has room for.
+    /// Requests memory that exceeds every address space.
     fn fail_to_allocate() {
         let mut memory = std::ptr::null_mut();
-        // SAFETY: `memory` is a place for the pointer; it stays null on failure.
+        // SAFETY: `memory` is a valid place for the pointer; it stays null on failure.
         let code = unsafe { libc::posix_memalign(&mut memory, 64, 1 << 62) };
         assert_eq!((code, memory.is_null()), (libc::ENOMEM, true));
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Pool slots as decoders take, fill and release them.
+//! Slots of the pool, for decoders to take, fill and release.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -14,30 +14,30 @@ use framepath_os::memory::pool::{Closer, Frame, GiveBack, Hold, Pool, PoolError}
 use crate::surface::{DecodedPicture, Surface, output_format};
 use crate::{CodecError, OutputFormat, ProviderRef};
 
-/// Properties of a picture that a decoder needs memory for. Pictures with equal requests
-/// have the same layout.
+/// Properties of a picture for which a decoder needs memory. Pictures with equal requests have
+/// the same layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SlotRequest {
     /// The decoder's own format.
     pub(crate) decoded: PixelFormat,
-    /// Width in pixels as the decoder codes it.
+    /// Coded width in pixels.
     pub(crate) width: usize,
-    /// Height in pixels as the decoder codes it.
+    /// Coded height in pixels.
     pub(crate) height: usize,
 }
 
 /// Strides and rows that a decoder requires for a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Padded {
-    /// Bytes from row to row of luma.
+    /// Bytes from one luma row to the next.
     pub(crate) stride: usize,
-    /// Bytes from row to row of each chroma plane.
+    /// Bytes from one row of a chroma plane to the next.
     pub(crate) chroma_stride: usize,
-    /// Rows of luma.
+    /// Number of luma rows.
     pub(crate) rows: usize,
     /// Visible pixels of a row, and visible rows.
     pub(crate) visible: (usize, usize),
-    /// Number of pictures that this stream keeps, as far as the decoder reports it.
+    /// Number of pictures that this stream keeps, as reported by the decoder; 0 if not reported.
     pub(crate) references: u32,
     /// Colours that the stream declares.
     pub(crate) colors: Colors,
@@ -45,35 +45,35 @@ pub(crate) struct Padded {
 
 struct SlotsState {
     pool: Option<Pool>,
-    /// The division of a slot made for the last request.
+    /// Layout of a slot for the last request.
     surface: Option<(SlotRequest, Surface)>,
 }
 
-/// The pool behind one decoder. Shared with its callbacks, which may run on
-/// any of the library's threads.
+/// Pool of one decoder. Shared with its callbacks, which may run on any of the library's threads.
 pub(crate) struct Slots {
     codec: &'static str,
     output: OutputFormat,
     slots: u32,
     advised: u32,
     give_back: Option<&'static GiveBack>,
-    /// Provider of the memory, and the number of slots to ask for besides the references.
+    /// Provider of the memory, and the number of slots to request in addition to the references.
     lender: Option<(ProviderRef, u32)>,
     state: Mutex<SlotsState>,
-    /// True once no slot is waited for any more.
+    /// True if no thread may wait for a slot any more.
     closed: AtomicBool,
-    /// Ends the waits of the current pool. Outside of `state`, which a thread keeps
-    /// locked while it waits.
+    /// Handle that ends the waits of the current pool. Outside of `state`, because a waiting
+    /// thread holds the lock of `state`.
     closer: Mutex<Option<Closer>>,
     /// Set with `failure`, so that a check needs no lock.
     failed: AtomicBool,
-    /// Reason why a slot could not be given: libraries pass on a number at best.
+    /// Number of the packet and reason why a slot could not be provided. Kept here, because
+    /// libraries pass on at most a number.
     failure: Mutex<Option<(i64, CodecError)>>,
 }
 
 impl Slots {
-    /// Makes slots of one pool after the other; `give_back` is for pools that another
-    /// process reads.
+    /// Creates the slots of one decoder, from one pool after the other. `give_back` is for pools
+    /// that another process reads.
     pub(crate) fn new(
         codec: &'static str,
         output: OutputFormat,
@@ -96,9 +96,9 @@ impl Slots {
         }
     }
 
-    /// Decodes into the memory of `lender`. The decoder needs `slots` slots besides the
-    /// references that the stream declares.
-    pub(crate) fn lent_by(self, lender: ProviderRef, slots: u32) -> Slots {
+    /// Makes the decoder use the memory of `lender`. The decoder needs `slots` slots in addition
+    /// to the references that the stream declares.
+    pub(crate) fn with_provider(self, lender: ProviderRef, slots: u32) -> Slots {
         Slots { lender: Some((lender, slots)), ..self }
     }
 
@@ -106,10 +106,10 @@ impl Slots {
         self.codec
     }
 
-    /// Takes a slot for a picture. `pad` returns the decoder's requirements, and is
-    /// called only when the request differs from the last one. Sleeps while later stages
-    /// hold all slots. `None` after a failure, which is kept for
-    /// [`take_failure`](Slots::take_failure) with the `number` of the packet.
+    /// Takes a slot for a picture. `pad` returns the decoder's requirements, and is called only
+    /// if the request differs from the last one. Sleeps while later stages hold all slots.
+    /// Returns `None` after a failure, which [`take_failure`](Slots::take_failure) returns with
+    /// the `number` of the packet.
     pub(crate) fn take(
         &self,
         number: i64,
@@ -135,7 +135,7 @@ impl Slots {
             _ => {
                 let (surface, pool) = match self.lender {
                     None => (self.divide(request, pad())?, None),
-                    Some((lender, slots)) => self.borrow(lender, slots, request, pad())?,
+                    Some((lender, slots)) => self.request_memory(lender, slots, request, pad())?,
                 };
                 state.surface = Some((request, surface));
                 if let Some(pool) = pool {
@@ -145,9 +145,9 @@ impl Slots {
                 surface
             }
         };
-        // A pool whose slots are large enough stays: otherwise a stream that switches
-        // between sizes would map a new pool at every switch. The slots of a replaced
-        // pool return to it as their frames end.
+        // Keeps a pool whose slots are large enough: otherwise a stream that switches between
+        // sizes would map a new pool at every switch. The slots of a replaced pool return to it
+        // when their frames end.
         let pool = match &mut state.pool {
             Some(pool) if pool.slot_bytes() >= surface.bytes => pool,
             place => {
@@ -160,8 +160,8 @@ impl Slots {
                 place.insert(pool)
             }
         };
-        // Acquire: pairs with the Release in `close`. After the lock of the closer:
-        // either `close` found this pool's closer, or the flag is seen here.
+        // Acquire: pairs with the Release in `close`. Comes after the lock of the closer: either
+        // `close` finds this pool's closer, or this thread sees the flag.
         if self.closed.load(Ordering::Acquire) {
             return Err(self.pool_error(PoolError::Closed));
         }
@@ -169,8 +169,8 @@ impl Slots {
         Ok(Slot { hold, surface, codec: self.codec, converted: OnceLock::new() })
     }
 
-    /// Ends the wait for a slot that a thread of the decoder may be in, and gives none
-    /// from now on. Slots that are out stay valid.
+    /// Ends the wait of a decoder thread for a slot, and provides none from now on. Slots in use
+    /// stay valid.
     pub(crate) fn close(&self) {
         // Release: see `try_take`.
         self.closed.store(true, Ordering::Release);
@@ -180,14 +180,14 @@ impl Slots {
     }
 
     fn divide(&self, request: SlotRequest, padded: Padded) -> Result<Surface, CodecError> {
-        let given = output_format(self.codec, request.decoded, self.output)?;
+        let output = output_format(self.codec, request.decoded, self.output)?;
         let Padded { stride, chroma_stride, rows, .. } = padded;
-        Surface::new(request.decoded, given, stride, chroma_stride, rows)
+        Surface::new(request.decoded, output, stride, chroma_stride, rows)
             .ok_or_else(|| self.pool_error(PoolError::Size { slot_bytes: usize::MAX, slots: self.slots }))
     }
 
     /// Takes memory of the provider, for pictures of one size from now on.
-    fn borrow(
+    fn request_memory(
         &self,
         ProviderRef(lender): ProviderRef,
         slots: u32,
@@ -201,8 +201,8 @@ impl Slots {
             if decoded == PixelFormat::Yuv420p { OutputFormat::Nv12 } else { OutputFormat::P010 },
         )?;
         let too_large = || self.pool_error(PoolError::Size { slot_bytes: usize::MAX, slots });
-        let surface = |given| {
-            Surface::adjacent(decoded, given, padded.chroma_stride, padded.rows).ok_or_else(too_large)
+        let surface = |output| {
+            Surface::adjacent(decoded, output, padded.chroma_stride, padded.rows).ok_or_else(too_large)
         };
         let (native, packed) = (surface(decoded)?, surface(packed)?);
         let number = |bytes: usize| u32::try_from(bytes).map_err(|_| too_large());
@@ -217,13 +217,13 @@ impl Slots {
             buffers: slots.saturating_add(padded.references).min(MOST_BUFFERS),
             colors: padded.colors,
         };
-        let lent = meter::blocked(|| lender.provide(&want));
-        let (pool, lent) = lent.map_err(|message| CodecError::Decoder {
+        let provided = meter::blocked(|| lender.provide(&want));
+        let (pool, plane_format) = provided.map_err(|message| CodecError::Decoder {
             codec,
-            operation: "decode into the memory that was lent",
+            operation: "decode into the provider's memory",
             message,
         })?;
-        let surface = match lent {
+        let surface = match plane_format {
             LentFormat::Native => native,
             LentFormat::Packed => packed,
         };
@@ -238,7 +238,7 @@ impl Slots {
     fn pool_error(&self, source: PoolError) -> CodecError {
         match source {
             PoolError::Starved { slots } => {
-                // Never advises a number that did not suffice.
+                // The advised number is larger than one that was not sufficient.
                 let advised = self.advised.max(slots.saturating_add(1));
                 CodecError::PoolTooSmall { codec: self.codec, slots, advised }
             }
@@ -246,8 +246,8 @@ impl Slots {
         }
     }
 
-    /// Records the reason why the picture of packet `number` cannot be made; only the
-    /// first failure is kept.
+    /// Records the reason why the picture of packet `number` cannot be made. Keeps only the first
+    /// failure.
     pub(crate) fn fail(&self, number: i64, error: CodecError) {
         unpoisoned(&self.failure).get_or_insert((number, error));
         // Release: pairs with the Acquire in `has_failed`.
@@ -258,7 +258,7 @@ impl Slots {
         self.failed.load(Ordering::Acquire)
     }
 
-    /// Gives slots again after a failure: the decoder was flushed.
+    /// Provides slots again after a failure, because the decoder was flushed.
     pub(crate) fn forget_failure(&self) {
         *unpoisoned(&self.failure) = None;
         self.failed.store(false, Ordering::Release);
@@ -270,19 +270,18 @@ impl Slots {
     }
 }
 
-/// Locks a mutex, also after a panic: no value under these locks is left half changed by
-/// one.
+/// Locks a mutex, also after a panic: a panic leaves no value under these locks half changed.
 fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A slot while the decoder keeps it.
+/// Slot that the decoder holds.
 pub(crate) struct Slot {
     hold: Hold,
     pub(crate) surface: Surface,
     codec: &'static str,
-    /// The conversion already done in this slot: a picture shown twice is converted once,
-    /// and never while its first frame is being read.
+    /// Conversion already done in this slot. A picture that is shown twice is converted once, and
+    /// never while its first frame is read.
     converted: OnceLock<DecodedPicture>,
 }
 
@@ -297,8 +296,8 @@ impl Slot {
         self.hold.len()
     }
 
-    /// Makes a frame of the decoded picture, converted if required. `starts` are the
-    /// addresses of the first visible pixel of each plane.
+    /// Makes a frame of the decoded picture, converted if required. `starts` are the addresses of
+    /// the first visible pixel of each plane.
     ///
     /// # Safety
     /// The decoder has finished the picture.
@@ -330,16 +329,16 @@ impl Slot {
                 Some(_) => {
                     return Err(CodecError::Decoder {
                         codec,
-                        operation: "give a picture out again",
-                        message: "its size changed in between".into(),
+                        operation: "output a picture again",
+                        message: "its size has changed".into(),
                     });
                 }
                 None => {
                     meter::copy(picture.converted_bytes(), || {
-                        // SAFETY: the layouts fit the slot. The picture is
-                        // finished by the caller's word. The areas written are
-                        // read only through frames, and none exists before
-                        // `converted` is set; frames are made on one thread.
+                        // SAFETY: the layouts fit the slot, and the caller guarantees that the
+                        // picture is finished. The written areas are read only through frames. No
+                        // frame exists before `converted` is set, because frames are made on one
+                        // thread.
                         unsafe { picture.convert(self.base()) }
                     });
                     let _ = self.converted.set(picture);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Layout of a decoder's picture in a slot of the pool.
 //!
-//! A slot holds the planes as the decoder requires them (padded, aligned). If the output
-//! needs other planes, the slot has room for those behind them: the decoder's own planes
-//! stay as they are, because the decoder still reads them as a reference.
+//! A slot has the planes as the decoder requires them (padded, aligned). If the output needs
+//! other planes, the slot has room for them after the decoder's planes, which stay unchanged
+//! because the decoder still reads them as a reference.
 
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -14,16 +14,16 @@ use framepath_model::format::{Layout, LayoutError, PixelFormat, PlaneLayout};
 use crate::chroma::Rows;
 use crate::{CodecError, OutputFormat};
 
-/// Alignment of each plane's first byte: the widest vector load of today's
-/// decoders, and a cache line.
+/// Alignment of each plane's first byte: the widest vector load of current decoders, and a cache
+/// line.
 const PLANE_ALIGN: usize = 64;
 
-/// Bytes behind each plane that decoders may read (and dav1d write) past the
-/// last pixel.
+/// Number of bytes after each plane that decoders may read (and dav1d write) beyond the last
+/// pixel.
 const PLANE_SLACK: usize = 128;
 
-/// Returns the format of pictures that libav calls `format`, if framepath moves it.
-/// Full-range 4:2:0 differs from limited range in meaning only, not in bytes.
+/// Returns the pixel format for libav's `format`, if framepath supports it. Full-range 4:2:0
+/// differs from limited range only in meaning, not in bytes.
 pub(crate) fn pixel_format(format: c_int) -> Option<PixelFormat> {
     const GREY: c_int = AVPixelFormat::AV_PIX_FMT_GRAY8 as c_int;
     const YUV420P: c_int = AVPixelFormat::AV_PIX_FMT_YUV420P as c_int;
@@ -37,8 +37,8 @@ pub(crate) fn pixel_format(format: c_int) -> Option<PixelFormat> {
     }
 }
 
-/// Returns the format of frames made from pictures in `decoded`, or an error where that
-/// conversion does not exist.
+/// Returns the format of frames made from pictures in `decoded`, or an error if there is no such
+/// conversion.
 pub(crate) fn output_format(
     codec: &'static str,
     decoded: PixelFormat,
@@ -59,41 +59,41 @@ pub(crate) fn output_format(
     }
 }
 
-/// Place of one plane of the decoder in a slot.
+/// Position of one plane of the decoder in a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PlaneArea {
     /// Bytes from the start of the slot.
     pub(crate) offset: usize,
-    /// Bytes from row to row.
+    /// Bytes from one row to the next.
     pub(crate) stride: usize,
-    /// Rows, padding included.
+    /// Number of rows, padding included.
     pub(crate) rows: usize,
 }
 
-/// A slot's division into planes, for one padded size.
+/// Division of a slot into planes, for one padded size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Surface {
     /// The decoder's own format.
     pub(crate) decoded: PixelFormat,
-    /// Format of the frames given out.
-    pub(crate) given: PixelFormat,
+    /// Format of the output frames.
+    pub(crate) output: PixelFormat,
     /// The decoder's planes; three for the 4:2:0 formats, one for GREY.
     pub(crate) areas: [PlaneArea; 3],
-    /// Luma to convert into, for P010.
+    /// Converted luma, for P010.
     luma: PlaneArea,
     /// Interleaved chroma, for NV12 and P010.
     chroma: PlaneArea,
-    /// Bytes a slot needs.
+    /// Number of bytes that a slot needs.
     pub(crate) bytes: usize,
 }
 
 impl Surface {
-    /// Divides a slot for pictures whose luma plane has `rows` rows of
-    /// `stride` bytes and whose chroma planes have half the rows, of
-    /// `chroma_stride` bytes. `None` where that exceeds the address space.
+    /// Divides a slot for pictures with `rows` luma rows of `stride` bytes, and chroma planes of
+    /// half the rows with `chroma_stride` bytes. Returns `None` if that exceeds the address
+    /// space.
     pub(crate) fn new(
         decoded: PixelFormat,
-        given: PixelFormat,
+        output: PixelFormat,
         stride: usize,
         chroma_stride: usize,
         rows: usize,
@@ -101,8 +101,8 @@ impl Surface {
         let mut end = 0usize;
         let mut place = |stride: usize, rows: usize| {
             let offset = end.checked_next_multiple_of(PLANE_ALIGN)?;
-            // One row more than the plane has: with a crop that starts inside a row, the
-            // last row ends inside the next.
+            // One additional row: with a crop that starts inside a row, the last row ends inside
+            // the next one.
             let bytes = stride.checked_mul(rows.checked_add(1)?)?;
             end = offset.checked_add(bytes)?.checked_add(PLANE_SLACK)?;
             Some(PlaneArea { offset, stride, rows })
@@ -110,7 +110,7 @@ impl Surface {
         let chroma_rows = rows.div_ceil(2);
         let mut surface = Surface {
             decoded,
-            given,
+            output,
             areas: [place(stride, rows)?, PlaneArea::default(), PlaneArea::default()],
             luma: PlaneArea::default(),
             chroma: PlaneArea::default(),
@@ -120,10 +120,10 @@ impl Surface {
             surface.areas[1] = place(chroma_stride, chroma_rows)?;
             surface.areas[2] = place(chroma_stride, chroma_rows)?;
         }
-        if given == PixelFormat::P010 {
+        if output == PixelFormat::P010 {
             surface.luma = place(stride, rows)?;
         }
-        if given != decoded {
+        if output != decoded {
             surface.chroma = place(chroma_stride.checked_mul(2)?, chroma_rows)?;
         }
         surface.bytes = end;
@@ -131,17 +131,17 @@ impl Surface {
     }
 
     /// Divides a slot that other programs read as V4L2's single-plane formats: see
-    /// [`framepath_model::buffer_request`]. The planes of frames come first, without gaps; planes
-    /// that only the decoder needs lie behind. `None` where that exceeds the address
-    /// space, or for GREY.
+    /// [`framepath_model::buffer_request`]. The planes of frames come first, without gaps. Planes
+    /// that only the decoder needs follow. Returns `None` if that exceeds the address space, or
+    /// for GREY.
     ///
-    /// The decoder's planes may touch each other if the decoder reads and writes only
-    /// whole blocks: `rows` and the strides are of whole blocks. The bytes it may touch
-    /// behind the last plane are covered by rows that no picture has. `YU12` is then as
-    /// large as its pixels; otherwise GStreamer 1.26 hangs in a seek.
+    /// The decoder's planes may be adjacent if the decoder reads and writes only whole blocks:
+    /// `rows` and the strides are multiples of blocks. Rows that no picture has cover the bytes
+    /// that the decoder may touch after the last plane. So `YU12` has exactly the size of its
+    /// pixels; otherwise GStreamer 1.26 hangs in a seek.
     pub(crate) fn adjacent(
         decoded: PixelFormat,
-        given: PixelFormat,
+        output: PixelFormat,
         chroma_stride: usize,
         rows: usize,
     ) -> Option<Surface> {
@@ -149,7 +149,7 @@ impl Surface {
             return None;
         }
         let stride = chroma_stride.checked_mul(2)?;
-        // The slack that `new` has behind each plane.
+        // Slack as after each plane in `new`.
         let spare = stride.checked_add(PLANE_SLACK)?.div_ceil(chroma_stride.max(1));
         let rows = rows.checked_next_multiple_of(2)?.checked_add(spare * 2)?;
         let mut end = 0usize;
@@ -160,18 +160,18 @@ impl Surface {
         };
         let mut surface = Surface {
             decoded,
-            given,
+            output,
             areas: [PlaneArea::default(); 3],
             luma: PlaneArea::default(),
             chroma: PlaneArea::default(),
             bytes: 0,
         };
         let luma = place(stride, rows)?;
-        if given != decoded {
+        if output != decoded {
             surface.chroma = place(stride, rows / 2)?;
         }
         surface.areas[0] = luma;
-        if given == PixelFormat::P010 {
+        if output == PixelFormat::P010 {
             surface.luma = luma;
             surface.areas[0] = place(stride, rows)?;
         }
@@ -181,9 +181,9 @@ impl Surface {
         Some(surface)
     }
 
-    /// Returns the layout of frames made of a picture whose visible planes start at
-    /// `starts`, with the strides `strides`, all in bytes from the start of the slot.
-    /// `from` is that picture in the decoder's own format.
+    /// Returns the layouts of a picture and of the frame made of it. The visible planes of the
+    /// picture start at `starts`, with the strides `strides`, all in bytes from the start of the
+    /// slot. `from` is the picture in the decoder's own format.
     pub(crate) fn layouts(
         &self,
         width: u32,
@@ -199,31 +199,31 @@ impl Surface {
             planes[index] = plane(starts[index], strides[index], size);
         }
         let from = Layout::from_planes(self.decoded, width, height, &planes[..count])?;
-        if self.given == self.decoded {
+        if self.output == self.decoded {
             return Ok(DecodedPicture { from, to: from });
         }
-        let sizes = sizes(self.given);
-        let luma = match self.given {
+        let sizes = sizes(self.output);
+        let luma = match self.output {
             PixelFormat::P010 => plane(self.luma.offset, self.luma.stride, sizes[0]),
             _ => planes[0],
         };
         let chroma = plane(self.chroma.offset, self.chroma.stride, sizes[1]);
-        let to = Layout::from_planes(self.given, width, height, &[luma, chroma])?;
+        let to = Layout::from_planes(self.output, width, height, &[luma, chroma])?;
         Ok(DecodedPicture { from, to })
     }
 }
 
-/// A decoded picture in a slot, and the frame to be made of it there.
+/// Decoded picture in a slot, and the frame to be made of it in the same slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DecodedPicture {
     /// Layout of the decoder's picture.
     pub(crate) from: Layout,
-    /// Layout of the frame given out.
+    /// Layout of the output frame.
     pub(crate) to: Layout,
 }
 
 impl DecodedPicture {
-    /// True if both layouts lie inside a slot of `bytes` bytes, rows of padding included.
+    /// Returns true if both layouts are inside a slot of `bytes` bytes, rows of padding included.
     pub(crate) fn fits(&self, bytes: usize) -> bool {
         self.from.size <= bytes && self.to.size <= bytes
     }
@@ -235,23 +235,22 @@ impl DecodedPicture {
         planes.skip(skip).map(|plane| plane.width * plane.rows).sum()
     }
 
-    /// True if the frame's planes are not all those of the decoder's picture.
+    /// Returns true if the frame has other planes than the decoder's picture.
     pub(crate) fn needs_conversion(&self) -> bool {
         self.from.format != self.to.format
     }
 
-    /// Writes the planes that the given format has and the decoder's format lacks.
+    /// Writes the planes that only the output format has.
     ///
     /// # Safety
-    /// `base` is the first byte of a slot that both layouts
-    /// [fit](DecodedPicture::fits), laid out by the surface they came from. The
-    /// decoder has finished the picture, and nothing else touches the areas
-    /// written. (In a lent slot another process may: bytes are moved and none
-    /// is looked at, so that it can spoil pixels and nothing else.)
+    /// `base` is the first byte of a slot that both layouts [fit](DecodedPicture::fits), divided
+    /// by the surface that made them. The decoder has finished the picture, and no other code of
+    /// this process accesses the written areas. (Another process may write to its own slots.
+    /// Bytes are only moved and not interpreted, so it can spoil only pixels.)
     pub(crate) unsafe fn convert(&self, base: *mut u8) {
         let (from, to) = (self.from.planes(), self.to.planes());
-        // SAFETY: rows lie inside the slot by the caller's word. Cells, as their
-        // bytes may change: here, and in a lent slot in another process.
+        // SAFETY: rows are inside the slot, as the caller guarantees. They are cells, because
+        // their bytes may change: here, or in another process that owns the slot.
         let row = |plane: &PlaneLayout, y: usize| unsafe {
             let first = base.add(plane.offset + y * plane.stride).cast::<Cell<u8>>();
             std::slice::from_raw_parts(first.cast_const(), plane.width)
@@ -288,10 +287,10 @@ mod tests {
     #[test]
     fn planes_are_aligned_apart_and_inside() {
         use PixelFormat::{Grey, Nv12, P010, Yuv420p, Yuv420p10};
-        for (decoded, given, planes) in
+        for (decoded, output, planes) in
             [(Grey, Grey, 1), (Yuv420p, Yuv420p, 3), (Yuv420p, Nv12, 4), (Yuv420p10, P010, 5)]
         {
-            let surface = Surface::new(decoded, given, 256, 128, 57).unwrap();
+            let surface = Surface::new(decoded, output, 256, 128, 57).unwrap();
             let areas = ends(&surface);
             assert_eq!(areas.len(), planes);
             for pair in areas.windows(2) {
@@ -310,8 +309,8 @@ mod tests {
             [(0, 256, 64), (256 * 64, 128, 32), (256 * 64 * 5 / 4, 128, 32)]
         );
         assert_eq!(native.bytes, 256 * 64 * 3 / 2, "nothing but pixels");
-        for (decoded, given) in [(Yuv420p, Nv12), (Yuv420p10, P010)] {
-            let surface = Surface::adjacent(decoded, given, 128, 64).unwrap();
+        for (decoded, output) in [(Yuv420p, Nv12), (Yuv420p10, P010)] {
+            let surface = Surface::adjacent(decoded, output, 128, 64).unwrap();
             let picture = surface
                 .layouts(120, 64, surface.areas.map(|a| a.offset), surface.areas.map(|a| a.stride))
                 .unwrap();
@@ -322,7 +321,7 @@ mod tests {
             areas.dedup();
             assert!(
                 areas.windows(2).all(|pair| pair[0].1 <= pair[1].0)
-                    && areas.len() == if given == Nv12 { 4 } else { 5 }
+                    && areas.len() == if output == Nv12 { 4 } else { 5 }
             );
             assert!(picture.fits(surface.bytes));
         }
@@ -350,10 +349,7 @@ mod tests {
     #[test]
     fn a_wrong_output_names_the_right_one() {
         let error = output_format("vp9", PixelFormat::Yuv420p10, OutputFormat::Nv12).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "vp9: the stream is YUV420P10, which does not become nv12; use format=p010"
-        );
+        assert_eq!(error.to_string(), "vp9: cannot convert YUV420P10 to nv12; use format=p010");
         assert!(output_format("h264", PixelFormat::Grey, OutputFormat::P010).is_err());
         assert!(output_format("h264", PixelFormat::Grey, OutputFormat::Native).is_ok());
     }

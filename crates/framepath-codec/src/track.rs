@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Properties of a video that a decoder needs before its first packet.
+//! Description of a video that a decoder needs before its first packet.
 
 use std::ffi::c_int;
 use std::fmt;
@@ -15,7 +15,7 @@ use framepath_model::stream::StreamInfo;
 use crate::CodecError;
 use crate::surface::pixel_format;
 
-/// A codec framepath decodes.
+/// Codec that framepath decodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Codec {
     /// H.264, ITU-T H.264.
@@ -31,10 +31,10 @@ pub enum Codec {
 }
 
 impl Codec {
-    /// All of them.
+    /// All codecs.
     pub const ALL: [Codec; 5] = [Codec::H264, Codec::Hevc, Codec::Vp8, Codec::Vp9, Codec::Av1];
 
-    /// Returns the name used in errors and output, which is libavcodec's.
+    /// Returns the name used in errors and output: that of libavcodec.
     pub fn name(self) -> &'static str {
         match self {
             Codec::H264 => "h264",
@@ -78,8 +78,8 @@ impl Parameters {
     /// # Safety
     /// `source` is a valid, initialised parameter set.
     pub(crate) unsafe fn copy_of(source: *const ff::AVCodecParameters) -> Option<Parameters> {
-        // SAFETY: the new set is owned by the result; the caller vouches for
-        // `source`. On failure the drop frees what was made.
+        // SAFETY: the new set is owned by the result; the caller guarantees `source`. On failure
+        // the drop frees the new set.
         unsafe {
             let copy = Parameters(NonNull::new(ff::avcodec_parameters_alloc())?);
             (ff::avcodec_parameters_copy(copy.0.as_ptr(), source) >= 0).then_some(copy)
@@ -106,22 +106,22 @@ impl fmt::Debug for Parameters {
     }
 }
 
-/// Properties of the video before the first packet. Cheap to clone.
+/// Description of the video before the first packet. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct TrackInfo {
-    /// The codec of its packets.
+    /// Codec of the packets.
     pub codec: Codec,
-    /// Geometry, time base and rate as the container declares them. `format` is the
-    /// format that the decoder is expected to make, if framepath moves it.
+    /// Geometry, time base and rate, as declared by the container. `format` is the expected
+    /// format of the decoder's pictures, if framepath supports it.
     pub stream: StreamInfo,
     pub(crate) parameters: Arc<Parameters>,
 }
 
-/// Bytes in front of the codec's own head in [`TrackInfo::to_bytes`].
+/// Number of bytes before the codec's own head in [`TrackInfo::to_bytes`].
 const FIXED: usize = 8 * 4;
 
 impl TrackInfo {
-    /// Returns the codec's own head, as the container has it.
+    /// Returns the codec's own head, as stored in the container.
     pub(crate) fn head(&self) -> &[u8] {
         // SAFETY: a valid parameter set that is never written, alive with `self`.
         unsafe {
@@ -133,12 +133,12 @@ impl TrackInfo {
         }
     }
 
-    /// Returns a checker of the random access points of the track's packets.
+    /// Creates a verifier for the random access points of the track's packets.
     pub fn access_points(&self) -> AccessPoints {
         AccessPoints::new(self.coding(), self.head())
     }
 
-    /// Returns a collector of the parameter sets that come in the track's packets.
+    /// Creates a collector for the parameter sets in the track's packets.
     pub fn parameter_sets(&self) -> ParameterSets {
         ParameterSets::new(self.coding(), self.head())
     }
@@ -153,12 +153,12 @@ impl TrackInfo {
         }
     }
 
-    /// Returns the description for a decoder in another process: little-endian 32-bit
-    /// words (codec, tag, pixel format, width, height, profile, level, reorder delay),
-    /// then the codec's own head. [`TrackInfo::stream`] is not included.
+    /// Returns the description for a decoder in another process: little-endian 32-bit words
+    /// (codec, tag, pixel format, width, height, profile, level, reorder delay), then the codec's
+    /// own head. [`TrackInfo::stream`] is not included.
     pub fn to_bytes(&self) -> Vec<u8> {
-        // SAFETY: a valid parameter set that is never written; enums are read as
-        // the integers they are in C.
+        // SAFETY: a valid parameter set that is never written; enums are read as integers as in
+        // C.
         let words = unsafe {
             let raw = self.parameters.as_ptr();
             [
@@ -175,11 +175,10 @@ impl TrackInfo {
         words.iter().flat_map(|word| word.to_le_bytes()).chain(self.head().iter().copied()).collect()
     }
 
-    /// Reads the bytes that [`TrackInfo::to_bytes`] wrote; they may come from an
-    /// untrusted process.
+    /// Parses the bytes of [`TrackInfo::to_bytes`], which may come from an untrusted process.
     ///
     /// # Errors
-    /// Too few bytes, or a codec this crate does not know.
+    /// There are too few bytes, or the codec is unknown.
     pub fn from_bytes(bytes: &[u8], stream: StreamInfo) -> Result<TrackInfo, CodecError> {
         let (fixed, head) = bytes.split_at_checked(FIXED).ok_or(CodecError::Track { detail: "too short" })?;
         let word = |index: usize| {
@@ -188,8 +187,8 @@ impl TrackInfo {
         };
         let codec = Codec::from_id(word(0)).ok_or(CodecError::Track { detail: "unknown codec" })?;
         let memory = CodecError::Track { detail: "no memory" };
-        // SAFETY: a new parameter set, owned by `parameters` at once. The head
-        // is copied into memory of libav's own, zeroed and padded as it wants.
+        // SAFETY: a new parameter set that `parameters` owns immediately. The head is copied into
+        // memory of libav's own, zeroed and padded as libav requires.
         unsafe {
             let raw = ff::avcodec_parameters_alloc();
             let parameters = Parameters(NonNull::new(raw).ok_or(memory)?);
@@ -221,16 +220,16 @@ impl TrackInfo {
 }
 
 impl TrackInfo {
-    /// Makes a video with a known codec only: its packets declare the rest, as in
-    /// elementary streams.
+    /// Creates the description of a video of which only the codec is known: the packets declare
+    /// the rest, as in elementary streams.
     ///
     /// # Errors
-    /// No memory.
+    /// There is not enough memory.
     pub fn from_codec(codec: Codec, stream: StreamInfo) -> Result<TrackInfo, CodecError> {
         let mut words = [0; FIXED];
         words[..4].copy_from_slice(&(codec.id() as u32).to_le_bytes());
-        // Pixel format, profile and level are not known: libav writes -1, or
-        // -99 in newer and older versions, and decoders look for neither.
+        // Pixel format, profile and level are not known. libav writes -1, or -99 in some
+        // versions, and decoders check for neither.
         for unknown in [2, 5, 6] {
             words[unknown * 4..][..4].copy_from_slice(&(-1i32).to_le_bytes());
         }
@@ -246,7 +245,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// Makes the bytes by which another process would describe a track.
+    /// Makes the bytes with which another process would describe a track.
     fn bytes_of(codec: Codec, head: &[u8]) -> Vec<u8> {
         let mut bytes = vec![0; FIXED];
         bytes[..4].copy_from_slice(&(codec.id() as u32).to_le_bytes());
@@ -266,7 +265,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Makes a track with a known head only.
+    /// Makes a track of which only the head is known.
     pub(crate) fn track(codec: Codec, head: &[u8]) -> TrackInfo {
         TrackInfo::from_bytes(&bytes_of(codec, head), unknown_stream()).unwrap()
     }

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Versions of the codec libraries this process is linked with.
+//! Versions of the codec libraries that this process uses.
 
 use std::ffi::{CStr, c_char};
 
 use ffmpeg_sys_next as ff;
 
-/// Returns the name and version of each library, as the library itself reports them at
-/// run time.
+/// Returns the name and version of each library, as reported by the library at run time.
 pub fn versions() -> Vec<(&'static str, String)> {
-    // SAFETY: these functions take nothing and may be called at any time.
+    // SAFETY: these functions take no arguments and may be called at any time.
     let (codec, format, scale) =
         unsafe { (ff::avcodec_version(), ff::avformat_version(), ff::swscale_version()) };
     // SAFETY: both return static NUL-terminated strings.
@@ -33,6 +32,6 @@ unsafe fn text(pointer: *const c_char) -> String {
     if pointer.is_null() {
         return String::new();
     }
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     unsafe { CStr::from_ptr(pointer) }.to_string_lossy().into_owned()
 }

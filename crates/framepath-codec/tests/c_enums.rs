@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! FFmpeg's enums grow with every version, and streams put numbers into them. A number
-//! without a name in the bindings must not become a Rust enum, and not be part of a
-//! struct that is referenced or copied.
+//! FFmpeg's enums grow with every version, and streams contain their numbers. A number without a
+//! name in the bindings must not become a Rust enum, and not be part of a struct that is
+//! referenced or copied.
 
 use std::fs;
 use std::path::Path;

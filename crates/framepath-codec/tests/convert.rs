@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Comparison with the pixels of the `ffmpeg` tool, for every two formats.
+//! Comparison with the pixels of the `ffmpeg` tool, for all pairs of formats.
 
 use std::fs;
 use std::path::Path;
@@ -38,7 +38,7 @@ fn frame(layout: &Layout, bytes: &[u8]) -> Frame {
     frame.freeze(FrameMeta::default())
 }
 
-/// Converts `bytes` by the ffmpeg program, asked to be as exact as we are.
+/// Converts `bytes` by the ffmpeg program, set to exact conversion.
 fn by_the_tool(
     folder: &Path,
     bytes: &[u8],
@@ -81,7 +81,7 @@ fn pixels_are_those_of_the_tool() {
     for (width, height) in [(64, 48), (70, 50), (99, 57), (1, 1), (5, 2)] {
         for from in PixelFormat::ALL {
             let layout = Layout::packed(from, width, height).unwrap();
-            // Smooth, and within the range of ten bits for a format of ten bits.
+            // A smooth gradient, within ten bits for 10-bit formats.
             let mask = if from.depth() == 10 { 0x03 } else { 0xff };
             let wide = from == PixelFormat::Yuv420p10;
             let bytes: Vec<u8> = (0..layout.size)
@@ -145,7 +145,7 @@ fn colours_that_are_told_count() {
         let wanted = by_the_tool(folder.path(), &bytes, (yuv, options), PixelFormat::Rgba, "64x48");
         assert!(convert(colors) == wanted, "{colors:?}");
     }
-    // Luma alone, of both ranges and depths.
+    // Luma only, of both ranges and depths.
     let grey = Layout::packed(PixelFormat::Grey, 64, 48).unwrap();
     let deep = Layout::packed(PixelFormat::Yuv420p10, 64, 48).unwrap();
     let two: Vec<u8> =
@@ -170,7 +170,7 @@ fn colours_that_are_told_count() {
             .collect();
         assert!(got == wanted, "{} {colors:?} to {to}", from.format);
     }
-    // Pictures made of RGB are of BT.601 however large they are, and declare it.
+    // Pictures made of RGB are BT.601 at any size, and declare it.
     let wide = Layout::packed(PixelFormat::Rgba, 1280, 16).unwrap();
     let ramp: Vec<u8> = (0..wide.size).map(|at| [at / 20, 40, 200, 255][at % 4] as u8).collect();
     let wanted = by_the_tool(folder.path(), &ramp, (wide.format, ""), yuv, "1280x16");
@@ -183,7 +183,7 @@ fn colours_that_are_told_count() {
     let made = made.freeze(FrameMeta::default());
     let luma: Vec<u8> = (0..16).flat_map(|y| made.row(0, y).to_vec()).collect();
     assert!(luma == wanted[..luma.len()]);
-    // From YUV to YUV the meaning stays, and so do the numbers.
+    // A conversion from YUV to YUV keeps the meaning of the values.
     let full_range = frame(&layout.with_colors(full), &bytes);
     let mut to_nv12 = Converter::new(PixelFormat::Nv12);
     assert_eq!(to_nv12.colors(full_range.layout()), full);
@@ -195,8 +195,8 @@ fn colours_that_are_told_count() {
     assert!((0..48).all(|y| made.row(0, y).to_vec() == full_range.row(0, y).to_vec()));
 }
 
-/// libswscale reads too far: a slot without a spare byte ends with its mapping, so the
-/// read would end the test.
+/// libswscale reads beyond the end. A slot without a spare byte ends with its mapping, so the
+/// read would crash the test.
 #[test]
 fn no_byte_behind_the_slot_is_read() {
     let layout = Layout::packed(PixelFormat::Rgba, 32, 32).unwrap();
@@ -221,8 +221,8 @@ fn invalid_pictures_are_refused() {
     assert!(error.contains("picture size 100000x1 is outside"), "{error}");
 }
 
-/// libswscale writes whole vectors: with a slot that ends with the picture, it would
-/// write into the next slot, or behind the pool.
+/// libswscale writes whole vectors. With a slot that ends with the picture, it would write into
+/// the next slot, or beyond the pool.
 #[test]
 fn a_slot_without_room_behind_the_picture_is_refused() {
     let layout = Layout::packed(PixelFormat::Rgba, 33, 64).unwrap();
@@ -234,7 +234,7 @@ fn a_slot_without_room_behind_the_picture_is_refused() {
     made.set_layout(&target).unwrap();
     let refused = Converter::new(PixelFormat::Grey).convert(&given, &mut made);
     assert!(matches!(refused, Err(ConvertError::Layout(_))));
-    // A layout whose planes are those of a smaller picture.
+    // A layout with the planes of a smaller picture.
     let mut lying = layout;
     (lying.width, lying.height) = (4096, 4096);
     let given = frame(&lying, &vec![1; layout.size]);

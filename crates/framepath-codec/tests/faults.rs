@@ -47,7 +47,7 @@ fn a_file_that_cannot_be_opened_is_named() {
     let other = clips.make("other.avi", "64x64", "-c:v mjpeg");
     assert_eq!(
         open_error(&other),
-        format!("{}: unsupported codec `mjpeg`; known: h264, hevc, vp8, vp9, av1", other.display())
+        format!("{}: codec `mjpeg` is not supported; supported: h264, hevc, vp8, vp9, av1", other.display())
     );
 }
 
@@ -65,7 +65,7 @@ fn unsupported_pictures_are_named() {
             let error = decode(&path, &options(threads, OutputFormat::Native), |_| panic!("{name}: a frame"))
                 .unwrap_err();
             let text = error.to_string();
-            assert!(text.contains(&format!("unsupported pixel format `{format}`")), "{name}: {text}");
+            assert!(text.contains(&format!("pixel format `{format}` is not supported")), "{name}: {text}");
         }
     }
 }
@@ -76,16 +76,8 @@ fn a_wrong_output_is_named_with_the_right_one() {
     let eight = clips.make("8.mp4", "64x64", "-c:v libx264 -pix_fmt yuv420p");
     let ten = clips.make("10.webm", "64x64", "-c:v libvpx-vp9 -pix_fmt yuv420p10le -deadline realtime");
     for (path, output, wanted) in [
-        (
-            &eight,
-            OutputFormat::P010,
-            "h264: the stream is YUV420P, which does not become p010; use format=nv12",
-        ),
-        (
-            &ten,
-            OutputFormat::Nv12,
-            "vp9: the stream is YUV420P10, which does not become nv12; use format=p010",
-        ),
+        (&eight, OutputFormat::P010, "h264: cannot convert YUV420P to p010; use format=nv12"),
+        (&ten, OutputFormat::Nv12, "vp9: cannot convert YUV420P10 to nv12; use format=p010"),
     ] {
         let demuxer = Demuxer::open(path).unwrap();
         let error = Decoder::open(demuxer.info(), &options(1, output)).unwrap_err();
@@ -103,11 +95,10 @@ const CLIPS: [(&str, &str); 7] = [
     ("g.hevc", "-c:v libx265 -x265-params log-level=none -pix_fmt yuv420p"),
 ];
 
-/// Cut anywhere, a file gives the frames before the cut correctly, and decoding ends. A
-/// cut that leaves no trace in the syntax goes unnoticed (libavcodec 7 shows a raw HEVC
-/// picture whose last slice is cut, with the memory's old content in the lower part):
-/// that one picture may differ, and those decoded before it but shown after it are
-/// correct again.
+/// A file that is cut anywhere yields correct frames before the cut, and decoding ends. A cut
+/// that the syntax does not show is not detected (libavcodec 7 outputs a raw HEVC picture whose
+/// last slice is cut, with old memory contents in the lower part). Only that picture may differ;
+/// pictures decoded before it but shown after it are correct again.
 #[test]
 fn truncated_files_give_the_frames_before_the_cut() {
     let clips = Clips::new();
@@ -133,8 +124,8 @@ fn truncated_files_give_the_frames_before_the_cut() {
     }
 }
 
-/// True if `got` begins as `right` does, has one picture that is not in `right`, and then
-/// only pictures of `right` in their order.
+/// Returns true if `got` begins as `right` does, has one picture that is not in `right`, and then
+/// only pictures of `right` in order.
 fn right_but_one(right: &[String], got: &[String]) -> bool {
     let same = right.iter().zip(got).take_while(|(right, got)| right == got).count();
     let mut later = right[same..].iter();
@@ -154,7 +145,7 @@ fn a_cut_container_is_an_error() {
     }
 }
 
-/// Bytes overwritten at random: decoding ends, with an error or without, and no frame is
+/// Bytes are overwritten at random: decoding ends, with or without an error, and no frame is
 /// outside its memory.
 #[test]
 fn damaged_files_do_no_harm() {
@@ -254,7 +245,7 @@ fn a_damaged_av1_packet_is_named() {
     let path = clips.make("a.ivf", "160x90", CLIPS[5].1);
     let wanted = reference(&path, "yuv420p");
     let mut bytes = fs::read(&path).unwrap();
-    // IVF: 32 bytes of head; before each packet its length and 8 bytes more.
+    // IVF: a head of 32 bytes; each packet has its length and 8 more bytes in front.
     let mut at = 32;
     for _ in 0..8 {
         at += 12 + u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Every installed frei0r plug-in, each in its own process; and errors for files that are
-//! none.
+//! Every installed frei0r plug-in, each in its own process, and errors for other files.
 
 use std::fs;
 use std::path::Path;
@@ -13,13 +12,12 @@ use framepath_os::memory::pool::{FrameMut, Pool};
 
 const NEEDS_PLUGINS: &str = "these tests need Debian's plug-ins (apt install frei0r-plugins)";
 
-/// Number of plug-ins below that of any version of Debian's package.
+/// Minimum number of plug-ins in any version of Debian's package.
 const LEAST: usize = 120;
 
 const SIZE: (u32, u32) = (64, 48);
 
-/// Plug-ins that do not run with their defaults, a setting with which they do, and the
-/// reason.
+/// Plug-ins that do not run with their defaults, with a working setting and the reason.
 const NEED_A_SETTING: &[(&str, &str, &str)] = &[
     (
         "3dflippo",
@@ -34,14 +32,14 @@ const NEED_A_SETTING: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Plug-ins that write their input: cairo requires colours multiplied by alpha, and they
+/// Plug-ins that write to their input: cairo requires colours multiplied by alpha, and they
 /// multiply in place.
 const WRITE_THEIR_INPUT: &[&str] = &["cairoaffineblend", "cairoblend", "cairogradient"];
 
-/// Plug-ins of frei0r 2 (Debian 13) whose own `f0r_init` refuses.
+/// Plug-ins of frei0r 2 (Debian 13) whose own `f0r_init` fails.
 const REFUSE: &[&str] = &["pixs0r"];
 
-/// Variables that name the plug-in and its settings for [`one_plugin`].
+/// Environment variables with the plug-in and its settings for [`one_plugin`].
 const FILE: &str = "FRAMEPATH_TEST_PLUGIN";
 const SETTING: &str = "FRAMEPATH_TEST_SETTING";
 
@@ -124,10 +122,10 @@ fn one_plugin() {
     }
 }
 
-/// Makes a picture in which every byte has another value than its neighbours.
+/// Makes a picture in which every byte differs from its neighbours.
 fn picture(number: u8) -> FrameMut {
     let layout = Layout::packed(PixelFormat::Rgba, SIZE.0, SIZE.1).unwrap();
-    // `partik0l` writes up to 16 rows behind a low picture.
+    // `partik0l` writes up to 16 rows after a low picture.
     let mut frame = Pool::new(layout.size + 16 * 4 * SIZE.0 as usize, 1).unwrap().acquire().unwrap();
     frame.set_layout(&layout).unwrap();
     for (place, byte) in frame.plane_mut(0).iter_mut().enumerate() {
@@ -158,7 +156,7 @@ fn pixels_are_what_simple_filters_make_of_them() {
         assert!(made.chunks(4).eq(given.chunks(4).rev()));
     }
 
-    // A source of one colour, in its own order of bytes.
+    // A source of one colour, with its own byte order.
     let one = plugin("onecol0r");
     assert_eq!((one.info().kind, one.info().color_model.name()), (PluginKind::Source, "BGRA8888"));
     let mut instance = one.instance(64, 48).unwrap();
@@ -211,7 +209,7 @@ fn a_file_that_is_no_plugin_is_reported() {
     fs::write(&path, "no shared object").unwrap();
     let refused = Plugin::load(&path).unwrap_err().to_string();
     assert!(refused.starts_with("noise: cannot load: "), "{refused}");
-    // A shared object that is no plug-in: the library next to libc.
+    // A shared object that is not a plug-in: the library next to libc.
     let lib = fs::read_to_string("/proc/self/maps").unwrap();
     let libc =
         lib.lines().find_map(|line| line.split_whitespace().last().filter(|path| path.contains("/libc.so")));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Writers of a slot over time, and the errors of a pool with too few slots.
+//! Tests that nobody writes to a frame's slot, and the errors of a pool with too few slots.
 
 mod common;
 
@@ -77,8 +77,8 @@ fn a_pool_that_is_too_small_is_named() {
     }
 }
 
-/// The advised number of slots suffices; and the frames before the failure are those of
-/// the stream.
+/// The advised number of slots is sufficient, and the frames before the failure are those of the
+/// stream.
 #[test]
 fn a_pool_that_is_a_little_too_small_gives_what_it_can() {
     let clips = Clips::new();
@@ -114,8 +114,8 @@ enum Told {
     Dropped,
 }
 
-/// A thread of the library sleeps in the pool because the caller holds all
-/// frames, and the caller drops the decoder instead of a frame.
+/// A thread of the library sleeps in the pool because the caller holds all frames, and the caller
+/// drops the decoder instead of a frame.
 #[test]
 fn a_decoder_is_dropped_while_all_its_frames_are_held() {
     let clips = Clips::new();

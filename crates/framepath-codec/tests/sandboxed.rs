@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The decoders inside the sandbox: compares every small committed clip, in a worker
-//! locked in before the decoder is opened, with this process.
+//! The decoders inside the sandbox: decodes every small committed clip in a worker that is
+//! confined before the decoder is opened, and compares with this process.
 //!
-//! The binary starts itself as the worker, and so has its own main.
+//! The binary starts itself as the worker, so it has its own main.
 
 mod common;
 
@@ -74,7 +74,7 @@ fn in_worker(clip: &Path, threads: u32) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-/// Memory for pools, made before the sandbox is entered: inside it none can be made.
+/// Memory for pools, made before the sandbox is entered, because no memfd can be made inside.
 fn granted() -> &'static GiveBack {
     const SLOTS: u32 = 1024;
     let zeroed = |_| AtomicU64::new(0);

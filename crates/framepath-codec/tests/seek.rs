@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Seeks in every codec and kind of container: the frames after a seek are those of a
-//! decode of the whole file.
+//! Seeks in every codec and kind of container: the frames after a seek equal those of a decode of
+//! the whole file.
 
 mod common;
 
@@ -53,7 +53,7 @@ fn rest(demuxer: &mut Demuxer, decoder: &mut Decoder) -> Vec<Shown> {
     shown
 }
 
-/// True if a frame of the whole stream is not before `target`; by its number where it has
+/// Returns true if a frame of the whole stream is not before `target`; uses its number if it has
 /// no time.
 fn is_wanted(number: usize, pts: Option<i64>, start: i64, base: Rational, target: Duration) -> bool {
     let nanoseconds = match pts {
@@ -84,7 +84,7 @@ fn check(path: &Path, threads: u32) {
             .filter(|n| is_wanted(*n, whole[*n].0, start, info.stream.time_base, to))
             .collect();
         let first = wanted.first().copied().unwrap_or(whole.len());
-        // Also from within the stream, with frames inside the decoder.
+        // Also from inside the stream, while the decoder has pending frames.
         for read_before in [0, 7] {
             for _ in 0..read_before {
                 let Some(packet) = demuxer.read().unwrap() else { break };
@@ -118,7 +118,7 @@ fn check(path: &Path, threads: u32) {
                 nanoseconds <= to.as_nanos() as i128 * i128::from(info.stream.time_base.den)
             };
             let last = keys.iter().flatten().copied().filter(is_by_then).max();
-            // An edit list may leave that point out.
+            // An edit list may exclude that point.
             assert_eq!(shown[0].0, last.max(Some(start)).or(whole[0].0), "{name} before {to:?}");
         }
     }
@@ -179,8 +179,8 @@ fn av1_seeks_are_exact() {
     check_all(&[("a.mp4", av1), ("a.mkv", av1), ("a.ivf", av1), ("a.obu", av1)]);
 }
 
-/// The picture at which a cut without a new encode begins needs those before it: they are
-/// in the file, and its edit list leaves them out.
+/// A cut without re-encoding starts at a picture that needs earlier pictures. They are in the
+/// file, and its edit list excludes them.
 #[test]
 fn seeks_in_files_with_an_edit_list_are_exact() {
     let clips = Clips::new();
@@ -263,7 +263,7 @@ fn a_pipe_cannot_seek() {
     assert!(!demuxer.is_seekable());
     let refused = demuxer.seek(Duration::ZERO, SeekTo::Exact);
     assert!(matches!(refused, Err(CodecError::CannotSeek { .. })), "{refused:?}");
-    // The refusal changes nothing.
+    // The error changes nothing.
     assert_eq!(std::iter::from_fn(|| demuxer.read().unwrap()).count() as u32, FRAMES);
     cat.wait().unwrap();
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The crate leaves FFmpeg's log level as its caller has set it, unless asked.
+//! Test that the crate does not change FFmpeg's log level, unless requested.
 
 use std::path::PathBuf;
 
 use ffmpeg_sys_next as ff;
 use framepath_codec::{Decoder, DecoderOptions, Demuxer, silence_ffmpeg};
 
-/// One test: the level is the process's.
+/// One test, because the level is global to the process.
 #[test]
 fn the_log_level_is_the_callers() {
     // SAFETY: reads and writes one integer of libavutil.

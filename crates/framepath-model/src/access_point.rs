@@ -1,55 +1,57 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Random access points: verifies a container's keyframe flags against the packet's bytes.
 //!
-//! A container may flag any packet: MP4 without `stss` flags all of them, and Matroska
-//! has the flag beside the bytes. A replay that starts where decoding cannot start loses
-//! pictures or makes wrong ones. For this reason the flag alone is not trusted.
+//! A container may flag any packet. MP4 without `stss` flags all packets, and Matroska stores the
+//! flag outside the bytes. A replay that starts where decoding cannot start loses pictures or
+//! makes wrong ones. So the flag alone is not trusted.
 //!
-//! Tables: ITU-T H.264 (7.3.3, 7.4.1, D.1.8), ITU-T H.265 (7.4.2.2, D.2.8), ISO/IEC
-//! 14496-15 (length prefixes), and those of [`access_unit`](crate::access_unit). Only NAL
-//! unit heads, SEI messages and slice headers are read. Parameter sets that came before a
-//! point are kept by [`ParameterSets`](crate::parameter_sets::ParameterSets). The bytes are
-//! not trusted: bytes that cannot be parsed confirm nothing.
+//! Tables: ITU-T H.264 (7.3.3, 7.4.1, D.1.8), ITU-T H.265 (7.4.2.2, D.2.8), ISO/IEC 14496-15
+//! (length prefixes), and those of [`access_unit`](crate::access_unit). Only NAL unit heads, SEI
+//! messages and slice headers are read. [`ParameterSets`](crate::parameter_sets::ParameterSets)
+//! keeps the parameter sets before a point. The bytes are not trusted: bytes that cannot be
+//! parsed confirm nothing.
 
 use crate::access_unit::{Bits, Coding, FRAME, FRAME_HEADER, nals, obu_head, vp8, vp9};
 
-/// Most pictures that HEVC decodes before the recovery point and outputs after it: the
-/// largest picture buffer (ITU-T H.265, A.4.2).
+/// Maximum number of pictures that HEVC decodes before the recovery point and outputs after it:
+/// the size of the largest picture buffer (ITU-T H.265, A.4.2).
 const MOST_REORDERED: u32 = 16;
 
-/// Ability of a decoder to start at a packet.
+/// Classification of a packet: whether a decoder can start at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RandomAccess {
-    /// No random access point.
+    /// Picture that is not a random access point.
     Picture {
-        /// Other pictures may refer to the picture; counts towards a recovery.
+        /// True if other pictures may refer to this picture; such a picture counts towards a
+        /// recovery.
         reference: bool,
-        /// The picture may be a leading picture by its type: HEVC's RASL pictures, and the B
-        /// pictures of H.264, where this tells only between a random access point and the next
-        /// P picture. For packets without a time.
+        /// True if the picture may be a leading picture by its type: a RASL picture of HEVC, or a
+        /// B picture of H.264. For H.264 this applies only between a random access point and the
+        /// next P picture. Used for packets without a time.
         leading: bool,
     },
-    /// Flagged as random access point, but the bytes do not confirm that pictures are
-    /// right from here on: a gradual refresh, or no proof.
+    /// Packet flagged as random access point without confirmation by the bytes: a gradual
+    /// refresh, or no proof that later pictures are valid.
     Claimed {
-        /// Reference pictures until pictures are right, not counting the packet's own.
+        /// Number of reference pictures until pictures are valid, without the packet's own.
         recovery: u32,
     },
-    /// Decoding can start here.
+    /// Random access point: decoding can start here.
     Point,
 }
 
 impl RandomAccess {
-    /// A picture about which nothing else is known.
+    /// Picture without further known properties.
     pub const PICTURE: RandomAccess = RandomAccess::Picture { reference: true, leading: false };
 }
 
-/// Verifies the flags of one stream's packets, in decode order.
+/// Verifier for the flags of one stream's packets, in decode order.
 #[derive(Clone, Debug)]
 pub struct AccessPoints {
     coding: Coding,
     framing: Framing,
-    /// True after a gradual refresh: reference pictures are then told from others.
+    /// True after a gradual refresh: from then on, reference pictures are distinguished from
+    /// others.
     gradual: bool,
 }
 
@@ -59,8 +61,8 @@ impl AccessPoints {
         AccessPoints { coding, framing: Framing::new(coding, head), gradual: false }
     }
 
-    /// Returns true if [`AccessPoints::inspect`] needs the bytes of the packet; `timed` if the
-    /// packet has a presentation time.
+    /// Returns true if [`AccessPoints::inspect`] needs the bytes of the packet. `timed` is true if
+    /// the packet has a presentation time.
     pub fn needs(&self, flagged: bool, timed: bool) -> bool {
         match self.coding {
             Coding::H264 => flagged || self.gradual || !timed,
@@ -69,8 +71,8 @@ impl AccessPoints {
         }
     }
 
-    /// Classifies a packet by its first `bytes`; `whole` if these are all of them. Returns `None`
-    /// if more bytes are needed. Reads each byte at most twice.
+    /// Classifies a packet by its first `bytes`; `whole` is true if these are all of them.
+    /// Returns `None` if more bytes are needed. Reads each byte at most twice.
     pub fn inspect(&mut self, bytes: &[u8], flagged: bool, whole: bool) -> Option<RandomAccess> {
         let access = match self.coding {
             Coding::H264 | Coding::Hevc => self.units(bytes, flagged, whole)?,
@@ -120,15 +122,16 @@ impl Framing {
     /// Returns the framing of a packet, from its first `bytes`.
     pub(crate) fn of(self, bytes: &[u8]) -> Framing {
         match self.length_bytes {
-            // Some files have start codes in spite of their head, and decoders accept them. As
-            // a length, this start code means one byte, and no access unit begins with such a unit.
+            // Some files have start codes although their head announces lengths, and decoders
+            // accept them. Read as a length, this start code means one byte, and no access unit
+            // begins with such a unit.
             Some(4) if bytes.starts_with(&[0, 0, 0, 1]) => Framing { length_bytes: None },
             _ => self,
         }
     }
 
-    /// True for an H.264 packet that is a configuration record (avcC), which libavcodec takes in
-    /// streams with lengths.
+    /// Returns true for an H.264 packet that is a configuration record (avcC). libavcodec accepts
+    /// such packets in streams with length prefixes.
     pub(crate) fn is_record(self, bytes: &[u8]) -> bool {
         let is_like_one = |head: &[u8]| head[0] == 1 && head[2] == 0 && head[4] & 0xfc == 0xfc;
         self.length_bytes.is_some() && bytes.get(..9).is_some_and(is_like_one)
@@ -156,7 +159,7 @@ impl Framing {
 
 /// Returns true if a VP8 key frame keeps the previous frame's segment map: segments are in use,
 /// and the frame has no map (RFC 6386, 9.2, 9.3). The four bits after the frame's tag are coded
-/// with even chances (7.3).
+/// with equal probabilities (7.3).
 fn keeps_segment_map(frame: &[u8]) -> bool {
     let Some(&[first, second]) = frame.get(10..12) else { return false };
     let (mut value, mut range) = (u32::from(first) << 8 | u32::from(second), 255u32);
@@ -198,7 +201,7 @@ fn lengths(bytes: &[u8], length_bytes: usize) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Returns `bytes` without those that keep start codes out (0, 0, 3).
+/// Returns `bytes` without the emulation prevention bytes (0, 0, 3).
 fn unescaped(bytes: &[u8]) -> Vec<u8> {
     let mut zeros = 0;
     let kept = bytes.iter().copied().filter(|byte| {
@@ -299,7 +302,7 @@ fn h264<'a>(units: impl Iterator<Item = &'a [u8]>, flagged: bool, whole: bool) -
     }
 }
 
-/// Checks that every slice of the packet is of an IRAP picture: a decoder ignores slices of
+/// Checks that every slice of the packet belongs to an IRAP picture. A decoder ignores slices of
 /// other layers and of reserved types, and decodes the slices after them.
 fn hevc<'a>(units: impl Iterator<Item = &'a [u8]>, flagged: bool, whole: bool) -> Option<RandomAccess> {
     let (mut recovery, mut is_irap) = (0, false);
@@ -331,9 +334,8 @@ fn hevc<'a>(units: impl Iterator<Item = &'a [u8]>, flagged: bool, whole: bool) -
     })
 }
 
-/// Returns true if every frame of the temporal unit is a key frame that is shown: a decoder
-/// ignores a header that another header follows. The sequence header may be in the codec's
-/// head alone.
+/// Returns true if every frame of the temporal unit is a shown key frame. A decoder ignores a
+/// header that another header follows. The sequence header may be only in the codec's head.
 fn av1(bytes: &[u8], whole: bool) -> Option<bool> {
     let (mut rest, mut is_key) = (bytes, false);
     while let Some((kind, size, body)) = obu_head(rest) {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Properties of a compressed picture that are read without decoding it: decoding can
-//! start there, and another sequence begins there.
+//! Properties of a compressed picture, read without decoding: whether decoding can start at it,
+//! and whether a new sequence begins.
 //!
-//! Only heads are read, by the tables of ITU-T H.264 (7.3.1, 7.4.1),
-//! ITU-T H.265 (7.3.1), RFC 6386 (9.1), the VP9 bitstream specification (6.2)
-//! and the AV1 one (5.3, 5.5, 5.9). The bytes are not trusted: bytes that cannot be
-//! parsed are an access unit at which nothing begins.
+//! Only heads are read, by the tables of ITU-T H.264 (7.3.1, 7.4.1), ITU-T H.265 (7.3.1), RFC
+//! 6386 (9.1), the VP9 bitstream specification (6.2) and the AV1 specification (5.3, 5.5, 5.9).
+//! The bytes are not trusted: bytes that cannot be parsed are an access unit at which nothing
+//! begins.
 
-/// Codecs whose access units are read.
+/// Codec whose access units can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Coding {
     /// H.264; [`Sequences`] takes byte streams (Annex B).
@@ -25,22 +25,21 @@ pub enum Coding {
 /// Properties of one access unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unit {
-    /// Decoding can start here, if `before` is put in front.
+    /// True if decoding can start here, with `before` as a prefix.
     pub key: bool,
-    /// Pictures from here on may have another size or format.
+    /// True if pictures from here on may have another size or format.
     pub begins: bool,
-    /// Parameter sets that came earlier and that this unit lacks, if decoding can start
-    /// at it; usually empty.
+    /// Earlier parameter sets that this unit lacks, if decoding can start at it; usually empty.
     pub before: Vec<u8>,
 }
 
-/// Reader of the access units of one stream, in order.
+/// Reader for the access units of one stream, in order.
 #[derive(Clone, Debug)]
 pub struct Sequences {
     coding: Coding,
     /// The parameter sets in force, in order of arrival.
     sets: Vec<u8>,
-    /// The parameter sets among `sets` that apply to the whole sequence.
+    /// Those of `sets` that apply to the whole sequence.
     sets_mark: Vec<u8>,
     /// Bytes that distinguish this sequence from another.
     mark: Option<Vec<u8>>,
@@ -90,7 +89,8 @@ impl Sequences {
         }
         let before = if key && mark.is_empty() { self.sets.clone() } else { Vec::new() };
         if mark.is_empty() {
-            // A picture parameter set without a sequence's set is added to those in force.
+            // A picture parameter set without a sequence parameter set is added to the present
+            // sets.
             self.add_sets(&sets);
         } else {
             (self.sets, self.sets_mark) = (sets, mark);
@@ -99,7 +99,7 @@ impl Sequences {
         Unit { key, begins, before }
     }
 
-    /// Adds `sets` unless they are known: a stream may repeat a set without end.
+    /// Adds `sets` unless they are known, because a stream may repeat a set without limit.
     fn add_sets(&mut self, sets: &[u8]) {
         const MOST: usize = 64 << 10;
         let known = sets.is_empty() || self.sets.windows(sets.len()).any(|known| known == sets);
@@ -112,7 +112,7 @@ impl Sequences {
 enum Nal {
     /// A slice at which decoding can start.
     Random,
-    /// A parameter set; `sequence`: it applies to the whole sequence.
+    /// A parameter set; `sequence` is true if the set applies to the whole sequence.
     Set {
         sequence: bool,
     },
@@ -143,7 +143,7 @@ impl Nal {
     }
 }
 
-/// Splits the units between start codes, each at least a byte; zeros at a unit's end
+/// Splits the units at the start codes; each unit has at least one byte. Zeros at a unit's end
 /// belong to the next start code.
 pub(crate) fn nals(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = start_code(bytes).map_or(&[][..], |(_, behind)| &bytes[behind..]);
@@ -246,8 +246,8 @@ pub(crate) fn vp9(bytes: &[u8]) -> Option<Vec<u8>> {
 pub(crate) const FRAME_HEADER: u8 = 3;
 pub(crate) const FRAME: u8 = 6;
 
-/// Returns true if the frame header has `show_existing_frame` 0 and is a key frame's. (Still
-/// pictures have no such bits, and one picture only.)
+/// Returns true if the frame header has `show_existing_frame` 0 and belongs to a key frame.
+/// (Still pictures have no such bits, and only one picture.)
 fn begins_key_frame(body: &[u8]) -> bool {
     body.first().is_some_and(|first| first >> 5 == 0)
 }

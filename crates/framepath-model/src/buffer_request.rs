@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Pictures in a device's memory: their layout there, and the number and size of
-//! their buffers.
+//! Buffers that a decoder requests from a device or another process: layout, number and size.
 //!
-//! The planes lie as in V4L2's single-plane formats: chroma directly after
-//! `stride * rows` bytes of luma, with half the stride (YU12) or interleaved with the
-//! same stride (NV12, P010). Other data of the decoder lies after the pixels.
+//! The planes are placed as in V4L2's single-plane formats. The luma plane has `stride * rows`
+//! bytes. Chroma follows directly, with half the stride (YU12) or interleaved with the same stride
+//! (NV12, P010). Other data of the decoder follows the pixels.
 
 use crate::colors::Colors;
 use crate::format::PixelFormat;
 
-/// Most buffers that one side may request from the other: V4L2's limit.
+/// Maximum number of buffers in one request: V4L2's limit.
 pub const MOST_BUFFERS: u32 = 32;
 
 /// Plane format of the frames.
@@ -24,13 +23,13 @@ pub enum LentFormat {
 /// Buffers that a decoder requests for one size and format of its pictures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferRequest {
-    /// Format that it decodes to: YUV420P or YUV420P10.
+    /// Format that the decoder produces: YUV420P or YUV420P10.
     pub decoded: PixelFormat,
-    /// Pixels of a row to show.
+    /// Visible pixels of a row.
     pub width: u32,
-    /// Rows to show.
+    /// Visible rows.
     pub height: u32,
-    /// Bytes from row to row of luma.
+    /// Bytes from one luma row to the next.
     pub stride: u32,
     /// Rows of luma in a buffer, even.
     pub rows: u32,
@@ -38,8 +37,8 @@ pub struct BufferRequest {
     pub native_bytes: u32,
     /// Bytes of a buffer for [`LentFormat::Packed`].
     pub packed_bytes: u32,
-    /// Fewest buffers it needs, not counting those that others hold; at most
-    /// [`MOST_BUFFERS`].
+    /// Minimum number of buffers that the decoder needs, not counting buffers held by others; at
+    /// most [`MOST_BUFFERS`].
     pub buffers: u32,
     /// Colour description of the stream.
     pub colors: Colors,
@@ -54,7 +53,7 @@ impl BufferRequest {
         }
     }
 
-    /// Returns true if pictures of one request fit the memory made for the other.
+    /// Returns true if pictures of one request fit the buffers made for the other.
     pub fn same_layout(&self, other: &BufferRequest) -> bool {
         BufferRequest { colors: other.colors, ..*self } == *other
     }

@@ -19,7 +19,7 @@ pub const SMPTE240M: u8 = 7;
 /// BT.2020: primaries, and the matrix of non-constant luminance.
 pub const BT2020: u8 = 9;
 
-/// Sample values of black and white.
+/// Range of the sample values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ColorRange {
     /// Unspecified: YUV is taken as limited.
@@ -59,8 +59,8 @@ impl Colors {
         range: ColorRange::Unknown,
     };
 
-    /// Converts numbers from a library or a file; a number that is no code point of
-    /// H.273 becomes unspecified.
+    /// Converts numbers from a library or a file. A number that is not a code point of H.273
+    /// becomes unspecified.
     pub fn of(primaries: u32, transfer: u32, matrix: u32, range: ColorRange) -> Colors {
         // 0 and 3 are reserved, except for the matrix, where 0 is RGB.
         let known = |code: u32| u8::try_from(code).ok().filter(|code| *code != 3);
@@ -73,13 +73,13 @@ impl Colors {
         }
     }
 
-    /// Returns the matrix to convert YUV of a picture of so many columns with. If the stream
-    /// specifies none: BT.709 from 1025 columns on, else BT.601, as players guess.
+    /// Returns the matrix for converting a YUV picture of `columns` columns. If the stream
+    /// specifies none, guesses as players do: BT.709 from 1025 columns on, else BT.601.
     pub fn shown_by(self, columns: u32) -> u8 {
         match self.matrix {
             UNSPECIFIED if columns > 1024 => BT709,
             UNSPECIFIED => SMPTE170M,
-            told => told,
+            specified => specified,
         }
     }
 }
@@ -97,8 +97,8 @@ mod tests {
 
     #[test]
     fn missing_colours_are_guessed_by_size() {
-        let told = Colors { matrix: BT2020, ..Colors::UNKNOWN };
+        let specified = Colors { matrix: BT2020, ..Colors::UNKNOWN };
         let shown = |colors: Colors| [1024, 1025].map(|columns| colors.shown_by(columns));
-        assert_eq!((shown(Colors::UNKNOWN), shown(told)), ([SMPTE170M, BT709], [BT2020; 2]));
+        assert_eq!((shown(Colors::UNKNOWN), shown(specified)), ([SMPTE170M, BT709], [BT2020; 2]));
     }
 }

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Pixel formats and how their planes lie in memory.
+//! Pixel formats and the memory layout of their planes.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::colors::Colors;
 
-/// A pixel format framepath moves.
+/// Pixel format supported by framepath.
 ///
-/// The multi-byte formats are little-endian. `Yuv420p10` keeps its ten bits at
-/// the low end of each 16-bit sample, `P010` at the high end. For this reason one
-/// cannot pass for the other without a change of every luma sample.
+/// Samples of more than one byte are little-endian. `Yuv420p10` keeps its ten bits at the low end
+/// of each 16-bit sample, `P010` at the high end. So a conversion between the two has to change
+/// every luma sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PixelFormat {
     /// One plane of 8-bit luma.
@@ -50,8 +50,8 @@ impl PixelFormat {
         }
     }
 
-    /// Returns the bytes of one luma (or grey, or packed RGBA) sample position. Offsets and strides
-    /// of all planes are multiples of it.
+    /// Returns the size of one luma (or grey, or packed RGBA) sample position, bytes. Offsets and
+    /// strides of all planes are multiples of it.
     pub fn luma_bytes(self) -> usize {
         match self {
             PixelFormat::Grey | PixelFormat::Yuv420p | PixelFormat::Nv12 => 1,
@@ -68,8 +68,8 @@ impl PixelFormat {
         }
     }
 
-    /// Returns width in bytes and rows of each plane of a `width` x `height` picture;
-    /// odd sizes round chroma up.
+    /// Returns the width in bytes and the number of rows of each plane of a `width` x `height`
+    /// picture. Chroma of odd sizes is rounded up.
     pub fn plane_sizes(self, width: u32, height: u32) -> Vec<(usize, usize)> {
         let (w, h) = (width as usize, height as usize);
         let (cw, ch) = (w.div_ceil(2), h.div_ceil(2));
@@ -101,13 +101,13 @@ impl FromStr for PixelFormat {
     }
 }
 
-/// Why a picture cannot be laid out.
+/// Reason why a layout is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
     /// No format has this name.
     #[error("unknown pixel format `{0}`; known: GREY, YUV420P, NV12, YUV420P10, P010, RGBA")]
     UnknownFormat(String),
-    /// A side is zero or larger than framepath handles.
+    /// A side is zero or larger than [`Layout::MAX_SIDE`].
     #[error("picture size {width}x{height} is outside 1x1 to {max}x{max}", max = Layout::MAX_SIDE)]
     Size {
         /// Width in pixels.
@@ -115,10 +115,10 @@ pub enum LayoutError {
         /// Height in pixels.
         height: u32,
     },
-    /// The given planes do not hold a picture of this format and size.
+    /// The planes do not hold a picture of this format and size.
     #[error("planes do not fit a {width}x{height} {format} picture: {detail}")]
     Planes {
-        /// The format asked for.
+        /// Requested format.
         format: PixelFormat,
         /// Width in pixels.
         width: u32,
@@ -136,9 +136,9 @@ pub struct PlaneLayout {
     pub offset: usize,
     /// Bytes from one row to the next.
     pub stride: usize,
-    /// Bytes of a row that are pixels.
+    /// Bytes of pixels in a row.
     pub width: usize,
-    /// Rows.
+    /// Number of rows.
     pub rows: usize,
 }
 
@@ -183,13 +183,13 @@ impl Layout {
     /// strides and offsets in `int`.
     pub const MAX_PLANE_BYTES: usize = i32::MAX as usize;
 
-    /// Lays planes out one after the other without padding, as in raw files.
+    /// Creates a layout with the planes one after the other without padding, as in raw files.
     pub fn packed(format: PixelFormat, width: u32, height: u32) -> Result<Layout, LayoutError> {
         Layout::aligned(format, width, height, 1)
     }
 
-    /// Lays planes out one after the other, each stride rounded up to a multiple of
-    /// `stride_align` bytes.
+    /// Creates a layout with the planes one after the other. Each stride is rounded up to a
+    /// multiple of `stride_align` bytes.
     pub fn aligned(
         format: PixelFormat,
         width: u32,
@@ -207,13 +207,11 @@ impl Layout {
         Layout::from_planes(format, width, height, &planes)
     }
 
-    /// Describes a picture whose planes lie wherever a decoder put them, possibly in another
-    /// process.
+    /// Describes a picture whose planes were placed by a decoder, possibly in another process.
     ///
     /// # Errors
-    /// Rows that overlap, samples that are not aligned to their size, or a plane of more
-    /// than [`Layout::MAX_PLANE_BYTES`]: libraries that take such a picture abort or read
-    /// out of bounds.
+    /// Rows overlap, samples are not aligned to their size, or a plane has more than
+    /// [`Layout::MAX_PLANE_BYTES`]. Libraries abort on such a picture or read out of bounds.
     pub fn from_planes(
         format: PixelFormat,
         width: u32,
@@ -222,12 +220,12 @@ impl Layout {
     ) -> Result<Layout, LayoutError> {
         check_side(width, height)?;
         let wrong = |detail| LayoutError::Planes { format, width, height, detail };
-        let wanted = format.plane_sizes(width, height);
-        if planes.len() != wanted.len() {
+        let expected = format.plane_sizes(width, height);
+        if planes.len() != expected.len() {
             return Err(wrong("wrong number of planes"));
         }
         let mut held = [PlaneLayout::default(); 3];
-        for ((slot, plane), (row, rows)) in held.iter_mut().zip(planes).zip(wanted) {
+        for ((slot, plane), (row, rows)) in held.iter_mut().zip(planes).zip(expected) {
             if plane.width != row || plane.rows != rows {
                 return Err(wrong("a plane has another width or height"));
             }
@@ -250,8 +248,8 @@ impl Layout {
         Ok(Layout { format, width, height, size, colors: Colors::UNKNOWN, planes: held, count: planes.len() })
     }
 
-    /// Describes `bytes` bytes that are no picture, as one row of GREY: the queue experiment
-    /// pushes them. Not bound by [`Layout::MAX_SIDE`].
+    /// Describes `bytes` bytes that are no picture, as one row of GREY. The queue experiment
+    /// pushes such frames. [`Layout::MAX_SIDE`] does not apply.
     pub fn opaque(bytes: usize) -> Layout {
         let plane = PlaneLayout { offset: 0, stride: bytes, width: bytes, rows: 1 };
         Layout {
@@ -265,7 +263,7 @@ impl Layout {
         }
     }
 
-    /// Returns the same layout with other colours.
+    /// Returns the layout with other colours.
     pub fn with_colors(self, colors: Colors) -> Layout {
         Layout { colors, ..self }
     }
@@ -275,7 +273,7 @@ impl Layout {
         &self.planes[..self.count]
     }
 
-    /// Returns the number of bytes that are pixels, padding excluded.
+    /// Returns the number of bytes of pixels, without padding.
     pub fn pixel_bytes(&self) -> usize {
         self.planes().iter().map(|p| p.width * p.rows).sum()
     }
@@ -321,7 +319,7 @@ mod tests {
         assert!(Layout::from_planes(PixelFormat::Nv12, 16, 16, &planes).is_err());
     }
 
-    /// libswscale aborts at an odd stride of 16-bit samples, and takes strides as `int`.
+    /// libswscale aborts on an odd stride of 16-bit samples, and its strides are `int`.
     #[test]
     fn planes_that_would_abort_a_converter_are_refused() {
         for format in PixelFormat::ALL {
@@ -347,7 +345,7 @@ mod tests {
                 }
             }
         }
-        // The stride of a single row is unused, but libraries get it too.
+        // The stride of a single row is unused, but libraries receive it too.
         let row = |stride| PlaneLayout { offset: 0, stride, width: 16, rows: 1 };
         let of = |stride| Layout::from_planes(PixelFormat::Grey, 16, 1, &[row(stride)]);
         assert!(of(Layout::MAX_PLANE_BYTES).is_ok());

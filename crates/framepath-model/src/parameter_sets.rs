@@ -1,33 +1,33 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Parameter sets that came in a stream's packets, as far as a decoder that begins later has
-//! to be given them: with the codec's head alone it would decode with other ones, or not at
+//! Parameter sets from the packets of a stream. A decoder that starts later needs them in
+//! addition to the codec's head; without them it would decode with other parameters or not at
 //! all.
 //!
-//! Sets are kept as they came and in their order, also those that make no sense: what a decoder
-//! makes of them, and of those that depend on them, is then the same again.
+//! Sets are kept unchanged and in order, including invalid ones. So the later decoder handles
+//! them, and the sets that depend on them, exactly as the first decoder did.
 //!
-//! Tables: ITU-T H.264 (7.3.1, 7.4.1), ITU-T H.265 (7.3.1, 7.4.2), ISO/IEC 14496-15
-//! (5.3.3, 8.3.3), the AV1 specification (5.3, 5.5). The bytes come from anybody.
+//! Tables: ITU-T H.264 (7.3.1, 7.4.1), ITU-T H.265 (7.3.1, 7.4.2), ISO/IEC 14496-15 (5.3.3,
+//! 8.3.3), the AV1 specification (5.3, 5.5). The bytes are not trusted.
 
 use std::sync::Arc;
 
 use crate::access_point::Framing;
 use crate::access_unit::{Coding, FRAME, FRAME_HEADER, nals, obu_head};
 
-/// Bytes of parameter sets that are kept. Those of common streams have a hundred.
+/// Maximum number of bytes of the kept parameter sets. Common streams need about a hundred.
 const MOST: usize = 16 << 10;
 
-/// Sets that came in packets, in their order.
+/// Parameter sets from packets, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetLog {
     coding: Coding,
     framing: Framing,
-    /// The sets of each packet that had some.
+    /// Sets of each packet that contained any.
     groups: Vec<Vec<Vec<u8>>>,
 }
 
 impl SetLog {
-    /// All of them, as they stand in front of a packet that begins with `bytes`.
+    /// Encodes all sets as a prefix for a packet that begins with `bytes`.
     pub fn in_front_of(&self, bytes: &[u8]) -> Vec<u8> {
         let framing = self.framing.of(bytes);
         let mut front = Vec::new();
@@ -40,14 +40,14 @@ impl SetLog {
         front
     }
 
-    /// Bytes of all sets.
+    /// Returns the number of bytes of all sets.
     pub fn bytes(&self) -> usize {
         self.groups.iter().flatten().map(Vec::len).sum()
     }
 }
 
-/// The parameter sets of another codec's head, `new`, as they stand in a packet of a stream
-/// with `head`. `None` if the new head has NAL unit lengths of another size.
+/// Encodes the parameter sets of another codec's head, `new`, as part of a packet of a stream
+/// with `head`. Returns `None` if the NAL unit lengths of the two heads differ in size.
 pub fn in_band(coding: Coding, head: &[u8], new: &[u8]) -> Option<Vec<u8>> {
     let framing = Framing::new(coding, head);
     let groups = vec![head_units(coding, new).into_iter().map(<[u8]>::to_vec).collect()];
@@ -55,19 +55,20 @@ pub fn in_band(coding: Coding, head: &[u8], new: &[u8]) -> Option<Vec<u8>> {
     (Framing::new(coding, new) == framing).then(|| sets.in_front_of(&[]))
 }
 
-/// The parameter sets of one stream's packets, in decode order.
+/// Parameter sets in the packets of one stream, in decode order.
 #[derive(Clone, Debug)]
 pub struct ParameterSets {
     coding: Coding,
     framing: Framing,
-    /// Those in the codec's head.
+    /// Sets in the codec's head.
     head: Vec<Vec<u8>>,
     in_force: Option<Arc<SetLog>>,
     is_lost: bool,
 }
 
 impl ParameterSets {
-    /// `head` is the codec's own head (avcC, hvcC, av1C, parameter sets or nothing).
+    /// Creates an empty record. `head` is the codec's own head (avcC, hvcC, av1C, parameter sets
+    /// or nothing).
     pub fn new(coding: Coding, head: &[u8]) -> ParameterSets {
         ParameterSets {
             coding,
@@ -78,20 +79,20 @@ impl ParameterSets {
         }
     }
 
-    /// Sets that a decoder which was given the codec's head alone has to be given in front of
-    /// the next packet; `None` if there are none. It is the same allocation while it does not
-    /// change.
+    /// Returns the sets that a decoder needs before the next packet if it has only the codec's
+    /// head; `None` if it needs none. The allocation stays the same while the sets do not change.
     pub fn in_force(&self) -> Option<&Arc<SetLog>> {
         self.in_force.as_ref()
     }
 
-    /// True if there were more than are kept: a decoder that begins later cannot be given them.
+    /// Returns true if there were more sets than the limit: a decoder that starts later cannot
+    /// get them.
     pub fn is_lost(&self) -> bool {
         self.is_lost
     }
 
-    /// Takes in what stands in front of the picture of the next packet. `bytes` are its first;
-    /// false where these are not all (`whole`) and more of them are needed.
+    /// Records the sets before the picture of the next packet. `bytes` are the first bytes of the
+    /// packet; `whole` is true if they are all of them. Returns false if more bytes are needed.
     pub fn inspect(&mut self, bytes: &[u8], whole: bool) -> bool {
         let (sets, reached) = match self.coding {
             Coding::H264 if self.framing.is_record(bytes) => (avcc_units(bytes), whole),
@@ -103,7 +104,7 @@ impl ParameterSets {
             return false;
         }
         let is_known = |unit: &&[u8]| self.head.iter().any(|known| known == unit);
-        // While all are the head's, a decoder has them.
+        // While all sets are in the head, a decoder already has them.
         let differs = self.in_force.is_some() || !sets.iter().all(is_known);
         if !sets.is_empty() && differs && !self.is_lost {
             self.add(sets.into_iter().map(<[u8]>::to_vec).collect());
@@ -117,8 +118,8 @@ impl ParameterSets {
             return;
         }
         let mut groups = groups.to_vec();
-        // Streams that change between a few encodings: those that were replaced as a whole need
-        // not come twice.
+        // Streams may alternate between a few encodings. A complete group replaces an equal older
+        // one.
         if groups.iter().all(|group| self.is_complete(group)) && self.is_complete(&group) {
             groups.retain(|older| *older != group);
         }
@@ -128,7 +129,7 @@ impl ParameterSets {
         self.in_force = (!self.is_lost).then(|| Arc::new(log));
     }
 
-    /// True if the sets of a packet refer to each other alone: one of each kind.
+    /// Returns true if the sets of a packet refer only to each other: one set of each kind.
     fn is_complete(&self, group: &[Vec<u8>]) -> bool {
         let has = |kinds: &[u8]| {
             let mut of_group = group.iter().filter_map(|unit| unit.first());
@@ -145,7 +146,7 @@ impl ParameterSets {
         }
     }
 
-    /// The sets in front of the first slice, and whether there is a slice.
+    /// Returns the sets before the first slice, and true if there is a slice.
     fn before_slices<'a>(&self, bytes: &'a [u8]) -> (Vec<&'a [u8]>, bool) {
         let mut sets = Vec::new();
         for unit in self.framing.units(bytes) {
@@ -173,7 +174,7 @@ fn kind_of(coding: Coding, unit: &[u8]) -> Unit {
             6 if is_of_encoder(unit) => Unit::Set,
             _ => Unit::Other,
         },
-        // Of other layers nothing is decoded.
+        // Decoders ignore other layers.
         (_, first) if first & 1 != 0 || unit.get(1).is_none_or(|second| second >> 3 != 0) => Unit::Other,
         (_, first) => match first >> 1 & 0x3f {
             0..=31 => Unit::Slice,
@@ -183,7 +184,8 @@ fn kind_of(coding: Coding, unit: &[u8]) -> Unit {
     }
 }
 
-/// True for the message by which libavcodec works around mistakes of x264's old versions.
+/// Returns true for the message by which libavcodec detects and works around bugs of old x264
+/// versions.
 fn is_of_encoder(sei: &[u8]) -> bool {
     const NAME: &[u8] = b"x264 - core";
     sei[..sei.len().min(64)].windows(NAME.len()).any(|bytes| bytes == NAME)
@@ -191,7 +193,8 @@ fn is_of_encoder(sei: &[u8]) -> bool {
 
 const SEQUENCE_HEADER: u8 = 1;
 
-/// Bodies of the sequence headers in front of the first frame, and whether there is a frame.
+/// Returns the bodies of the sequence headers before the first frame, and true if there is a
+/// frame.
 fn before_frames(bytes: &[u8]) -> (Vec<&[u8]>, bool) {
     let (mut rest, mut sets) = (bytes, Vec::new());
     while let Some((kind, size, body)) = obu_head(rest) {
@@ -217,14 +220,15 @@ fn put_obu(body: &[u8], packet: &mut Vec<u8>) {
     packet.extend_from_slice(body);
 }
 
-/// The parameter sets in the codec's own head.
+/// Returns the parameter sets in the codec's own head.
 fn head_units(coding: Coding, head: &[u8]) -> Vec<&[u8]> {
     let is_record = head.first().is_some_and(|first| *first != 0);
     match coding {
         Coding::H264 if is_record => avcc_units(head),
         Coding::Hevc if is_record => hvcc_units(head),
         Coding::H264 | Coding::Hevc => nals(head).collect(),
-        // A record of four bytes, whose first has the highest bit set, or units alone.
+        // The head is a record of four bytes whose first byte has the highest bit set, or only
+        // units.
         Coding::Av1 => {
             let with_record = head.first().is_some_and(|first| first & 0x80 != 0);
             before_frames(if with_record { head.get(4..).unwrap_or_default() } else { head }).0
@@ -233,7 +237,7 @@ fn head_units(coding: Coding, head: &[u8]) -> Vec<&[u8]> {
     }
 }
 
-/// Takes a unit behind 16 bits of length from `rest`.
+/// Takes a unit with a 16-bit length prefix from `rest`.
 fn take_unit<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     let (length, behind) = rest.split_at_checked(2)?;
     let (unit, next) = behind.split_at_checked(usize::from(u16::from_be_bytes([length[0], length[1]])))?;
@@ -241,8 +245,8 @@ fn take_unit<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(unit)
 }
 
-/// avcC: sequence sets, then picture sets, each behind their number. Those before what makes no
-/// sense.
+/// Reads avcC: sequence sets, then picture sets, each with their count. Stops at the first
+/// invalid field.
 fn avcc_units(head: &[u8]) -> Vec<&[u8]> {
     let (mut rest, mut units) = (head.get(5..).unwrap_or_default(), Vec::new());
     for mask in [0x1f, 0xff] {
@@ -256,7 +260,7 @@ fn avcc_units(head: &[u8]) -> Vec<&[u8]> {
     units
 }
 
-/// hvcC: arrays of units of one kind. Those before what makes no sense.
+/// Reads hvcC: arrays of units of one kind. Stops at the first invalid field.
 fn hvcc_units(head: &[u8]) -> Vec<&[u8]> {
     let mut units = Vec::new();
     let Some((arrays, mut rest)) = head.get(22..).and_then(<[u8]>::split_first) else { return units };
@@ -309,12 +313,12 @@ mod tests {
             // The head's picture set belongs to the new sequence set from here on.
             assert!(sets.inspect(&packet(&[SPS_NEW, PPS, IDR]), true));
             assert_eq!(in_front_of(&sets, &next), packet(&[SPS_NEW, PPS]));
-            // It is the same while nothing changes.
+            // The result is the same while nothing changes.
             let before = sets.in_force().cloned();
             sets.inspect(&packet(&[SPS_NEW, PPS, IDR]), true);
             sets.inspect(&packet(&[SLICE]), true);
             assert!(before.zip(sets.in_force()).is_some_and(|(before, now)| Arc::ptr_eq(&before, now)));
-            // In their order, with those that the head has, and one that makes no sense.
+            // Keeps the order, including sets that the head has, and an invalid set.
             let bad: &[u8] = &[0xe7, 1];
             sets.inspect(&packet(&[PPS_NEW, SLICE]), true);
             sets.inspect(&packet(&[bad, SLICE]), true);
@@ -332,7 +336,7 @@ mod tests {
             sets.inspect(&starts(&[SPS_NEW, PPS_NEW, IDR]), true);
         }
         assert_eq!(in_front_of(&sets, &[]), starts(&[SPS, PPS, SPS_NEW, PPS_NEW]));
-        // Those that need others stay in their places.
+        // Sets that need others keep their places.
         let mut sets = ParameterSets::new(Coding::H264, &[]);
         for unit in [SPS, PPS, SPS_NEW, PPS] {
             sets.inspect(&starts(&[unit, SLICE]), true);
@@ -343,11 +347,11 @@ mod tests {
     #[test]
     fn sets_are_framed_as_the_packet_that_they_precede() {
         let mut sets = ParameterSets::new(Coding::H264, RECORD);
-        // Start codes in spite of the head.
+        // Start codes although the head announces lengths.
         assert!(sets.inspect(&starts(&[SPS_NEW, PPS, IDR]), true));
         assert_eq!(in_front_of(&sets, &lengths(&[IDR])), lengths(&[SPS_NEW, PPS]));
         assert_eq!(in_front_of(&sets, &starts(&[IDR])), starts(&[SPS_NEW, PPS]));
-        // A packet that is a record.
+        // A packet that is a configuration record.
         let mut sets = ParameterSets::new(Coding::H264, RECORD);
         let mut record = RECORD.to_vec();
         record[13] = 7;

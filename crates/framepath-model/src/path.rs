@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The path syntax: `file clip.ivf ! decode ! queue depth=4 ! null`.
 //!
-//! Words are split on blanks; a `!` that stands alone ends a hop. Quotes and
-//! backslashes work as in a shell, so a file name may hold blanks, `!` or `=`.
-//! `key=value` is an option; every other word is positional. `tee`, the last hop, has branches
-//! in parentheses: `test ! tee ( queue ! y4m a.y4m ) ( queue ! null )`. Each source, stage, sink
-//! and link has a [`Definition`]; a set of them, [`Definitions`], reads paths, and
-//! errors, help and the canonical form come from it.
+//! Words are separated by blanks; a `!` by itself ends a hop. Quotes and backslashes work as in a
+//! shell, so a file name may contain blanks, `!` or `=`. `key=value` is an option; every other
+//! word is positional. `tee`, as the last hop, has branches in parentheses: `test ! tee ( queue !
+//! y4m a.y4m ) ( queue ! null )`. Each source, stage, sink and link has a [`Definition`]. A set
+//! of them, [`Definitions`], parses paths; errors, help and the canonical form use the same
+//! declarations.
 //!
-//! Parsing touches nothing outside its text, never panics, and does work that
-//! is bounded by [`MAX_TEXT`].
+//! Parsing does no I/O and never panics. Its work is bounded by [`MAX_TEXT`].
 
 mod ast;
 mod branches;

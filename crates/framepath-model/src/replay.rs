@@ -1,54 +1,50 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory of a stream in its supervisor: a reader gets every frame once and in
-//! order, although the worker that decodes the stream may die.
+//! Replay log of a stream, kept by the supervisor of its worker. The log makes sure that the
+//! reader gets every frame once and in order, even if a worker dies.
 //!
-//! A [`ReplayLog`] keeps the packets since a random access point from which every
-//! undelivered frame can be decoded again. After a death the packets are submitted
-//! once more, to the next worker; frames that were delivered before are
-//! counted per packet and dropped.
+//! A [`ReplayLog`] keeps all packets from a random access point on, from which every undelivered
+//! frame can be decoded. After a worker's death, the supervisor submits them to the next worker.
+//! The log counts the delivered frames of each packet, so that no frame is delivered twice.
 //!
-//! # Where the history may start
+//! # Start of the history
 //!
-//! It may start at the random access point R once every frame still owed can be
-//! decoded by a decoder that starts at R: none may be owed of packets before R
-//! or of R's leading pictures (open GOP: after R in decode order, shown before it,
-//! made of pictures before it). Frames come in presentation order, and random
-//! access points are shown in the order in which they are decoded, after all
-//! that is decoded before them. Two rules follow:
+//! The history may start at the random access point R if a decoder that starts at R can decode
+//! every outstanding frame. So no outstanding frame may belong to a packet before R or to a
+//! leading picture of R. (Open GOP: a leading picture follows R in decode order, is shown before
+//! R, and refers to pictures before R.) Decoders output frames in presentation order. Random
+//! access points are shown in the order in which they are decoded, after all pictures decoded
+//! before them. Two rules follow:
 //!
-//! 1. A frame of R was delivered, then a frame of a packet that is decoded and
-//!    shown after R, and each packet before R and each leading picture of R
-//!    gave a frame. The rule does not rest on the order alone: some decoders
-//!    show a picture too early while they learn how far a stream reorders.
-//! 2. Otherwise (packets that give nothing, packets without pts) a frame of
-//!    the random access point after R was delivered. A missing frame that would be
-//!    shown before that one never comes.
+//! 1. R and one packet that is decoded and shown after R have each yielded a frame, and so has
+//!    every packet before R and every leading picture of R. The rule does not rely on the order
+//!    alone: some decoders output a picture too early while they learn how far a stream reorders.
+//! 2. If rule 1 cannot decide (packets that yield no frame, packets without pts): the random
+//!    access point after R has yielded a frame. A missing frame that would be shown before that
+//!    frame never arrives.
 //!
-//! So the history is the packets since the last delivered random access point;
-//! in streams where rule 1 cannot decide, since the last but one.
+//! So the history starts at the last delivered random access point, or at the last but one in
+//! streams where rule 1 cannot decide.
 //!
-//! Both rules hold only for random access points that the bytes confirm
-//! ([`RandomAccess::Point`](crate::access_point::RandomAccess)), not for a container's flag alone. A
-//! packet that leaves the history without a frame stays known. So a stream whose bytes
-//! confirm a wrong point loses nothing while its worker lives, and the losses at a death
-//! are counted.
+//! Both rules apply only to random access points that the bytes confirm
+//! ([`RandomAccess::Point`](crate::access_point::RandomAccess)). A container's flag alone is not
+//! enough. A packet that leaves the history without a frame is remembered. So a wrong point loses
+//! nothing while the worker lives, and a death counts the losses.
 //!
-//! # Where a stream resumes
+//! # Resuming a stream
 //!
-//! After history was lost (a poisoned packet, [`ReplayLog::forget`]), the stream resumes at
-//! the next packet that is, or claims to be, a random access point. After a claim, the
-//! pictures up to its recovery are decoded and not delivered: they lack what came before.
+//! If history is lost (a poisoned packet, [`ReplayLog::forget`]), the stream resumes at the next
+//! packet that is a random access point, or is flagged as one. After a packet that is only
+//! flagged, pictures lack references, so they are not delivered until the recovery is complete.
 //!
-//! # When a packet is given up
+//! # Giving up a packet
 //!
-//! The first death leads to a plain replay. A second death without a new frame
-//! between leads to a replay on one thread, since with frame threads several
-//! packets are being decoded and none can be blamed. Two deaths in a row at the same
-//! packet, the second on one thread, with no new frame between: that packet is
-//! poisoned, unless it ever gave a frame, because then it can be decoded. Deaths
-//! at different packets look as if something else kills the worker. They are tolerated
-//! [`FRUITLESS`] times; then the last packet is given up all the same.
-//! A new frame clears all suspicion.
+//! The first death leads to a plain replay. A second death without a new frame in between leads
+//! to a replay on one thread, because with frame threads no single packet can be blamed.
+//!
+//! A packet is *poisoned* if two deaths in a row happen at it, the second on one thread, with no
+//! new frame in between. A packet that has ever yielded a frame is not poisoned, because it can
+//! be decoded. Deaths at different packets suggest another cause. They are tolerated
+//! [`FRUITLESS`] times; then the last packet is given up. A new frame resets all counts.
 
 mod forgotten;
 mod resumption;
@@ -61,12 +57,12 @@ use resumption::{Admission, Resumption};
 
 use crate::access_point::RandomAccess;
 
-/// Deaths on one thread in a row, without a new frame between, after which a
-/// packet is given up even if each death was at another packet.
+/// Number of single-threaded deaths in a row, without a new frame in between, after which a
+/// packet is given up even if each death happened at another packet.
 pub const FRUITLESS: u32 = 4;
 
-/// Deaths in a row, without a packet taken between, after which the stream is
-/// given up.
+/// Number of deaths in a row, without a packet taken in between, after which the stream is given
+/// up.
 pub const UNOPENED: u32 = 8;
 
 /// A packet that may have to be submitted again.
@@ -76,17 +72,16 @@ pub struct ReplayEntry<P> {
     pts: Option<i64>,
     access: RandomAccess,
     packet: P,
-    /// Frames delivered to the reader, from any worker.
+    /// Number of frames delivered to the reader, from any worker.
     delivered: u32,
-    /// Frames received from the present worker.
-    given: u32,
-    /// Leading picture of the history's start that is known to give nothing;
-    /// frames that a replay makes of it lack their references.
+    /// Number of frames received from the present worker.
+    received: u32,
+    /// True for a leading picture of the history's start: in a replay its references are missing.
     closed: bool,
-    /// Decoded only as reference for later packets: it lacks what was lost before it. Counts
-    /// as skipped.
+    /// True if the packet is decoded only as reference for later packets, because its own
+    /// references were lost. Such a packet counts as skipped.
     withheld: bool,
-    /// Packets before it are lost.
+    /// True if packets before this one are lost.
     after_loss: bool,
 }
 
@@ -101,7 +96,7 @@ impl<P> ReplayEntry<P> {
         self.pts
     }
 
-    /// Returns the ability of a decoder to start at this packet.
+    /// Returns whether a decoder can start at this packet.
     pub fn access(&self) -> RandomAccess {
         self.access
     }
@@ -121,54 +116,52 @@ impl<P> ReplayEntry<P> {
         &self.packet
     }
 
-    /// Returns true if it is shown before the random access point at `key`; `None` if a
-    /// pts is missing.
+    /// Returns true if the packet is shown before the random access point whose pts is `key`.
+    /// Returns `None` if a pts is missing.
     fn shown_before(&self, key: Option<i64>) -> Option<bool> {
         Some(self.pts? < key?)
     }
 }
 
-/// Action for a frame that came from the worker.
+/// Action for a frame received from the worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrived {
-    /// The reader has not seen it.
+    /// The reader does not have the frame: deliver it.
     Deliver,
-    /// It comes from a replay: the reader has seen it. Give the slot back.
+    /// The frame is from a replay, and the reader has it already. Return the slot.
     AlreadyDelivered,
-    /// It lacks what was lost before it, and was counted as skipped. Give the slot back.
+    /// The frame lacks its references. The packet was counted as skipped. Return the slot.
     Withheld,
-    /// The present worker was not given that packet: the worker violates the protocol.
+    /// The packet was never submitted to the present worker: the worker violates the protocol.
     Unknown,
 }
 
-/// Action after a death. Unsent packets are submitted again in every case but the
-/// last.
+/// Action after a death. In every case but the last, the packets not yet sent are submitted too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RestartPlan {
     /// Submit the history again.
     Replay {
-        /// To a worker that decodes on one thread and takes one packet at a
-        /// time.
+        /// True if the next worker has to decode on one thread and take one packet at a time.
         single_threaded: bool,
     },
-    /// As [`RestartPlan::Replay`] on one thread, but the book has dropped the
-    /// poisoned packet and all later ones that cannot be decoded without it.
+    /// As [`RestartPlan::Replay`] on one thread. The log has dropped the poisoned packet and all
+    /// later packets that cannot be decoded without it.
     Skip {
-        /// The packet that kills.
+        /// Number of the packet that kills workers.
         poisoned: u64,
-        /// Where the stream resumes, if that has been read yet.
+        /// Number of the packet where the stream resumes, if that packet was read already.
         next: Option<u64>,
     },
-    /// Workers die before they take a packet: opening the stream kills.
+    /// Workers die before they take a packet, so the cause is the opening of the stream.
     GiveUp,
 }
 
-/// Packets that [`ReplayLog::abandon`] forgot.
+/// Packets dropped by [`ReplayLog::abandon`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Abandoned {
-    /// Number of packets or frames that had given nothing.
+    /// Number of packets or frames without output.
     pub count: u64,
-    /// Number of the first of them.
+    /// Number of the first packet or frame without output.
     pub first: Option<u64>,
 }
 
@@ -177,38 +170,38 @@ pub struct Abandoned {
 struct Death {
     /// Last packet that the worker had taken.
     popped: Option<u64>,
-    /// Number of the first packet of the history then.
+    /// Number of the first packet of the history at that time.
     start: Option<u64>,
 }
 
-/// Memory of one stream; see the module.
+/// Replay log of one stream; see the module.
 #[derive(Debug)]
 pub struct ReplayLog<P> {
-    /// Packets in decode order, numbers rising; without the skipped ones.
+    /// Packets in decode order, with rising numbers. Skipped packets are removed.
     history: VecDeque<ReplayEntry<P>>,
-    /// Packets before the history whose frames may still come.
+    /// Packets before the history whose frames may still arrive.
     forgotten: Forgotten<P>,
     /// Removes the parts that a forgotten packet no longer needs.
     strip: fn(&mut P),
-    /// Number of packets of the history that were submitted to the present worker.
+    /// Number of packets in the history that were submitted to the present worker.
     cursor: usize,
-    /// Packets below this number were submitted to some worker.
+    /// Upper limit (exclusive) of the numbers submitted to any worker.
     submitted: u64,
-    /// Packets below this number were submitted to a worker that is dead.
+    /// Upper limit (exclusive) of the numbers submitted to a worker that died.
     replayed_below: u64,
-    /// A point whose first frame came and which rule 1 has not tried as start.
+    /// Random access point that yielded its first frame and was not yet checked by rule 1.
     untried: Option<u64>,
     resumption: Resumption,
-    /// Packets that a replay needs are missing before the history: [`ReplayLog::forget`].
-    torn: bool,
-    /// A frame was delivered since the last death.
+    /// True if [`ReplayLog::forget`] dropped packets that a replay would need.
+    incomplete: bool,
+    /// True if a frame was delivered since the last death.
     progressed: bool,
     last: Option<Death>,
     /// Deaths since the last progress.
     in_a_row: u32,
-    /// Deaths among `in_a_row` on one thread, not counting the first, since the last skip.
+    /// Single-threaded deaths among `in_a_row` since the last skip, without the first.
     fruitless: u32,
-    /// Deaths among `in_a_row` in succession without a packet taken.
+    /// Last consecutive deaths among `in_a_row` that happened before a packet was taken.
     unopened: u32,
     deaths: u64,
     replayed: u64,
@@ -217,8 +210,7 @@ pub struct ReplayLog<P> {
 }
 
 impl<P> ReplayLog<P> {
-    /// Creates an empty book for a new stream. `strip` removes from a packet the parts that
-    /// only a replay needs.
+    /// Creates an empty log. `strip` removes the parts of a packet that only a replay needs.
     pub fn new(strip: fn(&mut P)) -> ReplayLog<P> {
         ReplayLog {
             history: VecDeque::new(),
@@ -229,8 +221,8 @@ impl<P> ReplayLog<P> {
             replayed_below: 0,
             untried: None,
             resumption: Resumption::default(),
-            torn: false,
-            // Before the first death a stream is under no suspicion.
+            incomplete: false,
+            // Counts as progress: the first death of a stream is no repetition.
             progressed: true,
             last: None,
             in_a_row: 0,
@@ -243,8 +235,8 @@ impl<P> ReplayLog<P> {
         }
     }
 
-    /// Adds the next packet in decode order; numbers rise, gaps are allowed.
-    /// After a poisoned packet, drops packets at once until the stream can resume.
+    /// Adds the next packet in decode order. Numbers rise; gaps are allowed. After a loss,
+    /// packets are dropped until the stream can resume.
     pub fn append(&mut self, seq: u64, pts: Option<i64>, access: RandomAccess, packet: P) {
         debug_assert!(self.history.back().is_none_or(|last| last.seq < seq), "numbers rise");
         let mut entry = ReplayEntry {
@@ -253,7 +245,7 @@ impl<P> ReplayLog<P> {
             access,
             packet,
             delivered: 0,
-            given: 0,
+            received: 0,
             closed: false,
             withheld: false,
             after_loss: false,
@@ -279,23 +271,20 @@ impl<P> ReplayLog<P> {
         self.cursor += 1;
     }
 
-    /// Returns the number of the last packet submitted to the present worker for which
-    /// `is_it` is true.
+    /// Returns the number of the last packet submitted to the present worker that meets `is_it`.
     pub fn last_submitted(&self, mut is_it: impl FnMut(&P) -> bool) -> Option<u64> {
         let submitted = self.history.iter().take(self.cursor);
         submitted.rev().find(|entry| is_it(&entry.packet)).map(|entry| entry.seq)
     }
 
-    /// Returns true if [`ReplayLog::append`] keeps every packet: none is dropped because of
-    /// a poisoned or forgotten packet before it.
+    /// Returns true if [`ReplayLog::append`] keeps every packet: no loss affects the next ones.
     pub fn takes_all(&self) -> bool {
         self.resumption.admits_all()
     }
 
     /// Records a frame of packet `seq` from the present worker.
     pub fn arrived(&mut self, seq: u64) -> Arrived {
-        // Submitted for the first time to this worker: the reader cannot have seen
-        // a frame of it.
+        // This worker is the first one that got the packet, so the reader has no frame of it.
         let first_time = seq >= self.replayed_below;
         let Some(at) = self.find(seq) else {
             if let Some(entry) = self.forgotten.get_mut(seq) {
@@ -325,14 +314,14 @@ impl<P> ReplayLog<P> {
             return Arrived::Unknown;
         }
         let entry = &mut self.history[at];
-        // Saturates, because a worker may send this as often as it likes.
-        entry.given = entry.given.saturating_add(1);
-        if entry.given <= entry.delivered || (entry.closed && !first_time) {
+        // Saturates, because a hostile worker may repeat this without limit.
+        entry.received = entry.received.saturating_add(1);
+        if entry.received <= entry.delivered || (entry.closed && !first_time) {
             return Arrived::AlreadyDelivered;
         }
-        entry.delivered = entry.given;
+        entry.delivered = entry.received;
         if entry.withheld {
-            // The worker made progress, although the reader does not see it.
+            // The worker made progress, although the reader does not get the frame.
             self.progressed = true;
             return Arrived::Withheld;
         }
@@ -343,12 +332,12 @@ impl<P> ReplayLog<P> {
         Arrived::Deliver
     }
 
-    /// Forgets submitted packets except the last `keep` of them, when the history
-    /// has grown too large to be kept. After a death the stream then resumes as after a
-    /// poisoned packet, and the packets before count as skipped.
+    /// Forgets the submitted packets except the last `keep`, for a history that is too large to
+    /// be kept. After a later death the stream resumes as after a poisoned packet, and the
+    /// forgotten packets without a frame count as skipped.
     ///
-    /// A frame of a forgotten packet is [`Arrived::Deliver`] when it comes: the last
-    /// 16,384 packets are still known to [`ReplayLog::get`], without the stripped parts.
+    /// A frame of a forgotten packet is still [`Arrived::Deliver`]. [`ReplayLog::get`] finds the
+    /// last 16,384 forgotten packets, without the stripped parts.
     pub fn forget(&mut self, keep: usize) {
         let forgotten = self.cursor.saturating_sub(keep);
         if forgotten > 0 {
@@ -357,9 +346,9 @@ impl<P> ReplayLog<P> {
                 self.forgotten.push(entry);
             }
             self.cursor -= forgotten;
-            // Also if the history begins at a point: the point's leading pictures may be owed,
-            // and their references were forgotten.
-            self.torn = true;
+            // Applies even if the history begins at a random access point: its leading pictures
+            // may be outstanding, and their references were forgotten.
+            self.incomplete = true;
         }
     }
 
@@ -368,11 +357,11 @@ impl<P> ReplayLog<P> {
         self.history.iter().map(|entry| &entry.packet)
     }
 
-    /// Records the worker's death. `popped` is the last packet it had taken;
-    /// `single_threaded` if it decoded on one thread.
+    /// Records the worker's death. `popped` is the last packet that the worker took;
+    /// `single_threaded` is true if it decoded on one thread.
     pub fn died(&mut self, popped: Option<u64>, single_threaded: bool) -> RestartPlan {
         self.skipped += self.forgotten.clear();
-        if mem::take(&mut self.torn) {
+        if mem::take(&mut self.incomplete) {
             self.resumption.lose();
             for mut entry in mem::take(&mut self.history) {
                 if self.admits(&mut entry) {
@@ -390,7 +379,7 @@ impl<P> ReplayLog<P> {
         self.cursor = 0;
         self.replayed_below = self.submitted;
         for entry in &mut self.history {
-            entry.given = 0;
+            entry.received = 0;
         }
 
         if progressed {
@@ -415,28 +404,27 @@ impl<P> ReplayLog<P> {
                 return self.skip(at);
             }
         }
-        // Stay on one thread until the history's start has moved on; otherwise the same
-        // deaths would repeat at the same place.
+        // Stays on one thread until the history's start has moved; otherwise the same deaths
+        // would repeat at the same place.
         let there_still = before.is_some_and(|death| death.start == start);
         RestartPlan::Replay { single_threaded: self.in_a_row >= 2 || (single_threaded && there_still) }
     }
 
-    /// Returns true for a packet that was forgotten so long ago that [`ReplayLog::get`] does not
-    /// know it.
+    /// Returns true for a packet forgotten so long ago that [`ReplayLog::get`] cannot find it.
     pub fn is_unknown(&self, seq: u64) -> bool {
         self.forgotten.is_unknown(seq)
     }
 
     /// Records a frame of packet `seq`, which [is unknown](ReplayLog::is_unknown), from the
-    /// present worker: the frame cannot be delivered, and the packet counts as skipped.
-    /// Returns false if more such frames came than are possible.
+    /// present worker. The frame cannot be delivered, and the packet counts as skipped. Returns
+    /// false if more such frames arrived than are possible.
     pub fn lose_unknown(&mut self, seq: u64) -> bool {
         let may_be = self.forgotten.is_unknown(seq) && self.forgotten.lose_unknown();
         self.skipped += u64::from(may_be);
         may_be
     }
 
-    /// Returns the packet appended with number `seq`, while it is known.
+    /// Returns the packet appended with number `seq`; `None` if it is no longer kept.
     pub fn get(&self, seq: u64) -> Option<&P> {
         match self.find(seq) {
             Some(at) => Some(&self.history[at].packet),
@@ -444,7 +432,7 @@ impl<P> ReplayLog<P> {
         }
     }
 
-    /// Returns the same packet as [`ReplayLog::get`], mutable.
+    /// Returns the packet of [`ReplayLog::get`], mutable.
     pub fn get_mut(&mut self, seq: u64) -> Option<&mut P> {
         match self.find(seq) {
             Some(at) => Some(&mut self.history[at].packet),
@@ -452,9 +440,9 @@ impl<P> ReplayLog<P> {
         }
     }
 
-    /// Records the worker's death when its packets cannot be submitted again: forgets all
-    /// up to `popped`, the last packet it had taken. Packets submitted after that one are
-    /// submitted to the next worker.
+    /// Records the worker's death if its packets cannot be submitted again. Forgets all packets
+    /// up to `popped`, the last one that the worker took. Later packets are submitted to the next
+    /// worker.
     pub fn abandon(&mut self, popped: Option<u64>) -> Abandoned {
         let popped = popped.and_then(|seq| self.find(seq)).filter(|at| *at < self.cursor);
         let taken = popped.map_or(0, |at| at + 1);
@@ -464,7 +452,7 @@ impl<P> ReplayLog<P> {
             lost.count += 1;
         }
         for entry in &mut self.history {
-            entry.given = 0;
+            entry.received = 0;
         }
         self.cursor = 0;
         self.replayed_below = self.submitted;
@@ -472,10 +460,10 @@ impl<P> ReplayLog<P> {
         lost
     }
 
-    /// Forgets all packets: the next packet is from another place of the stream, and frames of
-    /// the earlier ones are no longer wanted. Returns how many packets had given no frame and
-    /// might still have given one: those shown after every delivered frame, or, without times,
-    /// decoded after them.
+    /// Forgets all packets, because the next packet is from another place of the stream. Frames
+    /// of the earlier packets are dropped from now on. Returns the number of packets that yielded
+    /// no frame and might still have yielded one: those shown after every delivered frame or,
+    /// without times, decoded after them.
     pub fn flush(&mut self) -> u64 {
         let delivered = |entry: &&ReplayEntry<P>| entry.delivered > 0;
         let last_shown = self.history.iter().filter(delivered).filter_map(|entry| entry.pts).max();
@@ -492,29 +480,28 @@ impl<P> ReplayLog<P> {
         owed
     }
 
-    /// Returns the number of deaths so far.
+    /// Returns the number of deaths.
     pub fn deaths(&self) -> u64 {
         self.deaths
     }
 
-    /// Returns how many packets were submitted again so far; a packet counts each time.
+    /// Returns the number of resubmitted packets; a packet counts each time.
     pub fn replayed(&self) -> u64 {
         self.replayed
     }
 
-    /// Returns how many packets without a frame were given up so far: the poisoned ones, those
-    /// up to the next random access point, and those that lack their references there.
+    /// Returns the number of packets given up without a frame: poisoned ones, those up to the next
+    /// random access point, and those whose references are missing there.
     pub fn skipped(&self) -> u64 {
         self.skipped
     }
 
-    /// Returns how many of [`ReplayLog::skipped`] were leading pictures: they are intact, but made of
-    /// pictures that were skipped.
+    /// Returns how many of [`ReplayLog::skipped`] were leading pictures: their references are missing.
     pub fn skipped_leading(&self) -> u64 {
         self.skipped_leading
     }
 
-    /// Returns how many packets the book keeps now.
+    /// Returns the number of packets that the log keeps now.
     pub fn kept(&self) -> usize {
         self.history.len()
     }
@@ -523,8 +510,8 @@ impl<P> ReplayLog<P> {
         self.history.binary_search_by_key(&seq, |entry| entry.seq).ok()
     }
 
-    /// Returns true if a packet that follows all others in decode order is to be decoded after
-    /// a loss. Counts it as skipped if not, or if its frames are withheld.
+    /// Returns true if the next packet in decode order is to be decoded after a loss. Counts it
+    /// as skipped if it is not decoded, or if its frames are withheld.
     fn admits(&mut self, entry: &mut ReplayEntry<P>) -> bool {
         let was_skipping = self.resumption.is_skipping();
         let admission = self.resumption.admit(entry.access, entry.pts);
@@ -543,7 +530,7 @@ impl<P> ReplayLog<P> {
     /// Drops the packet at `poisoned` and the packets that cannot be decoded without it.
     fn skip(&mut self, poisoned: usize) -> RestartPlan {
         let mut behind = self.history.split_off(poisoned).into_iter();
-        // The packet exists: the caller found it.
+        // The packet exists, because the caller found it.
         let first = behind.next().map_or(0, |entry| {
             self.skipped += u64::from(entry.delivered == 0 && !entry.withheld);
             entry.seq
@@ -556,15 +543,15 @@ impl<P> ReplayLog<P> {
                 self.history.push_back(entry);
             }
         }
-        // Later deaths are judged on their own.
+        // A later death is not compared with the ones before this skip.
         self.last = None;
         self.fruitless = 0;
         RestartPlan::Skip { poisoned: first, next }
     }
 
-    /// Moves the start of the history if the frame just delivered, of the
-    /// packet at `at`, allows it. Looks through the history a few times per
-    /// random access point, not per frame.
+    /// Moves the start of the history forward if the rules allow it, after a frame of the packet
+    /// at `at` was delivered. Scans the history a few times per random access point, not per
+    /// frame.
     fn trim(&mut self, at: usize) {
         let entry = &self.history[at];
         if entry.is_point() && entry.delivered == 1 {
@@ -593,18 +580,18 @@ impl<P> ReplayLog<P> {
 
     fn start_at(&mut self, start: usize) {
         for mut entry in self.history.drain(..start) {
-            // By the rules it gives nothing. A stream with false access points breaks them.
+            // By the rules the packet yields nothing more, unless the access points are false.
             if entry.delivered == 0 {
                 (self.strip)(&mut entry.packet);
                 self.forgotten.push(entry);
             }
         }
-        self.torn = false;
-        // A delivered packet had been submitted, and so had all before it.
+        self.incomplete = false;
+        // A packet with a delivered frame was submitted, and so were all packets before it.
         debug_assert!(self.cursor >= start, "the start was submitted");
         self.cursor -= start;
         let start_pts = self.history.front().and_then(|entry| entry.pts);
-        // Up to the next point: after that, times may restart, as in a file that is looped.
+        // Stops at the next point: after it, times may restart, as in a looped file.
         for entry in self.history.iter_mut().skip(1).take_while(|entry| !entry.is_point()) {
             entry.closed |= entry.delivered == 0 && entry.shown_before(start_pts) == Some(true);
         }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Decisions of the service about a client's messages: pure, so that tests need
-//! no socket for a conversation.
+//! Decisions of the service about a client's messages. The module does no I/O, so tests need no
+//! socket.
 //!
 //! A *client* is a connection, a *user* is all clients with the same uid. Limits
 //! apply to a user: another connection does not raise them.
 
 use crate::wire::{Message, VERSION, WireError};
 
-/// Most messages of one connection in a second; one more ends the connection. Watching
-/// a thousand streams twice a second stays below.
+/// Maximum number of messages per second from one connection; the next message ends the
+/// connection. A client that watches a thousand streams twice a second stays below the limit.
 pub const MESSAGES_PER_SECOND: u32 = 2500;
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -17,13 +17,13 @@ const MINUTE_NS: u64 = 60 * SECOND_NS;
 /// Limits of one user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UserLimits {
-    /// Connections at a time.
+    /// Simultaneous connections.
     pub connections: u32,
-    /// Streams at a time.
+    /// Simultaneous streams.
     pub streams: u32,
-    /// Workers a minute, for new streams.
+    /// Workers started per minute for new streams.
     pub opens_per_minute: u32,
-    /// Workers a minute, as replacements.
+    /// Workers started per minute as replacements.
     pub replacements_per_minute: u32,
 }
 
@@ -33,7 +33,7 @@ impl Default for UserLimits {
     }
 }
 
-/// Counter of events in a period; it restarts when the period is over.
+/// Event counter of a period; restarts when the period is over.
 #[derive(Clone, Copy, Debug, Default)]
 struct Window {
     since_ns: u64,
@@ -41,7 +41,7 @@ struct Window {
 }
 
 impl Window {
-    /// Counts one event; returns true if there were at most `most` in `length_ns`.
+    /// Counts one event. Returns true if there were at most `most` events in `length_ns`.
     fn allows(&mut self, now_ns: u64, length_ns: u64, most: u32) -> bool {
         if now_ns.saturating_sub(self.since_ns) >= length_ns {
             *self = Window { since_ns: now_ns, count: 0 };
@@ -68,43 +68,51 @@ pub struct User {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Denial {
     /// Too many connections.
-    #[error("this user has {0} connections already, the most that --connections allows")]
+    #[error(
+        "this user has {0} connections already, the limit of --connections; close a connection or raise the limit"
+    )]
     Connections(u32),
     /// Too many streams.
-    #[error("this user has {0} streams already, the most that --streams allows")]
+    #[error("this user has {0} streams already, the limit of --streams; close a stream or raise the limit")]
     Streams(u32),
     /// Too many new streams in a minute.
-    #[error("this user opened {0} streams in a minute, the most that --opens-per-minute allows")]
+    #[error(
+        "this user opened {0} streams in a minute, the limit of --opens-per-minute; retry later or raise the \
+         limit"
+    )]
     Opens(u32),
     /// Too many replacements in a minute.
-    #[error("this user had {0} workers replaced in a minute, the most that --replacements-per-minute allows")]
+    #[error(
+        "this user had {0} workers replaced in a minute, the limit of --replacements-per-minute; retry later or \
+         raise the limit"
+    )]
     Replacements(u32),
     /// The user is not allowed to use the service.
-    #[error("user {0} may not use this service: --allow-uid or --allow-gid lets others in than its own user")]
+    #[error("user {0} is not allowed; use --allow-uid or --allow-gid")]
     User(u32),
     /// The service is stopping.
-    #[error("the service is stopping and opens no stream")]
+    #[error("the service is stopping and opens no stream; retry when it runs again")]
     Stopping,
-    /// The client has no stream with this number.
-    #[error("stream {0} is not one of this connection's")]
+    /// The connection has no stream with this number.
+    #[error("stream {0} is not a stream of this connection")]
     NotYours(u32),
-    /// A worker for the stream was requested and not yet granted.
-    #[error("stream {0} is waiting for a worker already")]
+    /// The stream already waits for a requested worker.
+    #[error("stream {0} already waits for a worker")]
     Waiting(u32),
-    /// A message that only the service sends, or only workers and callers.
-    #[error("this is no message for the service")]
+    /// The message belongs to a worker or caller, or only the service sends it.
+    #[error("a client does not send this message to the service")]
     NotForUs,
     /// Too many messages.
-    #[error("more than {MESSAGES_PER_SECOND} messages in a second")]
+    #[error("more than {MESSAGES_PER_SECOND} messages in a second; send fewer")]
     Flood,
     /// An invalid message.
-    #[error("this has no meaning: {0}")]
+    #[error("invalid message: {0}")]
     Meaningless(WireError),
 }
 
 impl Denial {
-    /// Returns true if the connection ends with this denial: no correct client sends such a
-    /// message, or continues after it.
+    /// Returns true if the connection ends with this denial: a correct client never sends such a
+    /// message.
     pub fn ends_connection(&self) -> bool {
         !matches!(self, Denial::Streams(_) | Denial::Opens(_) | Denial::Replacements(_) | Denial::Stopping)
     }
@@ -113,24 +121,24 @@ impl Denial {
 /// Action that the service takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Give this new stream a worker.
+    /// Start a worker for this new stream.
     Open {
-        /// Its number.
+        /// Number of the stream.
         stream: u32,
     },
-    /// End the stream's worker, and give it another.
+    /// End the stream's worker, and start another.
     Replace {
-        /// Its number.
+        /// Number of the stream.
         stream: u32,
     },
     /// End the stream and its worker.
     Release {
-        /// Its number.
+        /// Number of the stream.
         stream: u32,
     },
-    /// Report the first stream from this number on.
+    /// Report the first stream whose number is at least `from`.
     Report {
-        /// The number.
+        /// Lowest number of interest.
         from: u32,
     },
     /// Send the denial; end the connection if [`Denial::ends_connection`].
@@ -138,11 +146,11 @@ pub enum Action {
 }
 
 impl User {
-    /// Counts a new connection, if it is allowed; each needs a later
+    /// Counts a new connection if it is allowed. Each counted connection needs a later
     /// [`User::disconnect`].
     ///
     /// # Errors
-    /// The user has as many as are allowed.
+    /// The user already has the maximum number of connections.
     pub fn connect(&mut self, limits: &UserLimits) -> Result<(), Denial> {
         if self.connections >= limits.connections {
             return Err(Denial::Connections(limits.connections));
@@ -151,13 +159,13 @@ impl User {
         Ok(())
     }
 
-    /// Records the end of a connection, and with it of the client's streams.
+    /// Records the end of a connection and of its streams.
     pub fn disconnect(&mut self, client: &Client) {
         self.connections = self.connections.saturating_sub(1);
         self.streams = self.streams.saturating_sub(client.streams.len() as u32);
     }
 
-    /// Returns true if nothing about this user has to be remembered.
+    /// Returns true if this user's record can be dropped.
     pub fn is_forgettable(&self, now_ns: u64) -> bool {
         self.connections == 0 && self.opens.is_over(now_ns) && self.replacements.is_over(now_ns)
     }
@@ -167,7 +175,7 @@ impl User {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stream {
     number: u32,
-    /// A worker was asked for and not yet granted.
+    /// A worker was requested and not yet granted.
     waits: bool,
 }
 
@@ -179,12 +187,12 @@ pub struct Client {
 }
 
 impl Client {
-    /// Decides about a message of the client at `now_ns`.
-    /// `next_stream` is the number that a new stream gets. While the service
-    /// is `stopping`, no stream is opened.
+    /// Decides about a message of the client, received at `now_ns` (CLOCK_MONOTONIC nanoseconds).
+    /// `next_stream` is the number for a new stream. While the service is `stopping`, it opens no
+    /// stream.
     pub fn on_message(
         &mut self,
-        said: Result<Message, WireError>,
+        message: Result<Message, WireError>,
         user: &mut User,
         limits: &UserLimits,
         next_stream: u32,
@@ -194,7 +202,7 @@ impl Client {
         if !self.messages.allows(now_ns, SECOND_NS, MESSAGES_PER_SECOND) {
             return Action::Deny(Denial::Flood);
         }
-        let action = match said {
+        let action = match message {
             Ok(Message::Hello { version: theirs }) if theirs != VERSION => {
                 Err(Denial::Meaningless(WireError::Version { ours: VERSION, theirs }))
             }
@@ -263,13 +271,13 @@ impl Client {
         }
     }
 
-    /// Ends stream `number`, because no worker could be made for it.
+    /// Ends stream `number`, because no worker could be started for it.
     pub fn failed(&mut self, number: u32, user: &mut User) {
-        // The client may have released it meanwhile.
+        // The client may have released the stream in the meantime.
         let _ = self.release(number, user);
     }
 
-    /// Iterates over the numbers of its streams.
+    /// Iterates over the numbers of the connection's streams.
     pub fn streams(&self) -> impl Iterator<Item = u32> {
         self.streams.iter().map(|stream| stream.number)
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Makes foreign text (file names, texts of peers and workers) safe for a terminal:
-//! no character moves the cursor, changes a colour, begins a line or changes the
-//! direction of the text after it.
+//! Makes foreign text (file names, texts of peers and workers) safe for a terminal. The result
+//! contains no character that moves the cursor, changes a colour, begins a line or changes the
+//! direction of text.
 
 use std::borrow::Cow;
 
@@ -18,7 +18,7 @@ pub fn shown(text: &str) -> Cow<'_, str> {
     escaped(text, false)
 }
 
-/// Escapes text of several lines like [`shown`]; line ends and tabs stay.
+/// Escapes a text of several lines like [`shown`], but keeps line ends and tabs.
 pub fn shown_lines(text: &str) -> Cow<'_, str> {
     escaped(text, true)
 }
@@ -35,8 +35,8 @@ fn escaped(text: &str, lines: bool) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Returns true if `c` is a control character (C0, DEL, C1), ends a line or a paragraph, or
-/// is one of Unicode's marks, embeddings, overrides and isolates of direction.
+/// Returns true if `c` is a control character (C0, DEL, C1), ends a line or paragraph, or is one
+/// of Unicode's direction marks, embeddings, overrides and isolates.
 pub fn acts_on_terminals(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

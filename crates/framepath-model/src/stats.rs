@@ -1,26 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Statistics of noisy runs: spreads, percentiles, and ratios of paired runs.
 //!
-//! Runs of two contenders come in pairs, taken next to each other in time, so
-//! that disturbances of the machine affect both. The figure compared is
-//! the ratio within a pair; a verdict is given only if the interval of the
-//! median ratio excludes 1. `docs/decisions/0005-statistics.md` has the
-//! reasons and the simulation behind the interval.
+//! Runs of two contenders are made in pairs, next to each other in time, so that disturbances of
+//! the machine affect both. The compared figure is the ratio within a pair. A verdict is given
+//! only if the interval of the median ratio excludes 1. `docs/decisions/0005-statistics.md` has
+//! the reasons and the simulation of the interval.
 
 use serde::{Deserialize, Serialize};
 
 /// Number of bootstrap resamples for an interval.
 pub const RESAMPLES: usize = 10_000;
 
-/// Fewest pairs whose order alone can carry a 95 % interval: with n pairs
-/// the range from the least to the greatest holds the median with probability
-/// 1 − 2·0.5ⁿ, which is 0.938 for five and 0.969 for six.
+/// Minimum number of pairs for which order statistics alone give a 95 % interval. With n pairs,
+/// the range from the least to the greatest value contains the median with probability 1 −
+/// 2·0.5ⁿ: 0.938 for five and 0.969 for six.
 pub const ENOUGH_PAIRS: usize = 6;
 
 /// Median, minimum and maximum of some figures.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
-    /// The middle one, or the mean of the two in the middle.
+    /// Middle value, or the mean of the two middle values.
     pub median: f64,
     /// The minimum.
     pub min: f64,
@@ -29,23 +28,23 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Computes the spread of `values` in any order; `None` if there are none or
-    /// one is not a finite number.
+    /// Computes the spread of `values` in any order. Returns `None` if there are no values or one
+    /// is not finite.
     pub fn of(values: &[f64]) -> Option<Spread> {
         let sorted = sorted(values)?;
         Some(Spread { median: middle(&sorted)?, min: *sorted.first()?, max: *sorted.last()? })
     }
 }
 
-/// Computes the median of `values` in any order: the middle one, or the mean of the two
-/// in the middle. `None` if there are none or one is not a finite number.
+/// Computes the median of `values` in any order: the middle value, or the mean of the two middle
+/// values. Returns `None` if there are no values or one is not finite.
 pub fn median(values: &[f64]) -> Option<f64> {
     middle(&sorted(values)?)
 }
 
-/// Returns the `percent`-th percentile of values in rising order by nearest rank: the
-/// least value that at least `percent` % of the values do not exceed. The result is
-/// always one of the values, never between two. `None` if there are none.
+/// Returns the `percent`-th percentile of sorted values by nearest rank: the least value that at
+/// least `percent` % of the values do not exceed. The result is one of the values, never between
+/// two. Returns `None` if there are none.
 pub fn percentile<T: Copy>(sorted: &[T], percent: f64) -> Option<T> {
     let rank = (percent / 100.0 * sorted.len() as f64).ceil();
     let place = (rank.max(1.0) as usize).min(sorted.len());
@@ -74,7 +73,7 @@ fn middle(sorted: &[f64]) -> Option<f64> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// The interval includes 1, or there is none.
+    /// The interval includes 1, or there is no interval.
     NoDifference,
     /// The whole interval is below 1: a takes less than b.
     ALess,
@@ -105,9 +104,8 @@ pub struct PairedDifference {
     pub pairs: usize,
 }
 
-/// Computes the median difference a − b over pairs, with an interval made like that of
-/// [`paired_ratio`]. For figures where the amount that a adds matters more than the
-/// ratio to b.
+/// Computes the median difference a − b over pairs, with an interval like that of
+/// [`paired_ratio`]. Meant for figures where the absolute difference matters more than the ratio.
 ///
 /// # Errors
 ///
@@ -130,8 +128,8 @@ pub fn paired_difference(a: &[f64], b: &[f64], seed: u64) -> Result<PairedDiffer
 /// The ratio a/b of paired runs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PairedRatio {
-    /// The median of the ratios within the pairs; between two, their
-    /// geometric mean, so that b/a is exactly 1 over a/b.
+    /// Median of the ratios within the pairs; between two, their geometric mean, so that the
+    /// ratio b/a is exactly the reciprocal of a/b.
     pub median: f64,
     /// Interval that contains the true median ratio with at least 95 %; `None` for one pair.
     pub ci95: Option<[f64; 2]>,
@@ -141,28 +139,28 @@ pub struct PairedRatio {
     pub verdict: Verdict,
 }
 
-/// Reason why pairs give no ratio.
+/// Reason why the ratio of pairs cannot be computed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum StatsError {
-    /// No pair at all.
-    #[error("a ratio needs at least one pair")]
+    /// There is no pair.
+    #[error("no pairs of runs; a ratio needs at least one pair")]
     NoPairs,
-    /// Runs without a partner.
-    #[error("{a} runs of a and {b} of b do not make pairs")]
+    /// The numbers of runs differ.
+    #[error("{a} runs of a and {b} runs of b; pairs need equal numbers")]
     Unpaired {
         /// Runs of a.
         a: usize,
         /// Runs of b.
         b: usize,
     },
-    /// Figures that have no ratio.
-    #[error("pair {pair} has no ratio: {a} to {b}")]
+    /// A pair's figures have no ratio.
+    #[error("pair {pair} has no ratio: {a} to {b}; both must be positive")]
     NoRatio {
-        /// Which pair, from 0.
+        /// Index of the pair, from 0.
         pair: usize,
-        /// Its figure of a.
+        /// Figure of a in that pair.
         a: f64,
-        /// Its figure of b.
+        /// Figure of b in that pair.
         b: f64,
     },
 }
@@ -189,8 +187,8 @@ pub fn paired_ratio(a: &[f64], b: &[f64], seed: u64) -> Result<PairedRatio, Stat
     ratio_by(a, b, seed, RESAMPLES)
 }
 
-/// Computes the interval of the median of values in rising order, as [`paired_ratio`]
-/// does; `None` for one value.
+/// Computes the interval of the median of sorted values, as [`paired_ratio`] does; `None` for one
+/// value.
 fn interval_of_median(sorted: &[f64], seed: u64, draws: usize) -> Option<[f64; 2]> {
     (sorted.len() > 1).then(|| {
         let drawn = bootstrap_interval(sorted, seed, draws);
@@ -237,9 +235,9 @@ fn bootstrap_interval(sorted: &[f64], seed: u64, draws: usize) -> [f64; 2] {
     [medians[draws / 40], medians[draws - 1 - draws / 40]]
 }
 
-/// Finds the innermost pair of order statistics, equally far from both ends, between
-/// which the median lies with at least 95 %: the k-th from either end misses it
-/// with probability 2·P(Binomial(n, ½) < k).
+/// Finds the innermost pair of order statistics, equally far from both ends, between which the
+/// median lies with at least 95 % probability. The k-th value from either end misses it with
+/// probability 2·P(Binomial(n, ½) < k).
 fn order_interval(sorted: &[f64]) -> [f64; 2] {
     let n = sorted.len();
     let mut outside = 0.0_f64;

@@ -45,9 +45,8 @@ impl Rational {
         i64::try_from((num + half) / den).ok()
     }
 
-    /// Returns the last tick of this time base that is not after `time`, and the first that
-    /// is not before it. `None` if the time base is not known or a tick does not
-    /// fit.
+    /// Returns the last tick of this time base that is not after `time`, and the first tick that
+    /// is not before `time`. Returns `None` if the time base is not known or a tick does not fit.
     ///
     /// ```
     /// use std::time::Duration;
@@ -72,15 +71,15 @@ impl Rational {
 pub enum SeekTo {
     /// The first frame whose presentation time is not before the given time.
     Exact,
-    /// The last random access point that is not after the given time, as far as the
-    /// container lists them.
+    /// The last random access point at or before the given time, according to the container's
+    /// index.
     KeyframeBefore,
 }
 
 /// The stream between two hops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamInfo {
-    /// Pixel format of its frames; `None` for packets, and if it is known only from the
+    /// Pixel format of the frames; `None` for packets, or if the format is known only from the
     /// first frame on.
     pub format: Option<PixelFormat>,
     /// Width in pixels; may change with any frame.
@@ -96,8 +95,8 @@ pub struct StreamInfo {
 }
 
 impl StreamInfo {
-    /// Describes frames of `layout` with square pixels, `frame_rate` of them a second,
-    /// whose `pts` counts them.
+    /// Describes frames of `layout` with square pixels and `frame_rate` frames per second; their
+    /// `pts` counts frames.
     pub fn from_layout(layout: &Layout, frame_rate: Rational) -> StreamInfo {
         StreamInfo {
             format: Some(layout.format),
@@ -113,7 +112,7 @@ impl StreamInfo {
 /// Metadata of a frame or packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameMeta {
-    /// Number given by the source, counted from 0 in the order of creation.
+    /// Number assigned by the source, from 0, in the order of creation.
     pub seq: u64,
     /// Creation time, CLOCK_MONOTONIC nanoseconds.
     pub birth_ns: u64,
@@ -123,17 +122,16 @@ pub struct FrameMeta {
     pub duration: i64,
 }
 
-/// How decoding begins at a packet: pictures that are decoded only as reference for later
-/// ones are not output.
+/// Part of the input that is decoded only as reference: its frames are not output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Preroll {
-    /// The stream continues at another place from here on: the decoder outputs the frames it
-    /// has inside, and starts anew.
+    /// True if the stream continues at another place from this packet on: the decoder outputs its
+    /// pending frames and restarts.
     pub restarts: bool,
-    /// The picture of this packet is not output.
+    /// True if the picture of this packet is not output.
     pub discarded: bool,
-    /// Number of frames that are not output: the first ones, in presentation order, of this
-    /// packet and those after it.
+    /// Number of frames that are not output: the first ones in presentation order, from this
+    /// packet on.
     pub skipped: u64,
 }
 

@@ -108,8 +108,7 @@ pub struct SummaryRow {
     #[serde(default)]
     pub peak_memory_kib: Option<u64>,
     /// Figures of this experiment alone, such as `cpu_us_per_push`.
-    /// Written as keys of the row; when a row is read, other keys are
-    /// dropped if they are not numbers.
+    /// Written as keys of the row. The reader drops other keys whose values are not numbers.
     #[serde(flatten, deserialize_with = "numbers_only")]
     pub extra: BTreeMap<String, f64>,
 }
@@ -128,7 +127,8 @@ pub struct LatencyUs {
 }
 
 impl LatencyUs {
-    /// Computes percentiles of latencies in nanoseconds, in rising order; `None` if there are none.
+    /// Computes percentiles of latencies in nanoseconds, sorted in rising order; `None` if there
+    /// are none.
     pub fn of_sorted_ns(sorted: &[u64]) -> Option<LatencyUs> {
         let at = |percent| Some(percentile(sorted, percent)? as f64 / 1000.0);
         Some(LatencyUs { p50: at(50.0)?, p95: at(95.0)?, p99: at(99.0)?, max: at(100.0)? })
@@ -181,7 +181,7 @@ impl CausesUs {
         (!known.is_empty()).then(|| known.iter().sum())
     }
 
-    /// Returns unexplained as a share of the whole, 0 to 1 for a ledger that closes.
+    /// Returns the unexplained time as a share of the total: 0 to 1 if the ledger closes.
     pub fn unexplained_share(&self) -> Option<f64> {
         let total = self.total().filter(|total| *total > 0.0)?;
         Some(self.unexplained?.abs() / total)
@@ -189,8 +189,8 @@ impl CausesUs {
 }
 
 impl SummaryRow {
-    /// Returns the injected cost and the ledger's error, both in microseconds;
-    /// `None` if the row is not of an injection.
+    /// Returns the injected cost and the ledger's error, in microseconds; `None` if the row is
+    /// not of an injection.
     pub fn injection(&self) -> Option<Injection> {
         let of = |key: &str| self.extra.get(key).copied();
         let injected_us = of("injected_us")?;
@@ -254,8 +254,8 @@ impl Injection {
     }
 }
 
-/// Reads keys of a row that a later version added: keeps numbers, drops the rest,
-/// so that a summary of a later version can still be read.
+/// Reads the unknown keys of a row, so that summaries of later versions can be read: keeps
+/// numbers, drops the rest.
 fn numbers_only<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, f64>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -280,18 +280,17 @@ pub struct Ratio {
     pub case: String,
     /// The figure compared, such as `cpu_ms`.
     pub metric: String,
-    /// The contender above the line.
+    /// Contender in the numerator.
     pub a: String,
-    /// The contender below the line.
+    /// Contender in the denominator.
     pub b: String,
     /// The median of the ratios within the pairs.
     pub median: f64,
-    /// Its 95 % interval; `null` if only one pair was run.
+    /// 95 % interval of the median; `null` if only one pair was run.
     pub ci95: Option<[f64; 2]>,
     /// Number of pairs.
     pub pairs: usize,
-    /// Conclusion that the interval allows; computed from the interval if the
-    /// summary does not have it.
+    /// Conclusion that the interval allows; computed from the interval if the summary lacks it.
     #[serde(default)]
     pub verdict: Option<Verdict>,
 }
@@ -317,7 +316,7 @@ impl Ratio {
     }
 }
 
-/// Something that did not run. It is not a pass.
+/// Contender that did not run. It does not count as passed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
     /// Contender that did not run.

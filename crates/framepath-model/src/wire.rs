@@ -61,7 +61,8 @@
 //! A demuxer's worker sends packets as completions. The caller gives a packet's memory back by the packet's
 //! id, in the same words as a frame's slot.
 //!
-//! Requests of a stage to the hops in front: 1 keyframe (bits a second 0), 2 bit rate, 1 to 2^40.
+//! Requests of a stage to the hops before it: 1 keyframe (bits a second 0); 2 bit rate, 1 to
+//! 2^40.
 //!
 //! A frame of pool 65,535 is the submitted frame, passed on unchanged.
 //! Work of a frame: word 4 queue`:32`, idle`:32`; word 5 blocked`:32`,
@@ -70,8 +71,8 @@
 //! nanoseconds, `enter` and `leave` on CLOCK_MONOTONIC with enter <= leave.
 //! A number too large for its field is written as the field's largest value.
 //!
-//! A layout never changes: it is sent once, before the first frame
-//! that uses it, and named by its id from then on.
+//! A layout never changes. It is sent once, before the first frame that uses it. Later cells
+//! refer to its id.
 //!
 //! | word | layout |
 //! | --- | --- |
@@ -81,9 +82,9 @@
 //! | 4, 5 | of the second plane; 0 if the format has none |
 //! | 6, 7 | of the third plane; 0 if the format has none |
 //!
-//! Widths and rows of planes follow from the format and the size. One row of
-//! GREY without padding is a buffer of so many bytes and may be wider than a
-//! picture. Formats: 1 GREY, 2 YUV420P, 3 NV12, 4 YUV420P10, 5 P010, 6 RGBA.
+//! Widths and rows of the planes follow from the format and the size. Opaque bytes are one row of
+//! GREY without padding; such a row may be wider than a picture. Formats: 1 GREY, 2 YUV420P, 3
+//! NV12, 4 YUV420P10, 5 P010, 6 RGBA.
 //!
 //! Colours are primaries`:8`, transfer`:8` and matrix`:8` as H.273 numbers them
 //! (2: unspecified), and range`:8`: 0 unspecified, 1 limited, 2 full.
@@ -175,8 +176,8 @@ pub use message::{FAULTS_BYTES, MAX_CELLS, MAX_LEVEL, MESSAGE_BYTES, Message, ST
 pub use opening::{Demux, Open};
 pub use work::WorkerTime;
 
-/// The version of this format. It changes with any table above, and with
-/// the position of words in the shared area (`framepath_os::crossing`).
+/// Version of this format. It changes with every table above and with the positions of words in
+/// the shared area (`framepath_os::crossing`).
 pub const VERSION: u16 = 7;
 
 /// First bytes of every message.

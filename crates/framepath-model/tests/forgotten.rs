@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The book of a stream whose history grows too large to be kept.
+//! The replay log of a stream whose history grows too large to be kept.
 
 use framepath_model::access_point::RandomAccess;
 use framepath_model::replay::{Arrived, ReplayLog, RestartPlan};
@@ -10,82 +10,82 @@ fn access(is_point: bool) -> RandomAccess {
 
 #[test]
 fn a_history_that_was_forgotten_goes_on_at_the_next_key() {
-    let mut book = ReplayLog::new(|packet| *packet = 7777);
+    let mut log = ReplayLog::new(|packet| *packet = 7777);
     for seq in 0..100 {
-        book.append(seq, Some(seq as i64), access(seq == 0), seq);
-        book.sent();
+        log.append(seq, Some(seq as i64), access(seq == 0), seq);
+        log.sent();
         if seq >= 2 {
-            assert_eq!(book.arrived(seq - 2), Arrived::Deliver);
+            assert_eq!(log.arrived(seq - 2), Arrived::Deliver);
         }
     }
-    assert_eq!(book.packets().count(), 100);
-    book.forget(10);
-    assert_eq!(book.packets().copied().collect::<Vec<_>>(), (90..100).collect::<Vec<_>>());
-    assert_eq!((book.get(89), book.get(90)), (Some(&7777), Some(&90)));
+    assert_eq!(log.packets().count(), 100);
+    log.forget(10);
+    assert_eq!(log.packets().copied().collect::<Vec<_>>(), (90..100).collect::<Vec<_>>());
+    assert_eq!((log.get(89), log.get(90)), (Some(&7777), Some(&90)));
     // A late frame of a packet that is kept.
-    assert_eq!(book.arrived(98), Arrived::Deliver);
+    assert_eq!(log.arrived(98), Arrived::Deliver);
     // Packets taken by the dead worker cannot be decoded again without the stream's start.
-    assert!(matches!(book.died(Some(99), true), RestartPlan::Replay { .. }));
-    assert_eq!((book.packets().count(), book.skipped()), (0, 1));
+    assert!(matches!(log.died(Some(99), true), RestartPlan::Replay { .. }));
+    assert_eq!((log.packets().count(), log.skipped()), (0, 1));
     for seq in 100..105 {
-        book.append(seq, Some(seq as i64), access(seq == 103), seq);
+        log.append(seq, Some(seq as i64), access(seq == 103), seq);
     }
-    assert_eq!(book.packets().copied().collect::<Vec<_>>(), [103, 104]);
-    assert_eq!(book.skipped(), 4);
+    assert_eq!(log.packets().copied().collect::<Vec<_>>(), [103, 104]);
+    assert_eq!(log.skipped(), 4);
 }
 
 #[test]
 fn frames_of_forgotten_packets_are_delivered_and_missed_ones_count() {
-    let mut book = ReplayLog::new(|_| ());
+    let mut log = ReplayLog::new(|_| ());
     for seq in 0..100 {
-        book.append(seq, Some(seq as i64), access(seq == 0), seq);
-        book.sent();
+        log.append(seq, Some(seq as i64), access(seq == 0), seq);
+        log.sent();
     }
-    book.forget(10);
+    log.forget(10);
     for seq in 0..60 {
-        assert_eq!((book.get(seq).copied(), book.arrived(seq)), (Some(seq), Arrived::Deliver));
+        assert_eq!((log.get(seq).copied(), log.arrived(seq)), (Some(seq), Arrived::Deliver));
     }
     // 60 to 89 were forgotten, 90 to 99 kept: all are lost with the worker.
-    assert!(matches!(book.died(Some(99), true), RestartPlan::Replay { .. }));
-    assert_eq!(book.skipped(), 40);
-    assert_eq!((book.get(70).copied(), book.arrived(70)), (None, Arrived::AlreadyDelivered));
+    assert!(matches!(log.died(Some(99), true), RestartPlan::Replay { .. }));
+    assert_eq!(log.skipped(), 40);
+    assert_eq!((log.get(70).copied(), log.arrived(70)), (None, Arrived::AlreadyDelivered));
 }
 
 #[test]
 fn the_memory_of_forgotten_packets_is_bounded() {
-    let mut book = ReplayLog::new(|_| ());
+    let mut log = ReplayLog::new(|_| ());
     for seq in 0..20_000 {
-        book.append(seq, None, access(seq == 0), seq);
-        book.sent();
+        log.append(seq, None, access(seq == 0), seq);
+        log.sent();
     }
-    book.forget(100);
-    assert_eq!(book.get(19_899), Some(&19_899));
-    assert_eq!((0..20_000).filter(|seq| book.get(*seq).is_some()).count(), 100 + 16 * 1024);
+    log.forget(100);
+    assert_eq!(log.get(19_899), Some(&19_899));
+    assert_eq!((0..20_000).filter(|seq| log.get(*seq).is_some()).count(), 100 + 16 * 1024);
     // A frame of an unknown packet is lost, and counts; a worker that sends too many such
     // frames violates the protocol.
     let unknown = 20_000 - 100 - 16 * 1024;
-    assert!(book.is_unknown(unknown - 1) && !book.is_unknown(unknown));
-    assert!(!book.lose_unknown(unknown));
-    assert!((0..unknown).all(|seq| book.lose_unknown(seq)) && !book.lose_unknown(0));
-    assert_eq!(book.skipped(), unknown);
-    // All remaining packets are owed when the worker dies: nothing was delivered.
-    book.died(Some(19_999), true);
-    assert_eq!(book.skipped(), 20_000);
+    assert!(log.is_unknown(unknown - 1) && !log.is_unknown(unknown));
+    assert!(!log.lose_unknown(unknown));
+    assert!((0..unknown).all(|seq| log.lose_unknown(seq)) && !log.lose_unknown(0));
+    assert_eq!(log.skipped(), unknown);
+    // All remaining packets are outstanding when the worker dies: nothing was delivered.
+    log.died(Some(19_999), true);
+    assert_eq!(log.skipped(), 20_000);
 }
 
 #[test]
 fn unknown_packets_that_are_owed_count_with_the_worker() {
-    let mut book = ReplayLog::new(|_| ());
+    let mut log = ReplayLog::new(|_| ());
     for seq in 0..20_000 {
-        book.append(seq, Some(seq as i64), access(seq == 0), seq);
-        book.sent();
+        log.append(seq, Some(seq as i64), access(seq == 0), seq);
+        log.sent();
         if seq == 10 {
-            assert_eq!(book.arrived(0), Arrived::Deliver);
+            assert_eq!(log.arrived(0), Arrived::Deliver);
         }
     }
-    book.forget(100);
-    book.died(Some(19_999), true);
-    assert_eq!(book.skipped(), 19_999);
+    log.forget(100);
+    log.died(Some(19_999), true);
+    assert_eq!(log.skipped(), 19_999);
 }
 
 #[test]
@@ -96,32 +96,32 @@ fn forgetting_up_to_a_key_leaves_its_leading_pictures_to_be_counted() {
         51 | 52 => seq as i64 - 1,
         seq => seq as i64,
     };
-    let mut book = ReplayLog::new(|_| ());
+    let mut log = ReplayLog::new(|_| ());
     for seq in 0..60 {
-        book.append(seq, Some(pts(seq)), access(seq == 0 || seq == 50), seq);
-        book.sent();
+        log.append(seq, Some(pts(seq)), access(seq == 0 || seq == 50), seq);
+        log.sent();
         if seq < 50 {
-            assert_eq!(book.arrived(seq), Arrived::Deliver);
+            assert_eq!(log.arrived(seq), Arrived::Deliver);
         }
     }
-    book.forget(10);
-    assert_eq!(book.packets().copied().next(), Some(50));
-    book.died(Some(55), true);
-    assert_eq!((book.skipped(), book.skipped_leading()), (2, 2));
-    assert_eq!(book.packets().copied().collect::<Vec<_>>(), [50, 53, 54, 55, 56, 57, 58, 59]);
+    log.forget(10);
+    assert_eq!(log.packets().copied().next(), Some(50));
+    log.died(Some(55), true);
+    assert_eq!((log.skipped(), log.skipped_leading()), (2, 2));
+    assert_eq!(log.packets().copied().collect::<Vec<_>>(), [50, 53, 54, 55, 56, 57, 58, 59]);
 }
 
 #[test]
 fn a_forgotten_picture_that_is_held_for_its_time_is_owed() {
-    let mut book = ReplayLog::new(|_| ());
+    let mut log = ReplayLog::new(|_| ());
     // In decode order I P B: the P, 1, is shown after the B, 2.
     for (seq, pts) in [(0, 0), (1, 2), (2, 1), (3, 4), (4, 3)] {
-        book.append(seq, Some(pts), access(seq == 0), seq);
-        book.sent();
+        log.append(seq, Some(pts), access(seq == 0), seq);
+        log.sent();
     }
-    book.forget(1);
-    assert_eq!((book.arrived(0), book.arrived(2)), (Arrived::Deliver, Arrived::Deliver));
-    book.died(Some(4), true);
+    log.forget(1);
+    assert_eq!((log.arrived(0), log.arrived(2)), (Arrived::Deliver, Arrived::Deliver));
+    log.died(Some(4), true);
     // 1 and 3 were forgotten, 4 was kept.
-    assert_eq!(book.skipped(), 3);
+    assert_eq!(log.skipped(), 3);
 }

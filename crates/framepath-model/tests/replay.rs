@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The book against a simulated decoder that dies: the reader gets the same frames
-//! as without the deaths.
+//! The replay log with a simulated decoder that dies: the reader gets the same frames as without
+//! the deaths.
 
 use std::collections::VecDeque;
 
@@ -13,16 +13,16 @@ fn access(is_point: bool) -> RandomAccess {
     if is_point { RandomAccess::Point } else { RandomAccess::PICTURE }
 }
 
-/// One packet of a made-up stream; its number is its place in decode order.
+/// Packet of a simulated stream; its number is its position in decode order.
 #[derive(Clone, Copy, Debug)]
 struct Picture {
     /// Presentation order; also the pts if the container has one.
     shown: i64,
     key: bool,
     has_pts: bool,
-    /// Leading picture: needs the random access point before its own.
+    /// True for a leading picture: it needs the random access point before its own.
     leading: bool,
-    /// Number of frames it gives.
+    /// Number of frames that the packet yields.
     frames: u32,
 }
 
@@ -30,7 +30,7 @@ struct Picture {
 #[derive(Clone, Debug)]
 struct Group {
     leading: usize,
-    /// Frames given by each later picture; pairs are swapped in presentation.
+    /// Frames yielded by each later picture; pairs are swapped in presentation.
     later: Vec<u32>,
     swapped: bool,
     key_frames: u32,
@@ -67,10 +67,10 @@ fn pictures(groups: &[Group], has_pts: bool) -> Vec<Picture> {
     all
 }
 
-/// A frame: packet, which of its frames, whether all references were there.
+/// Frame: its packet, its index in the packet, and whether all references were available.
 type Frame = (usize, u32, bool);
 
-/// Returns the frames that a reader gets if nothing dies and these packets are left out.
+/// Returns the frames that a reader gets if no worker dies and these packets are skipped.
 fn expected(pictures: &[Picture], skipped: &[usize]) -> Vec<(usize, u32)> {
     let mut order: Vec<usize> = (0..pictures.len()).filter(|at| !skipped.contains(at)).collect();
     order.sort_by_key(|at| pictures[*at].shown);
@@ -80,22 +80,22 @@ fn expected(pictures: &[Picture], skipped: &[usize]) -> Vec<(usize, u32)> {
 /// Deepest reordering the streams need: a key waits for its leading pictures.
 const REORDER: usize = 3;
 
-/// A decoder with frame threads, and reordering after them.
+/// Decoder with frame threads, and reordering after them.
 #[derive(Default)]
 struct Decoder {
     /// Packets inside frame threads.
     inside: VecDeque<usize>,
     threads: usize,
-    /// Pictures that wait for their turn to be shown.
+    /// Pictures that wait to be shown.
     reorder: Vec<(usize, bool)>,
-    /// The group being decoded was intact up to here, and so was the group
-    /// before it.
+    /// State of the references: whether the present group and the group before it were intact up
+    /// to here.
     intact: bool,
     intact_before: bool,
     last: Option<usize>,
-    /// Damaged pictures are output and not dropped.
+    /// True if damaged pictures are output and not dropped.
     gives_damaged: bool,
-    /// A packet that kills was decoded.
+    /// True if a packet that kills was decoded.
     dead: bool,
 }
 
@@ -155,7 +155,7 @@ impl Decoder {
 struct Trouble {
     /// Lifetimes of the workers, in packets taken; the last worker never dies.
     lives: Vec<usize>,
-    /// Packets that kill every worker that decodes them.
+    /// Packets that kill every worker decoding them.
     poison: Vec<usize>,
     threads: usize,
     gives_damaged: bool,
@@ -170,17 +170,12 @@ struct Seen {
     damaged: usize,
     skips: Vec<u64>,
     most_kept: usize,
-    book: ReplayLog<usize>,
+    log: ReplayLog<usize>,
 }
 
 fn run(pictures: &[Picture], trouble: &Trouble) -> Seen {
-    let mut seen = Seen {
-        frames: Vec::new(),
-        damaged: 0,
-        skips: Vec::new(),
-        most_kept: 0,
-        book: ReplayLog::new(|_| ()),
-    };
+    let mut seen =
+        Seen { frames: Vec::new(), damaged: 0, skips: Vec::new(), most_kept: 0, log: ReplayLog::new(|_| ()) };
     let mut lives = trouble.lives.iter().copied();
     let mut unread = pictures.iter().enumerate();
     let (mut single, mut last_popped, mut futile) = (false, None, 0);
@@ -198,23 +193,23 @@ fn run(pictures: &[Picture], trouble: &Trouble) -> Seen {
         let mut delivered = 0;
         let mut drained = false;
         while !drained {
-            while seen.book.next_unsent().is_none()
+            while seen.log.next_unsent().is_none()
                 || unread.len() + furthest + trouble.ahead >= pictures.len()
             {
                 let Some((at, picture)) = unread.next() else { break };
-                seen.book.append(
+                seen.log.append(
                     at as u64,
                     picture.has_pts.then_some(picture.shown),
                     access(picture.key || trouble.lying),
                     at,
                 );
             }
-            seen.most_kept = seen.most_kept.max(seen.book.kept());
-            let out = match seen.book.next_unsent() {
+            seen.most_kept = seen.most_kept.max(seen.log.kept());
+            let out = match seen.log.next_unsent() {
                 Some(entry) => {
                     let at = *entry.packet();
                     assert_eq!(entry.seq(), at as u64);
-                    seen.book.sent();
+                    seen.log.sent();
                     furthest = furthest.max(at);
                     popped = Some(at as u64);
                     decoder.take(pictures, &trouble.poison, at)
@@ -224,10 +219,10 @@ fn run(pictures: &[Picture], trouble: &Trouble) -> Seen {
                     decoder.drain(pictures, &trouble.poison)
                 }
             };
-            // The frames of this step come out, or die with the worker.
+            // The frames of this step are output, or lost with the worker.
             let killed = match &mut life {
                 Some(0) => {
-                    // Random kills do not repeat at one place: that is poison.
+                    // Random deaths do not repeat at one place; repeated ones are poison.
                     delivered > 0 || (popped != last_popped && futile + 2 < FRUITLESS)
                 }
                 Some(left) => {
@@ -239,7 +234,7 @@ fn run(pictures: &[Picture], trouble: &Trouble) -> Seen {
             if decoder.dead || killed {
                 futile = if delivered > 0 { 0 } else { futile + 1 };
                 last_popped = popped;
-                match seen.book.died(popped, single) {
+                match seen.log.died(popped, single) {
                     RestartPlan::Replay { single_threaded } => single = single_threaded,
                     RestartPlan::Skip { poisoned, .. } => {
                         single = true;
@@ -251,8 +246,8 @@ fn run(pictures: &[Picture], trouble: &Trouble) -> Seen {
             }
             for (at, _, good) in out {
                 // Otherwise the frame would count as a protocol violation of the worker.
-                assert!(seen.book.get(at as u64).is_some() || counts[at] > 0, "{at} is not known");
-                match seen.book.arrived(at as u64) {
+                assert!(seen.log.get(at as u64).is_some() || counts[at] > 0, "{at} is not known");
+                match seen.log.arrived(at as u64) {
                     Arrived::Deliver => {
                         delivered += 1;
                         seen.frames.push((at, counts[at]));
@@ -270,8 +265,8 @@ fn run(pictures: &[Picture], trouble: &Trouble) -> Seen {
     unreachable!()
 }
 
-/// Returns the packets that are lost where `poison` kills: each one up to the next
-/// random access point, and the leading pictures of that one.
+/// Returns the packets that are lost if `poison` kills: from each poisonous packet to the next
+/// random access point, and the leading pictures of that point.
 fn lost(pictures: &[Picture], poison: &[usize]) -> (Vec<usize>, Vec<usize>) {
     let (mut lost, mut kills) = (Vec::new(), Vec::new());
     let (mut skipping, mut resumed) = (false, false);
@@ -300,18 +295,18 @@ proptest! {
         gives_damaged in any::<bool>(), has_pts in prop::bool::weighted(0.8), ahead in 0..4usize,
     ) {
         let pictures = pictures(&groups, has_pts);
-        // Without pts a damaged picture cannot be told from a good one, and
-        // only the decoder knows which pictures are leading.
+        // Without pts a damaged picture cannot be distinguished from a good one, and only the
+        // decoder knows which pictures are leading.
         let gives_damaged = gives_damaged && has_pts;
         let trouble = Trouble { lives, threads, gives_damaged, ahead, ..Trouble::default() };
         let seen = run(&pictures, &trouble);
         prop_assert_eq!(seen.frames, expected(&pictures, &[]));
-        prop_assert_eq!((seen.damaged, seen.skips.len(), seen.book.skipped()), (0, 0, 0));
+        prop_assert_eq!((seen.damaged, seen.skips.len(), seen.log.skipped()), (0, 0, 0));
         prop_assert!(seen.most_kept <= 3 * LONGEST + REORDER + threads + ahead + 1, "{}", seen.most_kept);
     }
 
-    /// False points cost nothing while the worker lives, and a death costs no
-    /// frame of a correct worker its place.
+    /// False points lose nothing while the worker lives. After a death, no frame of a correct
+    /// worker is at a wrong place.
     #[test]
     fn points_that_are_none_lose_nothing_without_a_death(
         groups in vec(group(), 1..10), threads in 0..5usize, has_pts in prop::bool::weighted(0.8),
@@ -321,7 +316,7 @@ proptest! {
         let lying = Trouble { threads, ahead, lying: true, ..Trouble::default() };
         let seen = run(&pictures, &lying);
         prop_assert_eq!(seen.frames, expected(&pictures, &[]));
-        prop_assert_eq!(seen.book.skipped(), 0);
+        prop_assert_eq!(seen.log.skipped(), 0);
         run(&pictures, &Trouble { lives, ..lying });
     }
 
@@ -337,10 +332,10 @@ proptest! {
         let seen = run(&pictures, &trouble);
         prop_assert_eq!(seen.frames, expected(&pictures, &lost));
         prop_assert_eq!(seen.skips, kills.iter().map(|at| *at as u64).collect::<Vec<_>>());
-        prop_assert_eq!(seen.book.skipped(), lost.len() as u64);
+        prop_assert_eq!(seen.log.skipped(), lost.len() as u64);
         prop_assert_eq!(seen.damaged, 0);
         let leading = lost.iter().filter(|at| pictures[**at].leading).count() as u64;
-        prop_assert!(seen.book.skipped_leading() <= leading);
+        prop_assert!(seen.log.skipped_leading() <= leading);
     }
 }
 
@@ -351,86 +346,83 @@ fn a_stream_in_which_everything_kills_ends() {
     let poison: Vec<usize> = (0..pictures.len()).collect();
     let seen = run(&pictures, &Trouble { poison, threads: 3, ..Trouble::default() });
     assert_eq!(seen.frames, []);
-    assert_eq!(seen.book.skipped(), pictures.len() as u64);
+    assert_eq!(seen.log.skipped(), pictures.len() as u64);
     assert_eq!(seen.skips.len(), 6, "one skip per random access point");
 }
 
 #[test]
 fn the_history_is_what_follows_the_last_delivered_random_access_point() {
-    let mut book = ReplayLog::new(|_| ());
+    let mut log = ReplayLog::new(|_| ());
     for seq in 0..30 {
-        book.append(seq, Some(seq as i64), access(seq % 10 == 0), ());
-        book.sent();
-        assert_eq!(book.arrived(seq), Arrived::Deliver);
+        log.append(seq, Some(seq as i64), access(seq % 10 == 0), ());
+        log.sent();
+        assert_eq!(log.arrived(seq), Arrived::Deliver);
     }
-    assert_eq!(book.kept(), 10);
-    assert_eq!(book.died(Some(29), false), RestartPlan::Replay { single_threaded: false });
-    assert_eq!(
-        book.next_unsent().map(|entry| (entry.seq(), entry.access())),
-        Some((20, RandomAccess::Point))
-    );
-    assert_eq!(book.arrived(20), Arrived::Unknown, "not submitted to this worker");
-    book.sent();
-    assert_eq!(book.arrived(20), Arrived::AlreadyDelivered);
-    assert_eq!(book.arrived(20), Arrived::Deliver, "one frame more than before");
-    assert_eq!((book.deaths(), book.replayed()), (1, 1));
+    assert_eq!(log.kept(), 10);
+    assert_eq!(log.died(Some(29), false), RestartPlan::Replay { single_threaded: false });
+    assert_eq!(log.next_unsent().map(|entry| (entry.seq(), entry.access())), Some((20, RandomAccess::Point)));
+    assert_eq!(log.arrived(20), Arrived::Unknown, "not submitted to this worker");
+    log.sent();
+    assert_eq!(log.arrived(20), Arrived::AlreadyDelivered);
+    assert_eq!(log.arrived(20), Arrived::Deliver, "one frame more than before");
+    assert_eq!((log.deaths(), log.replayed()), (1, 1));
 }
 
 #[test]
 fn blame_needs_the_same_packet_twice_on_one_thread() {
-    let mut book = ReplayLog::new(|_| ());
+    let mut log = ReplayLog::new(|_| ());
     for seq in 0..8 {
-        book.append(seq, Some(seq as i64), access(seq == 0 || seq == 6), ());
+        log.append(seq, Some(seq as i64), access(seq == 0 || seq == 6), ());
     }
-    let submit = |book: &mut ReplayLog<()>, count: usize| (0..count).for_each(|_| book.sent());
-    submit(&mut book, 6);
-    assert_eq!(book.died(Some(5), false), RestartPlan::Replay { single_threaded: false });
-    submit(&mut book, 5);
-    assert_eq!(book.died(Some(4), false), RestartPlan::Replay { single_threaded: true });
-    submit(&mut book, 3);
-    assert_eq!(book.died(Some(2), true), RestartPlan::Replay { single_threaded: true });
-    submit(&mut book, 4);
-    assert_eq!(book.died(Some(3), true), RestartPlan::Replay { single_threaded: true });
-    submit(&mut book, 4);
-    assert_eq!(book.died(Some(3), true), RestartPlan::Skip { poisoned: 3, next: Some(6) });
-    assert_eq!((book.skipped(), book.kept()), (3, 5));
+    let submit = |log: &mut ReplayLog<()>, count: usize| (0..count).for_each(|_| log.sent());
+    submit(&mut log, 6);
+    assert_eq!(log.died(Some(5), false), RestartPlan::Replay { single_threaded: false });
+    submit(&mut log, 5);
+    assert_eq!(log.died(Some(4), false), RestartPlan::Replay { single_threaded: true });
+    submit(&mut log, 3);
+    assert_eq!(log.died(Some(2), true), RestartPlan::Replay { single_threaded: true });
+    submit(&mut log, 4);
+    assert_eq!(log.died(Some(3), true), RestartPlan::Replay { single_threaded: true });
+    submit(&mut log, 4);
+    assert_eq!(log.died(Some(3), true), RestartPlan::Skip { poisoned: 3, next: Some(6) });
+    assert_eq!((log.skipped(), log.kept()), (3, 5));
 
-    // Deaths at different packets: tolerated a few times, not for ever.
+    // Deaths at different packets are tolerated a few times.
     for popped in 0..FRUITLESS as u64 - 1 {
-        submit(&mut book, 3);
-        assert_eq!(book.died(Some(popped), true), RestartPlan::Replay { single_threaded: true });
+        submit(&mut log, 3);
+        assert_eq!(log.died(Some(popped), true), RestartPlan::Replay { single_threaded: true });
     }
-    submit(&mut book, 4);
-    assert_eq!(book.died(Some(6), true), RestartPlan::Skip { poisoned: 6, next: None });
-    book.append(8, Some(8), access(false), ());
-    book.append(9, Some(9), access(true), ());
-    assert_eq!((book.skipped(), book.kept()), (6, 4));
+    submit(&mut log, 4);
+    assert_eq!(log.died(Some(6), true), RestartPlan::Skip { poisoned: 6, next: None });
+    log.append(8, Some(8), access(false), ());
+    log.append(9, Some(9), access(true), ());
+    assert_eq!((log.skipped(), log.kept()), (6, 4));
 }
 
 #[test]
 fn a_stream_that_cannot_be_opened_is_given_up() {
-    let mut book = ReplayLog::new(|_| ());
-    book.append(0, None, access(true), ());
+    let mut log = ReplayLog::new(|_| ());
+    log.append(0, None, access(true), ());
     for death in 1..UNOPENED {
-        assert_eq!(book.died(None, false), RestartPlan::Replay { single_threaded: death > 1 });
+        assert_eq!(log.died(None, false), RestartPlan::Replay { single_threaded: death > 1 });
     }
-    // A worker cannot have taken a packet that it was not given.
-    assert_eq!(book.died(Some(0), true), RestartPlan::GiveUp);
+    // A worker cannot have taken a packet that was not submitted to it.
+    assert_eq!(log.died(Some(0), true), RestartPlan::GiveUp);
 }
 
-/// Makes a book of two groups, the second open: packet 2 is shown after packets 3 and 4.
+/// Makes the log of two groups, the second open: packet 2 is shown after packets 3 and 4.
 fn open_group() -> ReplayLog<()> {
-    let mut book = ReplayLog::new(|_| ());
+    let mut log = ReplayLog::new(|_| ());
     for (seq, pts) in [0, 1, 4, 2, 3, 5, 6, 7].into_iter().enumerate() {
-        book.append(seq as u64, Some(pts), access([0, 2, 6].contains(&seq)), ());
-        book.sent();
+        log.append(seq as u64, Some(pts), access([0, 2, 6].contains(&seq)), ());
+        log.sent();
     }
-    book
+    log
 }
 
-fn start(book: &mut ReplayLog<()>) -> Option<u64> {
-    book.died(None, false);
-    book.next_unsent().map(|entry| entry.seq())
+fn start(log: &mut ReplayLog<()>) -> Option<u64> {
+    log.died(None, false);
+    log.next_unsent().map(|entry| entry.seq())
 }
 
 #[test]
@@ -443,71 +435,71 @@ fn leading_pictures_hold_the_start_back_even_where_the_key_was_shown_too_early()
         (&[0, 1, 3, 4, 2, 5], 2),
         (&[0, 1, 3, 4, 2, 5, 6], 2),
         (&[0, 1, 3, 4, 2, 5, 6, 7], 6),
-        // Two packets give nothing: the next key proves it.
+        // Two packets yield nothing: the next key proves it.
         (&[0, 1, 2, 5, 6], 2),
     ] {
-        let mut book = open_group();
+        let mut log = open_group();
         for seq in shown {
-            assert_eq!(book.arrived(*seq), Arrived::Deliver);
+            assert_eq!(log.arrived(*seq), Arrived::Deliver);
         }
-        assert_eq!(start(&mut book), Some(from), "{shown:?}");
+        assert_eq!(start(&mut log), Some(from), "{shown:?}");
     }
 }
 
 #[test]
 fn packets_without_output_have_none_in_a_replay() {
-    let mut book = open_group();
+    let mut log = open_group();
     for seq in [0, 1, 2, 5, 6] {
-        book.arrived(seq);
+        log.arrived(seq);
     }
-    assert_eq!(start(&mut book), Some(2));
-    (0..book.kept()).for_each(|_| book.sent());
-    let answers = [3, 4, 2, 5, 6, 7, 1, 8].map(|seq| book.arrived(seq));
+    assert_eq!(start(&mut log), Some(2));
+    (0..log.kept()).for_each(|_| log.sent());
+    let answers = [3, 4, 2, 5, 6, 7, 1, 8].map(|seq| log.arrived(seq));
     use Arrived::{AlreadyDelivered as Old, Deliver as New, Unknown};
     assert_eq!(answers, [Old, Old, Old, Old, Old, New, Old, Unknown]);
 
     // Nor once the replay is past it.
-    let mut book = open_group();
+    let mut log = open_group();
     for seq in [0, 1, 2, 5, 6] {
-        book.arrived(seq);
+        log.arrived(seq);
     }
-    assert_eq!(start(&mut book), Some(2));
-    book.append(8, Some(8), RandomAccess::Point, ());
-    (0..book.kept()).for_each(|_| book.sent());
-    let answers = [2, 5, 6, 7, 8, 3].map(|seq| book.arrived(seq));
-    assert_eq!((answers, book.kept()), ([Old, Old, Old, New, New, Old], 3));
+    assert_eq!(start(&mut log), Some(2));
+    log.append(8, Some(8), RandomAccess::Point, ());
+    (0..log.kept()).for_each(|_| log.sent());
+    let answers = [2, 5, 6, 7, 8, 3].map(|seq| log.arrived(seq));
+    assert_eq!((answers, log.kept()), ([Old, Old, Old, New, New, Old], 3));
 
-    // They are new for the worker that showed them too late, trimmed or not.
-    let mut book = open_group();
-    let answers = [0, 1, 2, 5, 6, 3, 1].map(|seq| book.arrived(seq));
+    // The frames are new for the worker that output them too late, trimmed or not.
+    let mut log = open_group();
+    let answers = [0, 1, 2, 5, 6, 3, 1].map(|seq| log.arrived(seq));
     assert_eq!(answers, [New; 7]);
 }
 
 #[test]
 fn packets_never_taken_by_a_dead_worker_are_kept() {
-    let mut book = ReplayLog::new(|_| ());
+    let mut log = ReplayLog::new(|_| ());
     for seq in 0..6 {
-        book.append(seq, Some(seq as i64), access(true), ());
-        book.sent();
+        log.append(seq, Some(seq as i64), access(true), ());
+        log.sent();
     }
-    assert_eq!(book.arrived(0), Arrived::Deliver);
+    assert_eq!(log.arrived(0), Arrived::Deliver);
     // The worker had taken up to 2, and gave 0.
-    let lost = book.abandon(Some(2));
+    let lost = log.abandon(Some(2));
     assert_eq!((lost.count, lost.first), (2, Some(1)));
-    assert_eq!(book.next_unsent().map(|entry| entry.seq()), Some(3));
+    assert_eq!(log.next_unsent().map(|entry| entry.seq()), Some(3));
     for seq in 3..6 {
-        assert_eq!(book.next_unsent().map(|entry| entry.seq()), Some(seq));
-        assert_eq!(book.arrived(seq), Arrived::Unknown);
-        book.sent();
-        assert_eq!(book.arrived(seq), Arrived::Deliver);
+        assert_eq!(log.next_unsent().map(|entry| entry.seq()), Some(seq));
+        assert_eq!(log.arrived(seq), Arrived::Unknown);
+        log.sent();
+        assert_eq!(log.arrived(seq), Arrived::Deliver);
     }
     // A worker that took nothing loses nothing, nor does a number that it never had.
     for popped in [None, Some(99)] {
-        let mut book = ReplayLog::new(|_| ());
-        book.append(7, Some(0), access(true), ());
-        book.sent();
-        assert_eq!((book.abandon(popped).count, book.kept()), (0, 1));
-        assert_eq!(book.next_unsent().map(|entry| entry.seq()), Some(7));
+        let mut log = ReplayLog::new(|_| ());
+        log.append(7, Some(0), access(true), ());
+        log.sent();
+        assert_eq!((log.abandon(popped).count, log.kept()), (0, 1));
+        assert_eq!(log.next_unsent().map(|entry| entry.seq()), Some(7));
     }
 }
 
@@ -515,81 +507,81 @@ fn packets_never_taken_by_a_dead_worker_are_kept() {
 /// key before it.
 #[test]
 fn frames_of_a_repeated_file_are_delivered_after_a_death() {
-    let mut book = ReplayLog::new(|_| ());
+    let mut log = ReplayLog::new(|_| ());
     let mut next = 0;
-    let mut send = |book: &mut ReplayLog<u64>, until: u64| {
+    let mut send = |log: &mut ReplayLog<u64>, until: u64| {
         while next < until {
-            book.append(next, Some((next % 20) as i64), access(next % 10 == 0), next);
-            book.sent();
+            log.append(next, Some((next % 20) as i64), access(next % 10 == 0), next);
+            log.sent();
             next += 1;
         }
     };
     // The worker is fifteen packets ahead of its frames.
     for seq in 0..22 {
-        send(&mut book, seq + 16);
-        assert_eq!(book.arrived(seq), Arrived::Deliver);
+        send(&mut log, seq + 16);
+        assert_eq!(log.arrived(seq), Arrived::Deliver);
     }
-    assert!(matches!(book.died(Some(36), false), RestartPlan::Replay { .. }));
+    assert!(matches!(log.died(Some(36), false), RestartPlan::Replay { .. }));
     let mut delivered = Vec::new();
-    while let Some(entry) = book.next_unsent() {
+    while let Some(entry) = log.next_unsent() {
         let seq = entry.seq();
-        book.sent();
-        match book.arrived(seq) {
+        log.sent();
+        match log.arrived(seq) {
             Arrived::Deliver => delivered.push(seq),
             Arrived::AlreadyDelivered => assert!(seq < 22, "{seq}"),
             other => panic!("{seq} {other:?}"),
         }
     }
-    assert_eq!((delivered, book.skipped()), ((22..37).collect(), 0));
+    assert_eq!((delivered, log.skipped()), ((22..37).collect(), 0));
 }
 
 #[test]
 fn every_packet_is_kept_again_behind_the_second_key_after_a_skip() {
-    let mut book = ReplayLog::new(|_| ());
-    (0..4).for_each(|seq| book.append(seq, Some(seq as i64), access(seq == 0), ()));
-    (0..4).for_each(|_| book.sent());
-    assert!(book.takes_all());
-    book.died(Some(1), false);
-    (0..4).for_each(|_| book.sent());
-    assert_eq!(book.died(Some(1), true), RestartPlan::Skip { poisoned: 1, next: None });
-    assert!(!book.takes_all());
-    book.append(4, Some(4), access(false), ());
-    book.append(5, Some(9), access(true), ());
-    assert!(!book.takes_all(), "leading pictures are dropped");
-    book.append(6, Some(8), access(false), ());
-    book.append(7, Some(20), access(true), ());
-    assert!(book.takes_all());
-    assert_eq!((book.kept(), book.skipped()), (3, 5));
+    let mut log = ReplayLog::new(|_| ());
+    (0..4).for_each(|seq| log.append(seq, Some(seq as i64), access(seq == 0), ()));
+    (0..4).for_each(|_| log.sent());
+    assert!(log.takes_all());
+    log.died(Some(1), false);
+    (0..4).for_each(|_| log.sent());
+    assert_eq!(log.died(Some(1), true), RestartPlan::Skip { poisoned: 1, next: None });
+    assert!(!log.takes_all());
+    log.append(4, Some(4), access(false), ());
+    log.append(5, Some(9), access(true), ());
+    assert!(!log.takes_all(), "leading pictures are dropped");
+    log.append(6, Some(8), access(false), ());
+    log.append(7, Some(20), access(true), ());
+    assert!(log.takes_all());
+    assert_eq!((log.kept(), log.skipped()), (3, 5));
 }
 
 #[test]
 fn the_last_packet_that_a_worker_had_is_one_that_was_submitted_to_it() {
-    let mut book = ReplayLog::new(|_| ());
-    (0..4).for_each(|cell| book.append(10 + cell, None, access(cell == 0), cell));
-    (0..3).for_each(|_| book.sent());
-    assert_eq!(book.last_submitted(|cell| *cell < 2), Some(11));
-    assert_eq!(book.last_submitted(|_| true), Some(12));
-    assert_eq!(book.last_submitted(|_| false), None);
+    let mut log = ReplayLog::new(|_| ());
+    (0..4).for_each(|cell| log.append(10 + cell, None, access(cell == 0), cell));
+    (0..3).for_each(|_| log.sent());
+    assert_eq!(log.last_submitted(|cell| *cell < 2), Some(11));
+    assert_eq!(log.last_submitted(|_| true), Some(12));
+    assert_eq!(log.last_submitted(|_| false), None);
 }
 
 #[test]
 fn a_flush_forgets_what_was_given_and_counts_what_was_owed() {
-    let mut book = ReplayLog::new(|_| ());
+    let mut log = ReplayLog::new(|_| ());
     for (seq, pts) in [(0, 0), (1, 3), (2, 1), (3, 2)] {
-        book.append(seq, Some(pts), access(seq == 0), ());
-        book.sent();
+        log.append(seq, Some(pts), access(seq == 0), ());
+        log.sent();
     }
     for seq in [0, 2] {
-        assert_eq!(book.arrived(seq), Arrived::Deliver);
+        assert_eq!(log.arrived(seq), Arrived::Deliver);
     }
     // Packets 1 and 3 are shown after the delivered ones.
-    assert_eq!((book.flush(), book.kept(), book.skipped()), (2, 0, 0));
-    book.append(5, Some(100), access(true), ());
-    book.sent();
+    assert_eq!((log.flush(), log.kept(), log.skipped()), (2, 0, 0));
+    log.append(5, Some(100), access(true), ());
+    log.sent();
     // A worker that dies right after it has only that packet to repeat.
-    assert_eq!(book.died(Some(5), false), RestartPlan::Replay { single_threaded: false });
-    assert_eq!(book.next_unsent().map(|entry| entry.seq()), Some(5));
-    book.sent();
-    assert_eq!(book.arrived(5), Arrived::Deliver);
-    assert_eq!((book.arrived(0), book.replayed()), (Arrived::AlreadyDelivered, 1));
+    assert_eq!(log.died(Some(5), false), RestartPlan::Replay { single_threaded: false });
+    assert_eq!(log.next_unsent().map(|entry| entry.seq()), Some(5));
+    log.sent();
+    assert_eq!(log.arrived(5), Arrived::Deliver);
+    assert_eq!((log.arrived(0), log.replayed()), (Arrived::AlreadyDelivered, 1));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The book of a stream whose random access points are false, or are gradual refreshes.
+//! The replay log of a stream with false random access points or gradual refreshes.
 
 use framepath_model::access_point::RandomAccess;
 use framepath_model::replay::{Arrived, ReplayLog, RestartPlan};
@@ -8,161 +8,162 @@ fn access(is_point: bool) -> RandomAccess {
     if is_point { RandomAccess::Point } else { RandomAccess::PICTURE }
 }
 
-fn start<P>(book: &mut ReplayLog<P>) -> Option<u64> {
-    book.died(None, false);
-    book.next_unsent().map(|entry| entry.seq())
+fn start<P>(log: &mut ReplayLog<P>) -> Option<u64> {
+    log.died(None, false);
+    log.next_unsent().map(|entry| entry.seq())
 }
 
 /// Makes pictures in decode order I P B, each flagged as a point: the P is shown last.
 fn false_points() -> ReplayLog<u64> {
-    let mut book = ReplayLog::new(|packet| *packet = 7777);
+    let mut log = ReplayLog::new(|packet| *packet = 7777);
     for (seq, pts) in [(0, 0), (1, 3), (2, 1), (3, 2), (4, 6), (5, 4), (6, 5)] {
-        book.append(seq, Some(pts), RandomAccess::Point, seq);
-        book.sent();
+        log.append(seq, Some(pts), RandomAccess::Point, seq);
+        log.sent();
     }
-    book
+    log
 }
 
 #[test]
 fn late_frames_behind_false_access_points_are_delivered() {
-    let mut book = false_points();
+    let mut log = false_points();
     for seq in [0, 2, 3, 1, 5, 6, 4] {
-        assert_eq!(book.arrived(seq), Arrived::Deliver, "{seq}");
+        assert_eq!(log.arrived(seq), Arrived::Deliver, "{seq}");
     }
-    let mut book = false_points();
-    let answers = [0, 2, 3].map(|seq| book.arrived(seq));
+    let mut log = false_points();
+    let answers = [0, 2, 3].map(|seq| log.arrived(seq));
     assert_eq!(answers, [Arrived::Deliver; 3]);
     // 1 left the history without a frame, and without its bytes.
-    assert_eq!((book.kept(), book.get(1)), (5, Some(&7777)));
-    book.died(Some(6), false);
-    assert_eq!((book.skipped(), book.get(1)), (1, None));
+    assert_eq!((log.kept(), log.get(1)), (5, Some(&7777)));
+    log.died(Some(6), false);
+    assert_eq!((log.skipped(), log.get(1)), (1, None));
 }
 
 #[test]
 fn packets_without_a_picture_are_no_loss() {
-    let mut book = ReplayLog::new(|_| ());
-    // Each third packet gives nothing, like VP8's alternate references.
+    let mut log = ReplayLog::new(|_| ());
+    // Each third packet yields nothing, like VP8's alternate references.
     for seq in 0..30_000 {
-        book.append(seq, Some(seq as i64), access(seq % 30 == 0), ());
-        book.sent();
+        log.append(seq, Some(seq as i64), access(seq % 30 == 0), ());
+        log.sent();
         if seq % 3 != 1 {
-            assert_eq!(book.arrived(seq), Arrived::Deliver);
+            assert_eq!(log.arrived(seq), Arrived::Deliver);
         }
     }
-    book.died(Some(29_999), false);
-    assert_eq!(book.skipped(), 0);
+    log.died(Some(29_999), false);
+    assert_eq!(log.skipped(), 0);
 }
 
-/// Makes a stream of gradual refreshes, of four reference pictures each; pictures of odd
-/// numbers are no references. Its history was forgotten up to 40.
+/// Makes a stream of gradual refreshes of four reference pictures each. Pictures with odd numbers
+/// are not references. The history up to 40 was forgotten.
 fn gradual() -> ReplayLog<u64> {
-    let mut book = ReplayLog::new(|_| ());
+    let mut log = ReplayLog::new(|_| ());
     for seq in 0..100 {
         let access = match seq {
             0 => RandomAccess::Point,
             _ if seq % 20 == 0 => RandomAccess::Claimed { recovery: 4 },
             _ => RandomAccess::Picture { reference: seq % 2 == 0, leading: false },
         };
-        book.append(seq, Some(seq as i64), access, seq);
-        book.sent();
+        log.append(seq, Some(seq as i64), access, seq);
+        log.sent();
         if seq < 50 {
-            assert_eq!(book.arrived(seq), Arrived::Deliver);
+            assert_eq!(log.arrived(seq), Arrived::Deliver);
         }
     }
-    book
+    log
 }
 
 #[test]
 fn no_replay_starts_at_a_claim() {
-    let mut book = gradual();
-    assert_eq!((book.kept(), start(&mut book)), (100, Some(0)));
-    assert_eq!(book.skipped(), 0);
+    let mut log = gradual();
+    assert_eq!((log.kept(), start(&mut log)), (100, Some(0)));
+    assert_eq!(log.skipped(), 0);
 }
 
 #[test]
 fn a_stream_resumes_at_a_claim_and_withholds_what_is_not_recovered() {
-    let mut book = gradual();
-    book.forget(55);
-    book.died(Some(99), false);
+    let mut log = gradual();
+    log.forget(55);
+    log.died(Some(99), false);
     // The stream resumes at 60; pictures 60, 62, 64, 66 and 68 lack references.
-    assert_eq!((book.kept(), book.next_unsent().map(|entry| entry.seq())), (40, Some(60)));
-    assert_eq!(book.skipped(), 10 + 9);
+    assert_eq!((log.kept(), log.next_unsent().map(|entry| entry.seq())), (40, Some(60)));
+    assert_eq!(log.skipped(), 10 + 9);
     for seq in 60..100 {
-        book.sent();
+        log.sent();
         let expected = if seq <= 68 { Arrived::Withheld } else { Arrived::Deliver };
-        assert_eq!(book.arrived(seq), expected, "{seq}");
+        assert_eq!(log.arrived(seq), expected, "{seq}");
     }
-    // Another death: nothing counts twice, and new frames are told from delivered ones.
-    book.died(Some(99), false);
-    assert_eq!((book.next_unsent().map(|entry| entry.seq()), book.skipped()), (Some(60), 19));
+    // Another death: nothing counts twice, and new frames are distinguished from delivered ones.
+    log.died(Some(99), false);
+    assert_eq!((log.next_unsent().map(|entry| entry.seq()), log.skipped()), (Some(60), 19));
     for seq in 60..100 {
-        book.sent();
-        assert_eq!(book.arrived(seq), Arrived::AlreadyDelivered, "{seq}");
+        log.sent();
+        assert_eq!(log.arrived(seq), Arrived::AlreadyDelivered, "{seq}");
     }
-    // A point ends it, and nothing after it is withheld.
-    book.append(100, Some(100), RandomAccess::Point, 100);
-    book.sent();
-    assert_eq!(book.arrived(100), Arrived::Deliver);
+    // A point ends the withholding: no later frame is withheld.
+    log.append(100, Some(100), RandomAccess::Point, 100);
+    log.sent();
+    assert_eq!(log.arrived(100), Arrived::Deliver);
 }
 
 #[test]
 fn withheld_frames_are_dropped_behind_another_loss() {
-    let mut book = gradual();
-    book.forget(55);
-    book.died(Some(99), false);
-    (60..70).for_each(|_| book.sent());
-    // 60 to 62 are gone as well: the packets after them cannot be decoded up to 80.
-    book.forget(7);
-    book.died(Some(69), false);
-    assert_eq!((book.kept(), book.next_unsent().map(|entry| entry.seq())), (20, Some(80)));
+    let mut log = gradual();
+    log.forget(55);
+    log.died(Some(99), false);
+    (60..70).for_each(|_| log.sent());
+    // 60 to 62 are lost too: the packets after them cannot be decoded up to 80.
+    log.forget(7);
+    log.died(Some(69), false);
+    assert_eq!((log.kept(), log.next_unsent().map(|entry| entry.seq())), (20, Some(80)));
     // 50 to 79, and 80 to 88 are withheld.
-    assert_eq!(book.skipped(), 30 + 9);
+    assert_eq!(log.skipped(), 30 + 9);
 }
 
 #[test]
 fn pictures_decoded_behind_a_recovery_and_shown_before_it_are_withheld() {
-    let mut book = ReplayLog::new(|_| ());
-    book.append(0, Some(0), RandomAccess::Point, ());
-    book.sent();
-    book.died(Some(0), true);
-    book.sent();
-    assert!(matches!(book.died(Some(0), true), RestartPlan::Skip { poisoned: 0, .. }));
+    let mut log = ReplayLog::new(|_| ());
+    log.append(0, Some(0), RandomAccess::Point, ());
+    log.sent();
+    log.died(Some(0), true);
+    log.sent();
+    assert!(matches!(log.died(Some(0), true), RestartPlan::Skip { poisoned: 0, .. }));
     let picture = RandomAccess::PICTURE;
     let claimed = RandomAccess::Claimed { recovery: 1 };
     for (seq, pts, access) in
         [(1, 1, picture), (2, 2, claimed), (3, 6, picture), (4, 4, picture), (5, 7, picture)]
     {
-        book.append(seq, Some(pts), access, ());
+        log.append(seq, Some(pts), access, ());
         if seq > 1 {
-            book.sent();
+            log.sent();
         }
     }
     use Arrived::{Deliver, Withheld};
-    assert_eq!([2, 4, 3, 5].map(|seq| book.arrived(seq)), [Withheld, Withheld, Withheld, Deliver]);
-    assert_eq!(book.skipped(), 5);
-    // The next point comes before the recovery is complete: its leading pictures lack their references.
-    book.forget(1);
-    book.died(None, false);
+    assert_eq!([2, 4, 3, 5].map(|seq| log.arrived(seq)), [Withheld, Withheld, Withheld, Deliver]);
+    assert_eq!(log.skipped(), 5);
+    // The next point arrives before the recovery is complete: its leading pictures lack their
+    // references.
+    log.forget(1);
+    log.died(None, false);
     for (seq, pts, access) in
         [(6, 8, claimed), (7, 11, RandomAccess::Point), (8, 10, picture), (9, 12, picture)]
     {
-        book.append(seq, Some(pts), access, ());
+        log.append(seq, Some(pts), access, ());
     }
-    let mut given = Vec::new();
-    while let Some(entry) = book.next_unsent() {
-        given.push(entry.seq());
-        book.sent();
+    let mut resubmitted = Vec::new();
+    while let Some(entry) = log.next_unsent() {
+        resubmitted.push(entry.seq());
+        log.sent();
     }
-    assert_eq!(given, [6, 7, 9]);
-    assert_eq!([6, 7, 9].map(|seq| book.arrived(seq)), [Withheld, Deliver, Deliver]);
-    assert_eq!((book.skipped(), book.skipped_leading()), (5 + 2, 1));
+    assert_eq!(resubmitted, [6, 7, 9]);
+    assert_eq!([6, 7, 9].map(|seq| log.arrived(seq)), [Withheld, Deliver, Deliver]);
+    assert_eq!((log.skipped(), log.skipped_leading()), (5 + 2, 1));
 }
 
 #[test]
 fn leading_pictures_without_times_are_known_by_their_types() {
-    let mut book = ReplayLog::new(|_| ());
+    let mut log = ReplayLog::new(|_| ());
     let leading = RandomAccess::Picture { reference: true, leading: true };
-    // I B P B B, then I with two leading pictures, P, and a B picture that is no leading one.
+    // I B P B B, then I with two leading pictures, P, and a B picture that is not a leading picture.
     let kinds = [
         RandomAccess::Point,
         leading,
@@ -176,21 +177,21 @@ fn leading_pictures_without_times_are_known_by_their_types() {
         leading,
     ];
     for (seq, kind) in (0..).zip(kinds) {
-        book.append(seq, None, kind, ());
-        book.sent();
-        assert!(book.takes_all(), "{seq}");
+        log.append(seq, None, kind, ());
+        log.sent();
+        assert!(log.takes_all(), "{seq}");
     }
-    book.arrived(0);
-    assert_eq!(book.died(Some(2), false), RestartPlan::Replay { single_threaded: false });
-    (0..10).for_each(|_| book.sent());
-    assert_eq!(book.died(Some(2), true), RestartPlan::Skip { poisoned: 2, next: Some(5) });
+    log.arrived(0);
+    assert_eq!(log.died(Some(2), false), RestartPlan::Replay { single_threaded: false });
+    (0..10).for_each(|_| log.sent());
+    assert_eq!(log.died(Some(2), true), RestartPlan::Skip { poisoned: 2, next: Some(5) });
     let mut kept = Vec::new();
-    while let Some(entry) = book.next_unsent() {
+    while let Some(entry) = log.next_unsent() {
         kept.push((entry.seq(), entry.is_after_loss()));
-        book.sent();
+        log.sent();
     }
     assert_eq!(kept, [(0, false), (1, false), (5, true), (8, false), (9, false)]);
     // 2, 3, 4, and the leading pictures 6 and 7.
-    assert_eq!((book.skipped(), book.skipped_leading()), (5, 2));
-    assert!(book.takes_all());
+    assert_eq!((log.skipped(), log.skipped_leading()), (5, 2));
+    assert!(log.takes_all());
 }

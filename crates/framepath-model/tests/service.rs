@@ -163,17 +163,17 @@ proptest! {
     /// Whatever several connections of a user send, streams stay within the
     /// limit, belong to one connection each, and none is left at the end.
     #[test]
-    fn streams_add_up(said in vec((0..3usize, message(), any::<bool>()), 0..200)) {
+    fn streams_add_up(messages in vec((0..3usize, message(), any::<bool>()), 0..200)) {
         let mut clients = vec![Client::default(); 3];
         let mut user = User::default();
         let limits = UserLimits { opens_per_minute: u32::MAX, ..LIMITS };
         let mut next = 0;
-        for (who, message, grants) in said {
-            let action = clients[who].on_message(Ok(message), &mut user, &limits, next, false, 0);
+        for (client, message, grants) in messages {
+            let action = clients[client].on_message(Ok(message), &mut user, &limits, next, false, 0);
             if let Action::Open { stream } | Action::Replace { stream } = action {
                 next = next.max(stream + 1);
                 if grants {
-                    clients[who].granted(stream);
+                    clients[client].granted(stream);
                 }
             }
             let mut streams: Vec<u32> = clients.iter().flat_map(Client::streams).collect();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The wire format from outside: a written value is read back, every value has one
-//! encoding, and no input does harm.
+//! The wire format from outside: a written value is read back, every value has exactly one
+//! encoding, and no input causes harm.
 
 use framepath_model::buffer_request::{BufferRequest, LentFormat, MOST_BUFFERS};
 use framepath_model::colors::{ColorRange, Colors};
@@ -149,7 +149,7 @@ fn stream() -> impl Strategy<Value = StreamInfo> {
     })
 }
 
-/// Makes any text whose UTF-8 fits `most` bytes.
+/// Makes any text of at most `most` bytes of UTF-8.
 fn text(most: usize) -> impl Strategy<Value = String> {
     vec(any::<char>(), 0..=most / 4).prop_map(String::from_iter)
 }
@@ -304,7 +304,7 @@ proptest! {
     fn cells_come_back(submission in submission(), completion in completion()) {
         prop_assert_eq!(Submission::decode(&submission.encode()), Ok(submission));
         prop_assert_eq!(Completion::decode(&completion.encode()), Ok(completion));
-        // A cell of one family is never read as the other.
+        // A cell of one family is never decoded as the other.
         prop_assert!(Completion::decode(&submission.encode()).is_err());
         prop_assert!(Submission::decode(&completion.encode()).is_err());
     }
@@ -401,9 +401,9 @@ fn the_words_are_those_of_the_tables() {
     let frame = Completion::Frame { seq: 4, pool: 2, slot: 11, layout: 1, work };
     assert_eq!(frame.encode(), [11 << 32 | 2 << 16 | 1 << 8 | 129, 4, 5, 6, 0, 0, 0, 3 << 48 | 8]);
     let layout = Layout::packed(PixelFormat::Nv12, 16, 8).unwrap();
-    let said = Completion::Layout { id: 5, layout };
+    let layout_record = Completion::Layout { id: 5, layout };
     assert_eq!(
-        said.encode(),
+        layout_record.encode(),
         [2 << 40 | 2 << 32 | 2 << 24 | 3 << 16 | 5 << 8 | 130, 8 << 32 | 16, 0, 16, 128, 16, 0, 0]
     );
     let bytes = bytes_of(&Message::Replace { stream: 258, kill: true });
@@ -470,8 +470,8 @@ fn wrong_numbers_are_refused_by_name() {
 #[test]
 fn bytes_without_a_picture_cross_whatever_their_number() {
     for bytes in [1, 64, 16_384, 16_385, 1 << 20] {
-        let said = Completion::Layout { id: 3, layout: Layout::opaque(bytes) };
-        assert_eq!(Completion::decode(&said.encode()), Ok(said));
+        let layout_record = Completion::Layout { id: 3, layout: Layout::opaque(bytes) };
+        assert_eq!(Completion::decode(&layout_record.encode()), Ok(layout_record));
     }
 }
 

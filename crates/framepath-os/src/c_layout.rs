@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Lists of structures and numbers that are mirrored from C headers. They exist for
-//! `tests/c_layout.rs`, which compares them with the headers.
-//! `docs/decisions/0021-c-layout.md`.
+//! Structures and numbers mirrored from C headers, for `tests/c_layout.rs`, which compares them
+//! with the headers. See `docs/decisions/0021-c-layout.md`.
 
 use std::any::TypeId;
 
-/// A number of this crate, and the C expression that must have the same value.
+/// Number of this crate and the C expression that must have the same value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fact {
     /// Name on the Rust side.
@@ -14,18 +13,18 @@ pub struct Fact {
     pub c: String,
     /// Value on the Rust side.
     pub value: u64,
-    /// The expression is a macro that older headers lack.
+    /// True if the expression is a macro that older headers lack.
     pub may_lack: bool,
 }
 
-/// Facts that are being collected.
+/// Facts collected so far.
 #[derive(Default)]
 pub(crate) struct Facts(pub(crate) Vec<Fact>);
 
 /// Padding in a structure.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Padding {
-    /// Every byte belongs to a field, so that a field which Rust lacks changes the size.
+    /// No padding: every byte belongs to a field. A field that Rust lacks changes the size.
     None,
     Allowed,
 }
@@ -40,8 +39,8 @@ pub(crate) struct Field {
 }
 
 impl Field {
-    /// `_type` has the field's type and is not read. Without a C name, the field stands
-    /// for bytes that have no name in C.
+    /// Creates a field with the type of `_type`, which is not read. A field without a C name
+    /// covers bytes that have no name in C.
     pub(crate) fn new<F: 'static>(
         rust: &'static str,
         c: &'static str,
@@ -89,7 +88,7 @@ impl Facts {
 /// Adds a structure: every field of the Rust side, each with its C name.
 macro_rules! structure {
     ($facts:ident, $padding:ident, $type:ident = $c:literal { $($field:tt = $c_field:literal),+ $(,)? }) => {{
-        // A pattern without `..`: a field that this list lacks does not compile.
+        // No `..` in the pattern, so that a field missing from this list fails to compile.
         let _ = |value: $type| {
             let $type { $($field: _),+ } = value;
         };
@@ -97,7 +96,7 @@ macro_rules! structure {
     }};
 }
 
-/// Adds a union, or a structure without the check that its list of fields is whole.
+/// Adds a union, or a structure whose list of fields may be incomplete.
 macro_rules! members {
     ($facts:ident, $padding:ident, $type:ident = $c:literal { $($field:tt = $c_field:literal),+ $(,)? }) => {{
         let place = std::mem::MaybeUninit::<$type>::uninit();
@@ -105,7 +104,7 @@ macro_rules! members {
             stringify!($field),
             $c_field,
             std::mem::offset_of!($type, $field),
-            // SAFETY: inside of `place`; only the address is made, for its type.
+            // SAFETY: inside `place`; only the address is computed, for its type.
             unsafe { &raw const (*place.as_ptr()).$field },
         )),+];
         let padding = $crate::c_layout::Padding::$padding;

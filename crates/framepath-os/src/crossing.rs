@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Communication between two processes: rings of cells, packet bytes and bells in one
-//! shared memfd, and a socket for one-time messages and file descriptors.
+//! Communication between two processes: one shared memfd with rings of cells, packet bytes and
+//! bells, and a socket for rare messages and file descriptors.
 //!
-//! One side is the *caller* (it sends packets and receives frames), the other the
-//! *worker*. Neither side trusts the other: everything in the shared area is an atomic
-//! word that is read once, checked, and only then used. A peer that breaks the rules
-//! causes a [`Breach`], never undefined behaviour. The frames' pixels are not in this
-//! area but in pools (`pool::foreign`).
+//! One side is the *caller* (it sends packets and receives frames), the other the *worker*.
+//! Neither side trusts the other. Everything in the shared area is an atomic word that is read
+//! once, then checked, then used. A peer that violates the protocol causes a [`Breach`], never
+//! undefined behaviour. The frames' pixels are not in this area but in pools (`pool::foreign`).
 //!
-//! The words of a cell are defined in `framepath_model::wire`.
+//! `framepath_model::wire` defines the words of a cell.
 
 mod area;
 mod cells;
@@ -56,7 +55,7 @@ pub use wait::{PollEvents, Wait, wait};
 pub use watch::{Watcher, at_end, watch};
 pub use watcher_sleep::WatchResult;
 
-/// The peer broke the rules of the shared area; its data is no longer used.
+/// Protocol violation by the peer in shared memory; its data is no longer used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the other process broke the rules of shared memory: {0}")]
+#[error("shared memory: the other process violated the protocol: {0}")]
 pub struct Breach(pub &'static str);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Output to a window or a terminal: memory that the X server shares, textures, the terminal's size.
+//! Output to a window or a terminal: shared memory for the X server, textures, the terminal's
+//! size.
 
 #[cfg(not(any(loom, miri)))]
 pub mod canvas;

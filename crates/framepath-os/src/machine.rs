@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! This machine's description, and tests of single features of its kernel.
+//! Description of this machine, and tests of single kernel features.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Returns the files of `folder`, such as `/dev`, whose names begin with `prefix`, in
-/// order; none where it cannot be read.
+/// Returns the sorted paths of the files in `folder`, such as `/dev`, whose names begin with
+/// `prefix`. The result is empty if the folder cannot be read.
 pub fn nodes(folder: impl AsRef<Path>, prefix: &str) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let entries = entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix));
@@ -14,7 +14,7 @@ pub fn nodes(folder: impl AsRef<Path>, prefix: &str) -> Vec<PathBuf> {
     nodes
 }
 
-/// Returns the first `model name` of /proc/cpuinfo, or the architecture.
+/// Returns the first `model name` of /proc/cpuinfo, or the architecture if there is none.
 pub fn cpu_name() -> String {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     info.lines()
@@ -27,16 +27,16 @@ pub fn cores() -> usize {
     crate::process::affinity::allowed_cpus().map_or(1, |cpus| cpus.len().max(1))
 }
 
-/// Returns the user this process acts as.
+/// Returns the effective user id of this process.
 pub fn effective_uid() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// Raises this process's limit of open files to the highest it may set itself.
+/// Raises this process's soft limit of open files to the hard limit.
 pub fn raise_open_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
-    // If refused, the process continues with fewer.
+    // On failure the process continues with the lower limit.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
@@ -53,30 +53,30 @@ pub fn distribution() -> String {
         .map_or_else(|| "Linux".to_owned(), |name| name.trim_matches('"').to_owned())
 }
 
-/// Checks that cycles, instructions and cache misses can be counted; returns the kernel's
-/// error where not.
+/// Checks that cycles, instructions and cache misses can be counted. Returns the kernel's error
+/// if not.
 pub fn pmu() -> std::io::Result<()> {
     crate::measure::pmu::Pmu::open().map(drop)
 }
 
-/// Checks that the kernel gives this thread its switch records.
+/// Checks that the kernel provides this thread's switch records.
 pub fn switch_records() -> std::io::Result<()> {
     crate::measure::switches::SwitchLog::open().map(drop)
 }
 
-/// Returns this process's largest resident set so far, KiB (`VmHWM`, proc(5)).
+/// Returns this process's maximum resident set size so far, KiB (`VmHWM`, proc(5)).
 pub fn own_peak_memory_kib() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Returns the kernel's Landlock version (landlock_create_ruleset(2)); ENOSYS where it
-/// was not built in, EOPNOTSUPP where it was not enabled at boot.
+/// Returns the kernel's Landlock version (landlock_create_ruleset(2)): ENOSYS if it was not built
+/// in, EOPNOTSUPP if it was not enabled at boot.
 pub fn landlock_abi() -> std::io::Result<u32> {
     const VERSION: libc::c_uint = 1;
-    // SAFETY: with the version flag the kernel reads no attributes: a null
-    // pointer and size 0 are what it asks for.
+    // SAFETY: with the version flag the kernel requires a null pointer and size 0, and reads no
+    // attributes.
     let abi =
         unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0usize, VERSION) };
     u32::try_from(abi).map_err(|_| std::io::Error::last_os_error())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Resources that a thread uses: copies and waits, counters of the kernel, hardware counters.
+//! Resources that a thread uses: copies and waits, kernel counters, hardware counters.
 
 #[cfg(not(loom))]
 pub mod counters;

@@ -7,7 +7,7 @@ pub(crate) mod mapping;
 pub mod pool;
 pub(crate) mod return_stack;
 
-/// Creates a nameless file in memory, readable and writable, closed on exec.
+/// Creates an unnamed file in memory, readable and writable, closed on exec.
 #[cfg(not(loom))]
 pub fn memory_file(name: &str) -> std::io::Result<std::fs::File> {
     let fd = rustix::fs::memfd_create(name, rustix::fs::MemfdFlags::CLOEXEC)?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The structures and numbers that this crate mirrors from C headers, for
-//! `tests/c_layout.rs` alone. `docs/decisions/0021-c-layout.md`.
+//! Structures and numbers that this crate mirrors from C headers, only for `tests/c_layout.rs`.
+//! See `docs/decisions/0021-c-layout.md`.
 
 use crate::c_layout::{Fact, Facts};
 

@@ -5,16 +5,16 @@ use std::io;
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
 
-/// Most bytes one segmented send may carry.
+/// Maximum number of bytes of one segmented send.
 pub const MAX_SEND: usize = 65_000;
 
-/// Lets the kernel cut each send on `socket` into datagrams of
-/// `segment_bytes`; fails where the kernel (before 4.18) does not offer it.
+/// Makes the kernel cut each send on `socket` into datagrams of `segment_bytes`. Fails if the
+/// kernel does not support this (before 4.18).
 pub fn set_segment_size(socket: &UdpSocket, segment_bytes: u16) -> io::Result<()> {
     set_option(socket, libc::SOL_UDP, libc::UDP_SEGMENT, i32::from(segment_bytes))
 }
 
-/// Asks for a receive buffer of `bytes`; the kernel caps it at its limit.
+/// Requests a receive buffer of `bytes`. The kernel limits the size.
 pub fn set_receive_buffer(socket: &UdpSocket, bytes: i32) -> io::Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, bytes)
 }

@@ -7,26 +7,26 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-/// Returns CLOCK_MONOTONIC in nanoseconds; answered by the vDSO, no system call on common
-/// clock sources. Any thread.
+/// Returns CLOCK_MONOTONIC in nanoseconds. On common clock sources the vDSO answers, without a
+/// system call. Any thread.
 #[inline]
 pub fn now_ns() -> u64 {
     nanos(clock_gettime(ClockId::Monotonic))
 }
 
-/// Returns the CPU time this thread has used, in nanoseconds; one system call.
+/// Returns the CPU time used by this thread, nanoseconds. One system call.
 pub fn thread_cpu_ns() -> u64 {
     nanos(clock_gettime(ClockId::ThreadCPUTime))
 }
 
-/// Returns the CPU time this process has used on all its threads, in nanoseconds.
+/// Returns the CPU time used by all threads of this process, nanoseconds.
 pub fn process_cpu_ns() -> u64 {
     nanos(clock_gettime(ClockId::ProcessCPUTime))
 }
 
 /// Sleeps until CLOCK_MONOTONIC reads `deadline_ns`, or a signal arrives.
 ///
-/// Returns at once where the deadline has passed.
+/// Returns immediately if the deadline has passed.
 pub fn sleep_until(deadline_ns: u64) {
     let deadline = libc::timespec {
         tv_sec: (deadline_ns / 1_000_000_000) as libc::time_t,
@@ -40,8 +40,8 @@ pub fn sleep_until(deadline_ns: u64) {
 }
 
 #[inline]
-/// Returns the CPU time of the process `pid`, nanoseconds; `None` where there is no such
-/// process. One system call.
+/// Returns the CPU time of the process `pid`, nanoseconds; `None` if there is no such process.
+/// One system call.
 pub fn cpu_ns_of(pid: u32) -> Option<u64> {
     // linux/posix-timers_types.h: the complement of the id, shifted by three,
     // and 2 for scheduled time.

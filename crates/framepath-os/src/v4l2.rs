@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! V4L2 nodes: cameras, stateful decoders, memory-to-memory devices; and the
-//! memory that they and the CPU share.
+//! V4L2 nodes: cameras, stateful decoders, memory-to-memory devices, and the memory that they
+//! share with the CPU.
 //!
-//! Device memory is foreign memory: a driver may write it at any time, so it is
-//! mapped to read, and its frames are those of a
-//! [`ForeignPool`](crate::memory::pool::ForeignPool).
+//! Device memory is foreign memory: a driver may write it at any time. So it is mapped read-only,
+//! and its frames are those of a [`ForeignPool`](crate::memory::pool::ForeignPool).
 //!
 //! ```text
 //! CaptureBuffers ──dequeue──▶ Frame ──last handle gone──▶ queued again

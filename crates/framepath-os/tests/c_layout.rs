@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Comparison of every structure, field, constant and ioctl number that the crate mirrors
-//! with the C headers: the kernel module's own and Linux's, as the C compiler of this
-//! machine reads them.
+//! Comparison of every structure, field, constant and ioctl number that the crate mirrors with
+//! the C headers: the kernel module's and Linux's, as compiled by this machine's C compiler.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -24,7 +23,7 @@ const SOURCES: [(&str, &str); 5] = [
 /// Numbers in the sources that no header has, or that are parts of numbers that are facts.
 const OWN_NUMBERS: [&str; 3] = ["BYTES", "CID_BASE", "MAGIC"];
 
-/// Names of the module's header that no Rust code needs.
+/// Names in the module's header that no Rust code needs.
 const NOT_MIRRORED: [&str; 3] =
     ["FRAMEPATH_CID_BASE", "FRAMEPATH_DELIVERED_WINDOW", "FRAMEPATH_QUEUE_OUTPUT"];
 
@@ -71,7 +70,7 @@ fn both_sides_agree() {
     assert!(differences.is_empty(), "{}", differences.join("\n"));
 }
 
-/// Each change of the header must be noticed, so that the list really compares.
+/// Each change of the header must be detected; this tests the comparison itself.
 fn a_header_that_changes_is_noticed() {
     let header = module_header();
     let changes = [
@@ -86,7 +85,7 @@ fn a_header_that_changes_is_noticed() {
         ("another ioctl", "0xFB, 0x18", "0xFB, 0x1a"),
         ("another direction", "_IOW(0xFB, 0x15", "_IOWR(0xFB, 0x15"),
     ];
-    // Comments lie between the fields.
+    // There are comments between the fields.
     let header = without_comments(&header);
     for (what, from, to) in changes {
         assert!(header.contains(from), "{what}: the header has no {from:?} any more");
@@ -99,8 +98,8 @@ fn a_header_that_changes_is_noticed() {
     assert_eq!(compare(&facts(), &header), Ok(Vec::new()), "the header without comments");
 }
 
-/// Checks that the list of facts has all structures and constants that the sources
-/// declare; for fields the compiler does so.
+/// Checks that the list of facts has all structures and constants of the sources; the compiler
+/// checks the fields.
 fn everything_that_is_mirrored_is_compared() {
     let known: BTreeSet<_> = facts().into_iter().map(|fact| fact.rust).collect();
     let is_known = |name: &str| {
@@ -125,11 +124,11 @@ fn everything_that_is_mirrored_is_compared() {
             assert!(is_known(name), "{file}: {name} is not compared with its header: {line}");
         }
     }
-    // 38 structures and unions alone: the scan has found the declarations.
+    // There are 38 structures and unions alone, so the scan has found the declarations.
     assert!(declared > 150, "{declared}");
 }
 
-/// True if a line declares a constant of a type of numbers.
+/// Returns true if a line declares a constant of a type of numbers.
 fn is_number(line: &str) -> bool {
     let of = line.split(": ").nth(1).unwrap_or_default();
     ["u8 ", "u32 ", "u64 ", "usize ", "Opcode ", "Fourcc "].iter().any(|kind| of.starts_with(kind))
@@ -154,14 +153,14 @@ fn the_modules_header_is_mirrored_whole() {
     assert!(declared > 50, "{declared}");
 }
 
-/// Returns the differences between the facts and the module's `header` with the system's;
-/// the compiler's messages where a name is missing.
+/// Returns the differences between the facts and the headers (the module's `header` and the
+/// system's), or the compiler's messages if a name is missing.
 fn compare(facts: &[Fact], header: &str) -> Result<Vec<String>, String> {
     let folder = tempfile::tempdir().expect("a folder for temporary files");
     let file = |name: &str| folder.path().join(name);
     fs::write(file("framepath.h"), header).expect("write");
     fs::write(file("facts.c"), program(facts)).expect("write");
-    // Found before the system's header: the compiler searches the folder of the program
+    // Found before the system's header, because the compiler searches the folder of the program
     // first.
     let mut compiler = Command::new("cc");
     compiler.args(["-std=gnu11", "-o"]).args([file("facts"), file("facts.c")]);
@@ -181,7 +180,7 @@ fn compare(facts: &[Fact], header: &str) -> Result<Vec<String>, String> {
     Ok(facts.iter().zip(theirs).filter_map(differs).collect())
 }
 
-/// Returns a C program that prints the value of each fact, `-` where the header lacks it.
+/// Returns a C program that prints the value of each fact, or `-` if the header lacks it.
 fn program(facts: &[Fact]) -> String {
     let mut lines = String::new();
     for Fact { c, may_lack, .. } in facts {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Two processes: one owns a pool, the other reads its frames and gives them
-//! back while the owner sleeps.
+//! Two processes: one owns a pool, the other reads its frames and returns them while the owner
+//! sleeps.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -18,9 +18,9 @@ const SLOTS: u32 = 3;
 const FRAMES: u64 = 500;
 const BYTES: usize = 3 * 4096;
 /// Environment variable with the reader's arguments.
-const TOLD: &str = "FRAMEPATH_TEST_CROSSING";
+const ARGUMENTS: &str = "FRAMEPATH_TEST_CROSSING";
 
-/// The shared words, as they lie in a control file.
+/// Shared words in a control file.
 #[repr(C)]
 struct Control {
     waits: AtomicU32,
@@ -61,7 +61,7 @@ fn frames_cross_to_another_process_and_back() {
     assert_eq!((slots, slot_bytes), (SLOTS, BYTES));
     let mut reader = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "reader", "--ignored", "--nocapture"])
-        .env(TOLD, format!("{} {} {}", std::process::id(), control.as_raw_fd(), fd.as_raw_fd()))
+        .env(ARGUMENTS, format!("{} {} {}", std::process::id(), control.as_raw_fd(), fd.as_raw_fd()))
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .spawn()
@@ -97,11 +97,11 @@ impl Returns for Back {
 #[test]
 #[ignore = "the other process of frames_cross_to_another_process_and_back"]
 fn reader() {
-    let told = std::env::var(TOLD).expect("started by the other test");
-    let numbers: Vec<u32> = told.split(' ').map(|word| word.parse().unwrap()).collect();
+    let arguments = std::env::var(ARGUMENTS).expect("started by the other test");
+    let numbers: Vec<u32> = arguments.split(' ').map(|word| word.parse().unwrap()).collect();
     let path = |fd: u32| format!("/proc/{}/fd/{fd}", numbers[0]);
     let control = File::options().read(true).write(true).open(path(numbers[1])).unwrap();
-    // Even a descriptor opened to write gives no pixels that can be written.
+    // Even a descriptor opened for writing provides no writable pixels.
     let memory = File::options().read(true).write(true).open(path(numbers[2])).unwrap();
     let writable = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: would be a new mapping at an address the kernel chooses.

@@ -150,7 +150,7 @@ fn errors_in_branches_are_pointed_at() {
         ("test ! tee ( queue ! null ) ( threshold )", "threshold", "ends in a sink"),
         ("test ! tee ( queue ! null ) ( null ) ! null", "! null", "nothing can follow"),
         ("test ! tee ( queue ! null ) ( null ) null", "null", "nothing can follow"),
-        ("test ! tee ( queue ! null ) ( )", "( )", "nothing stands in this branch"),
+        ("test ! tee ( queue ! null ) ( )", "( )", "this branch is empty"),
         ("test ! tee ( queue ! null ( null )", "(", "never closed"),
         ("test ! tee ( queue ! null ) ( null ) )", ")", "closes nothing"),
         ("test ! null )", ")", "closes nothing"),
@@ -173,7 +173,7 @@ fn errors_in_branches_are_pointed_at() {
         format!("test ! {}null{}", "tee ( queue ! null ) ( ".repeat(depth), " )".repeat(depth))
     };
     assert!(parse(&nested(8)).is_ok());
-    assert!(parse(&nested(9)).unwrap_err().to_string().contains("inside each other"));
+    assert!(parse(&nested(9)).unwrap_err().to_string().contains("nested more than"));
 }
 
 #[test]
@@ -270,7 +270,7 @@ const WRONG: &[(&str, &str, &str, &str)] = &[
     ),
     ("test ! queue max-size-buffers=4 ! null", "max-size-buffers", "no option", "did you mean `depth`?"),
     ("test ! null sync=0", "sync", "no option `sync`", "`null` has no options"),
-    ("file a=b.mp4 ! null", "a", "`file` has no option `a`", "quote the word when it is the path itself"),
+    ("file a=b.mp4 ! null", "a", "`file` has no option `a`", "quote the word if it is the path itself"),
     ("file path=a.mp4 ! null", "path", "`file` has no option `path`", "without a name: `file PATH"),
     ("file location=a.mp4 ! null", "location", "no option", "without a name: `file PATH"),
     (
@@ -321,7 +321,7 @@ const WRONG: &[(&str, &str, &str, &str)] = &[
         "given twice",
         "once",
     ),
-    ("test ! threshold io=mmap ! null", "mmap", "`io` goes with `device` only", "the name of a V4L2 node"),
+    ("test ! threshold io=mmap ! null", "mmap", "`io` requires `device`", "the name of a V4L2 node"),
     (
         "test ! threshold device=/dev/video2 host=process ! null",
         "/dev/video2",
@@ -359,8 +359,8 @@ const WRONG: &[(&str, &str, &str, &str)] = &[
     ("test ! framemd5", "framemd5", "`framemd5` needs `FILE`", "a file's name, or `-`"),
     ("test ! plugin ! null", "plugin", "`plugin` needs `PLUGIN`", "such as `frei0r:invert0r`"),
     ("test ! plugin glow ! null", "glow", "`glow` is not a plug-in", "did you mean `frei0r:glow`?"),
-    ("test ! plugin frei0r: ! null", "frei0r:", "has no plug-in's name", "such as `frei0r:invert0r`"),
-    ("test ! plugin frei0r:../x ! null", "frei0r:../x", "has no plug-in's name", "a plug-in"),
+    ("test ! plugin frei0r: ! null", "frei0r:", "has no plug-in name", "such as `frei0r:invert0r`"),
+    ("test ! plugin frei0r:../x ! null", "frei0r:../x", "has no plug-in name", "a plug-in"),
     ("test ! plugin frei0r:glow Blur=1 blur=2 ! null", "blur=2", "`blur` is given twice", "once"),
     ("test ! plugin frei0r:glow ''=2 ! null", "''=2", "has no name before its `=`", "`name=value`"),
     ("test ! plugin frei0r:glow blur ! null", "blur", "does not take the word `blur`", "[PARAM=VALUE...]"),

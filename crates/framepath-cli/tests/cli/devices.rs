@@ -11,14 +11,14 @@ fn an_invalid_device_is_named() {
     let clip = in_checkout("clips/vp9-180p8.ivf");
     let paths = [
         ("v4l2 /dev/no-such-video ! null".to_owned(), "/dev/no-such-video: "),
-        ("v4l2 /dev/null ! null".to_owned(), "/dev/null is no V4L2 node"),
+        ("v4l2 /dev/null ! null".to_owned(), "/dev/null: not a V4L2 node"),
         (
             format!("file {} ! decode api=v4l2m2m device=/dev/null ! null", clip.display()),
-            "decode api=v4l2m2m device=/dev/null: /dev/null is no V4L2 node",
+            "decode api=v4l2m2m device=/dev/null: /dev/null: not a V4L2 node",
         ),
         (
             "test format=grey ! threshold device=/dev/null io=mmap ! null".to_owned(),
-            "/dev/null is no V4L2 node",
+            "/dev/null: not a V4L2 node",
         ),
         (
             "test format=grey ! threshold in_place=1 io=mmap device=/dev/null ! null".to_owned(),
@@ -30,7 +30,7 @@ fn an_invalid_device_is_named() {
         run(&["run", "--quiet", &path]).ended(1).prints(words);
     }
     run(&["run", "--quiet", "test format=grey ! threshold io=mmap ! null"]).ended(2).prints("`device`");
-    run(&["meta", "--device", "/dev/null"]).ended(1).prints("/dev/null is no V4L2 node");
+    run(&["meta", "--device", "/dev/null"]).ended(1).prints("/dev/null: not a V4L2 node");
     run(&["meta", "--device", "/dev/none"]).ended(1).prints("/dev/none: ");
 }
 
@@ -74,7 +74,7 @@ fn software_decodes_and_reports_codecs_that_the_machine_lacks() {
     // A named device has no fallback.
     for host in ["inline", "process"] {
         let named = format!("file {} ! decode device=/dev/null host={host} ! null", clip.display());
-        run(&["run", "--quiet", &named]).ended(1).prints("/dev/null is no V4L2 node");
+        run(&["run", "--quiet", &named]).ended(1).prints("/dev/null: not a V4L2 node");
     }
 }
 
@@ -82,7 +82,7 @@ fn software_decodes_and_reports_codecs_that_the_machine_lacks() {
 fn the_old_spelling_of_a_device_works_and_says_so() {
     let clip = in_checkout("clips/vp9-180p8.ivf");
     let old = format!("file {} ! decode host=device:/dev/null ! null", clip.display());
-    run(&["run", "--quiet", &old]).ended(1).prints("/dev/null is no V4L2 node");
+    run(&["run", "--quiet", &old]).ended(1).prints("/dev/null: not a V4L2 node");
 }
 
 /// Writes a ramp of 7 by 5 pixels.

@@ -32,10 +32,10 @@ fn rubbish_ends_its_own_connection_and_says_why() {
         (&hello[..1], "a message of 1 bytes"),
         (&long, "a message of 1025 bytes"),
         (&old, "version 9"),
-        (&unknown, "no message has kind"),
-        (&record(&Message::Grant { stream: 1, pid: 1, layers: 0 }), "no message for the service"),
-        (&record(&Message::Release { stream: 1 }), "stream 1 is not one of this connection's"),
-        (&record(&Message::Replace { stream: u32::MAX, kill: true }), "is not one of this connection's"),
+        (&unknown, "unknown message kind"),
+        (&record(&Message::Grant { stream: 1, pid: 1, layers: 0 }), "a client does not send this message"),
+        (&record(&Message::Release { stream: 1 }), "stream 1 is not a stream of this connection"),
+        (&record(&Message::Replace { stream: u32::MAX, kill: true }), "is not a stream of this connection"),
     ];
     for (bytes, words) in cases {
         let talker = RawClient::connect(&service.socket());

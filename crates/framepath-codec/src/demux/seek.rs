@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Seeks: to a random access point from which all wanted frames can be decoded.
+//! Seeking to a random access point from which all requested frames can be decoded.
 //!
-//! libavformat's seeks go by decoding time in some containers, land between random access
-//! points in others, and fail without an index. So each landing is checked by the
-//! packets that follow.
+//! In some containers libavformat seeks by decoding time, in others it stops between random
+//! access points or fails without an index. So the packets after each seek are checked.
 
 use std::time::Duration;
 
@@ -13,20 +12,19 @@ use super::Demuxer;
 use crate::shortage::Shortage;
 use crate::{Codec, CodecError, Packet};
 
-/// Seeks before the demuxer falls back to the start of the file: each goes back twice as
-/// far as the one before.
+/// Maximum number of seeks before the demuxer restarts at the beginning of the file. Each goes
+/// back twice as far as the one before.
 const TRIES: u32 = 24;
 
-/// Marks packets whose pictures are shown before a seek's target.
+/// Marker for packets whose pictures are shown before a seek's target.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Marking {
-    /// Presentation time of the first wanted picture.
+    /// Presentation time of the first requested picture.
     target: i64,
-    /// Presentation time of the first random access point after the target. Pictures
-    /// shown after that point begin a part of the stream without packets to mark, and
-    /// times may begin again there.
+    /// Presentation time of the first random access point after the target. From there on no
+    /// packet is marked, and times may restart.
     next_key: Option<i64>,
-    /// True if no packet was looked at yet.
+    /// True before the first packet.
     is_new: bool,
 }
 
@@ -35,8 +33,8 @@ impl Marking {
         Marking { target, next_key: None, is_new: true }
     }
 
-    /// Looks at the next packet in decoding order. `false` where no later packet is to be
-    /// marked.
+    /// Marks the next packet in decoding order if required. Returns false if no later packet has
+    /// to be marked.
     pub(super) fn mark(&mut self, packet: &mut Packet) -> bool {
         let is_first = std::mem::take(&mut self.is_new);
         let Some(pts) = packet.meta().pts else { return true };
@@ -53,29 +51,29 @@ impl Marking {
 }
 
 impl Demuxer {
-    /// True if [`seek`](Demuxer::seek) and [`rewind`](Demuxer::rewind) can work: the file
-    /// is no pipe.
+    /// Returns true if [`seek`](Demuxer::seek) and [`rewind`](Demuxer::rewind) can work: the file
+    /// is not a pipe.
     pub fn is_seekable(&self) -> bool {
         self.input.seekable
     }
 
-    /// Goes to another time, counted from the stream's start: the next
-    /// [`read`](Demuxer::read) returns the random access point from which a decoder,
-    /// which has to be flushed, gives the wanted frames. Earlier pictures are
-    /// [preroll](Packet::preroll). After the last frame there is nothing more to read.
+    /// Seeks to another time from the stream's start. The next [`read`](Demuxer::read) returns
+    /// the random access point from which a flushed decoder can decode the requested frames.
+    /// Earlier pictures are [preroll](Packet::preroll). A time after the last frame is the end of
+    /// the stream.
     ///
-    /// In a stream without timestamps frame n is at n divided by the frame rate; then the
-    /// file is read from its start.
+    /// In a stream without timestamps, the time of frame n is n divided by the frame rate; the
+    /// file is then read from its start.
     ///
     /// # Errors
-    /// [`CodecError::CannotSeek`]; or the file can no longer be read.
+    /// [`CodecError::CannotSeek`], or the file can no longer be read.
     pub fn seek(&mut self, to: Duration, mode: SeekTo) -> Result<(), CodecError> {
         if !self.is_seekable() {
             return Err(self.cannot_seek("it is a pipe or a device, not a regular file"));
         }
         self.marking = None;
         if self.first.is_none() {
-            // `rewind` recognises the start by this packet.
+            // `rewind` identifies the start by this packet.
             self.read_ahead = self.read()?;
         }
         let Some(first) = self.first else { return Ok(()) };
@@ -88,7 +86,7 @@ impl Demuxer {
         Ok(())
     }
 
-    /// Continues at the next random access point, where a flushed decoder can begin.
+    /// Continues at the next random access point, where a flushed decoder can start.
     ///
     /// # Errors
     /// As [`read`](Demuxer::read).
@@ -110,7 +108,7 @@ impl Demuxer {
         let landed = self.read_to_target(latest)?;
         self.marking = match (mode, &landed) {
             (SeekTo::Exact, _) => Some(Marking::starting_before(target)),
-            // A picture shown before the key and decoded after it refers to missing
+            // A picture shown before the key frame and decoded after it refers to missing
             // pictures.
             (SeekTo::KeyframeBefore, Some(key)) => key.meta().pts.map(Marking::starting_before),
             (SeekTo::KeyframeBefore, None) => None,
@@ -122,7 +120,7 @@ impl Demuxer {
         Ok(())
     }
 
-    /// [`rewind`](Demuxer::rewind) that keeps the marking.
+    /// Rewinds as [`rewind`](Demuxer::rewind) does, but keeps the marking.
     fn rewind_marked(&mut self) -> Result<(), CodecError> {
         let marking = self.marking.take();
         self.rewind()?;
@@ -130,8 +128,8 @@ impl Demuxer {
         Ok(())
     }
 
-    /// Finds the random access point that is shown last and not after `latest`; no later
-    /// packet was read. `None` where decoding has to begin at the first packet.
+    /// Finds the last random access point that is shown at or before `latest`; no later packet
+    /// was read. Returns `None` if decoding has to start at the first packet.
     fn read_to_target(&mut self, latest: i64) -> Result<Option<Packet>, CodecError> {
         let base = self.info.stream.time_base;
         let (mut step, _) = base.ticks_around(Duration::from_secs(1)).unwrap_or_default();
@@ -160,8 +158,8 @@ impl Demuxer {
         self.context.seek_before(self.stream, ticks) && !shortage.occurred()
     }
 
-    /// Returns the last random access point that is not after `latest`, found by reading
-    /// from the point to which a seek to `aim` leads. That point may lie further back.
+    /// Returns the last random access point at or before `latest`, by reading from the result of
+    /// a seek to `aim`. That result may be farther back.
     fn advance(&mut self, aim: i64, latest: i64) -> Result<Option<Packet>, CodecError> {
         let mut keys: u64 = 0;
         while let Some(key) = self.read_key()? {
@@ -179,8 +177,8 @@ impl Demuxer {
         self.read_key()
     }
 
-    /// [`land`](Demuxer::land) for containers in which libavformat cannot seek: reads
-    /// from the start, twice.
+    /// Finds the point as [`land`](Demuxer::land) does, in containers where libavformat cannot
+    /// seek: reads from the start, twice.
     fn land_by_reading(&mut self, latest: i64) -> Result<Option<Packet>, CodecError> {
         self.rewind()?;
         let mut found = None;
@@ -201,8 +199,8 @@ impl Demuxer {
         self.read()
     }
 
-    /// Returns the next random access point. Damaged packets before it are no error: a
-    /// seek into the middle of a transport stream begins with the rest of a picture.
+    /// Returns the next random access point. Damaged packets before it are not an error: after a
+    /// seek into a transport stream, the first packet may be incomplete.
     fn read_key(&mut self) -> Result<Option<Packet>, CodecError> {
         loop {
             match self.read_next() {
@@ -221,16 +219,15 @@ impl Demuxer {
         let (floor, ceil) = frames.ok_or_else(|| self.cannot_seek(unknown))?;
         let target = u64::try_from(if mode == SeekTo::Exact { ceil } else { floor }).unwrap_or(0);
         self.rewind()?;
-        // A picture before an IDR picture in decoding order is shown before it. That each
-        // packet is a frame holds for frames, and where the first can be decoded alone.
+        // A picture before an IDR picture in decoding order is shown before it. Each packet is a
+        // frame only if there are no fields, and if the first packet can be decoded alone.
         let counts = !self.context.has_fields(self.stream);
         let mut begin: u64 = 0;
         let mut number: u64 = 0;
         while number <= target {
             let packet = match (self.read()?, mode) {
                 (Some(packet), _) => packet,
-                // No frame is left: the earlier packets would only be decoded and
-                // discarded.
+                // No frame is left. The earlier packets would be decoded only to be discarded.
                 (None, SeekTo::Exact) => return Ok(()),
                 (None, SeekTo::KeyframeBefore) => break,
             };
@@ -259,7 +256,7 @@ impl Demuxer {
     }
 }
 
-/// True if a packet with start codes (Annex B) holds an IDR picture.
+/// Returns true if a packet with start codes (Annex B) contains an IDR picture.
 fn is_idr(codec: Codec, packet: &Packet) -> bool {
     let bytes = packet.bytes().unwrap_or_default();
     let units = bytes.windows(4).filter(|window| window[..3] == [0, 0, 1]).map(|window| window[3]);
@@ -268,7 +265,7 @@ fn is_idr(codec: Codec, packet: &Packet) -> bool {
         Codec::H264 => units.any(|head| head & 0x1f == 5),
         // IDR_W_RADL and IDR_N_LP.
         Codec::Hevc => units.any(|head| matches!(head >> 1 & 0x3f, 19 | 20)),
-        // Their key frames are the only random access points.
+        // Key frames are the only random access points of these codecs.
         Codec::Vp8 | Codec::Vp9 | Codec::Av1 => true,
     }
 }
@@ -287,8 +284,8 @@ mod tests {
     fn marking_ends_behind_the_next_random_access_point() {
         let mut marking = Marking::starting_before(50);
         let mut seen = Vec::new();
-        // A random access point, one of its leading pictures, the target, the next random
-        // access point with a leading picture, and a stream that begins anew.
+        // A random access point, one of its leading pictures, the target, the next random access
+        // point with a leading picture, and a stream that restarts.
         for (pts, key) in [
             (40, true),
             (30, false),
@@ -318,7 +315,7 @@ mod tests {
         assert!(is_idr(Codec::H264, &with(&[0, 0, 0, 1, 0x67, 0xaa, 0, 0, 1, 0x65, 3])));
         assert!(!is_idr(Codec::H264, &with(&[0, 0, 0, 1, 0x67, 0xaa, 0, 0, 1, 0x41, 5])));
         assert!(is_idr(Codec::Hevc, &with(&[0, 0, 1, 20 << 1, 1, 0])));
-        // CRA: pictures before it in presentation order may come behind it.
+        // CRA: pictures before it in presentation order may follow it in decoding order.
         assert!(!is_idr(Codec::Hevc, &with(&[0, 0, 1, 21 << 1, 1, 0])));
     }
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The binary interface of frei0r 1.2, written from its specification.
 //!
-//! Numbers that a plug-in fills in stay plain integers until they are checked.
+//! Numbers from a plug-in stay plain integers until they are checked.
 
 use std::ffi::{c_char, c_double, c_float, c_int, c_uint, c_void};
 
-/// The version of the interface that plug-ins are built for, at most.
+/// Highest supported version of the plug-in interface.
 pub(super) const MAJOR_VERSION: c_int = 1;
 
 pub(super) const TYPE_FILTER: c_int = 0;
@@ -23,7 +23,7 @@ pub(super) const PARAM_COLOR: c_int = 2;
 pub(super) const PARAM_POSITION: c_int = 3;
 pub(super) const PARAM_STRING: c_int = 4;
 
-/// A plug-in's description of itself. The texts belong to the plug-in.
+/// A plug-in's description of itself. The plug-in owns the texts.
 #[repr(C)]
 pub(super) struct PluginInfo {
     pub(super) name: *const c_char,
@@ -45,7 +45,7 @@ pub(super) struct ParamInfo {
     pub(super) explanation: *const c_char,
 }
 
-/// Each part from 0 to 1.
+/// Colour; each part is from 0 to 1.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub(super) struct Color {
@@ -54,7 +54,7 @@ pub(super) struct Color {
     pub(super) b: c_float,
 }
 
-/// Each part from 0 to 1.
+/// Position; each part is from 0 to 1.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub(super) struct Position {
@@ -62,7 +62,7 @@ pub(super) struct Position {
     pub(super) y: c_double,
 }
 
-/// An instance, opaque.
+/// Opaque handle of an instance.
 pub(super) type Handle = *mut c_void;
 
 pub(super) type Init = unsafe extern "C" fn() -> c_int;
@@ -70,11 +70,11 @@ pub(super) type GetPluginInfo = unsafe extern "C" fn(*mut PluginInfo);
 pub(super) type GetParamInfo = unsafe extern "C" fn(*mut ParamInfo, c_int);
 pub(super) type Construct = unsafe extern "C" fn(c_uint, c_uint) -> Handle;
 pub(super) type Destruct = unsafe extern "C" fn(Handle);
-/// `f0r_set_param_value` and `f0r_get_param_value`. The pointer is to a
-/// `c_double`, a [`Color`], a [`Position`] or a `*mut c_char`.
+/// Type of `f0r_set_param_value` and `f0r_get_param_value`. The pointer refers to a `c_double`, a
+/// [`Color`], a [`Position`] or a `*mut c_char`.
 pub(super) type ParamAccess = unsafe extern "C" fn(Handle, *mut c_void, c_int);
-/// Time in seconds, picture in, picture out.
+/// Type of `f0r_update`: time in seconds, input picture, output picture.
 pub(super) type Update = unsafe extern "C" fn(Handle, c_double, *const u32, *mut u32);
-/// Time in seconds, three pictures in, picture out.
+/// Type of `f0r_update2`: time in seconds, three input pictures, output picture.
 pub(super) type Update2 =
     unsafe extern "C" fn(Handle, c_double, *const u32, *const u32, *const u32, *mut u32);

@@ -3,28 +3,28 @@
 
 use std::path::PathBuf;
 
-/// Any failure of a frei0r plug-in. Each names the plug-in.
+/// Error of a frei0r plug-in. Each error names the plug-in.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Frei0rError {
-    /// No folder has a plug-in of this name.
+    /// No folder contains a plug-in with this name.
     #[error("no frei0r plug-in `{name}`{} {}", .nearest.as_ref().map_or(":".to_owned(), |near| format!(", did you mean `{near}`?")), where_from(.folders, *.known))]
     NotFound {
-        /// The name asked for.
+        /// Requested name.
         name: String,
-        /// The nearest existing name.
+        /// Nearest existing name.
         nearest: Option<String>,
         /// Number of existing plug-ins.
         known: usize,
-        /// The folders that were searched.
+        /// Folders that were searched.
         folders: Vec<PathBuf>,
     },
-    /// The dynamic linker refused the file.
+    /// The dynamic linker rejected the file.
     #[error("{plugin}: cannot load: {message}")]
     Open {
-        /// The file's name.
+        /// Name of the file.
         plugin: String,
-        /// The linker's words.
+        /// Message of the linker.
         message: String,
     },
     /// The file is a shared object, but not a frei0r plug-in.
@@ -32,17 +32,17 @@ pub enum Frei0rError {
     NoSymbol {
         /// The file's name.
         plugin: String,
-        /// The function that is missing.
+        /// Missing function.
         symbol: &'static str,
     },
-    /// The plug-in declared a value that the specification does not have.
+    /// The plug-in declares a value that the specification does not define.
     #[error("{plugin}: not a plug-in of frei0r 1: its {what} is {value}")]
     Unknown {
         /// The file's name.
         plugin: String,
-        /// Name of the property with the unknown value.
+        /// Property with the unknown value.
         what: &'static str,
-        /// The declared number.
+        /// Declared number.
         value: i32,
     },
     /// `f0r_init` failed.
@@ -54,7 +54,7 @@ pub enum Frei0rError {
         code: i32,
     },
     /// `f0r_construct` returned null.
-    #[error("{plugin}: does not take pictures of {width}x{height}")]
+    #[error("{plugin}: f0r_construct: pictures of {width}x{height} are not supported")]
     Construct {
         /// The file's name.
         plugin: String,
@@ -68,26 +68,26 @@ pub enum Frei0rError {
     NoParam {
         /// The file's name.
         plugin: String,
-        /// The name asked for.
+        /// Requested name.
         name: String,
-        /// The nearest one.
+        /// Nearest existing name.
         nearest: Option<String>,
-        /// Names of the declared parameters, as paths write them.
+        /// Names of the declared parameters, in path syntax.
         known: Vec<String>,
     },
-    /// A value is not of the parameter's type.
+    /// A value does not match the parameter's type.
     #[error("{plugin}: `{name}={value}`: {name} is {wants}")]
     Value {
         /// The file's name.
         plugin: String,
-        /// The parameter, as paths write it.
+        /// Name of the parameter, in path syntax.
         name: String,
-        /// The value given.
+        /// Rejected value.
         value: String,
-        /// Accepted values, in words.
+        /// Description of the accepted values.
         wants: &'static str,
     },
-    /// The plug-in takes more pictures at a time than its host has.
+    /// The plug-in takes more pictures at a time than a path provides.
     #[error(
         "{plugin}: a {kind} takes {inputs} frames at a time, and a path carries one; only filters and sources run as a stage"
     )]
@@ -96,7 +96,7 @@ pub enum Frei0rError {
         plugin: String,
         /// Kind of the plug-in.
         kind: super::PluginKind,
-        /// Number of pictures the plug-in takes.
+        /// Number of pictures that the plug-in takes.
         inputs: usize,
     },
 }
@@ -105,10 +105,10 @@ fn where_from(folders: &[PathBuf], known: usize) -> String {
     let folders: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
     match known {
         0 => format!(
-            "there are none in {} (Debian and Ubuntu: apt install frei0r-plugins)",
+            "no plug-ins found in {} (Debian and Ubuntu: apt install frei0r-plugins)",
             folders.join(", ")
         ),
-        _ => format!("`framepath plugins` lists the {known} there are"),
+        _ => format!("`framepath plugins` lists all {known} plug-ins"),
     }
 }
 

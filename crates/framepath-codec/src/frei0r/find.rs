@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Places of plug-ins. This module opens none.
+//! Search for plug-in files. This module opens none of them.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -11,17 +11,17 @@ use framepath_model::path::nearest;
 
 use super::Frei0rError;
 
-/// A plug-in's file.
+/// File of a plug-in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// The file's name without `.so`: the plug-in's name in paths.
+    /// File name without `.so`: the plug-in's name in paths.
     pub name: String,
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
 }
 
-/// Returns the folders to search, the first one wins: those of `FREI0R_PATH` if that is
-/// set, and the usual ones otherwise. They need not exist.
+/// Returns the folders to search, in order of priority: those of `FREI0R_PATH` if it is set,
+/// otherwise the usual ones. They need not exist.
 pub fn folders() -> Vec<PathBuf> {
     if let Some(set) = env::var_os("FREI0R_PATH").filter(|set| !set.is_empty()) {
         return env::split_paths(&set).filter(|folder| !folder.as_os_str().is_empty()).collect();
@@ -37,13 +37,13 @@ pub fn folders() -> Vec<PathBuf> {
     folders
 }
 
-/// Returns all plug-ins in [`folders`], by name. A folder inside one of them is a
-/// vendor's, and is searched too.
+/// Returns all plug-ins in [`folders`], by name. A subfolder belongs to a vendor, and is searched
+/// too.
 pub fn list() -> Vec<Found> {
     in_folders(&folders())
 }
 
-/// Finds the plug-in of that name.
+/// Finds the plug-in named `name`.
 ///
 /// # Errors
 /// [`Frei0rError::NotFound`], with the nearest existing name.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An instance of a plug-in, for pictures of one size.
+//! Instance of a plug-in, for pictures of one size.
 
 use std::ffi::{CString, c_char, c_double, c_int, c_void};
 use std::ptr;
@@ -7,27 +7,27 @@ use std::ptr;
 use super::plugin::{Loaded, text};
 use super::{Frei0rError, ParamKind, ParamValue, abi};
 
-/// The sides of pictures are multiples of this.
+/// Multiple of which a picture's width and height must be, pixels.
 const SIDE: u32 = 8;
 
-/// Pictures begin at multiples of this many bytes.
+/// Alignment of pictures, bytes.
 pub const ALIGN: usize = 16;
 
-/// Returns the least size that a plug-in takes and that holds `width` by `height` pixels.
+/// Returns the smallest size that a plug-in accepts and that contains `width` by `height` pixels.
 pub fn padded(width: u32, height: u32) -> (u32, u32) {
     (width.next_multiple_of(SIDE), height.next_multiple_of(SIDE))
 }
 
-/// An instance of a plug-in, for pictures of one size; destroyed on drop.
+/// Instance of a plug-in, for pictures of one size; destroyed on drop.
 pub struct Instance {
     plugin: &'static Loaded,
     handle: abi::Handle,
-    /// Bytes of a picture.
+    /// Size of a picture, bytes.
     bytes: usize,
 }
 
-// SAFETY: the specification ties an instance to no thread, and calls into one
-// plug-in come one at a time (`Loaded::turn`).
+// SAFETY: the specification ties an instance to no thread, and a lock serializes the calls into a
+// plug-in (`Loaded::calls`).
 unsafe impl Send for Instance {}
 
 impl Instance {
@@ -37,8 +37,7 @@ impl Instance {
         let bytes = (width as usize).checked_mul(height as usize).and_then(|pixels| pixels.checked_mul(4));
         let Some(bytes) = bytes.filter(|_| fits(width) && fits(height)) else { return Err(refused()) };
         let _turn = plugin.lock_calls();
-        // SAFETY: the plug-in is initialised, and the size is one it must take
-        // or refuse.
+        // SAFETY: the plug-in is initialised, and it must accept or reject the size.
         let handle = unsafe { (plugin.functions.construct)(width, height) };
         if handle.is_null() {
             return Err(refused());
@@ -51,7 +50,7 @@ impl Instance {
         self.bytes
     }
 
-    /// Sets the parameter at `place` of [`Info::params`](super::Info::params) to a value
+    /// Sets the parameter at index `place` of [`Info::params`](super::Info::params) to a value
     /// that [`Plugin::check`](super::Plugin::check) returned for it.
     ///
     /// # Panics
@@ -83,7 +82,7 @@ impl Instance {
         }
     }
 
-    /// Returns the value of the parameter at `place`; in a new instance its default.
+    /// Returns the value of the parameter at index `place`; in a new instance the default.
     ///
     /// # Panics
     /// There is no such parameter.
@@ -113,8 +112,8 @@ impl Instance {
             ParamKind::String => {
                 let mut raw: *mut c_char = ptr::null_mut();
                 self.access(get, place, &mut raw);
-                // SAFETY: null, or the plug-in's own text, which stays until
-                // the next call for this instance.
+                // SAFETY: null, or the plug-in's own text, which is valid until the next call for
+                // this instance.
                 ParamValue::String(unsafe { text(raw) })
             }
         }
@@ -123,24 +122,22 @@ impl Instance {
     /// Passes `raw`, which has the type of the parameter, to the plug-in.
     fn access<T>(&mut self, function: abi::ParamAccess, place: usize, raw: &mut T) {
         let _turn = self.plugin.lock_calls();
-        // SAFETY: the handle is live, the place is that of a parameter, and
-        // the callers match the pointer's type to the parameter's. The
-        // plug-in keeps no pointer to what it is given.
+        // SAFETY: the handle is live, the index is that of a parameter, and the callers match the
+        // pointer's type to the parameter's. The plug-in does not keep the pointer.
         unsafe { function(self.handle, ptr::from_mut(raw).cast::<c_void>(), place as c_int) };
     }
 
-    /// Makes the picture of the time `seconds` into `output`, from as many pictures as
-    /// the plug-in [takes](super::PluginKind::inputs). The inputs are writable too: no
-    /// plug-in should write them, but the cairo ones do. `partik0l` writes up to 16 rows
-    /// behind a low `output`; a caller that must survive this needs as much spare room
-    /// there.
+    /// Makes the picture of the time `seconds` in `output`, from as many pictures as the plug-in
+    /// [takes](super::PluginKind::inputs). The inputs are writable too: no plug-in should write
+    /// to them, but the cairo plug-ins do. `partik0l` writes up to 16 rows after a low `output`,
+    /// so a caller that must survive this needs as much spare room there.
     ///
     /// # Panics
-    /// The number of pictures is another, or one is not of [`Instance::picture_bytes`]
-    /// bytes that begin at a multiple of 16.
+    /// The number of pictures is wrong, or a picture does not have [`Instance::picture_bytes`]
+    /// bytes at a multiple of 16.
     pub fn update(&mut self, seconds: f64, inputs: &mut [&mut [u8]], output: &mut [u8]) {
-        let wanted = self.plugin.info.kind.inputs();
-        assert_eq!(inputs.len(), wanted, "pictures for {}", self.plugin.name);
+        let expected = self.plugin.info.kind.inputs();
+        assert_eq!(inputs.len(), expected, "pictures for {}", self.plugin.name);
         let check = |picture: &[u8]| {
             assert_eq!(picture.len(), self.bytes, "bytes of a picture for {}", self.plugin.name);
             assert_eq!(picture.as_ptr() as usize % ALIGN, 0, "address of a picture for {}", self.plugin.name);
@@ -155,12 +152,12 @@ impl Instance {
         let output = output.as_mut_ptr().cast::<u32>();
         let functions = &self.plugin.functions;
         let _turn = self.plugin.lock_calls();
-        // SAFETY: the handle is live, and the pictures are of the size it was
-        // made for, aligned and lent to write. Mixers were checked to have
-        // `f0r_update2`, the others to have one of both.
+        // SAFETY: the handle is live. The pictures have the size of the instance, are aligned and
+        // writable. Mixers were checked to have `f0r_update2`, the others to have one of the two
+        // functions.
         unsafe {
             match (functions.update, functions.update2) {
-                (Some(update), _) if wanted < 2 => update(self.handle, seconds, first, output),
+                (Some(update), _) if expected < 2 => update(self.handle, seconds, first, output),
                 (_, Some(update2)) => update2(self.handle, seconds, first, second, third, output),
                 _ => unreachable!("checked when it was loaded"),
             }

@@ -5,35 +5,35 @@ use std::fmt;
 
 use framepath_model::path::plain_name;
 
-/// A parameter's type.
+/// Type of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParamKind {
     /// Yes or no.
     Bool,
-    /// A number from 0 to 1; only the plug-in knows its meaning.
+    /// Number from 0 to 1; only the plug-in knows its meaning.
     Double,
     /// Red, green and blue.
     Color,
-    /// A place in the picture.
+    /// Position in the picture.
     Position,
     /// Text.
     String,
 }
 
-/// A parameter that a plug-in declares.
+/// Parameter declared by a plug-in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Param {
-    /// The plug-in's own name of the parameter.
+    /// Name of the parameter in the plug-in.
     pub title: String,
-    /// The name in a path: [`plain_name`] of the title.
+    /// Name in a path: [`plain_name`] of the title.
     pub name: String,
     /// Type of the parameter.
     pub kind: ParamKind,
-    /// Purpose of the parameter; empty where the plug-in gives none.
+    /// Purpose of the parameter; empty if the plug-in has no description.
     pub explanation: String,
 }
 
-/// A value of a parameter.
+/// Value of a parameter.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ParamValue {
     /// Yes or no.
@@ -60,18 +60,18 @@ impl ParamKind {
         }
     }
 
-    /// Returns the accepted values, in words.
+    /// Returns a description of the accepted values.
     pub fn wants(self) -> &'static str {
         match self {
             ParamKind::Bool => "`yes` or `1`, `no` or `0`",
             ParamKind::Double => "a number from 0 to 1",
             ParamKind::Color => "a colour, `#rrggbb`, or R,G,B with each part from 0 to 1",
-            ParamKind::Position => "a place X,Y, each part from 0 to 1",
+            ParamKind::Position => "a position X,Y, each part from 0 to 1",
             ParamKind::String => "text without a zero byte",
         }
     }
 
-    /// Reads a value; `None` where the text is not one.
+    /// Parses a value; `None` if the text is invalid.
     pub fn read(self, text: &str) -> Option<ParamValue> {
         match self {
             ParamKind::Bool => match text {
@@ -102,8 +102,8 @@ impl Param {
     }
 }
 
-/// The text that [`ParamKind::read`] takes, except for a number of the plug-in's outside
-/// of the range that the specification allows.
+/// Writes the text that [`ParamKind::read`] parses. An exception is a number from the plug-in
+/// outside of the specified range.
 impl fmt::Display for ParamValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

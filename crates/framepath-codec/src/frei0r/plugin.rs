@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A plug-in in this process.
+//! Plug-in loaded into this process.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::fmt;
@@ -12,19 +12,19 @@ use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
 use super::{Frei0rError, Instance, Param, ParamKind, ParamValue, abi};
 
-/// More parameters than any plug-in has; a larger number is invalid.
+/// Maximum plausible number of parameters; a larger number is invalid.
 const MOST_PARAMS: c_int = 4096;
 
-/// Kind of a plug-in, by the pictures it takes.
+/// Kind of a plug-in, by its input pictures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PluginKind {
-    /// A picture into a picture.
+    /// One input picture.
     Filter,
-    /// No picture into a picture.
+    /// No input picture.
     Source,
-    /// Two pictures into one.
+    /// Two input pictures.
     Mixer2,
-    /// Three pictures into one.
+    /// Three input pictures.
     Mixer3,
 }
 
@@ -39,7 +39,7 @@ impl PluginKind {
         }
     }
 
-    /// Returns the number of pictures it takes at a time.
+    /// Returns the number of input pictures.
     pub fn inputs(self) -> usize {
         match self {
             PluginKind::Filter => 1,
@@ -56,14 +56,14 @@ impl fmt::Display for PluginKind {
     }
 }
 
-/// The order of the four bytes of a pixel.
+/// Order of the four bytes of a pixel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ColorModel {
     /// Blue, green, red, alpha.
     Bgra8888,
     /// Red, green, blue, alpha.
     Rgba8888,
-    /// Any: the plug-in moves pixels and does not interpret them.
+    /// Any order: the plug-in moves pixels and does not interpret them.
     Packed32,
 }
 
@@ -81,60 +81,60 @@ impl ColorModel {
 /// A plug-in's description of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Info {
-    /// The plug-in's own name of itself, which mostly differs from its file's.
+    /// Name of the plug-in in its own words, which mostly differs from the file's name.
     pub title: String,
     /// Author of the plug-in.
     pub author: String,
     /// Kind of the plug-in.
     pub kind: PluginKind,
-    /// Order of the bytes of its pixels.
+    /// Order of the bytes of a pixel.
     pub color_model: ColorModel,
-    /// Its own version, major and minor.
+    /// Version of the plug-in, major and minor.
     pub version: (i32, i32),
-    /// Purpose in words; empty where the plug-in gives none.
+    /// Description of the purpose; empty if the plug-in has none.
     pub explanation: String,
-    /// Its parameters, in its own order.
+    /// Parameters, in the plug-in's order.
     pub params: Vec<Param>,
 }
 
-/// The functions of a plug-in; they may be called as long as the process lives.
+/// Functions of a plug-in; they may be called until the process ends.
 pub(super) struct Functions {
     pub(super) construct: abi::Construct,
     pub(super) destruct: abi::Destruct,
     pub(super) set_param: abi::ParamAccess,
     pub(super) get_param: abi::ParamAccess,
-    /// Mixers may lack it.
+    /// Type-specific function; mixers may lack it.
     pub(super) update: Option<abi::Update>,
-    /// Filters and sources may lack it.
+    /// Type-specific function; filters and sources may lack it.
     pub(super) update2: Option<abi::Update2>,
 }
 
-/// A loaded plug-in. It stays until the process ends, because its code may still run in
-/// threads it started, and at the end of this process.
+/// Loaded plug-in. It stays loaded until the process ends, because its code may still run on
+/// threads that it started, and at the end of the process.
 pub(super) struct Loaded {
-    /// Path with all symlinks resolved: two names of one file are one plug-in.
+    /// Path with all symlinks resolved, so that two names of one file are one plug-in.
     path: PathBuf,
-    /// The file's name, for messages.
+    /// Name of the file, for messages.
     pub(super) name: String,
     pub(super) info: Info,
     pub(super) functions: Functions,
-    /// Lock for calls: the specification says nothing about threads, and plug-ins have
-    /// globals, so each plug-in gets one call at a time.
+    /// Lock for calls. The specification says nothing about threads, and plug-ins have global
+    /// variables, so each plug-in gets one call at a time.
     calls: Mutex<()>,
 }
 
-/// Every plug-in this process has loaded: `f0r_init` is called once.
+/// All plug-ins that this process has loaded, because `f0r_init` may only be called once.
 static LOADED: Mutex<Vec<&'static Loaded>> = Mutex::new(Vec::new());
 
 impl Loaded {
-    /// Takes the right to call into the plug-in.
+    /// Locks the right to call into the plug-in.
     pub(super) fn lock_calls(&self) -> MutexGuard<'_, ()> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A plug-in in this process. Handles are cheap; the plug-in is loaded once
-/// and stays.
+/// Handle to a plug-in in this process. Handles are cheap; the plug-in is loaded once and stays
+/// loaded.
 #[derive(Clone, Copy)]
 pub struct Plugin {
     loaded: &'static Loaded,
@@ -147,16 +147,16 @@ impl fmt::Debug for Plugin {
 }
 
 impl Plugin {
-    /// Loads `path` and all it is linked with, initialises it and reads its declarations.
-    /// All of that is foreign code.
+    /// Loads `path` and its libraries, initialises the plug-in and reads its declarations. All of
+    /// this runs foreign code.
     ///
     /// # Errors
-    /// The linker's error, a symbol that the file lacks, or a declared value that the
-    /// specification does not have.
+    /// The linker's error, a missing symbol, or a declared value that the specification does not
+    /// define.
     pub fn load(path: &Path) -> Result<Plugin, Frei0rError> {
         let name = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-        // Compares by the given name first: a sandboxed process may not use the file
-        // system any more.
+        // Compares by the unresolved path first, because a sandboxed process may no longer access
+        // the file system.
         if let Some(plugin) = Plugin::loaded(path) {
             return Ok(plugin);
         }
@@ -171,7 +171,7 @@ impl Plugin {
         Ok(Plugin { loaded })
     }
 
-    /// Returns the plug-in of that file, if it was loaded before.
+    /// Returns the plug-in of the file, if it was loaded before.
     fn loaded(path: &Path) -> Option<Plugin> {
         let all = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
         all.iter().find(|loaded| loaded.path == path).map(|loaded| Plugin { loaded })
@@ -187,13 +187,13 @@ impl Plugin {
         &self.loaded.name
     }
 
-    /// Checks that the plug-in has this parameter and that it takes this value; returns
-    /// the parameter's place in [`Info::params`] and the value. In `name`, case and the
-    /// characters between words do not matter.
+    /// Checks that the plug-in has the parameter `name` and that it accepts `value`. Returns the
+    /// index in [`Info::params`] and the parsed value. In `name`, case and the characters between
+    /// words do not matter.
     ///
     /// # Errors
-    /// [`Frei0rError::NoParam`] with the nearest name, [`Frei0rError::Value`] with the
-    /// accepted values.
+    /// [`Frei0rError::NoParam`] with the nearest name; [`Frei0rError::Value`] with the accepted
+    /// values.
     pub fn check(&self, name: &str, value: &str) -> Result<(usize, ParamValue), Frei0rError> {
         let params = &self.loaded.info.params;
         let plain = plain_name(name);
@@ -218,7 +218,7 @@ impl Plugin {
         }
     }
 
-    /// Refuses a mixer.
+    /// Returns an error if the plug-in is a mixer.
     ///
     /// # Errors
     /// [`Frei0rError::Mixer`].
@@ -232,29 +232,29 @@ impl Plugin {
         }
     }
 
-    /// Makes an instance for pictures of `width` by `height` pixels, each a multiple of 8
-    /// (see [`padded`](super::padded)). The specification ends at 2048; larger sizes are
-    /// passed on.
+    /// Makes an instance for pictures of `width` by `height` pixels, each a multiple of 8 (see
+    /// [`padded`](super::padded)). The specification allows sizes up to 2048; the plug-in decides
+    /// about larger sizes.
     ///
     /// # Errors
-    /// [`Frei0rError::Construct`] where the plug-in refuses, or a side is zero
-    /// or not a multiple of 8.
+    /// [`Frei0rError::Construct`] if the plug-in rejects the size, or a side is zero or not a
+    /// multiple of 8.
     pub fn instance(&self, width: u32, height: u32) -> Result<Instance, Frei0rError> {
         Instance::new(self.loaded, width, height)
     }
 }
 
 fn load(path: PathBuf, name: String) -> Result<Loaded, Frei0rError> {
-    // SAFETY: the constructors of the object run here. The caller
-    // that asks for the plug-in allows them to run; see the module's page.
+    // SAFETY: the constructors of the object run here. The caller that loads the plug-in accepts
+    // this; see the documentation of the module.
     let library = unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_LOCAL) };
     let library =
         library.map_err(|error| Frei0rError::Open { plugin: name.clone(), message: error.to_string() })?;
     let missing = |symbol| Frei0rError::NoSymbol { plugin: name.clone(), symbol };
     macro_rules! function {
         ($symbol:literal as $type:ty) => {{
-            // SAFETY: the specification gives the function of this name this
-            // type; the object is never unloaded.
+            // SAFETY: the specification defines this type for the function; the object is never
+            // unloaded.
             let found = unsafe { library.get::<$type>(concat!($symbol, "\0").as_bytes()) };
             found.map(|symbol| *symbol).map_err(|_| missing($symbol))
         }};
@@ -272,10 +272,10 @@ fn load(path: PathBuf, name: String) -> Result<Loaded, Frei0rError> {
     };
     std::mem::forget(library);
 
-    // SAFETY: the first call, as the specification has it.
+    // SAFETY: the first call, as the specification requires.
     let code = unsafe { init() };
-    // The return value is not specified; all known plug-ins return 1, and 0 can only
-    // mean failure.
+    // The specification does not define the return value. All known plug-ins return 1, so 0 can
+    // only mean failure.
     if code == 0 {
         return Err(Frei0rError::Init { plugin: name, code });
     }
@@ -290,7 +290,7 @@ fn load(path: PathBuf, name: String) -> Result<Loaded, Frei0rError> {
         num_params: 0,
         explanation: ptr::null(),
     };
-    // SAFETY: the struct is there to be filled in.
+    // SAFETY: a valid struct for the plug-in to fill in.
     unsafe { get_plugin_info(&mut raw) };
     let unknown = |what, value| Frei0rError::Unknown { plugin: name.clone(), what, value };
     if !(1..=abi::MAJOR_VERSION).contains(&raw.frei0r_version) {
@@ -311,16 +311,16 @@ fn load(path: PathBuf, name: String) -> Result<Loaded, Frei0rError> {
     let mut params = Vec::new();
     for index in 0..raw.num_params {
         let mut raw = abi::ParamInfo { name: ptr::null(), param_type: -1, explanation: ptr::null() };
-        // SAFETY: the struct is there to be filled in, and the index is below
-        // the number of parameters.
+        // SAFETY: a valid struct for the plug-in to fill in, and the index is below the number of
+        // parameters.
         unsafe { get_param_info(&mut raw, index) };
         let kind =
             param_kind_of(raw.param_type).ok_or_else(|| unknown("type of a parameter", raw.param_type))?;
-        // SAFETY: texts of a plug-in end in a zero and are not freed.
+        // SAFETY: texts of a plug-in end with a zero and are never freed.
         let (title, explanation) = unsafe { (text(raw.name), text(raw.explanation)) };
         params.push(Param::new(title, kind, explanation));
     }
-    // SAFETY: texts of a plug-in end in a zero and are not freed.
+    // SAFETY: texts of a plug-in end with a zero and are never freed.
     let (title, author, explanation) = unsafe { (text(raw.name), text(raw.author), text(raw.explanation)) };
     let version = (raw.major_version, raw.minor_version);
     let info = Info { title, author, kind, color_model, version, explanation, params };
@@ -358,11 +358,11 @@ fn param_kind_of(number: c_int) -> Option<ParamKind> {
 }
 
 /// # Safety
-/// `pointer` is null or a text that ends in a zero.
+/// `pointer` is null or a text that ends with a zero.
 pub(super) unsafe fn text(pointer: *const c_char) -> String {
     if pointer.is_null() {
         return String::new();
     }
-    // SAFETY: the caller's word.
+    // SAFETY: guaranteed by the caller.
     unsafe { CStr::from_ptr(pointer) }.to_string_lossy().trim().to_owned()
 }

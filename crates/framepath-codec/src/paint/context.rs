@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A context of libswscale, made for a picture, a size and an order.
+//! Context of libswscale for one picture format, size and pixel order.
 
 use std::ffi::c_int;
 use std::ops::Range;
@@ -13,7 +13,7 @@ use framepath_model::format::{Layout, PixelFormat};
 use super::{PixelOrder, no_way};
 use crate::convert::ConvertError;
 
-/// `SWS_BILINEAR`: an unchanged size takes the vector code, others are smooth.
+/// `SWS_BILINEAR`: unchanged sizes use the vector code, other sizes are smooth.
 const FLAGS: c_int = 2;
 
 /// Key of a context: format, size and colours of the source, painted size, pixel order.
@@ -25,7 +25,7 @@ pub(super) struct ScaleContext {
     made_for: Option<Key>,
 }
 
-// SAFETY: a context belongs to the owner of the pointer, on any thread.
+// SAFETY: a context belongs to the owner of the pointer, and may be used on any thread.
 unsafe impl Send for ScaleContext {}
 
 impl Default for ScaleContext {
@@ -35,7 +35,7 @@ impl Default for ScaleContext {
 }
 
 impl ScaleContext {
-    /// Makes the context for these arguments, if it is for others.
+    /// Makes the context for these arguments, unless the present context matches.
     pub(super) fn prepare(
         &mut self,
         source: &Layout,
@@ -57,7 +57,7 @@ impl ScaleContext {
         };
         // SAFETY: the context is null or ours, and not used again.
         unsafe { ff::sws_freeContext(self.context) };
-        // SAFETY: sizes are positive; null pointers stand for defaults.
+        // SAFETY: sizes are positive; null pointers mean defaults.
         self.context = unsafe {
             ff::sws_getContext(
                 source.width as c_int,
@@ -75,8 +75,8 @@ impl ScaleContext {
         if self.context.is_null() {
             return Err(no_way(source));
         }
-        // SAFETY: the context is valid, the tables are libswscale's own and
-        // constant. It says no where there are no colours to change.
+        // SAFETY: the context is valid, and the tables are libswscale's constants. It returns an
+        // error if there are no colours to change, which is ignored.
         unsafe {
             let table = ff::sws_getCoefficients(source.colors.shown_by(source.width).into());
             let full = c_int::from(source.colors.range == colors::ColorRange::Full);
@@ -97,10 +97,9 @@ impl ScaleContext {
         if rows.is_empty() {
             return 0;
         }
-        // SAFETY: the planes are those of so many rows of a picture of the
-        // context's size and format, behind which as many bytes are readable
-        // as libswscale reads too far; `into` has a row of `stride` bytes for
-        // each it writes.
+        // SAFETY: the planes are those of so many rows of a picture of the context's size and
+        // format, followed by as many readable bytes as libswscale reads beyond a row. `into` has
+        // a row of `stride` bytes for each row that it writes.
         let done = unsafe {
             ff::sws_scale(
                 self.context,

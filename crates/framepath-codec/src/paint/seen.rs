@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Copy of the picture on the screen, to compare with the next frame.
+//! Copy of the picture on the screen, for comparison with the next frame.
 
 use framepath_model::format::Layout;
 use framepath_os::measure::meter;
@@ -7,13 +7,14 @@ use framepath_os::memory::pool::Frame;
 
 use super::{BAND, SLACK, planar8};
 
-/// Frames that are not compared after one that changed in most places.
+/// Number of frames without comparison after a frame that changed in most places.
 const MOVING: u32 = 15;
 
-/// A copy of the picture on the screen: the frame's slot is already back in its pool.
+/// Copy of the picture on the screen. A copy is needed, because the frame's slot was already
+/// returned to its pool.
 #[derive(Debug, Default)]
 pub(super) struct PaintedCopy {
-    /// `None` when the screen's content is not known.
+    /// `None` if the screen's content is not known.
     pub(super) layout: Option<Layout>,
     pub(super) picture: Vec<u8>,
     /// Number of frames that will not be compared.
@@ -25,9 +26,8 @@ impl PaintedCopy {
         self.layout = None;
     }
 
-    /// Returns the bands of a planar YUV frame of 8 bits that are to be painted, and
-    /// takes them over into the picture; `None` where the frame is to be painted whole,
-    /// from its own memory.
+    /// Returns the bands of a planar 8-bit YUV frame that have changed, and copies them into the
+    /// picture. Returns `None` if the whole frame has to be painted, from its own memory.
     pub(super) fn bands(&mut self, frame: &Frame) -> Option<Vec<usize>> {
         let layout = *frame.layout();
         let height = layout.height as usize;

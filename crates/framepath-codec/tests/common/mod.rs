@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Small clips made by the `ffmpeg` tool, and their pictures as the tool and this crate
-//! decode them.
+//! Small clips made by the `ffmpeg` tool, and their pictures as decoded by the tool and by this
+//! crate.
 #![allow(dead_code)]
 
 use std::path::{Path, PathBuf};
@@ -52,7 +52,8 @@ pub fn reference(path: &Path, format: &str) -> Vec<String> {
     framemd5_hashes(output)
 }
 
-/// As `reference`, for a file with faults, which the tool decodes as well as it can.
+/// Returns the hashes as `reference` does, for a damaged file, which the tool decodes as well as
+/// possible.
 pub fn reference_of_damaged(path: &Path, format: &str) -> Vec<String> {
     framemd5_hashes(ffmpeg_framemd5(path, format))
 }
@@ -68,7 +69,7 @@ fn framemd5_hashes(output: Output) -> Vec<String> {
     md5_lines(&text).iter().map(|line| line.rsplit(',').next().expect("a hash").trim().to_owned()).collect()
 }
 
-/// Returns the presentation times of the pictures as the tool reads them.
+/// Returns the presentation times of the pictures as read by the tool.
 pub fn reference_times(path: &Path) -> Vec<i64> {
     let path = path.to_str().expect("a plain path");
     let words = [
@@ -107,14 +108,14 @@ pub fn options(threads: u32, output: Format) -> DecoderOptions {
     DecoderOptions { threads: DecoderThreads::Count(threads), output, ..DecoderOptions::default() }
 }
 
-/// Decodes all of `path`, giving each frame to `sink` as it comes. Packets get
-/// 100, 101, ... as their `seq`.
+/// Decodes all of `path` and passes each frame to `sink`. Packets get 100, 101, ... as their
+/// `seq`.
 pub fn decode(path: &Path, options: &DecoderOptions, mut sink: impl FnMut(Frame)) -> Result<(), CodecError> {
     let mut demuxer = Demuxer::open(path)?;
     let mut decoder = Decoder::open(demuxer.info(), options)?;
     let mut seq = 100;
     loop {
-        // Packets read before a fault of the file are decoded and given out first.
+        // Packets that were read before an error of the file are decoded and output first.
         let end = match demuxer.read() {
             Ok(Some(mut packet)) => {
                 packet.meta_mut().seq = seq;

@@ -3,7 +3,7 @@
 
 use std::ops::{AddAssign, Index, IndexMut};
 
-/// A cause; DESIGN's names, also used in every output.
+/// Cause of latency. The names are those of the design, in every output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Cause {
     /// CPU time in a stage, copies left out.
@@ -22,7 +22,7 @@ pub enum Cause {
     Device,
     /// On the wire.
     Network,
-    /// Latency that no other cause accounts for; the only figure got by subtraction.
+    /// Latency that no other cause accounts for: the only figure obtained by subtraction.
     Unexplained,
 }
 
@@ -109,7 +109,7 @@ impl IndexMut<Cause> for Causes {
 }
 
 impl AddAssign for Causes {
-    /// Adds the figures. A sum is known if either part is: a hop that cannot have a cause
+    /// Adds the figures. A sum is known if either part is known: a hop that cannot have a cause
     /// leaves it `None`.
     fn add_assign(&mut self, other: Causes) {
         for (mine, theirs) in self.0.iter_mut().zip(other.0) {

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reduces frames to the few figures that a summary shows.
+//! Summary of the ledger's rows: the figures that a table shows.
 
 use super::{Cause, Causes, FrameTotal, HopTree, Row, flag, frame_totals};
 
 /// Percentiles of latency, nanoseconds (nearest rank).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Latency {
-    /// Half of the frames are at most this late.
+    /// Latency that half of the frames do not exceed.
     pub p50: u64,
-    /// 95 of 100.
+    /// Latency that 95 % of the frames do not exceed.
     pub p95: u64,
-    /// 99 of 100.
+    /// Latency that 99 % of the frames do not exceed.
     pub p99: u64,
-    /// All.
+    /// Maximum.
     pub max: u64,
 }
 
@@ -32,7 +32,7 @@ pub struct HopDigest {
     pub frames: u64,
     /// Frames dropped here.
     pub dropped: u64,
-    /// From entering to leaving, waits included: percentiles, nanoseconds.
+    /// Percentiles of the time from entering to leaving the hop, waits included, nanoseconds.
     pub wall: Latency,
     /// Mean by cause, nanoseconds per frame.
     pub causes: Causes,
@@ -45,12 +45,12 @@ pub struct HopDigest {
 /// Figures of a run's ledger, for the frames that reached one of its sinks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Digest {
-    /// Frames that reached the sink and have rows.
+    /// Number of frames that reached the sink and have rows.
     pub frames: u64,
     /// Latency, from creation to the end of the sink; `None` without frames.
     pub latency: Option<Latency>,
-    /// The median frame's latency by cause: the mean over the tenth of the frames whose
-    /// latency is nearest the median, so that the causes add up to it.
+    /// Latency of the median frame by cause, nanoseconds: the mean over the tenth of the frames
+    /// nearest to the median, so that the causes add up to the latency.
     pub causes: Causes,
     /// Latency of that median frame, nanoseconds.
     pub median_ns: f64,
@@ -58,7 +58,7 @@ pub struct Digest {
     pub copied_bytes: f64,
     /// Switches per frame, mean; `None` below level `full`.
     pub switches: Option<f64>,
-    /// Figures by hop, in path order; all hops, including those not on the way to the sink.
+    /// Figures of all hops in path order, including hops that are not on the way to the sink.
     pub hops: Vec<HopDigest>,
     /// The frames, in order of `seq`.
     pub totals: Vec<FrameTotal>,

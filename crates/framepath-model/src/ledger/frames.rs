@@ -35,9 +35,9 @@ impl FrameTotal {
     }
 }
 
-/// Computes totals of every frame that reached the end of a way, in order of `seq`. `way` has
-/// true for each hop on the way ([`HopTree::way_to`](super::HopTree::way_to)). Rows may come in
-/// any order; they are sorted here.
+/// Computes the totals of every frame that reached the end of a way, in order of `seq`. `way` is
+/// true for each hop on the way ([`HopTree::way_to`](super::HopTree::way_to)). Rows may be in any
+/// order; the function sorts them.
 pub fn frame_totals(rows: &mut [Row], way: &[bool]) -> Vec<FrameTotal> {
     rows.sort_unstable_by_key(|r| (r.seq, r.enter_ns, r.hop));
     let frames = rows.chunk_by(|a, b| a.seq == b.seq);

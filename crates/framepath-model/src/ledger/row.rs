@@ -5,9 +5,9 @@ use super::{Cause, Causes};
 
 /// Bits of [`Row::flags`].
 pub mod flag {
-    /// The frame's path ended here: the sink is done with it.
+    /// The path of the frame ends at this hop: the sink has finished it.
     pub const LAST: u32 = 1;
-    /// The frame was dropped here.
+    /// The hop dropped the frame.
     pub const DROPPED: u32 = 2;
     /// The thread counters are filled in (level `full`).
     pub const COUNTED: u32 = 4;
@@ -15,9 +15,9 @@ pub mod flag {
     pub const LINK: u32 = 8;
 }
 
-/// A fixed-size record of one frame on one hop. Times are CLOCK_MONOTONIC
-/// nanoseconds; durations are nanoseconds. The rows of a frame tile its
-/// latency: each `enter_ns` is the `leave_ns` of the hop before.
+/// Fixed-size record of one frame on one hop. Times are CLOCK_MONOTONIC nanoseconds; durations
+/// are nanoseconds. The rows of a frame leave no gap: each `enter_ns` is the `leave_ns` of the
+/// hop before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Row {
     /// The frame's number.
@@ -28,18 +28,17 @@ pub struct Row {
     pub enter_ns: u64,
     /// Time at which the hop passed the frame on.
     pub leave_ns: u64,
-    /// Bytes copied by the CPU for it.
+    /// Bytes that the CPU copied for the frame.
     pub copied_bytes: u64,
     /// Time in those copies.
     pub copy_ns: u64,
-    /// Waits: stamped by framepath, and at level `full` by the kernel too.
+    /// Time of waits: stamped by framepath, and at level `full` also by the kernel.
     pub blocked_ns: u64,
-    /// Waiting for a busy consumer, or inside a decoder for its turn.
+    /// Time waiting for a busy consumer, or for a turn inside a decoder.
     pub queue_ns: u64,
-    /// Waiting for an idle consumer to run.
+    /// Time from hand-off until an idle consumer runs.
     pub wakeup_ns: u64,
-    /// Inside a V4L2 device: from the hand-over to it until the thread has the
-    /// frame back.
+    /// Time inside a V4L2 device: from the hand-over until the thread has the frame back.
     pub device_ns: u64,
     /// Part of `device_ns` in which the frame was queued and not worked on; 0 if the device
     /// does not report it.
@@ -48,7 +47,7 @@ pub struct Row {
     pub device_run_ns: u32,
     /// CPU time, copies and waits left out. Level `full`.
     pub compute_ns: u64,
-    /// Runnable, not running. Level `full`.
+    /// Time runnable but not running. Level `full`.
     pub preempted_ns: u64,
     /// Cycles, if the machine counts them. Level `full`.
     pub cycles: u64,
@@ -81,8 +80,8 @@ impl Row {
         self.leave_ns.saturating_sub(self.enter_ns)
     }
 
-    /// Returns the hop's time by cause. Compute, preempted and unexplained are known
-    /// only if the thread was counted, or if no stage ran (links).
+    /// Returns the hop's time by cause. Compute, preempted and unexplained are known only if the
+    /// thread was counted, or for a link, which runs no stage.
     pub fn causes(&self) -> Causes {
         let mut causes = Causes::default();
         causes[Cause::Copy] = Some(self.copy_ns as f64);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The order of a path's hops: a line, or a tree where a tee has branches.
 
-/// For each hop of a path, the hop whose rows come before its own in the ledger of a frame.
+/// Tree of a path's hops. Each hop has a predecessor, whose rows precede its own in the ledger of
+/// a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HopTree {
-    /// `None` for the source.
+    /// Index of the predecessor of each hop; `None` for the source.
     before: Vec<Option<u16>>,
 }
 
@@ -14,8 +15,8 @@ impl HopTree {
         HopTree { before: (0..hops as u16).map(|hop| hop.checked_sub(1)).collect() }
     }
 
-    /// Creates a tree from the index of the hop before each hop. If that is `None`, or not smaller
-    /// than the hop's own index, the hop in front in the list is taken.
+    /// Creates a tree from the index of each hop's predecessor. If that index is `None`, or not
+    /// smaller than the hop's own, the predecessor is the hop before it in the list.
     pub fn new(before: impl IntoIterator<Item = Option<u16>>) -> HopTree {
         let checked =
             |(hop, before): (u16, Option<u16>)| before.filter(|before| *before < hop).or(hop.checked_sub(1));
@@ -37,13 +38,14 @@ impl HopTree {
         self.before.get(usize::from(hop)).copied().flatten()
     }
 
-    /// Returns the hops without a hop after them, in rising order: the ends of the branches.
+    /// Returns the hops without a successor, in rising order: the ends of the branches.
     pub fn leaves(&self) -> Vec<u16> {
         let is_end = |hop: &u16| !self.before.contains(&Some(*hop));
         (0..self.len() as u16).filter(is_end).collect()
     }
 
-    /// Returns, for each hop, true if frames pass it on their way to hop `end`; `end` included.
+    /// Returns, for each hop, true if it is on the way of the frames to hop `end`; true for `end`
+    /// itself.
     ///
     /// ```
     /// use framepath_model::ledger::HopTree;

@@ -8,12 +8,12 @@ use super::definition::{DefaultValue, Definition};
 use super::value::{Value, ValueKind};
 use super::words::quote;
 
-/// A path: a source, stages and links, a sink. Two paths are equal if they
-/// mean the same, however they were written.
+/// Path: a source, then stages and links, then a sink. Two paths are equal if they mean the same,
+/// in any spelling.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Path {
-    /// Hops in order; the first is a source, and the last a sink or a tee unless
-    /// [`Definitions::parse_open`](super::Definitions::parse_open) read it.
+    /// Hops in order. The first hop is a source. The last hop is a sink or a tee, unless
+    /// [`Definitions::parse_open`](super::Definitions::parse_open) read the path.
     pub hops: Vec<Hop>,
 }
 
@@ -34,12 +34,11 @@ pub fn all_hops(hops: &[Hop]) -> impl Iterator<Item = &Hop> {
     })
 }
 
-/// One stage or link of a path, with its arguments.
+/// Stage or link of a path, with its arguments.
 ///
-/// The getters take a declared name ([`Definition::all_args`]) and return the
-/// default if the argument was not given. A name or a type that is not
-/// declared is an error in the program: a debug build panics, a release
-/// build returns zero or an empty value.
+/// The getters take a declared name ([`Definition::all_args`]) and return the default if the
+/// argument was not given. A name or type that is not declared is a bug in the program: a debug
+/// build panics, a release build returns zero or an empty value.
 #[derive(Debug, Clone)]
 pub struct Hop {
     /// Declaration of the hop.
@@ -49,18 +48,18 @@ pub struct Hop {
     /// Branches of a tee, at least two, each with at least one hop. Empty for all
     /// others.
     pub branches: Vec<Vec<Hop>>,
-    /// Values in the order of [`Definition::all_args`]; `None` if not given.
+    /// Values in the order of [`Definition::all_args`]; `None` for arguments that were not given.
     pub(super) given: Vec<Option<GivenValue>>,
-    /// Options that only an open stage takes, in the order they were given.
+    /// Undeclared options, which only an open stage takes, in the order of the text.
     pub(super) open: Vec<OpenOption>,
-    /// Old spellings that were used, a line each.
+    /// Old spellings in the text, one line each.
     pub(super) renamed: Vec<String>,
 }
 
 /// An option that is not declared.
 #[derive(Debug, Clone)]
 pub(super) struct OpenOption {
-    /// As [`plain_name`](super::plain_name) writes it.
+    /// Name in the form of [`plain_name`](super::plain_name).
     pub name: String,
     pub value: String,
     pub span: Range<usize>,
@@ -86,12 +85,12 @@ impl PartialEq for Hop {
 }
 
 impl Hop {
-    /// Returns the word that names it.
+    /// Returns the hop's name.
     pub fn name(&self) -> &'static str {
         self.def.name
     }
 
-    /// Returns true if it runs in a process of its own, as far as the hop itself tells.
+    /// Returns true if the hop runs in a process of its own, as far as its arguments specify.
     pub fn is_hosted(&self) -> bool {
         let named = self
             .def
@@ -100,16 +99,15 @@ impl Hop {
         named && self.choice("host") != "inline"
     }
 
-    /// Returns the hop for the worker that runs it: without the arguments that select
-    /// its host.
+    /// Returns the hop for the worker that runs it: without the arguments that select the host.
     pub fn without_hosting(&self) -> Hop {
         let mut hop = self.clone();
         hop.given[self.def.own.len()..].fill(None);
         hop
     }
 
-    /// Returns the hop with another number for an argument that is a count; unchanged if the hop
-    /// lacks that argument.
+    /// Returns the hop with another number for an argument that is a count. The hop is unchanged
+    /// if it lacks that argument.
     #[must_use]
     pub fn with_count(&self, name: &str, number: u64) -> Hop {
         let mut hop = self.clone();
@@ -121,19 +119,19 @@ impl Hop {
         hop
     }
 
-    /// Returns the old spellings that were used and the present ones, a line each.
+    /// Returns a note for each old spelling in the text, one line each.
     pub fn renamed(&self) -> &[String] {
         &self.renamed
     }
 
-    /// Iterates over the options that are not declared, in the order they were given:
-    /// their names as [`plain_name`](super::plain_name) writes them, and their
-    /// texts. Empty unless the stage is [open](Definition::open).
+    /// Iterates over the options that are not declared, in the order of the text: names in the
+    /// form of [`plain_name`](super::plain_name), and values. Empty unless the stage is
+    /// [open](Definition::open).
     pub fn open(&self) -> impl Iterator<Item = (&str, &str)> {
         self.open.iter().map(|option| (option.name.as_str(), option.value.as_str()))
     }
 
-    /// Returns the position of such an option's value in the text, in bytes.
+    /// Returns the position of an undeclared option's value in the text, in bytes.
     pub fn span_of_open(&self, name: &str) -> Option<Range<usize>> {
         self.open.iter().find(|option| option.name == name).map(|option| option.span.clone())
     }
@@ -143,8 +141,8 @@ impl Hop {
         self.place(name).is_some_and(|place| self.given[place].is_some())
     }
 
-    /// Returns the position of the argument's value in the text, in bytes; if it was
-    /// not given, the position of the hop.
+    /// Returns the position of the argument's value in the text, in bytes. If the argument was
+    /// not given, returns the position of the hop.
     pub fn span_of(&self, name: &str) -> Range<usize> {
         match self.place(name).and_then(|place| self.given[place].as_ref()) {
             Some(given) => given.span.clone(),
@@ -190,7 +188,7 @@ impl Hop {
         }
     }
 
-    /// Returns a number of bytes; `None` if it was not given and has no default.
+    /// Returns a number of bytes; `None` if the argument was not given and has no default.
     pub fn bytes(&self, name: &str) -> Option<u64> {
         match self.value(name) {
             Some(Value::Bytes(bytes)) => Some(bytes),
@@ -199,8 +197,8 @@ impl Hop {
         }
     }
 
-    /// Returns a region, x, y, width and height in pixels, as it was written (not
-    /// clamped); `None` is the whole frame.
+    /// Returns a region as it was written (not clamped): x, y, width and height in pixels. `None`
+    /// is the whole frame.
     pub fn roi(&self, name: &str) -> Option<(u32, u32, u32, u32)> {
         match self.value(name) {
             Some(Value::Roi(x, y, w, h)) => Some((x, y, w, h)),
@@ -209,7 +207,7 @@ impl Hop {
         }
     }
 
-    /// Returns one of the words of a choice.
+    /// Returns the selected word of a choice.
     pub fn choice(&self, name: &str) -> &'static str {
         match self.value(name) {
             Some(Value::Choice(word)) => word,
@@ -225,7 +223,7 @@ impl Hop {
         }
     }
 
-    /// Returns a text, such as a file's name; empty if it was not given.
+    /// Returns a text, such as a file's name; empty if the argument was not given.
     pub fn text(&self, name: &str) -> &str {
         let Some(place) = self.place(name) else { return "" };
         let arg = self.def.all_args().nth(place).expect("a place is that of an argument");
@@ -256,15 +254,15 @@ impl Hop {
     }
 }
 
-/// Reports an argument that was asked for by the wrong getter.
+/// Reports a getter of the wrong type.
 fn mistyped<T>(def: &Definition, name: &str, value: Option<&Value>, instead: T) -> T {
     debug_assert!(false, "`{}` of `{}` is {value:?}, asked for as another type", name, def.name);
     instead
 }
 
-/// The canonical form: positional arguments, then the options that were given
-/// in the order of their declaration, then those not declared. It is read back as an equal path, unless
-/// quoting made it longer than [`MAX_TEXT`](super::MAX_TEXT).
+/// Writes the canonical form: positional arguments, then the given options in the order of their
+/// declaration, then undeclared options. Parsing it yields an equal path, unless quoting made it
+/// longer than [`MAX_TEXT`](super::MAX_TEXT).
 impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_hops(&self.hops, f)

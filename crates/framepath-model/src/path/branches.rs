@@ -7,13 +7,13 @@ use super::definition::DefinitionKind;
 use super::parser::{Begin, Grammar, PathEnd};
 use super::words::{PathMark, Word};
 
-/// Most nested parentheses around a hop: the parser recurses once for each.
+/// Maximum nesting of parentheses around a hop: the parser recurses once for each.
 const MOST_DEPTH: usize = 8;
 
 impl Grammar<'_> {
-    /// Reads the branches of `hop` if it is a tee, else nothing; `words`
-    /// begin after its arguments, and are in `depth` pairs of parentheses. Returns the words
-    /// left over: none, or a `!` and the next hop's.
+    /// Reads the branches of `hop` if it is a tee. `words` begin after the hop's arguments,
+    /// inside `depth` pairs of parentheses. Returns the remaining words: none, or a `!` and the
+    /// next hop.
     pub(super) fn read_branches<'a>(
         self,
         hop: &mut Hop,
@@ -31,28 +31,28 @@ impl Grammar<'_> {
             }
             (false, Some(PathMark::Open)) => {
                 let message = format!("`{}` is {} and has no branches", hop.name(), hop.def.kind.noun());
-                let help = "parentheses stand behind `tee` only; quote one that is part of a name";
+                let help = "parentheses follow only a `tee`; quote a parenthesis that is part of a name";
                 return Err(PathError::new(words[0].span.clone(), message, help));
             }
             (false, Some(PathMark::Close)) => return Err(closes_nothing(&words[0])),
         }
         if depth == MOST_DEPTH {
-            let message = format!("more than {MOST_DEPTH} tees are inside each other");
-            return Err(PathError::new(hop.span.clone(), message, "put the branches behind one `tee`"));
+            let message = format!("tees are nested more than {MOST_DEPTH} deep");
+            return Err(PathError::new(hop.span.clone(), message, "put the branches into one `tee`"));
         }
         let mut rest = words;
         while let Some((open, inside)) =
             rest.split_first().filter(|(word, _)| word.mark == Some(PathMark::Open))
         {
             let Some(length) = length_to_close(inside) else {
-                let help = "close it with another `)`, with a blank on either side";
+                let help = "close it with a `)`, with a blank on either side";
                 return Err(PathError::new(open.span.clone(), "this `(` is never closed", help));
             };
             let (branch, after) = (&inside[..length], &inside[length + 1..]);
             let close = &inside[length];
             if branch.is_empty() {
                 let span = open.span.start..close.span.end;
-                return Err(PathError::new(span, "nothing stands in this branch", usage(hop)));
+                return Err(PathError::new(span, "this branch is empty", usage(hop)));
             }
             let is_last = after.first().is_none_or(|word| word.mark != Some(PathMark::Open));
             let grammar = match is_last {
@@ -85,7 +85,7 @@ fn usage(hop: &Hop) -> String {
 }
 
 fn closes_nothing(word: &Word) -> PathError {
-    let help = "take it away, or quote it where it is part of a name";
+    let help = "remove it, or quote it if it is part of a name";
     PathError::new(word.span.clone(), "this `)` closes nothing", help)
 }
 

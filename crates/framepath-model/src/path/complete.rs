@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Continuations of a path that is being written, for tab completion.
+//! Completion of a partial path, for tab completion.
 
 use super::definition::{Arg, Definition, DefinitionKind};
 use super::definitions::Definitions;
@@ -7,10 +7,10 @@ use super::value::ValueKind;
 use super::words::{self, PathMark};
 
 impl Definitions {
-    /// Returns the words that can stand in place of the last word of `text`; after a blank the
-    /// last word is empty. Names that fit the place, options (`depth=`), or an
-    /// option with each of its values (`leaky=no`). Empty if a file or another text
-    /// is due, or if the text already has an error.
+    /// Returns the words that can replace the last word of `text`; after a blank, the last word
+    /// is empty. The words are names that fit the place, options (`depth=`), or an option with
+    /// each of its values (`leaky=no`). The result is empty if a file or another text is
+    /// expected, or if the text already has an error.
     ///
     /// ```
     /// # use framepath_model::path::{Arg, DefaultValue, Definition, Definitions, ValueKind};
@@ -58,7 +58,7 @@ impl Definitions {
     }
 }
 
-/// Returns the words that can follow the words `given`, where `start` is the beginning of the word.
+/// Returns the words that can follow the words `given` and begin with `start`.
 fn options_for(definition: &Definition, given: &[words::Word], start: &str) -> Vec<String> {
     if let Some((name, _)) = start.split_once('=') {
         let values = definition.arg(name).map_or(Vec::new(), |(_, arg)| values(arg));

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The declaration of a source, stage, sink or link and of its
-//! arguments.
+//! Declaration of a source, stage, sink or link and of its arguments.
 
 use std::fmt::Write;
 
@@ -10,15 +9,15 @@ use super::value::ValueKind;
 /// Kind of a hop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DefinitionKind {
-    /// Only gives frames: the first hop of every path.
+    /// Emits frames only: the first hop of every path.
     Source,
-    /// Takes and gives frames.
+    /// Takes and emits frames.
     Stage,
-    /// Only takes frames: the last hop of every path.
+    /// Takes frames only: the last hop of every path.
     Sink,
     /// Passes frames on to the next hop; `!` alone is a direct call.
     Link,
-    /// Gives every item to several branches, which follow it in parentheses.
+    /// Sends every item to several branches, which follow it in parentheses.
     Tee,
 }
 
@@ -35,33 +34,33 @@ impl DefinitionKind {
     }
 }
 
-/// Value of an argument that is not given.
+/// Value of an argument that was not given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DefaultValue {
-    /// It must be given.
+    /// The argument must be given.
     Required,
-    /// Read as if this text had been given.
+    /// Default, in the form of the text.
     Is(&'static str),
-    /// No value; the text describes its meaning.
+    /// The argument has no value; the text describes the effect.
     Unset(&'static str),
 }
 
-/// One argument: an option `name=value`, or a word by its place.
+/// Argument: an option `name=value`, or a positional word.
 #[derive(Debug, Clone, Copy)]
 pub struct Arg {
-    /// Its name, lower case.
+    /// Name, lower case.
     pub name: &'static str,
-    /// True if it is given by its position and not by its name.
+    /// True if the argument is given by its position and not by its name.
     pub positional: bool,
     /// Type and range.
     pub kind: ValueKind,
-    /// Value if it is not given.
+    /// Value if the argument is not given.
     pub default: DefaultValue,
     /// Names of options that cannot be given together with this one.
     pub excludes: &'static [&'static str],
-    /// The name of an option that must be given with this one.
+    /// Name of an option that must be given together with this one.
     pub needs: Option<&'static str>,
-    /// Names that other programs use for it, for the suggestion in errors.
+    /// Names for it in other programs, for the suggestion in errors.
     pub known_as: &'static [&'static str],
     /// Help text, one line.
     pub help: &'static str,
@@ -95,7 +94,7 @@ impl Arg {
         Arg { needs: Some(option), ..self }
     }
 
-    /// Adds the names that other programs use for it.
+    /// Adds the names for it in other programs.
     #[must_use]
     pub const fn known_as(self, names: &'static [&'static str]) -> Arg {
         Arg { known_as: names, ..self }
@@ -123,8 +122,7 @@ impl Arg {
     }
 }
 
-/// The declaration of a source, stage, sink or link: parsing, errors, help and
-/// completion read it.
+/// Declaration of a source, stage, sink or link. Parsing, errors, help and completion use it.
 ///
 /// ```
 /// use framepath_model::path::{Arg, DefaultValue, Definition, Definitions, Hosts, ValueKind};
@@ -142,22 +140,22 @@ impl Arg {
 /// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Definition {
-    /// The word that names it.
+    /// Name of the hop.
     pub name: &'static str,
-    /// Where it may stand in a path.
+    /// Kind of the hop, which determines its place in a path.
     pub kind: DefinitionKind,
     /// Help text, one line.
     pub help: &'static str,
-    /// Its own arguments: positional ones first, in their order; then options.
+    /// Own arguments: positional arguments in order, then options.
     pub own: &'static [Arg],
-    /// Where it can run, which brings the arguments of workers.
+    /// Hosts where the hop can run; they add the arguments of workers.
     pub hosts: Hosts,
-    /// If set, options that are not declared are accepted too, as text; the value describes
-    /// them. The code that runs the stage knows them, the declaration does not.
+    /// If set, undeclared options are accepted too, as text; the value describes them. Only the
+    /// code that runs the stage knows these options.
     pub open: Option<&'static str>,
-    /// Names that other programs use for it, for the suggestion in errors.
+    /// Names for it in other programs, for the suggestion in errors.
     pub known_as: &'static [&'static str],
-    /// True if only measurements and tests need it: help lists it separately.
+    /// True if only measurements and tests need the hop: help lists it separately.
     pub for_tests: bool,
 }
 
@@ -200,42 +198,42 @@ impl Definition {
         }
     }
 
-    /// Sets the arguments: positional ones first, in their order; then options.
+    /// Sets the arguments: positional arguments in order, then options.
     #[must_use]
     pub const fn args(self, own: &'static [Arg]) -> Definition {
         Definition { own, ..self }
     }
 
-    /// Sets the places where it can run.
+    /// Sets the hosts where the hop can run.
     #[must_use]
     pub const fn hosts(self, hosts: Hosts) -> Definition {
         Definition { hosts, ..self }
     }
 
-    /// Accepts options that are not declared, as text; `what` describes them.
+    /// Accepts undeclared options as text; `what` describes them.
     #[must_use]
     pub const fn open(self, what: &'static str) -> Definition {
         Definition { open: Some(what), ..self }
     }
 
-    /// Adds the names that other programs use for it.
+    /// Adds the names for it in other programs.
     #[must_use]
     pub const fn known_as(self, names: &'static [&'static str]) -> Definition {
         Definition { known_as: names, ..self }
     }
 
-    /// Marks it as needed only by measurements and tests.
+    /// Marks the hop as needed only by measurements and tests.
     #[must_use]
     pub const fn for_tests(self) -> Definition {
         Definition { for_tests: true, ..self }
     }
 
-    /// Iterates over all arguments: its own, then those of workers.
+    /// Iterates over all arguments: the hop's own, then those of workers.
     pub fn all_args(&self) -> impl Iterator<Item = &'static Arg> + Clone + use<> {
         self.own.iter().chain(self.hosts.args())
     }
 
-    /// Returns the argument of that name, with its index in [`Definition::all_args`].
+    /// Returns the argument named `name`, with its index in [`Definition::all_args`].
     pub fn arg(&self, name: &str) -> Option<(usize, &'static Arg)> {
         self.all_args().enumerate().find(|(_, arg)| arg.name == name)
     }

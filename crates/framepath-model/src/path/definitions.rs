@@ -13,21 +13,20 @@ pub struct Definitions {
     list: Vec<&'static Definition>,
 }
 
-/// Reason for which a declaration cannot be used.
+/// Reason why a declaration cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DefinitionError {
-    /// Another declaration has its name.
-    #[error("`{0}` is declared already")]
+    /// The name is taken.
+    #[error("`{0}` is already declared; use another name")]
     NameTaken(&'static str),
-    /// A name is not a lower-case word of letters, digits and `_` that starts with a
-    /// letter.
-    #[error("`{0}` is no name: it needs to be letters, digits and `_`, lower case, a letter first")]
+    /// The name is not a lower-case word of letters, digits and `_` that starts with a letter.
+    #[error("`{0}` is not a valid name; use lower-case letters, digits and `_`, with a letter first")]
     Name(&'static str),
-    /// Its constructor makes another kind of hop.
-    #[error("`{0}` is declared as something else than what its constructor makes")]
+    /// The constructor makes another kind of hop.
+    #[error("`{0}` is declared as another kind of hop than its constructor makes")]
     Kind(&'static str),
-    /// One of its arguments is wrong.
+    /// An argument is invalid.
     #[error("argument `{arg}` of `{definition}`: {what}")]
     Arg {
         /// Name of the declaration.
@@ -43,7 +42,7 @@ impl Definitions {
     /// Adds a declaration.
     ///
     /// # Errors
-    /// Its name is taken, or the declaration contradicts itself.
+    /// The name is taken, or the declaration contradicts itself.
     pub fn add(&mut self, definition: &'static Definition) -> Result<(), DefinitionError> {
         if self.find(definition.name).is_some() {
             return Err(DefinitionError::NameTaken(definition.name));
@@ -53,27 +52,27 @@ impl Definitions {
         Ok(())
     }
 
-    /// Iterates over all of them, in the order they were added.
+    /// Iterates over all declarations, in the order in which they were added.
     pub fn iter(&self) -> impl Iterator<Item = &'static Definition> + Clone + '_ {
         self.list.iter().copied()
     }
 
-    /// Returns the declaration of that name.
+    /// Returns the declaration named `name`.
     pub fn find(&self, name: &str) -> Option<&'static Definition> {
         self.iter().find(|definition| definition.name == name)
     }
 
-    /// Returns the names of one or more kinds, in order.
+    /// Returns the names of all declarations of some kinds, in order.
     pub fn names(&self, kinds: &[DefinitionKind]) -> Vec<&'static str> {
         self.iter().filter(|one| kinds.contains(&one.kind)).map(|one| one.name).collect()
     }
 
-    /// Returns the names of some kinds as a list in a sentence.
+    /// Lists the names of some kinds, for a sentence.
     pub(super) fn known(&self, kinds: &[DefinitionKind]) -> String {
         listed(&self.names(kinds))
     }
 
-    /// Guesses the declared name meant by `name`, first among `fitting` kinds.
+    /// Guesses the declared name that the user meant by `name`, first among `fitting` kinds.
     pub(super) fn meant(&self, name: &str, fitting: &[DefinitionKind]) -> Option<&'static str> {
         let elsewhere = self.iter().find(|one| one.known_as.contains(&name)).map(|one| one.name);
         elsewhere
@@ -84,14 +83,14 @@ impl Definitions {
     /// Reads a path.
     ///
     /// # Errors
-    /// The first error, with the position of the word and a correction;
-    /// [`PathError::render`] prints it under the text.
+    /// The first error, with the position of the word and a correction. [`PathError::render`]
+    /// prints it under the text.
     pub fn parse(&self, text: &str) -> Result<Path, PathError> {
         Grammar { known: self, begin: Begin::Source, end: PathEnd::Sink }.parse(text)
     }
 
-    /// Reads a path that need not end in a sink, for a program that takes the frames
-    /// or packets of the last hop itself.
+    /// Reads a path that need not end in a sink, for a program that itself takes the frames or
+    /// packets of the last hop.
     ///
     /// # Errors
     /// As [`parse`](Self::parse).
@@ -99,8 +98,7 @@ impl Definitions {
         Grammar { known: self, begin: Begin::Source, end: PathEnd::Any }.parse(text)
     }
 
-    /// Reads the rest of a path, after its source: stages, links, and a sink if it
-    /// has one.
+    /// Reads the rest of a path after its source: stages, links, and an optional sink.
     ///
     /// # Errors
     /// As [`parse`](Self::parse).
@@ -108,8 +106,8 @@ impl Definitions {
         Grammar { known: self, begin: Begin::Behind, end: PathEnd::Any }.parse(text)
     }
 
-    /// Reads one stage alone, as [`Hop`] prints it: for a worker that receives the stage to
-    /// run.
+    /// Reads a single stage in the form that [`Hop`] prints, for a worker that receives the stage
+    /// to run.
     ///
     /// # Errors
     /// As [`parse`](Self::parse); a text that is not one stage is an error too.

@@ -7,19 +7,19 @@ use std::ops::Range;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct PathError {
-    /// Position of the wrong word, in bytes of the text that was read. Empty, at
-    /// the end of the text, if something is missing.
+    /// Position of the wrong word, in bytes of the text that was read. If something is missing at
+    /// the end, the position is empty and at the end of the text.
     pub span: Range<usize>,
-    /// The error, with the word.
+    /// Description of the error, with the word.
     pub message: String,
-    /// The correction.
+    /// Correction.
     pub help: String,
 }
 
-/// Most characters of a long path that are shown on either side of the word.
+/// Maximum number of characters shown on either side of the word.
 const AROUND: usize = 60;
 
-/// Most characters of a long word that are shown.
+/// Maximum number of characters shown of the word itself.
 const WIDEST: usize = 80;
 
 impl PathError {
@@ -39,7 +39,7 @@ impl PathError {
         let mut line = String::from("  ");
         let mut skipped = before.len().saturating_sub(AROUND);
         if skipped > 0 {
-            // The sign for "cut" takes the place of one character.
+            // The ellipsis takes the place of one character.
             skipped += 1;
             line.push('…');
         }
@@ -76,8 +76,8 @@ fn shown(c: char) -> char {
     }
 }
 
-/// Returns the last character boundary at or before `at`: a caller may render
-/// with another text than the one that was read.
+/// Returns the last character boundary at or before `at`: a caller may render with another text
+/// than the one that was read.
 fn floor_boundary(text: &str, at: usize) -> usize {
     let mut at = at.min(text.len());
     while !text.is_char_boundary(at) {

@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Hosts of hops, and their arguments, which are the same for all hops that have them.
+//! Hosts of hops, and the arguments that all hosted hops share.
 
 use super::definition::{Arg, DefaultValue};
 use super::value::ValueKind;
 
-/// Hosts of a stage or source. A hop that can run in a worker has the arguments of
-/// workers: `host=`, `watchdog=` and so on.
+/// Hosts of a stage or source. A hop that can run in a worker has the arguments of workers, such
+/// as `host=` and `watchdog=`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hosts {
-    /// In the path's own thread only.
+    /// The path's own thread only.
     Inline,
-    /// In the path's own thread, in a sandboxed process, or in one of a service.
+    /// The path's own thread, a sandboxed process, or a process of the service.
     Any,
-    /// In the path's own thread or in a sandboxed process: a service opens no file
-    /// for its clients.
+    /// The path's own thread or a sandboxed process. A service opens no file for its clients.
     NoService,
-    /// On the host of the decoder after it, or on any host that is named.
+    /// The host of the decoder after the hop, or any host that is given.
     AsDecoder,
 }
 
@@ -51,7 +50,7 @@ const WATCHDOG: Arg = Arg::option(
     "watchdog",
     ValueKind::Duration,
     DefaultValue::Is("2s"),
-    "not inline: a worker that stands still for so long is replaced",
+    "not inline: time without progress after which a worker is replaced",
 );
 const MEMORY: Arg = Arg::option(
     "memory",
@@ -63,8 +62,8 @@ const SANDBOX: Arg = Arg::option(
     "sandbox",
     ValueKind::choice(&["default", "require", "allow"]),
     DefaultValue::Is("default"),
-    "not inline: `require` refuses a worker whose sandbox lacks any layer, `allow` accepts one without \
-     seccomp too; by default seccomp is required, and what else is missing is said",
+    "not inline: `require` rejects a worker whose sandbox lacks any layer, `allow` accepts a worker without \
+     seccomp; the default requires seccomp and reports other missing layers",
 );
 const SOCKET: Arg = Arg::option(
     "socket",
@@ -82,5 +81,5 @@ const FAULT: Arg = Arg::option(
     "fault",
     ValueKind::Text("crash@N, hang@N, bomb@N or poison@N"),
     DefaultValue::Unset("none"),
-    "for tests, not inline: lets the worker fail at packet N, to see what becomes of the path",
+    "for tests, not inline: makes the worker fail at packet N, to test the recovery of the path",
 );

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The known word nearest to an unknown one.
 
-/// Most characters of a word that is compared: nobody mistypes a
-/// known word by that much, and the work stays bounded.
+/// Maximum number of characters of a word that is compared. Nobody mistypes a known word by that
+/// much, and the limit bounds the work.
 const LONGEST: usize = 40;
 
-/// Returns the word of `known` nearest to `word`, if it is near enough to have been
-/// meant: at most a third of the word's characters differ (at least one may).
+/// Returns the word of `known` nearest to `word`, if it is similar enough: at most a third of the
+/// word's characters differ (at least one may).
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let typed: String = word.chars().take(LONGEST + 1).flat_map(char::to_lowercase).collect();
     let typed_chars = typed.chars().count();

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Parser from words to a path. It finds every error, from left
-//! to right.
+//! Parser from words to a path. It reports the first error from the left.
 
 use std::ops::Range;
 
@@ -18,9 +17,9 @@ use super::{MAX_TEXT, PathError, nearest, plain_name};
 pub(super) enum Begin {
     /// At a source.
     Source,
-    /// After a source that is not in the text.
+    /// After a source that is not part of the text.
     Behind,
-    /// After a tee, in a thread of its own: at a link.
+    /// At a link, after a tee: the branch runs in a thread of its own.
     Thread,
 }
 
@@ -33,7 +32,7 @@ pub(super) enum PathEnd {
     Any,
 }
 
-/// Rules by which a text is read.
+/// Rules for reading a text.
 #[derive(Clone, Copy)]
 pub(super) struct Grammar<'a> {
     pub(super) known: &'a Definitions,
@@ -57,7 +56,7 @@ impl Grammar<'_> {
         Ok(Path { hops: self.read_hops(&words, text, 0)? })
     }
 
-    /// Reads all of `words`, which are in `depth` pairs of parentheses.
+    /// Reads all of `words`, which are inside `depth` pairs of parentheses.
     pub(super) fn read_hops(self, words: &[Word], text: &str, depth: usize) -> Result<Vec<Hop>, PathError> {
         let mut hops: Vec<Hop> = Vec::new();
         let mut rest = words;
@@ -89,8 +88,8 @@ impl Grammar<'_> {
         }
     }
 
-    /// Reads one hop: the words up to `separator`, or to the end if it is
-    /// `None`; `before` are the hops to the left of it.
+    /// Reads one hop: the words up to `separator`, or up to the end if it is `None`. `before` are
+    /// the hops to the left.
     fn read_hop(
         self,
         words: &[Word],
@@ -99,7 +98,7 @@ impl Grammar<'_> {
         text: &str,
     ) -> Result<Hop, PathError> {
         let mark = separator.and_then(|word| word.mark);
-        // A `)` here closes nothing; the error comes when the hop is read.
+        // A `)` here closes nothing; reading the hop reports the error.
         let is_last = matches!(mark, None | Some(PathMark::Close));
         let place = Position {
             is_first: before.is_empty() && self.begin == Begin::Source,
@@ -201,7 +200,7 @@ impl Grammar<'_> {
         PathError::new(
             word.span.clone(),
             format!("{} is not a stage or a link", quoted(name)),
-            // A name that fits the place is the better guess; any other still helps.
+            // A name that fits the place is the better guess; any other name still helps.
             with_guess(self.known.meant(name, fitting), help),
         )
     }
@@ -279,7 +278,7 @@ impl Grammar<'_> {
                         .filter(|(_, arg)| !arg.positional)
                         .ok_or_else(|| unknown_option(def, key, word, equals.in_text))?;
                     let value = equals.in_text + 1..word.span.end;
-                    // Nothing follows the `=`, so the whole word is marked.
+                    // The `=` has no value after it, so the whole word is marked.
                     let span = if value.is_empty() { word.span.clone() } else { value };
                     (place, arg, &word.text[equals.in_word + 1..], span)
                 }
@@ -334,7 +333,7 @@ struct Position {
     needs_sink: bool,
 }
 
-/// Arguments of a hop, as far as they were read.
+/// Arguments of a hop that were read so far.
 struct Arguments {
     /// Values in the order of [`Definition::all_args`].
     given: Vec<Option<GivenValue>>,
@@ -388,9 +387,9 @@ fn given_twice(word: &Word, name: &str) -> PathError {
     PathError::new(word.span.clone(), format!("`{name}` is given twice"), format!("give `{name}` once"))
 }
 
-/// Reads the word as an option of an open stage that is not declared. Such names
-/// may begin with a digit or hold letters of any script. So every word with a `=` is
-/// such an option if no positional word is due.
+/// Reads the word as an undeclared option of an open stage. Names of such options may begin with
+/// a digit or contain letters of any script. So every word with a `=` is such an option, unless a
+/// positional word is expected.
 fn open_option(
     def: &Definition,
     word: &Word,
@@ -409,7 +408,7 @@ fn open_option(
         return refuse(format!("{} has no name before its `=`", quoted(&word.text)), "write `name=value`");
     }
     if value.contains('\0') {
-        return refuse(format!("the value of `{name}` holds a zero byte"), "leave it out");
+        return refuse(format!("the value of `{name}` contains a zero byte"), "remove it");
     }
     // If the key was quoted, its length in the text is not known.
     let start = word.equals.map_or(word.span.start, |equals| equals.in_text + 1);
@@ -417,7 +416,7 @@ fn open_option(
     Ok(Some(OpenOption { name, value: value.to_owned(), span }))
 }
 
-/// Checks that every required argument is given, and that no two exclude each other.
+/// Checks that every required argument is given, and that no given arguments exclude each other.
 fn check_together(def: &Definition, name: &Word, given: &[Option<GivenValue>]) -> Result<(), PathError> {
     for (arg, given_arg) in def.all_args().zip(given) {
         let Some(given_arg) = given_arg else {
@@ -434,7 +433,7 @@ fn check_together(def: &Definition, name: &Word, given: &[Option<GivenValue>]) -
             if def.arg(needed).is_some_and(|(place, _)| given[place].is_none()) {
                 return Err(PathError::new(
                     given_arg.span.clone(),
-                    format!("`{}` goes with `{needed}` only", arg.name),
+                    format!("`{}` requires `{needed}`", arg.name),
                     def.arg(needed).map_or(String::new(), |(_, arg)| {
                         format!("`{needed}`: {}; `{needed}` is {}", arg.help, arg.wants())
                     }),
@@ -478,7 +477,7 @@ fn unknown_option(def: &Definition, key: &str, word: &Word, equals: usize) -> Pa
             format!("`{}` takes it without a name: `{}`", def.name, def.usage())
         }
         Some(arg) => format!(
-            "{}; quote the word when it is the {} itself",
+            "{}; quote the word if it is the {} itself",
             with_guess(meant, options_help(def)),
             arg.name
         ),

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The types of arguments: reading, range, and printing.
+//! Types of arguments: parsing, ranges and printing.
 
 use super::nearest;
 
 /// The type of an argument, with its range.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum ValueKind {
-    /// A whole number from `min` to `max`, or a word that stands for a number.
+    /// Whole number from `min` to `max`, or a word for a special number.
     Count {
-        /// The least number taken.
+        /// Minimum.
         min: u64,
-        /// The greatest number taken.
+        /// Maximum.
         max: u64,
-        /// A word and the number it stands for, such as `auto` for
-        /// [`AUTO`](super::AUTO).
+        /// Word and its number, such as `auto` for [`AUTO`](super::AUTO).
         word: Option<(&'static str, u64)>,
     },
     /// A grey level, 0 to 255.
@@ -24,26 +23,25 @@ pub enum ValueKind {
     Rate,
     /// A time with its unit, up to one minute.
     Duration,
-    /// A position in a stream, as time from its start, with a unit.
+    /// Position in a stream, as time from its start, with a unit.
     StreamTime,
-    /// A number of bytes, with or without a unit (powers of 1024), at most
-    /// `max`, at least `min`.
+    /// Number of bytes from `min` to `max`, with or without a unit (powers of 1024).
     Bytes {
-        /// The least number of bytes taken.
+        /// Minimum number of bytes.
         min: u64,
-        /// The greatest number of bytes taken.
+        /// Maximum number of bytes.
         max: u64,
     },
     /// A region of a picture in pixels: `x,y,w,h`.
     Roi,
     /// One of some words.
     Choice {
-        /// The words that are taken.
+        /// Accepted words.
         now: &'static [&'static str],
     },
     /// `1`, `0`, `yes` or `no`.
     Flag,
-    /// Any text, such as a file's name; the value describes it.
+    /// Any text, such as a file's name. The value describes the text.
     Text(&'static str),
     /// A plug-in: `frei0r:NAME`, with no `/` in the name.
     Plugin,
@@ -75,7 +73,7 @@ pub enum Value {
     Bytes(u64),
     /// x, y, width and height in pixels.
     Roi(u32, u32, u32, u32),
-    /// One of the kind's words.
+    /// Selected word of the choice.
     Choice(&'static str),
     /// Yes or no.
     Flag(bool),
@@ -83,10 +81,10 @@ pub enum Value {
     Text(String),
 }
 
-/// Reason for refusing a value: the end of a sentence that starts with the word.
+/// Reason for rejecting a value: the end of a sentence that starts with the argument's text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct InvalidValue {
-    /// Text such as `is out of range`.
+    /// End of the sentence, such as `is out of range`.
     pub why: String,
     /// Suggested correction.
     pub meant: Option<String>,
@@ -102,7 +100,8 @@ impl ValueKind {
         ValueKind::Count { min, max, word: None }
     }
 
-    /// Creates a whole number from `min` to `max`, or `word`, which stands for a number.
+    /// Creates a whole number from `min` to `max`, with `word` as an alternative for the number
+    /// `stands_for`.
     pub const fn count_or(min: u64, max: u64, word: &'static str, stands_for: u64) -> ValueKind {
         ValueKind::Count { min, max, word: Some((word, stands_for)) }
     }
@@ -203,13 +202,13 @@ impl ValueKind {
                 _ => Err(refused("is neither yes nor no")),
             },
             ValueKind::Text(_) if text.is_empty() => Err(refused("is empty")),
-            ValueKind::Text(_) if text.contains('\0') => Err(refused("holds a zero byte")),
+            ValueKind::Text(_) if text.contains('\0') => Err(refused("contains a zero byte")),
             ValueKind::Text(_) => Ok(Value::Text(text.to_owned())),
             ValueKind::Plugin => read_plugin(text),
         }
     }
 
-    /// Writes a value of this kind so that [`ValueKind::read`] reads it back.
+    /// Prints a value of this kind so that [`ValueKind::read`] reads it back.
     pub(super) fn print(&self, value: &Value) -> String {
         match (self, value) {
             (ValueKind::Count { word: Some((word, stands_for)), .. }, Value::Count(n)) if n == stands_for => {
@@ -245,7 +244,8 @@ pub(super) fn listed(words: &[&str]) -> String {
     list
 }
 
-/// Returns true for digits alone: no sign, no blank, nothing else that `str::parse` accepts.
+/// Returns true if `text` has only digits: no sign, no blank, nothing else that `str::parse`
+/// accepts.
 fn digits(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
 }
@@ -295,7 +295,7 @@ fn read_plugin(text: &str) -> Result<Value, InvalidValue> {
     let is_name = |name: &str| !name.is_empty() && !name.contains(['/', '\0', ':']);
     match text.strip_prefix(PLUGIN_PREFIX) {
         Some(name) if is_name(name) => Ok(Value::Text(name.to_owned())),
-        Some(_) => Err(refused("has no plug-in's name behind the colon")),
+        Some(_) => Err(refused("has no plug-in name after the colon")),
         None => Err(InvalidValue {
             why: "is not a plug-in".to_owned(),
             meant: is_name(text).then(|| format!("{PLUGIN_PREFIX}{text}")),

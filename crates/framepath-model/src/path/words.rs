@@ -14,7 +14,7 @@ pub(super) struct Word {
     pub span: Range<usize>,
     /// The `=` of `key=value`, if the key is a plain identifier.
     pub equals: Option<Equals>,
-    /// Set for a `!`, `(` or `)` that stands alone and unquoted.
+    /// Mark, for an unquoted `!`, `(` or `)` that is a word by itself.
     pub mark: Option<PathMark>,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Equals {
     pub in_text: usize,
 }
 
-/// Returns true for ASCII blanks: a file name may hold other blanks without quotes.
+/// Returns true for ASCII blanks. A file name may contain other blanks without quotes.
 fn is_blank(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\n' | '\r')
 }
@@ -172,9 +172,9 @@ pub fn quote(word: &str) -> String {
     if plain { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
 }
 
-/// Joins words that a shell has already split, such as a program's arguments, into one
-/// path text: blanks, quotes and backslashes inside a word are kept,
-/// and `!`, `(`, `)` and `key=value` keep their meaning.
+/// Joins words that a shell has already split, such as a program's arguments, into one path text.
+/// Blanks, quotes and backslashes inside a word are kept; `!`, `(`, `)` and `key=value` keep
+/// their meaning.
 pub fn join<S: AsRef<str>>(words: &[S]) -> String {
     let mut text = String::new();
     for word in words {

@@ -8,49 +8,51 @@ use crate::access_point::RandomAccess;
 /// Treatment of a packet after a loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admission {
-    /// It is decoded, and its frames are right.
+    /// The packet is decoded, and its frames are valid.
     Whole,
-    /// It is decoded as reference for later packets; its frames lack what was lost.
+    /// The packet is decoded as reference for later packets; its own frames lack their
+    /// references.
     Withheld,
-    /// A leading picture of the point where the stream resumes: no other picture needs it.
+    /// The packet is a leading picture of the point where the stream resumes: no other picture
+    /// refers to it.
     Leading,
-    /// It cannot be decoded.
+    /// The packet cannot be decoded.
     Skipped,
 }
 
-/// The loss before the next packet in decode order, as long as it still matters. The leading
-/// pictures of a point are known by their times, and without times by their types.
+/// Loss before the next packet in decode order, until it no longer matters. The leading pictures
+/// of a point are identified by their times, and without times by their types.
 #[derive(Debug, Default)]
 pub(super) struct Resumption {
-    /// Packets are dropped until a point comes, or a packet that claims to be one.
+    /// True while packets are dropped, until a point or a packet flagged as one.
     skipping: bool,
-    /// Reference pictures still to withhold after such a claim.
+    /// Number of reference pictures still to withhold after a packet that is only flagged.
     withholding: u32,
-    /// Until the next point: pictures shown before this time lack their references.
-    right_from: Option<i64>,
-    /// Directly behind a point: pictures without a time that may be leading ones by their type
-    /// are leading ones.
+    /// Time before which pictures lack their references, until the next point.
+    valid_from: Option<i64>,
+    /// True directly after a point: pictures without a time that may be leading pictures by their
+    /// type are leading pictures.
     by_type: bool,
-    /// `right_from` is a point's pts, and not that of the picture at which a claim was
-    /// made good: pictures shown before it are no references of later ones.
+    /// True if `valid_from` is the pts of a point: no later picture refers to pictures shown
+    /// before it. False if it is the pts of the picture that completed a recovery.
     is_point: bool,
 }
 
 impl Resumption {
-    /// Records that packets before the next one are lost.
+    /// Records that packets before the next packet are lost.
     pub(super) fn lose(&mut self) {
         *self = Resumption { skipping: true, ..Resumption::default() };
     }
 
-    /// Returns true until a packet comes where the stream can resume.
+    /// Returns true until a packet arrives at which the stream can resume.
     pub(super) fn is_skipping(&self) -> bool {
         self.skipping
     }
 
-    /// Returns true while every packet is to be decoded, whatever comes next.
+    /// Returns true while every packet is to be decoded, of any kind.
     pub(super) fn admits_all(&self) -> bool {
-        let drops_leading = self.is_point && self.right_from.is_some();
-        // While pictures are withheld, the next point has leading pictures to drop.
+        let drops_leading = self.is_point && self.valid_from.is_some();
+        // While pictures are withheld, the leading pictures of the next point are dropped.
         !self.skipping && self.withholding == 0 && !drops_leading && !self.by_type
     }
 
@@ -59,9 +61,9 @@ impl Resumption {
         let reference = match access {
             RandomAccess::Point => {
                 let was_whole = !self.skipping && self.withholding == 0;
-                let right_from = if was_whole { None } else { pts };
+                let valid_from = if was_whole { None } else { pts };
                 *self =
-                    Resumption { right_from, by_type: !was_whole, is_point: true, ..Resumption::default() };
+                    Resumption { valid_from, by_type: !was_whole, is_point: true, ..Resumption::default() };
                 return Admission::Whole;
             }
             RandomAccess::Claimed { recovery } => {
@@ -81,7 +83,7 @@ impl Resumption {
         if self.skipping {
             return Admission::Skipped;
         }
-        let shown_before = match (pts, self.right_from) {
+        let shown_before = match (pts, self.valid_from) {
             (Some(pts), Some(from)) => pts < from,
             (None, _) => self.by_type,
             _ => false,
@@ -93,7 +95,7 @@ impl Resumption {
         if !was_whole && reference {
             self.withholding -= 1;
             if self.withholding == 0 {
-                self.right_from = pts;
+                self.valid_from = pts;
             }
         }
         if shown_before || !was_whole { Admission::Withheld } else { Admission::Whole }

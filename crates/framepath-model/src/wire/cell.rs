@@ -15,21 +15,21 @@ pub const CELL_BYTES: usize = CELL_WORDS * 8;
 /// One cell of a ring, copied out of or into shared memory word by word.
 pub type Cell = [u64; CELL_WORDS];
 
-/// Bytes of a packet submission that are not always zero.
+/// Size of the used part of a packet submission, bytes; the rest is zero.
 pub const PACKET_SUBMISSION_BYTES: usize = 4 * 8;
 
-/// Bytes of a frame completion that are not always zero.
+/// Size of the used part of a frame completion, bytes.
 pub const FRAME_COMPLETION_BYTES: usize = CELL_BYTES;
 
-/// Bytes of the cells for one decoded frame, both ways together, without the
-/// packet itself and the return of the slot.
+/// Size of the cells for one decoded frame in both directions, bytes. The packet itself and the
+/// return of the slot are not included.
 pub const BYTES_PER_FRAME: usize = PACKET_SUBMISSION_BYTES + FRAME_COMPLETION_BYTES;
 
-/// The largest bit rate that a stage in a worker may request, bits a second.
+/// Maximum bit rate that a stage in a worker may request, bits per second.
 pub const MAX_BIT_RATE: u64 = 1 << 40;
 
-/// Pool number of a completed frame that is the submitted one, passed on
-/// unchanged: the caller has it already. Slot and layout are 0 then.
+/// Pool number of a completed frame that is the submitted frame, unchanged: the caller already
+/// has it. Slot and layout are 0 in that case.
 pub const SAME_FRAME: u16 = u16::MAX;
 
 const PACKET: u8 = 1;
@@ -58,20 +58,20 @@ const TRANSIT: u64 = 4;
 const DISCARDED: u64 = 8;
 const RESTARTS: u64 = 16;
 
-/// From caller to worker.
+/// Record from the caller to the worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Submission {
-    /// Compressed bytes that lie in the packet area.
+    /// Compressed bytes in the packet area.
     Packet {
         /// The packet's number.
         seq: u64,
         /// Presentation time in ticks of the track's time base.
         pts: Option<i64>,
-        /// First byte, from the start of the packet area.
+        /// Offset of the first byte from the start of the packet area.
         offset: u64,
-        /// Bytes; `offset + len` fits 64 bits.
+        /// Number of bytes; `offset + len` fits 64 bits.
         len: u32,
-        /// True if the container calls it a random access point.
+        /// True if the container flags the packet as a random access point.
         key: bool,
         /// Frames that are not output.
         preroll: Preroll,
@@ -82,78 +82,78 @@ pub enum Submission {
         seq: u64,
         /// Presentation time in ticks of the stream's time base.
         pts: Option<i64>,
-        /// An input pool.
+        /// Number of an input pool.
         pool: u16,
-        /// Slot of that pool, from 0.
+        /// Slot in that pool, from 0.
         slot: u32,
-        /// Id of a layout that was sent before.
+        /// Id of a layout that was sent earlier.
         layout: u8,
     },
-    /// From here on `id` names `layout`. Needs slots of `layout.size` bytes.
+    /// Definition of a layout's id; later frames refer to it. Needs slots of `layout.size` bytes.
     Layout {
         /// The id.
         id: u8,
         /// The layout.
         layout: Layout,
     },
-    /// No input follows: output the frames still inside, then send [`Completion::End`].
+    /// End of the input: output the pending frames, then send [`Completion::End`].
     Drain,
-    /// Forget what is inside: the next input is from another place of the stream. The answer is
+    /// Drop the pending frames: the next input is from another place of the stream. The answer is
     /// [`Completion::Flushed`].
     Flush {
-        /// Number among the packets or frames.
+        /// Number, in the sequence of packets or frames.
         seq: u64,
     },
-    /// To a demuxer: continue at another place. The answer is [`Completion::Flushed`].
+    /// Command for a demuxer: continue at another place. The answer is [`Completion::Flushed`].
     Seek {
         /// Number of the seek.
         number: u64,
-        /// The place.
+        /// New position.
         to: DemuxPosition,
     },
 }
 
-/// Place where a demuxer continues.
+/// Position where a demuxer continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DemuxPosition {
-    /// This many nanoseconds from the stream's start.
+    /// Time from the stream's start, nanoseconds.
     Time(u64, SeekTo),
-    /// The next random access point.
+    /// Next random access point.
     NextKey,
 }
 
-/// From worker to caller.
+/// Record from the worker to the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Completion {
     /// A frame is ready.
     Frame {
-        /// Number of the packet or frame it was made of.
+        /// Number of the packet or frame that the frame was made of.
         seq: u64,
-        /// A pool that was announced before.
+        /// Number of a pool that was announced earlier.
         pool: u16,
         /// Number of the slot, counted from the pool's `first_slot`.
         slot: u32,
-        /// Id of a layout that was sent before.
+        /// Id of a layout that was sent earlier.
         layout: u8,
-        /// Time and resources that the worker spent on it.
+        /// Time and resources that the worker spent on the frame.
         work: WorkerTime,
     },
-    /// From here on `id` names `layout`. Needs slots of `layout.size` bytes.
+    /// Definition of a layout's id; later frames refer to it. Needs slots of `layout.size` bytes.
     Layout {
         /// The id.
         id: u8,
         /// The layout.
         layout: Layout,
     },
-    /// A pool whose memory was sent on the socket just before, or that is made of the
-    /// lent memory.
+    /// A new pool. Its memory was announced on the socket just before, or is that of the caller's
+    /// buffers.
     Pool {
-        /// Its number.
+        /// Number of the pool.
         pool: u16,
         /// Number of slots, at least one.
         slots: u32,
-        /// Bytes from one slot to the next, at least one; all slots together
-        /// fit the address space.
+        /// Bytes from one slot to the next, at least one. All slots together fit the address
+        /// space.
         slot_bytes: u64,
         /// Number of its first slot: the slots of all pools of a worker are
         /// numbered consecutively. `first_slot + slots` fits 32 bits.
@@ -161,54 +161,54 @@ pub enum Completion {
     },
     /// The stage failed; the error text is on the socket.
     Failed,
-    /// All frames of the input before [`Submission::Drain`] are output.
+    /// All frames of the input before [`Submission::Drain`] have been output.
     End,
     /// The worker waits for memory; its request is on the socket.
     Want,
-    /// The worker is done with an input frame that gave no output.
+    /// The worker finished an input frame without output for it.
     Passed {
         /// Number of the input.
         seq: u64,
     },
-    /// A packet of the demuxed file lies in the packet area.
+    /// A packet of the demuxed file, in the packet area.
     Packet {
         /// Presentation time in ticks of the track's time base.
         pts: Option<i64>,
         /// Duration in the same ticks; 0 if not known.
         duration: i64,
-        /// First byte, from the start of the packet area.
+        /// Offset of the first byte from the start of the packet area.
         offset: u64,
-        /// Bytes; `offset + len` fits 64 bits.
+        /// Number of bytes; `offset + len` fits 64 bits.
         len: u32,
-        /// Number under which the caller gives the memory back.
+        /// Number under which the caller returns the memory.
         id: u32,
-        /// True if the container calls it a random access point.
+        /// True if the container flags the packet as a random access point.
         key: bool,
-        /// True if the caller has to copy it and give it back at once.
+        /// True if the caller has to copy the packet and return its memory immediately.
         transit: bool,
         /// Frames that are not output.
         preroll: Preroll,
     },
-    /// Completions from here on are of the input after a flush or seek.
+    /// Marker after a flush or seek: later completions belong to the new input.
     Flushed {
-        /// Its number.
+        /// Number of the flush or seek.
         number: u64,
     },
-    /// The stage has a request to the hops in front.
+    /// Request of the stage to the hops before it.
     Request(UpstreamRequest),
 }
 
 /// A request that a stage in a worker may make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpstreamRequest {
-    /// The next packet is to be a random access point.
+    /// Make the next packet a random access point.
     Keyframe,
-    /// Encode with so many bits a second: 1 to [`MAX_BIT_RATE`].
+    /// Encode with this bit rate, bits per second: 1 to [`MAX_BIT_RATE`].
     BitRate(u64),
 }
 
 impl Submission {
-    /// Encodes it as a cell.
+    /// Encodes the record as a cell.
     pub fn encode(&self) -> Cell {
         match *self {
             Submission::Packet { seq, pts, offset, len, key, preroll } => {
@@ -238,7 +238,7 @@ impl Submission {
     ///
     /// # Errors
     ///
-    /// The cell is no submission; see [`WireError`].
+    /// The cell is not a submission; see [`WireError`].
     pub fn decode(cell: &Cell) -> Result<Submission, WireError> {
         let [word, seq, pts, third, ..] = *cell;
         match word as u8 {
@@ -293,7 +293,7 @@ impl Submission {
 }
 
 impl Completion {
-    /// Encodes it as a cell.
+    /// Encodes the record as a cell.
     pub fn encode(&self) -> Cell {
         match *self {
             Completion::Frame { seq, pool, slot, layout, work } => {
@@ -329,7 +329,7 @@ impl Completion {
     ///
     /// # Errors
     ///
-    /// The cell is no completion; see [`WireError`].
+    /// The cell is not a completion; see [`WireError`].
     pub fn decode(cell: &Cell) -> Result<Completion, WireError> {
         let [word, seq, ..] = *cell;
         match word as u8 {

@@ -3,40 +3,43 @@
 
 use crate::format::LayoutError;
 
-/// Reason for which a cell or message cannot be decoded. The sender is then either broken
-/// or hostile: no correct sender writes such a record.
+/// Reason why a cell or message cannot be decoded. Except for another version, the sender is
+/// broken or hostile: a correct sender never writes such a record.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
-    /// A message has another number of bytes than [`super::MESSAGE_BYTES`].
-    #[error("a message of {0} bytes; messages have {size}", size = super::MESSAGE_BYTES)]
+    /// The message does not have [`super::MESSAGE_BYTES`] bytes.
+    #[error("message has {0} bytes; expected {size}", size = super::MESSAGE_BYTES)]
     Length(usize),
-    /// A message does not begin with [`super::MAGIC`].
-    #[error("not a framepath message: it begins with {0:02x?}")]
+    /// The message does not begin with [`super::MAGIC`].
+    #[error("not a framepath message: begins with {0:02x?}; expected {magic:02x?}", magic = super::MAGIC)]
     Magic([u8; 4]),
-    /// The other side was built with another version of the format.
-    #[error("the other side speaks version {theirs} of the wire format, this side version {ours}")]
+    /// The other side was built with another version of the wire format.
+    #[error(
+        "the other process uses version {theirs} of the wire format, this process version {ours}; use the same \
+         build of framepath for both"
+    )]
     Version {
         /// [`super::VERSION`] of this side.
         ours: u16,
         /// The version in the message.
         theirs: u16,
     },
-    /// No record of this family has this kind.
-    #[error("no {family} has kind {kind}")]
+    /// The kind is not known in this family of records.
+    #[error("unknown {family} kind {kind}")]
     Kind {
         /// Submission, completion or message.
         family: &'static str,
         /// The number found.
         kind: u16,
     },
-    /// Bits that must be zero are not.
-    #[error("{record}: bits that must be zero are not")]
+    /// Reserved bits are set.
+    #[error("{record}: reserved bits are set; expected zeros")]
     Reserved {
         /// Name of the record.
         record: &'static str,
     },
-    /// A number is outside what the field may hold.
-    #[error("{record}: {field} cannot be {value}")]
+    /// A number is outside the range of its field.
+    #[error("{record}: invalid {field} {value}")]
     Field {
         /// Name of the record.
         record: &'static str,
@@ -46,21 +49,21 @@ pub enum WireError {
         value: u64,
     },
     /// A text is longer than its field or not UTF-8.
-    #[error("{record}: {field} is not a text of at most {most} bytes of UTF-8")]
+    #[error("{record}: {field} is invalid text; expected at most {most} bytes of UTF-8")]
     Text {
         /// Name of the record.
         record: &'static str,
         /// Name of the field.
         field: &'static str,
-        /// Bytes the field has room for.
+        /// Capacity of the field, bytes.
         most: usize,
     },
-    /// The planes hold no picture.
+    /// The layout of the planes is invalid.
     #[error("layout: {0}")]
     Layout(#[from] LayoutError),
 }
 
-/// Returns `Ok` if `holds`, else an error about the field.
+/// Returns `Ok` if `holds` is true, else an error about the field.
 pub(super) fn check(
     holds: bool,
     record: &'static str,

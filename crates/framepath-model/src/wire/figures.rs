@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Counters of a worker, for programs that watch the service: words of a shared
-//! page, and of a `status` message.
+//! Counters of a worker, for programs that watch the service. They are words of a shared page and
+//! part of a `status` message.
 
 use std::ops::AddAssign;
 
@@ -19,7 +19,7 @@ const PER_OCTAVE: u32 = 2;
 /// The first bucket's upper end, as a power of two: 4.1 µs.
 const FIRST: u32 = 12;
 
-/// Word of the page: frames given.
+/// Word of the page: frames output.
 pub const FRAMES: usize = 0;
 /// Word of the page: packets or frames taken.
 pub const INPUTS: usize = 1;
@@ -66,20 +66,22 @@ impl Histogram {
         ((1 << PER_OCTAVE) + part) << (FIRST + octave - PER_OCTAVE)
     }
 
-    /// Returns the number of durations. Saturates, because a hostile worker's counts may be anything.
+    /// Returns the number of durations. Saturates, because a hostile worker may report any
+    /// counts.
     pub fn count(&self) -> u64 {
         self.0.iter().fold(0, |sum, n| sum.saturating_add(*n))
     }
 
-    /// Returns the duration that a share `q` (0 to 1) does not exceed: the end of its
-    /// bucket, at most a fifth too long. `None` if there are no durations.
+    /// Returns the duration that a share `q` (0 to 1) of all durations does not exceed. The value
+    /// is the end of a bucket, so it is at most a fifth too long. Returns `None` if there are no
+    /// durations.
     pub fn quantile_ns(&self, q: f64) -> Option<u64> {
         let count = self.count();
-        let wanted = ((count as f64 * q).ceil() as u64).clamp(1, count.max(1));
+        let rank = ((count as f64 * q).ceil() as u64).clamp(1, count.max(1));
         let mut seen: u64 = 0;
         for (bucket, n) in self.0.iter().enumerate() {
             seen = seen.saturating_add(*n);
-            if seen >= wanted {
+            if seen >= rank {
                 return Some(Histogram::end_ns(bucket));
             }
         }
@@ -93,11 +95,11 @@ impl Histogram {
     }
 }
 
-/// Counters of a worker. They are the worker's own claims: numbers may be
-/// anything, the text is made printable.
+/// Counters of a worker, as the worker reports them. The worker is not trusted: numbers may have
+/// any value, and the text is made printable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// Frames given.
+    /// Frames output.
     pub frames: u64,
     /// Packets or frames taken.
     pub inputs: u64,
@@ -112,7 +114,7 @@ pub struct Figures {
     pub height: u32,
     /// Name of the stage, printable, at most [`LABEL_BYTES`].
     pub stage: String,
-    /// Latency from a packet taken to its frame given.
+    /// Time from taking a packet to the output of its frame.
     pub latency: Histogram,
 }
 
@@ -176,8 +178,8 @@ fn printable(byte: u8) -> char {
     if (0x20..0x7f).contains(&byte) { char::from(byte) } else { '?' }
 }
 
-/// Adds the counters of another worker of the same stream. A stage or size that `other`
-/// lacks is kept.
+/// Adds the counters of another worker of the same stream. If `other` has no stage or size, the
+/// present one stays.
 impl AddAssign<&Figures> for Figures {
     fn add_assign(&mut self, other: &Figures) {
         let add = |to: &mut u64, from: u64| *to = to.saturating_add(from);
@@ -202,15 +204,15 @@ impl AddAssign<&Figures> for Figures {
 /// One stream of the service, as `status` reports it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StreamStatus {
-    /// The service's number for it.
+    /// Number of the stream in the service.
     pub stream: u32,
-    /// The client's process id; 0 if it is in another pid namespace.
+    /// Process id of the client; 0 if the client is in another pid namespace.
     pub client_pid: u32,
-    /// The client's user.
+    /// User id of the client.
     pub client_uid: u32,
-    /// The worker's process id; 0 if there is none at the moment.
+    /// Process id of the worker; 0 if there is none at the moment.
     pub worker_pid: u32,
-    /// Workers that had to be replaced.
+    /// Number of workers that had to be replaced.
     pub crashes: u64,
     /// CPU time of all its workers, nanoseconds, as the kernel reports it.
     pub cpu_ns: u64,
@@ -221,19 +223,19 @@ pub struct StreamStatus {
 /// The whole service, as `totals` reports it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Streams that are open.
+    /// Number of open streams.
     pub streams: u32,
-    /// Connections, watchers included.
+    /// Number of connections, watchers included.
     pub connections: u32,
-    /// Workers that wait for a stream.
+    /// Number of idle workers that wait for a stream.
     pub spares: u32,
-    /// Streams ever granted.
+    /// Number of streams granted since the start.
     pub granted: u64,
-    /// Requests and connections denied.
+    /// Number of requests and connections denied since the start.
     pub denied: u64,
-    /// Workers that had to be replaced.
+    /// Number of workers that had to be replaced.
     pub crashes: u64,
-    /// Frames of all streams, ended ones included.
+    /// Number of frames of all streams, ended ones included.
     pub frames: u64,
     /// CPU time of all workers, ended ones included, nanoseconds.
     pub cpu_ns: u64,

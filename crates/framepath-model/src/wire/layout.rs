@@ -72,13 +72,13 @@ pub(super) fn decode(cell: &Cell) -> Result<(u8, Layout), WireError> {
     let format = format_of((cell[0] >> 16) as u8, RECORD)?;
     let colors = colors_of((cell[0] >> 24) as u32, RECORD)?;
     let (width, height) = (cell[1] as u32, (cell[1] >> 32) as u32);
-    // One row of bytes may be longer than any picture is wide. A later check, when a frame
-    // uses the layout, tells if a slot holds it.
+    // A row of opaque bytes may be wider than any picture. The check that a slot holds it comes
+    // later, when a frame uses the layout.
     let row = u64::from(width);
     if format == PixelFormat::Grey && height == 1 && width > 0 && cell[2..] == [0, row, 0, 0, 0, 0] {
         return Ok(((cell[0] >> 8) as u8, Layout::opaque(width as usize).with_colors(colors)));
     }
-    // Check the sides first: they bound the numbers that follow from them.
+    // Checks the sides first, because they bound the numbers derived from them.
     Layout::packed(format, width, height)?;
     let sizes = format.plane_sizes(width, height);
     let mut planes = [PlaneLayout::default(); 3];

@@ -57,72 +57,70 @@ const SPAWN: u16 = 48;
 /// One message. Texts without a stated limit are at most [`TEXT_BYTES`] long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// Caller to worker: open this stream.
+    /// Caller to worker: open a stream.
     Open(Open),
-    /// Caller to worker: a pool of input frames, its memory attached.
+    /// Caller to worker: pool of input frames, with its memory attached.
     InputPool {
         /// Its number.
         pool: u16,
-        /// How many slots it has, at least one.
+        /// Number of slots, at least one.
         slots: u32,
         /// Bytes from one slot to the next, at least one.
         slot_bytes: u64,
     },
-    /// Caller to worker, an answer to [`Message::Want`]: this many buffers, each
-    /// in a [`Message::Buffer`] that follows.
+    /// Caller to worker, answer to [`Message::Want`]: the number of buffers. One
+    /// [`Message::Buffer`] follows for each.
     Lend {
         /// Plane format of the frames.
         lent: LentFormat,
         /// 1 to [`MOST_BUFFERS`].
         buffers: u32,
     },
-    /// Caller to worker: one of the lent buffers attached, in their order.
+    /// Caller to worker: one of the caller's buffers attached, in order.
     Buffer {
-        /// Its number.
+        /// Index of the buffer.
         index: u32,
     },
-    /// Caller to worker, an answer to [`Message::WantMemory`]: a memfd of the requested
-    /// size attached, sealed against resizing.
+    /// Caller to worker, answer to [`Message::WantMemory`]: a memfd of the requested size
+    /// attached, sealed against resizing.
     Memory {
-        /// Its number: how many the worker received before.
+        /// Number of the memory: the count of memories sent before.
         number: u32,
     },
-    /// Service to worker: the page for its figures attached.
+    /// Service to worker: the page for the worker's counters attached.
     Page,
-    /// Caller to worker, before [`Message::Open`]: the device that decodes
-    /// attached, open.
+    /// Caller to worker, before [`Message::Open`]: the open decoder device attached.
     Device {
-        /// Its name, for errors.
+        /// Name of the device, for errors.
         node: String,
     },
-    /// Caller to worker, before [`Message::Demux`]: the file to read attached, open.
+    /// Caller to worker, before [`Message::Demux`]: the open file attached.
     File {
-        /// Its name, for errors and for guessing the container.
+        /// Name of the file, for errors and for guessing the container.
         name: String,
     },
-    /// Caller to worker, instead of [`Message::Open`]: demux the file; the
-    /// shared area attached. The answer is [`Message::Demuxed`] or [`Message::Refused`].
+    /// Caller to worker, instead of [`Message::Open`]: demux the file, with the shared area
+    /// attached. The answer is [`Message::Demuxed`] or [`Message::Refused`].
     Demux(Demux),
-    /// Worker to caller: initialized and in the sandbox.
+    /// Worker to caller: the worker is initialized and in the sandbox.
     Ready {
         /// Bits of the sandbox's layers that this machine provides.
         layers: u32,
     },
     /// Worker to caller: the stream is open.
     Opened {
-        /// Threads the stage decodes with.
+        /// Number of threads that the stage decodes with.
         threads: u32,
         /// The stream after the stage.
         stream: StreamInfo,
-        /// True if frames can be decoded again by submitting the same input again.
+        /// True if submitting the same input again yields the same frames.
         replayable: bool,
-        /// True if input is packets, not frames.
+        /// True if the input is packets, false if it is frames.
         takes_packets: bool,
     },
     /// Worker to caller: the file is open; its packets follow in the ring.
     Demuxed {
-        /// Bytes at the start of the packet area that describe the track, at
-        /// least one.
+        /// Size of the track's description at the start of the packet area, bytes; at least one.
         track_bytes: u32,
         /// The stream of the track.
         stream: StreamInfo,
@@ -143,13 +141,13 @@ pub enum Message {
     PoolMemory {
         /// The pool's number.
         pool: u16,
-        /// Number of the [`Message::Memory`] that it lies in.
+        /// Number of the [`Message::Memory`] that contains the pool.
         memory: u32,
     },
     /// Worker to caller: requests memory for a pool. The answer is
     /// [`Message::Memory`] or [`Message::Denied`].
     WantMemory {
-        /// Its size, at least 1.
+        /// Requested size in bytes, at least 1.
         bytes: u64,
     },
     /// Worker to caller: requests memory to decode into. The answer is
@@ -157,57 +155,56 @@ pub enum Message {
     Want(BufferRequest),
     /// Client to service: requests a stream.
     Hello {
-        /// The newest version the sender speaks.
+        /// Newest version of the wire format that the sender supports.
         version: u16,
     },
-    /// Service to client: the socket of a worker attached. Zygote to caller:
-    /// the same message twice, first with the socket, then with the worker's pidfd attached.
+    /// Service to client: the socket of a worker attached. Zygote to caller: the same message
+    /// twice, first with the socket attached, then with the worker's pidfd.
     Grant {
-        /// The service's number for the stream; 0 from the zygote.
+        /// Number of the stream in the service; 0 from the zygote.
         stream: u32,
-        /// The worker's process id; 0 if the client cannot see it.
+        /// Process id of the worker; 0 if the client cannot see it.
         pid: u32,
-        /// Bits of the sandbox's layers that the worker has: from the service
-        /// all of them, from the zygote those that the worker does not enter by
-        /// itself.
+        /// Bits of the sandbox's layers that the worker has. From the service: all layers. From
+        /// the zygote: only the layers that the worker does not enter by itself.
         layers: u32,
     },
     /// Client to service: the stream needs another worker.
     Replace {
-        /// The service's number for the stream.
+        /// Number of the stream in the service.
         stream: u32,
         /// True if the old worker may still run and has to be killed.
         kill: bool,
     },
     /// Client to service: the stream is over.
     Release {
-        /// The service's number for the stream.
+        /// Number of the stream in the service.
         stream: u32,
     },
-    /// Service to client, zygote to caller, caller to worker: the request is denied.
+    /// Service to client, zygote to caller, caller to worker: the request was denied.
     Denied {
         /// The reason.
         text: String,
     },
     /// Client to service: requests the status of a stream.
     Watch {
-        /// Lowest stream number of interest; the answer is the first stream from it on.
+        /// Lowest stream number of interest; the answer is the first stream from that number on.
         from: u32,
     },
     /// Service to client: status of one stream.
     Status(Box<StreamStatus>),
-    /// Service to client: totals of the whole service; no more streams follow.
+    /// Service to client: totals of the whole service, after the last stream.
     Totals(Totals),
-    /// Caller to zygote: fork a worker. The answer is [`Message::Grant`] with
-    /// the worker's process id and socket, and once more with its pidfd.
+    /// Caller to zygote: fork a worker. The answer is two [`Message::Grant`]s: one with the
+    /// worker's process id and socket, one with its pidfd.
     Spawn {
-        /// The worker's kind: one text, in the caller's own words, has all of it.
+        /// Kind of the worker, in the form of the worker program's argument.
         kind: String,
     },
 }
 
 impl Message {
-    /// Encodes it into all of `bytes`. Texts that are too long are cut between two
+    /// Encodes the message into all of `bytes`. Cuts texts that are too long between two
     /// characters.
     pub fn encode(&self, bytes: &mut [u8; MESSAGE_BYTES]) {
         let mut w = RecordWriter::new(bytes);
@@ -283,8 +280,8 @@ impl Message {
     ///
     /// # Errors
     ///
-    /// [`WireError::Version`] if the other side was built with another
-    /// format; every other error means that the other side is broken or hostile.
+    /// [`WireError::Version`] if the other side was built with another wire format. Every other
+    /// error means that the other side is broken or hostile.
     pub fn decode(bytes: &[u8]) -> Result<Message, WireError> {
         if bytes.len() != MESSAGE_BYTES {
             return Err(WireError::Length(bytes.len()));

@@ -10,19 +10,19 @@ use crate::stream::StreamInfo;
 /// Parameters of a worker's stream; one message holds all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Open {
-    /// The hop as written in a path, at most [`STAGE_BYTES`].
+    /// Hop in path syntax, at most [`STAGE_BYTES`].
     pub stage: String,
     /// Level of the ledger, at most [`MAX_LEVEL`].
     pub level: u8,
-    /// True if the stage decodes into memory that the caller lends: the worker requests it by
+    /// True if the stage decodes into the caller's memory, which the worker requests by
     /// [`super::Message::Want`].
     pub lent: bool,
-    /// Bytes at the start of the packet area that describe the track, if the stage
-    /// takes packets. 0 if it takes frames.
+    /// Size of the track's description at the start of the packet area, bytes. 0 if the stage
+    /// takes frames.
     pub track_bytes: u32,
-    /// Frames that the caller's later stages hold at a time.
+    /// Maximum number of frames that the caller's later stages hold at a time.
     pub frames_behind: u32,
-    /// The stream in front of the stage.
+    /// Stream before the stage.
     pub stream: StreamInfo,
     /// Cells of each ring, 1 to [`MAX_CELLS`].
     pub cells: u32,
@@ -39,7 +39,7 @@ pub struct Demux {
     pub seekable: bool,
     /// Number of times the file is read, at least 1.
     pub loops: u64,
-    /// Number of the video track, counted from 0; `None` is the best one.
+    /// Number of the video track, from 0; `None` selects the best one.
     pub track: Option<u32>,
     /// Start of each reading, nanoseconds from the stream's start.
     pub start_ns: u64,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Fields of a message, one after the other. All offsets are constants of
-//! the format, so neither side can run past the end.
+//! Reader and writer for the fields of a message. All offsets are constants of the format, so
+//! neither can run past the end.
 
 use super::WireError;
 use super::layout::{format_number, format_of};
@@ -109,7 +109,7 @@ impl<'a> RecordReader<'a> {
         self.zeros(self.bytes.len())
     }
 
-    /// Checks that `value` has only bits of `known`.
+    /// Checks that `value` has no bits other than those of `known`.
     pub(super) fn flags(&mut self, value: u64, known: u64) -> Result<u64, WireError> {
         if value & !known == 0 { Ok(value) } else { Err(WireError::Reserved { record: self.record }) }
     }

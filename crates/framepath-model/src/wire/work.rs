@@ -5,34 +5,33 @@ use super::WireError;
 use super::error::check;
 use crate::ledger::Row;
 
-/// A worker's hop for one frame. Durations are nanoseconds; a longer one than
-/// 32 bits hold (4.2 s) is the largest value.
+/// Time and resources of a worker's hop for one frame. Durations are nanoseconds; a duration
+/// above the 32-bit maximum (4.2 s) is stored as the maximum.
 ///
-/// Which fields are known follows from the level the stream was opened with,
-/// as in a [`Row`].
+/// The level with which the stream was opened decides which fields are known, as in a [`Row`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkerTime {
-    /// Time at which the stage got the packet or frame, CLOCK_MONOTONIC nanoseconds.
+    /// Time at which the stage received the packet or frame, CLOCK_MONOTONIC nanoseconds.
     pub enter_ns: u64,
     /// Time at which the frame left the stage, not before `enter_ns`.
     pub leave_ns: u64,
-    /// Waiting for a busy consumer; also in a device, if the worker uses one.
+    /// Time waiting for a busy consumer, or in a device.
     pub queue_ns: u32,
     /// Time that the worker had been idle at `enter_ns`; 0 if it was busy.
     pub idle_ns: u32,
-    /// Waits.
+    /// Time of waits.
     pub blocked_ns: u32,
-    /// CPU time, copies and waits excluded.
+    /// CPU time without copies and waits.
     pub compute_ns: u32,
-    /// Runnable but not running.
+    /// Time runnable but not running.
     pub preempted_ns: u32,
     /// Time in copies.
     pub copy_ns: u32,
     /// Bytes copied by the CPU.
     pub copied_bytes: u32,
-    /// Voluntary switches.
+    /// Number of voluntary context switches.
     pub voluntary_switches: u16,
-    /// Involuntary switches.
+    /// Number of involuntary context switches.
     pub involuntary_switches: u16,
 }
 
@@ -78,7 +77,7 @@ impl From<&Row> for WorkerTime {
         let short = |value: u32| u16::try_from(value).unwrap_or(u16::MAX);
         WorkerTime {
             enter_ns: row.enter_ns,
-            // A row that ends before it begins counts as taking no time.
+            // A row that ends before it begins counts as zero time.
             leave_ns: row.leave_ns.max(row.enter_ns),
             queue_ns: long(row.queue_ns + row.device_ns),
             idle_ns: 0,

@@ -16,8 +16,7 @@ pub use modelled::SharedArea;
 #[cfg(not(loom))]
 pub use shared::SharedArea;
 
-/// Sizes of the parts of an area. Constant by contract: both sides receive them once, and
-/// check them.
+/// Sizes of the parts of an area. Both sides receive them once and check them; they never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
     /// Cells of each ring; a power of two from 2 to 65,536.
@@ -26,39 +25,39 @@ pub struct Sizes {
     pub packet_bytes: u64,
 }
 
-/// One word on lines of its own.
+/// Words of the area, each on cache lines of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub(super) enum AreaWord {
-    /// Cells ever submitted.
+    /// Number of submitted cells since the start.
     SubmissionTail,
-    /// Cells ever taken by the worker.
+    /// Number of submissions that the worker has taken.
     SubmissionHead,
-    /// Cells ever completed.
+    /// Number of completed cells since the start.
     CompletionTail,
-    /// Cells ever taken by the caller.
+    /// Number of completions that the caller has taken.
     CompletionHead,
-    /// Rung when there is a submission; see [`super::Bell`].
+    /// Bell for a new submission; see [`super::Bell`].
     WorkerBell,
-    /// Rung when there is a completion.
+    /// Bell for a new completion.
     CallerBell,
-    /// Rung when half the submission ring is free again.
+    /// Bell for free space: half the submission ring is free again.
     RoomBell,
-    /// Rung when half the completion ring is free again.
+    /// Bell for free space: half the completion ring is free again.
     CompletionRoomBell,
-    /// Rung when the worker has released packets.
+    /// Bell for packets released by the worker.
     PacketBell,
-    /// Packets the worker has released, in order of submission.
+    /// Number of packets that the worker has released, in order of submission.
     PacketsReleased,
-    /// The bell of a pool whose slots are all out.
+    /// Bell of a pool without free slots.
     SlotBell,
 }
 
 const LINE: usize = 128;
 const LINES: usize = 16;
-/// Words of `pool::GiveBack`: a bit per slot, then a counter per slot.
+/// Offset of the words of `pool::GiveBack`: a bit per slot, then a counter per slot.
 const GIVE_BACK: usize = LINE * LINES;
-/// Slots an area can give back.
+/// Number of slots that an area can return.
 pub(super) const SLOTS: usize = 4096;
 const SUMMARY_BYTES: usize = SLOTS / 8;
 const CELLS: usize = GIVE_BACK + SUMMARY_BYTES + SLOTS * 4;
@@ -66,7 +65,7 @@ const CELL: usize = 64;
 const PAGE: usize = 4096;
 
 impl Sizes {
-    /// True if an area of these sizes is possible.
+    /// Returns true if an area of these sizes is possible.
     pub fn valid(&self) -> bool {
         self.cells.is_power_of_two()
             && (2..=1 << 16).contains(&self.cells)
@@ -99,21 +98,21 @@ pub(super) enum RingName {
     Completions,
 }
 
-/// Why an area cannot be made or mapped.
+/// Reason why an area cannot be made or mapped.
 #[derive(Debug, thiserror::Error)]
 pub enum AreaError {
     /// Sizes out of range, or a memfd that does not fit them.
-    #[error("a shared area of {cells} cells and {packet_bytes} packet bytes is not possible: {reason}")]
+    #[error("shared area: {cells} cells and {packet_bytes} packet bytes: {reason}")]
     Sizes {
         /// Cells of a ring.
         cells: u32,
         /// Bytes for packets.
         packet_bytes: u64,
-        /// The defect.
+        /// Description of the defect.
         reason: &'static str,
     },
     /// A system call failed.
-    #[error("{call} for a shared area: {errno}")]
+    #[error("shared area: {call}: {errno}")]
     Os {
         /// The system call.
         call: &'static str,
@@ -131,8 +130,8 @@ mod shared {
     use super::super::sealed::{Sealed, SealedError};
     use super::*;
 
-    /// A sealed memfd, mapped in both processes. The memory is accessed through atomics,
-    /// or through raw pointers whose users are responsible for them.
+    /// Sealed memfd that is mapped in both processes. The memory is accessed through atomics, or
+    /// through raw pointers whose users are responsible for them.
     #[derive(Debug)]
     pub struct SharedArea {
         memory: Sealed,
@@ -140,13 +139,13 @@ mod shared {
     }
 
     impl SharedArea {
-        /// Makes an area; its memory is zero, and taken when first touched.
+        /// Makes a zeroed area. The kernel allocates its pages on first access.
         ///
         /// # Errors
-        /// Sizes out of range, or no memory.
+        /// The sizes are out of range, or there is not enough memory.
         pub fn new(sizes: Sizes) -> Result<SharedArea, AreaError> {
             if !sizes.valid() {
-                return Err(refused(sizes, "cells or bytes out of range"));
+                return Err(refused(sizes, "cells or bytes are out of range"));
             }
             let memory = Sealed::new("framepath-area", sizes.bytes()).map_err(|why| failed(sizes, why))?;
             Ok(SharedArea { memory, sizes })
@@ -155,11 +154,11 @@ mod shared {
         /// Maps an area that a peer made.
         ///
         /// # Errors
-        /// A memfd that is not sealed against another size, or too small: the peer could
-        /// take the memory away from this process.
+        /// The memfd is not sealed against a change of its size, or it is too small. The peer
+        /// could otherwise remove the memory from this process.
         pub fn open(fd: OwnedFd, sizes: Sizes) -> Result<SharedArea, AreaError> {
             if !sizes.valid() {
-                return Err(refused(sizes, "cells or bytes out of range"));
+                return Err(refused(sizes, "cells or bytes are out of range"));
             }
             let memory = Sealed::open(fd, sizes.bytes()).map_err(|why| failed(sizes, why))?;
             Ok(SharedArea { memory, sizes })
@@ -183,7 +182,8 @@ mod shared {
             self.at(line as usize * LINE)
         }
 
-        /// Returns word `word` of cell number `cell`, counted from the first cell ever.
+        /// Returns word `word` of cell number `cell`, counted from the first cell since the
+        /// start.
         pub(in super::super) fn cell(&self, ring: RingName, cell: u64, word: usize) -> &AtomicU64 {
             assert!(word < CELL / 8, "word {word} of a cell");
             let first = match ring {
@@ -194,33 +194,34 @@ mod shared {
             self.at(first + index * CELL + word * 8)
         }
 
-        /// Returns the number of cells taken so far, as the worker reports.
+        /// Returns the number of cells taken so far, as reported by the worker.
         pub fn taken(&self) -> u64 {
-            // Relaxed, as in the functions below: an observer's look.
+            // Relaxed, as in the functions below: an observer needs no order.
             self.word(AreaWord::SubmissionHead).load(Ordering::Relaxed)
         }
 
-        /// Returns the number of cells completed so far, as the worker reports.
+        /// Returns the number of cells completed so far, as reported by the worker.
         pub fn completed(&self) -> u64 {
             self.word(AreaWord::CompletionTail).load(Ordering::Relaxed)
         }
 
-        /// True if the worker reports that it sleeps until something is submitted.
+        /// Returns true if the worker reports that it sleeps until a submission arrives.
         pub fn worker_sleeps(&self) -> bool {
             self.flag(AreaWord::WorkerBell).load(Ordering::Relaxed) != 0
         }
 
-        /// True if the worker reports that it sleeps until a frame is given back.
+        /// Returns true if the worker reports that it sleeps until a slot is returned.
         pub fn worker_awaits_slot(&self) -> bool {
             self.flag(AreaWord::SlotBell).load(Ordering::Relaxed) != 0
         }
 
-        /// Returns the bell that the owner of a pool sleeps on.
+        /// Returns the bell on which the owner of a pool sleeps.
         pub fn slot_bell(&self) -> &AtomicU32 {
             self.flag(AreaWord::SlotBell)
         }
 
-        /// Returns a bit per slot, set when frames of it came back.
+        /// Returns the words with a bit per slot, which is set if frames of the slot were
+        /// returned.
         pub fn slot_summary(&self) -> &[AtomicU64] {
             // SAFETY: the range lies inside the mapping, is aligned, and
             // atomics are valid for all bit patterns.
@@ -229,7 +230,7 @@ mod shared {
             }
         }
 
-        /// Returns the number of frames that came back, per slot.
+        /// Returns the number of returned frames of each slot.
         pub fn slot_counts(&self) -> &[AtomicU32] {
             // SAFETY: as above.
             unsafe {
@@ -242,7 +243,7 @@ mod shared {
 
         /// Returns the address of the first byte of the packets.
         pub(in super::super) fn packets(&self) -> NonNull<u8> {
-            // SAFETY: inside the mapping, or one behind it where there are none.
+            // SAFETY: inside the mapping, or its end if there are no packet bytes.
             unsafe { self.memory.base().add(self.sizes.packets()) }
         }
 
@@ -255,7 +256,7 @@ mod shared {
         }
     }
 
-    /// Types that may lie in memory which another process writes.
+    /// Types that may be placed in memory which another process writes.
     trait Atomic {}
     impl Atomic for AtomicU32 {}
     impl Atomic for AtomicU64 {}
@@ -272,7 +273,7 @@ mod shared {
     }
 }
 
-/// The rings' words as the model checker's atomics.
+/// Rings with the model checker's atomics as words.
 #[cfg(loom)]
 mod modelled {
     use loom::sync::atomic::{AtomicU32, AtomicU64};

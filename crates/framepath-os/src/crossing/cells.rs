@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The two rings, and the bells that wake threads sleeping on them.
 //!
-//! Each side keeps its own position to itself and publishes a copy. It accepts only
-//! positions of the other side that its own position allows.
+//! Each side keeps its own position in private memory and publishes a copy. It accepts only
+//! positions of the other side that are possible with its own position.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,15 +14,14 @@ use crate::sync::adaptive_poll::AdaptivePoll;
 use crate::sync::atomics::{AtomicU32, Ordering, fence};
 use crate::sync::futex;
 
-/// A futex word across processes: 1 while a thread sleeps on it.
+/// Futex word across processes: 1 while a thread sleeps on it.
 ///
 /// ```text
 /// sleeper: bell = 1; fence; look again; futex wait
 /// ringer:  change something; fence; where bell is not 0: bell = 0, futex wake
 /// ```
 ///
-/// One of the two always sees the other's write. No system call is made while no thread
-/// sleeps.
+/// At least one of the two sees the other's write. No system call is made while no thread sleeps.
 #[derive(Clone, Debug)]
 pub struct Bell {
     area: Arc<SharedArea>,
@@ -34,8 +33,7 @@ impl Bell {
         self.area.flag(self.line)
     }
 
-    /// Wakes the sleeper, if there is one. Call it after the change that the sleeper is
-    /// to see.
+    /// Wakes the sleeper, if there is one. Call this after the change that the sleeper waits for.
     pub fn ring(&self) {
         // Pairs with the fence in `sleep_unless`.
         fence(Ordering::SeqCst);
@@ -45,8 +43,8 @@ impl Bell {
         }
     }
 
-    /// Sleeps until the bell rings, unless `ready`; may return early, so the caller must
-    /// check again. `false` where `limit` has passed.
+    /// Sleeps until the bell rings, unless `ready` returns true. May return early, so the caller
+    /// has to check again. Returns false if `limit` has passed.
     pub fn sleep_unless(&self, ready: impl Fn() -> bool, limit: Option<Duration>) -> bool {
         self.flag().store(1, Ordering::Relaxed);
         // Pairs with the fence in `ring`.
@@ -56,70 +54,70 @@ impl Bell {
         in_time
     }
 
-    /// Returns the bell of a caller whose submissions find the ring full.
+    /// Returns the bell on which the caller waits for free space in the submission ring.
     pub fn for_room(area: &Arc<SharedArea>) -> Bell {
         Bell { area: area.clone(), line: AreaWord::RoomBell }
     }
 
-    /// Returns the bell of a worker whose completions find the ring full.
+    /// Returns the bell on which the worker waits for free space in the completion ring.
     pub fn of_completion_room(area: &Arc<SharedArea>) -> Bell {
         Bell { area: area.clone(), line: AreaWord::CompletionRoomBell }
     }
 
-    /// Returns the bell of a caller that waits until packets are released.
+    /// Returns the bell on which the caller waits until packets are released.
     pub fn for_packets(area: &Arc<SharedArea>) -> Bell {
         Bell { area: area.clone(), line: AreaWord::PacketBell }
     }
 
-    /// Returns the bell of a side whose slots or packets are all with the other side.
+    /// Returns the bell on which a side waits if the other side holds all its slots or packets.
     pub fn for_slots(area: &Arc<SharedArea>) -> Bell {
         Bell { area: area.clone(), line: AreaWord::SlotBell }
     }
 
-    /// Wakes the sleeper whatever the word's value: a peer that is gone, or hostile, may
-    /// have left any value there, and may sleep on the bell itself.
+    /// Wakes the sleeper, whatever the word's value. A dead or hostile peer may have written any
+    /// value, and may sleep on the bell itself.
     pub fn ring_out(&self) {
         fence(Ordering::SeqCst);
         self.flag().store(0, Ordering::Relaxed);
         futex::wake_all_shared(self.flag());
     }
 
-    /// True if the other side reports that it sleeps on this bell.
+    /// Returns true if the other side reports that it sleeps on this bell.
     pub fn sleeps(&self) -> bool {
         self.flag().load(Ordering::Relaxed) != 0
     }
 }
 
-/// The writing end of a ring; one thread at a time.
+/// Writing end of a ring. Used by one thread at a time.
 #[derive(Debug)]
 pub struct CellWriter {
     area: Arc<SharedArea>,
     ring: RingName,
     tail_line: AreaWord,
     head_line: AreaWord,
-    /// Cells ever written.
+    /// Number of cells written since the start.
     tail: u64,
     bell: Bell,
-    /// Rung when cells are free again.
+    /// Bell for cells that are free again.
     room: Bell,
 }
 
-/// The reading end of a ring; one thread at a time.
+/// Reading end of a ring. Used by one thread at a time.
 #[derive(Debug)]
 pub struct CellReader {
     area: Arc<SharedArea>,
     ring: RingName,
     tail_line: AreaWord,
     head_line: AreaWord,
-    /// Cells ever read.
+    /// Number of cells read since the start.
     head: u64,
     bell: Bell,
-    /// Rung when cells are free again.
+    /// Bell for cells that are free again.
     room: Bell,
     patience: AdaptivePoll,
 }
 
-/// Returns the ends of the ring from the caller to the worker. Each process uses one.
+/// Returns both ends of the ring from the caller to the worker. Each process uses one end.
 pub fn submissions(area: &Arc<SharedArea>) -> (CellWriter, CellReader) {
     let lines = (AreaWord::SubmissionTail, AreaWord::SubmissionHead);
     ends(area, RingName::Submissions, lines, AreaWord::WorkerBell, Bell::for_room(area))
@@ -166,19 +164,18 @@ impl CellWriter {
     /// Returns the number of cells written and not yet taken.
     ///
     /// # Errors
-    /// The reader claims to have taken cells that were not written, or moves its position
-    /// back.
+    /// The reader reports more cells than were written, or moves its position back.
     pub fn len(&self) -> Result<u64, Breach> {
-        // Acquire: pairs with the Release in `CellReader::pop`; the reader's
-        // loads of a cell come before our next stores to it.
+        // Acquire: pairs with the Release in `CellReader::pop`. The reader's loads of a cell come
+        // before this end's next stores to it.
         let head = self.area.word(self.head_line).load(Ordering::Acquire);
         match self.tail.checked_sub(head) {
             Some(len) if len <= u64::from(self.area.sizes().cells) => Ok(len),
-            _ => Err(Breach("a ring position that cannot be")),
+            _ => Err(Breach("ring position out of range")),
         }
     }
 
-    /// True if the ring is empty.
+    /// Returns true if the ring is empty.
     ///
     /// # Errors
     /// As [`CellWriter::len`].
@@ -199,8 +196,7 @@ impl CellWriter {
         Ok(u64::from(self.area.sizes().cells) - self.len()?)
     }
 
-    /// Writes a cell and wakes a reader that sleeps; `false` where the ring is
-    /// full.
+    /// Writes a cell and wakes a sleeping reader. Returns false if the ring is full.
     ///
     /// # Errors
     /// As [`CellWriter::len`].
@@ -212,7 +208,8 @@ impl CellWriter {
         Ok(true)
     }
 
-    /// [`CellWriter::push`] without a wake-up, because more cells follow at once.
+    /// Writes a cell as [`CellWriter::push`] does, but without a wake-up, because more cells
+    /// follow immediately.
     ///
     /// # Errors
     /// As [`CellWriter::len`].
@@ -224,13 +221,13 @@ impl CellWriter {
             self.area.cell(self.ring, self.tail, index).store(*word, Ordering::Relaxed);
         }
         self.tail += 1;
-        // Release: pairs with the Acquire in `CellReader::available`; a thread that sees
-        // the position sees the cell, and everything written before it.
+        // Release: pairs with the Acquire in `CellReader::available`. A thread that sees the
+        // position also sees the cell, and everything written before it.
         self.area.word(self.tail_line).store(self.tail, Ordering::Release);
         Ok(true)
     }
 
-    /// [`CellWriter::push`] that waits while the ring is full.
+    /// Writes a cell as [`CellWriter::push`] does, but waits while the ring is full.
     ///
     /// # Errors
     /// As [`CellWriter::len`].
@@ -251,17 +248,17 @@ impl CellReader {
     /// Returns the number of cells that can be taken now.
     ///
     /// # Errors
-    /// The writer claims more than the ring holds, or moves its position back.
+    /// The writer reports more cells than the ring holds, or moves its position back.
     pub fn available(&self) -> Result<u64, Breach> {
         // Acquire: pairs with the Release in `CellWriter::push_quietly`.
         let tail = self.area.word(self.tail_line).load(Ordering::Acquire);
         match tail.checked_sub(self.head) {
             Some(len) if len <= u64::from(self.area.sizes().cells) => Ok(len),
-            _ => Err(Breach("a ring position that cannot be")),
+            _ => Err(Breach("ring position out of range")),
         }
     }
 
-    /// Takes the oldest cell: a private copy, each word read once.
+    /// Takes the oldest cell as a private copy; reads each word once.
     ///
     /// # Errors
     /// As [`CellReader::available`].
@@ -276,7 +273,7 @@ impl CellReader {
         self.head += 1;
         // Release: pairs with the Acquire in `CellWriter::len`.
         self.area.word(self.head_line).store(self.head, Ordering::Release);
-        // Half the ring is free: a writer that waited gets a batch.
+        // Wakes the writer only if half the ring is free, so that it can write a batch.
         let left = self.available()?;
         if left == u64::from(self.area.sizes().cells / 2) || left == 0 {
             self.room.ring();
@@ -284,8 +281,8 @@ impl CellReader {
         Ok(Some(cell))
     }
 
-    /// Sleeps until there is a cell, or `gone` holds; may return early. `false`
-    /// where `limit` has passed.
+    /// Sleeps until there is a cell or `gone` returns true; may return early. Returns false if
+    /// `limit` has passed.
     pub fn sleep(&mut self, gone: impl Fn() -> bool, limit: Option<Duration>) -> bool {
         let mut patience = std::mem::take(&mut self.patience);
         let ready = || gone() || self.available() != Ok(0);
@@ -294,7 +291,7 @@ impl CellReader {
         in_time
     }
 
-    /// Returns the bell this end sleeps on.
+    /// Returns the bell on which this end sleeps.
     pub fn bell(&self) -> &Bell {
         &self.bell
     }
@@ -366,7 +363,7 @@ mod tests {
     }
 
     proptest! {
-        /// A peer writes anything anywhere: every answer is a cell or a breach.
+        /// A peer writes any value to any word: every result is a cell or a breach.
         #[test]
         fn a_hostile_peer_shows_as_a_breach(steps: Vec<(u8, u64)>) {
             let area = area(8);
@@ -403,7 +400,7 @@ mod model {
     use super::super::Sizes;
     use super::*;
 
-    /// A wake-up that is lost ends the model as a livelock.
+    /// A lost wake-up ends the model as a livelock.
     #[test]
     fn a_sleeping_reader_is_woken() {
         let mut model = loom::model::Builder::new();
@@ -429,8 +426,8 @@ mod model {
         });
     }
 
-    /// The writer that found the ring full is woken when half of it is free,
-    /// though the reader takes no more until then; and all cells arrive.
+    /// The writer of a full ring is woken when half of the ring is free, although the reader
+    /// takes no more until then. All cells arrive.
     #[test]
     fn a_sleeping_writer_is_woken_when_half_is_free() {
         let mut model = loom::model::Builder::new();

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The folder of a socket's name, held open.
+//! Folder of a socket's path, held open.
 //!
-//! A service that runs as root may be told to listen in any folder. If another user can
-//! rename entries of that folder, or of one above it, a checked path may name another
-//! file when it is used. So the folder is opened component by component, a component that
-//! another user could exchange is refused, and from then on the name is used relative to
-//! the descriptor.
+//! A service that runs as root may have to listen in any folder. If another user can rename
+//! entries of that folder, or of a folder above it, a checked path may refer to another file when
+//! it is used. So the folder is opened component by component. A component that another user
+//! could replace is rejected. From then on the name is used relative to the descriptor.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -17,23 +16,24 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, open, openat, rea
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
-/// Symbolic links followed in one path, as the kernel limits them.
+/// Maximum number of symbolic links in one path: the kernel's limit.
 const MOST_LINKS: u32 = 40;
-/// Flags that name the file itself, not the target of a link, and open nothing.
+/// Flags for opening the entry itself, without access to its content and not the target of a
+/// link.
 const NAMED: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// A folder in which no other user can replace this user's files.
+/// Folder in which no other user can replace this user's files.
 #[derive(Debug)]
 pub(super) struct SocketFolder(OwnedFd);
 
 impl SocketFolder {
-    /// Opens the folder of `path`; returns it and the name in it.
+    /// Opens the folder of `path`. Returns the folder and the last component.
     ///
     /// # Errors
-    /// `PermissionDenied` where another user owns the folder or one above it, or
-    /// may write there and the sticky bit does not keep files apart.
+    /// `PermissionDenied` if another user owns the folder or a folder above it, or may write to
+    /// it without the sticky bit.
     pub(super) fn of(path: &Path) -> io::Result<(SocketFolder, OsString)> {
-        let no_name = || io::Error::new(io::ErrorKind::InvalidInput, "the path names no file");
+        let no_name = || io::Error::new(io::ErrorKind::InvalidInput, "the path has no file name");
         let path = std::path::absolute(path)?;
         let name = path.file_name().ok_or_else(no_name)?.to_owned();
         let folder = walk(path.parent().ok_or_else(no_name)?, &Trusted::new()?)?;
@@ -45,7 +45,7 @@ impl SocketFolder {
         Ok(SocketAddrUnix::new(by_descriptor(self.0.as_fd()).join(name))?)
     }
 
-    /// Returns the file that `name` is now; does not follow a symbolic link.
+    /// Opens the file that `name` refers to now. Does not follow a symbolic link.
     pub(super) fn named(&self, name: &OsStr) -> io::Result<(OwnedFd, Stat)> {
         let file = openat(&self.0, name, NAMED, Mode::empty())?;
         let stat = fstat(&file)?;
@@ -61,10 +61,10 @@ impl SocketFolder {
         Ok(())
     }
 
-    /// Removes `name` if it is the socket of a listener of this user that is gone.
+    /// Removes `name` if it is the socket of a dead listener of this user.
     ///
     /// # Errors
-    /// `AddrInUse` where the file is anything else.
+    /// `AddrInUse` if the file is anything else.
     pub(super) fn remove_dead(&self, name: &OsStr) -> io::Result<()> {
         let in_use = |text: String| Err(io::Error::new(io::ErrorKind::AddrInUse, text));
         let (file, stat) = self.named(name)?;
@@ -74,24 +74,26 @@ impl SocketFolder {
         let own = rustix::process::geteuid().as_raw();
         if stat.st_uid != own {
             let owner = stat.st_uid;
-            return in_use(format!("the socket there belongs to user {owner}, not to user {own}"));
+            return in_use(format!(
+                "the socket belongs to user {owner}, not to user {own}; use another path"
+            ));
         }
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let probe = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         match connect(&probe, &SocketAddrUnix::new(by_descriptor(file.as_fd()))?) {
             Err(Errno::CONNREFUSED) => self.remove(name, stat.st_dev, stat.st_ino),
-            _ => in_use("another process listens there".to_owned()),
+            _ => in_use("another process listens on this socket".to_owned()),
         }
     }
 }
 
-/// Returns a path that the kernel resolves to the file behind `fd` and to no other.
+/// Returns a path that the kernel resolves to the file of `fd` and to no other file.
 pub(super) fn by_descriptor(fd: BorrowedFd<'_>) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()))
 }
 
-/// Users who could exchange this process's files anyway: root, this process's
-/// own user, and the owner of `/` (in a user namespace, root of the outside).
+/// Users who could replace this process's files anyway: root, this process's own user, and the
+/// owner of `/` (in a user namespace, the outside's root).
 struct Trusted([u32; 3]);
 
 impl Trusted {
@@ -117,8 +119,8 @@ impl Trusted {
             return Err(self.refusal("folder", place, &format!("belongs to user {}", stat.st_uid)));
         }
         let mode = Mode::from_raw_mode(stat.st_mode);
-        // The sticky bit, as of /tmp: others may add files, and neither rename
-        // nor remove those that are not theirs.
+        // With the sticky bit, as in /tmp, others may add files, but neither rename nor remove
+        // other users' files.
         if mode.intersects(Mode::WGRP | Mode::WOTH) && !mode.contains(Mode::SVTX) {
             let why = format!("(mode {:04o}) can be written by other users", mode.bits() & 0o7777);
             return Err(self.refusal("folder", place, &why));
@@ -127,13 +129,13 @@ impl Trusted {
     }
 }
 
-/// Opens `folder`, an absolute path, through folders and symbolic links that no
-/// user but the trusted ones can exchange.
+/// Opens `folder`, an absolute path. Only trusted users may be able to replace its folders and
+/// symbolic links.
 fn walk(folder: &Path, trusted: &Trusted) -> io::Result<OwnedFd> {
     let root = || open("/", NAMED | OFlags::DIRECTORY, Mode::empty());
     let (mut here, mut place) = (root()?, PathBuf::from("/"));
     trusted.check_folder(&fstat(&here)?, &place)?;
-    // The next component is at the end.
+    // The next component is the last element.
     let mut left = components(folder);
     let mut links = 0;
     while let Some(name) = left.pop() {
@@ -171,7 +173,7 @@ fn walk(folder: &Path, trusted: &Trusted) -> io::Result<OwnedFd> {
     Ok(here)
 }
 
-/// Returns the names of the components of `path`, the first one last.
+/// Returns the names of the components of `path` in reverse order.
 fn components(path: &Path) -> Vec<OsString> {
     let names = path.components().rev().filter_map(|component| match component {
         Component::Normal(name) => Some(name.to_owned()),

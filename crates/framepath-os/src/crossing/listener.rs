@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The socket that clients connect to, by its name in the file system.
+//! Listening socket with a path in the file system.
 
 use std::ffi::OsString;
 use std::io;
@@ -14,18 +14,18 @@ use super::folder::{SocketFolder, by_descriptor};
 use super::{Peer, Socket};
 use crate::process::inherited;
 
-/// Connections that may wait to be accepted.
+/// Maximum number of connections that wait to be accepted.
 const BACKLOG: i32 = 128;
 
-/// A listening socket that keeps records apart (SOCK_SEQPACKET).
+/// Listening socket that preserves record boundaries (SOCK_SEQPACKET).
 #[derive(Debug)]
 pub struct Listener {
     socket: OwnedFd,
-    /// The name, if this process made it.
+    /// Path of the socket, if this process made it.
     made: Option<MadeName>,
 }
 
-/// A socket's name in the file system.
+/// Path of a socket in the file system.
 #[derive(Debug)]
 struct MadeName {
     folder: SocketFolder,
@@ -35,22 +35,21 @@ struct MadeName {
 }
 
 impl Listener {
-    /// Listens at `path`, with `mode` as its permissions. Takes over the name of a
-    /// listener of this user that is gone, but not of one that still listens. Other users
-    /// can neither lead this function to another file nor replace the name later. Leaves
-    /// the process's umask as it is.
+    /// Listens at `path`, with `mode` as its permissions. Takes over the path of a dead listener
+    /// of this user, but not of a live one. Other users can neither redirect this function to
+    /// another file nor replace the path later. The process's umask stays unchanged.
     ///
     /// # Errors
-    /// `PermissionDenied` where another user owns the folder or may replace
-    /// files there; `AddrInUse` where another process listens, or the name is
-    /// not a socket of this user; others from the system.
+    /// `PermissionDenied` if another user owns the folder or may replace files in it; `AddrInUse`
+    /// if another process listens, or the path is not a socket of this user; other errors from
+    /// the system.
     pub fn bind(path: &Path, mode: u32) -> io::Result<Listener> {
         let (folder, name) = SocketFolder::of(path)?;
         let address = folder.address(&name)?;
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         let mode = Mode::from_raw_mode(mode);
-        // bind(2) gives the name this mode, less the umask: never more than `mode`.
+        // bind(2) creates the path with this mode, less the umask: never more than `mode`.
         fchmod(&socket, mode)?;
         match bind(&socket, &address) {
             Err(Errno::ADDRINUSE) => {
@@ -62,26 +61,27 @@ impl Listener {
         let (file, stat) = folder.named(&name)?;
         let own = rustix::process::geteuid().as_raw();
         if FileType::from_raw_mode(stat.st_mode) != FileType::Socket || stat.st_uid != own {
-            return Err(io::Error::other("the name is not the socket that was just made there"));
+            return Err(io::Error::other(
+                "the path no longer refers to the new socket; another process replaced it",
+            ));
         }
         let made = MadeName { folder, name, device: stat.st_dev, inode: stat.st_ino };
         let listener = Listener { socket, made: Some(made) };
         if Mode::from_raw_mode(stat.st_mode) != mode {
-            // The umask removed permissions. Set by the descriptor of the socket's own
-            // name, and before listen(2), so that no client connects earlier.
+            // The umask removed permissions. They are set through the descriptor of the path, and
+            // before listen(2), so that no client connects earlier.
             chmod(by_descriptor(file.as_fd()), mode)?;
         }
         listen(&listener.socket, BACKLOG)?;
         Ok(listener)
     }
 
-    /// Takes the socket that a service manager listens on for this process (the variables
-    /// LISTEN_PID and LISTEN_FDS); `None` where there is none. Call it before the process
-    /// opens anything; a second call fails.
+    /// Takes the socket that a service manager passed to this process (the variables LISTEN_PID
+    /// and LISTEN_FDS). Returns `None` if there is none. Call this before the process opens
+    /// anything; a second call fails.
     ///
     /// # Errors
-    /// The number of sockets passed is not one, or the socket is not a listening
-    /// SOCK_SEQPACKET socket.
+    /// The number of sockets is not one, or the socket is not a listening SOCK_SEQPACKET socket.
     pub fn passed() -> io::Result<Option<Listener>> {
         let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u32>().ok());
         if number("LISTEN_PID") != Some(std::process::id()) {
@@ -89,25 +89,25 @@ impl Listener {
         }
         let count = number("LISTEN_FDS").unwrap_or(0);
         if count != 1 {
-            return Err(io::Error::other(format!("{count} sockets were passed (LISTEN_FDS), one is wanted")));
+            return Err(io::Error::other(format!("{count} sockets were passed (LISTEN_FDS); expected 1")));
         }
         let socket = inherited::claim(|fd| {
             let fits = sockopt::socket_domain(fd).is_ok_and(|domain| domain == AddressFamily::UNIX)
                 && sockopt::socket_type(fd).is_ok_and(|kind| kind == SocketType::SEQPACKET)
                 && sockopt::socket_acceptconn(fd).is_ok_and(|listens| listens);
-            let wanted = "the socket that was passed is not a listening unix socket of records \
-                          (ListenSequentialPacket= in the .socket unit)";
-            if fits { Ok(()) } else { Err(io::Error::other(wanted)) }
+            let error = "the passed socket is not a listening SOCK_SEQPACKET unix socket; use \
+                          ListenSequentialPacket= in the .socket unit";
+            if fits { Ok(()) } else { Err(io::Error::other(error)) }
         })?;
         rustix::io::ioctl_fionbio(&socket, true)?;
         Ok(Some(Listener { socket, made: None }))
     }
 
-    /// Accepts a waiting connection; returns it and its peer's credentials, or `None`
-    /// where none waits any more.
+    /// Accepts a waiting connection. Returns the connection and its peer's credentials, or `None`
+    /// if no connection waits.
     ///
     /// # Errors
-    /// From accept4(2), such as no descriptor left.
+    /// From accept4(2), such as too many open descriptors.
     pub fn accept(&self) -> io::Result<Option<(Socket, Peer)>> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         match accept_with(&self.socket, flags) {
@@ -127,11 +127,11 @@ impl AsFd for Listener {
     }
 }
 
-/// Removes the name, if it is still this socket's.
+/// Removes the path if it still refers to this socket.
 impl Drop for Listener {
     fn drop(&mut self) {
         if let Some(made) = &self.made {
-            // Fails only if the name is gone already.
+            // Fails only if the path is gone already.
             let _ = made.folder.remove(&made.name, made.device, made.inode);
         }
     }
@@ -173,7 +173,7 @@ mod tests {
         let path = path("taken");
         let mut listener = Listener::bind(&path, 0o600).unwrap();
         assert_eq!(Listener::bind(&path, 0o600).unwrap_err().kind(), io::ErrorKind::AddrInUse);
-        // As a killed process leaves it: the socket is closed, the name stays.
+        // Simulates a killed process: the socket is closed, the path stays.
         listener.made = None;
         drop(listener);
         assert!(path.exists());
@@ -219,7 +219,7 @@ mod tests {
             set(mode);
             drop(bind().unwrap());
         }
-        // So is a folder in it, whatever its own mode.
+        // A folder inside it is rejected too, whatever its own mode.
         fs::create_dir(folder.join("inner")).unwrap();
         set(0o777);
         let error = Listener::bind(&folder.join("inner/socket"), 0o600).unwrap_err();

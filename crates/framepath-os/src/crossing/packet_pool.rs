@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Packet bytes in the shared area, written by the worker and given back by
-//! the caller in any order: a demuxer's packets.
+//! Packet bytes in the shared area, written by the worker and released by the caller in any
+//! order: the packets of a demuxer.
 //!
-//! The caller may keep a packet for a whole group of pictures, to send it again after a
-//! decoder's death, and release its neighbours long before. So each packet has an id, and
-//! goes back by the same words as frames ([`crate::memory::pool::GiveBackWords`]).
+//! The caller may keep a packet for a whole group of pictures, to submit it again after a
+//! decoder's death, and release its neighbours long before. So each packet has an id, and is
+//! released by the same words as frames ([`crate::memory::pool::GiveBackWords`]).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,28 +16,28 @@ use super::{Bell, Breach, SharedArea};
 use crate::measure::meter;
 use crate::memory::pool::GiveBackWords;
 
-/// Packets that the reader can hold at a time.
+/// Maximum number of packets that the reader can hold at a time.
 pub const PACKET_IDS: u32 = crate::memory::pool::GIVE_BACK_SLOTS;
 
-/// The writing end: memory for packets. One thread at a time.
+/// Writing end: memory for packets. Used by one thread at a time.
 ///
-/// The second half of the memory is for packets that the reader copies and
-/// releases as soon as it takes them ([`Placed::transit`]). It is used where the
-/// first half is full or in pieces, so that a reader which keeps packets until
-/// others have come never waits for ever.
+/// The first half of the memory is for packets that the reader may keep. If it is full or
+/// fragmented, the second half is used, for packets that the reader copies and releases
+/// immediately ([`Placed::transit`]). So a reader that keeps packets until others have arrived
+/// never waits forever.
 #[derive(Debug)]
 pub struct PacketPool {
     area: Arc<SharedArea>,
     stay: Extents,
     transit: Extents,
-    /// Memory of the packets that the reader has, by id.
+    /// Memory of the packets that the reader holds, by id.
     held: Vec<Option<Held>>,
-    /// Ids that no packet has.
+    /// Unused ids.
     ids: Vec<u32>,
     largest: usize,
 }
 
-/// Memory that the reader has.
+/// Memory that the reader holds.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     offset: usize,
@@ -45,20 +45,20 @@ struct Held {
     transit: bool,
 }
 
-/// A packet in its place.
+/// Position of a packet in the area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placed {
-    /// Its first byte, counted from the first of all packets.
+    /// Offset of the first byte, from the start of all packets.
     pub offset: u64,
-    /// Number by which the reader releases the packet.
+    /// Number under which the reader releases the packet.
     pub id: u32,
-    /// True if the reader has to copy the packet at once.
+    /// True if the reader has to copy the packet immediately.
     pub transit: bool,
 }
 
 impl PacketPool {
-    /// Uses all of `area`'s packet bytes except `first`, which stays at the start. `None`
-    /// where `first` does not fit into the first half.
+    /// Uses all of `area`'s packet bytes except `first`, which stays at the start. Returns `None`
+    /// if `first` does not fit into the first half.
     pub fn new(area: Arc<SharedArea>, first: &[u8]) -> Option<PacketPool> {
         let capacity = area.sizes().packet_bytes as usize;
         let middle = capacity / 2;
@@ -75,64 +75,64 @@ impl PacketPool {
             stay: Extents::new(used, middle),
             transit: Extents::new(middle, capacity),
             held: vec![None; PACKET_IDS as usize],
-            // The lowest first, so that a path which keeps up uses few words.
+            // Uses the lowest id first, so that a path that keeps up uses few words.
             ids: (0..PACKET_IDS).rev().collect(),
             largest: (capacity - middle).saturating_sub(room(0)),
         })
     }
 
-    /// Copies a packet in, counted by the meter; `None` where there is no memory or no id
-    /// until the reader releases some.
+    /// Copies a packet into the area; the meter counts the copy. Returns `None` if there is no
+    /// memory or no id until the reader releases packets.
     ///
     /// # Errors
-    /// The reader released a packet that it does not have.
+    /// The reader released a packet that it does not hold.
     pub fn push(&mut self, bytes: &[u8]) -> Result<Option<Placed>, Breach> {
         self.collect()?;
-        let wanted = room(bytes.len());
+        let needed = room(bytes.len());
         let may_stay = self.ids.len() > PACKET_IDS as usize / 2;
-        let stays = if may_stay { self.stay.take(wanted) } else { None };
+        let stays = if may_stay { self.stay.take(needed) } else { None };
         let transit = stays.is_none();
-        let Some(offset) = stays.or_else(|| self.transit.take(wanted)) else { return Ok(None) };
+        let Some(offset) = stays.or_else(|| self.transit.take(needed)) else { return Ok(None) };
         let Some(id) = self.ids.pop() else {
-            self.transit.free_range(offset, wanted);
+            self.transit.free_range(offset, needed);
             return Ok(None);
         };
-        self.held[id as usize] = Some(Held { offset, bytes: wanted, transit });
+        self.held[id as usize] = Some(Held { offset, bytes: needed, transit });
         // SAFETY: the slice is readable, and the area is not part of it.
         meter::copy(bytes.len(), || unsafe { write(&self.area, offset, bytes.as_ptr(), bytes.len()) });
         Ok(Some(Placed { offset: offset as u64, id, transit }))
     }
 
-    /// Returns the size of the largest packet that always fits in the end, bytes.
+    /// Returns the size of the largest packet for which memory always becomes free, bytes.
     pub fn largest(&self) -> usize {
         self.largest
     }
 
-    /// Sleeps until the reader releases a packet; may return early. `false`
-    /// where `limit` has passed.
+    /// Sleeps until the reader releases a packet; may return early. Returns false if `limit` has
+    /// passed.
     pub fn wait(&self, limit: Option<Duration>) -> bool {
-        // Of this read-modify-write and the reader's, the later sees the earlier, so
-        // that either the bit or the raised bell is seen.
+        // Both this access and the reader's are read-modify-writes, so the later one sees the
+        // earlier one: either the bit is seen here, or the reader sees the bell's flag.
         let released = || self.area.slot_summary().iter().any(|word| word.fetch_or(0, Ordering::AcqRel) != 0);
         Bell::for_slots(&self.area).sleep_unless(released, limit)
     }
 
-    /// Takes back the packets that the reader released.
+    /// Reclaims the packets that the reader released.
     fn collect(&mut self) -> Result<(), Breach> {
         let area = self.area.clone();
         for (index, word) in area.slot_summary().iter().enumerate() {
-            // Relaxed: a first look that saves the swap.
+            // Relaxed: a first check that saves the swap.
             if word.load(Ordering::Relaxed) == 0 {
                 continue;
             }
-            // Acquire: pairs with the Release in `GiveBackWords::give_back`; the
-            // reader's last reads come before the next writes.
+            // Acquire: pairs with the Release in `GiveBackWords::give_back`. The reader's last
+            // reads come before the next writes.
             let mut bits = word.swap(0, Ordering::Acquire);
             while bits != 0 {
                 let id = index as u32 * 64 + bits.trailing_zeros();
                 bits &= bits - 1;
-                // Acquire: as above. 0 where an earlier look found the count
-                // before its bit.
+                // Acquire: as above. The count is 0 if an earlier call found the count before its
+                // bit.
                 match area.slot_counts()[id as usize].swap(0, Ordering::Acquire) {
                     0 => {}
                     1 => self.release(id)?,
@@ -154,7 +154,7 @@ impl PacketPool {
     }
 }
 
-/// Free memory: bytes by offset; neighbours are joined.
+/// Free memory: length by offset in bytes. Adjacent ranges are merged.
 #[derive(Debug)]
 struct Extents(BTreeMap<usize, usize>);
 
@@ -163,7 +163,7 @@ impl Extents {
         Extents((from < to).then_some((from, to - from)).into_iter().collect())
     }
 
-    /// Takes the lowest free place of `bytes` bytes.
+    /// Takes the lowest free range of `bytes` bytes.
     fn take(&mut self, bytes: usize) -> Option<usize> {
         let (&offset, &free) = self.0.iter().find(|(_, free)| **free >= bytes)?;
         self.0.remove(&offset);
@@ -187,41 +187,41 @@ impl Extents {
     }
 }
 
-/// The reading end: packets that are held. Packets may be dropped by any thread.
+/// Reading end: the packets that the reader holds. Any thread may drop packets.
 #[derive(Debug)]
 pub struct PooledPackets {
     area: Arc<SharedArea>,
-    /// A bit per id that a living packet has.
+    /// Words with a bit per id; set while a packet with the id exists.
     live: Vec<AtomicU64>,
 }
 
 impl PooledPackets {
-    /// Makes an end that holds no packets.
+    /// Creates an end that holds no packets.
     pub fn new(area: Arc<SharedArea>) -> Arc<PooledPackets> {
         let live = (0..PACKET_IDS.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
         Arc::new(PooledPackets { area, live })
     }
 
-    /// Makes the packet of that id: `len` bytes at `offset`.
+    /// Makes the packet with this id: `len` bytes at `offset`.
     ///
     /// # Errors
-    /// It lies outside the area, or its id is another packet's.
+    /// The packet is outside the area, or another packet has its id.
     pub fn packet(self: &Arc<PooledPackets>, offset: u64, len: u32, id: u32) -> Result<SharedBytes, Breach> {
         let bytes = checked(&self.area, offset, len)?;
         let word = self.live.get(id as usize / 64).ok_or(Breach("a packet's id out of range"))?;
         let bit = 1 << (id % 64);
-        // Relaxed, as in `release`: the bit guards nothing but itself. A writer
-        // that reuses the id has seen the release, which came after the bit's end.
+        // Relaxed, as in `release`: the bit protects nothing but itself. A writer that reuses the
+        // id has seen the release, which follows the clearing of the bit.
         if word.fetch_or(bit, Ordering::Relaxed) & bit != 0 {
             return Err(Breach("two packets of one id"));
         }
         Ok(SharedBytes::pooled(self.clone(), id, bytes, len as usize))
     }
 
-    /// Returns a private copy of the first `len` bytes, which stay.
+    /// Returns a private copy of the first `len` bytes, which stay in the area.
     ///
     /// # Errors
-    /// More than the area has.
+    /// `len` exceeds the area.
     pub fn kept(&self, len: u32) -> Result<Vec<u8>, Breach> {
         kept(&self.area, len)
     }
@@ -231,7 +231,7 @@ impl PooledPackets {
         self.live[id as usize / 64].fetch_and(!(1 << (id % 64)), Ordering::Relaxed);
         let area = &self.area;
         if let Some(words) = GiveBackWords::new(area.slot_bell(), area.slot_summary(), area.slot_counts()) {
-            // Release, inside: after the bit's end, for a writer that reuses the id.
+            // `give_back` has a Release: a writer that reuses the id sees the cleared bit.
             words.give_back(id);
         }
     }
@@ -350,8 +350,8 @@ mod tests {
     }
 
     proptest! {
-        /// Packets of any size, released in any order: held ones stay as they
-        /// were written, and all memory comes back.
+        /// Packets of any size, released in any order: held packets keep their bytes, and all
+        /// memory becomes free.
         #[test]
         fn held_packets_are_never_overwritten(steps: Vec<(u16, u8, bool)>) {
             let (mut pool, packets) = ends(3 * 4096, b"head");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Packet bytes in the shared area: written once by the caller, read where
-//! they lie by the worker's decoder.
+//! Packet bytes in the shared area, written once by the caller. The worker's decoder reads them
+//! in place.
 
 use std::collections::VecDeque;
 use std::ptr::NonNull;
@@ -11,32 +11,32 @@ use super::{Bell, Breach, PooledPackets, SharedArea};
 use crate::measure::meter;
 use crate::sync::atomics::Ordering;
 
-/// Zeroed bytes behind every packet: bitstream readers look that far ahead
+/// Number of zeroed bytes after every packet, because bitstream readers read beyond its end
 /// (libavcodec's AV_INPUT_BUFFER_PADDING_SIZE).
 const PADDING: usize = 64;
 /// Packets begin on cache lines.
 const ALIGN: usize = 64;
 
-/// The caller's end: memory for packets. One thread at a time.
+/// The caller's end: memory for packets. Used by one thread at a time.
 #[derive(Debug)]
 pub struct PacketArea {
     area: Arc<SharedArea>,
-    /// First byte and end of packets the worker may still read, oldest first.
+    /// Ranges of packets that the worker may still read, oldest first: first byte and end.
     live: VecDeque<(usize, usize)>,
-    /// Packets whose memory was taken back.
+    /// Number of packets whose memory was reclaimed.
     taken_back: u64,
-    /// Bytes at the start that stay (data that is sent once).
+    /// Number of bytes at the start that stay (data that is sent once).
     kept: usize,
 }
 
 impl PacketArea {
-    /// Makes an end that uses all of `area`'s packet bytes, which are free.
+    /// Creates an end that uses all of `area`'s packet bytes, which are free.
     pub fn new(area: Arc<SharedArea>) -> PacketArea {
         PacketArea { area, live: VecDeque::new(), taken_back: 0, kept: 0 }
     }
 
-    /// Puts bytes at the start that stay for good, before the first packet. `false` where
-    /// they do not fit, or where packets or such bytes are inside already.
+    /// Puts bytes at the start that stay permanently, before the first packet. Returns false if
+    /// they do not fit, or if packets or such bytes are already in the area.
     pub fn keep(&mut self, bytes: &[u8]) -> bool {
         let fits = self.live.is_empty() && self.kept == 0 && room(bytes.len()) <= self.capacity();
         if fits {
@@ -47,28 +47,29 @@ impl PacketArea {
         fits
     }
 
-    /// Returns the size of the largest packet that ever fits, bytes.
+    /// Returns the size of the largest packet that can ever fit, bytes.
     pub fn largest(&self) -> usize {
         (self.capacity() - self.kept).saturating_sub(PADDING + ALIGN)
     }
 
-    /// Copies a packet in, counted by the meter; returns its offset, or `None` where
+    /// Copies a packet into the area; the meter counts the copy. Returns its offset, or `None` if
     /// there is no room until the worker releases packets.
     ///
     /// # Errors
-    /// The worker claims to have released more than it got.
+    /// The worker reports more released packets than it received.
     pub fn push(&mut self, bytes: &[u8]) -> Result<Option<u64>, Breach> {
         // SAFETY: the slice is readable, and this area is not part of it.
         unsafe { self.push_raw(bytes.as_ptr(), bytes.len()) }
     }
 
-    /// [`PacketArea::push`] of bytes that another process may change meanwhile.
+    /// Copies a packet as [`PacketArea::push`] does, from bytes that another process may change
+    /// at the same time.
     ///
     /// # Errors
     /// As [`PacketArea::push`].
     ///
     /// # Safety
-    /// `len` bytes at `from` are readable, and lie outside this area.
+    /// `len` bytes at `from` are readable and outside this area.
     pub unsafe fn push_raw(&mut self, from: *const u8, len: usize) -> Result<Option<u64>, Breach> {
         self.reclaim()?;
         let Some(offset) = self.place(room(len)) else { return Ok(None) };
@@ -78,7 +79,8 @@ impl PacketArea {
         Ok(Some(offset as u64))
     }
 
-    /// True if the worker has released packets since the last look.
+    /// Returns true if the worker has released packets since the last call of
+    /// [`PacketArea::push`].
     ///
     /// # Errors
     /// As [`PacketArea::push`].
@@ -87,12 +89,12 @@ impl PacketArea {
     }
 
     fn released(&self) -> Result<u64, Breach> {
-        // Acquire: pairs with the Release in `SharedPackets::release`; the
-        // decoder's last reads come before our next writes.
+        // Acquire: pairs with the Release in `SharedPackets::release`. The decoder's last reads
+        // come before this end's next writes.
         let released = self.area.word(AreaWord::PacketsReleased).load(Ordering::Acquire);
         match released.checked_sub(self.taken_back) {
             Some(news) if news <= self.live.len() as u64 => Ok(released),
-            _ => Err(Breach("packets let go of that were never given")),
+            _ => Err(Breach("more packets were released than sent")),
         }
     }
 
@@ -103,9 +105,9 @@ impl PacketArea {
         Ok(())
     }
 
-    /// Finds room for `bytes` bytes: at the start when nothing is inside, so that a path
-    /// which keeps up uses the same few warm pages; else behind the newest packet, or in
-    /// front of the oldest.
+    /// Finds room for `bytes` bytes. In an empty area the room is at the start, so that a path
+    /// that keeps up uses the same few warm pages. Otherwise it is after the newest packet or
+    /// before the oldest.
     fn place(&self, bytes: usize) -> Option<usize> {
         let (Some(&(oldest, _)), Some(&(_, end))) = (self.live.front(), self.live.back()) else {
             return (self.kept + bytes <= self.capacity()).then_some(self.kept);
@@ -125,15 +127,15 @@ impl PacketArea {
     }
 }
 
-/// Writes a packet, and zeroed padding behind it.
+/// Writes a packet, and zeroed padding after it.
 ///
 /// # Safety
-/// `len` bytes at `from` are readable, and lie outside `area`.
+/// `len` bytes at `from` are readable and outside `area`.
 pub(super) unsafe fn write(area: &SharedArea, offset: usize, from: *const u8, len: usize) {
     let fits = offset.checked_add(len).and_then(|end| end.checked_add(PADDING));
     assert!(fits.is_some_and(|end| end as u64 <= area.sizes().packet_bytes), "a packet outside its area");
-    // SAFETY: inside the mapping (asserted); raw, since the peer may read or
-    // write it at any time. The source is the caller's contract.
+    // SAFETY: inside the mapping (asserted); raw, because the peer may read or write the bytes at
+    // any time. The caller guarantees the source.
     unsafe {
         let to = area.packets().add(offset).as_ptr();
         std::ptr::copy_nonoverlapping(from, to, len);
@@ -141,17 +143,17 @@ pub(super) unsafe fn write(area: &SharedArea, offset: usize, from: *const u8, le
     }
 }
 
-/// Returns the address of the first byte of a packet of `len` bytes at `offset`, with its
-/// padding inside the area.
+/// Returns the address of the first byte of a packet of `len` bytes at `offset`. Checks that the
+/// packet and its padding are inside the area.
 pub(super) fn checked(area: &SharedArea, offset: u64, len: u32) -> Result<NonNull<u8>, Breach> {
     let inside = u64::from(len)
         .checked_add(PADDING as u64)
         .and_then(|len| len.checked_add(offset))
         .is_some_and(|end| end <= area.sizes().packet_bytes);
     if !inside {
-        return Err(Breach("a packet outside the area"));
+        return Err(Breach("packet outside the area"));
     }
-    // SAFETY: checked to lie inside the mapping.
+    // SAFETY: checked to be inside the mapping.
     Ok(unsafe { area.packets().add(offset as usize) })
 }
 
@@ -159,8 +161,8 @@ pub(super) fn checked(area: &SharedArea, offset: u64, len: u32) -> Result<NonNul
 pub(super) fn kept(area: &SharedArea, len: u32) -> Result<Vec<u8>, Breach> {
     let from = checked(area, 0, len)?;
     let mut bytes = vec![0; len as usize];
-    // SAFETY: `len` bytes inside the mapping (checked); raw, since the peer may
-    // write them at any time.
+    // SAFETY: `len` bytes inside the mapping (checked); raw, because the peer may write them at
+    // any time.
     unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), bytes.as_mut_ptr(), bytes.len()) };
     Ok(bytes)
 }
@@ -170,7 +172,7 @@ pub(super) fn room(len: usize) -> usize {
     (len + PADDING).next_multiple_of(ALIGN)
 }
 
-/// The worker's end: packets that it still reads.
+/// The worker's end: the packets that it still reads.
 #[derive(Debug)]
 pub struct SharedPackets {
     area: Arc<SharedArea>,
@@ -180,14 +182,14 @@ pub struct SharedPackets {
 
 #[derive(Debug, Default)]
 struct Held {
-    /// Packets released in order; published.
+    /// Number of packets released in order; published.
     released: u64,
-    /// Packets after those, in order; true for a released one.
+    /// States of the packets after those, in order; true for a released packet.
     later: VecDeque<bool>,
 }
 
 impl SharedPackets {
-    /// Makes an end that holds no packets.
+    /// Creates an end that holds no packets.
     pub fn new(area: Arc<SharedArea>) -> Arc<SharedPackets> {
         let bell = Bell::for_packets(&area);
         Arc::new(SharedPackets { area, held: Mutex::default(), bell })
@@ -196,7 +198,7 @@ impl SharedPackets {
     /// Makes the next packet, in the order of submission.
     ///
     /// # Errors
-    /// It would lie outside the area.
+    /// The packet would be outside the area.
     pub fn packet(self: &Arc<SharedPackets>, offset: u64, len: u32) -> Result<SharedBytes, Breach> {
         let bytes = checked(&self.area, offset, len)?;
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
@@ -205,10 +207,10 @@ impl SharedPackets {
         Ok(SharedBytes { owner: Owner::Ordered(self.clone(), number), bytes, len: len as usize })
     }
 
-    /// Returns a private copy of the first `len` bytes, which were put there to stay.
+    /// Returns a private copy of the first `len` bytes, which stay in the area.
     ///
     /// # Errors
-    /// More than the area has.
+    /// `len` exceeds the area.
     pub fn kept(&self, len: u32) -> Result<Vec<u8>, Breach> {
         kept(&self.area, len)
     }
@@ -228,9 +230,9 @@ impl SharedPackets {
     }
 }
 
-/// A packet where it lies in the shared area, followed by zeroed bytes. The caller could
-/// change the bytes at any time: they are for parsers that expect the worst, and no slice
-/// of them is made. Dropping it gives the memory back.
+/// Packet in the shared area, followed by zeroed bytes. The caller may change the bytes at any
+/// time, so only parsers of untrusted bytes may read them, and no slice of them is made. Dropping
+/// it releases the memory.
 #[derive(Debug)]
 pub struct SharedBytes {
     owner: Owner,
@@ -238,16 +240,16 @@ pub struct SharedBytes {
     len: usize,
 }
 
-/// Where a packet's memory goes back to; keeps the mapping.
+/// Owner to which a packet's memory is released; keeps the mapping alive.
 #[derive(Debug)]
 enum Owner {
-    /// In the order of submission; the packet's number.
+    /// Released in the order of submission, with the packet's number.
     Ordered(Arc<SharedPackets>, u64),
-    /// In any order; the packet's id.
+    /// Released in any order, with the packet's id.
     Pooled(Arc<PooledPackets>, u32),
 }
 
-// SAFETY: only hands out a raw pointer into a mapping that it keeps alive.
+// SAFETY: the type only provides a raw pointer into a mapping that it keeps alive.
 unsafe impl Send for SharedBytes {}
 // SAFETY: as above.
 unsafe impl Sync for SharedBytes {}
@@ -263,15 +265,15 @@ impl SharedBytes {
         self.len
     }
 
-    /// True if the packet has no bytes.
+    /// Returns true if the packet has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 }
 
 impl SharedBytes {
-    /// Makes a packet that goes back to `packets` by its id. `bytes` is valid for `len`
-    /// bytes and padding while `packets` lives.
+    /// Makes a packet that is released to `packets` by its id. `bytes` is valid for `len` bytes
+    /// and padding while `packets` lives.
     pub(super) fn pooled(
         packets: Arc<PooledPackets>,
         id: u32,
@@ -332,8 +334,7 @@ mod tests {
     }
 
     proptest! {
-        /// Packets of any size, released in any order: held ones stay as they were
-        /// written.
+        /// Packets of any size, released in any order: held packets keep their bytes.
         #[test]
         fn held_packets_are_never_overwritten(steps: Vec<(u16, u8, bool)>) {
             let (mut area, packets) = ends(3 * 4096);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A page of words that one process writes and another reads at any time: a worker's
-//! counters, for its observers.
+//! Page of words that one process writes and another reads at any time: a worker's counters, for
+//! observers.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,28 +12,28 @@ use super::sealed::{Sealed, SealedError};
 
 const BYTES: usize = 4096;
 
-/// Words of a page.
+/// Number of words of a page.
 pub const PAGE_WORDS: usize = BYTES / 8;
 
-/// A sealed memfd of one page, mapped. Each word is a count: it orders nothing, and a
-/// value that is read may be a moment old (Relaxed throughout).
+/// Sealed memfd of one page, mapped. Each word is a counter. All accesses are Relaxed: a counter
+/// orders nothing, and a value may be slightly old.
 #[derive(Debug)]
 pub struct Page(Sealed);
 
 impl Page {
-    /// A page of zeros.
+    /// Makes a page of zeros.
     ///
     /// # Errors
-    /// No memory or no descriptor.
+    /// There is not enough memory or no free descriptor.
     pub fn new() -> Result<Page, Errno> {
         Sealed::new("framepath-page", BYTES).map(Page).map_err(errno)
     }
 
-    /// Maps a page that another process made.
+    /// Maps a page made by another process.
     ///
     /// # Errors
-    /// `INVAL` where `fd` is not a memfd of that size that is sealed to stay so: touching
-    /// it could end in SIGBUS.
+    /// `INVAL` if `fd` is not a memfd of that size, sealed against a change of its size: an
+    /// access could otherwise end in SIGBUS.
     pub fn open(fd: OwnedFd) -> Result<Page, Errno> {
         if fstat(&fd)?.st_size != BYTES as i64 {
             return Err(Errno::INVAL);
@@ -41,12 +41,12 @@ impl Page {
         Sealed::open(fd, BYTES).map(Page).map_err(errno)
     }
 
-    /// Returns the memfd, to be given to the other process.
+    /// Returns the memfd, to send to the other process.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.0.fd()
     }
 
-    /// Word `at`.
+    /// Returns word `at`.
     pub fn get(&self, at: usize) -> u64 {
         self.word(at).load(Ordering::Relaxed)
     }
@@ -56,16 +56,16 @@ impl Page {
         self.word(at).store(value, Ordering::Relaxed);
     }
 
-    /// Adds to word `at`. Not an atomic addition, because one thread writes.
+    /// Adds to word `at`. The addition is not atomic, because only one thread writes.
     pub fn add(&self, at: usize, value: u64) {
         self.set(at, self.get(at).wrapping_add(value));
     }
 
     fn word(&self, at: usize) -> &AtomicU64 {
         assert!(at < PAGE_WORDS, "word {at} of a page");
-        // SAFETY: inside the mapping, which is sealed to stay that large, is
-        // page-aligned, and lives as long as `self`; atomics are valid for all
-        // bit patterns, whichever process writes them.
+        // SAFETY: inside the mapping, which is sealed against a change of its size, is
+        // page-aligned, and lives as long as `self`; atomics are valid for all bit patterns that
+        // any process writes.
         unsafe { self.0.base().cast::<AtomicU64>().add(at).as_ref() }
     }
 }

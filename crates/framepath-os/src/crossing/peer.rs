@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The process at the other end of a socket, as the kernel names it.
+//! Process at the other end of a socket, as reported by the kernel.
 
 use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// Credentials of the process at the other end of a connection, recorded by the
-/// kernel when the connection was made.
+/// Credentials of the process at the other end of a connection. The kernel recorded them when the
+/// connection was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Process id; 0 where it lies in another pid namespace.
+    /// Process id; 0 if the process is in another pid namespace.
     pub pid: u32,
-    /// Effective user.
+    /// Effective user id.
     pub uid: u32,
-    /// Effective group, and the supplementary ones.
+    /// Effective group id, and the supplementary group ids.
     pub gids: Vec<u32>,
 }
 
 impl Peer {
-    /// Returns the process at the other end of `socket`. At the side that connected this
-    /// is the process that called listen(2).
+    /// Returns the process at the other end of `socket`. For the side that connected, this is the
+    /// process that called listen(2).
     pub(super) fn of(socket: &OwnedFd) -> io::Result<Peer> {
-        // libc's structure, because the process id of rustix's cannot be 0. The kernel's
-        // id is 0 for a process that cannot be seen from here.
+        // Uses libc's structure, because the process id in rustix's cannot be 0. The kernel
+        // reports 0 for a process that this process cannot see.
         let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
         // SAFETY: a ucred of that size is what SO_PEERCRED writes.
         unsafe { option(socket, libc::SO_PEERCRED, (&raw mut peer).cast(), size_of::<libc::ucred>()) }
@@ -38,15 +38,15 @@ fn groups_of(socket: &OwnedFd) -> io::Result<Vec<u32>> {
     let mut groups = vec![0u32; 64];
     loop {
         let room = mem::size_of_val(groups.as_slice());
-        // SAFETY: `groups` has so many bytes of room, for any bit patterns.
+        // SAFETY: `groups` has room for so many bytes, of any bit pattern.
         match unsafe { option(socket, libc::SO_PEERGROUPS, groups.as_mut_ptr().cast(), room) } {
             Ok(bytes) => {
                 groups.truncate(bytes / size_of::<u32>());
                 return Ok(groups);
             }
-            // The kernel reports the room it needs.
-            Err((error, wanted)) if error.raw_os_error() == Some(libc::ERANGE) && wanted > room => {
-                groups.resize(wanted / size_of::<u32>(), 0);
+            // The kernel reports the needed length.
+            Err((error, needed)) if error.raw_os_error() == Some(libc::ERANGE) && needed > room => {
+                groups.resize(needed / size_of::<u32>(), 0);
             }
             Err((error, _)) => return Err(error),
         }
@@ -57,7 +57,7 @@ fn groups_of(socket: &OwnedFd) -> io::Result<Vec<u32>> {
 /// the error and the length that the kernel reported.
 ///
 /// # Safety
-/// `value` points at `room` bytes, for which everything that the option writes is valid.
+/// `value` points to `room` bytes that may hold everything that the option writes.
 unsafe fn option(
     socket: &OwnedFd,
     name: libc::c_int,

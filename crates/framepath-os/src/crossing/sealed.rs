@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A memfd that two processes map to read and write, sealed against another size:
-//! otherwise touching it could end in SIGBUS.
+//! Memfd that two processes map to read and write. It is sealed against a change of its size;
+//! otherwise an access could end in SIGBUS.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::{self, NonNull};
@@ -11,7 +11,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::memory::mapping::has_ordinary_pages;
 
-/// The mapping. Its content may change at any time.
+/// Mapping of the memfd. Its content may change at any time.
 #[derive(Debug)]
 pub(super) struct Sealed {
     base: NonNull<u8>,
@@ -19,10 +19,10 @@ pub(super) struct Sealed {
     fd: OwnedFd,
 }
 
-/// Why memory is not mapped.
+/// Reason why memory is not mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SealedError {
-    /// Another process could take the memory away, or the memory is too small.
+    /// The memory is not safe to map: another process could remove it, or it is too small.
     Kind(&'static str),
     /// A system call failed.
     Os(&'static str, Errno),
@@ -30,11 +30,11 @@ pub(super) enum SealedError {
 
 // SAFETY: owns a mapping that is not tied to a thread.
 unsafe impl Send for Sealed {}
-// SAFETY: gives out a raw pointer; its users answer for it.
+// SAFETY: the type only provides a raw pointer; its users are responsible for it.
 unsafe impl Sync for Sealed {}
 
 impl Sealed {
-    /// Makes `bytes` zeroed bytes, at least 1, taken when first touched.
+    /// Makes `bytes` zeroed bytes, at least 1. The kernel allocates the pages on first access.
     pub(super) fn new(name: &str, bytes: usize) -> Result<Sealed, SealedError> {
         let fd = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
             .map_err(failed("memfd_create"))?;
@@ -46,15 +46,15 @@ impl Sealed {
         Sealed::map(fd, bytes)
     }
 
-    /// Maps the first `bytes` bytes, at least 1, of a memfd that another process made.
+    /// Maps the first `bytes` bytes, at least 1, of a memfd made by another process.
     pub(super) fn open(fd: OwnedFd, bytes: usize) -> Result<Sealed, SealedError> {
-        // Only memfds know seals.
+        // Only memfds have seals.
         let seals = fcntl_get_seals(&fd).map_err(failed("fcntl(F_GET_SEALS)"))?;
         if !seals.contains(SealFlags::SHRINK | SealFlags::GROW) {
-            return Err(SealedError::Kind("the memfd is not sealed against another size"));
+            return Err(SealedError::Kind("the memfd is not sealed against a change of its size"));
         }
         if !has_ordinary_pages(&fd).map_err(failed("fstatfs"))? {
-            return Err(SealedError::Kind("the memfd is not of ordinary pages"));
+            return Err(SealedError::Kind("the memfd has huge pages; expected ordinary pages"));
         }
         let have = fstat(&fd).map_err(failed("fstat"))?.st_size;
         if u64::try_from(have).unwrap_or(0) < bytes as u64 {
@@ -72,8 +72,7 @@ impl Sealed {
         Ok(Sealed { base, bytes, fd })
     }
 
-    /// Returns the address of the first byte, at a page's start. Valid for as long as
-    /// `self` lives.
+    /// Returns the address of the first byte, at a page boundary. Valid as long as `self` lives.
     pub(super) fn base(&self) -> NonNull<u8> {
         self.base
     }
@@ -86,8 +85,8 @@ impl Sealed {
 
 impl Drop for Sealed {
     fn drop(&mut self) {
-        // SAFETY: unmaps what `map` mapped; the owner has no pointer into it left when
-        // it drops this.
+        // SAFETY: unmaps the mapping of `map`; when the owner drops this, it has no pointer into
+        // the mapping left.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.bytes) };
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The socket besides the shared area: records of fixed size, each with a file descriptor
-//! at most. Records are sent once per stream, pool or failure, never per frame.
+//! Socket that complements the shared area: records of fixed size, each with at most one file
+//! descriptor. A record is sent once per stream, pool or failure, never per frame.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -22,22 +22,23 @@ use crate::process::cancel::canceled;
 use crate::process::signal;
 use crate::time::timespec;
 
-/// Milliseconds that the sender of a descriptor waits until others have arrived.
+/// Maximum time that the sender of a descriptor waits until other descriptors have been received,
+/// milliseconds.
 const CROWDED: u32 = 10_000;
 
-/// True if `error` says that too many descriptors of this user are in unread sockets to
-/// send another (ETOOMANYREFS).
+/// Returns true for ETOOMANYREFS: too many descriptors of this user are in unread sockets, so
+/// another cannot be sent.
 pub fn is_crowded(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::TOOMANYREFS.raw_os_error())
 }
 
-/// One end of a connection that keeps records apart (SOCK_SEQPACKET). May be
-/// shared between threads.
+/// One end of a connection that preserves record boundaries (SOCK_SEQPACKET). Threads may share
+/// it.
 #[derive(Debug)]
 pub struct Socket(OwnedFd);
 
 impl Socket {
-    /// Makes two connected ends, closed on exec.
+    /// Makes two connected ends that are closed on exec.
     ///
     /// # Errors
     /// From socketpair(2).
@@ -49,13 +50,13 @@ impl Socket {
     /// Connects to the listener at `path`.
     ///
     /// # Errors
-    /// From connect(2): `NotFound` where there is no such name, `ConnectionRefused` where
-    /// no process listens there.
+    /// From connect(2): `NotFound` if the path does not exist, `ConnectionRefused` if no process
+    /// listens on it.
     pub fn connect(path: &Path) -> io::Result<Socket> {
         let address = SocketAddrUnix::new(path)?;
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         loop {
-            // A listener whose backlog is full makes this wait.
+            // Waits while the listener's backlog is full.
             match connect(&socket, &address) {
                 Err(Errno::INTR) if signal::overdue() => return Err(canceled()),
                 Err(Errno::INTR) => {}
@@ -65,7 +66,7 @@ impl Socket {
         Ok(Socket(socket))
     }
 
-    /// Credentials of the peer: of the process that connected, or that listens.
+    /// Returns the credentials of the peer: the process that connected, or that listens.
     ///
     /// # Errors
     /// From getsockopt(2).
@@ -73,16 +74,16 @@ impl Socket {
         Peer::of(&self.0)
     }
 
-    /// Sends a record, with a descriptor where there is one.
+    /// Sends a record, with a descriptor if there is one.
     ///
     /// # Errors
-    /// `BrokenPipe` where the peer is gone; others from sendmsg(2).
+    /// `BrokenPipe` if the peer is gone; other errors from sendmsg(2).
     pub fn send(&self, record: &[u8], fd: Option<BorrowedFd<'_>>) -> io::Result<()> {
         self.send_with(record, fd, SendFlags::NOSIGNAL)
     }
 
-    /// Returns the memory of sent records that the peer has not received yet, bytes: more than
-    /// their lengths, because the kernel adds its own bookkeeping (SIOCOUTQ).
+    /// Returns the memory of sent records that the peer has not received yet, bytes (SIOCOUTQ).
+    /// It exceeds the sum of their lengths, because the kernel includes its own bookkeeping.
     ///
     /// # Errors
     /// From ioctl(2).
@@ -93,7 +94,8 @@ impl Socket {
         Ok(u32::try_from(unread).unwrap_or(0))
     }
 
-    /// As [`Socket::send`], without waiting; `false` where there was no room.
+    /// Sends a record as [`Socket::send`] does, without waiting. Returns false if there was no
+    /// room.
     ///
     /// # Errors
     /// As [`Socket::send`].
@@ -115,14 +117,14 @@ impl Socket {
         loop {
             let sent = match fd {
                 Some(_) => sendmsg(&self.0, &[IoSlice::new(record)], &mut control, flags),
-                // A worker has no sendmsg(2): it cannot send descriptors.
+                // Avoids sendmsg(2), because the sandbox forbids it to a worker.
                 None => send(&self.0, record, flags),
             };
             match sent {
                 Err(Errno::INTR) if signal::overdue() => return Err(canceled()),
                 Err(Errno::INTR) => {}
-                // The kernel counts descriptors in flight per user, not per process:
-                // another process may have filled a socket with them.
+                // The kernel counts unread descriptors per user, not per process: another process
+                // may have filled a socket with them.
                 Err(Errno::TOOMANYREFS) if patience > 0 && !flags.contains(SendFlags::DONTWAIT) => {
                     patience -= 1;
                     std::thread::sleep(Duration::from_millis(1));
@@ -133,12 +135,13 @@ impl Socket {
         }
     }
 
-    /// Receives a record into `buffer`; returns its length and the descriptor that came
-    /// with it. Sleeps until there is a record. Length 0 means that the peer is gone. A
-    /// record that does not fit is cut; descriptors beyond the first are closed.
+    /// Receives a record into `buffer`. Returns the length of the record and the descriptor that
+    /// was sent with it. Sleeps until there is a record. Length 0 means that the peer is gone. A
+    /// record that does not fit is cut. Descriptors after the first are closed.
     ///
     /// # Errors
-    /// From recvmsg(2); EMFILE where a descriptor came and this process may have no more.
+    /// From recvmsg(2); EMFILE if a descriptor was sent and this process has reached its limit of
+    /// descriptors.
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -156,15 +159,15 @@ impl Socket {
         });
         let fd = fds.next().and_then(|mut fds| fds.next());
         if fd.is_none() && received.flags.contains(ReturnFlags::CTRUNC) {
-            // A descriptor was sent, but this process has no number left for it: no
-            // fault of the sender.
+            // A descriptor was sent, but this process has reached its limit: not an error of the
+            // sender.
             return Err(Errno::MFILE.into());
         }
         Ok((received.bytes, fd))
     }
 
-    /// As [`Socket::receive`], without waiting and without descriptors: those that came
-    /// with a record are closed. `None` where there is no record.
+    /// Receives a record as [`Socket::receive`] does, without waiting and without descriptors:
+    /// they are closed. Returns `None` if there is no record.
     ///
     /// # Errors
     /// From recvfrom(2).
@@ -176,7 +179,7 @@ impl Socket {
         }
     }
 
-    /// True if a record, or the end, comes before `limit` passes.
+    /// Returns true if a record, or the end of the connection, arrives within `limit`.
     ///
     /// # Errors
     /// From poll(2).
@@ -192,21 +195,21 @@ impl Socket {
         }
     }
 
-    /// Reports that nothing follows; the peer still reads earlier records.
+    /// Ends the sending direction; the peer still reads earlier records.
     pub fn finish(&self) {
         // Fails only if the peer is gone.
         let _ = shutdown(&self.0, Shutdown::Write);
     }
 
-    /// True if both sides have finished, or the peer is gone.
+    /// Returns true if both sides have finished, or the peer is gone.
     pub fn has_ended(&self) -> bool {
         let mut fds = [PollFd::new(self, PollFlags::empty())];
         poll(&mut fds, Some(&timespec(Duration::ZERO))).is_ok_and(|ended| ended > 0)
     }
 
-    /// Ends the connection for both sides, while others still hold the socket.
+    /// Ends the connection for both sides, even if other processes still have the socket open.
     pub fn shut(&self) {
-        // Fails only if the peer has done so already.
+        // Fails only if the peer has already ended the connection.
         let _ = shutdown(&self.0, Shutdown::Both);
     }
 }

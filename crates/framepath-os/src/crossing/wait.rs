@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sleeping until one of many descriptors has something.
+//! Waiting for several descriptors at once.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -10,18 +10,18 @@ use rustix::io::Errno;
 
 use crate::time::timespec;
 
-/// Events to wait for. The end and errors of a descriptor always count.
+/// Events to wait for. The end of a connection and errors are always reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PollEvents {
-    /// Something to read.
+    /// The descriptor is readable.
     Readable,
-    /// Room to write.
+    /// The descriptor is writable.
     Writable,
-    /// No other event.
+    /// No event except the end and errors.
     End,
 }
 
-/// One descriptor to wait for.
+/// Descriptor to wait for.
 #[derive(Debug)]
 pub struct Wait<'a>(PollFd<'a>);
 
@@ -37,8 +37,8 @@ impl<'a> Wait<'a> {
     }
 }
 
-/// Sleeps until a descriptor of `waits` is ready, a signal comes or `limit` passes; one
-/// system call. Returns one value per descriptor, in their order: true if it is ready.
+/// Sleeps until a descriptor of `waits` is ready, a signal arrives or `limit` has passed. One
+/// system call. Returns one value per descriptor, in order: true if it is ready.
 ///
 /// # Errors
 /// From poll(2).

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A thread that watches a peer: for its end, and for standing still.
+//! Thread that watches a peer for its end and for missing progress.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -14,7 +14,8 @@ use super::Socket;
 use super::watcher_sleep::{WatchResult, WatcherSleep};
 use crate::time::timespec;
 
-/// A thread that waits for the end of a connection; dropping it ends both.
+/// Thread that waits for the end of a connection. Dropping the watcher ends the connection and
+/// the thread.
 #[derive(Debug)]
 pub struct Watcher {
     socket: Arc<Socket>,
@@ -28,12 +29,12 @@ struct Shared {
     stirred: OwnedFd,
 }
 
-/// Watches the peer of `socket` in a new thread: calls `look` every `period`
-/// while that has something to look at, and `gone` once, when the peer is gone
-/// or the watcher is dropped. A quiet peer costs no system call.
+/// Watches the peer of `socket` in a new thread. Calls `look` every `period` until it returns
+/// [`WatchResult::Quiet`]. Calls `gone` once when the peer is gone or the watcher is dropped. A
+/// quiet watcher makes no system call.
 ///
 /// # Errors
-/// No thread or event descriptor could be made.
+/// The thread or event descriptor could not be made.
 pub fn watch(
     socket: Arc<Socket>,
     period: Duration,
@@ -56,11 +57,11 @@ pub fn watch(
     Ok(Watcher { socket, shared, thread: Some(thread) })
 }
 
-/// Calls `gone` from a new thread when the peer of `socket` is gone: for a side
-/// that has nothing else to watch, and may make no event descriptor.
+/// Calls `gone` from a new thread when the peer of `socket` is gone. For a side that watches
+/// nothing else and may not make an event descriptor.
 ///
 /// # Errors
-/// No thread could be made.
+/// The thread could not be started.
 pub fn at_end(socket: Arc<Socket>, gone: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let thread = std::thread::Builder::new().name("fp-watch".to_owned());
     thread.spawn(move || {
@@ -80,7 +81,7 @@ impl Shared {
     fn wait(&self, socket: &Socket, period: Duration) -> Woken {
         let limit = timespec(period);
         let quiet = self.quiet.is_settled();
-        // No event of the socket but its end, which poll(2) always reports.
+        // Requests no event of the socket: poll(2) always reports the end.
         let mut fds = [PollFd::new(socket, PollFlags::empty()), PollFd::new(&self.stirred, PollFlags::IN)];
         match poll(&mut fds, if quiet { None } else { Some(&limit) }) {
             Ok(0) => Woken::Period,
@@ -97,11 +98,11 @@ impl Shared {
 }
 
 impl Watcher {
-    /// Tells the thread that there is something to look at again; call it after the
-    /// change. Makes no system call if the thread knows already.
+    /// Makes the thread look again. Call this after the change. Makes no system call if the
+    /// thread is awake.
     pub fn notify(&self) {
         if self.shared.quiet.must_wake() {
-            // Fails only if it was stirred 2^64 times already.
+            // Fails only after 2^64 notifications.
             let _ = rustix::io::write(self.shared.stirred.as_fd(), &1u64.to_ne_bytes());
         }
     }
@@ -151,7 +152,7 @@ mod tests {
             WatchResult::Quiet
         };
         let watcher = watch(Arc::new(a), Duration::from_millis(1), look, || ()).unwrap();
-        // Two looks: before and after the watcher goes quiet.
+        // Two calls of `look`: before and after the watcher goes quiet.
         looks.recv().unwrap();
         looks.recv().unwrap();
         assert!(looks.recv_timeout(Duration::from_millis(20)).is_err());

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Handshake between a watcher that sleeps without a limit and the threads that make
-//! changes for it to look at: the watcher looks at every change.
+//! Handshake between a watcher that sleeps without a limit and threads that report changes. No
+//! change is missed.
 //!
 //! ```text
 //! watcher:  quiet = 1; fence; look again; sleep
-//! stirrer:  change something; fence; where quiet is not 0: wake
+//! notifier: change something; fence; where quiet is not 0: wake
 //! ```
 //!
-//! One of the two sees the other's write.
+//! At least one of the two sees the other's write.
 
 use crate::sync::atomics::{AtomicU32, Ordering, fence};
 
-/// Result of a look at the peer.
+/// Result of a check of the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchResult {
     /// Look again after the period.
@@ -29,35 +29,34 @@ impl WatcherSleep {
         WatcherSleep(AtomicU32::new(0))
     }
 
-    /// Looks, as the watcher, and goes quiet where there is nothing to look at.
+    /// Looks at the peer, on the watcher's thread, and goes quiet if there is nothing to watch.
     pub(super) fn check_and_sleep(&self, mut look: impl FnMut() -> WatchResult) {
         if look() == WatchResult::Again {
             return;
         }
         self.0.store(1, Ordering::Relaxed);
-        // Pairs with the fence in `must_wake`: a change whose maker found the
-        // word 0 is seen by the look that follows.
+        // Pairs with the fence in `must_wake`: if the notifier found the word 0, the next look
+        // sees its change.
         fence(Ordering::SeqCst);
         if look() == WatchResult::Again {
             self.wake_up();
         }
     }
 
-    /// Notes that the watcher was woken, or does not sleep after all.
+    /// Records that the watcher was woken, or does not sleep after all.
     pub(super) fn wake_up(&self) {
         self.0.store(0, Ordering::Relaxed);
     }
 
-    /// True if the watcher may sleep without a limit; asked by the watcher itself.
+    /// Returns true if the watcher may sleep without a limit. Called by the watcher.
     pub(super) fn is_settled(&self) -> bool {
         self.0.load(Ordering::Relaxed) != 0
     }
 
-    /// True if the watcher has to be woken to see a change; asked after the change.
+    /// Returns true if the watcher has to be woken to see a change. Called after the change.
     pub(super) fn must_wake(&self) -> bool {
-        // Pairs with the fence in `look_and_settle`. An atomic of any order
-        // would not do: a store and a later load of another word may change
-        // places on every processor.
+        // Pairs with the fence in `check_and_sleep`. An atomic of any order is not enough: every
+        // processor may reorder a store and a later load of another word.
         fence(Ordering::SeqCst);
         self.0.load(Ordering::Relaxed) != 0
     }
@@ -69,9 +68,8 @@ mod model {
 
     use super::*;
 
-    /// Models the watcher's sleep, by the period or by an eventfd, whose reads and
-    /// writes the kernel orders. A change that is never looked at ends the model as a
-    /// livelock.
+    /// Models the watcher's sleep, by the period or by an eventfd, whose reads and writes the
+    /// kernel orders. A change that the watcher never sees ends the model as a livelock.
     fn every_change_is_looked_at(changes: u32) {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = model.preemption_bound.or(Some(3));

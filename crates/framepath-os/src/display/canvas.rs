@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Pictures for a display server: memory that it shares, to paint into.
+//! Pictures in memory that a display server shares.
 //!
-//! Unlike a pool's memfd, this one can be written by every process that has it: X11
-//! requires this of memory that becomes a pixmap. No code here or above reads the painted
-//! bytes.
+//! Unlike a pool's memfd, every process that has this memfd can write it: X11 requires this of
+//! memory that becomes a pixmap. No code here or in its callers reads the painted bytes.
 
 use std::os::fd::BorrowedFd;
 
 use crate::memory::mapping::Mapping;
 
-/// Pictures of equal size, one after the other in a memfd, all zeroes at first. Belongs
-/// to one thread at a time.
+/// Pictures of equal size, one after the other in a memfd, zeroed at first. Used by one thread at
+/// a time.
 #[derive(Debug)]
 pub struct Canvas {
     memory: Mapping,
@@ -22,7 +21,7 @@ impl Canvas {
     /// Makes `pictures` pictures of `each` bytes; both numbers are at least 1.
     ///
     /// # Errors
-    /// The system has no such memory.
+    /// The system has not enough memory.
     pub fn new(each: usize, pictures: usize) -> std::io::Result<Canvas> {
         let bytes = each.checked_mul(pictures).filter(|bytes| (1..=isize::MAX as usize).contains(bytes));
         let bytes = bytes.ok_or(std::io::ErrorKind::InvalidInput)?;
@@ -30,7 +29,7 @@ impl Canvas {
         Ok(Canvas { memory, each, pictures })
     }
 
-    /// Returns the memory, for the display server.
+    /// Returns the memfd, for the display server.
     pub fn memory(&self) -> BorrowedFd<'_> {
         self.memory.fd().expect("a mapping of our own has its memfd")
     }
@@ -40,15 +39,15 @@ impl Canvas {
         picture * self.each
     }
 
-    /// Returns a picture's bytes, to write.
+    /// Returns a picture's bytes for writing.
     ///
     /// # Panics
     /// There is no such picture.
     pub fn picture(&mut self, picture: usize) -> &mut [u8] {
         assert!(picture < self.pictures, "picture {picture} of {}", self.pictures);
-        // SAFETY: inside the mapping, and the borrow is exclusive in this process. The
-        // display server only reads it: the server writes to pixmaps that a client draws
-        // into, and no other client knows of these.
+        // SAFETY: inside the mapping, and the borrow is exclusive in this process. The display
+        // server only reads it: it writes to pixmaps into which a client draws, and no other
+        // client knows these pixmaps.
         unsafe {
             let first = self.memory.base().add(self.offset(picture));
             std::slice::from_raw_parts_mut(first.as_ptr(), self.each)

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! SDL2, loaded at its first use.
 //!
-//! A program that names libSDL2 in its dynamic section loads it and about 23
-//! libraries of X11, Wayland and sound at every start, although only `play` with a
-//! window calls SDL. Therefore this module defines the C functions that the crate
-//! `sdl2` calls, and each definition forwards to the function of the same name in
-//! the shared library. The linker finds the definitions here and leaves libSDL2 out
-//! (`docs/decisions/0014-play.md`).
+//! A program that names libSDL2 in its dynamic section loads it and about 23 libraries of X11,
+//! Wayland and sound at every start, although only `play` with a window calls SDL. To avoid this,
+//! the module defines the C functions that the crate `sdl2` calls. Each definition forwards to
+//! the function of the same name in the shared library. The linker finds the definitions here and
+//! does not link libSDL2 (`docs/decisions/0014-play.md`).
 //!
-//! [`load`] may be called from any thread. The functions themselves belong to the
-//! thread that called `SDL_Init`, as SDL's documentation says; the types of the crate
-//! `sdl2` keep that rule.
+//! Any thread may call [`load`]. The functions themselves may only be called on the thread that
+//! called `SDL_Init`, as SDL's documentation requires; the types of the crate `sdl2` enforce
+//! this.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
@@ -24,7 +23,7 @@ use sdl2::sys::{
 /// Name of the shared library, the same in SDL 2.0 to 2.32 and in sdl2-compat.
 const SONAME: &str = "libSDL2-2.0.so.0";
 
-/// SDL2 cannot be used on this machine.
+/// Reason why SDL2 cannot be used on this machine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SdlError {
     /// The dynamic linker does not find or accept the library.
@@ -45,12 +44,12 @@ pub enum SdlError {
     },
 }
 
-/// Loads SDL2; does nothing where it is loaded. A failure is permanent: later
-/// calls return the same error.
+/// Loads SDL2; does nothing if it is already loaded. A failure is permanent: later calls return
+/// the same error.
 ///
-/// The program calls this before anything of the crate `sdl2`. A function that is
-/// called earlier loads the library itself, and aborts the process where that fails:
-/// most of these functions have no result that could name the reason.
+/// The program calls this before anything of the crate `sdl2`. A function that is called earlier
+/// loads the library itself, and aborts the process on failure, because most of these functions
+/// cannot return an error.
 pub fn load() -> Result<(), SdlError> {
     functions().map(|_| ())
 }
@@ -68,7 +67,7 @@ fn functions() -> Result<&'static Functions, SdlError> {
 
 fn functions_or_abort() -> &'static Functions {
     functions().unwrap_or_else(|error| {
-        eprintln!("framepath: call of an SDL function: {error}");
+        eprintln!("framepath: SDL: calling a function before the library is loaded: {error}");
         std::process::abort()
     })
 }
@@ -87,8 +86,8 @@ macro_rules! forward {
 
         impl Functions {
             fn open(library: &str) -> Result<Functions, SdlError> {
-                // SAFETY: initialisers of SDL2 and of the libraries that it needs have no
-                // preconditions: they run in the same way where a program links SDL2.
+                // SAFETY: the initialisers of SDL2 and of its dependencies have no preconditions:
+                // they also run when a program links SDL2.
                 let opened = unsafe { Library::open(Some(library), RTLD_NOW | RTLD_LOCAL) };
                 let handle = opened.map_err(|error| SdlError::Library {
                     library: library.to_owned(),
@@ -100,9 +99,9 @@ macro_rules! forward {
                 };
                 Ok(Functions {
                     $(
-                        // SAFETY: the type is that of the function's declaration in sdl2-sys (the
-                        // constants below), and SDL changes no signature within its ABI 2.0. The
-                        // address stays valid, because the handle lives as long as the table.
+                        // SAFETY: the type is the one of the function's declaration in sdl2-sys
+                        // (the constants below), and SDL changes no signature within its ABI 2.0.
+                        // The address stays valid, because the handle lives as long as the table.
                         $name: *unsafe { handle.get(concat!(stringify!($name), "\0").as_bytes()) }
                             .map_err(lacks)?,
                     )*
@@ -117,7 +116,7 @@ macro_rules! forward {
 
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name($($argument: $type),*) $(-> $result)? {
-                // SAFETY: the address is that of this function in SDL2, and the caller keeps
+                // SAFETY: the address is the one of this function in SDL2, and the caller meets
                 // the function's preconditions.
                 unsafe { (functions_or_abort().$name)($($argument),*) }
             }
@@ -125,8 +124,8 @@ macro_rules! forward {
     };
 }
 
-// All functions that the command is linked with. One that is called and missing here
-// is a linker error in framepath-cli (its build.rs).
+// All SDL functions that the command uses. A missing one causes a linker error in framepath-cli
+// (its build.rs).
 forward! {
     fn SDL_CreateRenderer(window: *mut SDL_Window, index: c_int, flags: Uint32) -> *mut SDL_Renderer;
     fn SDL_CreateShapedWindow(

@@ -12,27 +12,27 @@ use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetwinsize,
 use crate::process::cancel::StoppableWriter;
 use crate::time::timespec;
 
-/// Sequences that enter the alternate screen, without a cursor and without wrapped lines,
-/// and that leave it.
+/// Escape sequences that enter and leave the alternate screen. It has no cursor and no wrapped
+/// lines.
 const ENTER: &[u8] = b"\x1b[?1049h\x1b[?25l\x1b[?7l";
 const LEAVE: &[u8] = b"\x1b[?7h\x1b[?25h\x1b[?1049l";
 
-/// Standard output as a screen, standard input as keys. Dropping it, also by a panic,
-/// restores the terminal.
+/// Full screen on standard output, with keys from standard input. Dropping it restores the
+/// terminal, also after a panic.
 pub struct Terminal {
     before: Termios,
 }
 
 impl Terminal {
-    /// True if both standard output and standard input are a terminal.
+    /// Returns true if both standard output and standard input are a terminal.
     pub fn is_there() -> bool {
         isatty(io::stdout()) && isatty(io::stdin())
     }
 
-    /// Takes the terminal over. Keys come one by one, Ctrl-C as byte 3.
+    /// Takes over the terminal. Each key arrives separately; Ctrl-C arrives as byte 3.
     ///
     /// # Errors
-    /// Standard input is no terminal, or the terminal cannot be written to.
+    /// Standard input is not a terminal, or writing to the terminal failed.
     pub fn open() -> io::Result<Terminal> {
         let before = tcgetattr(io::stdin())?;
         let mut raw = before.clone();
@@ -43,7 +43,7 @@ impl Terminal {
         Ok(terminal)
     }
 
-    /// Columns and rows.
+    /// Returns the number of columns and rows.
     pub fn size(&self) -> (usize, usize) {
         match tcgetwinsize(io::stdout()) {
             Ok(size) if size.ws_col > 0 && size.ws_row > 0 => (size.ws_col.into(), size.ws_row.into()),
@@ -51,8 +51,8 @@ impl Terminal {
         }
     }
 
-    /// Shows the lines of `text` from the top on, in one write; the previous content is
-    /// gone. Lines beyond the last row are left out, longer lines are cut.
+    /// Shows the lines of `text` from the top on, in one write, and replaces the previous
+    /// content. Lines after the last row are dropped, longer lines are cut.
     ///
     /// # Errors
     /// The terminal is gone.
@@ -64,15 +64,15 @@ impl Terminal {
                 screen.push_str("\r\n");
             }
             screen.push_str(&shown(line));
-            // Erases the rest of a line that was longer before.
+            // Erases the rest of the previous line.
             screen.push_str("\x1b[K");
         }
         screen.push_str("\x1b[J");
         self.write(screen.as_bytes())
     }
 
-    /// Returns the first byte of the next key; `None` where none came within `limit`, or
-    /// a signal came.
+    /// Returns the first byte of the next key; `None` if no key arrives within `limit`, or after
+    /// a signal.
     ///
     /// # Errors
     /// The terminal is gone.
@@ -99,7 +99,7 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // A terminal that is gone needs no restoring.
+        // If the terminal is gone, nothing has to be restored.
         let _ = self.write(LEAVE);
         let _ = tcsetattr(io::stdin(), OptionalActions::Flush, &self.before);
     }

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Textures of one SDL canvas, a few at a time.
+//! Small cache of the textures of one SDL canvas.
 //!
-//! The binding's textures have no owner: without a call of `SDL_DestroyTexture` they
-//! live as long as their renderer. This cache owns the canvas and its textures together,
-//! so that a texture can be destroyed while the canvas certainly lives.
+//! The textures of the crate `sdl2` have no owner: without a call of `SDL_DestroyTexture` they
+//! live as long as their renderer. This cache owns the canvas and its textures together, so that
+//! a texture is destroyed only while the canvas is alive.
 
 use sdl2::pixels::PixelFormatEnum;
 use sdl2::rect::Rect;
 use sdl2::render::{Texture, WindowCanvas};
 
-/// Textures that a cache keeps: the one in use, and two for streams that alternate
+/// Maximum number of textures in a cache: the current one, and two for streams that alternate
 /// between sizes.
 pub const TEXTURES: usize = 3;
 
-/// A canvas and the textures that were used last, each with its key.
+/// Canvas and its most recently used textures, each with a key.
 pub struct TextureCache<K> {
     canvas: WindowCanvas,
-    /// Made by `canvas`; the most recently used is the last. No reference to a texture
-    /// leaves this module: `&mut` would be enough to exchange it for another canvas's.
+    /// Textures made by `canvas`; the last is the most recently used. No reference to a texture
+    /// leaves this module, because a caller could exchange a `&mut` texture for another canvas's.
     textures: Vec<(K, Texture)>,
 }
 
@@ -27,8 +27,8 @@ impl<K: PartialEq> TextureCache<K> {
         TextureCache { canvas, textures: Vec::with_capacity(TEXTURES) }
     }
 
-    /// Returns the canvas; a shared reference, because the textures belong to this canvas
-    /// and no other may take its place.
+    /// Returns the canvas. The reference is shared, so that the caller cannot replace the canvas
+    /// to which the textures belong.
     pub fn canvas(&self) -> &WindowCanvas {
         &self.canvas
     }
@@ -38,12 +38,12 @@ impl<K: PartialEq> TextureCache<K> {
         self.canvas.window_mut()
     }
 
-    /// Calls `fill` with the pixels and the pitch of the texture with that key, a new
-    /// streaming one of `size` where there is none. The least recently used texture is
-    /// destroyed where there would be too many.
+    /// Calls `fill` with the pixels and the pitch of the texture for `key`. Makes a streaming
+    /// texture of `size` if there is none, and destroys the least recently used one if there are
+    /// too many.
     ///
     /// # Errors
-    /// SDL's message; the texture to draw may then be another.
+    /// SDL's message. The current texture may have changed.
     pub fn upload<R>(
         &mut self,
         key: K,
@@ -56,10 +56,10 @@ impl<K: PartialEq> TextureCache<K> {
             None => {
                 while self.textures.len() >= TEXTURES {
                     let (_, oldest) = self.textures.remove(0);
-                    // SAFETY: `self.canvas` made the texture and lives: it is dropped with this
-                    // cache, and lent as `&WindowCanvas` only. The handle came out of the list,
-                    // which is private and lends nothing, so that no other handle exists. SDL draws
-                    // the queued uses of a texture before it destroys the texture.
+                    // SAFETY: `self.canvas` made the texture and is alive: it is dropped together
+                    // with this cache, and only leaves it as `&WindowCanvas`. The handle was
+                    // removed from the private list, so no other handle exists. SDL draws the
+                    // queued uses of a texture before it destroys the texture.
                     unsafe { oldest.destroy() };
                 }
                 let made = self.canvas.create_texture_streaming(format, size.0, size.1);
@@ -71,8 +71,8 @@ impl<K: PartialEq> TextureCache<K> {
         filled
     }
 
-    /// Draws the part `from` of the texture uploaded last at `to`, over a cleared canvas,
-    /// and shows it. Does nothing before the first upload.
+    /// Draws the part `from` of the last uploaded texture at `to`, over a cleared canvas, and
+    /// presents it. Does nothing before the first upload.
     ///
     /// # Errors
     /// SDL's message.

@@ -1,32 +1,31 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! SDL's conversion of YUV to RGB, which its Rust binding leaves out.
+//! SDL's conversion mode from YUV to RGB, which the crate `sdl2` does not provide.
 
 use sdl2::render::WindowCanvas;
 use sdl2::sys::{SDL_SetYUVConversionMode, SDL_YUV_CONVERSION_MODE};
 
-/// Interpretation of YUV by SDL.
+/// Interpretation of YUV values by SDL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum YuvMode {
     /// BT.601 of full range.
     Jpeg,
-    /// BT.601 of limited range: SDL's default, whatever the size.
+    /// BT.601 of limited range: SDL's default for every size.
     Bt601,
     /// BT.709 of limited range.
     Bt709,
 }
 
 impl YuvMode {
-    /// Sets this mode for textures that are made, filled or drawn from now on. The mode
-    /// holds for all of SDL: a canvas of any window will do.
+    /// Sets this mode for textures that are made, filled or drawn from now on. The mode applies
+    /// to all of SDL, so any canvas is sufficient.
     pub fn set(self, _canvas: &WindowCanvas) {
         let mode = match self {
             YuvMode::Jpeg => SDL_YUV_CONVERSION_MODE::SDL_YUV_CONVERSION_JPEG,
             YuvMode::Bt601 => SDL_YUV_CONVERSION_MODE::SDL_YUV_CONVERSION_BT601,
             YuvMode::Bt709 => SDL_YUV_CONVERSION_MODE::SDL_YUV_CONVERSION_BT709,
         };
-        // SAFETY: sets a variable that only SDL's rendering reads. That is done
-        // on the one thread that has SDL, which is this one: a canvas cannot be
-        // sent or shared.
+        // SAFETY: sets a variable that only SDL's rendering reads. SDL renders on the present
+        // thread only, because a canvas cannot be sent or shared.
         unsafe { SDL_SetYUVConversionMode(mode) }
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Counters of the calling thread: CPU time, time off the CPU, switches,
-//! faults, and hardware events where the machine has them.
+//! Counters of the calling thread: CPU time, time off the CPU, switches, faults, and hardware
+//! events if the machine has them.
 
 use std::fs::File;
 use std::ops::{Add, Sub};
@@ -10,22 +10,22 @@ use crate::measure::pmu::{HardwareCounts, Pmu};
 use crate::measure::switches::SwitchLog;
 use crate::time::thread_cpu_ns;
 
-/// One reading, or the difference of two. Times in nanoseconds.
+/// Counter values of one reading, or the difference of two. Times in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// CPU time.
     pub cpu_ns: u64,
     /// Time runnable but not running, because another thread had the CPU.
     pub preempted_ns: u64,
-    /// Time asleep, by the kernel's switch records; 0 where these are not available.
+    /// Time asleep, from the kernel's switch records; 0 if these are not available.
     pub slept_ns: u64,
-    /// Switches this thread asked for by waiting.
+    /// Number of switches caused by waits of this thread.
     pub voluntary_switches: u64,
-    /// Switches forced on this thread.
+    /// Number of switches forced by the kernel.
     pub involuntary_switches: u64,
-    /// Page faults served without I/O.
+    /// Number of page faults without I/O.
     pub minor_faults: u64,
-    /// Hardware events; zeros where the machine has none (see [`Counters::has_pmu`]).
+    /// Hardware events; zeros if the machine has none (see [`Counters::has_pmu`]).
     pub events: HardwareCounts,
 }
 
@@ -72,8 +72,8 @@ impl Sub for Counts {
     }
 }
 
-/// The open counters of the thread that called [`Counters::open`]; they count
-/// for that thread alone and must be read by it.
+/// Open counters of the thread that called [`Counters::open`]. They count only that thread, and
+/// only that thread may read them.
 #[derive(Debug)]
 pub struct Counters {
     switch_log: Option<SwitchLog>,
@@ -82,7 +82,8 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Opens the counters that the machine offers; a refused one stays absent.
+    /// Opens the counters that the machine provides; a counter that cannot be opened stays
+    /// absent.
     pub fn open() -> Counters {
         Counters {
             switch_log: SwitchLog::open().ok(),
@@ -91,18 +92,18 @@ impl Counters {
         }
     }
 
-    /// True if hardware events are counted.
+    /// Returns true if hardware events are counted.
     pub fn has_pmu(&self) -> bool {
         self.pmu.is_some()
     }
 
-    /// True if the kernel's switch records are available; without them the ledger knows
-    /// only the waits that framepath stamps itself.
+    /// Returns true if the kernel's switch records are available. Otherwise the ledger knows only
+    /// the waits that framepath itself measures.
     pub fn has_switch_log(&self) -> bool {
         self.switch_log.is_some()
     }
 
-    /// Reads all of them: two to four system calls.
+    /// Reads all counters: two to four system calls.
     pub fn read(&mut self) -> Counts {
         let usage = thread_usage();
         let (preempted_ns, slept_ns) = match &mut self.switch_log {
@@ -138,8 +139,7 @@ fn parse_run_delay(text: &str) -> Option<u64> {
 
 fn thread_usage() -> libc::rusage {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the kernel fills the struct it is given; all-zero is a valid
-    // value of it should the call fail.
+    // SAFETY: the kernel fills the struct; all-zero is a valid value if the call fails.
     unsafe {
         libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
         usage.assume_init()

@@ -1,33 +1,33 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! This thread's copies and waits: every copy of pixel or packet bytes, and every wait
-//! framepath knows of, passes here.
+//! Meter of this thread's copies and waits. Every copy of pixel or packet bytes, and every wait
+//! in framepath, goes through this module.
 //!
-//! The meter is thread-local. It counts bytes at every level; it takes stamps
-//! only from [`Level::Times`] on, thread counters only at [`Level::Full`].
+//! The meter is thread-local. It counts bytes at every level. It reads the clock only from
+//! [`Level::Times`] on, and thread counters only at [`Level::Full`].
 
 use std::cell::{Cell, RefCell};
 
 use crate::measure::counters::{Counters, Counts};
 use crate::time::{now_ns, thread_cpu_ns};
 
-/// How much the ledger records.
+/// Level of detail of the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Level {
-    /// Records nothing; costs nothing.
+    /// Records nothing, at no cost.
     #[default]
     Off,
-    /// Stamps; no system call.
+    /// Records timestamps, without system calls.
     Times,
-    /// Stamps and thread counters.
+    /// Records timestamps and thread counters.
     Full,
 }
 
-/// Values gathered since the last [`take`].
+/// Values recorded since the last [`take`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Metered {
     /// Bytes copied by the CPU.
     pub copied_bytes: u64,
-    /// Time in copies: wall at `Times`, CPU at `Full`; nanoseconds.
+    /// Time in copies, nanoseconds: wall time at `Times`, CPU time at `Full`.
     pub copy_ns: u64,
     /// Wall time in known waits, nanoseconds.
     pub blocked_ns: u64,
@@ -42,7 +42,7 @@ struct Meter {
     blocked_ns: Cell<u64>,
     device_ns: Cell<u64>,
     in_waits: Cell<Counts>,
-    /// True inside [`copy`], which counts already.
+    /// True inside [`copy`], which already counts the bytes.
     in_copy: Cell<bool>,
     counters: RefCell<Option<Counters>>,
 }
@@ -62,13 +62,13 @@ thread_local! {
     };
 }
 
-/// Opens this thread's counters early: for a thread that can open nothing later.
+/// Opens this thread's counters early, for a thread that cannot open files later.
 pub fn prepare() {
     METER.with(|m| m.counters.borrow_mut().get_or_insert_with(Counters::open).read());
 }
 
-/// Sets this thread's level and opens its counters where the level wants them
-/// and they are not yet open.
+/// Sets this thread's level. Opens its counters if the level needs them and they are not open
+/// yet.
 pub fn set_level(level: Level) {
     METER.with(|m| {
         m.level.set(level);
@@ -92,7 +92,7 @@ pub fn counts() -> Counts {
     METER.with(|m| m.counters.borrow_mut().as_mut().map_or(Counts::ZERO, Counters::read))
 }
 
-/// Returns what was gathered since the last call, and starts again from zero.
+/// Returns the values recorded since the last call, and resets them to zero.
 #[inline]
 pub fn take() -> Metered {
     METER.with(|m| Metered {
@@ -103,14 +103,14 @@ pub fn take() -> Metered {
     })
 }
 
-/// Returns the change of the thread counters inside known waits since the last call;
-/// zeros below [`Level::Full`].
+/// Returns the change of the thread counters inside known waits since the last call; zeros below
+/// [`Level::Full`].
 pub fn take_in_waits() -> Counts {
     METER.with(|m| m.in_waits.replace(Counts::ZERO))
 }
 
-/// Runs `f`, which copies `bytes` bytes of pixels or packets by the CPU. Every
-/// such copy in framepath happens in here.
+/// Runs `f`, which copies `bytes` bytes of pixels or packets by the CPU. Every such copy in
+/// framepath goes through this function.
 #[inline]
 pub fn copy<R>(bytes: usize, f: impl FnOnce() -> R) -> R {
     METER.with(|m| {
@@ -134,7 +134,7 @@ fn inside_copy<R>(m: &Meter, f: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Counts bytes that are copied, unless [`copy`] counts them already.
+/// Counts copied bytes, unless [`copy`] already counts them.
 #[inline]
 pub fn count_once(bytes: usize) {
     METER.with(|m| {
@@ -144,25 +144,25 @@ pub fn count_once(bytes: usize) {
     });
 }
 
-/// Counts bytes that a worker copied on behalf of this thread. Their time is the
-/// worker's, not this thread's.
+/// Counts bytes that a worker copied for this thread. The time counts for the worker, not for
+/// this thread.
 #[inline]
 pub fn count_copied(bytes: usize) {
     METER.with(|m| m.copied_bytes.set(m.copied_bytes.get() + bytes as u64));
 }
 
-/// Copies `src` over `dst`, counted. The lengths must be equal.
+/// Copies `src` to `dst` and counts the bytes. The lengths must be equal.
 #[inline]
 pub fn copy_bytes(dst: &mut [u8], src: &[u8]) {
     copy(src.len(), || dst.copy_from_slice(src));
 }
 
-/// Runs `f`, a known wait (I/O, a futex of framepath, an empty pool).
+/// Runs `f` and records its time as a known wait (I/O, a futex of framepath, an empty pool).
 pub fn blocked<R>(f: impl FnOnce() -> R) -> R {
     METER.with(|m| waited(m, &m.blocked_ns, f))
 }
 
-/// Runs `f`, which hands work to a device, or waits until it is done.
+/// Runs `f`, which submits work to a device or waits for it, and records its time.
 pub fn in_device<R>(f: impl FnOnce() -> R) -> R {
     METER.with(|m| waited(m, &m.device_ns, f))
 }
@@ -175,7 +175,7 @@ fn waited<R>(m: &Meter, sum: &Cell<u64>, f: impl FnOnce() -> R) -> R {
     let before = counts();
     let start = now_ns();
     let result = f();
-    // Set, not added: a wait inside a wait of the same kind counts once.
+    // Set, not added, so that nested waits of the same kind count once.
     sum.set(sum_before + (now_ns() - start));
     m.in_waits.set(waits_before + (counts() - before));
     result

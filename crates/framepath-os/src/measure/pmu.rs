@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use perf_event_open_sys as sys;
 use sys::bindings as perf;
 
-/// Hardware event counts, scaled where the kernel had to share the counters.
+/// Hardware event counts, scaled if the kernel had to share the counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HardwareCounts {
     /// CPU cycles.
@@ -19,7 +19,7 @@ pub struct HardwareCounts {
     pub cache_misses: u64,
 }
 
-/// The three events as one group, read with one system call.
+/// Group of the three events, read with one system call.
 #[derive(Debug)]
 pub struct Pmu {
     leader: File,
@@ -27,8 +27,8 @@ pub struct Pmu {
 }
 
 impl Pmu {
-    /// Opens the group for the calling thread; fails on machines without a
-    /// PMU (most virtual ones) with the kernel's error.
+    /// Opens the group for the calling thread. Fails with the kernel's error on machines without
+    /// a PMU (most virtual machines).
     pub fn open() -> io::Result<Pmu> {
         let leader = open_event(perf::PERF_COUNT_HW_CPU_CYCLES, -1)?;
         let group = leader.as_raw_fd();
@@ -72,8 +72,8 @@ fn open_event(config: u32, group: i32) -> io::Result<File> {
     Ok(unsafe { File::from_raw_fd(raw) })
 }
 
-/// Parses a `struct read_format` with GROUP and both times, perf_event_open(2): count,
-/// enabled, running, then the values.
+/// Parses a `struct read_format` with GROUP and both times (perf_event_open(2)): count, enabled,
+/// running, then the values.
 fn parse_group(bytes: &[u8]) -> Option<HardwareCounts> {
     let mut words = bytes.chunks_exact(8).map(|c| u64::from_ne_bytes(c.try_into().expect("eight bytes")));
     let (count, enabled, running) = (words.next()?, words.next()?, words.next()?);

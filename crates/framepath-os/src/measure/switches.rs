@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The kernel's own record of when the calling thread left the CPU and came
-//! back: perf's context-switch records on a dummy software event.
+//! The kernel's record of the times at which the calling thread left the CPU and returned: perf's
+//! context-switch records on a dummy software event.
 //!
-//! They need no PMU and, at the usual `perf_event_paranoid` of 2 or less, no
-//! privilege. Format: perf_event_open(2), PERF_RECORD_SWITCH.
+//! The records need no PMU and, with the usual `perf_event_paranoid` of 2 or less, no privilege.
+//! Format: perf_event_open(2), PERF_RECORD_SWITCH.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -14,20 +14,20 @@ use perf_event_open_sys as sys;
 use rustix::param::page_size;
 use sys::bindings as perf;
 
-/// Bytes of the ring's data; 16 bytes a record, so 4096 switches between reads. A power
-/// of two of pages on every machine whose pages are not larger.
+/// Size of the ring's data, bytes. A record has 16 bytes, so the ring holds 4096 switches between
+/// reads. The size is a power of two of pages for every page size up to 64 KiB.
 const DATA_BYTES: usize = 64 << 10;
 
 /// Time this thread spent off the CPU since the log was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OffCpu {
-    /// Time switched out while the thread still wanted to run, nanoseconds.
+    /// Time switched out while the thread was runnable, nanoseconds.
     pub preempted_ns: u64,
     /// Time switched out because the thread waited, until it ran again, nanoseconds.
     pub slept_ns: u64,
 }
 
-/// The switch records of the thread that opened the log; only that thread reads them.
+/// Switch records of the thread that opened the log. Only that thread reads them.
 #[derive(Debug)]
 pub struct SwitchLog {
     _fd: OwnedFd,
@@ -36,8 +36,8 @@ pub struct SwitchLog {
 }
 
 impl SwitchLog {
-    /// Opens the log for the calling thread; fails where the kernel refuses
-    /// (`perf_event_paranoid` above 2, a sandbox, a kernel without perf).
+    /// Opens the log for the calling thread. Fails if the kernel denies it (`perf_event_paranoid`
+    /// above 2, a sandbox, a kernel without perf).
     pub fn open() -> io::Result<SwitchLog> {
         let mut attr = perf::perf_event_attr {
             type_: perf::PERF_TYPE_SOFTWARE,
@@ -60,8 +60,8 @@ impl SwitchLog {
         }
         // SAFETY: the call returned a new descriptor without another owner.
         let fd = unsafe { OwnedFd::from_raw_fd(raw) };
-        // SAFETY: a fresh shared mapping of the event's ring: one control page
-        // and a power of two of data pages.
+        // SAFETY: a new shared mapping of the event's ring: one control page and a power of two
+        // of data pages.
         let map = unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -79,8 +79,7 @@ impl SwitchLog {
         Ok(SwitchLog { _fd: fd, map, tally: Tally::default() })
     }
 
-    /// Reads the records that came since the last call and returns the totals.
-    /// No system call.
+    /// Reads the records since the last call and returns the totals. No system call.
     pub fn read(&mut self) -> OffCpu {
         let control = self.map.as_ptr().cast::<perf::perf_event_mmap_page>();
         // SAFETY: the control page is mapped for as long as `self` lives and
@@ -92,8 +91,7 @@ impl SwitchLog {
                 AtomicU64::from_ptr(&raw mut (*control).data_tail),
             )
         };
-        // Acquire: pairs with the kernel's store of data_head after it wrote
-        // the records.
+        // Acquire: pairs with the kernel's store of data_head after it has written the records.
         let end = head.load(Ordering::Acquire);
         let mut at = tail.load(Ordering::Relaxed);
         while at < end {
@@ -107,8 +105,8 @@ impl SwitchLog {
             self.tally.record(header as u32, (header >> 32) as u16, time);
             at += size;
         }
-        // The kernel may overwrite data before data_tail once it sees the store: all
-        // reads above come first.
+        // The kernel may overwrite data before data_tail once it sees the store, so all reads
+        // above have to come first.
         fence(Ordering::SeqCst);
         tail.store(at, Ordering::Release);
         self.tally.off_cpu
@@ -132,7 +130,7 @@ impl Drop for SwitchLog {
     }
 }
 
-/// Sum of switch records: pure, so that it is tested without a kernel.
+/// Sum of switch records, without I/O for tests.
 #[derive(Debug, Default)]
 struct Tally {
     left_at: Option<(u64, bool)>,
@@ -142,7 +140,7 @@ struct Tally {
 impl Tally {
     fn record(&mut self, kind: u32, misc: u16, time: u64) {
         if kind != perf::PERF_RECORD_SWITCH {
-            // Lost records leave half a pair behind: forget it.
+            // After lost records, half a pair is left; it is dropped.
             self.left_at = None;
             return;
         }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reservation of memory for memfds.
 //!
-//! The kernel takes the pages of a memfd when they are first touched, by a reader too.
-//! With `vm.overcommit_memory=2` it may then have none left, and the process that touches
-//! the page dies of SIGBUS. In this mode only, all pages are taken when the memfd is
-//! made, and a lack of memory is an error.
+//! The kernel allocates the pages of a memfd on first access, even by a reader. With
+//! `vm.overcommit_memory=2` it may then have no memory left, and the process dies of SIGBUS. In
+//! this mode only, all pages are allocated when the memfd is made, and a lack of memory is an
+//! error.
 
 use std::os::fd::AsFd;
 
@@ -13,11 +13,10 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-/// Takes all pages of a memfd of `bytes` bytes, where the kernel might not have
-/// them later.
+/// Allocates all pages of a memfd of `bytes` bytes if the kernel might fail to do so later.
 ///
 /// # Errors
-/// There is not so much memory; the error names the call.
+/// There is not enough memory; the error names the call.
 pub(crate) fn reserve(memfd: impl AsFd, bytes: u64) -> Result<(), (&'static str, Errno)> {
     if is_strict(&std::fs::read_to_string("/proc/sys/vm/overcommit_memory").unwrap_or_default()) {
         take(memfd, bytes)?;
@@ -25,7 +24,7 @@ pub(crate) fn reserve(memfd: impl AsFd, bytes: u64) -> Result<(), (&'static str,
     Ok(())
 }
 
-/// True if a first touch can fail, by the text of vm.overcommit_memory.
+/// Returns true if a first access can fail; `overcommit` is the text of vm.overcommit_memory.
 fn is_strict(overcommit: &str) -> bool {
     overcommit.trim() == "2"
 }
@@ -41,10 +40,10 @@ fn take(memfd: impl AsFd, bytes: u64) -> Result<(), (&'static str, Errno)> {
 
 /// Makes memory in which another process makes a pool
 /// ([`GrantedMemory`](crate::memory::pool::GrantedMemory)): `bytes` bytes, at least 1, sealed
-/// against another size.
+/// against a change of its size.
 ///
 /// # Errors
-/// The call that failed.
+/// The name of the failed call and its error.
 pub fn grant(bytes: u64) -> Result<std::os::fd::OwnedFd, (&'static str, Errno)> {
     let failed = |call| move |errno| (call, errno);
     let fd = memfd_create("framepath-pool", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The memory of a pool: one sealed memfd, mapped once, or another process's
-//! memfd, mapped to read. The model checkers have no memfd and get zeroed
-//! pages of the heap.
+//! Memory of a pool: a sealed memfd that is mapped once, or another process's memfd that is
+//! mapped read-only. The model checkers use zeroed heap pages instead of a memfd.
 
 use std::ptr::NonNull;
 
@@ -12,8 +11,8 @@ pub(crate) use heap::{Mapping, ReadOnly};
 #[cfg(not(any(loom, miri)))]
 pub(crate) use memfd::{MapError, Mapping, ReadOnly};
 
-/// True if the pages of a memfd are there whenever they are touched. Huge pages come from
-/// a store that can be empty at a fault, which would be SIGBUS.
+/// Returns true if every access to the memfd finds its page. Huge pages come from a reserve that
+/// can be empty at a page fault, which causes SIGBUS.
 #[cfg(not(loom))]
 pub(crate) fn has_ordinary_pages(memfd: &std::os::fd::OwnedFd) -> Result<bool, Errno> {
     /// linux/magic.h.
@@ -38,7 +37,7 @@ mod memfd {
 
     const READ_WRITE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
 
-    /// A range of addresses of this process, unmapped when dropped.
+    /// Range of addresses of this process; unmapped when dropped.
     #[derive(Debug)]
     struct Span {
         base: NonNull<u8>,
@@ -62,8 +61,8 @@ mod memfd {
             Ok(Span { base: NonNull::new(base.cast()).ok_or(("mmap", Errno::FAULT))?, bytes })
         }
 
-        /// Asks for huge pages: fewer TLB misses and faults where the kernel allows it; a
-        /// refusal changes nothing else.
+        /// Requests huge pages, for fewer TLB misses and faults. Ignores a failure, because
+        /// nothing else depends on it.
         fn prefer_huge_pages(&self) {
             if self.bytes >= 2 << 20 {
                 // SAFETY: the range is this mapping.
@@ -74,34 +73,33 @@ mod memfd {
 
     impl Drop for Span {
         fn drop(&mut self) {
-            // SAFETY: unmaps what was mapped for it; the owner has no pointer into it
-            // left when it drops this.
+            // SAFETY: unmaps this range; when the owner drops it, it has no pointer into the
+            // range left.
             let _ = unsafe { munmap(self.base.as_ptr().cast(), self.bytes) };
         }
     }
 
-    /// Memory to write, from a page boundary on.
+    /// Writable memory that begins at a page boundary.
     #[derive(Debug)]
     pub(crate) struct Mapping {
         span: Span,
-        /// `None` where the memory is lent, granted or of no file.
+        /// `None` if the memory belongs to another process or has no file.
         fd: Option<OwnedFd>,
-        /// Sealed so that this mapping is the last that can write.
+        /// True if the memfd is sealed so that no other writable mapping can be made.
         only_writer: bool,
         /// Number of the memory, if another process granted it.
         granted: Option<u32>,
     }
 
     impl Mapping {
-        /// Maps `bytes` bytes, at least 1; the error names the call that failed.
-        /// With `only_writer` no process can write through the memfd, or map it
-        /// writable, from then on.
+        /// Maps `bytes` bytes, at least 1. The error names the call that failed. With
+        /// `only_writer`, no process can write through the memfd, or map it writable, from then
+        /// on.
         pub(crate) fn new(bytes: usize, only_writer: bool) -> Result<Mapping, (&'static str, Errno)> {
             let failed = |call| move |errno| (call, errno);
             let made = memfd_create("framepath-pool", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING);
             let fd = match made {
-                // A worker may make no files, and a pool that no other process reads
-                // needs none.
+                // A worker may not create files. A pool that no other process reads needs none.
                 Err(Errno::PERM) if !only_writer => {
                     let span = Span::anonymous(bytes, READ_WRITE)?;
                     return Ok(Mapping { span, fd: None, only_writer: false, granted: None });
@@ -115,7 +113,7 @@ mod memfd {
             let span = Span::of(base.map_err(failed("mmap"))?, bytes)?;
             let mut seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
             if only_writer {
-                // Added only now, because it would have forbidden the mapping just made.
+                // Added only now, because the seal would have forbidden the mapping above.
                 seals |= SealFlags::FUTURE_WRITE;
             }
             fcntl_add_seals(&fd, seals).map_err(failed("fcntl(F_ADD_SEALS)"))?;
@@ -123,9 +121,9 @@ mod memfd {
             Ok(Mapping { span, fd: Some(fd), only_writer, granted: None })
         }
 
-        /// Maps `count` buffers of another process one after the other, `each` bytes of
-        /// each: whole pages, and at least one. Other processes that have a buffer may
-        /// write it too.
+        /// Maps `count` buffers of another process one after the other, `each` bytes of each
+        /// buffer: whole pages, at least one. Other processes that have a buffer may write it
+        /// too.
         pub(crate) fn map_buffers(
             count: u32,
             each: usize,
@@ -136,14 +134,14 @@ mod memfd {
             let span = Span::reserved(bytes).map_err(failed)?;
             for index in 0..count {
                 let buffer = buffer(index)?;
-                // mmap(2) maps a memfd beyond its end without an error; touching that
-                // part faults.
+                // mmap(2) maps a memfd beyond its end without an error; an access to that part
+                // faults.
                 let size = fstat(&buffer).map_err(|errno| failed(("fstat", errno)))?.st_size;
                 if u64::try_from(size).unwrap_or(0) < each as u64 {
                     return Err(failed(("mmap", Errno::OVERFLOW)));
                 }
-                // SAFETY: inside the span reserved just now, which no code uses
-                // yet: count * each bytes, and mmap of more had failed above.
+                // SAFETY: inside the span reserved above, which no code uses yet: count * each
+                // bytes.
                 unsafe {
                     let at = span.base.as_ptr().add(index as usize * each);
                     mmap(at.cast(), each, READ_WRITE, MapFlags::SHARED | MapFlags::FIXED, &buffer, 0)
@@ -153,17 +151,16 @@ mod memfd {
             Ok(Mapping { span, fd: None, only_writer: false, granted: None })
         }
 
-        /// Maps the first `bytes` bytes, at least 1, of memory that another
-        /// process granted under `number`, and seals it so that this mapping is
-        /// the last that can write. The descriptor is closed: a process with
-        /// few descriptors can have many pools.
+        /// Maps the first `bytes` bytes, at least 1, of memory that another process granted under
+        /// `number`. Seals it so that no other writable mapping can be made. Closes the
+        /// descriptor, so that a process with few descriptors can have many pools.
         pub(crate) fn map_granted(
             fd: OwnedFd,
             number: u32,
             bytes: usize,
         ) -> Result<Mapping, (&'static str, Errno)> {
             let failed = |call| move |errno| (call, errno);
-            // Only memfds know seals. One that can shrink would end in SIGBUS.
+            // Only memfds have seals. An access to a memfd that can shrink could end in SIGBUS.
             let seals = fcntl_get_seals(&fd).map_err(failed("fcntl(F_GET_SEALS)"))?;
             let fixed = seals.contains(SealFlags::SHRINK | SealFlags::GROW);
             if !fixed || !has_ordinary_pages(&fd).map_err(failed("fstatfs"))? {
@@ -193,14 +190,14 @@ mod memfd {
             self.span.base
         }
 
-        /// Returns the memfd, sealed against another size; `None` where the memory is
-        /// lent.
+        /// Returns the memfd, sealed against a change of its size; `None` for another process's
+        /// memory.
         pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
             self.fd.as_ref().map(AsFd::as_fd)
         }
 
-        /// Returns a descriptor with which others can read the memory: where the seal
-        /// does not keep them from writing, one opened again for reading.
+        /// Returns a descriptor with which others can read the memory. If the seal does not
+        /// prevent writing, the descriptor is reopened read-only.
         pub(crate) fn read_only_fd(&self) -> io::Result<OwnedFd> {
             let fd = self.fd.as_ref().ok_or(io::ErrorKind::Unsupported)?;
             if self.only_writer {
@@ -211,46 +208,46 @@ mod memfd {
         }
     }
 
-    /// Why another process's memory is not mapped.
+    /// Reason why another process's memory is not mapped.
     #[derive(Clone, Copy, Debug)]
     pub(crate) enum MapError {
-        /// The memory is no memfd of ordinary pages and fixed size, or this process could
+        /// The memory is not a memfd of ordinary pages and fixed size, or this process could
         /// write it.
         Kind(&'static str),
-        /// Size of the memory in bytes, less than expected.
+        /// The memory is smaller than expected; its size in bytes.
         Short(u64),
         /// A system call failed.
         Os(&'static str, Errno),
     }
 
-    /// Another process's memory, mapped to read. It may change at any time.
+    /// Another process's memory, mapped read-only. It may change at any time.
     #[derive(Debug)]
     pub(crate) struct ReadOnly {
         span: Span,
-        /// `None` once closed, and for blank memory.
+        /// `None` after it was closed, and for blank memory.
         fd: Option<OwnedFd>,
     }
 
     // SAFETY: owns a mapping that is not tied to a thread.
     unsafe impl Send for ReadOnly {}
-    // SAFETY: gives out a raw pointer; its users answer for it.
+    // SAFETY: the type only provides a raw pointer; its users are responsible for it.
     unsafe impl Sync for ReadOnly {}
 
     impl ReadOnly {
-        /// Maps `bytes` bytes, at least 1, of a memfd that another process made.
+        /// Maps `bytes` bytes, at least 1, of a memfd made by another process.
         pub(crate) fn new(fd: OwnedFd, bytes: usize) -> Result<ReadOnly, MapError> {
             let failed = |call| move |errno| MapError::Os(call, errno);
-            // Only memfds know seals. One that can shrink would end in SIGBUS.
+            // Only memfds have seals. An access to a memfd that can shrink could end in SIGBUS.
             let seals = fcntl_get_seals(&fd).map_err(|_| MapError::Kind("not a memfd"))?;
             if !seals.contains(SealFlags::SHRINK | SealFlags::GROW) {
-                return Err(MapError::Kind("not sealed against another size"));
+                return Err(MapError::Kind("not sealed against a change of its size"));
             }
             let access = fcntl_getfl(&fd).map_err(failed("fcntl(F_GETFL)"))?;
             if !seals.contains(SealFlags::FUTURE_WRITE) && access & OFlags::RWMODE != OFlags::RDONLY {
-                return Err(MapError::Kind("neither sealed against writing nor opened for reading"));
+                return Err(MapError::Kind("neither sealed against writing nor opened read-only"));
             }
             if !has_ordinary_pages(&fd).map_err(failed("fstatfs"))? {
-                return Err(MapError::Kind("not of ordinary pages"));
+                return Err(MapError::Kind("made of huge pages"));
             }
             let size = fstat(&fd).map_err(failed("fstat"))?.st_size;
             let size = u64::try_from(size).unwrap_or(0);
@@ -263,14 +260,14 @@ mod memfd {
             Ok(ReadOnly { span, fd: Some(fd) })
         }
 
-        /// Makes `bytes` bytes that read as 0, in place of memory that this process is
-        /// not to see.
+        /// Makes `bytes` bytes that read as 0, as a substitute for memory that this process
+        /// should not see.
         pub(crate) fn blank(bytes: usize) -> Result<ReadOnly, MapError> {
             let span = Span::anonymous(bytes, ProtFlags::READ).map_err(|(c, e)| MapError::Os(c, e))?;
             Ok(ReadOnly { span, fd: None })
         }
 
-        /// Closes the descriptor: the memory cannot be passed on any more.
+        /// Closes the descriptor. The memory can no longer be passed on.
         pub(crate) fn close(&mut self) {
             self.fd = None;
         }
@@ -280,8 +277,7 @@ mod memfd {
             self.span.base
         }
 
-        /// Returns a descriptor for other processes, which can do no more with it than
-        /// this one.
+        /// Returns a descriptor for other processes, with no more rights than this process has.
         pub(crate) fn read_only_fd(&self) -> io::Result<OwnedFd> {
             self.fd.as_ref().ok_or(io::ErrorKind::Unsupported)?.try_clone()
         }
@@ -320,13 +316,13 @@ mod heap {
         }
     }
 
-    /// Memory as another process would have made it.
+    /// Memory in the place of another process's.
     #[derive(Debug)]
     pub(crate) struct ReadOnly(Mapping);
 
     // SAFETY: owns memory that is not tied to a thread.
     unsafe impl Send for ReadOnly {}
-    // SAFETY: gives out a raw pointer; its users answer for it.
+    // SAFETY: the type only provides a raw pointer; its users are responsible for it.
     unsafe impl Sync for ReadOnly {}
 
     impl ReadOnly {

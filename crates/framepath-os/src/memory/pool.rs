@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Frames and the pools they live in: equal slots of one sealed memfd, mapped
-//! once and handed out again and again.
+//! Pools of frame memory: equal slots in one sealed memfd, which is mapped once and reused.
 //!
-//! A slot is owned by three kinds of handle: one [`FrameMut`] (writable), any
-//! number of [`Frame`]s (readers downstream), any number of [`Hold`]s (a
-//! decoder that keeps the picture as a reference). It goes back to the pool
-//! when the last of them is dropped, on whatever thread that happens, and the
-//! pool's memory goes when the pool and its last slot are gone.
+//! Three kinds of handle own a slot: one [`FrameMut`] (writable), any number of [`Frame`]s
+//! (readers downstream), and any number of [`Hold`]s (a decoder that keeps the picture as a
+//! reference). The slot returns to the pool when the last handle is dropped, on any thread. The
+//! pool's memory is freed when the pool is dropped and its last slot has returned.
 
 #[cfg(not(any(loom, miri)))]
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -44,8 +42,7 @@ mod owner_wait;
 mod plane;
 
 const PAGE: usize = 4096;
-/// Largest slot size at which unused slots are handed out before the pool looks for
-/// returned ones.
+/// Largest slot size for which unused slots are taken before returned slots, bytes.
 const SMALL_SLOT: usize = PAGE;
 /// One reader downstream, in [`Slot::refs`].
 const FRAME: u32 = 1;
@@ -54,64 +51,68 @@ const HOLD: u32 = 1 << 16;
 /// The part of [`Slot::refs`] that counts readers.
 const FRAMES: u32 = HOLD - 1;
 
-/// Error of making a pool or of taking a slot.
+/// Error of making a pool or taking a slot.
 #[derive(Debug, thiserror::Error)]
 pub enum PoolError {
-    /// Zero slots, zero bytes, or more than the address space holds.
-    #[error("a pool of {slots} slots of {slot_bytes} bytes is not possible")]
+    /// Zero slots, zero bytes, or more than the address space can hold.
+    #[error(
+        "pool: cannot make {slots} slots of {slot_bytes} bytes; the size must be positive and fit the address space"
+    )]
     Size {
-        /// Bytes asked for per slot.
+        /// Requested bytes per slot.
         slot_bytes: usize,
-        /// Slots asked for.
+        /// Requested number of slots.
         slots: u32,
     },
     /// A system call failed.
-    #[error("{call} for a pool of {bytes} bytes: {errno}")]
+    #[error("pool: {call} for {bytes} bytes: {errno}")]
     Os {
         /// The system call.
         call: &'static str,
-        /// Bytes of the whole pool.
+        /// Size of the whole pool, bytes.
         bytes: usize,
         /// The kernel's error.
         errno: rustix::io::Errno,
     },
-    /// All slots are kept by the decoder itself: waiting would never end.
-    #[error("the pool's {slots} slots are all held as references by the decoder, none by a later stage")]
+    /// The decoder itself holds all slots: waiting would never end.
+    #[error(
+        "pool: the decoder holds all {slots} slots as references, later stages hold none; use a larger pool"
+    )]
     Starved {
-        /// Slots the pool has.
+        /// Number of slots in the pool.
         slots: u32,
     },
-    /// A [`Closer`] ended the wait.
-    #[error("the pool was closed while its slots were out")]
+    /// A [`Closer`] ended the wait for a slot.
+    #[error("pool: closed while waiting for a slot")]
     Closed,
-    /// The process that grants memory refused it.
-    #[error("no memory for a pool of {bytes} bytes: {reason}")]
+    /// The process that grants memory denied the request.
+    #[error("pool: no memory for {bytes} bytes: {reason}")]
     NotGranted {
-        /// Bytes of the whole pool.
+        /// Size of the whole pool, bytes.
         bytes: usize,
-        /// That process's reason.
+        /// Reason reported by that process.
         reason: String,
     },
-    /// The frames of other pools use too many of the numbers for slots that another
-    /// process gives back.
-    #[error("no numbers left for {slots} more slots that another process gives back")]
+    /// The table of slots that another process returns is full.
+    #[error("pool: export table full: cannot register {slots} more slots")]
     NoNumbers {
-        /// Slots asked for.
+        /// Requested number of slots.
         slots: u32,
     },
-    /// The pool's memory is lent: others may write it at any time, so it cannot be written as a slice.
-    #[error("the pool's memory is lent and can be written by its owner; use acquire_hold")]
+    /// The pool's memory belongs to another process, which may write it at any time. So it cannot
+    /// be written as a slice.
+    #[error("pool: the memory belongs to another process, which can write it; use acquire_hold")]
     Lent,
 }
 
 #[derive(Debug)]
 #[repr(align(64))]
 struct Slot {
-    /// Readers in the low half, holds in the high half.
+    /// Number of readers in the low half, number of holds in the high half.
     ///
-    /// A free slot has [`FRAME`] here: it goes out to one reader most often,
-    /// and then neither taking nor returning it writes this word, so that its
-    /// cache line does not travel between producer and consumer.
+    /// A free slot has [`FRAME`] here, because most slots are taken for one reader. In that case
+    /// neither taking nor returning the slot writes this word, so its cache line does not move
+    /// between producer and consumer.
     refs: AtomicU32,
 }
 
@@ -122,19 +123,19 @@ struct Inner {
     memory: Mapping,
     slot_bytes: usize,
     slots: Box<[Slot]>,
-    /// Places that the frames of [`Pool::acquire`] point at, one for each slot.
+    /// Targets of the frames of [`Pool::acquire`], one for each slot.
     places: Box<[FrameTarget]>,
     returned: ReturnStack,
-    /// 1 while the owner sleeps for a slot. Lies outside of `Inner`, because the word is
-    /// read after a slot is given back, when `Inner` may be gone.
+    /// Word that is 1 while the owner waits for a slot. Not inside `Inner`, because it is read
+    /// after a slot was returned, when `Inner` may be freed.
     owner_waits: OwnerWait,
     closer: Closer,
-    /// The memory belongs to other processes, which may write it at any time.
-    lent: bool,
-    /// Numbers under which another process gives frames back, if one may read them.
+    /// True if the memory belongs to other processes, which may write it at any time.
+    peer_owned: bool,
+    /// Numbers under which another process returns frames, if it may read them.
     range: Option<SlotNumbers>,
-    /// Every layout ever given to a frame of this pool. Boxed, so that frames
-    /// can point at them; kept until the pool goes.
+    /// All layouts of this pool's frames. Boxed, because frames point to them; kept until the
+    /// pool is freed.
     #[expect(clippy::vec_box, reason = "frames point at the boxed layouts while the vector grows")]
     layouts: Mutex<Vec<Box<Layout>>>,
 }
@@ -165,24 +166,21 @@ impl Inner {
     /// Drops `unit` references of slot `index`.
     ///
     /// # Safety
-    /// `this` is live, the caller owns `unit` of the slot's count, and uses
-    /// neither again.
+    /// `this` is live. The caller owns `unit` of the slot's count, and uses neither afterwards.
     #[inline]
     unsafe fn release(this: NonNull<Inner>, index: u32, unit: u32) {
-        // SAFETY: the caller's reference keeps Inner alive until it is counted
-        // out below.
+        // SAFETY: the caller's reference keeps Inner alive until the count is lowered below.
         let inner = unsafe { this.as_ref() };
         let refs = &inner.slots[index as usize].refs;
         let owner_waits = inner.owner_waits;
-        // Acquire: pairs with the Release half of other holders' fetch_sub, so that
-        // their last reads happen before the slot is written again. If the count is
-        // exactly ours, no other thread can raise it, and the atomic read-modify-write
-        // can be saved.
+        // Acquire: pairs with the Release half of other holders' fetch_sub, so that their last
+        // reads come before the next write to the slot. If the count is exactly ours, no other
+        // thread can raise it, and the atomic read-modify-write is not needed.
         if refs.load(Ordering::Acquire) != unit {
             let before = refs.fetch_sub(unit, Ordering::AcqRel);
             if before != unit {
-                // The decoder still holds the slot, or held it until now: `inner` may be
-                // gone. An owner that waits must learn that one reader less is out (see
+                // The decoder still holds the slot, or held it until now, so `inner` may be
+                // freed. A waiting owner has to learn that there is one reader less (see
                 // `Pool::wait`).
                 if before & FRAMES == FRAME && unit == FRAME {
                     owner_waits.wake();
@@ -193,17 +191,16 @@ impl Inner {
         if unit != FRAME || refs.load(Ordering::Relaxed) != FRAME {
             refs.store(FRAME, Ordering::Relaxed);
         }
-        // SAFETY: the caller's reference keeps Inner alive until the push; the result
-        // tells what is left of it afterwards.
+        // SAFETY: the caller's reference keeps Inner alive until the push; the result reports
+        // whether it still lives.
         match unsafe { ReturnStack::push(NonNull::from(&inner.returned), index) } {
-            // The owner may have used the slot and closed the pool since the
-            // push, so that `inner` is gone.
+            // The owner may have used the slot and closed the pool since the push, so `inner` may
+            // be freed.
             Returned::ToOwner => owner_waits.wake(),
             Returned::Closed => {}
             Returned::LastOfClosed => {
-                // SAFETY: the pool handle is gone and every slot is accounted
-                // for, so this is the last pointer to Inner; it came from
-                // Box::leak in `Pool::new`.
+                // SAFETY: the pool handle is gone and every slot is accounted for, so this is the
+                // last pointer to Inner; it came from Box::leak in `Pool::new`.
                 drop(unsafe { Box::from_raw(this.as_ptr()) });
             }
         }
@@ -219,39 +216,39 @@ impl Drop for Inner {
 /// Returns a number that no other pool of this process has.
 fn next_id() -> u64 {
     static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
-    // Relaxed: only that numbers differ matters.
+    // Relaxed: the numbers only have to differ.
     NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
 }
 
-/// A pool of equal slots, and the only handle that takes slots out of it.
+/// Pool of equal slots. This is the only handle that takes slots out of the pool.
 #[derive(Debug)]
 pub struct Pool {
     inner: NonNull<Inner>,
     opaque: NonNull<Layout>,
-    /// Free slots known to the owner; the last one was used latest and is the
-    /// warmest in the caches.
+    /// Free slots known to the owner. The last one was used most recently, so it is the warmest
+    /// in the caches.
     free: Vec<u32>,
-    /// Slots from here on have never been used.
+    /// First slot that has never been used; later slots are unused too.
     fresh: u32,
     patience: AdaptivePoll,
 }
 
-// SAFETY: Inner is shared through atomics and a mutex; `free` belongs to the
-// handle. Nothing is tied to a thread.
+// SAFETY: Inner is shared through atomics and a mutex; `free` belongs to the handle. Nothing
+// depends on a thread.
 unsafe impl Send for Pool {}
 
 impl Pool {
-    /// Makes a pool of `slots` slots of at least `slot_bytes` bytes each,
-    /// rounded up to pages. Memory is taken when a slot is first written.
+    /// Makes a pool of `slots` slots of at least `slot_bytes` bytes each, rounded up to pages.
+    /// The kernel allocates memory when a slot is first written.
     pub fn new(slot_bytes: usize, slots: u32) -> Result<Pool, PoolError> {
         Pool::make(slot_bytes, slots, None)
     }
 
-    /// [`Pool::new_shared`] where there is a way back from another process,
-    /// [`Pool::new`] where there is none: for stages that may run in a worker.
+    /// Makes a pool for a stage that may run in a worker: [`Pool::new_shared`] if another process
+    /// can return frames through `give_back`, [`Pool::new`] otherwise.
     ///
     /// # Errors
-    /// As those.
+    /// As the two functions.
     pub fn for_stage(
         slot_bytes: usize,
         slots: u32,
@@ -264,13 +261,13 @@ impl Pool {
     }
 
     /// Makes a pool whose frames another process may read: see [`Frame::export`] and
-    /// [`Frame::read_only_memory`]. The memory is sealed so that no process can map it
-    /// writable any more. The process on the other side of `give_back` can keep the owner
-    /// waiting, or cause a write to a slot that it still reads, but nothing worse.
+    /// [`Frame::read_only_memory`]. The memory is sealed so that no process can map it writable
+    /// afterwards. The process at the other end of `give_back` can at most make the owner wait,
+    /// or cause a write to a slot that it still reads.
     ///
     /// # Errors
-    /// As [`Pool::new`], where the kernel knows no such seal (before 5.1), and
-    /// where `give_back` has no numbers left for so many slots.
+    /// As [`Pool::new`]. Also if the kernel does not support the seal (before 5.1), or if the
+    /// table of `give_back` is full.
     pub fn new_shared(
         slot_bytes: usize,
         slots: u32,
@@ -279,18 +276,16 @@ impl Pool {
         Pool::make(slot_bytes, slots, Some(give_back))
     }
 
-    /// Makes a pool whose `slots` slots are buffers of another process: dmabufs, or
-    /// memfds, of at least `slot_bytes` bytes each, rounded up to pages. `buffer` returns
-    /// each buffer by its index; the descriptor is closed when the buffer is mapped. All
-    /// slots are out at first: a slot can be taken once the process on the other side of
-    /// `give_back`, from which the buffers come, has given it.
+    /// Makes a pool whose `slots` slots are buffers of another process: dmabufs or memfds of at
+    /// least `slot_bytes` bytes each, rounded up to pages. `buffer` returns each buffer by its
+    /// index; its descriptor is closed after mapping. All slots are in use at first. A slot can
+    /// be taken after the owner of the buffers, at the other end of `give_back`, has returned it.
     ///
-    /// Every process that has a buffer may write it at any time: the slots are for
-    /// decoders ([`Pool::acquire_hold`]), and [`Pool::acquire`] is refused.
+    /// Every process that has a buffer may write it at any time. So the slots are only for
+    /// decoders ([`Pool::acquire_hold`]), and [`Pool::acquire`] fails.
     ///
     /// # Errors
-    /// As [`Pool::new_shared`], and where a buffer is too small or cannot be
-    /// mapped.
+    /// As [`Pool::new_shared`]. Also if a buffer is too small or cannot be mapped.
     #[cfg(not(any(loom, miri)))]
     pub fn from_buffers(
         slots: u32,
@@ -298,16 +293,16 @@ impl Pool {
         give_back: &'static GiveBack,
         mut buffer: impl FnMut(u32) -> Result<OwnedFd, String>,
     ) -> Result<Pool, PoolError> {
-        Pool::lent_of(slot_bytes, slots, give_back, |each, bytes| {
+        Pool::from_peer_memory(slot_bytes, slots, give_back, |each, bytes| {
             Mapping::map_buffers(slots, each, |index| {
                 buffer(index).map_err(|reason| PoolError::NotGranted { bytes, reason })
             })
         })
     }
 
-    /// Makes a pool of lent memory, all of whose slots are out.
+    /// Makes a pool of another process's memory, with all slots in use.
     #[cfg(not(any(loom, all(miri, not(test)))))]
-    fn lent_of(
+    fn from_peer_memory(
         slot_bytes: usize,
         slots: u32,
         give_back: &'static GiveBack,
@@ -341,13 +336,13 @@ impl Pool {
         })
     }
 
-    /// `map` makes the memory from the bytes of a slot and of all slots; with
-    /// `lent` other processes may write it.
+    /// Makes a pool from `map`, which maps the memory: its arguments are the bytes of a slot and
+    /// of all slots. With `peer_owned`, other processes may write the memory.
     fn make_of(
         slot_bytes: usize,
         slots: u32,
         give_back: Option<&'static GiveBack>,
-        lent: bool,
+        peer_owned: bool,
         map: impl FnOnce(usize, usize) -> Result<Mapping, PoolError>,
     ) -> Result<Pool, PoolError> {
         let size_error = PoolError::Size { slot_bytes, slots };
@@ -360,13 +355,16 @@ impl Pool {
         let range = match give_back {
             None => None,
             Some(give_back) => {
-                // Frames of older pools may be waiting to be taken back.
+                // Older pools may have returned frames that were not yet collected.
                 give_back.collect();
                 Some(give_back.take_range(slots).ok_or(PoolError::NoNumbers { slots })?)
             }
         };
         let memory = map(padded, map_bytes)?;
-        log::debug!("pool of {slots} slots of {padded} bytes{}", if lent { ", lent" } else { "" });
+        log::debug!(
+            "pool of {slots} slots of {padded} bytes{}",
+            if peer_owned { ", memory of another process" } else { "" }
+        );
         let owner_waits = give_back.map_or_else(OwnerWait::allocate, GiveBack::waits);
         let inner = Inner {
             id: next_id(),
@@ -377,13 +375,13 @@ impl Pool {
             returned: ReturnStack::new(slots),
             owner_waits,
             closer: Closer::new(owner_waits),
-            lent,
+            peer_owned,
             range,
             layouts: Mutex::new(Vec::new()),
         };
         let opaque = inner.intern(&Layout::opaque(slot_bytes));
         let mut inner = NonNull::from(Box::leak(Box::new(inner)));
-        // SAFETY: just leaked, and no other code has the pointer yet.
+        // SAFETY: leaked above, and no other code has the pointer yet.
         let known = unsafe { inner.as_ref() };
         let places =
             (0..slots).map(|slot| FrameTarget::new(inner, slot, known.slot_ptr(slot), opaque)).collect();
@@ -408,8 +406,8 @@ impl Pool {
         self.inner().id
     }
 
-    /// Returns the number of the pool's first slot in an [`Exported`]; 0 where the pool
-    /// is not shared.
+    /// Returns the number of the pool's first slot in an [`Exported`]; 0 if the pool is not
+    /// shared.
     #[cfg(not(any(loom, miri)))]
     pub fn first_slot(&self) -> u32 {
         self.inner().first_slot()
@@ -425,46 +423,46 @@ impl Pool {
         self.inner().slot_bytes
     }
 
-    /// Returns a handle that ends this pool's waits, from any thread.
+    /// Returns a handle that ends this pool's waits. Any thread may use it.
     pub fn closer(&self) -> Closer {
         self.inner().closer.clone()
     }
 
-    /// Returns the sealed memfd behind the pool; `None` for one of lent memory.
+    /// Returns the sealed memfd of the pool; `None` for another process's memory.
     ///
     /// # Safety
-    /// No code writes through it, or through a mapping made of it, to a slot of
-    /// which a [`Frame`] exists: `Frame::plane` promises pixels that stay.
+    /// No code writes through the memfd, or through a mapping of it, to a slot of which a
+    /// [`Frame`] exists: `Frame::plane` guarantees stable pixels.
     #[cfg(not(any(loom, miri)))]
     pub unsafe fn memfd(&self) -> Option<BorrowedFd<'_>> {
         self.inner().memory.fd()
     }
 
-    /// Takes a slot to write a frame into. An empty pool is back-pressure: the
-    /// call sleeps, stamped as blocked, until a frame comes back.
+    /// Takes a slot to write a frame into. If the pool is empty, sleeps until a frame is
+    /// returned; the time is recorded as blocked. This is the pool's back-pressure.
     ///
     /// # Errors
-    /// [`PoolError::Starved`] where no reader holds a frame, so that waiting
-    /// could not end, [`PoolError::Closed`] where it was ended, and
-    /// [`PoolError::Lent`] in a pool of lent memory.
+    /// [`PoolError::Starved`] if no reader holds a frame, so that waiting would never end;
+    /// [`PoolError::Closed`] if a [`Closer`] ended the wait; [`PoolError::Lent`] if the memory
+    /// belongs to another process.
     #[inline]
     pub fn acquire(&mut self) -> Result<FrameMut, PoolError> {
-        if self.inner().lent {
+        if self.inner().peer_owned {
             return Err(PoolError::Lent);
         }
         let slot = self.take_slot()?;
         Ok(self.unwritten(slot))
     }
 
-    /// Makes the only handle to a slot just taken. In a pool of lent memory the handle
-    /// must not leave this module: its owner could ask for the bytes as a slice.
+    /// Makes the only handle to a slot that was just taken. For another process's memory, the
+    /// handle must not leave this module, because its owner could request the bytes as a slice.
     fn unwritten(&self, slot: u32) -> FrameMut {
         debug_assert_eq!(self.inner().slots[slot as usize].refs.load(Ordering::Relaxed), FRAME);
         FrameMut::new(NonNull::from(&self.inner().places[slot as usize]), self.opaque)
     }
 
-    /// Takes a slot for a decoder to write into and keep as a reference.
-    /// Waits and fails as [`Pool::acquire`] does.
+    /// Takes a slot for a decoder to write into and keep as a reference. Waits and fails as
+    /// [`Pool::acquire`] does.
     pub fn acquire_hold(&mut self) -> Result<Hold, PoolError> {
         let slot = self.take_slot()?;
         self.inner().slots[slot as usize].refs.store(HOLD, Ordering::Relaxed);
@@ -476,9 +474,8 @@ impl Pool {
         if let Some(slot) = self.free.pop() {
             return Ok(slot);
         }
-        // A slot that was never touched costs page faults and cold caches; a returned
-        // one costs an atomic swap. For a picture the first costs far more, for a few
-        // bytes the second.
+        // An unused slot costs page faults and cold caches; a returned slot costs an atomic swap.
+        // The first costs far more for a picture, the second for a few bytes.
         let fresh_first = self.inner().slot_bytes <= SMALL_SLOT;
         if fresh_first && self.fresh < self.slots() {
             return Ok(self.take_fresh());
@@ -497,7 +494,7 @@ impl Pool {
     }
 
     fn refill(&mut self) {
-        // SAFETY: as in `inner`; spelled out because `free` is borrowed too.
+        // SAFETY: as in `inner`; written out because `free` is borrowed too.
         let inner = unsafe { self.inner.as_ref() };
         if let Some(range) = &inner.range {
             range.give_back.collect();
@@ -509,8 +506,8 @@ impl Pool {
     fn wait(&mut self) -> Result<u32, PoolError> {
         let waits = self.inner().owner_waits;
         loop {
-            // Before the flag is raised, so that frames given back by another process do
-            // not make this thread wake itself.
+            // Comes before the flag is raised, so that frames returned by another process do not
+            // make this thread wake itself.
             self.refill();
             if let Some(slot) = self.free.pop() {
                 return Ok(slot);
@@ -518,11 +515,9 @@ impl Pool {
             if self.comes_soon() {
                 continue;
             }
-            // Raised before the looks at the counts, the stack and the words
-            // of another process. These looks are read-modify-writes, as is
-            // every return: of a look and a return, the later sees the
-            // earlier, so that a return which comes too late for the look
-            // finds the flag raised.
+            // Raised before the counts, the stack and the words of another process are checked.
+            // These checks are read-modify-writes, as is every return, so the later of the two
+            // sees the earlier. A return that comes too late for the check finds the flag raised.
             waits.announce_sleep();
             let end = self.look();
             if end.is_some() {
@@ -537,25 +532,25 @@ impl Pool {
         }
     }
 
-    /// Polls for frames of another process, where that pays: they come back by words, and
-    /// a reader that finds no sleeper makes no system call.
+    /// Polls for frames of another process if that pays: they are returned by words, and a reader
+    /// that finds no sleeper makes no system call.
     fn comes_soon(&self) -> bool {
         let range = self.inner().range.as_ref();
         range.is_some_and(|range| self.patience.spin(|| range.give_back.has_returns()))
     }
 
-    /// Takes the owner's last look before it sleeps. Returns a slot, a reason to collect
-    /// first, or an error; `None` where the owner may sleep.
+    /// Checks for a slot one last time before the owner sleeps. Returns a slot, `Some(Ok(None))`
+    /// if returned frames have to be collected first, or an error. Returns `None` if the owner
+    /// may sleep.
     fn look(&mut self) -> Option<Result<Option<u32>, PoolError>> {
-        // A slot that only decoders hold does not come back by waiting. A slot without a
-        // reference, or with that of a free slot, is on its way to the stack or in it
-        // already.
+        // Waiting does not return a slot that only decoders hold. A slot without a reference, or
+        // with the reference of a free slot, is already on its way to the stack or in it.
         // AcqRel: pairs with the fetch_sub in `Inner::release`.
-        let coming = self.inner().slots.iter().any(|s| {
+        let returning = self.inner().slots.iter().any(|s| {
             let refs = s.refs.fetch_add(0, Ordering::AcqRel);
             refs < HOLD || refs & FRAMES != 0
         });
-        // SAFETY: as in `inner`; spelled out because `free` is borrowed too.
+        // SAFETY: as in `inner`; written out because `free` is borrowed too.
         let inner = unsafe { self.inner.as_ref() };
         inner.returned.take(&mut self.free);
         if let Some(slot) = self.free.pop() {
@@ -567,7 +562,7 @@ impl Pool {
         if inner.range.as_ref().is_some_and(|range| range.give_back.has_returns()) {
             return Some(Ok(None));
         }
-        (!coming).then_some(Err(PoolError::Starved { slots: self.slots() }))
+        (!returning).then_some(Err(PoolError::Starved { slots: self.slots() }))
     }
 }
 

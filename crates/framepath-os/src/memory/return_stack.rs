@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Return of pool slots: any thread pushes, one owner takes all at once.
 //!
-//! There is no ABA problem, because no slot is ever popped singly: a push only compares
-//! the head it read with the current head.
+//! There is no ABA problem, because slots are never popped singly: a push only compares the head
+//! that it read with the current head.
 
 use std::ptr::NonNull;
 
@@ -11,15 +11,15 @@ use crate::sync::atomics::{AtomicU32, AtomicUsize, CacheAligned, Ordering};
 const EMPTY: u32 = u32::MAX;
 const CLOSED: u32 = u32::MAX - 1;
 
-/// A stack of slot numbers, 0 to `CLOSED` exclusive.
+/// Stack of slot numbers, 0 to `CLOSED` exclusive.
 #[derive(Debug)]
 pub(crate) struct ReturnStack {
     /// Top slot, `EMPTY`, or `CLOSED` once the owner is gone.
     head: CacheAligned<AtomicU32>,
-    /// `next[n]` is the slot below `n`; written by the one thread that
-    /// returns `n`, before `n` becomes the head.
+    /// Slot below each slot. The one thread that returns slot `n` writes `next[n]` before `n`
+    /// becomes the head.
     next: Box<[AtomicU32]>,
-    /// Slots not yet accounted for after closing, plus one for the owner, which looks at
+    /// Number of slots not yet accounted for after closing, plus one for the owner, which uses
     /// this stack until it has closed it. Starts at the slot count + 1.
     unaccounted: AtomicUsize,
 }
@@ -29,7 +29,7 @@ pub(crate) struct ReturnStack {
 pub(crate) enum Returned {
     /// The owner will find the slot.
     ToOwner,
-    /// The owner is gone; other slots are still out.
+    /// The owner is gone; other slots are still in use.
     Closed,
     /// The owner is gone and this was the last slot: the caller frees the pool.
     LastOfClosed,
@@ -45,14 +45,14 @@ impl ReturnStack {
         }
     }
 
-    /// Gives slot `slot` back. Any thread; the caller owns the slot until now.
+    /// Returns slot `slot`. Any thread. The caller owns the slot until this call.
     ///
     /// # Safety
-    /// `this` is live until the slot is given back. It may be freed before the call
-    /// returns; therefore it is not `&self`.
+    /// `this` is live until the slot is returned. It may be freed before the call returns, so the
+    /// parameter is not `&self`.
     #[inline]
     pub(crate) unsafe fn push(this: NonNull<ReturnStack>, slot: u32) -> Returned {
-        // SAFETY: live by the contract; not used after the slot is given back.
+        // SAFETY: live by the contract; not used after the slot is returned.
         let stack = unsafe { this.as_ref() };
         let mut head = stack.head.0.load(Ordering::Relaxed);
         loop {
@@ -60,9 +60,9 @@ impl ReturnStack {
                 return account(&stack.unaccounted, 1);
             }
             stack.next[slot as usize].store(head, Ordering::Relaxed);
-            // Release: pairs with the Acquire of `take`, for the slot's contents and
-            // `next`. Acquire: pairs with the Release of a `take` that came first, so
-            // that the caller sees the waiting flag which the owner raised before.
+            // Release: pairs with the Acquire of `take`, for the slot's contents and `next`.
+            // Acquire: pairs with the Release of an earlier `take`, so that the caller sees the
+            // waiting flag that the owner raised before.
             match stack.head.0.compare_exchange_weak(head, slot, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return Returned::ToOwner,
                 Err(seen) => head = seen,
@@ -70,7 +70,7 @@ impl ReturnStack {
         }
     }
 
-    /// Moves all returned slots to `into`, latest last. Owner only.
+    /// Moves all returned slots to `into`, the latest last. Owner only.
     pub(crate) fn take(&self, into: &mut Vec<u32>) {
         // Acquire: pairs with the Release of every push taken. Release: passes the
         // owner's waiting flag to every later push.
@@ -78,11 +78,11 @@ impl ReturnStack {
         self.unchain(head, into);
     }
 
-    /// Closes the stack for the owner, which holds `free` slots of its own.
+    /// Closes the stack for the owner, which holds `free` slots itself.
     ///
     /// # Safety
-    /// `this` is live, and not used by the owner again. It may be freed before
-    /// the call returns, as in [`ReturnStack::push`].
+    /// `this` is live, and the owner does not use it again. It may be freed before the call
+    /// returns, as in [`ReturnStack::push`].
     pub(crate) unsafe fn close(this: NonNull<ReturnStack>, free: usize) -> Returned {
         // SAFETY: live until the owner's share is accounted for below.
         let stack = unsafe { this.as_ref() };
@@ -105,7 +105,7 @@ impl ReturnStack {
 }
 
 fn account(unaccounted: &AtomicUsize, shares: usize) -> Returned {
-    // AcqRel: the thread that counts the last share sees all others' last uses.
+    // AcqRel: the thread that counts the last share sees the last uses by all others.
     let before = unaccounted.fetch_sub(shares, Ordering::AcqRel);
     debug_assert!(before >= shares);
     if before == shares { Returned::LastOfClosed } else { Returned::Closed }
@@ -158,8 +158,8 @@ mod model {
     use super::*;
     use loom::sync::Arc;
 
-    /// Two threads return while the owner takes, then closes: no slot is lost
-    /// or doubled, and exactly one side gets the order to free the pool.
+    /// Two threads return slots while the owner takes and then closes: no slot is lost or
+    /// duplicated, and exactly one side frees the pool.
     #[test]
     fn no_slot_is_lost_and_one_frees() {
         loom::model(|| {

@@ -5,21 +5,21 @@ use std::io;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// Returns the CPUs this thread may run on, lowest first.
+/// Returns the CPUs on which this thread may run, in rising order.
 pub fn allowed_cpus() -> io::Result<Vec<usize>> {
     let set = sched_getaffinity(None)?;
     Ok((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
 }
 
-/// Ties the calling thread to one CPU; EINVAL where there is no such CPU.
+/// Pins the calling thread to one CPU; EINVAL if there is no such CPU.
 pub fn pin_to(cpu: usize) -> io::Result<()> {
     Ok(sched_setaffinity(None, &only(cpu)?)?)
 }
 
-/// Ties the main thread of process `pid` to one CPU.
+/// Pins the main thread of process `pid` to one CPU.
 pub fn pin_process_to(pid: u32, cpu: usize) -> io::Result<()> {
     let pid = i32::try_from(pid).ok().and_then(rustix::thread::Pid::from_raw);
-    // 0 would be the calling thread.
+    // 0 would mean the calling thread.
     let pid = pid.ok_or(rustix::io::Errno::SRCH)?;
     Ok(sched_setaffinity(Some(pid), &only(cpu)?)?)
 }
@@ -33,9 +33,8 @@ fn only(cpu: usize) -> io::Result<CpuSet> {
     Ok(set)
 }
 
-/// Makes the calling thread SCHED_FIFO at the lowest real-time priority: it
-/// runs before every ordinary thread of its CPU. Needs CAP_SYS_NICE or an
-/// RLIMIT_RTPRIO.
+/// Gives the calling thread the policy SCHED_FIFO with the lowest real-time priority, so that it
+/// runs before every ordinary thread of its CPU. Needs CAP_SYS_NICE or an RLIMIT_RTPRIO.
 pub fn become_realtime() -> io::Result<()> {
     let param = libc::sched_param { sched_priority: 1 };
     // SAFETY: `param` outlives the call; 0 names the calling thread.

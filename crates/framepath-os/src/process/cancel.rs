@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Opening, reading and writing files that may block for ever (a pipe, a fifo, a
-//! terminal), until a signal asks the program to end ([`crate::process::signal`]).
+//! Opening, reading and writing files that may block forever (a pipe, a fifo, a terminal), until
+//! a signal ends the program ([`crate::process::signal`]).
 //!
-//! The standard library repeats a call that a signal interrupted. These functions first
-//! check if the program is to end, and then fail with ECANCELED. Input ends with the
-//! first signal; output has [`signal::GRACE`] to take the frames still inside.
+//! The standard library repeats a call that a signal interrupted. These functions first check
+//! whether the program has to end, and then fail with ECANCELED. Input ends with the first
+//! signal. Output has [`signal::GRACE`] to write the remaining frames.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -19,17 +19,17 @@ use crate::process::signal;
 use crate::process::stop;
 use crate::time::timespec;
 
-/// Makes the error of a call that was given up because of a signal (ECANCELED).
+/// Makes the error of a call that was canceled by a signal (ECANCELED).
 pub fn canceled() -> io::Error {
     Errno::CANCELED.into()
 }
 
-/// True if `error` is [`canceled`].
+/// Returns true if `error` is [`canceled`].
 pub fn is_canceled(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::CANCELED.raw_os_error())
 }
 
-/// Opens `path` to read. Waits for a writer of a fifo.
+/// Opens `path` for reading. Waits until a fifo has a writer.
 ///
 /// # Errors
 /// From open(2); [`canceled`] after a signal.
@@ -38,7 +38,7 @@ pub fn open(path: &Path) -> io::Result<File> {
     repeated(signal::interrupted, || rustix::fs::open(path, flags, Mode::empty())).map(File::from)
 }
 
-/// Creates `path`, or empties it, to write. Waits for a reader of a fifo.
+/// Creates `path`, or empties it, for writing. Waits until a fifo has a reader.
 ///
 /// # Errors
 /// From open(2); [`canceled`] after a signal.
@@ -48,7 +48,7 @@ pub fn create(path: &Path) -> io::Result<File> {
     repeated(signal::overdue, || rustix::fs::open(path, flags, mode)).map(File::from)
 }
 
-/// Reads into `buffer`; 0 at the end.
+/// Reads into `buffer`; returns 0 at the end.
 ///
 /// # Errors
 /// From read(2); [`canceled`] after a signal or a request to [`stop`].
@@ -59,14 +59,14 @@ pub fn read(file: &File, buffer: &mut [u8]) -> io::Result<usize> {
     })
 }
 
-/// True if a read would return at once: there are bytes, the file is at its end, or
-/// poll(2) cannot tell for this kind of file.
+/// Returns true if a read would not block: there are bytes, the file is at its end, or poll(2)
+/// does not support this kind of file.
 pub fn is_readable(file: &impl AsFd) -> bool {
     let now = timespec(std::time::Duration::ZERO);
     !matches!(poll(&mut [PollFd::new(file, PollFlags::IN)], Some(&now)), Ok(0))
 }
 
-/// A file or stream to write to, without a buffer.
+/// Unbuffered writer to a file or stream that ends after a signal.
 #[derive(Debug)]
 pub struct StoppableWriter<F: AsFd>(F);
 
@@ -79,11 +79,11 @@ impl<F: AsFd> StoppableWriter<F> {
 
 impl<F: AsFd> Write for StoppableWriter<F> {
     /// # Errors
-    /// From write(2); [`canceled`] where there is no room long after a signal.
+    /// From write(2); [`canceled`] if there is still no room after the grace period of a signal.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let ends = || signal::overdue() && !has_room(&self.0);
-        // Checked before the call too, because no signal may interrupt this thread any
-        // more.
+        // Checked before the call too, because the signal may have interrupted this thread
+        // earlier.
         if ends() {
             return Err(canceled());
         }
@@ -95,14 +95,14 @@ impl<F: AsFd> Write for StoppableWriter<F> {
     }
 }
 
-/// True if a write would not block. EINTR does not tell: a terminal reports it also for a
-/// signal that came before the call.
+/// Returns true if a write would not block. EINTR is not enough: a terminal also returns it for a
+/// signal that arrived before the call.
 fn has_room(to: &impl AsFd) -> bool {
     let now = timespec(std::time::Duration::ZERO);
     poll(&mut [PollFd::new(to, PollFlags::OUT)], Some(&now)).is_ok_and(|ready| ready > 0)
 }
 
-/// Repeats an interrupted `call` unless `ends`.
+/// Repeats an interrupted `call` unless `ends` returns true.
 fn repeated<T>(ends: impl Fn() -> bool, mut call: impl FnMut() -> Result<T, Errno>) -> io::Result<T> {
     loop {
         match call() {

@@ -1,48 +1,50 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A control group (version 2) for each worker, if a part of the tree is delegated to
-//! this user. The group limits all memory of a worker, mapped or not, and its threads.
-//! systemd delegates one by `Delegate=yes` and `DelegateSubgroup=`.
+//! Control group (version 2) for each worker, if a part of the hierarchy is delegated to this
+//! user. The group limits all memory of a worker, mapped or not, and its threads. systemd
+//! delegates a group by `Delegate=yes` and `DelegateSubgroup=`.
 
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Where the hierarchy is mounted.
+/// Mount point of the hierarchy.
 const MOUNT: &str = "/sys/fs/cgroup";
 /// Controllers that a worker's group needs.
 const CONTROLLERS: [&str; 2] = ["memory", "pids"];
 
-/// Why there is no part of the tree to make groups in.
+/// Reason why no groups can be made.
 #[derive(Debug, thiserror::Error)]
 pub enum CgroupError {
-    /// No cgroup of version 2 with these controllers.
-    #[error("no cgroup version 2 with the controllers memory and pids at {MOUNT}")]
+    /// There is no cgroup of version 2 with these controllers.
+    #[error(
+        "cgroup: no version 2 hierarchy with the controllers memory and pids at {MOUNT}; mount it or enable them"
+    )]
     NotMounted,
     /// The parent of this process's group belongs to another user.
-    #[error("{path} is not delegated to this user: {source}")]
+    #[error("cgroup {path}: not delegated to this user; use Delegate=yes in the unit: {source}")]
     NotDelegated {
-        /// The folder of the group.
+        /// Folder of the group.
         path: PathBuf,
-        /// The operating system's words.
+        /// Error of the operating system.
         source: io::Error,
     },
 }
 
-/// A group that this user owns and that has no process itself.
+/// Group that this user owns and that contains no process itself.
 #[derive(Clone, Debug)]
 pub struct Delegated(PathBuf);
 
-/// The group of one worker; removed when dropped, after the worker has ended.
+/// Group of one worker. Dropping it removes the group, after the worker has ended.
 #[derive(Debug)]
 pub struct Group(PathBuf);
 
 impl Delegated {
-    /// Finds the parent of this process's group. The group itself cannot serve, because a
-    /// group that has processes has no groups with limits below it.
+    /// Finds the parent of this process's group. The group itself is not usable, because a group
+    /// with processes cannot have child groups with limits.
     ///
     /// # Errors
-    /// There is none that this user may change.
+    /// This user may change no such group.
     pub fn find() -> Result<Delegated, CgroupError> {
         let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let own = own_group(&own).ok_or(CgroupError::NotMounted)?;
@@ -51,20 +53,20 @@ impl Delegated {
         Delegated::at(parent.ok_or(CgroupError::NotMounted)?)
     }
 
-    /// Uses the group whose folder is `path`.
+    /// Uses the group with the folder `path`.
     ///
     /// # Errors
     /// The group does not have the controllers, or this user may not change it.
     pub fn at(path: &Path) -> Result<Delegated, CgroupError> {
         let has = |file: &str| {
             let names = fs::read_to_string(path.join(file)).unwrap_or_default();
-            CONTROLLERS.iter().all(|wanted| names.split_whitespace().any(|name| name == *wanted))
+            CONTROLLERS.iter().all(|controller| names.split_whitespace().any(|name| name == *controller))
         };
         if !has("cgroup.controllers") {
             return Err(CgroupError::NotMounted);
         }
         let failed = |source| CgroupError::NotDelegated { path: path.to_owned(), source };
-        // Moving a process needs the right to write this file too.
+        // Moving a process also needs write access to this file.
         fs::File::options().write(true).open(path.join("cgroup.procs")).map_err(failed)?;
         if !has("cgroup.subtree_control") {
             write(&path.join("cgroup.subtree_control"), "+memory +pids").map_err(failed)?;
@@ -72,21 +74,20 @@ impl Delegated {
         Ok(Delegated(path.to_owned()))
     }
 
-    /// Makes a group whose processes have `memory_bytes` bytes of memory, files
-    /// in memory and the kernel's memory for them included, and `threads`
-    /// threads.
+    /// Makes a group whose processes have at most `memory_bytes` bytes of memory and `threads`
+    /// threads. The memory includes files in memory and the kernel's memory for the processes.
     ///
     /// # Errors
-    /// From the file system. No group is left then.
+    /// From the file system. In this case no group is left.
     pub fn group(&self, memory_bytes: u64, threads: u64) -> io::Result<Group> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        // Relaxed: only that numbers differ matters.
+        // Relaxed: the numbers only have to differ.
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let group = Group(self.0.join(format!("framepath-{}-{number}", std::process::id())));
         fs::create_dir(&group.0)?;
         write(&group.0.join("memory.max"), &memory_bytes.to_string())?;
         write(&group.0.join("pids.max"), &threads.to_string())?;
-        // Kernels without swap accounting have no such files.
+        // Kernels without swap accounting lack this file.
         let _ = write(&group.0.join("memory.swap.max"), "0");
         let _ = write(&group.0.join("memory.oom.group"), "1");
         Ok(group)
@@ -94,7 +95,7 @@ impl Delegated {
 }
 
 impl Group {
-    /// Opens the file that a process writes `0` to in order to enter the group.
+    /// Opens the file to which a process writes `0` to enter the group.
     ///
     /// # Errors
     /// From the file system.
@@ -102,7 +103,7 @@ impl Group {
         fs::File::options().write(true).open(self.0.join("cgroup.procs"))
     }
 
-    /// True if a process is in the group.
+    /// Returns true if a process is in the group.
     pub fn has_process(&self) -> bool {
         fs::read(self.0.join("cgroup.procs")).is_ok_and(|ids| !ids.is_empty())
     }
@@ -110,18 +111,19 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Fails if a process is left, which the group's owner should have prevented; the
-        // group then goes with the delegated tree.
+        // Fails if a process is left, which the group's owner should have prevented. The group is
+        // then removed with the delegated hierarchy.
         let _ = fs::remove_dir(&self.0);
     }
 }
 
-/// Writes an existing file.
+/// Writes to an existing file.
 fn write(path: &Path, text: &str) -> io::Result<()> {
     fs::File::options().write(true).open(path)?.write_all(text.as_bytes())
 }
 
-/// Returns the group in the hierarchy of version 2, by the text of /proc/self/cgroup.
+/// Returns this process's group in the hierarchy of version 2; `text` is the content of
+/// /proc/self/cgroup.
 fn own_group(text: &str) -> Option<&str> {
     text.lines().find_map(|line| line.strip_prefix("0::"))
 }

@@ -1,31 +1,30 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Waiting for a child process, and its use of resources.
+//! Waiting for a child process, and its resource usage.
 
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 use std::time::Duration;
 
-/// Time that a child has to end when this process is asked to end: more than a path of
-/// framepath takes.
+/// Time that a child gets to end when this process has to end: longer than a path of framepath
+/// needs.
 const PATIENCE: Duration = Duration::from_millis(700);
 
-/// Resources used by a finished child and every descendant it waited for.
+/// Resources used by an ended child and every descendant that it waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResourceUsage {
     /// User and system CPU time, nanoseconds.
     pub cpu_ns: u64,
-    /// Largest resident set of a single process, KiB. Never less than that of
-    /// the process which spawned it: the kernel counts the memory it had
-    /// before its exec too.
+    /// Largest resident set of a single process, KiB. At least that of the process that spawned
+    /// it, because the kernel includes the memory before the exec.
     pub peak_memory_kib: u64,
     /// Switches, voluntary and not.
     pub switches: u64,
     /// Voluntary switches among `switches`: each is a sleep, and so a wake-up.
     pub voluntary_switches: u64,
-    /// The exit code; `None` where a signal ended it.
+    /// Exit code; `None` if a signal ended the process.
     pub exit_code: Option<i32>,
-    /// The signal that ended it.
+    /// Signal that ended the process.
     pub signal: Option<i32>,
 }
 
@@ -44,9 +43,9 @@ impl ResourceUsage {
     }
 }
 
-/// Waits for `child` to end (wait4(2)). Takes the child by value, because its id may be
-/// reused. If this process is asked to end meanwhile, asks the child too, and kills it if
-/// it has not ended `PATIENCE` later.
+/// Waits for `child` to end (wait4(2)). Takes the child by value, because its id may be reused.
+/// If this process has to end in the meantime, sends SIGTERM to the child, and kills it if it has
+/// not ended after `PATIENCE`.
 pub fn wait(child: Child) -> io::Result<ResourceUsage> {
     let (mut asked_to_end, mut killed) = (false, false);
     let pid = child.id() as libc::pid_t;
@@ -55,15 +54,15 @@ pub fn wait(child: Child) -> io::Result<ResourceUsage> {
     loop {
         if crate::process::signal::interrupted() && !asked_to_end {
             asked_to_end = true;
-            // Fails only if the child has ended by itself.
+            // Fails only if the child has already ended.
             let _ = signal(&child, libc::SIGTERM);
         }
         if asked_to_end && !killed && crate::process::signal::since().is_some_and(|since| since > PATIENCE) {
             killed = true;
             let _ = signal(&child, libc::SIGKILL);
         }
-        // SAFETY: both pointers are valid for the call, and all-zero is a
-        // valid rusage should the kernel not fill it.
+        // SAFETY: both pointers are valid for the call, and all-zero is a valid rusage if the
+        // kernel does not fill it.
         let waited = unsafe { libc::wait4(pid, &mut status, 0, usage.as_mut_ptr()) };
         if waited == pid {
             break;
@@ -78,9 +77,9 @@ pub fn wait(child: Child) -> io::Result<ResourceUsage> {
     Ok(ResourceUsage::of(status, &usage))
 }
 
-/// Sends `signal` to `child`, which has not been waited for.
+/// Sends `signal` to `child`, which was not waited for yet.
 pub fn signal(child: &Child, signal: i32) -> io::Result<()> {
-    // SAFETY: plain system call; the child is unreaped, so the id is its own.
+    // SAFETY: plain system call; the child is unreaped, so the id still belongs to it.
     if unsafe { libc::kill(child.id() as libc::pid_t, signal) } == 0 {
         Ok(())
     } else {
@@ -88,14 +87,14 @@ pub fn signal(child: &Child, signal: i32) -> io::Result<()> {
     }
 }
 
-/// Sends `signal` to the group of `child`, which was started as the group's first process
-/// (`CommandExt::process_group(0)`) and has not been waited for.
+/// Sends `signal` to the process group of `child`, which is the group's first process
+/// (`CommandExt::process_group(0)`) and was not waited for yet.
 ///
 /// # Errors
 /// No process of the group is left.
 pub fn signal_group(child: &Child, signal: i32) -> io::Result<()> {
-    // SAFETY: plain system call; the child is unreaped, so the id is its own,
-    // and so is the group's.
+    // SAFETY: plain system call; the child is unreaped, so its id and the group's id still belong
+    // to it.
     if unsafe { libc::kill(-(child.id() as libc::pid_t), signal) } == 0 {
         Ok(())
     } else {
@@ -103,19 +102,19 @@ pub fn signal_group(child: &Child, signal: i32) -> io::Result<()> {
     }
 }
 
-/// Sends `signal` to the process with this id. The caller must know that the id still
-/// belongs to the process it means.
+/// Sends `signal` to the process `pid`. The caller must know that the id still belongs to the
+/// intended process.
 ///
 /// # Errors
-/// There is no such process, or it is another user's.
+/// There is no such process, or it belongs to another user.
 pub fn signal_process(pid: u32, signal: i32) -> io::Result<()> {
     let pid = i32::try_from(pid).ok().filter(|pid| *pid > 1).ok_or(io::ErrorKind::InvalidInput)?;
     // SAFETY: plain system call; the number is one process and no group.
     if unsafe { libc::kill(pid, signal) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Puts what `command` starts into a group of its own, which Ctrl-C does not reach. The
-/// kernel kills the child when the thread that starts it ends, for whatever reason.
+/// Starts `command` in a process group of its own, which Ctrl-C does not reach. The kernel kills
+/// the child when the thread that started it ends.
 pub fn on_a_lead(command: &mut Command) -> &mut Command {
     command.process_group(0);
     // SAFETY: prctl(2) is async-signal-safe, and nothing else is called.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Real faults, on purpose: for workers that are told to die.
+//! Deliberate faults, for workers under test.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -7,14 +7,14 @@ use crate::sync::futex;
 
 /// Ends the process by SIGSEGV.
 pub fn segmentation_fault() -> ! {
-    // SAFETY: nothing is mapped at the lowest addresses (mmap_min_addr), so
-    // that the store never takes place: the process ends here, as is asked.
+    // SAFETY: nothing is mapped at the lowest addresses (mmap_min_addr), so the store never
+    // happens: the process ends here, as intended.
     unsafe { std::ptr::without_provenance_mut::<u8>(8).write_volatile(0) };
     // Reached only if a signal handler returned.
     hang()
 }
 
-/// Sleeps for ever; only SIGKILL ends it.
+/// Sleeps forever; only SIGKILL ends the process.
 pub fn hang() -> ! {
     let word = AtomicU32::new(0);
     loop {
@@ -23,18 +23,18 @@ pub fn hang() -> ! {
     }
 }
 
-/// Takes and touches memory until there is no more, which ends the process.
+/// Allocates and writes memory until there is no more, which ends the process.
 pub fn take_all_memory() -> ! {
     const STEP: usize = 16 << 20;
     let mut taken: Vec<Vec<u8>> = Vec::new();
     loop {
-        // A refused allocation ends the process by SIGABRT or SIGSEGV.
+        // A failed allocation ends the process by SIGABRT or SIGSEGV.
         taken.push(vec![1; STEP]);
         std::hint::black_box(&taken);
     }
 }
 
-/// Ends the process at once, without a message: as a worker ends with its caller.
+/// Ends the process immediately and without a message, as a worker ends with its caller.
 pub fn leave() -> ! {
     // SAFETY: does not return, and runs nothing of this process.
     unsafe { libc::_exit(0) }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A descriptor that this process was started with, claimed once.
+//! Descriptor that this process inherited at its start; it is claimed once.
 //!
-//! A process cannot prove that a descriptor number is free to be owned. Two facts come
-//! close enough: the process's spawner names the file at the number, by its inode, and no
-//! code has claimed the number before.
+//! A process cannot prove that a descriptor number has no owner. Two facts are sufficient in
+//! practice: the spawner identifies the file at the number by its inode, and no code has claimed
+//! the number before.
 
 use std::io;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -12,46 +12,45 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::fs::fstat;
 use rustix::net::{AddressFamily, SocketType, sockopt};
 
-/// The first number that is passed on: behind standard input, output and error.
+/// First inherited number, after standard input, output and error.
 pub(crate) const FIRST: RawFd = 3;
 
-/// The environment variable in which a spawner names the socket it left at [`FIRST`], in
-/// the form of [`identity`].
+/// Environment variable that identifies the socket at [`FIRST`], in the form of [`identity`].
 pub(crate) const SOCKET_VARIABLE: &str = "FRAMEPATH_SOCKET";
 
 static CLAIMED: AtomicBool = AtomicBool::new(false);
 
-/// Returns the identity of an open socket: device and inode of sockfs, which no other
-/// open socket of the machine has.
+/// Returns the identity of an open socket: device and inode of sockfs, unique among the open
+/// sockets of the machine.
 pub(crate) fn identity(socket: BorrowedFd<'_>) -> io::Result<String> {
     let stat = fstat(socket)?;
     Ok(format!("{}:{}", stat.st_dev, stat.st_ino))
 }
 
-/// Claims [`FIRST`], if `expected` accepts it.
+/// Claims [`FIRST`] if `expected` accepts it.
 ///
 /// # Errors
-/// It was claimed before, is not open, or `expected` refuses it. A refused
+/// The descriptor was claimed before, is not open, or was rejected by `expected`. A rejected
 /// descriptor stays open and can be claimed later.
 pub(crate) fn claim(expected: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>) -> io::Result<OwnedFd> {
     // SAFETY: fcntl(2) on any number is harmless.
     if unsafe { libc::fcntl(FIRST, libc::F_GETFD) } < 0 {
-        return Err(io::Error::other("descriptor 3 is not open"));
+        return Err(io::Error::other("descriptor 3 is not open; only framepath itself starts workers"));
     }
-    // SAFETY: open (just asked), and not kept beyond this call.
+    // SAFETY: open (checked above), and not kept beyond this call.
     expected(unsafe { BorrowedFd::borrow_raw(FIRST) })?;
-    // Relaxed: one of two callers gets it; nothing else is passed on.
+    // Relaxed: one of two callers gets the descriptor; the flag orders nothing else.
     if CLAIMED.swap(true, Ordering::Relaxed) {
-        return Err(io::Error::other("descriptor 3 was claimed before"));
+        return Err(io::Error::other("descriptor 3 was already claimed"));
     }
-    // SAFETY: `expected` vouches that it is the file this process was started
-    // with at this number; it is claimed once.
+    // SAFETY: `expected` guarantees that this is the inherited file at this number; it is claimed
+    // once.
     let fd = unsafe { OwnedFd::from_raw_fd(FIRST) };
     rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::CLOEXEC)?;
     Ok(fd)
 }
 
-/// Accepts the connected socket of records whose identity is `named`, the value of
+/// Accepts the connected SOCK_SEQPACKET socket with the identity `named`, the value of
 /// [`SOCKET_VARIABLE`].
 pub(crate) fn is_workers_socket(fd: BorrowedFd<'_>, named: Option<&str>) -> io::Result<()> {
     let refused = || io::Error::other("no socket: only framepath itself starts workers");
@@ -77,7 +76,7 @@ mod tests {
         assert!(is_workers_socket(other.as_fd(), Some(&named)).is_err());
         assert!(is_workers_socket(ours.as_fd(), None).is_err());
         assert!(is_workers_socket(ours.as_fd(), Some("")).is_err());
-        // The right identity, but another kind of file.
+        // The identity is right, but the file is of another kind.
         let file = crate::memory::memory_file("no socket").unwrap();
         assert!(is_workers_socket(file.as_fd(), Some(&identity(file.as_fd()).unwrap())).is_err());
         let (stream, _peer) = std::os::unix::net::UnixStream::pair().unwrap();
@@ -85,10 +84,10 @@ mod tests {
         assert!(is_workers_socket(stream.as_fd(), Some(&stream_named)).is_err());
     }
 
-    /// This process was not started as a worker, whatever it has at number 3.
+    /// This process was not started as a worker, so it claims no descriptor 3.
     #[test]
     fn a_process_that_is_no_worker_keeps_its_descriptor_3() {
-        // Whatever else this process has open, some file lies at 3 now.
+        // Makes sure that some file is open at 3.
         let _file = crate::memory::memory_file("third").unwrap();
         assert!(crate::process::spawn::take_socket().is_err());
         assert!(crate::process::spawn::take_socket().is_err());

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Errors of system calls that mean that this process, its user or the machine has too
-//! little of something: descriptors, memory, threads.
+//! Errors of system calls that report a lack of descriptors, memory or threads in this process,
+//! its user or the machine.
 
 #[cfg(not(loom))]
 use std::io;
 
 use rustix::io::Errno;
 
-/// True if `error` is such a lack, or [`canceled`](crate::process::cancel::canceled): to replace
-/// the peer would not help.
+/// Returns true if `error` is such a lack, or [`canceled`](crate::process::cancel::canceled):
+/// replacing the peer would not help.
 #[cfg(not(loom))]
 pub fn is_lack(error: &io::Error) -> bool {
     Errno::from_io_error(error).is_some_and(errno_is_lack) || crate::process::cancel::is_canceled(error)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Resources used by a process that still runs: this one, or another by its id.
+//! Resources used by a running process: this one, or another by its id.
 
 use std::fs;
 use std::io;
@@ -7,7 +7,7 @@ use std::mem::MaybeUninit;
 
 use crate::time::{cpu_ns_of, process_cpu_ns};
 
-/// Resources used by all threads of a process since it began.
+/// Resources used by all threads of a process since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Used {
     /// User and system CPU time, nanoseconds.
@@ -26,11 +26,10 @@ impl Used {
     }
 }
 
-/// Returns this process's use. Two system calls (getrusage(2) for the switches).
+/// Returns this process's usage. Two system calls (getrusage(2) for the switches).
 pub fn own_usage() -> Used {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the kernel fills the struct it is given; all-zero is a valid
-    // value of it should the call fail.
+    // SAFETY: the kernel fills the struct; all-zero is a valid value if the call fails.
     let usage = unsafe {
         libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
         usage.assume_init()
@@ -38,33 +37,33 @@ pub fn own_usage() -> Used {
     Used { cpu_ns: process_cpu_ns(), switches: (usage.ru_nvcsw + usage.ru_nivcsw) as u64 }
 }
 
-/// Returns the use of the process with this id: CPU time of all its threads, switches of
-/// those that still run. Several system calls.
+/// Returns the usage of the process `pid`: the CPU time of all its threads, and the switches of
+/// its running threads. Several system calls.
 ///
 /// # Errors
-/// There is no such process, or its /proc is hidden.
+/// There is no such process, or its /proc is not accessible.
 pub fn of(pid: u32) -> io::Result<Used> {
     let cpu_ns = cpu_ns_of(pid).ok_or(io::ErrorKind::NotFound)?;
     Ok(Used { cpu_ns, switches: switches(pid)? })
 }
 
-/// Returns the CPU time of the process with this id and of the children it has waited
-/// for, nanoseconds; in steps of the kernel's clock tick, 10 ms mostly.
+/// Returns the CPU time of the process `pid` and of the children that it waited for, nanoseconds,
+/// in steps of the kernel's clock tick (usually 10 ms).
 ///
 /// # Errors
-/// There is no such process, or its /proc is hidden.
+/// There is no such process, or its /proc is not accessible.
 pub fn with_children(pid: u32) -> io::Result<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    ticks_in(&stat)
-        .map(|ticks| ticks * 1_000_000_000 / rustix::param::clock_ticks_per_second())
-        .ok_or_else(|| io::Error::other(format!("/proc/{pid}/stat is not as proc(5) has it")))
+    ticks_in(&stat).map(|ticks| ticks * 1_000_000_000 / rustix::param::clock_ticks_per_second()).ok_or_else(
+        || io::Error::other(format!("/proc/{pid}/stat: unexpected format; expected that of proc(5)")),
+    )
 }
 
-/// Fields 14 to 17 of a process's `stat` (proc(5)): utime, stime and both of
-/// the children. The name, in parentheses, may hold anything.
+/// Returns the sum of the fields 14 to 17 of a process's `stat` (proc(5)): utime and stime of the
+/// process and of its children. The name, in parentheses, may contain anything.
 fn ticks_in(stat: &str) -> Option<u64> {
     let (_, behind_name) = stat.rsplit_once(')')?;
-    // The state is field 3.
+    // The first field after the name is field 3, the state.
     let times = behind_name.split_whitespace().skip(14 - 3).take(4);
     times.map(|ticks| ticks.parse::<u64>().ok()).sum()
 }
@@ -72,7 +71,7 @@ fn ticks_in(stat: &str) -> Option<u64> {
 fn switches(pid: u32) -> io::Result<u64> {
     let mut sum = 0;
     for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
-        // A thread that ended meanwhile has no file any more.
+        // A thread that has ended has no file any more.
         if let Ok(status) = fs::read_to_string(thread?.path().join("status")) {
             sum += switches_in(&status);
         }
@@ -80,7 +79,7 @@ fn switches(pid: u32) -> io::Result<u64> {
     Ok(sum)
 }
 
-/// Returns the sum of both counts of a thread's `status` (proc(5)).
+/// Returns the sum of both switch counts of a thread's `status` (proc(5)).
 fn switches_in(status: &str) -> u64 {
     let lines = status.lines().filter_map(|line| line.split_once(':'));
     lines

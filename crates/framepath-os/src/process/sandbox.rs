@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sandbox for the calling process, entered for good before it reads a foreign byte.
+//! Sandbox for the calling process, entered permanently before the process reads an untrusted
+//! byte.
 //!
-//! Afterwards a worker may still compute, on several threads, in memory up to its limit,
-//! and use the file descriptors it has or is sent. A forbidden call fails with EPERM and
-//! is not fatal: libraries that look into /sys or /proc continue without.
-//! `docs/sandbox.md` defines the guarantees.
+//! Afterwards a worker may still compute, on several threads, in memory up to its limit, and use
+//! the file descriptors that it has or receives. A forbidden call fails with EPERM and is not
+//! fatal: libraries that read /sys or /proc continue without. `docs/sandbox.md` defines the
+//! guarantees.
 
 use std::io;
 use std::path::Path;
@@ -24,45 +25,45 @@ mod x86_64;
 
 pub use layers::{Layer, LayerState, Layers};
 
-/// Purpose of a worker, which decides what the worker may do.
+/// Purpose of a worker. It determines the allowed system calls and files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SandboxRole<'a> {
-    /// Decodes packets it receives into memory it made.
+    /// Decodes received packets into memory made by the worker.
     Decode,
-    /// As [`SandboxRole::Decode`], by a V4L2 node that it is sent: may use the node as a client
-    /// of a decoder does, and make no such call on any other file.
+    /// As [`SandboxRole::Decode`], with a V4L2 node that the worker receives. It may make the
+    /// ioctls of a decoder's client on the node, and on no other file.
     DecodeByDevice,
-    /// Loads the plug-in `file` with the libraries it needs: may read and map
-    /// `file` and the system's library folders, and no other file. The plug-in's
-    /// constructors run under this. [`SandboxRole::Plugin`] is entered next.
+    /// Loads the plug-in `file` with its libraries: may read and map `file` and the system's
+    /// library folders, and no other file. The plug-in's constructors run in this role.
+    /// [`SandboxRole::Plugin`] is entered next.
     PluginLoading {
-        /// The shared object.
+        /// Shared object of the plug-in.
         file: &'a Path,
     },
-    /// Runs a plug-in that is loaded: opens no file, maps no code.
+    /// Runs a loaded plug-in: opens no file, maps no code.
     Plugin,
 }
 
-/// Limits of the resources that a worker may use.
+/// Limits on the resources of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResourceLimits {
-    /// Address space, bytes, beyond what is mapped when the process is locked in:
-    /// stacks, heap and everything that is mapped later.
+    /// Address space in bytes, in addition to the part that is mapped when the sandbox is
+    /// entered: stacks, heap and later mappings.
     pub memory_bytes: u64,
-    /// Largest regular file it can write, bytes.
+    /// Maximum size of a regular file that the worker can write, bytes.
     pub file_bytes: u64,
-    /// Open file descriptors. Memory in memfds that are not mapped is not part
-    /// of the address space: a worker can hold back as many as it has
-    /// descriptors for, each of at most [`ResourceLimits::largest_grant`].
+    /// Maximum number of open file descriptors. Unmapped memfds are not part of the address
+    /// space: a worker can keep as many as it has descriptors, each of at most
+    /// [`ResourceLimits::largest_grant`].
     pub open_files: u64,
-    /// Threads. In force if the process has a user namespace of its own and its user is
-    /// not root, which the kernel exempts.
+    /// Maximum number of threads. Applies if the process has its own user namespace and its user
+    /// is not root, which the kernel exempts.
     pub threads: u64,
 }
 
 impl ResourceLimits {
-    /// Returns the number of bytes of the largest memfd that a worker with `memory_bytes`
-    /// is granted. The worker can make none by itself.
+    /// Returns the size in bytes of the largest memfd that a worker with `memory_bytes` is
+    /// granted. The worker itself cannot make memfds.
     pub const fn largest_grant(memory_bytes: u64) -> u64 {
         memory_bytes / 4
     }
@@ -75,10 +76,10 @@ impl Default for ResourceLimits {
     }
 }
 
-/// Error of locking a process in. The process may be locked in partly: end it.
+/// Error of entering the sandbox. The process may be partly confined: end it.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
-    /// A layer that every machine has was refused.
+    /// The kernel refused a layer that every machine has.
     #[error("sandbox: {layer}: {call}: {source}", layer = .layer.name())]
     Refused {
         /// The layer.
@@ -88,33 +89,32 @@ pub enum SandboxError {
         /// The kernel's error.
         source: io::Error,
     },
-    /// No filter of system calls; all other layers of `layers` are in force.
+    /// There is no seccomp filter; all other layers of `layers` are in force.
     #[error("sandbox: seccomp: {reason}")]
     NoSeccomp {
-        /// The layers that were entered.
+        /// Layers that were entered.
         layers: Layers,
-        /// Why there is no filter.
+        /// Reason why there is no filter.
         reason: String,
     },
 }
 
-/// Locks the calling process in as `role`, within `limits`; it cannot be undone. Returns
-/// the layers in force.
+/// Confines the calling process to `role` and `limits`, permanently. Returns the layers in force.
 ///
-/// Call it from the main thread while it is the only one, with no capability or file
-/// needed any more. Missing Landlock is reported in the result; missing seccomp is
-/// [`SandboxError::NoSeccomp`], and the caller decides. The parent knows the namespaces
-/// ([`Layers::with_namespaces`]).
+/// Call this on the main thread while it is the only thread, and when no capability or file is
+/// needed any more. Missing Landlock is reported in the result. Missing seccomp is
+/// [`SandboxError::NoSeccomp`], and the caller decides whether to continue. The parent adds the
+/// namespaces ([`Layers::with_namespaces`]).
 ///
-/// Afterwards fstat(2) works and stat(2) does not: the C library's `fstat` is
-/// one or the other, rustix's is fstat(2).
+/// Afterwards fstat(2) works and stat(2) does not. The C library's `fstat` uses either of them;
+/// rustix's uses fstat(2).
 pub fn enter(role: SandboxRole<'_>, limits: &ResourceLimits) -> Result<Layers, SandboxError> {
     let refused = |layer, call| {
         move |errno: rustix::io::Errno| SandboxError::Refused { layer, call, source: errno.into() }
     };
     rustix::thread::set_no_new_privs(true)
         .map_err(refused(Layer::NoNewPrivileges, "prctl(PR_SET_NO_NEW_PRIVS)"))?;
-    // A process in its first role cannot change this any more, and need not.
+    // A process that is already in a role cannot change this any more, and need not.
     if dumpable_behavior() != Ok(DumpableBehavior::NotDumpable) {
         set_dumpable_behavior(DumpableBehavior::NotDumpable)
             .map_err(refused(Layer::NotDumpable, "prctl(PR_SET_DUMPABLE)"))?;
@@ -127,8 +127,8 @@ pub fn enter(role: SandboxRole<'_>, limits: &ResourceLimits) -> Result<Layers, S
     ] {
         lower(resource, value).map_err(refused(Layer::Limits, "setrlimit"))?;
     }
-    // The kernel counts the threads of a user per user namespace: in a shared one,
-    // threads of other programs would count too.
+    // The kernel counts a user's threads per user namespace: in a shared one, the threads of
+    // other programs would count too.
     if has_own_user_namespace() {
         lower(Resource::Nproc, limits.threads).map_err(refused(Layer::Limits, "setrlimit"))?;
     }
@@ -140,8 +140,8 @@ pub fn enter(role: SandboxRole<'_>, limits: &ResourceLimits) -> Result<Layers, S
     install_filter(role, layers, filter::FilterScope::All)
 }
 
-/// Tries the steps of [`enter`] for [`SandboxRole::Decode`] on a thread that ends right after,
-/// without limits and dumpability, which hold for the whole process.
+/// Tests the steps of [`enter`] for [`SandboxRole::Decode`] on a temporary thread, without limits
+/// and dumpability, which apply to the whole process.
 pub fn try_on_a_thread() -> Result<Layers, SandboxError> {
     let attempt = || {
         rustix::thread::set_no_new_privs(true).map_err(|errno| SandboxError::Refused {
@@ -156,10 +156,10 @@ pub fn try_on_a_thread() -> Result<Layers, SandboxError> {
     thread::spawn(attempt).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Enters Landlock and drops capabilities, both of which are per thread.
+/// Enters Landlock and drops capabilities; both apply to the calling thread.
 fn lock_thread(role: SandboxRole<'_>, layers: Layers) -> Result<Layers, SandboxError> {
-    // Landlock first: its rules open a plug-in's file, which root may reach by
-    // capability alone.
+    // Landlock comes first: its rules open a plug-in's file, and root may need a capability for
+    // that.
     let layers = landlocked::enter(role, layers);
     capabilities::drop_all().map_err(|errno| SandboxError::Refused {
         layer: Layer::Capabilities,
@@ -183,20 +183,20 @@ fn install_filter(
     }
 }
 
-/// True if this process is in a user namespace that maps no user, as a worker's does.
+/// Returns true if this process is in a user namespace that maps no user, as a worker is.
 fn has_own_user_namespace() -> bool {
     std::fs::read("/proc/self/uid_map").is_ok_and(|map| map.is_empty())
 }
 
-/// Address space of this process: a program linked with the codec libraries has 200 MiB
-/// mapped before it does anything. 0 where the kernel does not report it.
+/// Returns the size of this process's address space, bytes. A program linked with the codec
+/// libraries has 200 MiB mapped at its start. Returns 0 if the kernel does not report the size.
 fn mapped_bytes() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = statm.split(' ').next().and_then(|pages| pages.parse::<u64>().ok());
     pages.unwrap_or(0).saturating_mul(rustix::param::page_size() as u64)
 }
 
-/// Sets both limits of `resource` to `value`, or leaves a limit that is lower already.
+/// Sets both limits of `resource` to `value`, but does not raise a lower limit.
 fn lower(resource: Resource, value: u64) -> rustix::io::Result<()> {
     let now = rustix::process::getrlimit(resource);
     let most = now.maximum.map_or(value, |maximum| maximum.min(value));

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! SIGINT and SIGTERM: the first asks for a clean end, the second ends at once.
+//! SIGINT and SIGTERM: the first signal requests a clean end, the second ends the process
+//! immediately.
 //!
-//! This module does nothing by itself: a program that wants it calls [`install`]. Without
-//! that call there is no handler, no thread and no signal of its own, [`interrupted`] and
-//! [`overdue`] stay `false`, and [`interruptible`] only writes a number down.
+//! This module does nothing until a program calls [`install`]. Without that call there is no
+//! handler, no thread and no signal, [`interrupted`] and [`overdue`] stay `false`, and
+//! [`interruptible`] only stores a number.
 //!
-//! A signal interrupts the system call of one thread. A thread of this module tells the
-//! others: from the first signal on it sends SIGURG, whose handler does nothing, to every
-//! [`interruptible`] thread, and repeats that every `NUDGE` until the process ends. A
-//! blocking call therefore returns EINTR soon, even if the first of these signals came
-//! between the look at the flag and the call. There is no cost while no signal has come.
+//! A signal interrupts the system call of one thread only. From the first signal on, a thread of
+//! this module sends SIGURG, whose handler does nothing, to every [`interruptible`] thread, and
+//! repeats this every `NUDGE` until the process ends. So a blocking call soon returns EINTR, even
+//! if the first SIGURG arrived between the check of the flag and the call. There is no cost
+//! before the first signal.
 
 use std::io;
 use std::marker::PhantomData;
@@ -24,33 +25,33 @@ use rustix::io::Errno;
 use crate::process::stop;
 use crate::time::now_ns;
 
-/// Time after the first signal in which frames inside may still be delivered. Then no
-/// wait lasts any longer.
+/// Time after the first signal in which pending frames may still be delivered. Afterwards every
+/// wait ends.
 pub const GRACE: Duration = Duration::from_millis(400);
-/// Time between two rounds of SIGURG.
+/// Period of SIGURG.
 const NUDGE: Duration = Duration::from_millis(20);
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 static OVERDUE: AtomicBool = AtomicBool::new(false);
 /// Time at which the first signal was seen, CLOCK_MONOTONIC nanoseconds; 0 before.
 static SINCE_NS: AtomicU64 = AtomicU64::new(0);
-/// Event descriptor that the handler writes to; -1 before [`install`]. Never closed.
+/// Event descriptor to which the handler writes; -1 before [`install`]. Never closed.
 static FIRST_SIGNAL: AtomicI32 = AtomicI32::new(-1);
-/// Ids of the threads that are to be interrupted.
+/// Ids of the threads to interrupt.
 static THREADS: Mutex<Vec<libc::pid_t>> = Mutex::new(Vec::new());
 
-/// Installs the handler for SIGINT, SIGTERM and SIGURG, and starts the thread that
-/// interrupts the others. Meant for a program's main thread, which becomes
-/// [`interruptible`]; a second call does nothing.
+/// Installs the handler for SIGINT, SIGTERM and SIGURG, and starts the thread that interrupts the
+/// others. Call this on a program's main thread, which becomes [`interruptible`]. A second call
+/// does nothing.
 ///
 /// # Errors
-/// No handler, thread or event descriptor could be made.
+/// A handler, thread or event descriptor could not be made.
 pub fn install() -> io::Result<()> {
     if FIRST_SIGNAL.load(Ordering::Acquire) >= 0 {
         return Ok(());
     }
     let event = eventfd(0, EventfdFlags::CLOEXEC)?;
-    // Kept open for as long as the process lives: the handler writes to it.
+    // Never closed, because the handler writes to it.
     FIRST_SIGNAL.store(event.as_raw_fd(), Ordering::Release);
     std::thread::Builder::new().name("fp-signal".to_owned()).spawn(move || interrupt_others(&event))?;
     threads().push(thread_id());
@@ -61,9 +62,9 @@ pub fn install() -> io::Result<()> {
 
 fn handle(number: libc::c_int, handler: extern "C" fn(libc::c_int)) -> io::Result<()> {
     let mut action = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: all-zero is a valid sigaction; the fields set next are plain
-    // integers. Both handlers call only async-signal-safe functions. No SA_RESTART:
-    // blocking calls return, and their callers look at the flags.
+    // SAFETY: all-zero is a valid sigaction; the fields set next are plain integers. Both
+    // handlers call only async-signal-safe functions. No SA_RESTART: blocking calls return, and
+    // their callers check the flags.
     unsafe {
         let action_ptr = action.as_mut_ptr();
         (*action_ptr).sa_sigaction = handler as usize;
@@ -75,15 +76,15 @@ fn handle(number: libc::c_int, handler: extern "C" fn(libc::c_int)) -> io::Resul
     Ok(())
 }
 
-/// Makes blocking calls of this thread end after a signal, until the value is dropped.
+/// Guard that makes blocking calls of this thread end after a signal, until it is dropped.
 #[derive(Debug)]
 pub struct Interruptible {
     thread: libc::pid_t,
-    /// Stays in its thread.
+    /// Prevents sending to another thread.
     stays: PhantomData<*const ()>,
 }
 
-/// Lets signals interrupt this thread's blocking calls while the value lives.
+/// Makes signals interrupt this thread's blocking calls while the guard lives.
 pub fn interruptible() -> Interruptible {
     let thread = thread_id();
     threads().push(thread);
@@ -100,17 +101,17 @@ impl Drop for Interruptible {
 }
 
 fn threads() -> MutexGuard<'static, Vec<libc::pid_t>> {
-    // A list of numbers is never left half changed.
+    // A list of numbers is never half changed, so a poisoned lock is valid.
     THREADS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn thread_id() -> libc::pid_t {
-    // SAFETY: plain system call. Not the C library's function, which may answer
-    // with a number remembered from before a clone.
+    // SAFETY: plain system call. Not the C library's function, which may return a cached number
+    // from before a clone.
     unsafe { libc::syscall(libc::SYS_gettid) as libc::pid_t }
 }
 
-/// Body of the thread: waits for the first signal, then interrupts.
+/// Body of the thread: waits for the first signal, then interrupts the other threads.
 fn interrupt_others(event: &OwnedFd) {
     let mut count = [0; 8];
     while rustix::io::read(event, &mut count) == Err(Errno::INTR) {}
@@ -120,8 +121,8 @@ fn interrupt_others(event: &OwnedFd) {
         if now_ns() - since >= GRACE.as_nanos() as u64 {
             OVERDUE.store(true, Ordering::Relaxed);
         }
-        // Locked, so that no thread of the list ends, and its id becomes another's,
-        // before it was sent the signal.
+        // Locked, so that no thread of the list ends, and its id is not reused, before the signal
+        // is sent.
         let threads = threads();
         for thread in threads.iter() {
             // SAFETY: plain system call with a thread of this process.
@@ -137,8 +138,8 @@ fn interrupt_others(event: &OwnedFd) {
 pub struct Stops(OwnedFd);
 
 impl Stops {
-    /// Blocks the usual effect of both signals. Call it in the main thread while that is
-    /// the only one.
+    /// Blocks the default effect of both signals. Call this on the main thread while it is the
+    /// only thread.
     ///
     /// # Errors
     /// From sigprocmask(2) or signalfd(2).
@@ -163,30 +164,30 @@ impl Stops {
         Ok(Stops(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    /// Takes a pending signal; true if there was one.
+    /// Takes a pending signal. Returns true if there was one.
     pub fn take(&self) -> bool {
-        // Larger than the kernel's record; one record is read.
+        // Larger than the kernel's record; the call reads one record.
         let mut record = [0; 128];
         rustix::io::read(&self.0, &mut record).is_ok_and(|bytes| bytes > 0)
     }
 }
 
-/// Readable when a signal came.
+/// Descriptor that is readable after a signal.
 impl AsFd for Stops {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 }
 
-/// True if a signal came, or the calling thread's run was asked to [`stop`]: sources
-/// stop, and frames inside the path are still delivered.
+/// Returns true after a signal, or if the calling thread's run was requested to [`stop`]. Sources
+/// then stop, and pending frames are still delivered.
 #[inline]
 pub fn interrupted() -> bool {
     INTERRUPTED.load(Ordering::Relaxed) || stop::requested()
 }
 
-/// True if [`GRACE`] has passed since the first signal or the request to stop: no wait
-/// continues, and frames still inside the path are given up.
+/// Returns true if [`GRACE`] has passed since the first signal or the stop request: every wait
+/// ends, and pending frames are dropped.
 #[inline]
 pub fn overdue() -> bool {
     OVERDUE.load(Ordering::Relaxed) || stop::overdue()
@@ -201,8 +202,8 @@ pub fn since() -> Option<Duration> {
 extern "C" fn nothing(_: libc::c_int) {}
 
 extern "C" fn note(number: libc::c_int) {
-    // SAFETY: write and _exit are async-signal-safe; errno is this thread's, and is
-    // put back for the code that was interrupted.
+    // SAFETY: write and _exit are async-signal-safe; errno belongs to this thread, and is
+    // restored for the interrupted code.
     unsafe {
         if INTERRUPTED.swap(true, Ordering::Relaxed) {
             libc::_exit(128 + number)

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Starting a worker: a child in namespaces of its own, with one socket.
+//! Starts workers: children with namespaces of their own and one socket.
 //!
-//! The child has four file descriptors (the socket at [`SOCKET`], /dev/null at
-//! 0, 1 and 2), a session of its own, so that Ctrl-C at the terminal does not
-//! reach it, default signal dispositions, and an environment of `LANG`,
-//! `LD_LIBRARY_PATH` and `FRAMEPATH_SOCKET`, which names the socket. It dies with the thread that started it.
+//! The child has four file descriptors: the socket at [`SOCKET`], and /dev/null at 0, 1 and 2. It
+//! has a session of its own, so that Ctrl-C at the terminal does not reach it, and default signal
+//! dispositions. Its environment has `LANG`, `LD_LIBRARY_PATH` and `FRAMEPATH_SOCKET`, which
+//! identifies the socket. The kernel kills it when the thread that started it ends.
 
 use std::ffi::{CString, OsStr};
 use std::fs::File;
@@ -27,18 +27,18 @@ mod zygote;
 pub use namespaces::Namespaces;
 pub use zygote::Zygote;
 
-/// The worker's end of the socket, in the worker.
+/// Descriptor of the worker's end of the socket, in the worker.
 pub const SOCKET: RawFd = inherited::FIRST;
 
-/// Set to `1` in the parent's environment, workers keep its standard error.
+/// Environment variable of the parent: if it is `1`, workers keep the parent's standard error.
 pub const KEEP_STDERR: &str = "FRAMEPATH_WORKER_STDERR";
 
-/// Takes the worker's end of its socket; in a worker, once. Refuses any other process, a
-/// second call, and a descriptor that is not the spawner's socket: [`spawn`] names the
-/// socket in the worker's environment.
+/// Takes the worker's end of its socket, once. Fails in any other process, on a second call, and
+/// for a descriptor that is not the spawner's socket: [`spawn`] identifies the socket in the
+/// worker's environment.
 ///
 /// # Errors
-/// This process was not started as a worker, or the socket was taken already.
+/// This process was not started as a worker, or the socket was already taken.
 pub fn take_socket() -> io::Result<OwnedFd> {
     let named = std::env::var(inherited::SOCKET_VARIABLE).ok();
     inherited::claim(|fd| inherited::is_workers_socket(fd, named.as_deref()))
@@ -47,16 +47,16 @@ pub fn take_socket() -> io::Result<OwnedFd> {
 /// Error of starting a worker.
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {
-    /// A path or an argument has a zero byte in it.
-    #[error("cannot start {program}: a zero byte in {what}")]
+    /// A path or an argument contains a zero byte.
+    #[error("worker {program}: start: {what} contains a zero byte")]
     ZeroByte {
         /// The program.
         program: PathBuf,
-        /// Place of the byte.
+        /// Argument with the zero byte.
         what: &'static str,
     },
     /// The parent could not prepare or make the child.
-    #[error("cannot start {program}: {call}: {source}")]
+    #[error("worker {program}: start: {call}: {source}")]
     Parent {
         /// The program.
         program: PathBuf,
@@ -65,46 +65,45 @@ pub enum SpawnError {
         /// The kernel's error.
         source: io::Error,
     },
-    /// The child was made and could not become the program.
-    #[error("cannot start {program}: {step} in the child: {source}")]
+    /// The child was made but could not execute the program.
+    #[error("worker {program}: start: {step} in the child: {source}")]
     Child {
         /// The program.
         program: PathBuf,
-        /// The step that failed.
+        /// Step that failed.
         step: &'static str,
         /// The kernel's error.
         source: io::Error,
     },
 }
 
-/// A started worker. Dropped, it is killed and reaped.
+/// Started worker. Dropping it kills and reaps the process.
 #[derive(Debug)]
 pub struct WorkerProcess {
     pid: libc::pid_t,
     pidfd: OwnedFd,
     namespaces: Namespaces,
-    /// Its cgroup, removed after the process was reaped.
+    /// Cgroup of the worker, removed after the process was reaped.
     group: Option<Group>,
-    /// Set once the process was reaped; `pid` may be another process's from then on.
+    /// Usage, set when the process was reaped. From then on `pid` may belong to another process.
     ended: Option<ResourceUsage>,
 }
 
 /// Starts `program` with `args` (after its own name) and with `socket` as file descriptor
-/// [`SOCKET`]; the parent's copy stays open.
+/// [`SOCKET`]. The parent's copy stays open.
 ///
-/// Returns after the child's execve succeeded. The kernel kills the child when the
-/// calling *thread* ends (PR_SET_PDEATHSIG): call it from a thread that lives as long as
-/// the worker.
+/// Returns after the child's execve succeeded. The kernel kills the child when the calling
+/// *thread* ends (PR_SET_PDEATHSIG), so call this on a thread that lives as long as the worker.
 ///
-/// The worker gets every namespace the kernel gives this user
-/// ([`WorkerProcess::namespaces`]); a refused one is not an error. Its user namespace
-/// maps no user, so the worker has no capability from its execve on, and opens files as
-/// the user that started it.
+/// The worker gets every namespace that the kernel allows this user
+/// ([`WorkerProcess::namespaces`]); a denied namespace is not an error. Its user namespace maps
+/// no user, so the worker has no capability from its execve on. It opens files with the rights of
+/// the user who started it.
 pub fn spawn(program: &Path, args: &[&OsStr], socket: BorrowedFd<'_>) -> Result<WorkerProcess, SpawnError> {
     exec(program, args, socket, true, None)
 }
 
-/// Starts `program` as [`spawn`] does, in a cgroup with `bounds` if a part of the tree is
+/// Starts `program` as [`spawn`] does, in a cgroup with `bounds` if a part of the hierarchy is
 /// delegated to this user.
 ///
 /// # Errors
@@ -121,22 +120,22 @@ pub fn spawn_bounded(
 /// Limits of a worker's cgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Memory of all kinds, bytes.
+    /// Maximum memory of all kinds, bytes.
     pub memory_bytes: u64,
-    /// Threads.
+    /// Maximum number of threads.
     pub threads: u64,
 }
 
 impl Bounds {
-    /// Makes a group with these bounds; `None` where this user has no part of the tree,
-    /// or it is full.
+    /// Makes a group with these limits; `None` if no part of the hierarchy is delegated to this
+    /// user, or the group cannot be made.
     fn group(self) -> Option<Group> {
         Delegated::find().ok()?.group(self.memory_bytes, self.threads).ok()
     }
 }
 
-/// Starts `program` as [`spawn`] does, in the namespaces of this process: for the program
-/// that calls [`Zygote::new`] and makes workers.
+/// Starts `program` as [`spawn`] does, but in the namespaces of this process. For a program that
+/// calls [`Zygote::new`] and starts workers.
 ///
 /// # Errors
 /// As [`spawn`].
@@ -190,12 +189,12 @@ fn exec(
     prepared.outcome(program, made.map_err(failed("clone"))?)
 }
 
-/// Descriptors for a child, at numbers above those the child fills, so that none is
+/// Descriptors for a child. Their numbers are above those that the child fills, so that none is
 /// overwritten before it was moved.
 struct Prepared {
-    told: OwnedFd,
+    report_reader: OwnedFd,
     null: OwnedFd,
-    tell: OwnedFd,
+    report_writer: OwnedFd,
     socket: OwnedFd,
     keep_stderr: bool,
     group: Option<(Group, OwnedFd)>,
@@ -212,42 +211,43 @@ impl Prepared {
             |call| move |source: io::Error| SpawnError::Parent { program: program.to_owned(), call, source };
         let null =
             File::options().read(true).write(true).open("/dev/null").map_err(failed("open /dev/null"))?;
-        let (told, tell) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
+        let (report_reader, report_writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
             .map_err(|errno| failed("pipe2")(errno.into()))?;
         let high = |fd: BorrowedFd<'_>| {
             rustix::io::fcntl_dupfd_cloexec(fd, child::FIRST_SPARE)
                 .map_err(|errno| failed("fcntl(F_DUPFD_CLOEXEC)")(errno.into()))
         };
-        let (null, tell, socket) = (high(null.as_fd())?, high(tell.as_fd())?, high(socket)?);
-        // A group that cannot be entered counts as a missing layer.
+        let (null, report_writer, socket) =
+            (high(null.as_fd())?, high(report_writer.as_fd())?, high(socket)?);
+        // If the group cannot be entered, its layer is missing.
         let group = group.and_then(|group| {
             let entry = high(group.entry().ok()?.as_fd()).ok()?;
             Some((group, entry))
         });
-        Ok(Prepared { told, null, tell, socket, keep_stderr, group })
+        Ok(Prepared { report_reader, null, report_writer, socket, keep_stderr, group })
     }
 
     fn files(&self) -> child::Files {
         child::Files {
             null: self.null.as_raw_fd(),
-            tell: self.tell.as_raw_fd(),
+            report_fd: self.report_writer.as_raw_fd(),
             socket: self.socket.as_raw_fd(),
             keep_stderr: self.keep_stderr,
             group: self.group.as_ref().map_or(-1, |(_, entry)| entry.as_raw_fd()),
         }
     }
 
-    /// Waits until the child has become the program, or has reported the error.
+    /// Waits until the child has executed the program, or has reported an error.
     fn outcome(self, program: &Path, made: Made) -> Result<WorkerProcess, SpawnError> {
         let failed =
             |call| move |source: io::Error| SpawnError::Parent { program: program.to_owned(), call, source };
         // The pipe ends when the child closes the last writing end.
-        drop(self.tell);
+        drop(self.report_writer);
         let Made { pid, pidfd, namespaces } = made;
         let group = self.group.map(|(group, _)| group);
         let mut worker = WorkerProcess { pid, pidfd, namespaces, group, ended: None };
         let mut report = Vec::new();
-        File::from(self.told).read_to_end(&mut report).map_err(failed("read from the child"))?;
+        File::from(self.report_reader).read_to_end(&mut report).map_err(failed("read from the child"))?;
         match child::ChildFailure::decode(&report) {
             None => {
                 worker.group = worker.group.take().filter(Group::has_process);
@@ -263,8 +263,8 @@ impl Prepared {
     }
 }
 
-/// Returns the namespaces a worker gets on this machine, by making a child that ends at
-/// once.
+/// Returns the namespaces that a worker gets on this machine, by making a child that exits
+/// immediately.
 pub fn namespaces_given() -> io::Result<Namespaces> {
     let made = namespaces::clone_with_most(|| child::exit(0))?;
     let mut process = WorkerProcess {
@@ -279,33 +279,33 @@ pub fn namespaces_given() -> io::Result<Namespaces> {
 }
 
 impl WorkerProcess {
-    /// Returns the process id, as the parent sees it.
+    /// Returns the process id, as seen by the parent.
     pub fn pid(&self) -> u32 {
         self.pid as u32
     }
 
-    /// Returns the pidfd, readable (poll(2)) once the process has ended.
+    /// Returns the pidfd; it is readable (poll(2)) after the process has ended.
     pub fn pidfd(&self) -> BorrowedFd<'_> {
         self.pidfd.as_fd()
     }
 
-    /// Returns the namespaces that the process has for itself.
+    /// Returns the namespaces that belong to this process alone.
     pub fn namespaces(&self) -> Namespaces {
         self.namespaces
     }
 
-    /// Returns the layers of the sandbox that the worker's parent made.
+    /// Returns the sandbox layers that the worker's parent made.
     pub fn layers(&self) -> Layers {
         let cgroup = if self.group.is_some() { LayerState::Given } else { LayerState::Refused };
         Layers::default().with_namespaces(self.namespaces).with(Layer::Cgroup, cgroup)
     }
 
-    /// Ends the process (SIGKILL). Does nothing if it ended already.
+    /// Kills the process (SIGKILL). Does nothing if it has already ended.
     pub fn kill(&self) -> io::Result<()> {
         kill(self.pidfd())
     }
 
-    /// Waits until the process has ended; returns the same result when called again.
+    /// Waits until the process has ended. Further calls return the same result.
     pub fn wait(&mut self) -> io::Result<ResourceUsage> {
         loop {
             match self.reap(0) {
@@ -328,8 +328,8 @@ impl WorkerProcess {
         }
         let mut status = 0;
         let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-        // SAFETY: both pointers are valid for the call. The id is this child's:
-        // it was not reaped yet.
+        // SAFETY: both pointers are valid for the call. The child was not reaped yet, so the id
+        // still belongs to it.
         let waited = unsafe { libc::wait4(self.pid, &mut status, options, usage.as_mut_ptr()) };
         if waited < 0 {
             return Err(io::Error::last_os_error());
@@ -345,25 +345,25 @@ impl WorkerProcess {
 impl Drop for WorkerProcess {
     fn drop(&mut self) {
         if self.ended.is_none() && self.kill().is_ok() {
-            // Waiting fails only if no child is left to wait for.
+            // Waiting fails only if there is no child to wait for.
             let _ = self.wait();
         }
     }
 }
 
-/// A worker that another process started and reaps, by its pidfd.
+/// Handle to a worker that another process started and reaps, by its pidfd.
 #[derive(Debug)]
 pub struct Remote(OwnedFd);
 
 impl From<OwnedFd> for Remote {
-    /// Any descriptor may be tried: one that is no pidfd fails in use.
+    /// Accepts any descriptor: a descriptor that is not a pidfd fails in use.
     fn from(pidfd: OwnedFd) -> Remote {
         Remote(pidfd)
     }
 }
 
 impl Remote {
-    /// Ends the process (SIGKILL). Does nothing if it ended already.
+    /// Kills the process (SIGKILL). Does nothing if it has already ended.
     pub fn kill(&self) -> io::Result<()> {
         kill(self.0.as_fd())
     }
@@ -382,8 +382,8 @@ fn kill(pidfd: BorrowedFd<'_>) -> io::Result<()> {
     }
 }
 
-/// Sleeps until `socket` has something to read, or its peer is gone; meanwhile reaps the
-/// `children` that end. For a process that does nothing but make workers.
+/// Sleeps until `socket` is readable or its peer is gone, and reaps the `children` that end in
+/// the meantime. For a process that only starts workers.
 ///
 /// # Errors
 /// From poll(2).
@@ -396,34 +396,32 @@ pub fn serve_spawner(socket: &Socket, children: &mut Vec<WorkerProcess>) -> io::
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
         }
-        let heard = !fds[0].revents().is_empty();
-        // A process that cannot be waited for is not a child any more.
+        let has_message = !fds[0].revents().is_empty();
+        // A process that cannot be waited for is no longer a child.
         children.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
-        if heard {
+        if has_message {
             return Ok(());
         }
     }
 }
 
-/// A child just made, which was not waited for yet.
+/// New child that was not waited for yet.
 struct Made {
     pid: libc::pid_t,
     pidfd: OwnedFd,
     namespaces: Namespaces,
 }
 
-/// Calls clone(2) without shared memory: like fork, with `flags` and a pidfd. Calls `run`
-/// in the child with all signals blocked; the child ends when `run` returns.
+/// Calls clone(2) without shared memory, as fork does, with `flags` and a pidfd. Calls `run` in
+/// the child with all signals blocked; the child exits when `run` returns.
 ///
-/// Does not use clone3, because containers commonly filter that call out.
+/// Does not use clone3, because containers commonly block that call.
 fn clone_child(flags: libc::c_int, run: impl FnOnce()) -> io::Result<(libc::pid_t, OwnedFd)> {
     let mut pidfd: libc::c_int = -1;
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = MaybeUninit::<libc::sigset_t>::uninit();
-    // No handler of the parent may run in the child before its dispositions
-    // are reset.
-    // SAFETY: sigfillset initialises the set it is given; pthread_sigmask
-    // reads it and fills the other.
+    // No handler of the parent may run in the child before its dispositions are reset.
+    // SAFETY: sigfillset initialises its set; pthread_sigmask reads it and fills the other.
     unsafe {
         libc::sigfillset(all.as_mut_ptr());
         let refused = libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The request to stop one run, among several in one process.
+//! Request to stop one run, among several runs in one process.
 //!
-//! [`signal`](crate::process::signal) asks the whole program to end; a [`Stop`] asks the
-//! threads that have [entered](Stop::enter) it. Code that waits does not see the
-//! difference: [`signal::interrupted`](crate::process::signal::interrupted) and
-//! [`signal::overdue`](crate::process::signal::overdue) look at both.
+//! [`signal`](crate::process::signal) ends the whole program. A [`Stop`] ends the threads that
+//! have [entered](Stop::enter) it. Code that waits handles both in the same way:
+//! [`signal::interrupted`](crate::process::signal::interrupted) and
+//! [`signal::overdue`](crate::process::signal::overdue) check both.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -21,84 +21,81 @@ use crate::process::signal::GRACE;
 use crate::sync::futex;
 use crate::time::{now_ns, sleep_until, timespec};
 
-/// Stops one run from any thread; clones stop the same run.
+/// Handle that stops one run from any thread; clones stop the same run.
 ///
-/// A run that was asked to stop delivers the frames that are inside, and ends.
+/// After the request, the run delivers its pending frames and ends.
 #[derive(Clone, Default)]
 pub struct Stop(Arc<Request>);
 
 #[derive(Default)]
 struct Request {
-    /// [`REQUESTED`] from the request on; above it, the number of nudges. Sleepers wait on
-    /// it.
+    /// Futex word: [`REQUESTED`] is set after the request; the higher bits count the wake-ups.
+    /// Sleepers wait on it.
     word: AtomicU32,
     /// Time of the request, CLOCK_MONOTONIC nanoseconds; 0 before.
     since_ns: AtomicU64,
-    /// Readable from the request on; made by the first thread that waits for a
-    /// descriptor, `None` where that could not be.
+    /// Event descriptor that is readable after the request. Made by the first thread that waits
+    /// for a descriptor; `None` if it could not be made.
     event: OnceLock<Option<OwnedFd>>,
-    /// Readable from a nudge on until the nudged thread's next wait; made by the first
-    /// [`poll_unless`], `None` where that could not be.
+    /// Event descriptor that is readable after a wake-up until the next wait of the woken thread.
+    /// Made by the first [`poll_unless`]; `None` if it could not be made.
     nudged: OnceLock<Option<OwnedFd>>,
 }
 
-/// In [`Request::word`].
+/// Bit of [`Request::word`]: the stop was requested.
 const REQUESTED: u32 = 1;
-/// One nudge in [`Request::word`].
+/// Increment of [`Request::word`] for one wake-up.
 const NUDGE: u32 = 2;
 
 thread_local! {
-    /// Runs that the calling thread has entered, the last one at the end.
+    /// Runs that the calling thread has entered, in order.
     static ENTERED: RefCell<Vec<Stop>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Stop {
-    /// Makes a request that was not made yet.
+    /// Creates the handle of a run that was not requested to stop.
     pub fn new() -> Stop {
         Stop::default()
     }
 
-    /// Asks the run to stop. Returns at once; a second call does nothing.
+    /// Requests the run to stop. Returns immediately; a second call does nothing.
     pub fn stop(&self) {
-        // One request has one time.
+        // Only the first request sets the time.
         let _ = self.0.since_ns.compare_exchange(0, now_ns(), Ordering::Relaxed, Ordering::Relaxed);
-        // Pairs with the load in `is_requested`: a thread that sees the word sees the
-        // time.
+        // Pairs with the load in `is_requested`: a thread that sees the word also sees the time.
         self.0.word.fetch_or(REQUESTED, Ordering::Release);
         futex::wake_all(&self.0.word);
-        // Pairs with the fence in `wait_readable`: either the event is seen here, or the
-        // word there.
+        // Pairs with the fence in `wait_readable`: either this thread sees the event, or the
+        // waiting thread sees the word.
         fence(Ordering::SeqCst);
         if let Some(Some(event)) = self.0.event.get() {
-            // It cannot fail: only this call ever writes to it.
+            // Cannot fail, because only this call ever writes to the event.
             let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
         }
     }
 
-    /// True once [`stop`](Stop::stop) was called.
+    /// Returns true after [`stop`](Stop::stop) was called.
     pub fn is_requested(&self) -> bool {
         self.0.word.load(Ordering::Acquire) & REQUESTED != 0
     }
 
-    /// Ends the [sleeps](sleep_unless) of the run's threads once, and a device's wait
-    /// (`poll_unless`), so that they check for something else to do. Set the condition
-    /// they check before this call.
+    /// Ends the [sleeps](sleep_unless) of the run's threads once, and the wait for a device
+    /// (`poll_unless`), so that they check their condition. Set the condition before this call.
     pub fn wake(&self) {
-        // Release: pairs with the Acquire in `sleep_unless`. Wrapping is harmless: a
-        // sleeper would have to miss two thousand million nudges.
+        // Release: pairs with the Acquire in `sleep_unless`. Wrapping is harmless: a sleeper
+        // would have to miss two thousand million wake-ups.
         self.0.word.fetch_add(NUDGE, Ordering::Release);
         futex::wake_all(&self.0.word);
-        // Pairs with the fence in `poll_unless`: either the event is seen here, or the
-        // condition set before is seen there.
+        // Pairs with the fence in `poll_unless`: either this thread sees the event, or the
+        // waiting thread sees the condition.
         fence(Ordering::SeqCst);
         if let Some(Some(event)) = self.0.nudged.get() {
-            // If it fails, the event is full, and therefore readable.
+            // If it fails, the event is full, and so readable.
             let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
         }
     }
 
-    /// Makes waits of the calling thread end with this request, until the result
-    /// is dropped.
+    /// Makes waits of the calling thread end with this request, until the result is dropped.
     pub fn enter(&self) -> Entered {
         ENTERED.with_borrow_mut(|entered| entered.push(self.clone()));
         Entered { stays: PhantomData }
@@ -116,10 +113,10 @@ impl fmt::Debug for Stop {
     }
 }
 
-/// The time that a thread belongs to a run; dropping it leaves the run.
+/// Guard for a thread's membership in a run; dropping it leaves the run.
 #[derive(Debug)]
 pub struct Entered {
-    /// Stays in its thread.
+    /// Prevents sending to another thread.
     stays: PhantomData<*const ()>,
 }
 
@@ -129,12 +126,12 @@ impl Drop for Entered {
     }
 }
 
-/// True if the calling thread's run was asked to stop.
+/// Returns true if the calling thread's run was requested to stop.
 pub(crate) fn requested() -> bool {
     ENTERED.with_borrow(|entered| entered.last().is_some_and(Stop::is_requested))
 }
 
-/// True if the calling thread's run was asked to stop longer than [`GRACE`] ago.
+/// Returns true if the calling thread's run was requested to stop longer than [`GRACE`] ago.
 pub(crate) fn overdue() -> bool {
     ENTERED.with_borrow(|entered| entered.last().is_some_and(Stop::is_overdue))
 }
@@ -148,13 +145,12 @@ fn event() -> Option<OwnedFd> {
     eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok()
 }
 
-/// Polls `fd` for `flags`, at most `limit`. Returns what was found, or nothing where the
-/// wait ended early: by a signal, by the request to stop the calling thread's run, or by
-/// a [wake](Stop::wake) that makes `awake` true. Only one thread of a run may wait here
-/// and be nudged.
+/// Polls `fd` for `flags` for at most `limit`. Returns the events found. Returns none if the wait
+/// ended early: by a signal, by a stop request to the calling thread's run, or by a
+/// [wake](Stop::wake) that makes `awake` return true. Only one thread of a run may wait here and
+/// be woken.
 ///
-/// A request made before the call does not end the wait: the run's frames are still
-/// awaited.
+/// A request made before the call does not end the wait: the run still waits for its frames.
 pub(crate) fn poll_unless(
     fd: BorrowedFd<'_>,
     flags: PollFlags,
@@ -166,11 +162,11 @@ pub(crate) fn poll_unless(
     let events = stop.as_ref().and_then(|stop| {
         let requested = stop.0.event.get_or_init(event).as_ref()?;
         let nudged = stop.0.nudged.get_or_init(event).as_ref()?;
-        // An earlier nudge: its condition is checked next.
+        // Resets an earlier wake-up; its condition is checked next.
         let _ = rustix::io::read(nudged, &mut [0; 8]);
         Some((requested, nudged))
     });
-    // Pairs with the fences in `stop` and `nudge`.
+    // Pairs with the fences in `stop` and `wake`.
     fence(Ordering::SeqCst);
     if awake() || stop.as_ref().is_some_and(Stop::is_requested) {
         return Ok(PollFlags::empty());
@@ -192,9 +188,9 @@ pub(crate) fn poll_unless(
     }
 }
 
-/// Sleeps until `deadline_ns` (CLOCK_MONOTONIC), a signal, the request of the calling
-/// thread's run, or a [wake](Stop::wake) that makes `awake` true. May return early:
-/// callers must check again.
+/// Sleeps until `deadline_ns` (CLOCK_MONOTONIC), a signal, a stop request to the calling thread's
+/// run, or a [wake](Stop::wake) that makes `awake` return true. May return early, so callers have
+/// to check again.
 pub fn sleep_unless(deadline_ns: u64, awake: impl Fn() -> bool) {
     let Some(stop) = current() else {
         if !awake() {
@@ -202,8 +198,8 @@ pub fn sleep_unless(deadline_ns: u64, awake: impl Fn() -> bool) {
         }
         return;
     };
-    // Acquire: pairs with the Release in `nudge`. An earlier nudge is seen by `awake`, a
-    // later one changes the word.
+    // Acquire: pairs with the Release in `wake`. `awake` sees an earlier wake-up; a later one
+    // changes the word.
     let word = stop.0.word.load(Ordering::Acquire);
     if word & REQUESTED != 0 || awake() {
         return;
@@ -212,8 +208,8 @@ pub fn sleep_unless(deadline_ns: u64, awake: impl Fn() -> bool) {
     futex::wait_for(&stop.0.word, word, left);
 }
 
-/// Waits until `file` is readable, at its end, or failed, or the calling thread's run is
-/// asked to stop. Returns at once for a thread of no run.
+/// Waits until `file` is readable, at its end or failed, or until the calling thread's run is
+/// requested to stop. Returns immediately if the thread belongs to no run.
 ///
 /// # Errors
 /// EINTR after a signal, ECANCELED after the request.
@@ -296,8 +292,8 @@ mod tests {
         assert!(!stop.is_requested());
     }
 
-    /// Waits for a silent pipe, as a stand-in for a device, in a thread of a run; `news`
-    /// ends the wait, and `wake` is called once the thread is about to wait.
+    /// Waits for a silent pipe, which replaces a device, on a thread of a run. `news` ends the
+    /// wait; `wake` is called when the thread is about to wait.
     fn wait_for_a_silent_device(stop: &Stop, news: &Arc<AtomicBool>, wake: impl Fn()) {
         let (device, _writer) = rustix::pipe::pipe().unwrap();
         let (sender, waits) = std::sync::mpsc::channel();
@@ -306,7 +302,7 @@ mod tests {
             move || {
                 let _entered = stop.enter();
                 let awake = || {
-                    // The last look before the wait.
+                    // Last check before the wait.
                     let _ = sender.send(());
                     news.load(Ordering::Relaxed)
                 };
@@ -325,9 +321,9 @@ mod tests {
     #[test]
     fn a_nudge_ends_a_wait_for_a_device() {
         let (stop, news) = (Stop::new(), Arc::new(AtomicBool::new(false)));
-        // A nudge for something else that is over.
+        // A wake-up for an earlier condition.
         stop.wake();
-        // Repeated, because the wait that a nudge ends takes the nudge back.
+        // Repeated, because the wait resets the wake-up that ends it.
         for _ in 0..100 {
             news.store(false, Ordering::Relaxed);
             wait_for_a_silent_device(&stop, &news, || {
@@ -342,7 +338,7 @@ mod tests {
     fn a_request_ends_a_wait_for_a_device_that_began_before() {
         let (stop, news) = (Stop::new(), Arc::default());
         wait_for_a_silent_device(&stop, &news, || stop.stop());
-        // Frames that the device still has are awaited.
+        // The run still waits for the frames that the device has.
         let (device, writer) = rustix::pipe::pipe().unwrap();
         let _entered = stop.enter();
         let wait = |limit| poll_unless(device.as_fd(), PollFlags::IN, limit, || false).unwrap();

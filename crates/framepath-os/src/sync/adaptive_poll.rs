@@ -3,26 +3,27 @@
 
 use crate::time::now_ns;
 
-/// Looks before a thread sleeps, with [`PAUSES`] between: 4 to 20 µs in all,
-/// about what a futex wake-up costs.
+/// Number of checks before a thread sleeps, with [`PAUSES`] in between: 4 to 20 µs in total,
+/// about the cost of a futex wake-up.
 const LOOKS: u32 = 8;
-/// Pauses between two looks. Each look takes the other side's cache line away
-/// from it, so a look waits until a batch can be there.
+/// Number of pauses between two checks. Each check moves the other side's cache line away from
+/// it, so a check waits until a batch may have arrived.
 const PAUSES: u32 = 32;
-/// A sleep shorter than this would have been cheaper awake.
+/// Sleeps shorter than this cost more than polling, nanoseconds.
 const WORTH_SPINNING_NS: u64 = 50_000;
 
-/// Polling state of one side: polling pays after a sleep that turned out short, and stops
-/// paying with the first long one. A paced path never polls.
+/// Polling state of one side. A short sleep turns polling on, the first long sleep turns it off.
+/// A paced path never polls.
 #[derive(Debug, Default)]
 pub(crate) struct AdaptivePoll {
     polls: bool,
 }
 
 impl AdaptivePoll {
-    /// Polls for a while, if that pays; returns true if `ready` came true.
+    /// Polls for a while if polling is on. Returns true if `ready` returned true.
     pub(crate) fn spin(&self, ready: impl Fn() -> bool) -> bool {
-        // The model checker polls by itself, and a clock would disturb it.
+        // Under the model checker there is no polling: the checker explores all schedules itself,
+        // and a clock would disturb it.
         if !self.polls || cfg!(loom) {
             return false;
         }
@@ -37,7 +38,7 @@ impl AdaptivePoll {
         false
     }
 
-    /// Sleeps by `asleep`, and learns from how long that took.
+    /// Sleeps by calling `asleep`, and turns polling on or off by the duration.
     pub(crate) fn sleep<R>(&mut self, asleep: impl FnOnce() -> R) -> R {
         let start = now_ns();
         let outcome = asleep();

@@ -10,7 +10,7 @@ pub(crate) use loom::{
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
-/// `std`'s cell with loom's interface, so that one source serves both.
+/// Cell of `std` with loom's interface, so that the same source works with both.
 #[cfg(not(loom))]
 #[derive(Debug)]
 pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
@@ -27,8 +27,7 @@ impl<T> UnsafeCell<T> {
     }
 }
 
-/// Keeps its value on cache lines of its own: two lines, because adjacent lines are
-/// prefetched in pairs on x86-64.
+/// Value on cache lines of its own: two lines, because x86-64 prefetches adjacent lines in pairs.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct CacheAligned<T>(pub(crate) T);

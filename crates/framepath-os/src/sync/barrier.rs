@@ -1,35 +1,35 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A full memory barrier whose cost lies on the side that is about to sleep.
+//! Full memory barrier whose cost is paid by the side that is about to sleep.
 //!
-//! The handshake of a queue needs a full barrier on both sides. The side that
-//! passes frames would pay for it with every frame (it waits until its last
-//! stores have travelled to the other core), the side that sleeps only before
-//! it sleeps. membarrier(2) lets the sleeper make every running thread of the
-//! process pass a barrier; then the other side needs none of its own.
+//! The handshake of a queue needs a full barrier on both sides. The side that passes frames would
+//! pay for the barrier with every frame, because the processor waits until its last stores are
+//! visible to the other core. The sleeping side pays only before it sleeps. With membarrier(2)
+//! the sleeper makes every running thread of the process pass a barrier, so the other side needs
+//! none of its own.
 
 use crate::sync::atomics::{Ordering, fence};
 
-/// Which barrier both sides use. One choice per queue: they must agree.
+/// Kind of barrier. Both sides of a queue must use the same kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Barrier {
-    /// Both sides pass a fence.
+    /// Both sides execute a fence.
     Symmetric,
-    /// The sleeper calls membarrier(2), the other side does nothing.
+    /// The sleeper calls membarrier(2); the other side does nothing.
     Asymmetric,
 }
 
 impl Barrier {
-    /// Chooses the asymmetric barrier, where the kernel offers it (4.14 does).
+    /// Chooses the asymmetric barrier if the kernel supports it (4.14 and later).
     pub(crate) fn choose() -> Barrier {
         if system::register() { Barrier::Asymmetric } else { Barrier::Symmetric }
     }
 
-    /// Passes the barrier between this side's change and its look at the sleeper's flag.
+    /// Executes the barrier between this side's change and its check of the sleeper's flag.
     #[inline]
     pub(crate) fn before_look(self) {
         match self {
             Barrier::Symmetric => fence(Ordering::SeqCst),
-            // Orders the compiler only: the sleeper's call is the processor's barrier.
+            // Orders only the compiler: the sleeper's call is the processor's barrier.
             Barrier::Asymmetric => {
                 std::sync::atomic::compiler_fence(Ordering::SeqCst);
                 self.may_land();
@@ -37,9 +37,8 @@ impl Barrier {
         }
     }
 
-    /// Marks a point at which the barrier of a sleeping side may take place in this
-    /// thread. In a real run every point is one; the model checker needs only those that
-    /// differ.
+    /// Marks a point at which the barrier of a sleeping side may take effect in this thread. In a
+    /// real run every point is possible; the model checker needs only those that differ.
     #[inline(always)]
     pub(crate) fn may_land(self) {
         #[cfg(loom)]
@@ -48,9 +47,9 @@ impl Barrier {
         }
     }
 
-    /// Passes the barrier between the sleeper's flag and its last look at the ring.
-    /// `false` where the kernel now refuses a call that it offered before (a sandbox was
-    /// entered since): then the sleeper must not rely on being woken.
+    /// Executes the barrier between the sleeper's flag and its last check of the ring. Returns
+    /// false if the kernel now rejects a call that it supported before, because the process has
+    /// entered a sandbox. The sleeper then cannot rely on being woken.
     pub(crate) fn before_sleep(self) -> bool {
         match self {
             Barrier::Symmetric => {
@@ -70,7 +69,7 @@ mod system {
     const PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
     const REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
 
-    /// True if this process may call [`barrier`]; asked once.
+    /// Returns true if this process may call [`barrier`]; asks the kernel once.
     pub(super) fn register() -> bool {
         static REGISTERED: OnceLock<bool> = OnceLock::new();
         *REGISTERED.get_or_init(|| call(REGISTER_PRIVATE_EXPEDITED))
@@ -81,12 +80,12 @@ mod system {
     }
 
     fn call(command: libc::c_int) -> bool {
-        // SAFETY: takes two integers and touches no memory of ours.
+        // SAFETY: takes two integers and accesses no memory of ours.
         unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
     }
 }
 
-/// Miri knows fences, not this system call.
+/// Miri supports fences, but not this system call.
 #[cfg(miri)]
 mod system {
     pub(super) fn register() -> bool {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sleeping on a word of memory, and waking the sleepers. The `_shared` functions reach
-//! other processes that map the same memory.
+//! Sleeping on a word of memory, and waking the sleepers. The `_shared` functions work across
+//! processes that map the same memory.
 
 #[cfg(not(loom))]
 use std::sync::Mutex;
@@ -14,15 +14,15 @@ use crate::sync::atomics::{AtomicU32, CacheAligned};
 #[cfg(not(loom))]
 use crate::time::timespec;
 
-/// Sleeps while `word` holds `expected`. May return early (a signal, a
-/// spurious wake-up): callers check their condition again. One system call.
+/// Sleeps while `word` is `expected`. May return early (a signal, a spurious wake-up), so callers
+/// have to check their condition again. One system call.
 #[cfg(not(loom))]
 pub fn wait(word: &AtomicU32, expected: u32) {
-    // EAGAIN (the word changed) and EINTR both mean: look again.
+    // EAGAIN (the word changed) and EINTR both make the caller check again.
     let _ = futex::wait(word, Flags::PRIVATE, expected, None);
 }
 
-/// [`wait`] for `limit` at most.
+/// Sleeps as [`wait`] does, for at most `limit`.
 #[cfg(not(loom))]
 pub(crate) fn wait_for(word: &AtomicU32, expected: u32, limit: std::time::Duration) {
     let _ = futex::wait(word, Flags::PRIVATE, expected, Some(&timespec(limit)));
@@ -40,29 +40,29 @@ pub fn wake_one(word: &AtomicU32) {
     let _ = futex::wake(word, Flags::PRIVATE, 1);
 }
 
-/// [`wait`] on a word that another process may wake, for `limit` at most. `false` where
-/// `limit` has passed.
+/// Sleeps as [`wait`] does, on a word through which another process may wake this one, for at
+/// most `limit`. Returns false if `limit` has passed.
 #[cfg(not(loom))]
 pub(crate) fn wait_shared(word: &AtomicU32, expected: u32, limit: Option<std::time::Duration>) -> bool {
     let limit = limit.map(timespec);
     !matches!(futex::wait(word, Flags::empty(), expected, limit.as_ref()), Err(Errno::TIMEDOUT))
 }
 
-/// [`wake_one`] for sleepers of any process.
+/// Wakes as [`wake_one`] does, sleepers of any process.
 #[cfg(not(loom))]
 pub(crate) fn wake_shared(word: &AtomicU32) {
     let _ = futex::wake(word, Flags::empty(), 1);
 }
 
-/// [`wake_shared`] for all sleepers, so that one that should not be there takes no
-/// wake-up from the others.
+/// Wakes as [`wake_shared`] does, but all sleepers, so that an illegitimate sleeper cannot
+/// consume the wake-up.
 #[cfg(not(loom))]
 pub(crate) fn wake_all_shared(word: &AtomicU32) {
     let _ = futex::wake(word, Flags::empty(), i32::MAX as u32);
 }
 
-/// Version for the model checker: a waker changes the word first, and a word that never
-/// changes ends the model as a livelock.
+/// Version for the model checker. A waker changes the word first; a word that never changes ends
+/// the model as a livelock.
 #[cfg(loom)]
 pub(crate) fn wait(word: &AtomicU32, expected: u32) {
     while word.load(crate::sync::atomics::Ordering::Relaxed) == expected {
@@ -85,9 +85,9 @@ pub(crate) fn wake_shared(_: &AtomicU32) {}
 #[cfg(loom)]
 pub(crate) fn wake_all_shared(_: &AtomicU32) {}
 
-/// A word whose memory is never freed, for wakers that may come after the object they
-/// wake is gone. Words are reused, so there are as many as were ever in use at once; late
-/// wakers set them to 0 and cause spurious wake-ups.
+/// Word whose memory is never freed, for wakers that may run after the object that they wake was
+/// freed. Words are reused, so their number is the maximum ever in use at once. A late waker sets
+/// the word to 0 and causes a spurious wake-up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LastingWord(&'static CacheAligned<AtomicU32>);
 
@@ -95,7 +95,7 @@ pub(crate) struct LastingWord(&'static CacheAligned<AtomicU32>);
 static UNUSED: Mutex<Vec<LastingWord>> = Mutex::new(Vec::new());
 
 impl LastingWord {
-    /// Takes a word that no other thread sleeps on; 0.
+    /// Takes a word that is 0 and on which no other thread sleeps.
     pub(crate) fn take() -> LastingWord {
         #[cfg(not(loom))]
         if let Some(word) = UNUSED.lock().unwrap_or_else(|e| e.into_inner()).pop() {
@@ -109,7 +109,7 @@ impl LastingWord {
         &self.0.0
     }
 
-    /// Lets others take the word. No thread sleeps on it any more, and it is 0.
+    /// Makes the word available again. It is 0, and no thread sleeps on it.
     pub(crate) fn recycle(self) {
         #[cfg(not(loom))]
         UNUSED.lock().unwrap_or_else(|e| e.into_inner()).push(self);

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A bounded queue between two threads: the ring, and sleeping when it is
-//! empty or full.
+//! Bounded queue between two threads: a ring, plus sleeping while it is empty or full.
 //!
-//! No system call is made while the other side is awake. Each side reports in a word of
-//! the ring that it sleeps, and only then the other side wakes it:
+//! No system call is made while the other side is awake. A side announces in a word of the ring
+//! that it sleeps; only then does the other side wake it:
 //!
 //! ```text
 //! sleeper: flag = 1; barrier; look at the ring again; futex wait
 //! waker:   change the ring; barrier; look at flag; futex wake
 //! ```
 //!
-//! One of the two always sees the other's write (see `barrier`). A full queue lets its
-//! producer sleep until half of it is free, so that a slow consumer costs one
-//! wake-up per half queue and not one per frame.
+//! At least one of the two sees the other's write (see `barrier`). The producer of a full queue
+//! sleeps until half of it is free, so a slow consumer costs one wake-up per half queue and not
+//! one per frame.
 
 // over 600 lines because the model of its sleeping handshake stands beside it.
 
@@ -29,14 +28,14 @@ use loom::sync::Arc;
 #[cfg(not(loom))]
 use std::sync::Arc;
 
-/// Policy of a full queue; GStreamer's words and meanings.
+/// Policy of a full queue, with GStreamer's words and meanings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leaky {
-    /// Lets the producer wait.
+    /// The producer waits.
     No,
-    /// Drops the new frame.
+    /// The new frame is dropped.
     Upstream,
-    /// Drops the oldest frame.
+    /// The oldest frame is dropped.
     Downstream,
 }
 
@@ -45,22 +44,22 @@ pub enum Leaky {
 pub enum Sent<T> {
     /// The value is in the queue.
     Queued,
-    /// The queue was full and the new value was not taken (`Upstream`).
+    /// The queue was full and the new value was rejected (`Upstream`).
     DroppedNew(T),
-    /// The value is in the queue; the oldest value was removed for it (`Downstream`).
+    /// The value is in the queue; the oldest value was removed to make room (`Downstream`).
     DroppedOldest(T),
 }
 
-/// Time at which the consumer last had nothing to do, CLOCK_MONOTONIC nanoseconds.
+/// Period in which the consumer was last idle, CLOCK_MONOTONIC nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Idle {
-    /// The consumer found the queue empty.
+    /// Time at which the consumer found the queue empty.
     pub since_ns: u64,
-    /// The consumer found a value, and ran.
+    /// Time at which the consumer found a value and ran.
     pub until_ns: u64,
 }
 
-/// Time between two looks of a side that cannot rely on being woken.
+/// Period between two checks by a side that cannot rely on being woken.
 const UNWOKEN_NAP: std::time::Duration = std::time::Duration::from_micros(200);
 
 /// Makes a queue of `depth` values, at least 1.
@@ -82,7 +81,7 @@ fn queue_with<T: Send>(depth: usize, leaky: Leaky, barrier: Barrier) -> (Sender<
     )
 }
 
-/// The writing end; one thread at a time.
+/// Writing end. Used by one thread at a time.
 pub struct Sender<T: Send> {
     producer: Producer<T>,
     leaky: Leaky,
@@ -91,10 +90,10 @@ pub struct Sender<T: Send> {
 }
 
 impl<T: Send> Sender<T> {
-    /// Puts `value` in. If the queue is full, follows the queue's [`Leaky`].
+    /// Adds `value`. If the queue is full, follows the queue's [`Leaky`] policy.
     ///
     /// # Errors
-    /// The value comes back where the receiver is gone.
+    /// Returns the value if the receiver is gone.
     #[inline(always)]
     pub fn send(&mut self, value: T) -> Result<Sent<T>, SendError<T>> {
         match self.producer.push(value) {
@@ -107,7 +106,7 @@ impl<T: Send> Sender<T> {
         }
     }
 
-    /// Puts `value` in, and waits for room whatever the queue's [`Leaky`].
+    /// Adds `value`, and waits for room regardless of the queue's [`Leaky`] policy.
     ///
     /// # Errors
     /// As [`send`](Sender::send).
@@ -131,7 +130,7 @@ impl<T: Send> Sender<T> {
         loop {
             match self.leaky {
                 Leaky::Upstream => return Ok(Sent::DroppedNew(value)),
-                // Nothing dropped means that the consumer just took a value.
+                // If nothing was dropped, the consumer has just taken a value.
                 Leaky::Downstream => oldest = oldest.or_else(|| self.producer.drop_oldest()),
                 Leaky::No => self.wait_for_space(),
             }
@@ -159,12 +158,12 @@ impl<T: Send> Sender<T> {
         self.patience.sleep(|| meter::blocked(|| sleep_while(full, &ring.producer_sleeps.0, barrier)));
     }
 
-    /// Returns the number of values inside.
+    /// Returns the number of values in the queue.
     pub fn len(&self) -> usize {
         self.producer.len()
     }
 
-    /// True if the queue is empty.
+    /// Returns true if the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.producer.is_empty()
     }
@@ -189,9 +188,9 @@ impl<T: Send> Drop for Sender<T> {
 pub enum Received<T> {
     /// The oldest value.
     Value(T),
-    /// The sender is gone and everything was taken.
+    /// The sender is gone and all values were taken.
     Closed,
-    /// The queue is empty, and there is something else to do.
+    /// The queue is empty, and the condition of [`Receiver::recv_unless`] is true.
     News,
 }
 
@@ -202,7 +201,7 @@ pub struct Waker<T: Send> {
 }
 
 impl<T: Send> Waker<T> {
-    /// Makes the receiver look for news, which were set before the call.
+    /// Makes the receiver check its condition, which the caller set before.
     pub fn wake(&self) {
         self.barrier.before_look();
         wake(&self.ring.consumer_sleeps.0);
@@ -210,7 +209,7 @@ impl<T: Send> Waker<T> {
     }
 }
 
-/// The reading end; one thread at a time.
+/// Reading end. Used by one thread at a time.
 pub struct Receiver<T: Send> {
     consumer: Consumer<T>,
     patience: AdaptivePoll,
@@ -220,18 +219,18 @@ pub struct Receiver<T: Send> {
 }
 
 impl<T: Send> Receiver<T> {
-    /// Turns the stamps of [`Receiver::idle`] on or off.
+    /// Turns the timestamps of [`Receiver::idle`] on or off.
     pub fn set_timed(&mut self, timed: bool) {
         self.timed = timed;
     }
 
-    /// Returns the time at which the consumer was last idle; zeros before that, or
-    /// untimed.
+    /// Returns the period in which the consumer was last idle; zeros if there was none, or if
+    /// timestamps are off.
     pub fn idle(&self) -> Idle {
         self.idle
     }
 
-    /// Takes the oldest value; sleeps while there is none. `None` if the sender is gone
+    /// Takes the oldest value; sleeps while there is none. Returns `None` if the sender is gone
     /// and all values were taken.
     #[inline(always)]
     pub fn recv(&mut self) -> Option<T> {
@@ -241,25 +240,25 @@ impl<T: Send> Receiver<T> {
         }
     }
 
-    /// True if the queue is empty.
+    /// Returns true if the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.consumer.is_empty()
     }
 
-    /// Returns a handle for other threads, to wake this end.
+    /// Returns a handle with which other threads wake this end.
     pub fn waker(&self) -> Waker<T> {
         Waker { ring: self.consumer.ring.clone(), barrier: self.barrier }
     }
 
-    /// [`Receiver::recv`], but sleeps on an empty queue only until there is `news`. The
-    /// thread that sets the news calls a [`Waker`] afterwards.
+    /// Takes a value as [`Receiver::recv`] does, but sleeps on an empty queue only until `news`
+    /// returns true. The thread that makes `news` true has to call a [`Waker`] afterwards.
     #[inline(always)]
     pub fn recv_unless(&mut self, news: impl Fn() -> bool) -> Received<T> {
         match self.consumer.pop() {
             Some(value) => {
-                // The producer may sleep since the queue was full: half of it is free
-                // now. (The producer looks again after raising its flag, so it cannot
-                // miss both this and the look when the queue is empty.)
+                // The producer may sleep since the queue was full, and half of it is free now.
+                // (The producer checks again after raising its flag, so it cannot miss both this
+                // wake-up and the one for an empty queue.)
                 if self.consumer.known() == self.consumer.ring.depth() / 2 {
                     self.wake_producer();
                 }
@@ -314,14 +313,13 @@ impl<T: Send> Drop for Receiver<T> {
     fn drop(&mut self) {
         self.consumer.close();
         self.wake_producer();
-        // Frames left in the queue go back to their pool now: the pool's owner may sleep
-        // for one of them, and would never notice that this end is gone.
+        // Returns the remaining frames to their pool now: the pool's owner may wait for one of
+        // them, and would never learn that this end is gone.
         while self.consumer.pop().is_some() {}
     }
 }
 
-/// Sleeps while `idle` holds, until the other side wakes `flag`; may return
-/// early.
+/// Sleeps while `idle` returns true, until the other side wakes `flag`. May return early.
 fn sleep_while(idle: impl Fn() -> bool, flag: &AtomicU32, barrier: Barrier) {
     flag.store(1, Ordering::Relaxed);
     let will_be_woken = barrier.before_sleep();
@@ -329,7 +327,7 @@ fn sleep_while(idle: impl Fn() -> bool, flag: &AtomicU32, barrier: Barrier) {
         if will_be_woken {
             #[cfg(loom)]
             while barrier == Barrier::Asymmetric && flag.load(Ordering::Relaxed) == 1 {
-                // A thread that is switched out has passed a barrier.
+                // A thread that is switched out has executed a barrier.
                 barrier.may_land();
                 loom::thread::yield_now();
             }
@@ -350,7 +348,7 @@ fn wake(sleeps: &AtomicU32) {
 }
 
 const _: () = {
-    // The ring behind both ends must cross threads with its values.
+    // The ring behind both ends must be usable from both threads.
     const fn crosses_threads<T: Send + Sync>() {}
     crosses_threads::<RingState<u8>>();
 };
@@ -499,7 +497,7 @@ mod tests {
     }
 }
 
-/// The sleeping handshake: a wake-up that is lost ends the model as a livelock.
+/// Model of the sleeping handshake: a lost wake-up ends the model as a livelock.
 #[cfg(all(test, loom))]
 mod model {
     use super::*;
@@ -509,15 +507,15 @@ mod model {
         bounded_by(3)
     }
 
-    /// At most `most` preemptions, or fewer if asked for.
+    /// Allows at most `most` preemptions, or fewer if the environment says so.
     fn bounded_by(most: usize) -> loom::model::Builder {
         let mut model = loom::model::Builder::new();
-        model.preemption_bound = Some(model.preemption_bound.map_or(most, |asked| asked.min(most)));
+        model.preemption_bound = Some(model.preemption_bound.map_or(most, |requested| requested.min(most)));
         model
     }
 
-    /// One thread sends `values` values, the other receives until the end:
-    /// none is lost, none sleeps for ever, the end is seen.
+    /// One thread sends `values` values, the other receives until the end. None is lost, no
+    /// thread sleeps forever, and the end is seen.
     fn check(depth: usize, leaky: Leaky, values: u32) {
         check_with(bounded(), Barrier::Symmetric, depth, leaky, values);
     }
@@ -548,7 +546,7 @@ mod model {
             let (mut tx, rx) = queue_with(1, Leaky::No, Barrier::Asymmetric);
             let sender = loom::thread::spawn(move || {
                 system::run_as(0, move || {
-                    // Either send may come too late; neither may sleep for ever.
+                    // Either send may be too late; neither may sleep forever.
                     let _ = tx.send(0u32);
                     tx.send(1)
                 })
@@ -559,10 +557,10 @@ mod model {
         });
     }
 
-    /// A consumer that looked at a full queue wakes its producer when half of it is free,
-    /// and takes no more until then. (A consumer that looked before the queue was full
-    /// may first reach the end of what it saw: it wakes the producer before it sleeps, as
-    /// the other models show.)
+    /// A consumer that found the queue full wakes its producer when half of it is free, and takes
+    /// no more until then. (A consumer that looked before the queue was full may first reach the
+    /// end of the values it saw. It then wakes the producer before it sleeps, as the other models
+    /// show.)
     #[test]
     fn a_producer_is_woken_when_half_of_the_queue_is_free() {
         for barrier in [Barrier::Symmetric, Barrier::Asymmetric] {
@@ -590,10 +588,11 @@ mod model {
         }
     }
 
-    /// A stream longer than the queue reaches its end with neither side asleep.
+    /// A stream longer than the queue ends with neither side asleep.
     #[test]
     fn a_stream_longer_than_the_queue_ends() {
-        // More values than fit: the sender sleeps, and again after half of them.
+        // More values than fit: the sender sleeps when the queue is full, and again after half of
+        // the values.
         check_with(bounded_by(2), Barrier::Symmetric, 3, Leaky::No, 5);
         check_with(bounded_by(2), Barrier::Asymmetric, 3, Leaky::No, 5);
     }
@@ -614,7 +613,7 @@ mod model {
         check(1, Leaky::Upstream, 2);
     }
 
-    /// News that are set before the wake-up are seen, or the sleeper is woken.
+    /// `news` that becomes true before the wake-up is seen, or the sleeper is woken.
     #[test]
     fn news_wake_the_receiver() {
         for barrier in [Barrier::Symmetric, Barrier::Asymmetric] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A bounded ring between one producer and one consumer, without locks and
-//! without sleeping; `queue` adds the sleeping.
+//! Bounded ring between one producer and one consumer, without locks and without sleeping;
+//! `queue` adds the sleeping.
 
 use std::mem::MaybeUninit;
 
@@ -11,16 +11,16 @@ use loom::sync::Arc;
 #[cfg(not(loom))]
 use std::sync::Arc;
 
-/// Reason why a value was not taken.
+/// Reason why a value was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// The ring holds `depth` values.
+    /// The ring already holds `depth` values.
     Full,
     /// The other end is gone.
     Closed,
 }
 
-/// A failed send; the value comes back.
+/// Failed send; returns the value.
 #[derive(Debug, PartialEq, Eq)]
 pub struct SendError<T> {
     /// The value that could not be sent.
@@ -29,10 +29,10 @@ pub struct SendError<T> {
     pub reason: Reason,
 }
 
-/// Ring state. Positions count up without wrapping to the buffer's size
-/// (`position & mask` is the cell), and `head <= tail <= head + depth`.
+/// State of a ring. Positions rise and do not wrap at the buffer's size (`position & mask` is the
+/// cell): `head <= tail <= head + depth`.
 pub(crate) struct RingState<T> {
-    /// Cells `head..tail` hold values; the others are uninitialised.
+    /// Cells; `head..tail` hold values, the others are uninitialised.
     cells: Box<[UnsafeCell<MaybeUninit<T>>]>,
     mask: usize,
     depth: usize,
@@ -40,14 +40,14 @@ pub(crate) struct RingState<T> {
     head: CacheAligned<AtomicUsize>,
     /// Next position to write; written by the producer only.
     tail: CacheAligned<AtomicUsize>,
-    /// Taken around each pop in rings whose producer may drop the oldest.
+    /// Lock around each pop, in rings whose producer may drop the oldest value.
     pop_lock: CacheAligned<AtomicU32>,
     leaks_oldest: bool,
-    /// One bit per end that is gone.
+    /// Bits for the ends that are gone.
     pub(crate) closed: AtomicU32,
-    /// 1 while the consumer sleeps on it.
+    /// Futex word: 1 while the consumer sleeps on it.
     pub(crate) consumer_sleeps: CacheAligned<AtomicU32>,
-    /// 1 while the producer sleeps on it.
+    /// Futex word: 1 while the producer sleeps on it.
     pub(crate) producer_sleeps: CacheAligned<AtomicU32>,
 }
 
@@ -92,17 +92,17 @@ pub fn ring<T: Send>(depth: usize, leaks_oldest: bool) -> (Producer<T>, Consumer
     (Producer { ring: ring.clone(), tail: 0, seen_head: 0 }, Consumer { ring, head: 0, seen_tail: 0 })
 }
 
-/// The writing end.
+/// Writing end.
 pub struct Producer<T> {
     pub(crate) ring: Arc<RingState<T>>,
-    /// Equal to `ring.tail`.
+    /// Copy of `ring.tail`.
     tail: usize,
-    /// A head seen earlier: at most the real head.
+    /// Last head that was read; never above the real head.
     seen_head: usize,
 }
 
 impl<T: Send> Producer<T> {
-    /// Puts `value` in, or gives it back.
+    /// Adds `value`, or returns it if the ring is full or closed.
     #[inline(always)]
     pub fn push(&mut self, value: T) -> Result<(), SendError<T>> {
         if self.tail.wrapping_sub(self.seen_head) >= self.ring.depth {
@@ -129,37 +129,36 @@ impl<T: Send> Producer<T> {
         Ok(())
     }
 
-    /// Takes the oldest value out, unless the consumer has just done so.
+    /// Removes the oldest value, unless the consumer has just taken it.
     ///
     /// # Panics
-    /// In a ring not made with `leaks_oldest`.
+    /// The ring was not made with `leaks_oldest`.
     pub fn drop_oldest(&mut self) -> Option<T> {
         assert!(self.ring.leaks_oldest, "only rings that leak drop their oldest");
         self.ring.locked_pop()
     }
 
-    /// Returns the number of values inside, as far as this end can tell: at least the
-    /// real number.
+    /// Returns the number of values in the ring as seen by this end: at least the real number.
     pub fn len(&self) -> usize {
         // Acquire: as in `push`.
         self.tail.wrapping_sub(self.ring.head.0.load(Ordering::Acquire))
     }
 
-    /// True if the consumer has taken all values.
+    /// Returns true if the consumer has taken all values.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// True if the consumer is gone.
+    /// Returns true if the consumer is gone.
     pub fn consumer_gone(&self) -> bool {
         self.ring.closed.load(Ordering::Relaxed) & CONSUMER_GONE != 0
     }
 }
 
 impl<T> Producer<T> {
-    /// Reports that no more values come.
+    /// Announces that no more values follow.
     pub fn close(&self) {
-        // Release: a consumer that sees the bit sees all values pushed before.
+        // Release: a consumer that sees the bit also sees all values pushed before.
         self.ring.closed.fetch_or(PRODUCER_GONE, Ordering::Release);
     }
 }
@@ -170,12 +169,12 @@ impl<T> Drop for Producer<T> {
     }
 }
 
-/// The reading end.
+/// Reading end.
 pub struct Consumer<T> {
     pub(crate) ring: Arc<RingState<T>>,
-    /// Equal to `ring.head`, except in rings that leak.
+    /// Copy of `ring.head`, except in rings that drop the oldest value.
     head: usize,
-    /// A tail seen earlier: at most the real tail.
+    /// Last tail that was read; never above the real tail.
     seen_tail: usize,
 }
 
@@ -209,20 +208,20 @@ impl<T: Send> Consumer<T> {
         Some(value)
     }
 
-    /// Returns the number of values that this end knows of without looking again.
+    /// Returns the number of values that this end knows of without reading the tail again.
     #[inline]
     pub(crate) fn known(&self) -> usize {
         self.seen_tail.wrapping_sub(self.head)
     }
 
-    /// True if the ring is empty.
+    /// Returns true if the ring is empty.
     pub fn is_empty(&self) -> bool {
         // Acquire: as in `pop`.
         self.ring.tail.0.load(Ordering::Acquire) == self.ring.head.0.load(Ordering::Acquire)
     }
 
-    /// True if the producer is gone. When true, look once more for values: some may have
-    /// come before it left.
+    /// Returns true if the producer is gone. The caller then has to check for values once more,
+    /// because the producer may have pushed some before it left.
     pub fn producer_gone(&self) -> bool {
         // Acquire: pairs with the Release in `Producer::close`.
         self.ring.closed.load(Ordering::Acquire) & PRODUCER_GONE != 0
@@ -230,7 +229,7 @@ impl<T: Send> Consumer<T> {
 }
 
 impl<T> Consumer<T> {
-    /// Reports that no more values are taken.
+    /// Announces that no more values are taken.
     pub fn close(&self) {
         self.ring.closed.fetch_or(CONSUMER_GONE, Ordering::Release);
     }
@@ -249,8 +248,8 @@ const READ: bool = false;
 const WRITE: bool = true;
 
 impl<T> RingState<T> {
-    /// Requests the cell [`AHEAD`] of `position`: the other side used it last, so its
-    /// cache lines have to travel, which they can do meanwhile.
+    /// Prefetches the cell [`AHEAD`] of `position`. The other side used it last, so its cache
+    /// lines have to move; the prefetch overlaps this with other work.
     #[inline(always)]
     fn fetch_ahead<const FOR_WRITING: bool>(&self, position: usize) {
         #[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]
@@ -277,7 +276,7 @@ impl<T> RingState<T> {
         self.depth
     }
 
-    /// Pops a value for either side, in rings whose producer may drop the oldest.
+    /// Pops a value for either side, in rings whose producer may drop the oldest value.
     fn locked_pop(&self) -> Option<T> {
         // Acquire/Release: the lock orders one side's pop before the other's.
         while self.pop_lock.0.compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
@@ -286,13 +285,13 @@ impl<T> RingState<T> {
             std::hint::spin_loop();
         }
         let head = self.head.0.load(Ordering::Relaxed);
-        // Acquire: pairs with the producer's Release of tail. Read under the
-        // lock: a tail from before may lie behind the head by now.
+        // Acquire: pairs with the producer's Release of tail. Read under the lock, because a tail
+        // read earlier may be before the head by now.
         let tail = self.tail.0.load(Ordering::Acquire);
         debug_assert!(tail.wrapping_sub(head) <= self.depth);
         let value = (head != tail).then(|| {
-            // SAFETY: under the lock head..tail holds values that nobody else
-            // reads, and the producer's own pushes stay outside it.
+            // SAFETY: under the lock head..tail holds values that no other thread reads, and the
+            // producer's own pushes stay outside it.
             let value = self.cells[head & self.mask].with_mut(|cell| unsafe { (*cell).assume_init_read() });
             // Release: pairs with the Acquire of head in `push`.
             self.head.0.store(head.wrapping_add(1), Ordering::Release);
@@ -342,7 +341,7 @@ mod tests {
     }
 
     proptest! {
-        /// Any order of pushes and pops behaves like a bounded queue.
+        /// Any order of pushes and pops behaves as a bounded queue does.
         #[test]
         #[cfg_attr(miri, ignore = "too slow, and it wants a directory")]
         fn behaves_like_a_bounded_queue(depth in 1usize..9, leaks: bool, steps: Vec<bool>) {
@@ -408,8 +407,8 @@ mod model {
         });
     }
 
-    /// With one cell only, dropping empties the ring: a consumer that looked
-    /// before must not take the cell for full.
+    /// With only one cell, dropping empties the ring. A consumer that looked before must not
+    /// consider the cell full.
     #[test]
     fn a_ring_of_one_drops_and_refills_under_the_consumer() {
         loom::model(|| {

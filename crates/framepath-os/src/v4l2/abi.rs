@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The part of `linux/videodev2.h` that is used: structures, numbers of ioctls,
-//! constants. For machines with longs of 64 bits, little-endian or not.
+//! The used part of `linux/videodev2.h`: structures, ioctl numbers, constants. For machines with
+//! 64-bit longs, of either byte order.
 
 pub(super) mod layout;
 
@@ -170,8 +170,8 @@ pub(super) struct RequestBuffers {
     pub reserved: [u8; 3],
 }
 
-/// Place of a buffer's memory: an offset, an address, a descriptor, or the address of
-/// planes. The member in use is written, the rest is 0.
+/// Location of a buffer's memory: an offset, an address, a descriptor, or the address of planes.
+/// Only the used member is written, the rest is 0.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) union RawMemory {
@@ -257,7 +257,7 @@ pub(super) struct ExtControl {
     pub id: u32,
     pub size: u32,
     pub reserved: u32,
-    /// A value of 32 bits lies in the first four bytes.
+    /// A 32-bit value is in the first four bytes.
     pub value: [u8; 8],
 }
 
@@ -369,8 +369,8 @@ pub(crate) const OF_DECODING: [Opcode; 15] = [
     DECODER_CMD,
 ];
 
-// An ioctl's number holds the size of its structure, so that a wrong size makes an ioctl
-// the kernel does not know. These are the kernel's sizes.
+// An ioctl's number contains the size of its structure, so the kernel does not know an ioctl with
+// a wrong size. These are the kernel's sizes.
 const _: () = {
     assert!(size_of::<Capability>() == 104 && size_of::<FmtDesc>() == 64);
     assert!(size_of::<PixFormat>() == 48 && size_of::<PlanePixFormat>() == 20);

@@ -33,12 +33,11 @@ unsafe impl<T> Ioctl for Call<'_, T> {
 
 /// Calls the ioctl; repeats the call after a signal.
 ///
-/// # Safety
-/// `T` is the structure of `opcode`, and the memory it points at may be read and written
-/// by the call.
+/// `T` is the structure of `opcode`, and the call may read and write the memory to which it
+/// points.
 pub(super) unsafe fn call<T>(fd: BorrowedFd<'_>, opcode: Opcode, body: &mut T) -> Result<i32> {
     loop {
-        // SAFETY: as the caller promises.
+        // SAFETY: guaranteed by the caller.
         match unsafe { ioctl(fd, Call { opcode, body: &mut *body }) } {
             Err(Errno::INTR) => {}
             result => return result,

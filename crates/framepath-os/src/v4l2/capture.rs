@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The buffers of a CAPTURE queue as frames: a released frame is queued again, on
-//! whatever thread.
+//! Buffers of a CAPTURE queue as frames. A released frame is queued again, on any thread.
 
 use std::fmt;
 use std::os::fd::BorrowedFd;
@@ -23,11 +22,11 @@ use crate::time::now_ns;
 /// Memory type of a queue's buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Io {
-    /// Memory of the driver.
+    /// Memory of the driver (mmap).
     Mmap,
     /// Dmabufs of another exporter.
     DmaBuf,
-    /// Addresses of this process.
+    /// Memory of this process (user pointer).
     UserPtr,
 }
 
@@ -51,11 +50,11 @@ impl fmt::Display for Io {
     }
 }
 
-/// A buffer that the device has filled. The program owns it until it is made a
-/// [frame](CaptureBuffers::frame) or [given back](CaptureBuffers::give_back).
+/// Buffer that the device has filled. The program owns it until it becomes a
+/// [frame](CaptureBuffers::frame) or is [returned](CaptureBuffers::give_back).
 pub type Delivered = Dequeued;
 
-/// All buffers of a CAPTURE queue, mapped to read.
+/// All buffers of a CAPTURE queue, mapped read-only.
 pub struct CaptureBuffers {
     shared: Arc<Shared>,
     frames: ForeignPool,
@@ -70,13 +69,13 @@ struct Shared {
 }
 
 struct CaptureState {
-    /// False once the queue was stopped: buffers that come back later are not queued.
+    /// False after the queue was stopped: buffers that return later are not queued.
     live: bool,
     /// Number of buffers that the device has.
     queued: u32,
-    /// The run whose thread waits for a buffer to come back.
+    /// Run whose thread waits for a buffer to return.
     waiting: Option<Stop>,
-    /// Error of a buffer that could not be queued, which ends the stream.
+    /// Error of a buffer that could not be queued; it ends the stream.
     failed: Option<V4l2Error>,
 }
 
@@ -120,17 +119,17 @@ impl Returns for Shared {
 }
 
 impl CaptureBuffers {
-    /// Makes `count` buffers, or as many as the driver wants, of the format that is set,
-    /// and queues them. `heap` is the source of dmabufs.
+    /// Makes `count` buffers, or as many as the driver requires, of the present format, and
+    /// queues them. `heap` provides the dmabufs.
     ///
     /// # Errors
-    /// The driver does not have this kind of memory, or other frames are in use.
+    /// The driver does not support this kind of memory, or frames of an earlier queue are in use.
     pub fn new(node: &Arc<Node>, io: Io, count: u32, heap: &Heap) -> Result<CaptureBuffers, V4l2Error> {
         let direction = Direction::Capture;
         let bytes = node.format(direction)?.bytes as usize;
         let count = node.request(direction, io.memory(), count)?;
         if count == 0 {
-            let what = format!("gives no buffers for io={io}");
+            let what = format!("provides no buffers for io={io}");
             return Err(V4l2Error::Driver { node: node.path().to_owned(), what });
         }
         let region = match io {
@@ -153,7 +152,7 @@ impl CaptureBuffers {
         let failed = state.failed.take();
         drop(state);
         if let Some(error) = failed {
-            // The queue must not keep buffers that are never taken.
+            // The queue must not keep buffers that nobody takes.
             let _ = node.request(direction, io.memory(), 0);
             return Err(error);
         }
@@ -175,9 +174,10 @@ impl CaptureBuffers {
         self.shared.state().queued
     }
 
-    /// Waits until the device has a buffer, at most `time`, stamped as blocked: while all
-    /// buffers are in frames downstream, no frame can come. Ends early where the calling
-    /// thread's run is asked to stop, or a [wake](Stop::wake) makes `awake` true.
+    /// Waits until the device has a buffer, for at most `time`; the time is recorded as blocked.
+    /// While all buffers are in frames downstream, the device can fill none. Ends early if the
+    /// calling thread's run is requested to stop, or if a [wake](Stop::wake) makes `awake` return
+    /// true.
     pub fn wait_for_return(&self, time: Duration, awake: impl Fn() -> bool) {
         let has_returned = |state: &CaptureState| state.queued > 0 || state.failed.is_some();
         let mut state = self.shared.state();
@@ -188,8 +188,8 @@ impl CaptureBuffers {
             drop(meter::blocked(|| self.shared.returned.wait_timeout(state, time)));
             return;
         };
-        // Set under the lock that a returning buffer takes: that buffer's thread finds
-        // the run to nudge.
+        // Set under the lock that a returning buffer takes, so that its thread finds the run to
+        // wake.
         state.waiting = Some(run);
         drop(state);
         let deadline_ns = now_ns().saturating_add(time.as_nanos() as u64);
@@ -198,10 +198,10 @@ impl CaptureBuffers {
         });
     }
 
-    /// Takes the next buffer the device has filled; `None` where there is none yet.
+    /// Takes the next filled buffer; `None` if there is none yet.
     ///
     /// # Errors
-    /// The driver's error, or that of a frame that could not be queued again.
+    /// The driver's error, or the error of a frame that could not be queued again.
     pub fn dequeue(&self) -> Result<Option<Delivered>, V4l2Error> {
         let mut state = self.shared.state();
         if let Some(error) = state.failed.take() {
@@ -212,7 +212,7 @@ impl CaptureBuffers {
         state.queued = state.queued.saturating_sub(1);
         drop(state);
         if taken.index >= self.count() {
-            let what = format!("gave buffer {} of {}", taken.index, self.count());
+            let what = format!("returned buffer {} of {}", taken.index, self.count());
             return Err(V4l2Error::Driver { node: self.shared.node.path().to_owned(), what });
         }
         if let (Io::DmaBuf, Some(fd)) = (self.shared.io, self.shared.region.dmabuf_given(taken.index)) {
@@ -221,24 +221,23 @@ impl CaptureBuffers {
         Ok(Some(taken))
     }
 
-    /// Makes a frame of the picture in a buffer just dequeued.
+    /// Makes a frame of the picture in a dequeued buffer.
     ///
     /// # Errors
-    /// The layout is larger than the buffer; the buffer is queued again.
+    /// The layout is larger than the buffer. The buffer is queued again.
     pub fn frame(&self, taken: &Delivered, layout: &Layout, meta: FrameMeta) -> Result<Frame, ForeignError> {
         self.frames.frame(taken.index, layout, meta).inspect_err(|_| self.give_back(taken))
     }
 
-    /// Queues a buffer without a picture again.
+    /// Queues a buffer again whose picture is not used.
     pub fn give_back(&self, taken: &Delivered) {
         self.shared.give_back(taken.index);
     }
 
-    /// Stops the queue and releases its buffers; frames that are still held keep their
-    /// memory.
+    /// Stops the queue and releases its buffers. Frames that are still held keep their memory.
     ///
     /// # Errors
-    /// As the driver says.
+    /// The error of the driver.
     pub fn stop(self) -> Result<(), V4l2Error> {
         let mut state = self.shared.state();
         state.live = false;
@@ -250,7 +249,7 @@ impl CaptureBuffers {
 
 impl Drop for CaptureBuffers {
     fn drop(&mut self) {
-        // Frames that come back from now on find a queue that may be closed.
+        // Frames that return from now on find a queue that may be closed.
         self.shared.state().live = false;
     }
 }
@@ -269,7 +268,7 @@ pub(super) fn driver_region(
 }
 
 impl Region {
-    /// Returns the dmabuf that a slot was made of.
+    /// Returns the dmabuf of which a slot was made.
     pub(super) fn dmabuf_given(&self, slot: u32) -> Option<BorrowedFd<'_>> {
         if self.is_given() { self.dmabuf(slot) } else { None }
     }

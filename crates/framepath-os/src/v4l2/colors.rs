@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Colours in V4L2's numbers
-//! (Documentation/userspace-api/media/v4l/colorspaces-defs.rst), which are not those of
-//! H.273. Where several numbers of one side match one of the other, the first line of a
-//! table counts.
+//! Conversion of colours between V4L2's numbers
+//! (Documentation/userspace-api/media/v4l/colorspaces-defs.rst) and those of H.273. If several
+//! numbers of one side match one of the other, the first line of a table counts.
 
 use framepath_model::colors::{
     BT470BG, BT709, BT2020, ColorRange, Colors, SMPTE170M, SMPTE240M, UNSPECIFIED,
@@ -24,7 +23,7 @@ const PRIMARIES: [(u32, u8); 8] = [
     (abi::COLORSPACE_DCI_P3, 11),
     (abi::COLORSPACE_DCI_P3, 12),
 ];
-/// Colour spaces with the primaries of another.
+/// Colour spaces with the primaries of another colour space.
 const SAME_PRIMARIES: [(u32, u8); 2] = [(abi::COLORSPACE_SRGB, BT709), (abi::COLORSPACE_JPEG, BT709)];
 
 /// `enum v4l2_xfer_func` and TransferCharacteristics.
@@ -54,7 +53,7 @@ const MATRICES: [(u32, u8); 9] = [
     (abi::YCBCR_ENC_SYCC, SMPTE170M),
 ];
 
-/// Colours of a V4L2 format; 0 is a default that follows from the other values.
+/// Colours of a V4L2 format; 0 is a default that depends on the other values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct V4l2Colors {
     /// `enum v4l2_colorspace`.
@@ -72,12 +71,12 @@ impl From<Colors> for V4l2Colors {
         let number = |table: &[(u32, u8)], code: u8| {
             table.iter().find(|(_, known)| *known == code).map_or(0, |(number, _)| *number)
         };
-        // A stream that names only its matrix has the primaries that go with it, which
-        // mostly have the same number.
+        // A stream that specifies only its matrix has the corresponding primaries, mostly with
+        // the same number.
         let primaries = match (colors.primaries, colors.matrix) {
             (UNSPECIFIED, 10) => BT2020,
             (UNSPECIFIED, matrix) if matrix <= BT2020 => matrix,
-            (told, _) => told,
+            (specified, _) => specified,
         };
         V4l2Colors {
             colorspace: number(&PRIMARIES, primaries),
@@ -93,30 +92,30 @@ impl From<Colors> for V4l2Colors {
 }
 
 impl From<V4l2Colors> for Colors {
-    fn from(said: V4l2Colors) -> Colors {
+    fn from(colors: V4l2Colors) -> Colors {
         let code = |table: &[(u32, u8)], number: u32| {
             table.iter().find(|(known, _)| *known == number).map_or(UNSPECIFIED, |(_, code)| *code)
         };
-        let primaries = match code(&PRIMARIES, said.colorspace) {
-            UNSPECIFIED => code(&SAME_PRIMARIES, said.colorspace),
+        let primaries = match code(&PRIMARIES, colors.colorspace) {
+            UNSPECIFIED => code(&SAME_PRIMARIES, colors.colorspace),
             known => known,
         };
-        // The defaults of V4L2_MAP_YCBCR_ENC_DEFAULT and
-        // V4L2_MAP_QUANTIZATION_DEFAULT: JPEG alone has the full range.
-        let matrix = match (code(&MATRICES, said.ycbcr_enc), said.colorspace) {
+        // The defaults of V4L2_MAP_YCBCR_ENC_DEFAULT and V4L2_MAP_QUANTIZATION_DEFAULT: only JPEG
+        // has the full range.
+        let matrix = match (code(&MATRICES, colors.ycbcr_enc), colors.colorspace) {
             (UNSPECIFIED, 0) => UNSPECIFIED,
             (UNSPECIFIED, abi::COLORSPACE_REC709 | abi::COLORSPACE_DCI_P3) => BT709,
             (UNSPECIFIED, abi::COLORSPACE_SMPTE240M) => SMPTE240M,
             (UNSPECIFIED, abi::COLORSPACE_BT2020) => BT2020,
             (UNSPECIFIED, _) => SMPTE170M,
-            (told, _) => told,
+            (specified, _) => specified,
         };
-        let range = match (said.quantization, said.colorspace) {
+        let range = match (colors.quantization, colors.colorspace) {
             (abi::QUANTIZATION_FULL_RANGE, _) | (0, abi::COLORSPACE_JPEG) => ColorRange::Full,
             (abi::QUANTIZATION_LIM_RANGE, _) => ColorRange::Limited,
             _ => ColorRange::Unknown,
         };
-        Colors { primaries, transfer: code(&TRANSFERS, said.xfer_func), matrix, range }
+        Colors { primaries, transfer: code(&TRANSFERS, colors.xfer_func), matrix, range }
     }
 }
 
@@ -124,13 +123,13 @@ impl Node {
     /// Returns the colours that the driver declares for a queue's pictures.
     ///
     /// # Errors
-    /// As the driver says.
+    /// The error of the driver.
     pub fn colors(&self, direction: Direction) -> Result<Colors, V4l2Error> {
         let format = self.raw_format(direction)?;
         Ok(Colors::from(match self.is_multiplanar() {
             false => {
-                // SAFETY: all bits are values of every member; `raw` was
-                // written whole.
+                // SAFETY: every bit pattern is valid for every member, and all of `raw` was
+                // written.
                 let abi::PixFormat { colorspace, xfer_func, ycbcr_enc, quantization, .. } =
                     unsafe { format.body.pix };
                 V4l2Colors { colorspace, xfer_func, ycbcr_enc, quantization }

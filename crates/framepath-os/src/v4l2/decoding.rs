@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Calls and events of a node that decodes
-//! (Documentation/userspace-api/media/v4l/dev-decoder.rst).
+//! Calls and events of a decoder node (Documentation/userspace-api/media/v4l/dev-decoder.rst).
 
 use rustix::io::Errno;
 
@@ -13,15 +12,15 @@ use super::{V4l2Error, abi};
 pub enum DecoderEvent {
     /// The stream's format is known, or has changed.
     SourceChange,
-    /// The last frame before a drain is ready.
+    /// The last frame before the end of a drain is ready.
     EndOfStream,
-    /// An event that was not asked for.
+    /// Event without a subscription; its V4L2 number.
     Other(u32),
 }
 
 impl Node {
-    /// Returns the least number of CAPTURE buffers for decoding; `None` where the driver
-    /// does not say.
+    /// Returns the minimum number of CAPTURE buffers for decoding; `None` if the driver does not
+    /// report it.
     pub fn min_capture_buffers(&self) -> Option<u32> {
         let mut control = abi::RawControl { id: abi::CID_MIN_BUFFERS_FOR_CAPTURE, value: 0 };
         // SAFETY: the structure of the ioctl.
@@ -29,10 +28,10 @@ impl Node {
         u32::try_from(control.value).ok()
     }
 
-    /// Asks for a decoder's events.
+    /// Subscribes to a decoder's events.
     ///
     /// # Errors
-    /// The driver has none, so it is no stateful decoder.
+    /// The driver has no such events, so it is not a stateful decoder.
     pub fn subscribe(&self) -> Result<(), V4l2Error> {
         for kind in [abi::EVENT_SOURCE_CHANGE, abi::EVENT_EOS] {
             let mut subscription = abi::EventSubscription { kind, ..Default::default() };
@@ -45,7 +44,7 @@ impl Node {
     /// Takes the next event, if there is one.
     ///
     /// # Errors
-    /// As the driver says.
+    /// The error of the driver.
     pub fn next_event(&self) -> Result<Option<DecoderEvent>, V4l2Error> {
         let mut event = abi::RawEvent {
             kind: 0,
@@ -74,18 +73,18 @@ impl Node {
         }))
     }
 
-    /// Tells a decoder that no packet follows: the last frame will be marked as the last.
+    /// Announces to the decoder that no packet follows. The decoder marks the last frame.
     ///
     /// # Errors
-    /// As the driver says.
+    /// The error of the driver.
     pub fn stop_decoding(&self) -> Result<(), V4l2Error> {
         self.decoder_command(abi::DEC_CMD_STOP)
     }
 
-    /// Lets a stopped decoder continue.
+    /// Makes a stopped decoder continue.
     ///
     /// # Errors
-    /// As the driver says.
+    /// The error of the driver.
     pub fn start_decoding(&self) -> Result<(), V4l2Error> {
         self.decoder_command(abi::DEC_CMD_START)
     }

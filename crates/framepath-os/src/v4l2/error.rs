@@ -19,14 +19,14 @@ pub enum V4l2Error {
         /// The kernel's error.
         errno: Errno,
     },
-    /// The file is no V4L2 node.
-    #[error("{} is no V4L2 node", node.display())]
+    /// The file is not a V4L2 node.
+    #[error("{}: not a V4L2 node", node.display())]
     NoNode {
         /// The file.
         node: PathBuf,
     },
-    /// The node has another purpose.
-    #[error("{} is {role} ({card}), not {wanted}", node.display())]
+    /// The node has another role.
+    #[error("{}: is {role} ({card}); expected {wanted}", node.display())]
     Role {
         /// The node.
         node: PathBuf,
@@ -34,37 +34,37 @@ pub enum V4l2Error {
         card: String,
         /// Role of the node.
         role: NodeRole,
-        /// Role that was looked for.
+        /// Role that was expected.
         wanted: NodeRole,
     },
-    /// The device has formats, but not this one.
-    #[error("{} has no {wanted}; it offers {offers}", node.display())]
+    /// The device has formats, but not the requested one.
+    #[error("{}: no {wanted}; supported: {offers}", node.display())]
     Format {
         /// The node.
         node: PathBuf,
-        /// Format that was looked for.
+        /// Requested format.
         wanted: String,
-        /// The formats it has.
+        /// Formats that the device supports.
         offers: String,
     },
     /// Another program uses the device.
-    #[error("{} is in use by another program ({call})", node.display())]
+    #[error("{}: in use by another program ({call})", node.display())]
     Busy {
         /// The node.
         node: PathBuf,
         /// The call that failed.
         call: &'static str,
     },
-    /// The device was taken away.
-    #[error("{} is gone: unplugged, or its driver unloaded ({call})", node.display())]
+    /// The device was removed.
+    #[error("{}: the device is gone: unplugged, or its driver unloaded ({call})", node.display())]
     Gone {
         /// The node.
         node: PathBuf,
         /// The call that failed.
         call: &'static str,
     },
-    /// The device has given up on the stream.
-    #[error("{} has failed and gives no more frames ({call}: {})", node.display(), Errno::IO)]
+    /// The device stopped the stream because of an error.
+    #[error("{}: the device failed and outputs no more frames ({call}: {})", node.display(), Errno::IO)]
     Failed {
         /// The node.
         node: PathBuf,
@@ -72,7 +72,7 @@ pub enum V4l2Error {
         call: &'static str,
     },
     /// The device makes no progress.
-    #[error("{} gave {awaited} for {} ms", node.display(), waited_ms)]
+    #[error("{}: {awaited} for {} ms", node.display(), waited_ms)]
     Silent {
         /// The node.
         node: PathBuf,
@@ -86,17 +86,17 @@ pub enum V4l2Error {
     Driver {
         /// The node.
         node: PathBuf,
-        /// Action of the driver, in words.
+        /// Action of the driver: the end of a sentence after `the driver`.
         what: String,
     },
-    /// More bytes than one of the device's buffers has.
-    #[error("{}: {bytes} bytes are more than a buffer of the device has ({most})", node.display())]
+    /// The data exceeds the size of the device's buffers.
+    #[error("{}: {bytes} bytes do not fit a buffer of the device; the maximum is {most}", node.display())]
     TooLong {
         /// The node.
         node: PathBuf,
-        /// Bytes to be given.
+        /// Size of the data, bytes.
         bytes: usize,
-        /// Bytes that would fit.
+        /// Size of a buffer, bytes.
         most: usize,
     },
     /// Another call failed.

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Four characters that name a format.
+//! Four-character codes of formats.
 
 use std::fmt;
 
 use crate::c_layout::{Facts, numbers};
 
-/// V4L2's name of a format of pixels or packets.
+/// Code of a pixel or packet format in V4L2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fourcc(pub u32);
 
 impl Fourcc {
     /// 8-bit luma.
     pub const GREY: Fourcc = Fourcc::new(b"GREY");
-    /// Three planes of 8 bits, one behind the other.
+    /// Three planes of 8 bits, one after the other.
     pub const YU12: Fourcc = Fourcc::new(b"YU12");
     /// Luma, then U and V in turn, 8 bits.
     pub const NV12: Fourcc = Fourcc::new(b"NV12");
@@ -29,7 +29,7 @@ impl Fourcc {
     /// AV1 temporal units.
     pub const AV1: Fourcc = Fourcc::new(b"AV01");
 
-    /// Returns the format of that name.
+    /// Creates the code from its four characters.
     pub const fn new(name: &[u8; 4]) -> Fourcc {
         Fourcc(u32::from_le_bytes(*name))
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Dmabufs made by this process, from a dma-heap or from a memfd by way of udmabuf; and a
-//! pool of frames in them, to feed devices without a further copy.
+//! Dmabufs made by this process, from a dma-heap or from a memfd through udmabuf, and a pool of
+//! frames in them. Devices use these frames without a further copy.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -25,9 +25,9 @@ use crate::memory::pool::{ForeignPool, Frame, Returns};
 pub enum Heap {
     /// A dma-heap's file.
     Dma(PathBuf),
-    /// `/dev/udmabuf`, out of memfds.
+    /// `/dev/udmabuf`, which makes dmabufs of memfds.
     Udmabuf,
-    /// Pages of this process: no dmabuf, for devices that take addresses.
+    /// Pages of this process: no dmabufs, for devices that accept user pointers.
     Pages,
 }
 
@@ -78,7 +78,7 @@ pub(super) fn list_layout(facts: &mut Facts) {
 }
 
 impl Heap {
-    /// Returns the heap of that name: a file's name, `udmabuf` or `pages`.
+    /// Returns the heap with that name: a file's name, `udmabuf` or `pages`.
     pub fn named(name: &str) -> Heap {
         match name {
             "udmabuf" => Heap::Udmabuf,
@@ -93,7 +93,7 @@ impl Heap {
         if system.exists() || !Path::new(UDMABUF).exists() { Heap::Dma(system.into()) } else { Heap::Udmabuf }
     }
 
-    /// True if the heap is there; pages always are.
+    /// Returns true if the heap exists; pages always do.
     pub fn exists(&self) -> bool {
         *self == Heap::Pages || self.path().exists()
     }
@@ -132,17 +132,17 @@ impl Heap {
 fn allocate_from_heap(heap: &File, bytes: usize) -> Result<OwnedFd, Errno> {
     let fd_flags = (OFlags::RDWR | OFlags::CLOEXEC).bits();
     let mut allocation = HeapAllocation { len: bytes as u64, fd: 0, fd_flags, heap_flags: 0 };
-    // SAFETY: the structure of the ioctl; where the file is no heap, the kernel
-    // does not know the number.
+    // SAFETY: the structure of the ioctl. If the file is not a heap, the kernel does not know the
+    // number.
     unsafe { call(heap.as_fd(), HEAP_ALLOC, &mut allocation) }?;
-    // SAFETY: the kernel has just made it for us.
+    // SAFETY: a new descriptor that the kernel made for this process.
     Ok(unsafe { OwnedFd::from_raw_fd(allocation.fd as i32) })
 }
 
 fn wrap_memfd(udmabuf: &File, bytes: usize) -> Result<OwnedFd, Errno> {
     let memfd = memfd_create("framepath-dmabuf", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     ftruncate(&memfd, bytes as u64)?;
-    // udmabuf requires pages that stay.
+    // udmabuf requires memory that cannot shrink.
     fcntl_add_seals(&memfd, SealFlags::SHRINK)?;
     let mut create = UdmabufCreate {
         memfd: memfd.as_raw_fd() as u32,
@@ -152,21 +152,21 @@ fn wrap_memfd(udmabuf: &File, bytes: usize) -> Result<OwnedFd, Errno> {
     };
     // SAFETY: the structure of the ioctl.
     let fd = unsafe { call(udmabuf.as_fd(), UDMABUF_CREATE, &mut create) }?;
-    // SAFETY: the kernel has just made it for us.
+    // SAFETY: a new descriptor that the kernel made for this process.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Tells the exporter that the CPU begins or ends its access to a dmabuf, for caches that
-/// are not coherent. Does nothing where the exporter has nothing to do.
+/// Announces to the exporter that the CPU begins or ends its access to a dmabuf, for caches that
+/// are not coherent. Does nothing if the exporter has no work to do.
 pub(super) fn sync(fd: BorrowedFd<'_>, access: CpuAccess, end: bool) {
     let way = if access == CpuAccess::Write { SYNC_READ | SYNC_WRITE } else { SYNC_READ };
     let mut flags = way | if end { SYNC_END } else { 0 };
-    // A failure here leaves nothing better to do.
+    // A failure is ignored, because there is no alternative.
     // SAFETY: the structure of the ioctl is one u64.
     let _ = unsafe { call(fd, DMA_BUF_SYNC, &mut flags) };
 }
 
-/// Frames in memory that devices use too.
+/// Pool of frames in memory that devices use too.
 pub struct DevicePool {
     shared: Arc<Shared>,
     frames: ForeignPool,
@@ -189,7 +189,7 @@ impl DevicePool {
     /// Makes `slots` slots of at least `bytes` bytes from `heap`.
     ///
     /// # Errors
-    /// There is no such heap, or it has no memory.
+    /// There is no such heap, or it has no memory left.
     pub fn new(heap: &Heap, bytes: usize, slots: u32) -> Result<DevicePool, V4l2Error> {
         let region = Arc::new(heap.region(bytes, slots, CpuAccess::Write)?);
         let free = Mutex::new((0..slots).rev().collect());
@@ -197,7 +197,7 @@ impl DevicePool {
         Ok(DevicePool { frames: ForeignPool::from_region(region, shared.clone()), shared })
     }
 
-    /// Takes a slot that no other code has; waits for one, stamped as blocked.
+    /// Takes a free slot. Waits for one if there is none; the time is recorded as blocked.
     pub fn acquire(&mut self) -> DeviceFrame<'_> {
         let mut free = self.shared.free.lock().unwrap_or_else(PoisonError::into_inner);
         let slot = loop {
@@ -217,34 +217,34 @@ impl DevicePool {
     }
 }
 
-/// A slot of a [`DevicePool`] being written.
+/// Slot of a [`DevicePool`] that is being written.
 pub struct DeviceFrame<'a> {
     pool: &'a DevicePool,
     slot: u32,
 }
 
 impl DeviceFrame<'_> {
-    /// Copies bytes, counted, to `offset`.
+    /// Copies bytes to `offset`; the meter counts them.
     ///
     /// # Panics
-    /// They do not fit.
+    /// The bytes do not fit.
     pub fn write(&mut self, offset: usize, bytes: &[u8]) {
-        // SAFETY: mapped to write, and the slot is not on the list of free ones
-        // nor in any frame.
+        // SAFETY: mapped writable, and the slot is neither on the list of free slots nor in any
+        // frame.
         meter::copy(bytes.len(), || unsafe { self.pool.shared.region.copy_in(self.slot, offset, bytes) });
     }
 
     /// Ends writing.
     ///
     /// # Errors
-    /// A layout larger than the slot.
+    /// The layout is larger than the slot.
     pub fn freeze(
         self,
         layout: &Layout,
         meta: FrameMeta,
     ) -> Result<Frame, crate::memory::pool::ForeignError> {
         self.pool.frames.frame(self.slot, layout, meta).inspect(|_| {
-            // The frame has the slot now.
+            // The frame owns the slot now.
             let this = std::mem::ManuallyDrop::new(self);
             this.end();
         })
@@ -300,7 +300,7 @@ mod tests {
         let mut pool = DevicePool::new(&Heap::Pages, 100, 1).unwrap();
         let large = Layout::packed(PixelFormat::Grey, 64, 4097).unwrap();
         assert!(pool.acquire().freeze(&large, FrameMeta::default()).is_err());
-        // Waits for ever if the slot was lost.
+        // Waits forever if the slot was lost.
         drop(pool.acquire());
     }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `/dev/framepath-meta`: the measuring node's records of frames.
+//! Records of the measuring node's frames, from `/dev/framepath-meta`.
 
 use std::mem::offset_of;
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,15 +15,15 @@ use super::V4l2Error;
 use super::call::call;
 use crate::c_layout::{Facts, numbers, structure};
 
-/// File that gives the records of the kernel's module.
+/// File with the records of the kernel module.
 pub const META_NODE: &str = "/dev/framepath-meta";
 
 const MISSED: Opcode = opcode::read::<u64>(0xfb, 0x20);
 const META_BYTES: Opcode = opcode::read_write::<u32>(0xfb, 0x21);
-/// Bytes of a record of modules without [`META_BYTES`].
+/// Size of a record in modules that do not support [`META_BYTES`], bytes.
 const META_BYTES_FIRST: usize = 104;
 
-/// Numbers of the measuring node, as `kernel/uapi/framepath.h` has them.
+/// Numbers of the measuring node, as in `kernel/uapi/framepath.h`.
 pub mod measuring {
     const CID_BASE: u32 = 0x0098_0900 + 0x1e00;
     /// Control: number of the frame at its source, 64 bits.
@@ -36,11 +36,11 @@ pub mod measuring {
     pub const CID_ROI_LEFT: u32 = CID_BASE + 3;
     /// Control: upper edge of the region.
     pub const CID_ROI_TOP: u32 = CID_BASE + 4;
-    /// Control: width of the region; 0 is up to the frame's edge.
+    /// Control: width of the region; 0 means up to the frame's edge.
     pub const CID_ROI_WIDTH: u32 = CID_BASE + 5;
-    /// Control: height of the region; 0 is up to the frame's edge.
+    /// Control: height of the region; 0 means up to the frame's edge.
     pub const CID_ROI_HEIGHT: u32 = CID_BASE + 6;
-    /// Control: CAPTURE is the memory of OUTPUT.
+    /// Control: the CAPTURE buffer is the memory of the OUTPUT buffer.
     pub const CID_IN_PLACE: u32 = CID_BASE + 7;
     /// Control: the record has a CRC-32 of the CAPTURE frame.
     pub const CID_CRC32: u32 = CID_BASE + 8;
@@ -52,19 +52,19 @@ pub mod measuring {
 
     /// Status: done.
     pub const STATUS_DONE: u32 = 0;
-    /// Status: done, over the part of the region that is inside the frame.
+    /// Status: done for the part of the region that is inside the frame.
     pub const STATUS_ROI_CLAMPED: u32 = 1;
     /// Status: failed.
     pub const STATUS_FAILED: u32 = 2;
 
-    /// Flag of a record: worked in place.
+    /// Flag of a record: the device worked in place.
     pub const META_IN_PLACE: u32 = 1;
-    /// Flag of a record: it has a checksum.
+    /// Flag of a record: `crc32` is valid.
     pub const META_CRC32: u32 = 2;
 }
 
-/// One frame of the measuring node, as `kernel/uapi/framepath.h` has it. Times
-/// are CLOCK_MONOTONIC, nanoseconds.
+/// Record of one frame of the measuring node, as in `kernel/uapi/framepath.h`. Times are
+/// CLOCK_MONOTONIC nanoseconds.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MetaRecord {
@@ -74,13 +74,13 @@ pub struct MetaRecord {
     pub source_sequence: u64,
     /// Time at which the OUTPUT buffer was queued.
     pub queued_ns: u64,
-    /// Time at which both buffers were there.
+    /// Time at which both buffers were queued.
     pub ready_ns: u64,
     /// Time at which the work began.
     pub start_ns: u64,
-    /// Time at which the pixels were done.
+    /// Time at which the pixels were complete.
     pub end_ns: u64,
-    /// Time at which the buffers were given back.
+    /// Time at which the buffers were returned.
     pub done_ns: u64,
     /// Number of the node's open file.
     pub context: u32,
@@ -90,15 +90,15 @@ pub struct MetaRecord {
     pub status: u32,
     /// `measuring::META_*`.
     pub flags: u32,
-    /// Left, top, width, height as used.
+    /// Used region: left, top, width, height in pixels.
     pub roi: [u32; 4],
-    /// Result of threshold: level, pixels set.
+    /// Result of the threshold: level, number of pixels set.
     pub value: [u32; 2],
-    /// Bytes copied.
+    /// Number of bytes copied.
     pub copied: u64,
-    /// Time at which the checksum was done; 0 without one.
+    /// Time at which the checksum was complete; 0 without a checksum.
     pub checksum_ns: u64,
-    /// CRC-32 (IEEE 802.3) of the CAPTURE frame; 0 without one.
+    /// CRC-32 (IEEE 802.3) of the CAPTURE frame; 0 without a checksum.
     pub crc32: u32,
     /// Unused, 0.
     pub reserved: u32,
@@ -108,7 +108,7 @@ impl MetaRecord {
     /// Bytes of a record.
     pub const BYTES: usize = size_of::<MetaRecord>();
 
-    /// Reads a record as the kernel writes it.
+    /// Parses a record in the kernel's format.
     pub fn from_bytes(bytes: &[u8; MetaRecord::BYTES]) -> MetaRecord {
         let long = |at: usize| u64::from_ne_bytes(std::array::from_fn(|i| bytes[at + i]));
         let word = |at: usize| u32::from_ne_bytes(std::array::from_fn(|i| bytes[at + i]));
@@ -172,27 +172,27 @@ pub(super) fn list_layout(facts: &mut Facts) {
     });
 }
 
-/// Reads a record that may lack the last fields; these are 0 then.
+/// Parses a record that may lack the last fields; missing fields are 0.
 fn padded(record: &[u8]) -> MetaRecord {
     let mut bytes = [0; MetaRecord::BYTES];
     bytes[..record.len()].copy_from_slice(record);
     MetaRecord::from_bytes(&bytes)
 }
 
-/// A reader of the records, with its own cursor.
+/// Reader of the records, with its own cursor.
 #[derive(Debug)]
 pub struct MetaReader {
     fd: OwnedFd,
     path: PathBuf,
-    /// Bytes of a record, as this module gives them.
+    /// Size of a record of this kernel module, bytes.
     record_bytes: usize,
 }
 
 impl MetaReader {
-    /// Opens the node; reads the records from now on.
+    /// Opens the node. Records are read from now on.
     ///
     /// # Errors
-    /// It is not there, or may not be read.
+    /// The node does not exist, or may not be read.
     pub fn open(path: &Path) -> Result<MetaReader, V4l2Error> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let fd = open(path, flags, Mode::empty())
@@ -202,10 +202,10 @@ impl MetaReader {
             return Err(V4l2Error::NoNode { node: reader.path });
         }
         let mut bytes = MetaRecord::BYTES as u32;
-        // SAFETY: one u32, as the ioctl wants.
+        // SAFETY: one u32, as the ioctl requires.
         match unsafe { call(reader.fd.as_fd(), META_BYTES, &mut bytes) } {
             Ok(_) => reader.record_bytes = bytes as usize,
-            // An older module has records of the first size only.
+            // Records of an older module have the first size.
             Err(Errno::NOTTY) => {}
             Err(errno) => return Err(V4l2Error::of(&reader.path, "FRAMEPATH_IOC_META_BYTES", errno)),
         }
@@ -215,7 +215,7 @@ impl MetaReader {
     /// Adds the available records to `records`, without waiting.
     ///
     /// # Errors
-    /// As the kernel says.
+    /// The error of the kernel.
     pub fn read(&self, records: &mut Vec<MetaRecord>) -> Result<(), V4l2Error> {
         let mut bytes = [0; MetaRecord::BYTES * 64];
         let batch = self.record_bytes * 64;
@@ -233,10 +233,10 @@ impl MetaReader {
         }
     }
 
-    /// Waits for a record, at most `time`; true if one came.
+    /// Waits for a record for at most `time`. Returns true if there is one.
     ///
     /// # Errors
-    /// As the kernel says.
+    /// The error of the kernel.
     pub fn wait(&self, time: Duration) -> Result<bool, V4l2Error> {
         let limit = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
         let mut fds = [PollFd::new(&self.fd, PollFlags::IN)];
@@ -246,14 +246,14 @@ impl MetaReader {
         }
     }
 
-    /// Returns the number of records that were lost unread since the node was opened.
+    /// Returns the number of records that were lost since the node was opened.
     ///
     /// # Errors
-    /// As the kernel says.
+    /// The error of the kernel.
     pub fn missed(&self) -> Result<u64, V4l2Error> {
         let mut missed = 0u64;
-        // SAFETY: one u64, as the ioctl wants; a file that is another kind does
-        // not know the number.
+        // SAFETY: one u64, as the ioctl requires; a file of another kind does not know the
+        // number.
         unsafe { call(self.fd.as_fd(), MISSED, &mut missed) }
             .map_err(|errno| V4l2Error::of(&self.path, "FRAMEPATH_IOC_META_MISSED", errno))?;
         Ok(missed)

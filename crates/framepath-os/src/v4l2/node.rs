@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An open node: its purpose, formats, controls and events.
+//! Open V4L2 node: its role, formats, controls and events.
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -17,20 +17,20 @@ use crate::machine::nodes;
 use crate::measure::meter;
 use crate::process::stop;
 
-/// Purpose of a node.
+/// Role of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeRole {
-    /// Gives frames: a camera, a grabber.
+    /// Emits frames: a camera or grabber.
     Camera,
-    /// Takes packets and gives frames.
+    /// Takes packets and emits frames.
     Decoder,
-    /// Takes frames and gives packets.
+    /// Takes frames and emits packets.
     Encoder,
     /// framepath's measuring node.
     Measuring,
-    /// Takes frames and gives frames.
+    /// Takes and emits frames.
     Converter,
-    /// Something else: output, radio, metadata.
+    /// Other role: output, radio, metadata.
     Other,
 }
 
@@ -42,12 +42,12 @@ impl fmt::Display for NodeRole {
             NodeRole::Encoder => "an encoder",
             NodeRole::Measuring => "framepath's measuring node",
             NodeRole::Converter => "a memory-to-memory device",
-            NodeRole::Other => "no source or codec of video",
+            NodeRole::Other => "neither a source nor a codec of video",
         })
     }
 }
 
-/// A format that a queue offers.
+/// Format that a queue supports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FormatOffer {
     /// Name of the format.
@@ -56,30 +56,29 @@ pub struct FormatOffer {
     pub compressed: bool,
 }
 
-/// The format of a queue, of one plane of memory.
+/// Format of a queue with one memory plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueFormat {
-    /// Width in pixels; 0 where not known.
+    /// Width in pixels; 0 if unknown.
     pub width: u32,
-    /// Height in pixels; 0 where not known.
+    /// Height in pixels; 0 if unknown.
     pub height: u32,
     /// Format of the pixels or packets.
     pub fourcc: Fourcc,
-    /// Bytes from one row of the first plane to the next; 0 leaves the choice to the
-    /// driver.
+    /// Bytes from one row of the first plane to the next; 0 lets the driver choose.
     pub stride: u32,
-    /// Bytes of a buffer; 0 leaves the choice to the driver.
+    /// Bytes of a buffer; 0 lets the driver choose.
     pub bytes: u32,
-    /// Planes that have memory of their own; more than one is not supported.
+    /// Number of planes with separate memory; more than one is not supported.
     pub memory_planes: u32,
 }
 
-/// A part of a picture, pixels.
+/// Part of a picture, in pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rect {
-    /// From the left edge.
+    /// Distance from the left edge.
     pub left: u32,
-    /// From the top edge.
+    /// Distance from the top edge.
     pub top: u32,
     /// Width.
     pub width: u32,
@@ -90,9 +89,9 @@ pub struct Rect {
 /// A control's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControlValue {
-    /// 32 bits: numbers, menus, switches.
+    /// 32-bit value: numbers, menus, switches.
     Int(i32),
-    /// 64 bits.
+    /// 64-bit value.
     Wide(i64),
 }
 
@@ -105,21 +104,21 @@ pub struct Ready {
     pub output: bool,
     /// An event can be dequeued.
     pub event: bool,
-    /// A queue is in error, or no buffer is queued that could come.
+    /// A queue is in error, or no buffer is queued that could become ready.
     pub error: bool,
 }
 
 impl Ready {
-    /// True if nothing was found before the time ended.
+    /// Returns true if nothing was ready before the timeout.
     pub fn is_none(&self) -> bool {
         *self == Ready::default()
     }
 }
 
-/// Name of framepath's kernel module as a driver.
+/// Driver name of framepath's kernel module.
 const DRIVER: &str = "framepath";
 
-/// An open V4L2 node. Its calls may be made from several threads.
+/// Open V4L2 node. Several threads may use it.
 #[derive(Debug)]
 pub struct Node {
     fd: OwnedFd,
@@ -129,17 +128,18 @@ pub struct Node {
     caps: u32,
 }
 
-/// Returns the first of the machine's V4L2 nodes, by name, that may be opened and for
-/// which `is` returns true.
+/// Returns the first V4L2 node of the machine, by name, that can be opened and for which `is`
+/// returns true.
 pub fn find_node(is: impl Fn(&Node) -> bool) -> Option<PathBuf> {
     nodes("/dev", "video").into_iter().find(|path| Node::open(path).is_ok_and(|node| is(&node)))
 }
 
 impl Node {
-    /// Opens the node to read and write; no call waits except [`Node::wait`].
+    /// Opens the node for reading and writing. No call blocks except [`Node::wait`] and its
+    /// variants.
     ///
     /// # Errors
-    /// The node does not exist, may not be used, or is no V4L2 node.
+    /// The node does not exist, access is denied, or the file is not a V4L2 node.
     pub fn open(path: &Path) -> Result<Node, V4l2Error> {
         let node = path.to_owned();
         let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -153,17 +153,17 @@ impl Node {
         Node::from_open(fd, node)
     }
 
-    /// Uses the open node `node`, opened as by [`Node::open`].
+    /// Uses the open descriptor `fd`, opened as by [`Node::open`]; `node` is its path.
     ///
     /// # Errors
-    /// It is no V4L2 node.
+    /// The file is not a V4L2 node.
     pub fn from_open(fd: OwnedFd, node: PathBuf) -> Result<Node, V4l2Error> {
         let is_device =
             fstat(&fd).is_ok_and(|s| FileType::from_raw_mode(s.st_mode) == FileType::CharacterDevice);
         let mut caps = abi::Capability::default();
         // SAFETY: the structure of the ioctl.
-        let asked = is_device && unsafe { call(fd.as_fd(), abi::QUERYCAP, &mut caps) }.is_ok();
-        if !asked {
+        let answered = is_device && unsafe { call(fd.as_fd(), abi::QUERYCAP, &mut caps) }.is_ok();
+        if !answered {
             return Err(V4l2Error::NoNode { node });
         }
         let of_node = caps.capabilities & abi::CAP_DEVICE_CAPS != 0;
@@ -176,7 +176,7 @@ impl Node {
         })
     }
 
-    /// Returns the node's name.
+    /// Returns the node's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -191,29 +191,29 @@ impl Node {
         &self.card
     }
 
-    /// True if frames can be had by `read`.
+    /// Returns true if frames can be read with `read`.
     pub fn can_read(&self) -> bool {
         self.caps & abi::CAP_READWRITE != 0
     }
 
-    /// True if the node has queues of buffers.
+    /// Returns true if the node has queues of buffers.
     pub fn can_stream(&self) -> bool {
         self.caps & abi::CAP_STREAMING != 0
     }
 
-    /// Returns the open node, to be sent to another process ([`Node::from_open`]).
+    /// Returns the node's descriptor, to send to another process ([`Node::from_open`]).
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 
-    /// True if the node's queues are of the multi-planar kind.
+    /// Returns true if the node's queues are multi-planar.
     pub(super) fn is_multiplanar(&self) -> bool {
         let single = abi::CAP_VIDEO_CAPTURE | abi::CAP_VIDEO_OUTPUT | abi::CAP_VIDEO_M2M;
         let multi = abi::CAP_VIDEO_CAPTURE_MPLANE | abi::CAP_VIDEO_OUTPUT_MPLANE | abi::CAP_VIDEO_M2M_MPLANE;
         self.caps & multi != 0 && self.caps & single == 0
     }
 
-    /// Returns V4L2's number of a queue.
+    /// Returns V4L2's number of a queue type.
     pub(super) fn kind(&self, direction: Direction) -> u32 {
         match (direction, self.is_multiplanar()) {
             (Direction::Capture, false) => abi::TYPE_CAPTURE,
@@ -239,12 +239,11 @@ impl Node {
         opcode: Opcode,
         body: &mut T,
     ) -> Result<(), V4l2Error> {
-        // SAFETY: as the caller promises.
+        // SAFETY: guaranteed by the caller.
         unsafe { call(self.fd.as_fd(), opcode, body) }.map(drop).map_err(|errno| self.error(name, errno))
     }
 
-    /// Returns the node's purpose; looks at its formats where the node is a
-    /// memory-to-memory device.
+    /// Returns the node's role. Reads the formats if the node is a memory-to-memory device.
     pub fn role(&self) -> NodeRole {
         let has = |bits| self.caps & bits != 0;
         let capture = has(abi::CAP_VIDEO_CAPTURE | abi::CAP_VIDEO_CAPTURE_MPLANE);
@@ -261,7 +260,7 @@ impl Node {
         }
     }
 
-    /// Returns an error where the node does not have the role `wanted`.
+    /// Returns an error if the node does not have the role `wanted`.
     pub fn must_be(&self, wanted: NodeRole) -> Result<(), V4l2Error> {
         let role = self.role();
         if role == wanted {
@@ -270,10 +269,10 @@ impl Node {
         Err(V4l2Error::Role { node: self.path.clone(), card: self.card.clone(), role, wanted })
     }
 
-    /// Returns the formats a queue offers; none where it cannot be asked.
+    /// Returns the formats that a queue supports; none if the driver does not list them.
     pub fn formats(&self, direction: Direction) -> Vec<FormatOffer> {
         let mut offers = Vec::new();
-        // Bounded, because a driver's list might never end.
+        // Limited, because a faulty driver's list might never end.
         for index in 0..256 {
             let mut desc = abi::FmtDesc { index, kind: self.kind(direction), ..Default::default() };
             // SAFETY: the structure of the ioctl.
@@ -286,7 +285,7 @@ impl Node {
         offers
     }
 
-    /// Makes the error that a queue lacks `wanted`; the error names the formats it has.
+    /// Makes the error that a queue lacks `wanted`. The error lists the supported formats.
     pub fn lacks(&self, direction: Direction, wanted: &str) -> V4l2Error {
         let names: Vec<String> = self.formats(direction).iter().map(|o| o.fourcc.to_string()).collect();
         let offers = if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
@@ -296,7 +295,7 @@ impl Node {
     /// Returns a queue's format.
     ///
     /// # Errors
-    /// As the driver says; a decoder knows CAPTURE's format only after the stream's head.
+    /// The error of the driver. A decoder knows CAPTURE's format only after the stream's head.
     pub fn format(&self, direction: Direction) -> Result<QueueFormat, V4l2Error> {
         Ok(self.picture(&self.raw_format(direction)?))
     }
@@ -309,32 +308,36 @@ impl Node {
         Ok(format)
     }
 
-    /// Sets a queue's format; returns the format that the driver chose.
+    /// Sets a queue's format. Returns the format that the driver chose.
     ///
     /// # Errors
-    /// Buffers are there already, or the queue has no such format.
-    pub fn set_format(&self, direction: Direction, wanted: &QueueFormat) -> Result<QueueFormat, V4l2Error> {
+    /// The queue already has buffers, or does not support the format.
+    pub fn set_format(
+        &self,
+        direction: Direction,
+        requested: &QueueFormat,
+    ) -> Result<QueueFormat, V4l2Error> {
         let body = match self.is_multiplanar() {
             false => abi::FormatBody {
                 pix: abi::PixFormat {
-                    width: wanted.width,
-                    height: wanted.height,
-                    pixelformat: wanted.fourcc.0,
+                    width: requested.width,
+                    height: requested.height,
+                    pixelformat: requested.fourcc.0,
                     field: abi::FIELD_ANY,
-                    bytesperline: wanted.stride,
-                    sizeimage: wanted.bytes,
+                    bytesperline: requested.stride,
+                    sizeimage: requested.bytes,
                     ..Default::default()
                 },
             },
             true => {
                 let mut planes = [abi::PlanePixFormat::default(); abi::MOST_PLANES];
-                planes[0].sizeimage = wanted.bytes;
-                planes[0].bytesperline = wanted.stride;
+                planes[0].sizeimage = requested.bytes;
+                planes[0].bytesperline = requested.stride;
                 abi::FormatBody {
                     pix_mp: abi::PixFormatMplane {
-                        width: wanted.width,
-                        height: wanted.height,
-                        pixelformat: wanted.fourcc.0,
+                        width: requested.width,
+                        height: requested.height,
+                        pixelformat: requested.fourcc.0,
                         field: abi::FIELD_ANY,
                         planes,
                         num_planes: 1,
@@ -360,8 +363,8 @@ impl Node {
     fn picture(&self, format: &abi::RawFormat) -> QueueFormat {
         match self.is_multiplanar() {
             false => {
-                // SAFETY: all bits are values of every member; `raw` was
-                // written whole.
+                // SAFETY: every bit pattern is valid for every member, and all of `raw` was
+                // written.
                 let pix = unsafe { format.body.pix };
                 QueueFormat {
                     width: pix.width,
@@ -387,11 +390,10 @@ impl Node {
         }
     }
 
-    /// Returns the visible part of the pictures of CAPTURE; `None` where the driver does
-    /// not say.
+    /// Returns the visible part of the pictures of CAPTURE; `None` if the driver does not report
+    /// it.
     pub fn visible(&self) -> Option<Rect> {
-        // The documentation demands the single-planar number; old drivers demand the
-        // queue's.
+        // The documentation requires the single-planar number; old drivers require the queue's.
         [abi::TYPE_CAPTURE, self.kind(Direction::Capture)].into_iter().find_map(|kind| {
             let mut selection =
                 abi::Selection { kind, target: abi::SEL_TGT_COMPOSE, ..abi::Selection::default() };
@@ -403,10 +405,10 @@ impl Node {
         })
     }
 
-    /// Sets controls, all or none.
+    /// Sets controls: all or none.
     ///
     /// # Errors
-    /// The device does not have a control, or does not take its value.
+    /// The device does not have a control, or does not accept its value.
     ///
     /// # Panics
     /// There are more than 16 controls.
@@ -427,14 +429,12 @@ impl Node {
             reserved: 0,
             controls: list.as_mut_ptr(),
         };
-        // SAFETY: the structure of the ioctl; it points at `count` controls
-        // without payloads of their own.
+        // SAFETY: the structure of the ioctl; it points to `count` controls without payloads.
         unsafe { self.call("VIDIOC_S_EXT_CTRLS", abi::S_EXT_CTRLS, &mut all) }
     }
 
-    /// Asks for `hz` frames a second, a fraction, if given; returns the time of one frame
-    /// that the driver has set, seconds as a fraction. `None` where the driver has no
-    /// rates.
+    /// Requests `hz` frames per second, as a fraction, if given. Returns the frame duration that
+    /// the driver has set, in seconds as a fraction. Returns `None` if the driver has no rates.
     pub fn set_rate(&self, hz: Option<(u32, u32)>) -> Option<(u32, u32)> {
         let mut parm = abi::StreamParm {
             kind: self.kind(Direction::Capture),
@@ -454,20 +454,20 @@ impl Node {
         (parm.numerator > 0 && parm.denominator > 0).then_some((parm.numerator, parm.denominator))
     }
 
-    /// Waits for an event or a buffer, at most `time`. Returns none when the time ends, a
-    /// signal came or the calling thread's run was asked to stop.
+    /// Waits for an event or a buffer for at most `time`. Returns none after the timeout, after a
+    /// signal, or if the calling thread's run is requested to stop.
     ///
     /// # Errors
-    /// As the kernel says.
+    /// The error of the kernel.
     pub fn wait(&self, time: Duration) -> Result<Ready, V4l2Error> {
         self.poll(PollFlags::IN | PollFlags::OUT | PollFlags::PRI, time, || false)
     }
 
-    /// [`Node::wait`] for a CAPTURE buffer alone. Ends early, with none, where a
-    /// [wake](crate::process::stop::Stop::wake) makes `awake` true.
+    /// Waits as [`Node::wait`] does, but only for a CAPTURE buffer. Ends early, with none, if a
+    /// [wake](crate::process::stop::Stop::wake) makes `awake` return true.
     ///
     /// # Errors
-    /// As the kernel says.
+    /// The error of the kernel.
     pub fn wait_for_capture(&self, time: Duration, awake: impl Fn() -> bool) -> Result<Ready, V4l2Error> {
         self.poll(PollFlags::IN, time, awake)
     }
@@ -483,11 +483,11 @@ impl Node {
         })
     }
 
-    /// Reads a frame into `to`, which a driver that can [read](Node::can_read) fills by a
-    /// copy; returns the bytes, or `None` where no frame is there yet.
+    /// Reads a frame into `to` by a copy, for a driver that can [read](Node::can_read). Returns
+    /// the number of bytes, or `None` if no frame is ready yet.
     ///
     /// # Errors
-    /// As the driver says.
+    /// The error of the driver.
     pub fn read(&self, to: &mut [u8]) -> Result<Option<usize>, V4l2Error> {
         match rustix::io::retry_on_intr(|| rustix::io::read(&self.fd, &mut *to)) {
             Ok(bytes) => Ok(Some(bytes)),

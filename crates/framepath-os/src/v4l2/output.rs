@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The buffers of an OUTPUT queue: packets or frames on their way into a
-//! device.
+//! Buffers of an OUTPUT queue: packets or frames for a device.
 
 use std::sync::Arc;
 
@@ -10,12 +9,12 @@ use super::{Dequeued, Direction, Io, Node, QueuedMemory, V4l2Error};
 use crate::measure::meter;
 use crate::memory::pool::{Frame, Plane};
 
-/// Buffers that came back from an OUTPUT queue.
+/// Buffers that an OUTPUT queue returned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReturnedOutputs {
     /// Number of buffers.
     pub count: u32,
-    /// Stamp of the first buffer that the device could not use.
+    /// Timestamp of the first buffer that the device could not use.
     pub failed: Option<u64>,
 }
 
@@ -23,22 +22,22 @@ pub struct ReturnedOutputs {
 pub struct OutputBuffers {
     node: Arc<Node>,
     io: Io,
-    /// The driver's memory, for [`Io::Mmap`].
+    /// Memory of the driver, for [`Io::Mmap`].
     region: Option<Region>,
     free: Vec<u32>,
     /// Frames that the device still reads, by buffer.
-    lent: Vec<Option<Frame>>,
+    queued_frames: Vec<Option<Frame>>,
 }
 
 impl OutputBuffers {
-    /// Makes `count` buffers, or as many as the driver wants.
+    /// Makes `count` buffers, or as many as the driver requires.
     ///
     /// # Errors
-    /// The driver does not have this kind of memory, or its queue is in use.
+    /// The driver does not support this kind of memory, or its queue is in use.
     pub fn new(node: &Arc<Node>, io: Io, count: u32) -> Result<OutputBuffers, V4l2Error> {
         let count = node.request(Direction::Output, io.memory(), count)?;
         if count == 0 {
-            let what = format!("takes no buffers of io={io}");
+            let what = format!("accepts no buffers for io={io}");
             return Err(V4l2Error::Driver { node: node.path().to_owned(), what });
         }
         let region = match io {
@@ -46,28 +45,34 @@ impl OutputBuffers {
             Io::DmaBuf | Io::UserPtr => None,
         };
         let free = (0..count).rev().collect();
-        Ok(OutputBuffers { node: node.clone(), io, region, free, lent: (0..count).map(|_| None).collect() })
+        Ok(OutputBuffers {
+            node: node.clone(),
+            io,
+            region,
+            free,
+            queued_frames: (0..count).map(|_| None).collect(),
+        })
     }
 
-    /// True if a buffer is free.
+    /// Returns true if a buffer is free.
     pub fn has_free(&self) -> bool {
         !self.free.is_empty()
     }
 
     /// Returns the number of buffers that the device has.
     pub fn queued(&self) -> usize {
-        self.lent.len() - self.free.len()
+        self.queued_frames.len() - self.free.len()
     }
 
-    /// Takes back the buffers that the device has finished with.
+    /// Takes back the buffers that the device has processed.
     ///
     /// # Errors
-    /// As the driver says.
+    /// The error of the driver.
     pub fn collect(&mut self) -> Result<ReturnedOutputs, V4l2Error> {
         let mut collected = ReturnedOutputs::default();
         while let Some(taken) = self.node.take(Direction::Output, self.io.memory())? {
-            let Some(held) = self.lent.get_mut(taken.index as usize) else {
-                let what = format!("gave OUTPUT buffer {} of {}", taken.index, self.lent.len());
+            let Some(held) = self.queued_frames.get_mut(taken.index as usize) else {
+                let what = format!("returned OUTPUT buffer {} of {}", taken.index, self.queued_frames.len());
                 return Err(V4l2Error::Driver { node: self.node.path().to_owned(), what });
             };
             *held = None;
@@ -82,20 +87,20 @@ impl OutputBuffers {
         Ok(collected)
     }
 
-    /// Takes all buffers back from a device whose queue was stopped.
+    /// Takes back all buffers of a device whose queue was stopped.
     pub fn reclaim(&mut self) {
-        self.lent.iter_mut().for_each(|held| *held = None);
-        self.free = (0..self.lent.len() as u32).rev().collect();
+        self.queued_frames.iter_mut().for_each(|held| *held = None);
+        self.free = (0..self.queued_frames.len() as u32).rev().collect();
     }
 
-    /// Copies `parts`, counted, one after the other into a free buffer of the driver's
-    /// memory; returns the number of bytes, for [`OutputBuffers::send`].
+    /// Copies `parts` one after the other into a free buffer of the driver's memory; the meter
+    /// counts the bytes. Returns the number of bytes, for [`OutputBuffers::send`].
     ///
     /// # Errors
     /// The parts do not fit.
     ///
     /// # Panics
-    /// No buffer is free, or the queue is not of the driver's memory.
+    /// No buffer is free, or the queue does not use the driver's memory.
     pub fn fill<'a>(&mut self, parts: impl Iterator<Item = Plane<'a>>) -> Result<usize, V4l2Error> {
         let index = *self.free.last().expect("a free buffer");
         let region = self.region.as_ref().expect("the driver's memory");
@@ -108,8 +113,8 @@ impl OutputBuffers {
             meter::copy(part.len(), || {
                 let mut offset = at;
                 part.visit(|bytes| {
-                    // SAFETY: mapped to write, and the buffer is the program's,
-                    // of which this is the only user.
+                    // SAFETY: mapped writable, and the program owns the buffer; this is its only
+                    // user.
                     unsafe { region.copy_in(index, offset, bytes) };
                     offset += bytes.len();
                 });
@@ -122,7 +127,7 @@ impl OutputBuffers {
     /// Queues the buffer that was filled with `bytes` bytes.
     ///
     /// # Errors
-    /// As the driver says.
+    /// The error of the driver.
     ///
     /// # Panics
     /// No buffer is free.
@@ -133,63 +138,63 @@ impl OutputBuffers {
         Ok(())
     }
 
-    /// Lends the device a frame's first plane, where it lies; the frame is kept until the
-    /// device has finished with it.
+    /// Queues a frame's first plane without a copy. The frame is kept until the device has
+    /// processed it.
     ///
     /// # Errors
-    /// The frame's memory is no dmabuf and the queue is of dmabufs; the driver's error.
+    /// The frame's memory is not a dmabuf and the queue uses dmabufs; the driver's error.
     ///
     /// # Panics
-    /// No buffer is free, or the queue is of the driver's memory.
+    /// No buffer is free, or the queue uses the driver's memory.
     pub fn queue_frame(&mut self, frame: &Frame, timestamp_us: u64) -> Result<(), V4l2Error> {
         let index = *self.free.last().expect("a free buffer");
         let plane = frame.plane(0);
-        let (lent, bytes) = match self.io {
-            Io::Mmap => panic!("a frame cannot be lent to the driver's memory"),
+        let (queued_frames, bytes) = match self.io {
+            Io::Mmap => panic!("a frame cannot be queued in the driver's memory"),
             Io::UserPtr => (QueuedMemory::Pixels(plane), plane.len()),
             Io::DmaBuf => match frame.dmabuf() {
                 Some((fd, bytes)) if frame.layout().planes()[0].offset == 0 => {
                     (QueuedMemory::DmaBuf(fd, bytes), plane.len())
                 }
                 _ => {
-                    let what = "cannot be lent a frame whose memory is no dmabuf".to_owned();
+                    let what = "cannot use a frame whose memory is not a dmabuf".to_owned();
                     return Err(V4l2Error::Driver { node: self.node.path().to_owned(), what });
                 }
             },
         };
-        self.node.queue_buffer(Direction::Output, index, lent, bytes, timestamp_us)?;
+        self.node.queue_buffer(Direction::Output, index, queued_frames, bytes, timestamp_us)?;
         self.free.pop();
-        self.lent[index as usize] = Some(frame.share());
+        self.queued_frames[index as usize] = Some(frame.share());
         Ok(())
     }
 }
 
-/// A CAPTURE queue into which frames are lent: the device writes where it reads.
+/// CAPTURE queue whose buffers are frames: the device writes where it reads.
 pub struct InPlace {
     node: Arc<Node>,
 }
 
 impl InPlace {
-    /// Makes the queue's one buffer.
+    /// Makes the queue's only buffer.
     ///
     /// # Errors
-    /// The driver takes no dmabufs there, or its queue is in use.
+    /// The driver accepts no dmabufs, or its queue is in use.
     pub fn new(node: &Arc<Node>) -> Result<InPlace, V4l2Error> {
         if node.request(Direction::Capture, Io::DmaBuf.memory(), 1)? == 0 {
-            let what = "gives no buffers for dmabufs".to_owned();
+            let what = "provides no buffers for dmabufs".to_owned();
             return Err(V4l2Error::Driver { node: node.path().to_owned(), what });
         }
         Ok(InPlace { node: node.clone() })
     }
 
-    /// Lends the device `frame` to write into. Its pixels are foreign, and so
-    /// may change while it is held.
+    /// Queues `frame` for the device to write into. Its pixels are foreign, so they may change
+    /// while it is held.
     ///
     /// # Errors
-    /// The frame's memory is no dmabuf; the driver's error.
+    /// The frame's memory is not a dmabuf; the driver's error.
     pub fn queue_frame(&self, frame: &Frame) -> Result<(), V4l2Error> {
         let Some((fd, bytes)) = frame.dmabuf() else {
-            let what = "cannot be lent a frame whose memory is no dmabuf".to_owned();
+            let what = "cannot use a frame whose memory is not a dmabuf".to_owned();
             return Err(V4l2Error::Driver { node: self.node.path().to_owned(), what });
         };
         self.node.queue_buffer(Direction::Capture, 0, QueuedMemory::DmaBuf(fd, bytes), 0, 0)
@@ -198,7 +203,7 @@ impl InPlace {
     /// Takes the buffer back; `None` while the device has it.
     ///
     /// # Errors
-    /// As the driver says.
+    /// The error of the driver.
     pub fn take(&self) -> Result<Option<Dequeued>, V4l2Error> {
         self.node.take(Direction::Capture, Io::DmaBuf.memory())
     }

@@ -9,50 +9,50 @@ use super::call::call;
 use super::{Node, Region, V4l2Error, abi};
 use crate::memory::pool::Plane;
 
-/// A queue, as V4L2 names it: from the device's side.
+/// Queue, named as in V4L2 from the device's side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {
-    /// Data that the device takes.
+    /// Queue of data for the device.
     Output,
-    /// Data that the device gives.
+    /// Queue of data from the device.
     Capture,
 }
 
-/// The memory of a buffer being queued.
+/// Memory of a buffer to queue.
 #[derive(Clone, Copy, Debug)]
 pub enum QueuedMemory<'a> {
     /// The driver's own memory.
     Driver,
-    /// A dmabuf of so many bytes.
+    /// Dmabuf and its size in bytes.
     DmaBuf(BorrowedFd<'a>, usize),
-    /// A slot of a region: for either queue.
+    /// Slot of a region, for either queue.
     Slot(&'a Region, u32),
-    /// Pixels of a frame: for OUTPUT, which the device only reads.
+    /// Pixels of a frame, for OUTPUT, which the device only reads.
     Pixels(Plane<'a>),
 }
 
-/// A buffer that came back.
+/// Buffer that the device returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dequeued {
     /// Number of the buffer.
     pub index: u32,
-    /// Bytes of payload, without those in front of it.
+    /// Bytes of payload, after `offset`.
     pub bytes: usize,
-    /// Bytes in front of the payload.
+    /// Bytes before the payload.
     pub offset: usize,
-    /// Number of the frame in the queue; gaps are frames the driver dropped.
+    /// Number of the frame in the queue; gaps are frames that the driver dropped.
     pub sequence: u32,
-    /// Stamp as queued, or CLOCK_MONOTONIC nanoseconds where `monotonic`.
+    /// Timestamp as queued, or of CLOCK_MONOTONIC if `monotonic`, microseconds.
     pub timestamp_us: u64,
-    /// The stamp is of CLOCK_MONOTONIC, not copied from another buffer.
+    /// True if the timestamp is of CLOCK_MONOTONIC, not copied from another buffer.
     pub monotonic: bool,
-    /// The payload is damaged.
+    /// True if the payload is damaged.
     pub failed: bool,
-    /// No buffer follows.
+    /// True if no buffer follows.
     pub last: bool,
 }
 
-/// Kind of memory of buffers, as REQBUFS takes it.
+/// Memory type of buffers, as used by REQBUFS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Memory {
     Driver,
@@ -98,7 +98,7 @@ impl QueuedMemory<'_> {
     }
 }
 
-/// Place from which a buffer of the driver's memory is mapped.
+/// Position from which a buffer of the driver's memory is mapped.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mappable {
     pub(super) offset: u64,
@@ -106,7 +106,8 @@ pub(super) struct Mappable {
 }
 
 impl Node {
-    /// Asks for `count` buffers (0 frees them); returns how many there are.
+    /// Requests `count` buffers (0 frees them). Returns the number of buffers that the driver
+    /// made.
     pub(super) fn request(&self, direction: Direction, memory: Memory, count: u32) -> Result<u32, V4l2Error> {
         let mut request = abi::RequestBuffers {
             count,
@@ -114,8 +115,8 @@ impl Node {
             memory: memory.number(),
             ..Default::default()
         };
-        // SAFETY: the structure of the ioctl. Buffers that go away while they
-        // are mapped keep their memory until they are unmapped.
+        // SAFETY: the structure of the ioctl. Buffers that are freed while mapped keep their
+        // memory until they are unmapped.
         unsafe { self.call("VIDIOC_REQBUFS", abi::REQBUFS, &mut request) }?;
         Ok(request.count)
     }
@@ -129,8 +130,8 @@ impl Node {
             true => (planes[0].m, planes[0].length),
             false => (buffer.m, buffer.length),
         };
-        // SAFETY: buffers of the driver's memory have an offset, and any bits of
-        // the union are a number.
+        // SAFETY: buffers of the driver's memory have an offset, and any bit pattern of the union
+        // is a valid number.
         let offset = unsafe { place.offset };
         if bytes == 0 {
             let what = format!("has buffer {index} of 0 bytes");
@@ -155,21 +156,21 @@ impl Node {
         buffer
     }
 
-    /// Gives the device buffer `index`, with `bytes` of payload for OUTPUT.
+    /// Queues buffer `index`, with `bytes` of payload for OUTPUT.
     ///
     /// # Errors
-    /// As the driver says: memory it cannot use, a buffer it has already.
+    /// The error of the driver: memory that it cannot use, a buffer that is already queued.
     pub(super) fn queue_buffer(
         &self,
         direction: Direction,
         index: u32,
-        lent: QueuedMemory<'_>,
+        memory_of_buffer: QueuedMemory<'_>,
         bytes: usize,
         timestamp_us: u64,
     ) -> Result<(), V4l2Error> {
         let mut planes = [abi::RawPlane::default(); abi::MOST_PLANES];
-        let mut buffer = self.buffer(direction, index, lent.memory(), &mut planes);
-        let (place, length) = lent.place();
+        let mut buffer = self.buffer(direction, index, memory_of_buffer.memory(), &mut planes);
+        let (place, length) = memory_of_buffer.place();
         buffer.seconds = (timestamp_us / 1_000_000) as i64;
         buffer.microseconds = (timestamp_us % 1_000_000) as i64;
         if direction == Direction::Output {
@@ -180,24 +181,24 @@ impl Node {
             planes[0].m = place;
             planes[0].length = length;
             planes[0].bytesused = bytes as u32;
-            // Set again, now that the planes have the values that the kernel is to read.
+            // Set again, after the planes got the values that the kernel reads.
             buffer.m = abi::RawMemory { planes: planes.as_mut_ptr() };
         } else {
             buffer.m = place;
             buffer.length = length;
             buffer.bytesused = bytes as u32;
         }
-        // SAFETY: the structure of the ioctl, its planes are `planes`. What the
-        // device may write is the driver's memory, a dmabuf or a region, none of
-        // which is ever a reference; pixels of frames go to OUTPUT alone, and
-        // are read. The kernel keeps the pages of an address it was given.
+        // SAFETY: the structure of the ioctl; its planes are `planes`. The device may write the
+        // driver's memory, a dmabuf or a region, to none of which a reference exists. Pixels of
+        // frames go only to OUTPUT, where they are read. The kernel keeps the pages of an
+        // address.
         unsafe { self.call("VIDIOC_QBUF", abi::QBUF, &mut buffer) }
     }
 
-    /// Takes a buffer back; `None` where none is finished.
+    /// Takes back a buffer; `None` if none is finished.
     ///
     /// # Errors
-    /// As the driver says. [`Errno::PIPE`] behind the last buffer is `None` too.
+    /// The error of the driver. [`Errno::PIPE`] after the last buffer is `None` too.
     pub(super) fn take(&self, direction: Direction, memory: Memory) -> Result<Option<Dequeued>, V4l2Error> {
         let mut planes = [abi::RawPlane::default(); abi::MOST_PLANES];
         let mut buffer = self.buffer(direction, 0, memory, &mut planes);
@@ -224,7 +225,7 @@ impl Node {
         }))
     }
 
-    /// Exports a buffer of the driver's memory as a dmabuf, to read and write.
+    /// Exports a buffer of the driver's memory as a dmabuf, for reading and writing.
     pub(super) fn export(&self, direction: Direction, index: u32) -> Result<OwnedFd, V4l2Error> {
         let flags = (rustix::fs::OFlags::CLOEXEC | rustix::fs::OFlags::RDWR).bits();
         let mut export =
@@ -235,22 +236,21 @@ impl Node {
             let what = format!("exported buffer {index} without a descriptor");
             return Err(V4l2Error::Driver { node: self.path().to_owned(), what });
         }
-        // SAFETY: the kernel has just made it for us.
+        // SAFETY: a new descriptor that the kernel made for this process.
         Ok(unsafe { OwnedFd::from_raw_fd(export.fd) })
     }
 
-    /// Starts or stops a queue; a stopped queue gives all its buffers back to the
-    /// program.
+    /// Starts or stops a queue. A stopped queue returns all its buffers to the program.
     ///
     /// # Errors
-    /// As the driver says.
+    /// The error of the driver.
     pub fn stream(&self, direction: Direction, on: bool) -> Result<(), V4l2Error> {
         let mut kind = self.kind(direction) as i32;
         let (name, opcode) = match on {
             true => ("VIDIOC_STREAMON", abi::STREAMON),
             false => ("VIDIOC_STREAMOFF", abi::STREAMOFF),
         };
-        // SAFETY: an int, as both ioctls want.
+        // SAFETY: an int, as both ioctls require.
         unsafe { self.call(name, opcode, &mut kind) }
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory that a device writes or reads, mapped slot after slot into one range of
-//! addresses, so that a pool of foreign frames can use it.
+//! Memory that a device writes or reads. Its slots are mapped into one range of addresses, so
+//! that a pool of foreign frames can use it.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::{self, NonNull};
@@ -13,8 +13,7 @@ use super::{Direction, Node};
 
 const PAGE: usize = 4096;
 
-/// Slots of device memory. No reference to them is made: they are read and written by
-/// copies.
+/// Slots of device memory. No reference to them is made: they are read and written by copies.
 #[derive(Debug)]
 pub struct Region {
     base: NonNull<u8>,
@@ -23,12 +22,12 @@ pub struct Region {
     dmabufs: Dmabufs,
 }
 
-/// The dmabufs of the slots.
+/// Dmabufs of the slots.
 #[derive(Debug)]
 enum Dmabufs {
-    /// Memory of this process without a dmabuf.
+    /// Memory of this process without dmabufs.
     None,
-    /// Dmabufs that the slots were made of.
+    /// Dmabufs of which the slots were made.
     Given(Vec<OwnedFd>),
     /// Buffers of a driver, exported on the first request.
     Exported { node: Arc<Node>, direction: Direction, fds: Vec<OnceLock<Option<OwnedFd>>> },
@@ -36,8 +35,8 @@ enum Dmabufs {
 
 // SAFETY: owns mappings that are not tied to a thread.
 unsafe impl Send for Region {}
-// SAFETY: through a shared reference slots are only read, by copies, or their
-// addresses and descriptors given to the kernel.
+// SAFETY: through a shared reference slots are only read, by copies, or their addresses and
+// descriptors are passed to the kernel.
 unsafe impl Sync for Region {}
 
 /// Access of the CPU to a slot.
@@ -57,7 +56,7 @@ impl CpuAccess {
 }
 
 impl Region {
-    /// Reserves addresses for `slots` slots, with no memory behind them yet.
+    /// Reserves addresses for `slots` slots, without memory.
     fn reserve(slot_bytes: usize, slots: u32) -> Result<Region, Errno> {
         let padded = slot_bytes.checked_next_multiple_of(PAGE).filter(|n| *n > 0).ok_or(Errno::INVAL)?;
         let bytes = padded.checked_mul(slots as usize).filter(|n| (1..=isize::MAX as usize).contains(n));
@@ -94,8 +93,8 @@ impl Region {
         .map(drop)
     }
 
-    /// Maps the buffers of a queue of `node`, in the driver's own memory: offset and
-    /// bytes of each.
+    /// Maps the buffers of a queue of `node` in the driver's memory, from the offset and size of
+    /// each.
     pub(super) fn map_driver(
         node: &Arc<Node>,
         direction: Direction,
@@ -122,7 +121,7 @@ impl Region {
         Ok(region)
     }
 
-    /// Makes pages of this process, which the kernel writes at their addresses.
+    /// Makes slots in pages of this process, which the kernel writes through their addresses.
     pub(super) fn map_pages(bytes: usize, slots: u32) -> Result<Region, Errno> {
         let region = Region::reserve(bytes, slots)?;
         let whole = region.bytes();
@@ -153,6 +152,8 @@ impl Region {
         self.slot_bytes
     }
 
+    /// Returns the address of the first byte of slot `slot`.
+    ///
     /// # Panics
     /// There is no such slot.
     pub(super) fn slot_address(&self, slot: u32) -> usize {
@@ -160,12 +161,12 @@ impl Region {
         self.base.as_ptr() as usize + slot as usize * self.slot_bytes
     }
 
-    /// True if the slots were made of dmabufs.
+    /// Returns true if the slots were made of dmabufs.
     pub(super) fn is_given(&self) -> bool {
         matches!(self.dmabufs, Dmabufs::Given(_))
     }
 
-    /// Returns the slot as a dmabuf from its first byte on; `None` where there is none.
+    /// Returns the slot as a dmabuf, from its first byte on; `None` if it has none.
     pub fn dmabuf(&self, slot: u32) -> Option<BorrowedFd<'_>> {
         let slot = slot as usize;
         match &self.dmabufs {
@@ -178,11 +179,11 @@ impl Region {
         }
     }
 
-    /// Copies bytes into a slot that was mapped to write.
+    /// Copies bytes into a slot that is mapped writable.
     ///
     /// # Safety
-    /// The slot is mapped to write, and no other thread copies into it or out
-    /// of it meanwhile.
+    /// The slot is mapped writable, and no other thread copies into it or out of it at the same
+    /// time.
     ///
     /// # Panics
     /// The bytes do not fit.

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Forbidden acts of a worker, each as a function that tries it.
+//! Forbidden acts of a worker, each as a function that tries the act.
 
 use std::ffi::CStr;
 use std::os::fd::RawFd;
 use std::ptr::{null, null_mut};
 
-/// Data that the acts need, handed to the worker by its parent.
+/// Data for the acts, sent by the parent.
 pub struct Scene {
-    /// Process id of the parent, as the parent knows it.
+    /// Process id of the parent in the parent's namespace.
     pub parent: libc::pid_t,
     /// A pidfd of the parent.
     pub parent_pidfd: RawFd,
@@ -27,13 +27,13 @@ pub type Outcome = Result<(), i32>;
 /// One act.
 pub struct Act {
     pub name: &'static str,
-    /// True if the act succeeds for every user in a worker that is not locked in, on
-    /// every kernel: this shows that the probe itself works.
+    /// True if the act succeeds for every user in a worker without a sandbox, on every kernel.
+    /// This shows that the test of the act itself works.
     pub free_outside: bool,
     pub attempt: fn(&Scene) -> Outcome,
 }
 
-/// Calls the kernel; a negative answer is the outcome's errno.
+/// Calls the kernel; a negative result is an errno.
 macro_rules! call {
     ($number:ident $(, $argument:expr)* $(,)?) => {{
         // SAFETY: pointers among the arguments are valid for the call, or the kernel
@@ -95,8 +95,8 @@ fn connect_unix(scene: &Scene) -> Outcome {
     done(call!(SYS_connect, fd, &raw const address, size_of::<libc::sockaddr_un>()))
 }
 
-/// Starts a thread that lacks one of the flags that threads of a process have. The null
-/// stack is never used: the call must be denied.
+/// Starts a thread without one of the flags that threads of a process have. The null stack is
+/// never used, because the call must be denied.
 fn thread_without(flag: i32) -> Outcome {
     let all = libc::CLONE_VM | libc::CLONE_FS | libc::CLONE_FILES | libc::CLONE_SIGHAND | libc::CLONE_THREAD;
     done(call!(SYS_clone, (all & !flag) as usize, NO, NO, NO, NO))
@@ -123,7 +123,7 @@ fn send_descriptor(scene: &Scene) -> Outcome {
     done(call!(SYS_sendmsg, scene.socket, &raw const message, libc::MSG_DONTWAIT))
 }
 
-/// Ends the child, if there is one, which is the act's success.
+/// Ends the child, if there is one: the act succeeded.
 fn ends_child(pid: i64) -> Outcome {
     if pid == 0 {
         // SAFETY: ends the child at once.

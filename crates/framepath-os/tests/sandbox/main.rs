@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Workers as their parent sees them, and their abilities once locked in.
+//! Workers from their parent's view, and their abilities in the sandbox.
 //!
-//! The binary starts itself as the worker, and so has its own main. Arguments name the
-//! tests to run.
+//! The binary starts itself as the worker, so it has its own main. Arguments select the tests to
+//! run.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -209,7 +209,7 @@ fn own_namespaces() {
     }
 }
 
-/// Returns the answers of a worker in `role` to every act it tried.
+/// Returns the results of all acts that a worker in `role` tried.
 fn try_acts(role: &str) -> (Layers, Vec<String>) {
     let page = 4096;
     let pool = rustix::fs::memfd_create("pool", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
@@ -238,7 +238,7 @@ fn try_acts(role: &str) -> (Layers, Vec<String>) {
     (Layers::from_bits(bits).unwrap(), lines.collect())
 }
 
-/// Makes a memfd that its holder can only read.
+/// Makes a memfd that its owner can only read.
 fn memory_for_reading(bytes: u64) -> OwnedFd {
     let writable = rustix::fs::memfd_create("frames", MemfdFlags::CLOEXEC).unwrap();
     rustix::fs::ftruncate(&writable, bytes).unwrap();
@@ -299,7 +299,7 @@ fn decoder_works() {
     assert_eq!(worker.wait().unwrap().exit_code, Some(0));
 }
 
-/// The plug-in is the C library's mathematics under another name.
+/// The plug-in is the C library's libm under another name.
 fn plugin_loads() {
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
     let libc = maps.split_whitespace().find(|word| word.ends_with("/libc.so.6")).unwrap();

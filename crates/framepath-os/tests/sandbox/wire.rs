@@ -15,8 +15,7 @@ pub fn pair() -> (OwnedFd, OwnedFd) {
     socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap()
 }
 
-/// Sends `text` and copies of `fds`. Without descriptors it uses a call that a worker may
-/// make.
+/// Sends `text` and copies of `fds`. Without descriptors it uses a call that a worker may make.
 pub fn send(socket: BorrowedFd<'_>, text: &str, fds: &[BorrowedFd<'_>]) -> rustix::io::Result<()> {
     if fds.is_empty() {
         return rustix::net::send(socket, text.as_bytes(), SendFlags::NOSIGNAL).map(drop);

@@ -17,7 +17,7 @@ use crate::wire::{receive, send};
 pub const LIMITS: ResourceLimits =
     ResourceLimits { memory_bytes: 1 << 30, file_bytes: 1 << 20, open_files: 32, threads: 64 };
 
-/// Runs the mode named by the arguments, the worker's first word left out.
+/// Runs the mode that the arguments select, without the worker's first argument.
 pub fn run(arguments: &[String]) {
     let socket = take_socket().unwrap();
     assert!(take_socket().is_err(), "taken twice");
@@ -61,8 +61,7 @@ fn acts(socket: BorrowedFd<'_>, role: &str, file: &Path) -> String {
         }
         "plugin" => {
             sandbox::enter(SandboxRole::PluginLoading { file }, &LIMITS).unwrap();
-            // A constructor's thread could set the flag again after the next role is
-            // entered.
+            // A thread of a constructor could set the flag again after the next role was entered.
             let dumpable = call!(SYS_prctl, libc::PR_SET_DUMPABLE, 1, 0usize, 0usize, 0usize);
             assert_eq!(dumpable, Err(libc::EPERM));
             sandbox::enter(SandboxRole::Plugin, &LIMITS).unwrap()
@@ -79,13 +78,13 @@ fn acts(socket: BorrowedFd<'_>, role: &str, file: &Path) -> String {
     answer
 }
 
-/// Returns `ok`, with the granted memory sealed. A panic's text is lost with the process,
-/// but the parent sees that the process ended.
+/// Returns `ok`, with the granted memory sealed. The text of a panic is lost, but the parent sees
+/// that the process ended.
 fn allowed(socket: BorrowedFd<'_>) -> String {
     let (text, fds) = receive(socket).unwrap();
     let [pool, open] = fds.as_slice() else { panic!("{} descriptors", fds.len()) };
     let bounded = text == "threads are bounded";
-    // A thread that existed before is bound as well.
+    // An earlier thread is restricted as well.
     let (go, wait) = mpsc::channel();
     let early = thread::spawn(move || {
         wait.recv().unwrap();
@@ -140,7 +139,7 @@ fn allowed(socket: BorrowedFd<'_>) -> String {
     assert!((files.len() as u64) < LIMITS.open_files);
     drop(files);
 
-    // The limit on threads holds for every user but root, if there are namespaces.
+    // The limit on threads applies to every user but root, if there are namespaces.
     if bounded {
         let (sender, ends) = mpsc::channel::<()>();
         let ends = std::sync::Arc::new(std::sync::Mutex::new(ends));
@@ -197,7 +196,7 @@ fn zygote() -> String {
     outcomes.join("\n")
 }
 
-/// Compares the namespaces of `process` with those it claims to have.
+/// Compares the namespaces of `process` with those that it reports.
 fn own_namespaces(process: &framepath_os::process::spawn::WorkerProcess) -> &'static str {
     let given = process.namespaces();
     let all = [
@@ -219,7 +218,7 @@ fn own_namespaces(process: &framepath_os::process::spawn::WorkerProcess) -> &'st
     "namespaces of others"
 }
 
-/// Returns 0 if the C library knows which thread this is.
+/// Returns 0 if the C library knows the current thread.
 fn knows_itself() -> i32 {
     // SAFETY: an initialised mutex of this stack, locked and read by this thread.
     unsafe {
@@ -241,13 +240,13 @@ fn knows_itself() -> i32 {
         if libc::pthread_kill(libc::pthread_self(), 0) != 0 || libc::pthread_mutex_unlock(&mut mutex) != 0 {
             return 3;
         }
-        // First process of its pid namespace: the kernel would drop its own signals.
+        // First process of its pid namespace: the kernel would ignore its own signals.
         i32::from(itself == 1)
     }
 }
 
-/// Returns the result of `enter` where neither seccomp nor Landlock is there: a filter
-/// answers for a kernel that has neither.
+/// Returns the result of `enter` on a kernel without seccomp and Landlock, which a filter
+/// simulates.
 fn old_kernel() -> String {
     let absent = [libc::SYS_seccomp, libc::SYS_landlock_create_ruleset].map(|number| (number, Vec::new()));
     let filter = seccompiler::SeccompFilter::new(
@@ -265,7 +264,7 @@ fn old_kernel() -> String {
     }
 }
 
-/// Returns `ok` if loading works as far as it should and no further.
+/// Returns `ok` if loading is possible, and nothing more.
 fn plugin(file: &Path, other: &str) -> String {
     let other = CString::new(other).unwrap();
     let path = CString::new(file.to_str().unwrap()).unwrap();
@@ -282,7 +281,7 @@ fn plugin(file: &Path, other: &str) -> String {
     if layers.has(Layer::LandlockFiles) {
         assert_eq!(open(&other, libc::O_RDONLY), Err(libc::EACCES), "another file");
     }
-    // Landlock lets such a descriptor pass for any path.
+    // Landlock allows such a descriptor for any path.
     assert_eq!(open(&other, libc::O_PATH), Err(libc::EPERM), "another file, by O_PATH");
     assert_eq!(open(&other, libc::O_PATH | libc::O_DIRECTORY), Err(libc::EPERM), "O_PATH of a folder");
     assert_eq!(open(&path, libc::O_RDWR), Err(libc::EPERM), "the file, for writing");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Frames in memory that another process or a device writes: mapped to read, handed on
-//! like any frame, and given back when the last handle goes.
+//! Frames in memory that another process or a device writes. The memory is mapped read-only. The
+//! frames pass through the path like any other, and are returned when the last handle is dropped.
 
 #[cfg(not(any(loom, miri)))]
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -19,70 +19,68 @@ use crate::memory::mapping::ReadOnly;
 #[cfg(not(any(loom, miri)))]
 use crate::v4l2::Region;
 
-/// Receiver of foreign frames that are given back.
+/// Receiver of foreign frames that are returned.
 pub trait Returns: Send + Sync {
-    /// Gives back the frame delivered under `slot`, whose last handle is gone. Called
-    /// once for each delivery, on the thread that dropped the handle; must not panic.
+    /// Returns the frame delivered under `slot`, after its last handle was dropped. Called once
+    /// for each delivery, on the thread that dropped the handle. Must not panic.
     fn give_back(&self, slot: u32);
 }
 
-/// Why another process's memory, or a frame in it, is refused.
+/// Reason why another process's memory, or a frame in it, is rejected.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ForeignError {
-    /// Zero slots, zero bytes, slots that are not aligned, or more than numbers or the
-    /// address space hold.
-    #[error(
-        "a foreign pool of {slots} slots of {slot_bytes} bytes from number {first_slot} on is not possible"
-    )]
+    /// Zero slots, zero bytes, unaligned slots, or more than numbers or the address space can
+    /// hold.
+    #[error("foreign pool: {slots} slots of {slot_bytes} bytes from number {first_slot} are out of range")]
     Size {
-        /// Claimed bytes per slot.
+        /// Reported bytes per slot.
         slot_bytes: usize,
-        /// Claimed number of slots.
+        /// Reported number of slots.
         slots: u32,
-        /// Claimed number of the first slot.
+        /// Reported number of the first slot.
         first_slot: u32,
     },
-    /// The descriptor is of a kind that cannot be read safely.
-    #[error("the memory of a foreign pool is {what}")]
+    /// The memory is of a kind that cannot be read safely.
+    #[error("foreign pool: the memory is {what}; expected a sealed memfd of ordinary pages")]
     Memory {
-        /// The unusable kind of memory, such as `not a memfd`.
+        /// Kind of the memory, such as `not a memfd`.
         what: &'static str,
     },
-    /// The memory is smaller than claimed.
-    #[error("the memory of a foreign pool has {bytes} bytes, {told} were told")]
+    /// The memory is smaller than reported.
+    #[error("foreign pool: the memory has {bytes} bytes; expected {told}")]
     Short {
-        /// Bytes of the memory.
+        /// Size of the memory, bytes.
         bytes: u64,
-        /// Bytes that the slots need.
+        /// Size that the slots need, bytes.
         told: usize,
     },
     /// A system call failed.
-    #[error("{call} for a foreign pool of {bytes} bytes: {errno}")]
+    #[error("foreign pool: {call} for {bytes} bytes: {errno}")]
     Os {
         /// The system call.
         call: &'static str,
-        /// Bytes of the whole pool.
+        /// Size of the whole pool, bytes.
         bytes: usize,
         /// The kernel's error.
         errno: rustix::io::Errno,
     },
     /// The pool does not have the slot of a frame.
-    #[error("a foreign frame in slot {slot}, where the pool has {first_slot} to {}", first_slot + (slots - 1))]
+    #[error("foreign frame: no slot {slot}; the pool has {first_slot} to {}", first_slot + (slots - 1))]
     Slot {
-        /// The claimed number.
+        /// Reported number of the slot.
         slot: u32,
         /// Number of the pool's first slot.
         first_slot: u32,
-        /// Slots the pool has.
+        /// Number of slots in the pool.
         slots: u32,
     },
-    /// A frame larger than its slot.
-    #[error("a foreign frame: {0}")]
+    /// The frame is larger than its slot.
+    #[error("foreign frame: {0}")]
     Layout(#[from] LayoutError),
 }
 
-/// Another process's pool. Its frames outlive it.
+/// Another process's pool. Frames may outlive this handle.
 pub struct ForeignPool {
     memory: Arc<Memory>,
 }
@@ -96,7 +94,7 @@ struct Memory {
     returns: Arc<dyn Returns>,
 }
 
-/// Memory of the slots.
+/// Kind of a pool's memory.
 enum Mapped {
     /// Another process's pool.
     Memfd(ReadOnly),
@@ -115,12 +113,13 @@ impl Mapped {
     }
 }
 
-/// More than any worker may allocate: the owner of a pool this large makes a false claim.
+/// Maximum size of a foreign pool, bytes: more than any worker may allocate, so a larger size is
+/// a false report.
 const LARGEST: usize = 1 << 40;
 
 impl ForeignError {
-    /// True if this process lacks the memory, or the mappings, to read the pool: no fault
-    /// of its owner.
+    /// Returns true if this process lacks the memory or the mappings to read the pool: not an
+    /// error of the owner.
     pub fn is_lack(&self) -> bool {
         match self {
             ForeignError::Os { bytes, errno, .. } => {
@@ -140,13 +139,13 @@ impl ForeignPool {
         ForeignPool { memory: Arc::new(Memory { id, mapping, slot_bytes, slots, first_slot: 0, returns }) }
     }
 
-    /// Maps `slots` slots of `slot_bytes` bytes each to read; `fd` and the numbers come
-    /// from the other side's [`Frame::read_only_memory`]. Six system calls. Frames go
-    /// back through `returns`.
+    /// Maps `slots` slots of `slot_bytes` bytes each, read-only. `fd` and the numbers come from
+    /// [`Frame::read_only_memory`] in the other process. Six system calls. Frames are returned
+    /// through `returns`.
     ///
     /// # Errors
     /// The memory could shrink, can be written through the descriptor, or is smaller than
-    /// claimed.
+    /// reported.
     #[cfg(not(any(loom, miri)))]
     pub fn new(
         fd: OwnedFd,
@@ -160,8 +159,8 @@ impl ForeignPool {
         Ok(ForeignPool::of(mapping, slot_bytes, slots, first_slot, returns))
     }
 
-    /// Makes the other side's pool of memory that this process gave it
-    /// ([`Pool::from_buffers`](super::Pool::from_buffers)) and has no business to read: all pixels of its
+    /// Makes the other side's pool of memory that this process provided
+    /// ([`Pool::from_buffers`](super::Pool::from_buffers)) and does not read. All pixels of its
     /// frames read as 0.
     ///
     /// # Errors
@@ -178,7 +177,7 @@ impl ForeignPool {
         Ok(ForeignPool::of(mapping, slot_bytes, slots, first_slot, returns))
     }
 
-    /// A pool in memory that is large enough.
+    /// Makes a pool in memory that is large enough.
     #[cfg_attr(any(loom, miri), allow(dead_code, reason = "the checkers' tests make such pools"))]
     pub(super) fn of(
         mapping: ReadOnly,
@@ -191,8 +190,8 @@ impl ForeignPool {
         ForeignPool { memory: Arc::new(Memory { id, mapping, slot_bytes, slots, first_slot, returns }) }
     }
 
-    /// Closes the descriptor of the memory, which stays mapped: for a process that does
-    /// not pass it on. Does nothing once a frame was made.
+    /// Closes the descriptor of the memory, which stays mapped. For a process that does not pass
+    /// the memory on. Does nothing after a frame was made.
     #[cfg(not(any(loom, miri)))]
     pub fn close(&mut self) {
         if let Some(Memory { mapping: Mapped::Memfd(mapping), .. }) = Arc::get_mut(&mut self.memory) {
@@ -205,12 +204,12 @@ impl ForeignPool {
         self.memory.id
     }
 
-    /// Makes the frame that lies, as the other side claims, in the slot numbered `slot`.
-    /// Every frame made here is given back on its own, once.
+    /// Makes a frame of the slot with number `slot`, as reported by the other side. Every frame
+    /// made here is returned separately, once.
     ///
     /// # Errors
-    /// The pool does not have the slot, or the layout is larger than a slot. Nothing is
-    /// given back then.
+    /// The pool does not have the slot, or the layout is larger than a slot. In this case nothing
+    /// is returned.
     pub fn frame(&self, slot: u32, layout: &Layout, meta: FrameMeta) -> Result<Frame, ForeignError> {
         let memory = &self.memory;
         let index = slot.checked_sub(memory.first_slot).filter(|index| *index < memory.slots);
@@ -224,8 +223,8 @@ impl ForeignPool {
         let place = FrameTarget::foreign(index, first, meta);
         let place = Box::new(ForeignPlace { place, layout, memory: memory.clone() });
         let place = NonNull::from(Box::leak(place));
-        // SAFETY: leaked just now, and no other code has the pointer. The layout lies in
-        // the same box as the place that points at it.
+        // SAFETY: leaked above, and no other code has the pointer. The layout is in the same box
+        // as the target that points to it.
         unsafe {
             let layout = NonNull::from(&(*place.as_ptr()).layout);
             (*place.as_ptr()).place.set_layout(layout);
@@ -234,8 +233,8 @@ impl ForeignPool {
     }
 }
 
-/// Alignment of every slot, so that the samples of a checked layout are aligned: pools
-/// of this crate consist of whole pages.
+/// Alignment of every slot, bytes: makes the samples of a checked layout aligned. Pools of this
+/// crate consist of whole pages.
 #[cfg(not(any(loom, miri)))]
 const SLOT_ALIGN: usize = 64;
 
@@ -250,11 +249,11 @@ fn checked_bytes(slot_bytes: usize, slots: u32, first_slot: u32) -> Result<usize
 }
 
 #[cfg(not(any(loom, miri)))]
-fn refused_as(refused: MapError, told: usize) -> ForeignError {
+fn refused_as(refused: MapError, needed: usize) -> ForeignError {
     match refused {
         MapError::Kind(what) => ForeignError::Memory { what },
-        MapError::Short(bytes) => ForeignError::Short { bytes, told },
-        MapError::Os(call, errno) => ForeignError::Os { call, bytes: told, errno },
+        MapError::Short(bytes) => ForeignError::Short { bytes, told: needed },
+        MapError::Os(call, errno) => ForeignError::Os { call, bytes: needed, errno },
     }
 }
 
@@ -267,13 +266,13 @@ impl std::fmt::Debug for ForeignPool {
     }
 }
 
-/// Target of a foreign frame's handle: a place first, so that the handle is the same
-/// pointer as for any frame.
+/// Target of a foreign frame's handle. The [`FrameTarget`] comes first, so that the handle is the
+/// same pointer as for any frame.
 #[repr(C)]
 pub(super) struct ForeignPlace {
     place: FrameTarget,
-    /// Layout of this frame alone: another process may send a new one with every frame,
-    /// and a table of them would grow without end.
+    /// Layout of this frame only. Another process may send a new layout with every frame, so a
+    /// table of layouts would grow without limit.
     layout: Layout,
     memory: Arc<Memory>,
 }
@@ -283,13 +282,13 @@ impl ForeignPlace {
         self.memory.id
     }
 
-    /// Describes the memory for yet another process.
+    /// Describes the memory for a third process.
     #[cfg(not(any(loom, miri)))]
     pub(super) fn memory(&self) -> std::io::Result<PoolMemory> {
         let Memory { id, ref mapping, slots, slot_bytes, first_slot, .. } = *self.memory;
         let fd = match mapping {
             Mapped::Memfd(mapping) => mapping.read_only_fd()?,
-            // Each slot is a file of its own, and no memfd.
+            // Each slot is a separate file, and not a memfd.
             Mapped::Device(_) => return Err(std::io::ErrorKind::Unsupported.into()),
         };
         Ok(PoolMemory { id, fd, slots, slot_bytes, first_slot })
@@ -304,10 +303,10 @@ impl ForeignPlace {
         }
     }
 
-    /// Gives the frame back.
+    /// Returns the frame to its owner.
     ///
     /// # Safety
-    /// `this` came from [`ForeignPool::frame`], and no handle is left.
+    /// `this` came from [`ForeignPool::frame`], and no handle to it is left.
     pub(super) unsafe fn end(this: NonNull<ForeignPlace>) {
         // SAFETY: leaked by `frame`, ended once.
         let place = unsafe { Box::from_raw(this.as_ptr()) };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The handles to a pool's slots: written, read, and kept by a decoder.
+//! Handles to a pool's slots: for writing, for reading, and for a decoder's references.
 
 use std::cell::UnsafeCell;
 use std::ptr::NonNull;
@@ -13,25 +13,23 @@ use super::plane::Plane;
 use super::{FRAME, FRAMES, HOLD, Inner};
 use crate::sync::atomics::{AtomicU32, Ordering};
 
-/// Handles to one place, at most.
+/// Maximum number of handles to one target.
 const MOST_HANDLES: u32 = 1 << 30;
 
-/// Target of a frame's handle. The first cache lines never change while the pool is in
-/// use and so stay in all caches; fields that a producer writes for every frame lie apart
-/// from them.
+/// Target of a frame's handle. Its first cache lines do not change while the pool is in use, so
+/// they stay in all caches. The fields that a producer writes for every frame are on other lines.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct FrameTarget {
-    /// Dangling where `foreign`.
+    /// Dangling if `foreign` is true.
     inner: NonNull<Inner>,
     /// First byte of the slot.
     first: NonNull<u8>,
     slot: u32,
-    /// Handles to a place in a box of its own, made by [`Hold::frame`] or for a
-    /// foreign frame; 0 for the one that belongs to the slot and lives as long
-    /// as the pool.
+    /// Number of handles to a boxed target, made by [`Hold::frame`] or for a foreign frame. 0 for
+    /// the target that belongs to the slot and lives as long as the pool.
     handles: AtomicU32,
-    /// The place is the head of a [`ForeignPlace`], and always boxed.
+    /// True if the target is the head of a [`ForeignPlace`]; always boxed.
     foreign: bool,
     written: Written,
 }
@@ -47,7 +45,7 @@ struct Written {
 }
 
 impl FrameTarget {
-    /// Makes the place of slot `slot`, whose first byte is `first`.
+    /// Creates the target of slot `slot`, whose first byte is `first`.
     pub(super) fn new(
         inner: NonNull<Inner>,
         slot: u32,
@@ -64,8 +62,8 @@ impl FrameTarget {
         }
     }
 
-    /// Makes a place with one handle, in another process's memory. The layout is written
-    /// once the place has its final address.
+    /// Creates a target with one handle, in another process's memory. The layout is written after
+    /// the target has its final address.
     pub(super) fn foreign(slot: u32, first: NonNull<u8>, meta: FrameMeta) -> FrameTarget {
         let mut place = FrameTarget::new(NonNull::dangling(), slot, first, NonNull::dangling());
         place.foreign = true;
@@ -82,7 +80,7 @@ impl FrameTarget {
         *self.written.layout.get_mut() = layout;
     }
 
-    /// Returns the pool's shared part. Panics for a foreign place.
+    /// Returns the pool's shared part. Panics for a foreign target.
     fn inner(&self) -> &Inner {
         assert!(!self.foreign, "a foreign frame has no pool in this process");
         // SAFETY: not foreign, so the handle that led here keeps Inner alive.
@@ -96,8 +94,8 @@ impl FrameTarget {
     fn add_reader(&self) {
         let before = self.refs().fetch_add(FRAME, Ordering::Relaxed);
         if before & FRAMES == FRAMES {
-            // Taken back before the panic, which may be caught: counts that
-            // only grow would wrap in the end, and free a slot that is in use.
+            // Reverted before the panic, because the panic may be caught: a count that only grows
+            // would wrap, and free a slot in use.
             self.refs().fetch_sub(FRAME, Ordering::Relaxed);
             panic!("too many handles to one frame");
         }
@@ -109,16 +107,15 @@ impl FrameTarget {
     }
 
     fn layout(&self) -> &Layout {
-        // SAFETY: written only by an only handle; interned layouts live as
-        // long as Inner.
+        // SAFETY: written only by a unique handle; interned layouts live as long as Inner.
         unsafe { self.written.layout.get().read().as_ref() }
     }
 
-    /// Drops one handle to the place, and its share of the slot.
+    /// Drops one handle to the target, and its share of the slot.
     ///
     /// # Safety
-    /// `this` is live, and the caller owns one reader's share of its slot and
-    /// uses neither again.
+    /// `this` is live. The caller owns one reader's share of its slot, and uses neither
+    /// afterwards.
     #[inline]
     unsafe fn let_go(this: NonNull<FrameTarget>) {
         // SAFETY: as the caller promises.
@@ -129,10 +126,10 @@ impl FrameTarget {
             // AcqRel: the thread that frees the box sees all other handles' last uses.
             let last = place.handles.fetch_sub(1, Ordering::AcqRel) == 1;
             match (last, foreign) {
-                // SAFETY: the last handle to a foreign place.
+                // SAFETY: this was the last handle to a foreign target.
                 (true, true) => return unsafe { ForeignPlace::end(this.cast()) },
                 (false, true) => return,
-                // SAFETY: the last handle to a place that Hold::frame leaked.
+                // SAFETY: this was the last handle to a target that Hold::frame leaked.
                 (true, false) => drop(unsafe { Box::from_raw(this.as_ptr()) }),
                 (false, false) => {}
             }
@@ -148,24 +145,23 @@ impl FrameTarget {
 pub struct PoolMemory {
     /// See [`Frame::pool_id`].
     pub id: u64,
-    /// The memfd: slot after slot, from its first byte on.
+    /// Memfd with all slots, from its first byte on.
     pub fd: std::os::fd::OwnedFd,
-    /// Slots.
+    /// Number of slots.
     pub slots: u32,
     /// Bytes from one slot to the next.
     pub slot_bytes: usize,
-    /// Number of the first slot in an [`Exported`]; 0 where the pool is not
-    /// shared.
+    /// Number of the first slot in an [`Exported`]; 0 if the pool is not shared.
     pub first_slot: u32,
 }
 
-/// A pool in memory that another process granted, for that process to read.
+/// Pool in memory that another process granted, for that process to read.
 #[cfg(not(any(loom, miri)))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GrantedPool {
     /// Number of the memory.
     pub memory: u32,
-    /// Slots.
+    /// Number of slots.
     pub slots: u32,
     /// Bytes from one slot to the next.
     pub slot_bytes: usize,
@@ -173,7 +169,7 @@ pub struct GrantedPool {
     pub first_slot: u32,
 }
 
-/// A slot being written: the only handle to it.
+/// Slot that is being written. This is the only handle to it.
 ///
 /// ```
 /// use framepath_model::format::{Layout, PixelFormat};
@@ -198,7 +194,7 @@ pub struct FrameMut {
 unsafe impl Send for FrameMut {}
 
 impl FrameMut {
-    /// Makes the only handle to a slot just taken.
+    /// Makes the only handle to a slot that was just taken.
     #[inline]
     pub(super) fn new(place: NonNull<FrameTarget>, layout: NonNull<Layout>) -> FrameMut {
         let frame = FrameMut { place };
@@ -208,7 +204,7 @@ impl FrameMut {
     }
 
     fn place(&self) -> &FrameTarget {
-        // SAFETY: a place lives at least as long as a handle to it.
+        // SAFETY: a target lives at least as long as a handle to it.
         unsafe { self.place.as_ref() }
     }
 
@@ -220,7 +216,7 @@ impl FrameMut {
     /// Sets the layout of the picture in the slot.
     ///
     /// # Errors
-    /// Where the layout is larger than the slot.
+    /// The layout is larger than the slot.
     pub fn set_layout(&mut self, layout: &Layout) -> Result<(), LayoutError> {
         if layout == self.layout() {
             return Ok(());
@@ -232,27 +228,27 @@ impl FrameMut {
         Ok(())
     }
 
-    /// Returns the bytes of plane `index`, padding included, to write.
+    /// Returns the bytes of plane `index` for writing, padding included.
     ///
     /// # Panics
-    /// Where the layout has no such plane.
+    /// The layout has no such plane.
     pub fn plane_mut(&mut self, index: usize) -> &mut [u8] {
         let plane = self.layout().planes()[index];
-        // SAFETY: the layout was checked against the slot, this is the only
-        // handle to the slot, and the borrow is exclusive. The memory is not
-        // lent: `Pool::acquire` and `Frame::try_unique` give no such handle.
+        // SAFETY: the layout was checked against the slot, this is the only handle to the slot,
+        // and the borrow is exclusive. No other process writes the memory: `Pool::acquire` and
+        // `Frame::try_unique` make no handle to such memory.
         unsafe {
             let first = self.place().first.add(plane.offset);
             std::slice::from_raw_parts_mut(first.as_ptr(), plane.end() - plane.offset)
         }
     }
 
-    /// Returns the number of bytes of the slot, of which the layout may use fewer.
+    /// Returns the number of bytes of the slot. The layout may use fewer.
     pub fn slot_bytes(&self) -> usize {
         self.place().inner().slot_bytes
     }
 
-    /// Ends writing.
+    /// Ends writing and returns a readable frame.
     #[inline]
     pub fn freeze(self, meta: FrameMeta) -> Frame {
         // SAFETY: this is the only handle to the slot.
@@ -270,10 +266,10 @@ impl Drop for FrameMut {
     }
 }
 
-/// A frame: pixels nobody writes as long as it lives. The handle is one
-/// pointer, so that it passes in a register from stage to stage.
+/// Frame for reading: nobody writes its pixels as long as it lives. The handle is one pointer, so
+/// it passes from stage to stage in a register.
 ///
-/// Rows lie `stride` bytes apart; a row's pixels are what [`Frame::row`] gives:
+/// Rows are `stride` bytes apart; [`Frame::row`] returns the pixels of a row:
 ///
 /// ```
 /// # use framepath_model::format::{Layout, PixelFormat};
@@ -308,7 +304,7 @@ unsafe impl Sync for Frame {}
 
 impl Frame {
     fn place(&self) -> &FrameTarget {
-        // SAFETY: a place lives at least as long as a handle to it.
+        // SAFETY: a target lives at least as long as a handle to it.
         unsafe { self.place.as_ref() }
     }
 
@@ -319,31 +315,34 @@ impl Frame {
 
     /// Returns the sequence number, birth and presentation time.
     pub fn meta(&self) -> FrameMeta {
-        // SAFETY: written only while no Frame of the place exists.
+        // SAFETY: written only while no Frame of the target exists.
         unsafe { self.place().written.meta.get().read() }
     }
 
-    /// Returns the bytes of plane `index`, from its first pixel to its last, the padding
-    /// of all rows but the last included.
+    /// Returns the bytes of plane `index` from its first pixel to its last, including the padding
+    /// of all rows but the last.
     ///
     /// # Panics
-    /// Where the layout has no such plane.
+    /// The layout has no such plane.
     pub fn plane(&self, index: usize) -> Plane<'_> {
         let plane = self.layout().planes()[index];
-        // SAFETY: the layout was checked against the slot; the slot is not
-        // written while a Frame of it exists (FrameMut is unique, decoders
-        // write a picture only before they give it out), unless it is foreign
-        // or lent.
+        // SAFETY: the layout was checked against the slot. The slot is not written while a Frame
+        // of it exists (FrameMut is unique, and decoders write a picture only before they output
+        // it), unless the memory belongs to another process.
         unsafe {
             let first = self.place().first.add(plane.offset);
-            Plane::new(first, plane.end() - plane.offset, self.is_foreign() || self.place().inner().lent)
+            Plane::new(
+                first,
+                plane.end() - plane.offset,
+                self.is_foreign() || self.place().inner().peer_owned,
+            )
         }
     }
 
     /// Returns row `y` of plane `index`, pixels only.
     ///
     /// # Panics
-    /// Where the layout has no such plane or row.
+    /// The layout has no such plane or row.
     pub fn row(&self, index: usize, y: usize) -> Plane<'_> {
         let plane = self.layout().planes()[index];
         assert!(y < plane.rows, "row {y} of {}", plane.rows);
@@ -355,13 +354,13 @@ impl Frame {
         self.place().slot
     }
 
-    /// True if the frame lies in another process's pool, whose memory that process may
-    /// write at any time.
+    /// Returns true if the frame is in another process's pool. That process may write the memory
+    /// at any time.
     pub fn is_foreign(&self) -> bool {
         self.place().foreign
     }
 
-    /// Returns the number of the pool, which no other pool of this process ever has.
+    /// Returns the number of the pool, which is unique in this process.
     pub fn pool_id(&self) -> u64 {
         match self.foreign_place() {
             Some(place) => place.pool_id(),
@@ -369,9 +368,9 @@ impl Frame {
         }
     }
 
-    /// Describes the pool's memory for another process to read. If the pool is shared,
-    /// that process can only read the memory. If not, it can make no writable mapping of
-    /// the descriptor, but must not be able to open the memory again by its path.
+    /// Describes the pool's memory for another process that reads it. If the pool is shared, that
+    /// process can only read the memory. If not, the process can make no writable mapping of the
+    /// descriptor, but must be prevented from opening the memory again by its path.
     #[cfg(not(any(loom, miri)))]
     pub fn read_only_memory(&self) -> std::io::Result<PoolMemory> {
         if let Some(place) = self.foreign_place() {
@@ -387,8 +386,8 @@ impl Frame {
         })
     }
 
-    /// Returns the number of the [`GrantedMemory`](super::GrantedMemory) that the frame's
-    /// pool lies in, and the pool's numbers; `None` for other pools.
+    /// Returns the number of the [`GrantedMemory`](super::GrantedMemory) of the frame's pool, and
+    /// the pool's numbers; `None` for other pools.
     #[cfg(not(any(loom, miri)))]
     pub fn granted_memory(&self) -> Option<GrantedPool> {
         if self.is_foreign() {
@@ -403,29 +402,29 @@ impl Frame {
         })
     }
 
-    /// Returns the slot as a dmabuf, from its first byte on, and its size in bytes;
-    /// `None` where its memory is no dmabuf.
+    /// Returns the slot as a dmabuf, from its first byte on, and its size in bytes; `None` if the
+    /// memory is not a dmabuf.
     #[cfg(not(any(loom, miri)))]
     pub fn dmabuf(&self) -> Option<(std::os::fd::BorrowedFd<'_>, usize)> {
         self.foreign_place().and_then(ForeignPlace::dmabuf)
     }
 
-    /// True if this is the only handle to the pixels.
+    /// Returns true if this is the only handle to the pixels.
     pub fn is_only(&self) -> bool {
-        // Acquire: pairs with the release of other handles' drops, so that
-        // their reads come before the next use of the pixels.
+        // Acquire: pairs with the Release of other handles' drops, so that their reads come
+        // before the next use of the pixels.
         match self.is_foreign() {
             true => self.place().handles.load(Ordering::Acquire) == 1,
             false => self.place().refs().load(Ordering::Acquire) == FRAME,
         }
     }
 
-    /// Lets another process read the frame until that process gives it back: the handle
-    /// stays with the pool's [`GiveBack`](super::GiveBack). A frame may be exported
-    /// several times; each export is given back on its own.
+    /// Lets another process read the frame until that process returns it. The pool's
+    /// [`GiveBack`](super::GiveBack) keeps the handle. A frame may be exported several times;
+    /// each export is returned separately.
     ///
     /// # Errors
-    /// The frame itself, where its pool is not shared.
+    /// Returns the frame itself if its pool is not shared.
     pub fn export(self) -> Result<Exported, Frame> {
         if self.is_foreign() {
             return Err(self);
@@ -439,28 +438,28 @@ impl Frame {
     }
 
     fn foreign_place(&self) -> Option<&ForeignPlace> {
-        // SAFETY: foreign places are heads of a ForeignPlace, and live as long
-        // as their handles.
+        // SAFETY: foreign targets are heads of a ForeignPlace, and live as long as their handles.
         self.is_foreign().then(|| unsafe { self.place.cast().as_ref() })
     }
 
-    /// Makes the first handle to a foreign place.
+    /// Makes the first handle to a foreign target.
     ///
     /// # Safety
-    /// The place was made by [`FrameTarget::foreign`], is leaked and has no handle.
+    /// The target was made by [`FrameTarget::foreign`], is leaked and has no handle.
     pub(super) unsafe fn from_foreign(place: NonNull<ForeignPlace>) -> Frame {
         Frame { place: place.cast() }
     }
 
-    /// Returns the frame's only handle, to write in place; returns the frame itself where
-    /// another reader, a decoder or another process still uses it, or its memory is lent.
+    /// Converts the frame's only handle to a writable one. Returns the frame itself if another
+    /// reader, a decoder or another process still uses it, or if its memory belongs to another
+    /// process.
     pub fn try_unique(self) -> Result<FrameMut, Frame> {
-        if self.is_foreign() || self.place().inner().lent {
+        if self.is_foreign() || self.place().inner().peer_owned {
             return Err(self);
         }
         let refs = self.place().refs();
-        // Acquire: pairs with the release of other handles' drops, so that
-        // their reads come before our writes.
+        // Acquire: pairs with the Release of other handles' drops, so that their reads come
+        // before our writes.
         if refs.load(Ordering::Acquire) != FRAME {
             return Err(self);
         }
@@ -477,7 +476,7 @@ impl Frame {
         if self.place().is_boxed() {
             let before = self.place().handles.fetch_add(1, Ordering::Relaxed);
             if before >= MOST_HANDLES {
-                // As in `add_reader`, whose share goes back too.
+                // As in `add_reader`, whose share is reverted too.
                 self.place().handles.fetch_sub(1, Ordering::Relaxed);
                 if !self.is_foreign() {
                     self.place().refs().fetch_sub(FRAME, Ordering::Relaxed);
@@ -497,27 +496,27 @@ impl Drop for Frame {
     }
 }
 
-/// A decoder's own reference to a slot it writes, and reads as a reference
-/// picture afterwards.
+/// A decoder's own reference to a slot: the decoder writes the slot, and later reads it as a
+/// reference picture.
 #[derive(Debug)]
 pub struct Hold {
     inner: NonNull<Inner>,
     pub(super) slot: u32,
 }
 
-// SAFETY: a hold only hands out a raw pointer; its users answer for it.
+// SAFETY: a hold only provides a raw pointer; its users are responsible for it.
 unsafe impl Send for Hold {}
 // SAFETY: as above; `frame` touches only atomics and the layout mutex.
 unsafe impl Sync for Hold {}
 
 impl Hold {
-    /// Makes the only handle to a slot just taken.
+    /// Makes the only handle to a slot that was just taken.
     pub(super) fn new(inner: NonNull<Inner>, slot: u32) -> Hold {
         Hold { inner, slot }
     }
 
-    /// Returns the address of the first byte of the slot, page-aligned. The decoder may
-    /// write until it has given the picture out by [`Hold::frame`], and only read after.
+    /// Returns the address of the first byte of the slot, page-aligned. The decoder may write
+    /// until it outputs the picture by [`Hold::frame`], and may only read afterwards.
     pub fn as_ptr(&self) -> *mut u8 {
         // SAFETY: Inner is alive while this handle is.
         unsafe { self.inner.as_ref() }.slot_ptr(self.slot).as_ptr()
@@ -529,21 +528,21 @@ impl Hold {
         unsafe { self.inner.as_ref() }.slot_bytes
     }
 
-    /// Always false: a slot has at least a page.
+    /// Returns false: a slot has at least a page.
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// Gives the picture out as a frame.
+    /// Outputs the picture as a frame.
     ///
     /// # Errors
-    /// Where the layout is larger than the slot.
+    /// The layout is larger than the slot.
     pub fn frame(&self, layout: &Layout, meta: FrameMeta) -> Result<Frame, LayoutError> {
         // SAFETY: Inner is alive while this handle is.
         let inner = unsafe { self.inner.as_ref() };
         let layout = inner.intern(checked(layout, inner.slot_bytes)?);
-        // A place of its own, because a decoder may show one picture several times,
-        // under other numbers.
+        // A separate target, because a decoder may output one picture several times, under
+        // different numbers.
         let mut place = FrameTarget::new(self.inner, self.slot, inner.slot_ptr(self.slot), layout);
         place.handles = AtomicU32::new(1);
         place.written.meta = UnsafeCell::new(meta);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Return of frames that another process reads, by words of memory that both processes
-//! map. The reader counts the frames it gave back; the owner collects them.
+//! Return of frames from another process, through words of memory that both processes map. The
+//! reader counts the frames that it returned; the owner collects them.
 //!
-//! The owner trusts nothing it reads there. It drops no more handles of a slot than it
-//! exported; it counts and ignores words without a meaning.
+//! The owner trusts none of these words. It drops no more handles of a slot than it exported. It
+//! counts invalid words and ignores them otherwise.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -13,10 +13,10 @@ use super::frame::Frame;
 use super::owner_wait::OwnerWait;
 use crate::sync::atomics::{AtomicU32, AtomicU64, Ordering};
 
-/// Most slots that one [`GiveBack`] serves.
+/// Maximum number of slots of one [`GiveBack`].
 pub const GIVE_BACK_SLOTS: u32 = 4096;
 
-/// The shared words, as either side maps them. All may start as 0.
+/// Shared words, as either side maps them. All may start as 0.
 #[derive(Clone, Copy, Debug)]
 pub struct GiveBackWords<'a> {
     waits: &'a AtomicU32,
@@ -30,10 +30,10 @@ impl<'a> GiveBackWords<'a> {
         slots.div_ceil(64) as usize
     }
 
-    /// Uses the words of `counts.len()` slots: `waits` is 1 while the owner sleeps,
-    /// `summary` has a bit for each slot given back since the owner last looked, `counts`
-    /// says how many times. `None` where the lengths do not fit together, or are more
-    /// than [`GIVE_BACK_SLOTS`].
+    /// Uses the words of `counts.len()` slots. `waits` is 1 while the owner sleeps. `summary` has
+    /// a bit for each slot returned since the last collection. `counts` has the number of returns
+    /// of each slot. Returns `None` if the lengths are inconsistent, or exceed
+    /// [`GIVE_BACK_SLOTS`].
     pub fn new(
         waits: &'a AtomicU32,
         summary: &'a [AtomicU64],
@@ -44,16 +44,14 @@ impl<'a> GiveBackWords<'a> {
         fits.then_some(GiveBackWords { waits, summary, counts })
     }
 
-    /// Gives slot `slot` back once, as the reader, and wakes the owner if it sleeps: one
-    /// system call then, none otherwise. Does nothing for a number out of range. Any
-    /// thread.
+    /// Returns slot `slot` once, as the reader, and wakes the owner if it sleeps: one system call
+    /// in that case, none otherwise. Does nothing if the number is out of range. Any thread.
     pub fn give_back(&self, slot: u32) {
         let Some(count) = self.counts.get(slot as usize) else { return };
-        // Release: pairs with the Acquire of the owner's swap, for the reads of the
-        // frame.
+        // Release: pairs with the Acquire of the owner's swap, for the reads of the frame.
         count.fetch_add(1, Ordering::Release);
-        // Release: as above, and the count. Acquire: pairs with the Release of
-        // an owner's look that came first, so that its flag is seen here.
+        // Release: as above, and for the count. Acquire: pairs with the Release of an earlier
+        // check by the owner, so that its flag is seen here.
         self.summary[slot as usize / 64].fetch_or(1 << (slot % 64), Ordering::AcqRel);
         // Relaxed, see above.
         if self.waits.load(Ordering::Relaxed) != 0 {
@@ -63,40 +61,41 @@ impl<'a> GiveBackWords<'a> {
     }
 }
 
-/// A frame on its way to another process.
+/// Frame exported to another process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exported {
     /// See [`Frame::pool_id`].
     pub pool: u64,
-    /// Number of the slot among all that share a [`GiveBack`]; the slot comes back under
-    /// this number.
+    /// Number of the slot among all slots of a [`GiveBack`]. The slot is returned under this
+    /// number.
     pub slot: u32,
 }
 
-/// Source of memory: returns memory of at least that many bytes, or the reason of a
-/// refusal. Any thread.
+/// Source of memory: returns memory of at least the requested number of bytes, or the reason of a
+/// denial. Called on any thread.
 #[cfg(not(any(loom, miri)))]
 pub type MemorySource = Box<dyn Fn(u64) -> Result<GrantedMemory, String> + Send + Sync>;
 
-/// Memory for a pool that another process made.
+/// Memory for a pool, made by another process.
 #[cfg(not(any(loom, miri)))]
 #[derive(Debug)]
 pub struct GrantedMemory {
-    /// Number by which that process knows the memory.
+    /// Number of the memory in that process.
     pub number: u32,
-    /// A memfd of ordinary pages, sealed against another size and nothing else.
+    /// Memfd of ordinary pages, sealed only against a change of its size.
     pub fd: std::os::fd::OwnedFd,
 }
 
-/// The owner's side: exported frames, and those that came back. It serves the pools of
-/// one stage; they come and go as the stream changes, and one of them waits at a time.
+/// The owner's side: keeps the exported frames and collects the returned ones. It serves all
+/// pools of one stage. Pools are made and dropped as the stream changes, and at most one of them
+/// waits at a time.
 pub struct GiveBack {
     words: GiveBackWords<'static>,
-    /// Source of the pools' memory, if not memfd_create(2).
+    /// Source of the pools' memory; `None` for memfd_create(2).
     #[cfg(not(any(loom, miri)))]
     memory: Option<MemorySource>,
     table: Mutex<Table>,
-    /// Numbers below this have been given to pools.
+    /// Number of slots ever assigned to pools; all lower numbers are in use or were used.
     used: AtomicU32,
     breaches: AtomicU64,
 }
@@ -105,12 +104,12 @@ pub struct GiveBack {
 struct Table {
     /// Handles that another process reads through, by number, oldest first.
     exported: Vec<VecDeque<Frame>>,
-    /// First number and length of each living pool's range, in order.
+    /// First number and length of each live pool's range, in order.
     ranges: Vec<(u32, u32)>,
 }
 
 impl GiveBack {
-    /// Collects from `words`.
+    /// Creates the owner's side of `words`.
     pub fn new(words: GiveBackWords<'static>) -> GiveBack {
         let (table, used, breaches) = (Mutex::default(), AtomicU32::new(0), AtomicU64::new(0));
         GiveBack {
@@ -123,8 +122,8 @@ impl GiveBack {
         }
     }
 
-    /// Collects from `words`. The pools' memory comes from `memory`: for a process that
-    /// can make no memfd.
+    /// Creates the owner's side of `words` for a process that cannot make memfds. `memory`
+    /// provides the pools' memory.
     #[cfg(not(any(loom, miri)))]
     pub fn with_memory(words: GiveBackWords<'static>, memory: MemorySource) -> GiveBack {
         GiveBack { memory: Some(memory), ..GiveBack::new(words) }
@@ -135,7 +134,7 @@ impl GiveBack {
         self.memory.as_ref()
     }
 
-    /// Returns the number of times the other side gave back a frame that it did not have.
+    /// Returns the number of invalid returns: of frames that the other side did not have.
     pub fn breaches(&self) -> u64 {
         self.breaches.load(Ordering::Relaxed)
     }
@@ -145,11 +144,11 @@ impl GiveBack {
         self.table().exported.iter().map(VecDeque::len).sum()
     }
 
-    /// Drops the handles of all frames given back since the last call. Pools
-    /// do so when they run out of slots. Any thread.
+    /// Drops the handles of all frames returned since the last call. Pools call this when they
+    /// run out of slots. Any thread.
     pub fn collect(&self) {
         for (index, word) in self.used_words().iter().enumerate() {
-            // Relaxed: a first look that saves the swap; `has_returns` looks in order.
+            // Relaxed: a first check that saves the swap; `has_returns` checks in order.
             if word.load(Ordering::Relaxed) == 0 {
                 continue;
             }
@@ -165,12 +164,11 @@ impl GiveBack {
 
     fn collect_slot(&self, slot: usize) {
         let Some(count) = self.words.counts.get(slot) else { return self.breach() };
-        // Acquire: pairs with the Release in `give_back`: the reads of the
-        // other side come before the next writes here. 0 where the last look
-        // found the count already and the bit came after.
+        // Acquire: pairs with the Release in `give_back`. The other side's reads come before the
+        // next writes here. The count is 0 if the last call found it before its bit.
         for _ in 0..count.swap(0, Ordering::Acquire) {
-            // The lock is free while the handle is dropped: that may end a
-            // pool, which gives its numbers back here.
+            // The lock is released before the handle is dropped: the drop may free a pool, which
+            // takes the lock to return its numbers.
             let oldest = self.table().exported.get_mut(slot).and_then(VecDeque::pop_front);
             if oldest.is_none() {
                 return self.breach();
@@ -183,17 +181,17 @@ impl GiveBack {
         self.breaches.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// True if [`GiveBack::collect`] would find anything: the owner's look between
+    /// Returns true if [`GiveBack::collect`] would find anything. The owner calls it between
     /// raising its flag and sleeping.
     pub(super) fn has_returns(&self) -> bool {
-        // AcqRel, as a read-modify-write: of this and a `give_back` the later
-        // sees the earlier, the word or the flag.
+        // AcqRel, as a read-modify-write: the later of this and a `give_back` sees the earlier,
+        // either the word or the flag.
         self.used_words().iter().any(|word| word.fetch_or(0, Ordering::AcqRel) != 0)
     }
 
     fn used_words(&self) -> &[AtomicU64] {
-        // Relaxed: a thread that waits on a pool got the pool from the thread that made
-        // its range.
+        // Relaxed: a thread that waits on a pool received the pool from the thread that made its
+        // range.
         let words = GiveBackWords::summary_words(self.used.load(Ordering::Relaxed));
         &self.words.summary[..words]
     }
@@ -203,12 +201,12 @@ impl GiveBack {
         OwnerWait::shared(self.words.waits)
     }
 
-    /// Keeps the handle until the other side gives the frame back.
+    /// Keeps the handle until the other side returns the frame.
     pub(super) fn keep(&self, slot: u32, frame: Frame) {
         self.table().exported[slot as usize].push_back(frame);
     }
 
-    /// Takes numbers for the slots of a pool, which no other living pool has.
+    /// Takes a range of numbers for the slots of a pool. No other live pool has these numbers.
     pub(super) fn take_range(&'static self, slots: u32) -> Option<SlotNumbers> {
         let mut table = self.table();
         let mut first = 0;
@@ -230,12 +228,12 @@ impl GiveBack {
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
-        // A panic leaves no value half changed.
+        // A panic leaves no value half changed, so a poisoned lock is valid.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// One value exists for each set of words, so values are equal only if they are the same.
+/// Two values are equal only if they are the same value, because each set of words has one value.
 impl PartialEq for GiveBack {
     fn eq(&self, other: &GiveBack) -> bool {
         std::ptr::eq(self, other)
@@ -250,7 +248,7 @@ impl fmt::Debug for GiveBack {
     }
 }
 
-/// The numbers of one pool's slots; free again when it is dropped.
+/// Numbers of one pool's slots; free again when dropped.
 #[derive(Debug)]
 pub(super) struct SlotNumbers {
     pub(super) give_back: &'static GiveBack,

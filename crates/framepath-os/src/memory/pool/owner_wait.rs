@@ -1,43 +1,43 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The sleep of a pool's owner for a slot, and the message that none comes.
+//! Sleep of a pool's owner that waits for a slot, and the handle that ends the wait.
 
 use std::sync::Arc;
 
 use crate::sync::atomics::{AtomicU32, Ordering};
 use crate::sync::futex::{self, LastingWord};
 
-/// The word a pool's owner sleeps on: 1 while it sleeps. Never freed, because wakers come
-/// late: the pool can be gone after a slot is given back.
+/// Word on which a pool's owner sleeps: 1 while it sleeps. The word is never freed, because a
+/// waker may be late: the pool may be freed as soon as a slot is returned.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OwnerWait {
     word: &'static AtomicU32,
-    /// `None` where the word lies in memory that another process maps.
+    /// Allocated word; `None` if the word is in memory that another process maps.
     own: Option<LastingWord>,
 }
 
 impl OwnerWait {
-    /// Takes a word of this process.
+    /// Allocates a word of this process.
     pub(super) fn allocate() -> OwnerWait {
         let own = LastingWord::take();
         OwnerWait { word: own.word(), own: Some(own) }
     }
 
-    /// Uses a word by which another process wakes this one.
+    /// Uses a word through which another process wakes this process.
     pub(super) fn shared(word: &'static AtomicU32) -> OwnerWait {
         OwnerWait { word, own: None }
     }
 
-    /// Reports that the owner is about to sleep; its looks for a slot come after.
+    /// Announces that the owner is about to sleep. The owner checks for a slot afterwards.
     pub(super) fn announce_sleep(self) {
         self.word.store(1, Ordering::Relaxed);
     }
 
-    /// Reports that the owner does not sleep after all.
+    /// Announces that the owner does not sleep after all.
     pub(super) fn cancel_sleep(self) {
         self.word.store(0, Ordering::Relaxed);
     }
 
-    /// Sleeps until another thread wakes the owner; may return without a reason.
+    /// Sleeps until another thread wakes the owner; may return early.
     pub(super) fn sleep(self) {
         match self.own {
             Some(_) => futex::wait(self.word, 1),
@@ -47,13 +47,12 @@ impl OwnerWait {
         }
     }
 
-    /// Wakes the owner, if it sleeps. The word may serve another pool by now: that pool's
-    /// owner then looks again in vain.
+    /// Wakes the owner if it sleeps. The word may belong to another pool by now; its owner then
+    /// checks once more without need.
     #[inline]
     pub(super) fn wake(self) {
-        // Relaxed: either the read-modify-write before this call has seen the one of the
-        // owner after it raised the flag, or the owner's has seen ours; see
-        // `Pool::wait`.
+        // Relaxed: either the read-modify-write before this call has seen the owner's, which
+        // follows the raising of the flag, or the owner's has seen ours; see `Pool::wait`.
         if self.word.load(Ordering::Relaxed) != 0 {
             self.wake_now();
         }
@@ -68,7 +67,7 @@ impl OwnerWait {
         }
     }
 
-    /// Gives the word back; no thread sleeps on it any more.
+    /// Recycles the word. No thread sleeps on it any more.
     pub(super) fn recycle(self) {
         if let Some(own) = self.own {
             own.recycle();
@@ -76,7 +75,7 @@ impl OwnerWait {
     }
 }
 
-/// Ends the waits of one pool, from any thread. It may outlive the pool.
+/// Handle that ends the waits of one pool, from any thread. It may outlive the pool.
 #[derive(Clone, Debug)]
 pub struct Closer {
     closed: Arc<AtomicU32>,
@@ -89,17 +88,17 @@ impl Closer {
     }
 
     /// Ends the current wait and every later one with
-    /// [`PoolError::Closed`](super::PoolError::Closed). Free slots are still given.
+    /// [`PoolError::Closed`](super::PoolError::Closed). Free slots can still be taken.
     pub fn close(&self) {
-        // AcqRel: pairs with the look in `is_closed`. The later of the two sees the
-        // earlier: either the owner sees the closing, or this thread sees that the owner
+        // AcqRel: pairs with the check in `is_closed`. The later of the two sees the earlier:
+        // either the owner sees that the pool is closed, or this thread sees that the owner
         // waits.
         self.closed.fetch_or(1, Ordering::AcqRel);
-        // Does not look at the word, because another process may have written it.
+        // Wakes without a check of the word, because another process may have written it.
         self.waits.wake_now();
     }
 
-    /// True if the pool is closed; asked by the owner between raising its flag and
+    /// Returns true if the pool is closed. The owner calls it between raising its flag and
     /// sleeping.
     pub(super) fn is_closed(&self) -> bool {
         // AcqRel: see `close`.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Pixels of a frame, to read: as a slice if no other process can write them, otherwise
-//! by copies.
+//! Pixels of a frame for reading: as a slice if no other process can write them, otherwise by
+//! copies.
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -9,14 +9,13 @@ use std::ptr::NonNull;
 
 use crate::measure::meter;
 
-/// Bytes of foreign memory copied at a time; even, so that samples of two bytes stay
-/// whole.
+/// Bytes of foreign memory per copy; even, so that samples of two bytes stay whole.
 const LOOK: usize = 4096;
 
-/// Bytes of a plane, or of a part of one, as long as its frame is borrowed.
+/// Bytes of a plane, or of a part of one, borrowed from a frame.
 ///
-/// Memory that another process can write (a *foreign* frame's) is never a `&[u8]`: the
-/// needed part is copied out first, and only the copy is read.
+/// Memory that another process can write (a *foreign* frame's) is never a `&[u8]`. The needed
+/// part is copied first, and only the copy is read.
 #[derive(Clone, Copy, Debug)]
 pub struct Plane<'a> {
     first: NonNull<u8>,
@@ -32,8 +31,8 @@ unsafe impl Sync for Plane<'_> {}
 
 impl<'a> Plane<'a> {
     /// # Safety
-    /// `len` bytes from `first` on may be read for `'a`. They are not written for so
-    /// long, unless `foreign`, and then only by other processes.
+    /// `len` bytes from `first` on are readable for `'a`. Nobody writes them during that time,
+    /// except other processes if `foreign` is true.
     pub(super) unsafe fn new(first: NonNull<u8>, len: usize, foreign: bool) -> Plane<'a> {
         Plane { first, len, foreign, frame: PhantomData }
     }
@@ -49,13 +48,13 @@ impl<'a> Plane<'a> {
         self.len
     }
 
-    /// True if the plane has no bytes.
+    /// Returns true if the plane has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Returns the address of the first byte; the bytes may change where
-    /// [`Plane::as_stable`] is `None`.
+    /// Returns the address of the first byte. The bytes may change if [`Plane::as_stable`] is
+    /// `None`.
     pub fn as_ptr(&self) -> *const u8 {
         self.first.as_ptr()
     }
@@ -63,7 +62,7 @@ impl<'a> Plane<'a> {
     /// Returns a part of the plane.
     ///
     /// # Panics
-    /// Where the range ends behind the last byte, or before it starts.
+    /// The range ends after the last byte, or before it starts.
     #[inline]
     pub fn sub(&self, range: Range<usize>) -> Plane<'a> {
         assert!(range.start <= range.end && range.end <= self.len, "{range:?} of {} bytes", self.len);
@@ -72,7 +71,7 @@ impl<'a> Plane<'a> {
         Plane { first, len: range.end - range.start, ..*self }
     }
 
-    /// Returns the bytes themselves; `None` where another process may write them.
+    /// Returns the bytes themselves; `None` if another process may write them.
     #[inline]
     pub fn as_stable(&self) -> Option<&'a [u8]> {
         if self.foreign {
@@ -82,21 +81,21 @@ impl<'a> Plane<'a> {
         Some(unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.len) })
     }
 
-    /// Copies all bytes; counted in the ledger.
+    /// Copies all bytes; the ledger counts the copy.
     ///
     /// # Panics
-    /// Where `to` is of another length.
+    /// The length of `to` differs.
     #[inline]
     pub fn copy_to(&self, to: &mut [u8]) {
-        assert_eq!(to.len(), self.len, "copied to another length");
+        assert_eq!(to.len(), self.len, "the destination has another length");
         meter::count_once(self.len);
-        // SAFETY: both sides have so many bytes, `to` is borrowed exclusively, and no
-        // reference is made to memory that another process may be writing.
+        // SAFETY: both sides have so many bytes, `to` is borrowed exclusively, and no reference
+        // is made to memory that another process may be writing.
         unsafe { std::ptr::copy_nonoverlapping(self.first.as_ptr(), to.as_mut_ptr(), self.len) }
     }
 
-    /// Shows all bytes to `look` in order: at once where they are stable, else
-    /// in copies of a few KiB, an even number of bytes each but the last.
+    /// Passes all bytes to `look` in order: in one call if they are stable, otherwise in copies
+    /// of a few KiB, each of an even number of bytes except the last.
     pub fn visit(&self, mut look: impl FnMut(&[u8])) {
         let done: Result<(), std::convert::Infallible> = self.try_visit(|bytes| {
             look(bytes);
@@ -107,10 +106,10 @@ impl<'a> Plane<'a> {
         }
     }
 
-    /// [`Plane::visit`] until `look` fails.
+    /// Passes bytes as [`Plane::visit`] does, until `look` fails.
     ///
     /// # Errors
-    /// The first that `look` returns.
+    /// The first error of `look`.
     pub fn try_visit<E>(&self, mut look: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
         if let Some(bytes) = self.as_stable() {
             return look(bytes);
@@ -118,8 +117,8 @@ impl<'a> Plane<'a> {
         let mut copy = [MaybeUninit::<u8>::uninit(); LOOK];
         for start in (0..self.len).step_by(LOOK) {
             let part = self.sub(start..self.len.min(start + LOOK));
-            // SAFETY: at most LOOK bytes, each written before it is looked at;
-            // no reference is made to the foreign side.
+            // SAFETY: at most LOOK bytes, each written before it is read; no reference is made to
+            // the foreign side.
             let copied = unsafe {
                 std::ptr::copy_nonoverlapping(part.first.as_ptr(), copy.as_mut_ptr().cast(), part.len);
                 std::slice::from_raw_parts(copy.as_ptr().cast(), part.len)
@@ -129,7 +128,7 @@ impl<'a> Plane<'a> {
         Ok(())
     }
 
-    /// Returns a copy of all bytes; counted in the ledger.
+    /// Returns a copy of all bytes; the ledger counts the copy.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut copy = vec![0; self.len];
         self.copy_to(&mut copy);

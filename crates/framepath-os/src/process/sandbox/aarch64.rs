@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The policies of aarch64, one file per role.
+//! Policies of aarch64, one file per role.
 
 use super::policy::{Policies, Policy};
 
 mod decode;
 mod plugin;
 
-/// System calls that each role may make.
+/// System calls allowed in each role.
 pub(super) const POLICIES: Policies = Policies {
     decode: Policy { tables: &[decode::DECODE] },
     decode_by_device: Policy { tables: &[decode::DECODE, decode::BY_DEVICE] },

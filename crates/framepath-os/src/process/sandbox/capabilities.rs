@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Giving up every capability.
+//! Removal of all capabilities.
 
 use rustix::io;
 use rustix::thread::{
@@ -9,19 +9,19 @@ use rustix::thread::{
 
 /// Drops the calling thread's capabilities from all of its sets.
 ///
-/// Shrinking the bounding set needs a capability; without it the set is left as it is.
-/// The set only limits what an execve could gain, and with no_new_privs an execve gains
-/// nothing.
+/// Shrinking the bounding set needs a capability. Without it the set stays unchanged, which is
+/// safe: the set only limits the capabilities gained by an execve, and with no_new_privs an
+/// execve gains none.
 pub(super) fn drop_all() -> io::Result<()> {
     if capabilities(None)?.effective.contains(CapabilitySet::SETPCAP) {
         for capability in CapabilitySet::all().iter() {
-            // An error means that this kernel does not know the capability.
+            // An error means that the kernel does not know the capability.
             if let Ok(true) = capability_is_in_bounding_set(capability) {
                 remove_capability_from_bounding_set(capability)?;
             }
         }
     }
-    // Empty already if the inheritable set is, which is cleared next.
+    // The ambient set is empty if the inheritable set is empty, which is cleared next.
     let _ = clear_ambient_capability_set();
     let none = CapabilitySet::empty();
     set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })

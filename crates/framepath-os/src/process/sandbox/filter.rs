@@ -14,16 +14,16 @@ use super::{LayerState, SandboxRole, aarch64, x86_64};
 /// Error of installing a filter.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum FilterError {
-    #[error("no policy is written for {}", std::env::consts::ARCH)]
+    #[error("no system call policy for {}; supported: x86_64, aarch64", std::env::consts::ARCH)]
     Architecture,
-    #[error("the policy cannot be compiled: {0}")]
+    #[error("compiling the system call policy: {0}")]
     Compile(#[from] BackendError),
     #[error("{0}")]
     Install(#[source] seccompiler::Error),
 }
 
 impl FilterError {
-    /// Returns the standing of the seccomp layer that follows from this error.
+    /// Returns the state of the seccomp layer after this error.
     pub(super) fn state(&self) -> LayerState {
         match self {
             FilterError::Install(seccompiler::Error::Seccomp(error))
@@ -36,16 +36,16 @@ impl FilterError {
     }
 }
 
-/// Threads that a filter applies to.
+/// Threads to which a filter applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FilterScope {
-    /// All threads of the process, and those they start.
+    /// All threads of the process, and threads that they start.
     All,
-    /// The calling thread, and those it starts.
+    /// The calling thread, and threads that it starts.
     This,
 }
 
-/// Puts the policy of `role` into force.
+/// Installs the policy of `role`.
 pub(super) fn install(role: SandboxRole<'_>, threads: FilterScope) -> Result<(), FilterError> {
     let (arch, policies) = of_this_machine().ok_or(FilterError::Architecture)?;
     let policy = match role {
@@ -72,15 +72,15 @@ fn of_this_machine() -> Option<(TargetArch, Policies)> {
     }
 }
 
-/// Compiles the filters of `policy`, in the order of installation. A call runs through
-/// all of them and the strictest answer counts: the first answers ENOSYS where the policy
-/// says absent, the second EPERM to every call it does not know. A call in another
-/// architecture's numbering ends the process.
+/// Compiles the filters of `policy`, in the order of installation. The kernel runs all of them
+/// for a call, and the strictest result counts. The first returns ENOSYS for calls that the
+/// policy declares absent, the second returns EPERM for every unlisted call. A call with the
+/// numbering of another architecture ends the process.
 fn programs(policy: Policy, arch: TargetArch, own_pid: u32) -> Result<[BpfProgram; 2], BackendError> {
     let mut absent = BTreeMap::new();
     let mut allowed = BTreeMap::new();
     for rule in merged(policy).into_values() {
-        // An empty list of alternatives matches always.
+        // An empty list of alternatives matches every call.
         let alternatives = match rule.when {
             When::Always => Vec::new(),
             When::Absent => {
@@ -194,8 +194,8 @@ mod tests {
             let [plain, new] = policies.decode_by_device.tables else { panic!("{arch:?}") };
             assert_eq!(plain.len(), merged(policies.decode).len(), "{arch:?}");
             assert!(
-                matches!(new, [Rule { name: "SYS_ioctl", when: When::OneOf(1, asked), .. }]
-                    if asked.iter().all(|opcode| (opcode >> 8) & 0xff == u32::from(b'V'))),
+                matches!(new, [Rule { name: "SYS_ioctl", when: When::OneOf(1, opcodes), .. }]
+                    if opcodes.iter().all(|opcode| (opcode >> 8) & 0xff == u32::from(b'V'))),
                 "{arch:?} {new:?}"
             );
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Landlock: restriction of files, ports and other processes.
+//! Landlock: restricts files, ports and access to other processes.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use landlock::{
 use super::{Layer, LayerState, Layers, SandboxRole};
 use crate::machine::landlock_abi;
 
-/// The newest interface whose rights are requested; older kernels grant those they know.
+/// Newest version whose rights are requested; older kernels apply the rights that they support.
 const NEWEST: ABI = ABI::V6;
 
 /// Landlock versions that introduced the three layers.
@@ -22,8 +22,8 @@ const SINCE: [(Layer, u32); 3] =
 const LIBRARIES: [&str; 6] =
     ["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/etc/ld.so.cache"];
 
-/// Restricts the calling thread and the threads it starts from now on. A second call can
-/// only restrict more.
+/// Restricts the calling thread and threads that it starts afterwards. A second call can only add
+/// restrictions.
 pub(super) fn enter(role: SandboxRole<'_>, layers: Layers) -> Layers {
     let abi = landlock_abi().unwrap_or(0);
     let enforced = matches!(
@@ -50,7 +50,7 @@ fn restrict(role: SandboxRole<'_>) -> Result<RestrictionStatus, RulesetError> {
     let ruleset = match role {
         SandboxRole::Decode | SandboxRole::DecodeByDevice | SandboxRole::Plugin => ruleset,
         SandboxRole::PluginLoading { file } => {
-            // Paths that do not exist are left out.
+            // Missing paths are ignored.
             let paths = LIBRARIES.into_iter().map(Path::new).chain([file]);
             ruleset.add_rules(path_beneath_rules(paths, read))?
         }

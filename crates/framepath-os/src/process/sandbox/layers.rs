@@ -1,45 +1,45 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Layers of the sandbox that a worker has, and reasons for missing ones.
+//! Layers of a worker's sandbox, and reasons for missing layers.
 
 use std::fmt;
 
 use crate::process::spawn::Namespaces;
 
-/// One layer. The order is that in which they are entered.
+/// One layer of the sandbox, in the order of entering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Layer {
-    /// A user namespace: no capability over anything outside.
+    /// User namespace: no capability outside of it.
     UserNamespace,
-    /// A pid namespace: no other process is visible.
+    /// Pid namespace: no other process is visible.
     PidNamespace,
-    /// A network namespace: no network.
+    /// Network namespace: no network.
     NetNamespace,
-    /// An IPC namespace: no message queues of other processes.
+    /// IPC namespace: no message queues of other processes.
     IpcNamespace,
-    /// A UTS namespace: a host name of its own.
+    /// UTS namespace: a separate host name.
     UtsNamespace,
-    /// No program it starts gets more rights than it has.
+    /// A program started by the process gains no rights.
     NoNewPrivileges,
-    /// Other processes of the same user cannot look into it.
+    /// Other processes of the same user cannot inspect the process.
     NotDumpable,
     /// Limits on memory, files and core dumps.
     Limits,
-    /// No capability.
+    /// No capabilities.
     Capabilities,
     /// Landlock: no file can be opened, made or removed.
     LandlockFiles,
     /// Landlock: no TCP port can be bound or connected to.
     LandlockNet,
-    /// Landlock: no signal and no abstract socket reaches the outside.
+    /// Landlock: no signal and no abstract socket reaches other processes.
     LandlockScope,
-    /// Only the system calls of the role's policy.
+    /// Only the system calls of the role's policy are allowed.
     Seccomp,
-    /// A cgroup of its own: a limit on all memory and on threads.
+    /// Separate cgroup: a limit on all memory and on threads.
     Cgroup,
 }
 
 impl Layer {
-    /// All of them.
+    /// All layers.
     pub const ALL: [Layer; 14] = [
         Layer::UserNamespace,
         Layer::PidNamespace,
@@ -57,7 +57,7 @@ impl Layer {
         Layer::Cgroup,
     ];
 
-    /// Its name in reports.
+    /// Returns the layer's name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Layer::UserNamespace => "user namespace",
@@ -77,8 +77,8 @@ impl Layer {
         }
     }
 
-    /// True if the layer keeps a worker from reaching something. A cgroup only limits the
-    /// resources that a worker uses, and few users have one to give.
+    /// Returns true if the layer prevents access to something. A cgroup only limits resource
+    /// usage, and few users have one delegated.
     pub fn confines(self) -> bool {
         self != Layer::Cgroup
     }
@@ -91,17 +91,17 @@ impl Layer {
 /// State of one layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LayerState {
-    /// The layer was not tried yet, or not by this side: the parent makes the namespaces.
+    /// Not tried yet, or not by this side: the parent makes the namespaces.
     Untried,
     /// In force.
     Given,
-    /// The kernel does not have it.
+    /// The kernel does not support the layer.
     NotInKernel,
-    /// The kernel has it and refused it to this process.
+    /// The kernel supports the layer but denied it to this process.
     Refused,
 }
 
-/// The state of every layer; two bits each.
+/// States of all layers, two bits each.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Layers(u32);
 
@@ -116,15 +116,15 @@ impl Layers {
         }
     }
 
-    /// True if `layer` is in force.
+    /// Returns true if `layer` is in force.
     pub fn has(self, layer: Layer) -> bool {
         self.state(layer) == LayerState::Given
     }
 
-    /// Returns these layers with `standing` noted for `layer`.
+    /// Returns these layers with the state of `layer` replaced.
     #[must_use]
-    pub fn with(self, layer: Layer, standing: LayerState) -> Layers {
-        let bits = match standing {
+    pub fn with(self, layer: Layer, state: LayerState) -> Layers {
+        let bits = match state {
             LayerState::Untried => 0,
             LayerState::Given => 1,
             LayerState::NotInKernel => 2,
@@ -133,7 +133,7 @@ impl Layers {
         Layers((self.0 & !(3 << layer.shift())) | (bits << layer.shift()))
     }
 
-    /// Returns these layers with the namespaces that the parent knows the worker has.
+    /// Returns these layers with the worker's namespaces, which the parent knows, added.
     #[must_use]
     pub fn with_namespaces(self, own: Namespaces) -> Layers {
         [
@@ -149,7 +149,7 @@ impl Layers {
         })
     }
 
-    /// Returns these layers, completed by those that only `other` knows.
+    /// Returns these layers; layers that are untried here have the state of `other`.
     #[must_use]
     pub fn and(self, other: Layers) -> Layers {
         Layer::ALL.into_iter().fold(self, |layers, layer| match layers.state(layer) {
@@ -158,36 +158,37 @@ impl Layers {
         })
     }
 
-    /// Returns the layers that confine a worker and are not in force.
+    /// Returns the confining layers that are not in force.
     pub fn missing(self) -> impl Iterator<Item = Layer> {
         Layer::ALL.into_iter().filter(move |layer| layer.confines() && !self.has(*layer))
     }
 
-    /// Returns the wire form: two bits per layer, [`Layer::UserNamespace`] lowest; the
-    /// bits above are zero.
+    /// Returns the wire form: two bits per layer, [`Layer::UserNamespace`] lowest; the bits above
+    /// are zero.
     pub fn bits(self) -> u32 {
         self.0
     }
 
-    /// Reads the wire form; `None` where a bit without a meaning is set. A worker's
-    /// report on itself counts only before it reads the first foreign byte.
+    /// Reads the wire form; `None` if an invalid bit is set. A worker's own report is trusted
+    /// only before it reads the first untrusted byte.
     pub fn from_bits(bits: u32) -> Option<Layers> {
         (bits >> (2 * Layer::ALL.len()) == 0).then_some(Layers(bits))
     }
 }
 
-/// `user namespace, seccomp; not in this kernel: Landlock files; refused: ...`.
+/// Writes the layers as `user namespace, seccomp; not in this kernel: Landlock files; refused:
+/// ...`.
 impl fmt::Display for Layers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut written = false;
-        for (standing, heading) in [
+        for (state, heading) in [
             (LayerState::Given, ""),
             (LayerState::NotInKernel, "not in this kernel: "),
             (LayerState::Refused, "refused: "),
         ] {
             let mut separator = if written { "; " } else { "" };
             let mut heading = heading;
-            for layer in Layer::ALL.into_iter().filter(|l| self.state(*l) == standing) {
+            for layer in Layer::ALL.into_iter().filter(|l| self.state(*l) == state) {
                 write!(f, "{separator}{heading}{}", layer.name())?;
                 (separator, heading, written) = (", ", "", true);
             }
@@ -208,16 +209,15 @@ mod tests {
 
     #[test]
     fn every_layer_keeps_its_standing_through_the_wire_form() {
-        let standings =
-            [LayerState::Given, LayerState::NotInKernel, LayerState::Refused, LayerState::Untried];
-        let wanted = |i: usize| standings[i % standings.len()];
+        let states = [LayerState::Given, LayerState::NotInKernel, LayerState::Refused, LayerState::Untried];
+        let expected = |i: usize| states[i % states.len()];
         let layers = Layer::ALL
             .into_iter()
             .enumerate()
-            .fold(Layers::default(), |layers, (i, layer)| layers.with(layer, wanted(i)));
+            .fold(Layers::default(), |layers, (i, layer)| layers.with(layer, expected(i)));
         let back = Layers::from_bits(layers.bits()).unwrap();
         for (i, layer) in Layer::ALL.into_iter().enumerate() {
-            assert_eq!(back.state(layer), wanted(i), "{layer:?}");
+            assert_eq!(back.state(layer), expected(i), "{layer:?}");
         }
         assert_eq!(Layers::from_bits(1 << 28), None);
         assert_eq!(Layers::from_bits(u32::MAX), None);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Parts of a policy file: system calls and conditions on their arguments. Tables of
-//! every architecture are built and tested on all of them.
+//! Elements of a policy file: system calls and conditions on their arguments. The tables of all
+//! architectures are built and tested on every architecture.
 
-/// One system call that a role may make.
+/// System call that a role may make.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rule {
     /// Name as in the C library, `SYS_read`.
@@ -14,8 +14,8 @@ pub(super) struct Rule {
     pub(super) when: When,
 }
 
-/// A condition on arguments, counted from 0. Arguments are compared as 32-bit numbers:
-/// all that are checked are flags, commands and ids.
+/// Condition on arguments, which count from 0. Arguments are compared as 32-bit numbers, because
+/// only flags, commands and ids are checked.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum When {
     /// Any arguments.
@@ -30,14 +30,14 @@ pub(super) enum When {
     BitOrOneOf(u8, u32, &'static [u32]),
     /// Argument `.0` is a null pointer (all 64 bits).
     Null(u8),
-    /// The call is answered with ENOSYS: the C library then uses another call.
+    /// The call fails with ENOSYS, so that the C library uses another call.
     Absent,
 }
 
 /// All rules of one role on one architecture.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Policy {
-    /// Tables; a later one replaces an earlier one's rule for a call.
+    /// Tables; a later table's rule for a call replaces an earlier one.
     pub(super) tables: &'static [&'static [Rule]],
 }
 
@@ -50,8 +50,8 @@ pub(super) struct Policies {
     pub(super) plugin: Policy,
 }
 
-/// A table: `SYS_name = number`, then ` if condition` where there is one. On
-/// the table's own architecture the numbers are checked against the C library.
+/// Declares a table: `SYS_name = number`, then an optional ` if condition`. On the table's own
+/// architecture the numbers are checked against the C library.
 macro_rules! table {
     ($(#[$doc:meta])* $name:ident on $arch:tt: $($call:ident = $number:literal $(if $when:expr)?,)+) => {
         $(#[$doc])*
@@ -72,7 +72,7 @@ macro_rules! table {
 }
 pub(super) use table;
 
-/// Conditions that both architectures share.
+/// Conditions for all architectures.
 pub(super) mod condition {
     use super::When;
 
@@ -87,19 +87,19 @@ pub(super) mod condition {
     const CLONE_THREAD: u32 = 0x0001_0000;
     /// Every CLONE_NEW* flag: mount, cgroup, uts, ipc, user, pid, net.
     const CLONE_NEW: u32 = 0x7e02_0000;
-    /// Flags for everything that threads of one process share. Without CLONE_FILES each
-    /// thread would have a table of descriptors, and a limit, of its own.
+    /// Flags for everything that the threads of a process share. Without CLONE_FILES each thread
+    /// would have its own table and limit of descriptors.
     const THREAD: u32 = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD;
 
-    /// mmap and mprotect: memory that cannot be executed.
+    /// mmap and mprotect: memory that is not executable.
     pub(in crate::process::sandbox) const NOT_EXECUTABLE: When = When::Bits(2, PROT_EXEC, 0);
-    /// madvise: advice on this process's own view of its memory. MADV_REMOVE would
-    /// free pages of a file that other processes map. MADV_NORMAL to MADV_DONTNEED,
-    /// MADV_FREE, MADV_(NO)HUGEPAGE, MADV_DONTDUMP, MADV_DODUMP, MADV_GUARD_INSTALL,
-    /// MADV_GUARD_REMOVE.
+    /// madvise: advice about this process's own mappings. MADV_REMOVE is forbidden, because it
+    /// would free pages of a file that other processes map. Allowed: MADV_NORMAL to
+    /// MADV_DONTNEED, MADV_FREE, MADV_(NO)HUGEPAGE, MADV_DONTDUMP, MADV_DODUMP,
+    /// MADV_GUARD_INSTALL, MADV_GUARD_REMOVE.
     pub(in crate::process::sandbox) const OWN_PAGES: When =
         When::OneOf(2, &[0, 1, 2, 3, 4, 8, 14, 15, 16, 17, 102, 103]);
-    /// clone: a thread of this process, nothing else.
+    /// clone: only a thread of this process.
     pub(in crate::process::sandbox) const THREAD_ONLY: When =
         When::Bits(0, THREAD | CLONE_PTRACE | CLONE_VFORK | CLONE_PARENT | CLONE_NEW, THREAD);
     /// fcntl: F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_DUPFD_CLOEXEC, F_ADD_SEALS,
@@ -108,26 +108,26 @@ pub(super) mod condition {
         When::OneOf(1, &[1, 2, 3, 4, 1030, 1033, 1034]);
     /// prctl: PR_SET_NAME.
     pub(in crate::process::sandbox) const NAME_ONLY: When = When::OneOf(0, &[15]);
-    /// prctl of a process that will enter the next role: also PR_GET_DUMPABLE,
-    /// PR_CAPBSET_READ, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT. Without
-    /// capabilities none of them gives anything. Not PR_SET_DUMPABLE: a thread of a
-    /// plug-in's constructor could undo it at any time until the next filter.
+    /// prctl of a process that will enter the next role: also PR_GET_DUMPABLE, PR_CAPBSET_READ,
+    /// PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT. Without capabilities none of them
+    /// adds a right. PR_SET_DUMPABLE is forbidden: a thread of a plug-in's constructor could undo
+    /// it at any time until the next filter.
     pub(in crate::process::sandbox) const NAME_AND_LOCKS: When = When::OneOf(0, &[15, 3, 23, 24, 38, 47]);
-    /// futex: on words that other processes map, only what the rings need: FUTEX_WAIT,
-    /// FUTEX_WAKE, FUTEX_WAIT_BITSET, FUTEX_WAKE_BITSET. Other operations could move a
-    /// sleeping caller to a word on which no thread wakes it. With FUTEX_PRIVATE_FLAG
-    /// they reach no other process.
+    /// futex: on words that other processes map, only the operations of the rings: FUTEX_WAIT,
+    /// FUTEX_WAKE, FUTEX_WAIT_BITSET, FUTEX_WAKE_BITSET. Other operations could move a sleeping
+    /// caller to a word on which no thread wakes it. With FUTEX_PRIVATE_FLAG they affect no other
+    /// process.
     pub(in crate::process::sandbox) const NO_SLEEPER_MOVED: When =
         When::BitOrOneOf(1, 0x80, &[0, 1, 9, 10, 0x109, 0x10a]);
-    /// ioctl: the calls of a client of a V4L2 decoder.
+    /// ioctl: the calls of a V4L2 decoder's client.
     pub(in crate::process::sandbox) const OF_DECODING: When = When::OneOf(1, &crate::v4l2::OF_DECODING);
-    /// sendto: to the socket's peer.
+    /// sendto: only to the socket's peer.
     pub(in crate::process::sandbox) const NO_ADDRESS: When = When::Null(4);
-    /// prlimit64: of this process. A limit can only be lowered.
+    /// prlimit64: only of this process. A limit can only be lowered.
     pub(in crate::process::sandbox) const OWN_LIMITS: When = When::OneOf(0, &[0]);
-    /// Allows open(2) for reading only (O_WRONLY, O_RDWR, O_CREAT and O_TRUNC are unset),
-    /// with its flags in argument `argument`. O_PATH is refused too: Landlock does not see
-    /// such an open, and the descriptor stays.
+    /// open: only for reading (O_WRONLY, O_RDWR, O_CREAT and O_TRUNC are unset), with the flags
+    /// in argument `argument`. O_PATH is forbidden too, because Landlock does not check such an
+    /// open, and the descriptor stays.
     pub(in crate::process::sandbox) const fn reading(argument: u8) -> When {
         const O_PATH: u32 = 0o1000_0000;
         When::Bits(argument, O_PATH | 0o1103, 0)

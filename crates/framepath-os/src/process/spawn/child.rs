@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The child between clone and execve: only system calls and its own stack, because other
+//! The child between clone and execve. It uses only system calls and its own stack, because other
 //! threads of the parent may have held any lock when the child was made.
 
 use std::ffi::{CStr, CString};
@@ -8,17 +8,17 @@ use std::os::fd::RawFd;
 
 use super::SOCKET;
 
-/// Descriptor of the report; closed by execve.
-const TELL: RawFd = SOCKET + 1;
-/// Lowest number to which files of the parent are moved before the clone.
+/// Descriptor of the report pipe; closed by execve.
+const REPORT: RawFd = SOCKET + 1;
+/// Lowest number to which the parent's files are moved before the clone.
 pub(super) const FIRST_SPARE: RawFd = 10;
-/// The highest signal number plus one.
+/// Highest signal number plus one.
 const SIGNALS: libc::c_int = 65;
 
 const STEPS: [&str; 9] = [
     "setsid",
     "prctl(PR_SET_PDEATHSIG)",
-    "asking whether the parent lives",
+    "check that the parent is alive",
     "dup2",
     "close_range",
     "fcntl(F_SETFD)",
@@ -30,15 +30,15 @@ const STEPS: [&str; 9] = [
 /// Descriptors that the child keeps, by their numbers in the parent.
 pub(super) struct Files {
     pub(super) null: RawFd,
-    pub(super) tell: RawFd,
+    pub(super) report_fd: RawFd,
     pub(super) socket: RawFd,
-    /// Leave standard error as it is.
+    /// True if standard error stays as it is.
     pub(super) keep_stderr: bool,
-    /// The file by which the child enters its cgroup; -1 where there is none.
+    /// File by which the child enters its cgroup; -1 if there is none.
     pub(super) group: RawFd,
 }
 
-/// Everything the child needs, allocated before it is made.
+/// Everything that the child needs, allocated before the child is made.
 pub(super) struct ChildPlan<'a> {
     path: &'a CStr,
     argv: Vec<*const libc::c_char>,
@@ -59,7 +59,7 @@ impl<'a> ChildPlan<'a> {
         ChildPlan { path, argv: pointers(argv), envp: pointers(envp), files }
     }
 
-    /// Becomes the program, or reports the error and exits.
+    /// Executes the program, or reports the error and exits.
     pub(super) fn become_worker(&self) -> ! {
         let step = self.prepare();
         // SAFETY: reads the errno of this thread.
@@ -67,43 +67,43 @@ impl<'a> ChildPlan<'a> {
         self.files.report(step, errno)
     }
 
-    /// Prepares and calls execve; returns only when a step failed: its index in
+    /// Prepares the child and calls execve. Returns only if a step failed: its index in
     /// [`STEPS`].
     fn prepare(&self) -> u8 {
         if let Err(step) = self.files.confine() {
             return step;
         }
-        // SAFETY: pointers into memory that the clone copied; all three end in
-        // null.
+        // SAFETY: pointers into memory that the clone copied; all three arrays end with a null
+        // pointer.
         unsafe { libc::execve(self.path.as_ptr(), self.argv.as_ptr(), self.envp.as_ptr()) };
         8
     }
 }
 
 impl Files {
-    /// Leaves the parent's session, files and signals behind; returns the step that
-    /// failed, by its index in [`STEPS`].
+    /// Detaches from the parent's session, files and signals. Returns the failed step, by its
+    /// index in [`STEPS`].
     pub(super) fn confine(&self) -> Result<(), u8> {
-        let Files { null, tell, socket, keep_stderr, group } = *self;
+        let Files { null, report_fd, socket, keep_stderr, group } = *self;
         // SAFETY: system calls with numbers, and with pointers to sets and
         // structures on this stack.
         unsafe {
-            // The terminal's signals go to its foreground group; this leaves it.
+            // The terminal's signals go to its foreground group; setsid leaves that group.
             if libc::setsid() < 0 {
                 return Err(0);
             }
             if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong) != 0 {
                 return Err(1);
             }
-            // A parent that died before that call causes no signal any more, but then
-            // the pipe has no reader.
-            let mut pipe = libc::pollfd { fd: tell, events: 0, revents: 0 };
+            // If the parent died before the prctl call, the kernel sends no signal, but the pipe
+            // has no reader.
+            let mut pipe = libc::pollfd { fd: report_fd, events: 0, revents: 0 };
             if libc::poll(&mut pipe, 1, 0) != 0 {
                 return Err(2);
             }
-            // The parent checks if it worked.
+            // The parent checks whether this worked.
             libc::write(group, c"0".as_ptr().cast(), 1);
-            if libc::dup2(tell, TELL) < 0 || libc::dup2(socket, SOCKET) < 0 {
+            if libc::dup2(report_fd, REPORT) < 0 || libc::dup2(socket, SOCKET) < 0 {
                 return Err(3);
             }
             if libc::dup2(null, 0) < 0 || libc::dup2(null, 1) < 0 {
@@ -112,23 +112,23 @@ impl Files {
             if !keep_stderr && libc::dup2(null, 2) < 0 {
                 return Err(3);
             }
-            let (first, last) = ((TELL + 1) as libc::c_ulong, libc::c_ulong::from(libc::c_uint::MAX));
+            let (first, last) = ((REPORT + 1) as libc::c_ulong, libc::c_ulong::from(libc::c_uint::MAX));
             if libc::syscall(libc::SYS_close_range, first, last, 0 as libc::c_ulong) != 0 {
                 return Err(4);
             }
-            if libc::fcntl(TELL, libc::F_SETFD, libc::FD_CLOEXEC) != 0 {
+            if libc::fcntl(REPORT, libc::F_SETFD, libc::FD_CLOEXEC) != 0 {
                 return Err(5);
             }
             let (yes, unused): (libc::c_ulong, libc::c_ulong) = (1, 0);
             if libc::prctl(libc::PR_SET_NO_NEW_PRIVS, yes, unused, unused, unused) != 0 {
                 return Err(6);
             }
-            // The kernel's own struct sigaction: handler, flags, restorer, mask. The C
-            // library's call would keep two signals to itself.
+            // The kernel's own struct sigaction: handler, flags, restorer, mask. The C library's
+            // function would reject two signals.
             let default = [libc::SIG_DFL as u64, 0, 0, 0];
             let unwanted = std::ptr::null_mut::<u64>();
             for signal in 1..SIGNALS {
-                // Refused for signals that cannot be changed.
+                // Fails for signals whose disposition cannot be changed.
                 libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), unwanted, size_of::<u64>());
             }
             let mut none = std::mem::zeroed::<libc::sigset_t>();
@@ -142,16 +142,16 @@ impl Files {
 }
 
 impl Files {
-    /// Reports the failed step to the parent, and ends.
+    /// Reports the failed step to the parent and exits.
     pub(super) fn report(&self, step: u8, errno: libc::c_int) -> ! {
         let mut report = [0; 5];
         report[0] = step;
         report[1..].copy_from_slice(&errno.to_ne_bytes());
-        // The parent's number first: it is the pipe or, closed later, nothing. TELL may
-        // be any file of the parent until the pipe was put there.
-        for tell in [self.tell, TELL] {
+        // The parent's number comes first: it is the pipe or, after it was closed, unused. REPORT
+        // may be any file of the parent until the pipe was moved there.
+        for report_fd in [self.report_fd, REPORT] {
             // SAFETY: five readable bytes.
-            let written = unsafe { libc::write(tell, report.as_ptr().cast(), report.len()) };
+            let written = unsafe { libc::write(report_fd, report.as_ptr().cast(), report.len()) };
             if written == report.len() as isize {
                 break;
             }
@@ -159,28 +159,27 @@ impl Files {
         exit(127)
     }
 
-    /// Lets the parent continue: the child is settled.
+    /// Lets the parent continue: the child is ready.
     pub(super) fn done(&self) {
-        // SAFETY: closes the pipe, which is this process's only by that number.
-        unsafe { libc::close(TELL) };
+        // SAFETY: closes the pipe, of which this process has no other descriptor.
+        unsafe { libc::close(REPORT) };
     }
 }
 
-/// Ends this process without running the functions that the parent registered for its
-/// end.
+/// Ends this process without running the exit functions of the parent.
 pub(super) fn exit(code: libc::c_int) -> ! {
     // SAFETY: _exit is async-signal-safe and takes any number.
     unsafe { libc::_exit(code) }
 }
 
-/// Error of a child that did not become the program.
+/// Error of a child that could not execute the program.
 pub(super) struct ChildFailure {
     pub(super) step: &'static str,
     pub(super) error: io::Error,
 }
 
 impl ChildFailure {
-    /// Reads the bytes of the pipe; none means success.
+    /// Parses the report from the pipe. No bytes mean success.
     pub(super) fn decode(report: &[u8]) -> Option<ChildFailure> {
         let (step, errno) = report.split_first()?;
         let errno = errno.try_into().map_or(libc::EIO, i32::from_ne_bytes);

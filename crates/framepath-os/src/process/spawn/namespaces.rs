@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Namespaces of a child: as many as this user gets.
+//! Namespaces of a child: as many as the kernel allows this user.
 
 use std::io;
 
 use super::{Made, clone_child};
 
-/// Namespaces that a process has for itself.
+/// Namespaces that belong to a process alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Namespaces {
     /// Users and capabilities.
     pub user: bool,
-    /// Process ids: the process sees and can signal only itself.
+    /// Process ids: the process can see and signal only itself.
     pub pid: bool,
-    /// Network: not even a loopback that is up.
+    /// Network, without an active loopback.
     pub net: bool,
     /// System V and POSIX message queues.
     pub ipc: bool,
@@ -23,9 +23,9 @@ pub struct Namespaces {
 impl Namespaces {
     const OTHERS: Namespaces = Namespaces { user: false, pid: true, net: true, ipc: true, uts: true };
 
-    /// Sets of namespaces to ask for, largest first. Without a user namespace only root
-    /// gets the others; root in a chroot gets all but that one.
-    pub(super) const WISHES: [Namespaces; 5] = [
+    /// Sets of namespaces to try, largest first. Without a user namespace only root may make the
+    /// others; root in a chroot may make all except a user namespace.
+    pub(super) const CANDIDATES: [Namespaces; 5] = [
         Namespaces { user: true, ..Namespaces::OTHERS },
         Namespaces { user: true, net: false, ..Namespaces::OTHERS },
         Namespaces::OTHERS,
@@ -42,20 +42,20 @@ impl Namespaces {
             (self.uts, libc::CLONE_NEWUTS),
         ]
         .into_iter()
-        .fold(0, |flags, (wanted, flag)| if wanted { flags | flag } else { flags })
+        .fold(0, |flags, (requested, flag)| if requested { flags | flag } else { flags })
     }
 }
 
-/// Makes a child that shares all namespaces of this process. `child` runs in it.
+/// Makes a child in the namespaces of this process. `child` runs in it.
 pub(super) fn clone_with_none(child: impl FnOnce()) -> io::Result<Made> {
     let (pid, pidfd) = clone_child(0, child)?;
     Ok(Made { pid, pidfd, namespaces: Namespaces::default() })
 }
 
-/// Makes a child with the first wish that is granted. `child` runs in it.
+/// Makes a child with the first set that the kernel allows. `child` runs in it.
 pub(super) fn clone_with_most(child: impl Fn()) -> io::Result<Made> {
     let mut refusal = io::Error::from_raw_os_error(libc::EPERM);
-    for namespaces in Namespaces::WISHES {
+    for namespaces in Namespaces::CANDIDATES {
         match clone_child(namespaces.flags(), &child) {
             Ok((pid, pidfd)) => return Ok(Made { pid, pidfd, namespaces }),
             Err(error) if is_refusal(&error) => refusal = error,
@@ -65,7 +65,7 @@ pub(super) fn clone_with_most(child: impl Fn()) -> io::Result<Made> {
     Err(refusal)
 }
 
-/// True if this user, this kernel or a limit refuses a namespace.
+/// Returns true if this user, this kernel or a limit does not allow a namespace.
 pub(super) fn is_refusal(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),

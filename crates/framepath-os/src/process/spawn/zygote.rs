@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Forking workers from a process that is loaded and has done nothing yet.
+//! Zygote: a process that is loaded but has done nothing yet, from which workers are forked.
 //!
-//! The workers of one zygote share a pid namespace, which the zygote makes once;
-//! each has a user, network, IPC and UTS namespace of its own. The first
-//! process of the pid namespace only keeps it alive: the kernel drops signals
-//! with their default action for that process, so a worker there could not die
-//! of its own SIGABRT.
+//! The workers of one zygote share a pid namespace, which the zygote makes once; each has its own
+//! user, network, IPC and UTS namespace. The first process of the pid namespace only keeps it
+//! alive. Workers do not run as that process, because the kernel ignores signals with their
+//! default action for it, so a worker could not die of its own SIGABRT.
 
 use std::io;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
@@ -16,20 +15,20 @@ use super::{
 };
 use crate::process::crash;
 
-/// Name that errors give in place of a program.
+/// Name in errors, because there is no program.
 const PROGRAM: &str = "this process";
 
-/// The process that workers are forked from. Dropping it ends its namespaces.
+/// Process from which workers are forked. Dropping it ends its namespaces.
 #[derive(Debug)]
 pub struct Zygote {
     namespaces: Namespaces,
-    /// The first process of the pid namespace; `None` without such a namespace.
+    /// First process of the pid namespace; `None` without such a namespace.
     _init: Option<WorkerProcess>,
 }
 
 impl Zygote {
-    /// Turns the calling process into a zygote: enters every namespace that the
-    /// kernel gives this user. A namespace that is refused is not an error.
+    /// Turns the calling process into a zygote: enters every namespace that the kernel allows
+    /// this user. A denied namespace is not an error.
     ///
     /// # Errors
     /// This process has more than one thread, or a system call failed.
@@ -52,17 +51,16 @@ impl Zygote {
         self.namespaces
     }
 
-    /// Forks a worker, which continues with `run`. It has `socket` and what
-    /// [`spawn`](super::spawn) gives besides, keeps standard error, and is in a cgroup
-    /// with `bounds` where that is possible. The result of `run` is the exit code. A
-    /// panic exits with 101.
+    /// Forks a worker that continues with `run`. The worker has `socket`, the environment of
+    /// [`spawn`](super::spawn), and the zygote's standard error. It is in a cgroup with `bounds`
+    /// if possible. The result of `run` is the exit code; a panic exits with 101.
     ///
-    /// The child is made by fork(3), so that the C library knows its thread:
-    /// raise(3), abort(3) and mutexes that know their owner work in it.
+    /// The child is made by fork(3), so that the C library knows its thread: raise(3), abort(3)
+    /// and mutexes that check their owner work in it.
     ///
     /// # Errors
-    /// As [`Zygote::new`]: a lock that another thread holds, such as the allocator's,
-    /// would stay held in the child for ever.
+    /// As [`Zygote::new`]. The process must have one thread, because a lock of another thread,
+    /// such as the allocator's, would stay locked in the child.
     pub fn fork(
         &self,
         socket: BorrowedFd<'_>,
@@ -72,8 +70,8 @@ impl Zygote {
         single_threaded()?;
         let mut worker = fork(Some(socket), bounds.group(), |socket| {
             let own = Namespaces { pid: false, ..self.namespaces };
-            // A limit may refuse more namespaces: then the worker stays in those of the
-            // zygote, which are not the outside's either.
+            // A limit may deny more namespaces. The worker then stays in those of the zygote,
+            // which are separate from the host's too.
             // SAFETY: unshare(2) takes any number.
             unsafe { libc::unshare(own.flags()) };
             match socket {
@@ -94,13 +92,16 @@ fn single_threaded() -> Result<(), SpawnError> {
     let tasks = std::fs::read_dir("/proc/self/task").map_err(failed("reading /proc/self/task"))?;
     match tasks.count() {
         1 => Ok(()),
-        threads => Err(failed("fork")(io::Error::other(format!("this process has {threads} threads")))),
+        threads => {
+            Err(failed("fork")(io::Error::other(format!("this process has {threads} threads; expected 1"))))
+        }
     }
 }
 
-/// Enters the first wish that is granted. The pid namespace is for children.
+/// Enters the first set of namespaces that the kernel allows. The pid namespace applies to
+/// children.
 fn enter_most() -> io::Result<Namespaces> {
-    for namespaces in Namespaces::WISHES {
+    for namespaces in Namespaces::CANDIDATES {
         // SAFETY: unshare(2) takes any number.
         if unsafe { libc::unshare(namespaces.flags()) } == 0 {
             return Ok(namespaces);
@@ -113,18 +114,17 @@ fn enter_most() -> io::Result<Namespaces> {
     Ok(Namespaces::default())
 }
 
-/// Maps the user of this process in its new user namespace; otherwise its children could
-/// not make one of their own, which maps no user.
+/// Maps the user of this process in its new user namespace. Otherwise its children could not make
+/// a user namespace of their own that maps no user.
 fn map_self(user: u32, group: u32) {
-    // If a file cannot be written, the workers stay in the zygote's namespace.
+    // If a file cannot be written, the workers stay in the zygote's user namespace.
     let write = |file: &str, text: &str| std::fs::write(format!("/proc/self/{file}"), text).is_ok();
     let _ = write("setgroups", "deny")
         && write("uid_map", &format!("{user} {user} 1"))
         && write("gid_map", &format!("{group} {group} 1"));
 }
 
-/// Calls fork(3) and settles the child's files, session and signals. Without `socket` the
-/// child has no socket.
+/// Calls fork(3) and prepares the child's files, session and signals.
 fn fork(
     socket: Option<BorrowedFd<'_>>,
     group: Option<Group>,
@@ -132,27 +132,27 @@ fn fork(
 ) -> Result<WorkerProcess, SpawnError> {
     let (program, failed) = (Path::new(PROGRAM), failed);
     let null;
-    let given = match socket {
+    let child_socket = match socket {
         Some(socket) => socket,
         None => {
             null = std::fs::File::open("/dev/null").map_err(failed("open /dev/null"))?;
             std::os::fd::AsFd::as_fd(&null)
         }
     };
-    let prepared = Prepared::new(program, given, true, group)?;
+    let prepared = Prepared::new(program, child_socket, true, group)?;
     let files = prepared.files();
-    // SAFETY: this process has one thread (asked by the callers), so the child
-    // finds no lock held by a thread that it lacks.
+    // SAFETY: this process has one thread (checked by the callers), so the child has no lock of a
+    // thread that it lacks.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         if let Err(step) = files.confine() {
             files.report(step, io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO));
         }
         files.done();
-        // SAFETY: `settle` put the descriptor there, and closed every other file.
-        let given = unsafe { OwnedFd::from_raw_fd(SOCKET) };
-        let given = socket.is_some().then_some(given);
-        let code = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(given)));
+        // SAFETY: `confine` put the descriptor there, and closed every other file.
+        let child_socket = unsafe { OwnedFd::from_raw_fd(SOCKET) };
+        let child_socket = socket.is_some().then_some(child_socket);
+        let code = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(child_socket)));
         child::exit(code.unwrap_or(101))
     }
     if pid < 0 {
@@ -164,7 +164,7 @@ fn fork(
     match opened {
         Ok(pidfd) => prepared.outcome(program, Made { pid, pidfd, namespaces: Namespaces::default() }),
         Err(error) => {
-            // SAFETY: the child was not waited for, so the id is its own.
+            // SAFETY: the child was not waited for, so the id still belongs to it.
             unsafe {
                 libc::kill(pid, libc::SIGKILL);
                 libc::waitpid(pid, std::ptr::null_mut(), 0);

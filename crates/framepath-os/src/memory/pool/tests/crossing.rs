@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Frames exported, read through a second mapping, and given back.
+//! Frames that are exported, read through a second mapping, and returned.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,8 +10,7 @@ use framepath_model::stream::FrameMeta;
 /// Rounds of a race; fewer under Miri.
 const ROUNDS: u32 = if cfg!(miri) { 15 } else { 200 };
 
-/// Words live as long as their process; this list keeps them reachable for memory
-/// checkers.
+/// Words live as long as their process; this list keeps them reachable for memory checkers.
 static KEPT: Mutex<Vec<&GiveBack>> = Mutex::new(Vec::new());
 
 /// Returns the owner's side of `words`.
@@ -29,7 +28,7 @@ pub(super) fn words(slots: u32) -> GiveBackWords<'static> {
     GiveBackWords::new(waits, summary.leak(), counts.leak()).unwrap()
 }
 
-/// Stand-in, in this process, for a reader in another one.
+/// Reader that replaces, in this process, a reader in another one.
 struct Reader(GiveBackWords<'static>);
 
 impl Returns for Reader {
@@ -43,14 +42,14 @@ fn both_sides(slots: u32) -> (&'static GiveBack, Arc<Reader>) {
     (owner_of(words), Arc::new(Reader(words)))
 }
 
-/// Returns the pool that `frame` lies in, mapped again.
+/// Returns the pool of `frame`, mapped again.
 #[cfg(not(miri))]
 fn mapped(frame: &Frame, reader: Arc<Reader>) -> ForeignPool {
     let PoolMemory { fd, slot_bytes, slots, first_slot, .. } = frame.read_only_memory().unwrap();
     ForeignPool::new(fd, slot_bytes, slots, first_slot, reader).unwrap()
 }
 
-/// The memory checker has no mappings: the handles are real, the pixels are not.
+/// The memory checker has no mappings, so the pixels are not those of the handles.
 #[cfg(miri)]
 fn mapped(frame: &Frame, reader: Arc<Reader>) -> ForeignPool {
     let _ = frame;
@@ -105,7 +104,7 @@ fn a_slot_exported_twice_is_kept_until_it_came_back_twice() {
     give_back.collect();
     assert_eq!(give_back.exported(), 1);
     reader.give_back(slots[0]);
-    // Only the decoder has the slot now: the pool must detect that, and not wait.
+    // Only the decoder has the slot now. The pool has to detect that and not wait.
     assert!(matches!(pool.acquire(), Err(PoolError::Starved { slots: 1 })));
     drop(hold);
     assert!(pool.acquire().is_ok());
@@ -161,7 +160,7 @@ fn pools_that_follow_each_other_have_numbers_of_their_own() {
     assert_ne!(first.pool, second.pool);
     let full = Pool::new_shared(64, 1, give_back).unwrap_err();
     assert!(matches!(full, PoolError::NoNumbers { slots: 1 }));
-    // The old pool goes with its last frame, and its numbers are free.
+    // The old pool ends with its last frame, and its numbers are free.
     reader.give_back(first.slot);
     let mut third = Pool::new_shared(64, 3, give_back).unwrap();
     assert_eq!(written(&mut third, 0).export().unwrap().slot, 0);
@@ -272,7 +271,7 @@ mod refusals {
         let foreign = ForeignPool::new(memory.fd, memory.slot_bytes, 2, 0, reader.clone()).unwrap();
         let copy = foreign.frame(frame.slot(), frame.layout(), frame.meta()).unwrap();
         assert_eq!(copy.plane(0).to_vec(), [6; 4096]);
-        // Passed on to a third process.
+        // The third process of the chain.
         let memory = copy.read_only_memory().unwrap();
         assert_eq!(memory.id, foreign.id());
         let further = ForeignPool::new(memory.fd, memory.slot_bytes, 2, 0, reader).unwrap();
@@ -322,7 +321,7 @@ mod refusals {
     }
 }
 
-/// Lent memory: what its owner gave is written, and nothing else.
+/// Another process's memory: only buffers that the owner returned are written.
 #[test]
 #[cfg(not(miri))]
 fn lent_slots_are_taken_only_when_given() {
@@ -350,7 +349,7 @@ fn lent_slots_are_taken_only_when_given() {
     let mut byte = [0];
     rustix::io::pread(&mapped, &mut byte, 8191).unwrap();
     assert_eq!(byte, [9], "written where the owner sees it");
-    // Given back, but still held as a reference: not to be written.
+    // The buffer was returned, but a reference is still held: it must not be written.
     drop(seen);
     reader.give_back(0);
     assert_eq!(

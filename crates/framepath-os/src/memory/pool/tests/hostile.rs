@@ -11,12 +11,12 @@ const SLOTS: u32 = 3;
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Acquire,
-    /// The number picks one of the existing frames.
+    /// Action on an existing frame, selected by the number.
     Drop(usize),
     Export(usize),
     ExportShared(usize),
     Collect,
-    /// The other side gives back a slot, whether it has the slot or not.
+    /// The other side returns a slot, even one that it does not have.
     GiveBack(u32),
     Count(usize, u32),
     Summary(usize, u64),
@@ -39,9 +39,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// For every value written to the words: no slot is handed out while this side has a
-    /// handle to it, or before it was given back as often as it was exported; and no call
-    /// panics or hangs.
+    /// For every value written to the words: no slot is taken while this side has a handle to it,
+    /// or before it was returned as often as it was exported. No call panics or hangs.
     #[test]
     #[cfg_attr(miri, ignore = "too slow, and it wants a directory")]
     fn a_hostile_reader_gets_no_slot_written_that_it_did_not_give_back(
@@ -53,12 +52,11 @@ proptest! {
         let shared = GiveBackWords::new(waits, summary, counts).unwrap();
         let give_back = owner_of(shared);
         let mut pool = Pool::new_shared(64, SLOTS, give_back).unwrap();
-        // Closed, so that an owner out of slots returns an error instead of sleeping for
-        // ever.
+        // Closed, so that an owner without slots returns an error instead of sleeping forever.
         pool.closer().close();
         let mut frames: Vec<(Frame, u8)> = Vec::new();
         let mut exported = [0u64; SLOTS as usize];
-        // Upper bound of what the other side may have given back.
+        // Upper bound of the slots that the other side may have returned.
         let mut returned = [0u64; 70];
         let mut stamp = 0u8;
         for step in steps {
@@ -106,8 +104,8 @@ proptest! {
     }
 }
 
-/// The other side never stops writing while the owner waits, sleeps and is woken; the
-/// frames it really gives back still arrive.
+/// The other side writes continuously while the owner waits, sleeps and is woken. The frames that
+/// it really returns still arrive.
 #[test]
 fn an_owner_gets_on_while_its_words_are_overwritten() {
     use std::sync::atomic::AtomicBool;
@@ -119,7 +117,7 @@ fn an_owner_gets_on_while_its_words_are_overwritten() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut n = 0u32;
-            // Relaxed: it only has to end some time.
+            // Relaxed: the loop only has to end eventually.
             while !done.load(Ordering::Relaxed) {
                 n = n.wrapping_mul(0x9e37_79b9).wrapping_add(1);
                 shared.give_back(n % 64);

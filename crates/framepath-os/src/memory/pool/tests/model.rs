@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The pool under the model checker: an owner that waits while others return.
-//! A wake-up that is lost ends the model as a livelock.
+//! The pool under the model checker: an owner waits while other threads return slots. A lost
+//! wake-up ends the model as a livelock.
 
 use super::*;
 use framepath_model::stream::FrameMeta;

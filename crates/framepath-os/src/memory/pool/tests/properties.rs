@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Any order of taking, sharing, giving out and dropping, against a model that
-//! only counts.
+//! Any order of taking, sharing, output and dropping, compared with a model that only counts.
 
 use super::*;
 use framepath_model::stream::FrameMeta;
@@ -26,13 +25,12 @@ impl Handle {
     }
 }
 
-/// Next action; the number picks one of the existing handles.
+/// Next action; the number selects one of the existing handles.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Acquire,
     AcquireHold,
-    /// Freezes a writable handle, makes a readable one unique, gives out a frame of a
-    /// held one.
+    /// Freezes a writable handle, makes a readable handle unique, outputs a frame of a held slot.
     Turn(usize),
     Share(usize),
     Drop(usize),
@@ -54,7 +52,7 @@ struct Run {
     pool: Option<Pool>,
     slots: u32,
     handles: Vec<Handle>,
-    /// The stamp last written into each slot.
+    /// Timestamp last written into each slot.
     stamps: Vec<u64>,
     written: u64,
 }

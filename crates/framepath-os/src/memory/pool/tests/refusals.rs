@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Operations that safe code must not get, in release builds too: a slice of memory that
-//! another process can write, and more handles than a counter holds.
+//! Operations that safe code must not get, in release builds too: a slice of memory that another
+//! process can write, and more handles than a counter can hold.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -14,7 +14,7 @@ fn lent_pool() -> (Pool, &'static GiveBack, GiveBackWords<'static>) {
     let give_back = owner_of(shared);
     let map =
         |_, bytes| Mapping::new(bytes, false).map_err(|(call, errno)| PoolError::Os { call, bytes, errno });
-    let pool = Pool::lent_of(64, 2, give_back, map).unwrap();
+    let pool = Pool::from_peer_memory(64, 2, give_back, map).unwrap();
     (pool, give_back, shared)
 }
 
@@ -36,8 +36,8 @@ fn lent_memory_is_never_a_slice() {
     assert_eq!((give_back.exported(), give_back.breaches()), (0, 0));
 }
 
-/// The count of readers has 16 bits. One handle too many is refused, and the count is
-/// unchanged for a caller that catches the panic.
+/// The count of readers has 16 bits. An additional handle is rejected, and the count is unchanged
+/// for a caller that catches the panic.
 #[test]
 #[cfg_attr(miri, ignore = "65,536 handles take minutes")]
 fn a_handle_too_many_is_refused_and_not_counted() {

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! aarch64: system calls of a decoder.
+//! System calls of a decoder on aarch64.
 
 use crate::process::sandbox::policy::condition::*;
 use crate::process::sandbox::policy::{When, table};
 
 table! {
-    /// Everything [`crate::process::sandbox::SandboxRole::Decode`] may call.
+    /// System calls allowed in [`crate::process::sandbox::SandboxRole::Decode`].
     DECODE on "aarch64":
-    // Memory, none of it executable.
+    // Memory that is not executable.
     SYS_mmap = 222 if NOT_EXECUTABLE,
     SYS_mprotect = 226 if NOT_EXECUTABLE,
     SYS_munmap = 215,
     SYS_mremap = 216,
     SYS_madvise = 233 if OWN_PAGES,
     SYS_brk = 214,
-    // Threads of this process. glibc falls back to clone where clone3 is absent; the
-    // flags of clone3 lie in memory and cannot be checked.
+    // Threads of this process. glibc falls back to clone if clone3 is absent: the flags of clone3
+    // are in memory, where a filter cannot check them.
     SYS_clone = 220 if THREAD_ONLY,
     SYS_clone3 = 435 if When::Absent,
     SYS_set_robust_list = 99,
@@ -27,7 +27,7 @@ table! {
     SYS_sched_getaffinity = 123,
     SYS_getcpu = 168,
     SYS_prctl = 167 if NAME_ONLY,
-    // Files it has or is sent: memfds, sockets, pipes. It can open or make none.
+    // Files that the worker has or receives: memfds, sockets, pipes. It can open or make none.
     SYS_read = 63,
     SYS_write = 64,
     SYS_readv = 65,
@@ -39,14 +39,14 @@ table! {
     SYS_fstatfs = 44,
     SYS_close = 57,
     SYS_fcntl = 25 if FD_AND_SEALS,
-    // The socket to the parent. No sendmsg: descriptors in flight count per user,
-    // so a worker that could send them could stop all others of its user.
+    // The socket to the parent. No sendmsg: the kernel counts unread descriptors per user, so a
+    // worker that could send them could block all other workers of its user.
     SYS_recvmsg = 212,
     SYS_sendto = 206 if NO_ADDRESS,
     SYS_recvfrom = 207,
     SYS_shutdown = 210,
     SYS_ppoll = 73,
-    // Time, random numbers, and queries about itself.
+    // Time, random numbers, and queries about the process itself.
     SYS_clock_gettime = 113,
     SYS_clock_getres = 114,
     SYS_clock_nanosleep = 115,
@@ -56,20 +56,21 @@ table! {
     SYS_getpid = 172,
     SYS_gettid = 178,
     SYS_getrusage = 165,
-    // Signals: its own handlers, and abort(3), which signals itself.
+    // Signals: the process's own handlers, and abort(3), which sends a signal to itself.
     SYS_rt_sigaction = 134,
     SYS_rt_sigprocmask = 135,
     SYS_rt_sigreturn = 139,
     SYS_sigaltstack = 132,
     SYS_tgkill = 131 if When::OwnPid(0),
     SYS_restart_syscall = 128,
-    // The end.
+    // Exit.
     SYS_exit = 93,
     SYS_exit_group = 94,
 }
 
 table! {
-    /// System calls that [`crate::process::sandbox::SandboxRole::DecodeByDevice`] may make besides those.
+    /// System calls allowed in [`crate::process::sandbox::SandboxRole::DecodeByDevice`] in
+    /// addition.
     BY_DEVICE on "aarch64":
     SYS_ioctl = 29 if OF_DECODING,
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! aarch64: system calls that loading a frei0r plug-in needs beyond those of a decoder. A
-//! loaded plug-in needs no more than a decoder, as runs of Debian's plug-ins show.
+//! System calls for loading a frei0r plug-in on aarch64, in addition to those of a decoder. A
+//! loaded plug-in needs no more than a decoder, as tests with Debian's plug-ins show.
 
 use crate::process::sandbox::policy::{condition, table};
 
 table! {
-    /// The dynamic loader's calls, and those of entering the next role.
+    /// Calls of the dynamic loader, and for entering the next role.
     LOADING on "aarch64":
     // The dynamic loader: reads libraries, maps their code. Landlock limits the files.
     SYS_openat = 56 if condition::reading(2),

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! x86_64: system calls of a decoder.
+//! System calls of a decoder on x86_64.
 
 use crate::process::sandbox::policy::condition::*;
 use crate::process::sandbox::policy::{When, table};
 
 table! {
-    /// Everything [`crate::process::sandbox::SandboxRole::Decode`] may call.
+    /// System calls allowed in [`crate::process::sandbox::SandboxRole::Decode`].
     DECODE on "x86_64":
-    // Memory, none of it executable.
+    // Memory that is not executable.
     SYS_mmap = 9 if NOT_EXECUTABLE,
     SYS_mprotect = 10 if NOT_EXECUTABLE,
     SYS_munmap = 11,
     SYS_mremap = 25,
     SYS_madvise = 28 if OWN_PAGES,
     SYS_brk = 12,
-    // Threads of this process. glibc falls back to clone where clone3 is absent; the
-    // flags of clone3 lie in memory and cannot be checked.
+    // Threads of this process. glibc falls back to clone if clone3 is absent: the flags of clone3
+    // are in memory, where a filter cannot check them.
     SYS_clone = 56 if THREAD_ONLY,
     SYS_clone3 = 435 if When::Absent,
     SYS_set_robust_list = 273,
@@ -27,7 +27,7 @@ table! {
     SYS_sched_getaffinity = 204,
     SYS_getcpu = 309,
     SYS_prctl = 157 if NAME_ONLY,
-    // Files it has or is sent: memfds, sockets, pipes. It can open or make none.
+    // Files that the worker has or receives: memfds, sockets, pipes. It can open or make none.
     SYS_read = 0,
     SYS_write = 1,
     SYS_readv = 19,
@@ -39,15 +39,15 @@ table! {
     SYS_fstatfs = 138,
     SYS_close = 3,
     SYS_fcntl = 72 if FD_AND_SEALS,
-    // The socket to the parent. No sendmsg: descriptors in flight count per user,
-    // so a worker that could send them could stop all others of its user.
+    // The socket to the parent. No sendmsg: the kernel counts unread descriptors per user, so a
+    // worker that could send them could block all other workers of its user.
     SYS_recvmsg = 47,
     SYS_sendto = 44 if NO_ADDRESS,
     SYS_recvfrom = 45,
     SYS_shutdown = 48,
     SYS_poll = 7,
     SYS_ppoll = 271,
-    // Time, random numbers, and queries about itself.
+    // Time, random numbers, and queries about the process itself.
     SYS_clock_gettime = 228,
     SYS_clock_getres = 229,
     SYS_clock_nanosleep = 230,
@@ -58,20 +58,21 @@ table! {
     SYS_getpid = 39,
     SYS_gettid = 186,
     SYS_getrusage = 98,
-    // Signals: its own handlers, and abort(3), which signals itself.
+    // Signals: the process's own handlers, and abort(3), which sends a signal to itself.
     SYS_rt_sigaction = 13,
     SYS_rt_sigprocmask = 14,
     SYS_rt_sigreturn = 15,
     SYS_sigaltstack = 131,
     SYS_tgkill = 234 if When::OwnPid(0),
     SYS_restart_syscall = 219,
-    // The end.
+    // Exit.
     SYS_exit = 60,
     SYS_exit_group = 231,
 }
 
 table! {
-    /// System calls that [`crate::process::sandbox::SandboxRole::DecodeByDevice`] may make besides those.
+    /// System calls allowed in [`crate::process::sandbox::SandboxRole::DecodeByDevice`] in
+    /// addition.
     BY_DEVICE on "x86_64":
     SYS_ioctl = 16 if OF_DECODING,
 }
