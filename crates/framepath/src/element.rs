@@ -130,7 +130,7 @@ pub struct HopPlace<'a> {
     /// In a worker: the path by which the caller gives frames back.
     pub(crate) give_back: Option<&'static GiveBack>,
     /// In a worker: the provider of the memory that is decoded into, where that is not the worker's own.
-    pub(crate) lender: Option<ProviderRef>,
+    pub(crate) provider: Option<ProviderRef>,
     /// In a worker: the file of the plug-in that is loaded already.
     pub(crate) plugin: Option<PathBuf>,
     /// In a worker: the device that the stage decodes by.
@@ -153,7 +153,7 @@ impl<'a> HopPlace<'a> {
             track,
             frames_behind,
             give_back: None,
-            lender: None,
+            provider: None,
             plugin: None,
             node: None,
             outcomes,

@@ -177,15 +177,15 @@ impl Pipeline {
         let HopPlace { track, frames_behind, .. } = place;
         let options = worker_options(hop, task, |_| hop)?;
         let index = self.hops.len() as u16;
-        let seat = service_stream_of(hop, hop);
+        let service = service_stream_of(hop, hop);
         let session = Session::new(Spec {
             hop: hop.clone(),
             track,
             frames_behind,
             least_out,
             options,
-            seat,
-            lends: None,
+            service,
+            provider: None,
         });
         let (submit, collect) = host::channel(index, session.clone());
         let mut pipeline = self.add(Box::new(submit), HopRole::Through).named(&hop.to_string());

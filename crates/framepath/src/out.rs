@@ -97,7 +97,7 @@ impl ThreadContext {
     /// True if requests wait for the thread.
     #[inline]
     pub(crate) fn has_request(&self) -> bool {
-        self.mailbox.as_ref().is_some_and(|mailbox| mailbox.has_news())
+        self.mailbox.as_ref().is_some_and(|mailbox| mailbox.has_request())
     }
 
     pub(crate) fn take_request(&self) -> Option<Pending> {

@@ -396,7 +396,7 @@ fn from_worker(
     let mut is_held = false;
     let failure = loop {
         let done = match collect.next(recorder, || delivery.has_request()) {
-            Ok(WorkerOutput::News) => serve_requests(None, thread, chain, recorder, delivery).map(|_| ()),
+            Ok(WorkerOutput::Request) => serve_requests(None, thread, chain, recorder, delivery).map(|_| ()),
             Ok(WorkerOutput::End) => break None,
             Ok(WorkerOutput::Frame(_)) if delivery.requests.is_stale(delivery.generation()) => {
                 delivery.requests.count_flushed(1);

@@ -293,7 +293,7 @@ impl Serving {
         };
         let hop = framepath::path::parse_stage(&format!("decode threads={}", self.settings.threads));
         let hop = hop.map_err(io::Error::other)?;
-        let lends = Arc::new(SessionLender { captures: self.captures.clone(), epoch });
+        let provider = Arc::new(SessionLender { captures: self.captures.clone(), epoch });
         let spec = Spec {
             hop,
             track: Some(self.track.clone()),
@@ -301,8 +301,8 @@ impl Serving {
             // The client gives buffers at any time.
             least_out: 1,
             options,
-            seat: None,
-            lends: Some(lends),
+            service: None,
+            provider: Some(provider),
         };
         let session = Session::new(spec);
         // Without this level workers do not report the bytes they copy.

@@ -86,13 +86,13 @@ fn demuxer_of(file: &Hop, behind: &[Hop]) -> Result<Option<DemuxerSpec>, StageEr
     };
     let naming = |option: &str| if file.is_set(option) { file } else { hop };
     let options = worker_options(file, Task::Stage, naming)?;
-    let seat = service_stream_of(hop, naming("socket"));
+    let service = service_stream_of(hop, naming("socket"));
     Ok(Some(DemuxerSpec {
         loops: file.count("loop"),
         start: Duration::from_nanos(file.duration_ns("start")),
         track: file.is_set("track").then(|| file.count("track") as u32),
         options,
-        seat,
+        service,
         // A decoder in this process must not read memory that the worker can still change.
         private: decoder.is_none() || decoders.iter().any(|decoder| !decoder.is_hosted()),
     }))

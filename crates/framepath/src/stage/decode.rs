@@ -201,6 +201,6 @@ fn decoder_options(hop: &Hop, place: &HopPlace<'_>) -> DecoderOptions {
         },
         downstream_frames: place.frames_behind,
         give_back: place.give_back,
-        lender: place.lender,
+        lender: place.provider,
     }
 }
