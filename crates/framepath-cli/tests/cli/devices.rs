@@ -22,7 +22,7 @@ fn an_invalid_device_is_named() {
         ),
         (
             "test format=grey ! threshold in_place=1 io=mmap device=/dev/null ! null".to_owned(),
-            "in_place=1 goes with io=dmabuf",
+            "in_place=1 needs io=dmabuf",
         ),
         ("test ! decode api=v4l2m2m device=/dev/null ! null".to_owned(), "decode"),
     ];
