@@ -27,7 +27,7 @@ pub(crate) const COPY_SLOTS: u32 = 8;
 /// # }
 /// ```
 pub struct CopyPool {
-    /// In a worker: the path by which the caller gives frames back.
+    /// In a worker: the words by which the caller returns frames.
     give_back: Option<&'static GiveBack>,
     slots: u32,
     pool: Option<Pool>,
@@ -42,7 +42,7 @@ impl CopyPool {
         CopyPool::for_worker(None)
     }
 
-    /// [`CopyPool::new`] in a worker, whose caller gives frames back by `give_back`.
+    /// [`CopyPool::new`] in a worker, whose caller returns frames by `give_back`.
     pub(crate) fn for_worker(give_back: Option<&'static GiveBack>) -> CopyPool {
         CopyPool::with_slots(give_back, COPY_SLOTS)
     }
