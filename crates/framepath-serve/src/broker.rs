@@ -105,7 +105,7 @@ impl Broker {
     /// reaps the remaining workers.
     pub(super) fn run(mut self, stops: &Stops) -> Result<(), ServeError> {
         loop {
-            self.settle();
+            self.assign_workers();
             if self.stops_at_ns.is_some_and(|at_ns| self.streams.is_empty() || at_ns <= now_ns()) {
                 return Ok(());
             }
@@ -399,9 +399,9 @@ impl Broker {
 
     fn reap(&mut self, id: WorkerId) {
         match self.workers.reap(id) {
-            Some(WorkerEnd::Unused) => self.fail("a worker died before it had a stream".to_owned()),
+            Some(WorkerEnd::Unused) => self.fail("a worker ended before it had a stream".to_owned()),
             Some(WorkerEnd::Used(work)) => {
-                // The client sees the end too, and asks for another worker if it wants one.
+                // Only updates the stream: the client notices the end itself, and requests another worker.
                 if let Some(stream) = self.streams.values_mut().find(|stream| stream.worker == Some(id)) {
                     stream.worker = None;
                     stream.status.figures += &work.figures;
@@ -412,8 +412,8 @@ impl Broker {
         }
     }
 
-    /// Tells the client that waits longest that no worker could be started, because the next
-    /// attempt is not likely to succeed.
+    /// Denies the oldest waiting stream because of `reason`, since the next attempt is not likely to
+    /// succeed.
     fn fail(&mut self, reason: String) {
         if let Some(number) = self.waiting.pop_front() {
             let text = format!("no worker could be started: {reason}");
@@ -433,20 +433,20 @@ impl Broker {
         self.broken = Some(reason);
     }
 
-    /// Gives ready workers to waiting streams, and starts as many as are wanted.
-    fn settle(&mut self) {
+    /// Assigns ready workers to waiting streams, and starts the missing workers.
+    fn assign_workers(&mut self) {
         while let (Some(number), Some(worker)) = (self.waiting.front().copied(), self.workers.ready()) {
             self.waiting.pop_front();
             self.grant(number, worker);
         }
         let no_spares = self.broken.is_some() || self.stops_at_ns.is_some();
         let spares = if no_spares { 0 } else { self.settings.spares as usize };
-        // Ends workers that were started for clients that are gone.
+        // Surplus workers were started for clients that are gone.
         self.workers.end_unused(self.waiting.len() + spares);
         while let Err(error) = self.workers.fill(self.waiting.len() + spares) {
-            let nobody_waits = self.waiting.is_empty();
+            let was_spare = self.waiting.is_empty();
             self.fail(error.to_string());
-            if nobody_waits {
+            if was_spare {
                 return;
             }
         }
@@ -459,7 +459,7 @@ impl Broker {
         stream.worker = Some(worker);
         connection.client.granted(number);
         let client = stream.client;
-        // In the client's pid namespace this number could be another process.
+        // A client in another pid namespace (peer pid 0) could take this number for another process.
         let pid = if connection.peer.pid == 0 { 0 } else { pid };
         if connection
             .send(Message::Grant { stream: number, pid, layers: layers.bits() }, Some(socket))

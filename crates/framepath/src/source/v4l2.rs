@@ -319,11 +319,11 @@ fn set_format(node: &Node, options: &V4l2Options) -> Result<QueueFormat, StageEr
         None => crate::device::FORMATS.iter().map(|(name, _)| *name).find(|name| offered.contains(name)),
     };
     let Some(fourcc) = chosen else {
-        let wanted = match options.format {
+        let requested = match options.format {
             Some(format) => format!("{format} frames"),
             None => "GREY, YUV420P (YU12) or NV12 frames".to_owned(),
         };
-        return Err(node.lacks(Direction::Capture, &wanted).into());
+        return Err(node.lacks(Direction::Capture, &requested).into());
     };
     let (width, height) = options.size.unwrap_or((now.width, now.height));
     let requested = QueueFormat { width, height, fourcc, stride: 0, bytes: 0, memory_planes: 1 };
