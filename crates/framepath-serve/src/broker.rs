@@ -20,14 +20,14 @@ use super::metrics::Metrics;
 use super::workers::{WorkerEnd, WorkerId, WorkerWait, Workers};
 use super::{ServeError, ServiceSettings};
 
-/// Connections accepted in one turn, so that many new clients do not keep
-/// the present ones waiting.
+/// Maximum number of connections accepted in one pass of the loop, so that many new clients do not delay
+/// the present clients.
 const ACCEPTED: usize = 32;
-/// Most denied connections that are kept open for the client to read the denial.
+/// Maximum number of denied connections that stay open until the client has read the denial.
 const LEAVING: usize = 64;
-/// Longest time for that, nanoseconds.
+/// Time limit for reading a denial, nanoseconds.
 const LEAVING_NS: u64 = 1_000_000_000;
-/// Pause of accepting when there is no descriptor for one more client, nanoseconds.
+/// Pause after accepting has failed, nanoseconds. Most likely the process lacks descriptors.
 const PAUSE_NS: u64 = 100_000_000;
 
 type ClientId = u64;
@@ -37,24 +37,24 @@ type ClientId = u64;
 pub(super) struct Broker {
     settings: ServiceSettings,
     listener: Option<Listener>,
-    /// No client is accepted before this time.
+    /// CLOCK_MONOTONIC time, nanoseconds, before which no client is accepted.
     paused_until_ns: Option<u64>,
     metrics: Option<Metrics>,
     clients: BTreeMap<ClientId, Connection>,
     leaving: VecDeque<(Socket, u64)>,
     users: HashMap<u32, User>,
     streams: BTreeMap<u32, Stream>,
-    /// Streams that wait for a worker, first come first served.
+    /// Numbers of the streams that wait for a worker, oldest first.
     waiting: VecDeque<u32>,
     workers: Workers,
-    /// Reason why the last worker that was started did not get ready. While there is one, no worker is
-    /// started in advance.
+    /// Reason why the last started worker did not become ready. While it is set, no spare worker is
+    /// started.
     broken: Option<String>,
     next_client: ClientId,
     next_stream: u32,
-    /// Totals of streams, workers and refusals that are over.
+    /// Totals of ended streams and workers, and of denials.
     past: Totals,
-    /// Once the service stops: the time when the remaining streams are ended.
+    /// CLOCK_MONOTONIC time, nanoseconds, when a stopping service ends the remaining streams.
     stops_at_ns: Option<u64>,
 }
 
@@ -69,15 +69,15 @@ struct Stream {
 
 /// Source of an event to wait for.
 #[derive(Clone, Copy, Debug)]
-enum Who {
+enum EventSource {
     Stops,
-    Door,
-    Scraper,
-    Reader,
+    Listener,
+    MetricsListener,
+    MetricsReader,
     Client(ClientId),
     Leaving,
-    WorkerEnds(WorkerId),
-    WorkerSpeaks(WorkerId),
+    WorkerEnd(WorkerId),
+    WorkerMessage(WorkerId),
 }
 
 impl Broker {
@@ -105,29 +105,29 @@ impl Broker {
     /// reaps the remaining workers.
     pub(super) fn run(mut self, stops: &Stops) -> Result<(), ServeError> {
         loop {
-            self.settle();
+            self.assign_workers();
             if self.stops_at_ns.is_some_and(|at_ns| self.streams.is_empty() || at_ns <= now_ns()) {
                 return Ok(());
             }
-            for who in self.wait(stops)? {
-                match who {
-                    Who::Stops if stops.take() => {
+            for source in self.wait(stops)? {
+                match source {
+                    EventSource::Stops if stops.take() => {
                         if self.stops_at_ns.is_some() {
                             return Ok(());
                         }
                         self.stop();
                     }
-                    Who::Stops | Who::Reader => {}
-                    Who::Door => self.let_in(),
-                    Who::Scraper => {
+                    EventSource::Stops | EventSource::MetricsReader => {}
+                    EventSource::Listener => self.accept_clients(),
+                    EventSource::MetricsListener => {
                         if let Some(metrics) = &mut self.metrics {
                             metrics.accept(now_ns());
                         }
                     }
-                    Who::Client(id) => self.serve_client(id),
-                    Who::Leaving => {}
-                    Who::WorkerSpeaks(id) => self.recv_from_worker(id),
-                    Who::WorkerEnds(id) => self.reap(id),
+                    EventSource::Client(id) => self.serve_client(id),
+                    EventSource::Leaving => {}
+                    EventSource::WorkerMessage(id) => self.recv_from_worker(id),
+                    EventSource::WorkerEnd(id) => self.reap(id),
                 }
             }
             self.check_deadlines();
@@ -135,40 +135,50 @@ impl Broker {
     }
 
     /// Sleeps until there is an event, or the next deadline.
-    fn wait(&self, stops: &Stops) -> Result<Vec<Who>, ServeError> {
-        let (mut who, mut waits) = (vec![Who::Stops], vec![Wait::new(stops.as_fd(), PollEvents::Readable)]);
-        let mut add = |one, fd, events| {
-            who.push(one);
+    fn wait(&self, stops: &Stops) -> Result<Vec<EventSource>, ServeError> {
+        let (mut sources, mut waits) =
+            (vec![EventSource::Stops], vec![Wait::new(stops.as_fd(), PollEvents::Readable)]);
+        let mut add = |source, fd, events| {
+            sources.push(source);
             waits.push(Wait::new(fd, events));
         };
-        // Ends of workers come first, because they free resources.
+        // Ends of workers are handled first, because they free resources.
         for (id, wait) in self.workers.waits() {
             match wait {
-                WorkerWait::End(fd) => add(Who::WorkerEnds(id), fd, PollEvents::Readable),
-                WorkerWait::Word(fd) => add(Who::WorkerSpeaks(id), fd, PollEvents::Readable),
+                WorkerWait::End(fd) => add(EventSource::WorkerEnd(id), fd, PollEvents::Readable),
+                WorkerWait::Message(fd) => add(EventSource::WorkerMessage(id), fd, PollEvents::Readable),
             }
         }
         for (id, connection) in &self.clients {
             let events = if connection.is_behind() { PollEvents::Writable } else { PollEvents::Readable };
-            add(Who::Client(*id), connection.fd(), events);
+            add(EventSource::Client(*id), connection.fd(), events);
         }
         for (socket, _) in &self.leaving {
-            add(Who::Leaving, socket.as_fd(), PollEvents::End);
+            add(EventSource::Leaving, socket.as_fd(), PollEvents::End);
         }
         if let Some(listener) = self.listener.as_ref().filter(|_| self.paused_until_ns.is_none()) {
-            add(Who::Door, listener.as_fd(), PollEvents::Readable);
+            add(EventSource::Listener, listener.as_fd(), PollEvents::Readable);
         }
         if let Some(metrics) = &self.metrics {
             for (fd, writes) in metrics.readers() {
-                add(Who::Reader, fd, if writes { PollEvents::Writable } else { PollEvents::Readable });
+                add(
+                    EventSource::MetricsReader,
+                    fd,
+                    if writes { PollEvents::Writable } else { PollEvents::Readable },
+                );
             }
             if let Some(listener) = metrics.listener() {
-                add(Who::Scraper, listener, PollEvents::Readable);
+                add(EventSource::MetricsListener, listener, PollEvents::Readable);
             }
         }
         let limit = self.deadline_ns().map(|at| Duration::from_nanos(at.saturating_sub(now_ns())));
-        let happened = wait(waits, limit).map_err(ServeError::Poll)?;
-        Ok(who.into_iter().zip(happened).filter(|(_, happened)| *happened).map(|(who, _)| who).collect())
+        let ready = wait(waits, limit).map_err(ServeError::Poll)?;
+        Ok(sources
+            .into_iter()
+            .zip(ready)
+            .filter(|(_, is_ready)| *is_ready)
+            .map(|(source, _)| source)
+            .collect())
     }
 
     fn deadline_ns(&self) -> Option<u64> {
@@ -187,7 +197,7 @@ impl Broker {
         silent.into_iter().for_each(|id| self.remove_client(id));
         self.leaving.retain(|(socket, until_ns)| *until_ns > now_ns && !socket.has_ended());
         for _ in 0..self.workers.end_late(now_ns) {
-            self.fail("a worker did not get ready in time".to_owned());
+            self.fail("a worker did not become ready in time".to_owned());
         }
         if self.paused_until_ns.is_some_and(|at| at <= now_ns) {
             self.paused_until_ns = None;
@@ -201,18 +211,18 @@ impl Broker {
     fn stop(&mut self) {
         let grace_ns = u64::try_from(self.settings.grace.as_nanos()).unwrap_or(u64::MAX);
         self.stops_at_ns = Some(now_ns().saturating_add(grace_ns));
-        // Removes the socket's name too, so that the next service can have it.
+        // Also removes the socket's name, so that the next service can use it.
         self.listener = None;
     }
 
-    /// Accepts the waiting clients that are allowed.
-    fn let_in(&mut self) {
+    /// Accepts the waiting clients.
+    fn accept_clients(&mut self) {
         for _ in 0..ACCEPTED {
             let Some(listener) = &self.listener else { return };
             match listener.accept() {
-                Ok(Some((socket, peer))) => self.meet(socket, peer),
+                Ok(Some((socket, peer))) => self.add_client(socket, peer),
                 Ok(None) => return,
-                // Most likely there is no descriptor: a client has to leave first.
+                // Most likely the process lacks descriptors until a client leaves.
                 Err(_) => {
                     self.paused_until_ns = Some(now_ns() + PAUSE_NS);
                     return;
@@ -221,7 +231,7 @@ impl Broker {
         }
     }
 
-    fn meet(&mut self, socket: Socket, peer: Peer) {
+    fn add_client(&mut self, socket: Socket, peer: Peer) {
         let now_ns = now_ns();
         if !self.admits(&peer) {
             return self.reject(socket, Denial::User(peer.uid));
@@ -241,9 +251,9 @@ impl Broker {
             || peer.gids.iter().any(|gid| self.settings.gids.contains(gid))
     }
 
-    /// Sends a client its denial, and gives it time to read the denial.
+    /// Sends a client its denial, and keeps the connection open until the client has read it.
     fn reject(&mut self, socket: Socket, denial: Denial) {
-        log::warn!("a client was turned away: {denial}");
+        log::warn!("a client was denied: {denial}");
         self.past.denied += 1;
         let mut bytes = [0; MESSAGE_BYTES];
         Message::Denied { text: denial.to_string() }.encode(&mut bytes);
@@ -252,8 +262,8 @@ impl Broker {
         }
     }
 
-    /// Closes a socket after the peer has closed it, or after a moment: closing a socket with
-    /// unread data would discard the last message.
+    /// Closes a socket after the peer has closed it, or after a time limit. Closing it at once would
+    /// discard the last message if the peer's data is unread.
     fn leave(&mut self, socket: Socket) {
         socket.finish();
         if self.leaving.len() >= LEAVING {
@@ -262,8 +272,7 @@ impl Broker {
         self.leaving.push_back((socket, now_ns() + LEAVING_NS));
     }
 
-    /// Handles one message of client `id`, or sends more of the messages that wait for
-    /// it.
+    /// Handles one message of client `id`, or sends more of its waiting messages.
     fn serve_client(&mut self, id: ClientId) {
         let Some(connection) = self.clients.get_mut(&id) else { return };
         if connection.is_behind() {
@@ -272,15 +281,16 @@ impl Broker {
             }
             return;
         }
-        let said = match connection.recv() {
-            ClientEvent::Word(said) => said,
+        let message = match connection.recv() {
+            ClientEvent::Message(message) => message,
             ClientEvent::Nothing => return,
             ClientEvent::Gone => return self.remove_client(id),
         };
         let user = self.users.entry(connection.peer.uid).or_default();
         let stopping = self.stops_at_ns.is_some();
         let limits = &self.settings.limits;
-        let action = connection.client.on_message(said, user, limits, self.next_stream, stopping, now_ns());
+        let action =
+            connection.client.on_message(message, user, limits, self.next_stream, stopping, now_ns());
         match action {
             Action::Open { stream } => self.open(id, stream),
             Action::Replace { stream } => self.replace(stream),
@@ -313,7 +323,7 @@ impl Broker {
         }
     }
 
-    /// Closes the connection of a client that is gone, or has to go.
+    /// Ends all streams of client `id` and closes its connection.
     fn remove_client(&mut self, id: ClientId) {
         drop(self.dismiss(id));
     }
@@ -342,7 +352,7 @@ impl Broker {
         self.streams.insert(number, Stream { client: id, worker: None, status });
         self.waiting.push_back(number);
         self.past.granted += 1;
-        // Numbers wrap around after years; the next may then be in use.
+        // Skips numbers in use, because numbers wrap around after years.
         self.next_stream = self.next_stream.wrapping_add(1).max(1);
         while self.streams.contains_key(&self.next_stream) {
             self.next_stream = self.next_stream.wrapping_add(1).max(1);
@@ -353,7 +363,7 @@ impl Broker {
         self.take_worker(number);
         if let Some(stream) = self.streams.get_mut(&number) {
             stream.status.crashes += 1;
-            log::warn!("stream {number}: its worker is replaced, for the {}. time", stream.status.crashes);
+            log::warn!("stream {number}: worker replaced, {} times so far", stream.status.crashes);
             self.waiting.push_back(number);
         }
     }
@@ -368,7 +378,7 @@ impl Broker {
         }
     }
 
-    /// Ends the stream's worker; adds its figures to the stream.
+    /// Ends the stream's worker, and adds its figures to the stream.
     fn take_worker(&mut self, number: u32) {
         let Some(stream) = self.streams.get_mut(&number) else { return };
         let Some(worker) = stream.worker.take() else { return };
@@ -389,9 +399,9 @@ impl Broker {
 
     fn reap(&mut self, id: WorkerId) {
         match self.workers.reap(id) {
-            Some(WorkerEnd::Unused) => self.fail("a worker died before it had a stream".to_owned()),
+            Some(WorkerEnd::Unused) => self.fail("a worker ended before it had a stream".to_owned()),
             Some(WorkerEnd::Used(work)) => {
-                // The client sees the end too, and asks for another worker if it wants one.
+                // Only updates the stream: the client notices the end itself, and requests another worker.
                 if let Some(stream) = self.streams.values_mut().find(|stream| stream.worker == Some(id)) {
                     stream.worker = None;
                     stream.status.figures += &work.figures;
@@ -402,8 +412,8 @@ impl Broker {
         }
     }
 
-    /// Tells the client that waits longest that no worker could be started, because the next
-    /// attempt is not likely to succeed.
+    /// Denies the oldest waiting stream because of `reason`, since the next attempt is not likely to
+    /// succeed.
     fn fail(&mut self, reason: String) {
         if let Some(number) = self.waiting.pop_front() {
             let text = format!("no worker could be started: {reason}");
@@ -423,20 +433,20 @@ impl Broker {
         self.broken = Some(reason);
     }
 
-    /// Gives ready workers to waiting streams, and starts as many as are wanted.
-    fn settle(&mut self) {
+    /// Assigns ready workers to waiting streams, and starts the missing workers.
+    fn assign_workers(&mut self) {
         while let (Some(number), Some(worker)) = (self.waiting.front().copied(), self.workers.ready()) {
             self.waiting.pop_front();
             self.grant(number, worker);
         }
         let no_spares = self.broken.is_some() || self.stops_at_ns.is_some();
         let spares = if no_spares { 0 } else { self.settings.spares as usize };
-        // Ends workers that were started for clients that are gone.
+        // Surplus workers were started for clients that are gone.
         self.workers.end_unused(self.waiting.len() + spares);
         while let Err(error) = self.workers.fill(self.waiting.len() + spares) {
-            let nobody_waits = self.waiting.is_empty();
+            let was_spare = self.waiting.is_empty();
             self.fail(error.to_string());
-            if nobody_waits {
+            if was_spare {
                 return;
             }
         }
@@ -449,7 +459,7 @@ impl Broker {
         stream.worker = Some(worker);
         connection.client.granted(number);
         let client = stream.client;
-        // In the client's pid namespace this number could be another process.
+        // A client in another pid namespace (peer pid 0) could take this number for another process.
         let pid = if connection.peer.pid == 0 { 0 } else { pid };
         if connection
             .send(Message::Grant { stream: number, pid, layers: layers.bits() }, Some(socket))

@@ -11,19 +11,19 @@ use framepath_model::wire::{MESSAGE_BYTES, Message, WireError};
 use framepath_os::crossing::{Peer, Socket};
 use framepath_os::time::now_ns;
 
-/// A client.
+/// A client's connection, with the messages that it has not read yet.
 #[derive(Debug)]
 pub(super) struct Connection {
     socket: Socket,
     pub(super) peer: Peer,
     pub(super) client: Client,
-    /// Messages that found no room in the socket. While there are any, no message of the client is
-    /// read, so that there are never more than the client has streams.
+    /// Messages that wait for room in the socket. While there are any, the client's messages are not
+    /// read, which limits their number to the client's streams.
     waiting: VecDeque<(Message, Option<OwnedFd>)>,
     patience_ns: u64,
-    /// Time by which the client must have sent its first message, or read one of those that wait.
-    /// A client that is behind and gone is not visible by its end of the socket: that end stays open
-    /// if the client has sent it to the service, in a message that is not read.
+    /// CLOCK_MONOTONIC deadline, nanoseconds, for the client's first message or for reading a waiting
+    /// message. It also removes a client that is gone and whose end of the socket stays open, because the
+    /// client had sent that end to the service in an unread message.
     until_ns: Option<u64>,
 }
 
@@ -31,8 +31,8 @@ pub(super) struct Connection {
 #[derive(Debug)]
 pub(super) enum ClientEvent {
     /// The client sent this message.
-    Word(Result<Message, WireError>),
-    /// No event after all.
+    Message(Result<Message, WireError>),
+    /// There is no message.
     Nothing,
     /// The client is gone.
     Gone,
@@ -49,43 +49,43 @@ impl Connection {
             patience_ns,
             until_ns: None,
         };
-        connection.wait_for_it();
+        connection.start_timeout();
         connection
     }
 
     /// Starts the client's time limit.
-    fn wait_for_it(&mut self) {
+    fn start_timeout(&mut self) {
         self.until_ns = Some(now_ns().saturating_add(self.patience_ns));
     }
 
     /// Receives the client's next message.
     pub(super) fn recv(&mut self) -> ClientEvent {
-        // One byte more than a message, so that a record that is too long is not accepted.
+        // One byte longer than a message, so that `decode` rejects a record that is too long.
         let mut bytes = [0; MESSAGE_BYTES + 1];
         match self.socket.try_receive(&mut bytes) {
-            // An empty record cannot be told from the end of the connection.
+            // An empty record looks like the end of the connection.
             Ok(Some(0)) | Err(_) => ClientEvent::Gone,
             Ok(Some(len)) => {
                 self.until_ns = None;
-                ClientEvent::Word(Message::decode(&bytes[..len]))
+                ClientEvent::Message(Message::decode(&bytes[..len]))
             }
             Ok(None) => ClientEvent::Nothing,
         }
     }
 
-    /// Sends `message`, now or when there is room.
+    /// Sends `message`, or keeps it until the socket has room.
     ///
     /// # Errors
     /// The client is gone.
     pub(super) fn send(&mut self, message: Message, fd: Option<OwnedFd>) -> io::Result<()> {
         self.waiting.push_back((message, fd));
         if self.waiting.len() == 1 {
-            self.wait_for_it();
+            self.start_timeout();
         }
         self.flush()
     }
 
-    /// Sends the waiting messages, as far as there is room.
+    /// Sends waiting messages until the socket has no room.
     ///
     /// # Errors
     /// The client is gone.
@@ -97,7 +97,7 @@ impl Connection {
                 return Ok(());
             }
             self.waiting.pop_front();
-            self.wait_for_it();
+            self.start_timeout();
         }
         self.until_ns = None;
         Ok(())
@@ -108,7 +108,7 @@ impl Connection {
         !self.waiting.is_empty()
     }
 
-    /// Returns the time by which the client must have sent or read a message.
+    /// Returns the client's deadline, CLOCK_MONOTONIC nanoseconds; `None` if it has none.
     pub(super) fn deadline_ns(&self) -> Option<u64> {
         self.until_ns
     }

@@ -37,13 +37,13 @@ use users::Users;
 pub struct DeviceSettings {
     /// Time without progress after which a worker that has work is replaced.
     pub watchdog: Duration,
-    /// Most address space a worker may take, bytes.
+    /// Limit of a worker's address space, bytes.
     pub memory_bytes: u64,
-    /// Threads of each decoder. More threads need more CAPTURE buffers.
+    /// Number of threads of each decoder. More threads need more CAPTURE buffers.
     pub threads: u32,
-    /// Workers that are kept ready for the next streams.
+    /// Number of spare workers.
     pub spares: u32,
-    /// Streams, and so workers, of one user without privileges.
+    /// Maximum number of streams, and so of workers, of one unprivileged user.
     pub user_streams: u32,
 }
 
@@ -59,11 +59,12 @@ impl Default for DeviceSettings {
     }
 }
 
-/// Decodes the streams of the device's clients, until accepting fails.
-/// Each stream has threads of its own.
+/// Decodes the streams of the device's clients. Each stream has threads of its own. Does not return without
+/// an error.
 ///
 /// # Errors
-/// Errors of accepting. A stream that fails is reported on standard error.
+/// Accepting a stream or starting a thread failed. Failures of single streams are reported on standard
+/// error.
 pub fn serve(attached: &Attached, settings: &DeviceSettings) -> io::Result<std::convert::Infallible> {
     keep_ready(settings.memory_bytes, settings.spares as usize);
     let users = Arc::new(Users::new(settings.user_streams));
@@ -74,10 +75,10 @@ pub fn serve(attached: &Attached, settings: &DeviceSettings) -> io::Result<std::
             Ok(place) => place,
             Err(uid) => {
                 print_note(&format!(
-                    "stream {id}: refused: user {uid} has {} streams; --device-user-streams allows no more",
+                    "stream {id}: refused: user {uid} has {} streams, the limit; raise --device-user-streams",
                     settings.user_streams
                 ));
-                // Else the kernel would offer the stream again.
+                // Without this, the kernel would offer the stream again.
                 let _ = offered.stream.fail();
                 continue;
             }

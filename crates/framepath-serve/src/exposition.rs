@@ -7,7 +7,7 @@ use framepath_model::wire::figures::{BUCKETS, KNOWN_CAUSES};
 use framepath_model::wire::{Histogram, StreamStatus, Totals};
 
 const NS: f64 = 1e9;
-/// Buckets of the histogram in one bucket of the text, which is an octave.
+/// Number of the histogram's buckets in one bucket of the text, which is an octave.
 const STEP: usize = 4;
 
 /// Returns the whole page.
@@ -19,12 +19,12 @@ pub(super) fn text(totals: &Totals, streams: &[StreamStatus]) -> String {
     whole("framepath_streams", "gauge", "Open streams.", totals.streams.into());
     whole("framepath_connections", "gauge", "Connected clients.", totals.connections.into());
     whole("framepath_spare_workers", "gauge", "Workers that wait for a stream.", totals.spares.into());
-    whole("framepath_granted_total", "counter", "Streams ever opened.", totals.granted as f64);
+    whole("framepath_granted_total", "counter", "Streams opened.", totals.granted as f64);
     whole("framepath_denied_total", "counter", "Requests and connections denied.", totals.denied as f64);
     whole("framepath_crashes_total", "counter", "Workers that were replaced.", totals.crashes as f64);
-    whole("framepath_frames_total", "counter", "Frames of all streams ever.", totals.frames as f64);
+    whole("framepath_frames_total", "counter", "Frames of all streams.", totals.frames as f64);
     let cpu = totals.cpu_ns as f64 / NS;
-    whole("framepath_cpu_seconds_total", "counter", "CPU time of all workers ever.", cpu);
+    whole("framepath_cpu_seconds_total", "counter", "CPU time of all workers.", cpu);
 
     let mut each = |name: &str, help: &str, value: &dyn Fn(&StreamStatus) -> f64| {
         let _ = write!(page, "# HELP {name} {help}\n# TYPE {name} counter\n");
@@ -32,7 +32,7 @@ pub(super) fn text(totals: &Totals, streams: &[StreamStatus]) -> String {
             let _ = writeln!(page, "{name}{{{}}} {}", labels(stream), value(stream));
         }
     };
-    each("framepath_stream_frames_total", "Frames given.", &|s| s.figures.frames as f64);
+    each("framepath_stream_frames_total", "Frames emitted.", &|s| s.figures.frames as f64);
     each("framepath_stream_inputs_total", "Packets or frames taken.", &|s| s.figures.inputs as f64);
     each("framepath_stream_crashes_total", "Workers that were replaced.", &|s| s.crashes as f64);
     each("framepath_stream_cpu_seconds_total", "CPU time of the workers.", &|s| s.cpu_ns as f64 / NS);
@@ -45,7 +45,10 @@ pub(super) fn text(totals: &Totals, streams: &[StreamStatus]) -> String {
         }
     }
     let name = "framepath_stream_latency_seconds";
-    let _ = write!(page, "# HELP {name} From a packet taken to its frame given.\n# TYPE {name} histogram\n");
+    let _ = write!(
+        page,
+        "# HELP {name} Time from taking a packet to emitting its frame.\n# TYPE {name} histogram\n"
+    );
     streams.iter().for_each(|stream| histogram(&mut page, name, stream));
     page
 }

@@ -63,18 +63,17 @@ use broker::Broker;
 pub struct ServiceSettings {
     /// Limits of one user.
     pub limits: UserLimits,
-    /// Users that are allowed besides the service's own.
+    /// Ids of users that are allowed, in addition to the service's own.
     pub uids: Vec<u32>,
-    /// Groups whose members are allowed.
+    /// Ids of groups whose members are allowed.
     pub gids: Vec<u32>,
-    /// Number of workers that are kept ready.
+    /// Number of spare workers.
     pub spares: u32,
-    /// Most address space a worker may take, bytes.
+    /// Limit of a worker's address space, bytes.
     pub memory_bytes: u64,
-    /// How long running streams may go on after the service is told to stop.
+    /// Time that running streams may go on after the stop signal.
     pub grace: Duration,
-    /// Longest time a client may send no message after it connected, and longest time it
-    /// may leave a full socket unread.
+    /// Time limit for a client's first message, and for reading from a full socket.
     pub patience: Duration,
 }
 
@@ -84,7 +83,7 @@ impl Default for ServiceSettings {
             limits: UserLimits::default(),
             uids: Vec::new(),
             gids: Vec::new(),
-            // A path with a file takes two workers: to demux and to decode.
+            // A path with a file takes two workers: one demuxes, one decodes.
             spares: 2,
             memory_bytes: 4 << 30,
             grace: Duration::from_secs(10),
@@ -96,12 +95,11 @@ impl Default for ServiceSettings {
 /// Reason why a service does not start, or ended.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The address of the figures can be reached from other machines: any program that reaches it could
-    /// read them.
-    #[error("{0} is not an address of this machine alone; --metrics takes 127.0.0.1:PORT or [::1]:PORT")]
+    /// The address of the metrics can be reached from other machines, whose programs could read them.
+    #[error("--metrics={0}: the address is not a loopback address; use 127.0.0.1:PORT or [::1]:PORT")]
     NotLoopback(SocketAddr),
-    /// Listening on the address of the figures failed.
-    #[error("listening on {address}: {source}")]
+    /// Listening on the address of the metrics failed.
+    #[error("listen on {address}: {source}")]
     Metrics {
         /// The address.
         address: SocketAddr,
@@ -109,7 +107,7 @@ pub enum ServeError {
         source: io::Error,
     },
     /// poll(2) failed.
-    #[error("waiting for clients: {0}")]
+    #[error("wait for clients: {0}")]
     Poll(io::Error),
 }
 
@@ -121,10 +119,10 @@ pub struct Service {
 }
 
 impl Service {
-    /// Makes a service for the clients of `listener`; it serves its figures over HTTP at `metrics`.
+    /// Makes a service for the clients of `listener`. It serves its metrics over HTTP at `metrics`.
     ///
     /// # Errors
-    /// The address is not of this machine alone, or listening on it fails.
+    /// The address is not a loopback address, or listening on it fails.
     pub fn new(
         listener: Listener,
         metrics: Option<SocketAddr>,
@@ -145,15 +143,15 @@ impl Service {
         Ok(Service { broker: Broker::new(listener, socket, settings), metrics })
     }
 
-    /// Address of the figures, with the actual port if port 0
-    /// was requested.
+    /// Returns the address of the metrics, with the actual port if port 0 was requested.
     pub fn metrics(&self) -> Option<SocketAddr> {
         self.metrics
     }
 
-    /// Serves until `stops` has a signal, and the streams that run then have ended
-    /// or used up their grace; ends at once at a second signal. Call it in the
-    /// thread that lives longest: workers end with it.
+    /// Serves clients until `stops` receives a signal. Then accepts no more streams, and returns when the
+    /// running streams have ended or the grace time is over; returns at once after a second signal.
+    ///
+    /// Call it in a thread that lives as long as the process, because workers end with this thread.
     ///
     /// # Errors
     /// poll(2) failed.

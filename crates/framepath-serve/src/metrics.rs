@@ -6,13 +6,12 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// Most readers at a time. One more takes the place of the reader that has been silent
-/// for longest.
+/// Maximum number of readers at a time. A further reader replaces the oldest reader without a request.
 const READERS: usize = 32;
-/// Longest time a reader takes to send its request and to read the answer, nanoseconds.
+/// Time limit for a reader to send its request and to read the answer, nanoseconds.
 const PATIENCE_NS: u64 = 5_000_000_000;
-/// Pause of accepting after it has failed, nanoseconds. Most likely a descriptor is missing, and the
-/// connection that waits keeps the socket readable.
+/// Pause after accepting has failed, nanoseconds. Most likely the process lacks descriptors; without a
+/// pause the waiting connection would keep the loop busy.
 const PAUSE_NS: u64 = 100_000_000;
 /// Longest request, bytes.
 const REQUEST_BYTES: usize = 8192;
@@ -21,7 +20,7 @@ const REQUEST_BYTES: usize = 8192;
 #[derive(Debug)]
 pub(super) struct Metrics {
     listener: TcpListener,
-    /// Readers, in the order in which they came.
+    /// Readers, oldest first.
     readers: Vec<Reader>,
     /// No connection is accepted before this time.
     paused_until_ns: Option<u64>,
@@ -78,20 +77,20 @@ impl Metrics {
         self.readers.push(Reader { stream, request: Vec::new(), answer: None, until_ns });
     }
 
-    /// Reads and writes for every reader, as far as possible; `page` makes the answer.
+    /// Reads from and writes to every reader, without waiting. `page` returns the answer's text.
     pub(super) fn serve(&mut self, now_ns: u64, page: impl Fn() -> String) {
         self.paused_until_ns = self.paused_until_ns.filter(|until_ns| *until_ns > now_ns);
         self.readers.retain_mut(|reader| reader.until_ns > now_ns && reader.serve(&page));
     }
 
-    /// Returns the time when the next reader has taken too long, or accepting goes on.
+    /// Returns the next deadline of a reader or of the pause, CLOCK_MONOTONIC nanoseconds.
     pub(super) fn deadline_ns(&self) -> Option<u64> {
         self.readers.iter().map(|reader| reader.until_ns).chain(self.paused_until_ns).min()
     }
 }
 
 impl Reader {
-    /// Reads or writes as far as possible; true if there is more to do.
+    /// Reads or writes without waiting. Returns `true` if there is more to do.
     fn serve(&mut self, page: &impl Fn() -> String) -> bool {
         if self.answer.is_none() {
             let mut bytes = [0; 1024];
@@ -124,7 +123,7 @@ fn is_later(error: &io::Error) -> bool {
 fn answer(request: &[u8], page: &impl Fn() -> String) -> String {
     let (status, body) = match request {
         [b'G', b'E', b'T', b' ', ..] => ("200 OK", page()),
-        _ => ("405 Method Not Allowed", "GET is all there is\n".to_owned()),
+        _ => ("405 Method Not Allowed", "only GET is supported\n".to_owned()),
     };
     format!(
         "HTTP/1.0 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n\
@@ -138,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn accepting_pauses_where_it_fails() {
+    fn accepting_pauses_after_a_failure() {
         let mut metrics = Metrics::new(TcpListener::bind("127.0.0.1:0").unwrap());
         metrics.add_connection(Err(ErrorKind::WouldBlock.into()), 7);
         assert!(metrics.listener().is_some());
@@ -153,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn one_more_takes_the_place_of_the_oldest_that_is_silent() {
+    fn a_new_reader_replaces_the_oldest_reader_without_a_request() {
         let mut metrics = Metrics::new(TcpListener::bind("127.0.0.1:0").unwrap());
         let address = metrics.listener.local_addr().unwrap();
         let mut clients = Vec::new();
@@ -168,7 +167,7 @@ mod tests {
             metrics.accept(99);
         }
         let since: Vec<u64> = metrics.readers.iter().map(|reader| reader.until_ns - PATIENCE_NS).collect();
-        let wanted: Vec<u64> = [0].into_iter().chain(3..READERS as u64).chain([99, 99]).collect();
-        assert_eq!(since, wanted);
+        let expected: Vec<u64> = [0].into_iter().chain(3..READERS as u64).chain([99, 99]).collect();
+        assert_eq!(since, expected);
     }
 }

@@ -17,7 +17,8 @@ const LETTERS: [char; KNOWN_CAUSES.len()] = ['C', 'c', 'q', 'p', 'b'];
 /// Text for an unknown value.
 const UNKNOWN: &str = "-";
 
-/// Returns a table of the service `now`, with rates since `before`; lines are cut to `columns`.
+/// Returns a table of the service's status `now`, with rates since `before`. Lines are cut to `columns`
+/// characters.
 pub fn table(before: &Snapshot, now: &Snapshot, columns: usize) -> String {
     let seconds = now.at_ns.saturating_sub(before.at_ns) as f64 / 1e9;
     let mut text = head(before, now, seconds);
@@ -96,7 +97,7 @@ fn line(before: &StreamStatus, now: &StreamStatus, seconds: f64) -> String {
     )
 }
 
-/// Returns the bar, with a letter for each cause's share; empty if no cause is known.
+/// Returns the bar, in which letters show each cause's share; [`UNKNOWN`] if no cause is known.
 fn bar(before: &Figures, now: &Figures) -> String {
     let since: Vec<u64> =
         now.causes_ns.iter().zip(before.causes_ns).map(|(now, before)| now.saturating_sub(before)).collect();
@@ -168,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_of_the_time_between() {
+    fn rates_cover_the_time_between_the_snapshots() {
         let text = table(&snapshot(10, 100), &snapshot(12, 200), usize::MAX);
         let line = text.lines().find(|line| line.trim_start().starts_with("7 ")).unwrap();
         let words: Vec<&str> = line.split_whitespace().collect();

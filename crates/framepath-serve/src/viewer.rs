@@ -11,12 +11,12 @@ use framepath_os::time::now_ns;
 use framepath::host::for_serve::{HostError, connect};
 use framepath::host::for_serve::{recv_within, send};
 
-/// Longest time the service takes to answer.
+/// Time limit for an answer of the service.
 const ANSWERING: Duration = Duration::from_secs(10);
-/// Limit of streams, more than a service has.
+/// Maximum number of streams in a snapshot, more than a service has.
 const STREAMS: usize = 1 << 16;
 
-/// A connection that asks a service for its status.
+/// A connection that requests the status of a service.
 #[derive(Debug)]
 pub struct Viewer {
     socket: Socket,
@@ -43,7 +43,7 @@ impl Viewer {
         Viewer::connect_to(socket, None)
     }
 
-    /// [`Viewer::connect`]; the service may also run as user `allowed`.
+    /// [`Viewer::connect`] to a service that may also run as user `allowed`.
     ///
     /// # Errors
     /// As [`Viewer::connect`].
@@ -51,22 +51,22 @@ impl Viewer {
         Ok(Viewer { socket: connect(socket, allowed)?, path: socket.to_owned() })
     }
 
-    /// Asks for the whole status, a message per stream.
+    /// Requests the whole status, and waits for it: one message per stream.
     ///
     /// # Errors
-    /// The service denies it, or is gone.
+    /// The service denied the request, is gone, or sent no answer within 10 s.
     pub fn snapshot(&self) -> Result<Snapshot, HostError> {
         let mut snapshot = Snapshot { at_ns: now_ns(), ..Snapshot::default() };
         let mut from = 0;
         while snapshot.streams.len() < STREAMS {
-            // If the service is gone, its last message is still to be read.
+            // An error is ignored, so that the last message of a service that is gone is read.
             let _ = send(&self.socket, &Message::Watch { from }, None);
-            let heard = recv_within(&self.socket, ANSWERING).map_err(|error| error.with_service(&self.path));
-            match heard? {
+            let reply = recv_within(&self.socket, ANSWERING).map_err(|error| error.with_service(&self.path));
+            match reply? {
                 Some((Message::Status(status), _)) => {
                     let next = status.stream.checked_add(1);
                     snapshot.streams.push(*status);
-                    // Numbers wrap around; streams beyond the last number are seen next time.
+                    // Stops at the last number. Numbers wrap around, and the next snapshot has the rest.
                     let Some(next) = next else { break };
                     from = next;
                 }
@@ -75,8 +75,8 @@ impl Viewer {
                     break;
                 }
                 Some((Message::Denied { text }, _)) => return Err(HostError::Denied { text }),
-                Some(_) => return Err(HostError::Service { what: "answered something else" }),
-                None => return Err(HostError::Service { what: "went away" }),
+                Some(_) => return Err(HostError::Service { what: "sent an unexpected message" }),
+                None => return Err(HostError::Service { what: "closed the connection" }),
             }
         }
         Ok(snapshot)

@@ -16,7 +16,7 @@ use framepath::host::for_serve::{HostError, Spare, Spares, WorkerKind, send, sta
 /// The broker's number of a worker.
 pub(super) type WorkerId = u64;
 
-/// Work of a worker, from the kernel and the worker's page.
+/// Work done by a worker, as the kernel and the worker's page report it.
 #[derive(Debug, Default)]
 pub(super) struct WorkerActivity {
     pub(super) figures: Figures,
@@ -29,7 +29,7 @@ pub(super) struct Workers {
     kind: WorkerKind,
     /// Workers without a stream.
     spares: Spares<Worker>,
-    /// Workers of clients, and workers that were killed and are not yet reaped.
+    /// Workers of clients, and killed workers that were not reaped yet.
     used: BTreeMap<WorkerId, Worker>,
     next: WorkerId,
 }
@@ -44,9 +44,9 @@ struct Worker {
 /// State of a worker at its end.
 #[derive(Debug)]
 pub(super) enum WorkerEnd {
-    /// The worker was told to end, or had a stream.
+    /// The worker had a stream, or the service has killed it.
     Used(Box<WorkerActivity>),
-    /// The worker died before it had a stream.
+    /// The worker ended by itself before it had a stream.
     Unused,
 }
 
@@ -54,8 +54,8 @@ pub(super) enum WorkerEnd {
 pub(super) enum WorkerWait<'a> {
     /// The worker's end.
     End(BorrowedFd<'a>),
-    /// The worker's message that it is ready.
-    Word(BorrowedFd<'a>),
+    /// The message of a loading worker.
+    Message(BorrowedFd<'a>),
 }
 
 impl Workers {
@@ -65,6 +65,9 @@ impl Workers {
     }
 
     /// Starts workers until `count` are ready or loading.
+    ///
+    /// # Errors
+    /// A worker cannot be started.
     pub(super) fn fill(&mut self, count: usize) -> Result<(), HostError> {
         let (kind, next) = (&self.kind, &mut self.next);
         self.spares.fill(count, || {
@@ -73,7 +76,7 @@ impl Workers {
                 source: errno.into(),
             })?;
             let Spare { process, socket, program, layers, .. } = start_program(kind)?;
-            // Sent before any other process has the socket.
+            // Sent now, because only the service has the socket now.
             send(&socket, &Message::Page, Some(page.fd()))?;
             let id = *next;
             *next += 1;
@@ -91,8 +94,8 @@ impl Workers {
         self.spares.ready().count()
     }
 
-    /// Gives a ready worker away: returns its process id, the layers of its sandbox, and
-    /// the caller's end of its socket, of which the service keeps no copy.
+    /// Grants a ready worker: returns its process id, the layers of its sandbox, and the caller's end of
+    /// its socket. The service keeps no copy of the socket.
     pub(super) fn grant(&mut self, id: WorkerId) -> Option<(u32, Layers, OwnedFd)> {
         let spare = self.spares.take(|spare| spare.process.id == id && spare.is_ready())?;
         let Spare { process: worker, socket, layers, .. } = spare;
@@ -108,12 +111,12 @@ impl Workers {
         Some(WorkerActivity { figures: worker.figures(), cpu_ns })
     }
 
-    /// Process id of worker `id`.
+    /// Returns the process id of worker `id`.
     pub(super) fn pid(&self, id: WorkerId) -> Option<u32> {
         self.used.get(&id).map(|worker| worker.process.pid())
     }
 
-    /// Kills a client's worker. It is gone when [`Workers::reap`] returns its end.
+    /// Kills a client's worker. [`Workers::reap`] returns its end later.
     pub(super) fn end(&mut self, id: WorkerId) {
         if let Some(worker) = self.used.get_mut(&id) {
             // Fails only if the process is gone already.
@@ -127,8 +130,7 @@ impl Workers {
         self.end(id);
     }
 
-    /// Kills workers without a stream until there are at most `most`; workers that are
-    /// not ready yet go first.
+    /// Kills spare workers until there are at most `most`. Kills loading workers first.
     pub(super) fn end_unused(&mut self, most: usize) {
         while let Some(spare) = self.spares.take_surplus(most) {
             self.end_spare(spare);
@@ -137,24 +139,25 @@ impl Workers {
 
     /// Returns the events to wait for, for every worker.
     pub(super) fn waits(&self) -> impl Iterator<Item = (WorkerId, WorkerWait<'_>)> {
-        let words = self.spares.loading().map(|(spare, socket)| (spare.process.id, WorkerWait::Word(socket)));
+        let messages =
+            self.spares.loading().map(|(spare, socket)| (spare.process.id, WorkerWait::Message(socket)));
         let spares = self.spares.iter().map(|spare| &spare.process);
         let ends = spares.chain(self.used.values());
-        words.chain(ends.map(|worker| (worker.id, WorkerWait::End(worker.process.pidfd()))))
+        messages.chain(ends.map(|worker| (worker.id, WorkerWait::End(worker.process.pidfd()))))
     }
 
-    /// Receives the message of a loading worker: it is ready, or the reason why it is not;
-    /// in that case the worker is ended.
+    /// Receives the message of a loading worker. Returns an error text, and kills the worker, if it cannot
+    /// become ready; `None` if no such worker is loading.
     pub(super) fn recv(&mut self, id: WorkerId) -> Option<Result<(), String>> {
         let spare = self.spares.get_mut(|spare| spare.process.id == id && !spare.is_ready())?;
-        let heard = spare.recv();
-        if heard.is_err() {
+        let received = spare.recv();
+        if received.is_err() {
             if let Some(spare) = self.spares.take(|spare| spare.process.id == id) {
                 self.end_spare(spare);
             }
         }
-        Some(heard.map_err(|error| match error {
-            // The worker's own message.
+        Some(received.map_err(|error| match error {
+            // Without the prefix of `HostError::Refused`.
             HostError::Refused { text } => text,
             error => error.to_string(),
         }))
@@ -168,7 +171,7 @@ impl Workers {
         let usage = match worker.process.try_wait() {
             Ok(Some(usage)) => usage,
             Ok(None) => return None,
-            // Another wait has reaped it: it is gone all the same.
+            // Another wait has reaped the process, so its usage is unknown.
             Err(_) => Default::default(),
         };
         let work = WorkerActivity { figures: worker.figures(), cpu_ns: usage.cpu_ns };
@@ -180,7 +183,7 @@ impl Workers {
         Some(WorkerEnd::Used(Box::new(work)))
     }
 
-    /// Ends the workers that have been loading for too long; returns their number.
+    /// Kills the workers that have exceeded the time limit for loading. Returns their number.
     pub(super) fn end_late(&mut self, now_ns: u64) -> usize {
         let mut late = 0;
         while let Some(spare) = self.spares.take_late(now_ns) {
@@ -190,7 +193,7 @@ impl Workers {
         late
     }
 
-    /// Returns the time when the next worker is late.
+    /// Returns the earliest deadline of a loading worker, CLOCK_MONOTONIC nanoseconds.
     pub(super) fn deadline_ns(&self) -> Option<u64> {
         self.spares.deadline_ns()
     }

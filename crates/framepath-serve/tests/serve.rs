@@ -11,11 +11,11 @@ use framepath_os::crossing::{Listener, Socket};
 use framepath_os::process::signal::Stops;
 use framepath_serve::{Service, ServiceSettings, Viewer};
 
-/// A client that sends requests all the time, reads no answer, and sends the service its own
-/// end of their socket. That end is in a message that is not read while the client is
-/// behind, so it stays open although the client is gone.
+/// The client sends requests without reading answers, and sends the service its own end of their socket.
+/// The service does not read that message while answers wait, so the end stays open after the client has
+/// gone.
 #[test]
-fn a_client_that_sends_itself_and_is_gone_is_forgotten() {
+fn a_gone_client_whose_socket_end_stays_open_is_removed() {
     let path = std::env::temp_dir().join(format!("framepath-itself-{}.sock", std::process::id()));
     let listener = Listener::bind(&path, 0o600).unwrap();
     let settings =
@@ -30,22 +30,22 @@ fn a_client_that_sends_itself_and_is_gone_is_forgotten() {
     });
     open.recv().unwrap();
     let client = Socket::connect(&path).unwrap();
-    let mut question = [0; MESSAGE_BYTES];
-    Message::Watch { from: 0 }.encode(&mut question);
+    let mut request = [0; MESSAGE_BYTES];
+    Message::Watch { from: 0 }.encode(&mut request);
     let mut refused = 0;
-    // The socket is full for a while: the service reads no more messages.
+    // Sends until the socket stays full, because the service then reads no more messages.
     while refused < 20 {
-        if !client.try_send(&question, Some(client.as_fd())).unwrap() {
+        if !client.try_send(&request, Some(client.as_fd())).unwrap() {
             refused += 1;
             thread::sleep(Duration::from_millis(1));
         }
     }
     let connections = || Viewer::connect(&path).unwrap().snapshot().unwrap().totals.connections;
-    assert_eq!(connections(), 2, "it is behind, and there");
+    assert_eq!(connections(), 2, "the client is connected");
     drop(client);
     let since = Instant::now();
     while connections() != 1 {
-        assert!(since.elapsed() < Duration::from_secs(60), "it is still there");
+        assert!(since.elapsed() < Duration::from_secs(60), "the client is still connected");
         thread::sleep(Duration::from_millis(10));
     }
     std::fs::remove_file(&path).unwrap();

@@ -7,8 +7,8 @@ use framepath::{
     CopyPool, HopFailure, Item, Options, Out, Pipeline, Registry, Stage, StageError, StreamInfo,
 };
 
-static INVERT: Definition = Definition::stage("invert", "luma inverted at or above a level")
-    .args(&[Arg::option("level", ValueKind::Level, DefaultValue::Is("0"), "the level")])
+static INVERT: Definition = Definition::stage("invert", "inverts luma at or above a level")
+    .args(&[Arg::option("level", ValueKind::Level, DefaultValue::Is("0"), "lowest luma to invert")])
     .hosts(Hosts::Any);
 
 struct Invert {
@@ -37,7 +37,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     registry.add_stage(&INVERT, |hop, place| {
         Ok(Invert { level: hop.level("level"), copies: place.copy_pool() })
     })?;
-    // The workers of this program start here too, and know the stage by the registry.
+    // The workers of this program run this call, and find the stage in the registry.
     framepath::worker::init_with(&registry);
     let text = std::env::args().nth(1).ok_or("usage: registered PATH")?;
     let report = Pipeline::parse_with(&registry, &text)?.run(&Options::default())?;

@@ -5,7 +5,7 @@
 use framepath::{Pipeline, path};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // First of all, because the workers of this program start here too.
+    // First in main, because the workers of this program run this call instead of the rest.
     framepath::worker::init();
     let file = std::env::args().nth(1).ok_or("usage: sandboxed FILE")?;
     let pipeline = Pipeline::parse(&format!("file {} ! decode host=process", path::quote(&file)))?;

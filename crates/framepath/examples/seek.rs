@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         frames.seek(time, SeekTo::Exact)?;
         match frames.next().transpose()? {
             Some(frame) => println!("{time:?}: frame at {:?}", frame.meta().pts),
-            None => println!("{time:?}: behind the end"),
+            None => println!("{time:?}: after the end"),
         }
     }
     Ok(())

@@ -9,11 +9,11 @@ fn main() -> Result<(), framepath::RunError> {
     let short = Pipeline::parse("test frames=100 size=64x48")?.frames()?;
     let stop = endless.stop_handle();
     println!(
-        "first frame of the endless one: {:?}",
+        "first frame of the endless pipeline: {:?}",
         endless.next().transpose()?.map(|frame| frame.meta().seq)
     );
-    println!("frames of the short one: {}", short.count());
+    println!("frames of the short pipeline: {}", short.count());
     stop.stop();
-    println!("the endless one ended after {} more", endless.count());
+    println!("the endless pipeline ended after {} more frames", endless.count());
     Ok(())
 }

@@ -7,14 +7,14 @@ use framepath_os::memory::pool::{Frame, FrameMut, GiveBack, Pool};
 
 use crate::error::StageError;
 
-/// Frames in a stage's own pool: the one being written, and those that a
-/// queue behind it may hold. The stage waits while all are in use.
+/// Number of slots of a stage's own pool: one for the frame being written, the others for frames in the
+/// hops behind. The stage waits while all are in use.
 pub(crate) const COPY_SLOTS: u32 = 8;
 
-/// Writable copies of frames that other hops still read, in a pool of the stage's own.
+/// A pool for writable copies of frames that other hops still read.
 ///
-/// A decoder keeps its pictures as references, and several readers may share a frame:
-/// a stage that changes pixels asks [`writable`](CopyPool::writable) for the frame.
+/// A decoder keeps its pictures as references, and several readers may share a frame. A stage that changes
+/// pixels therefore calls [`writable`](CopyPool::writable).
 ///
 /// ```
 /// use framepath::{CopyPool, HopFailure, Frame, Item, Out};
@@ -27,22 +27,22 @@ pub(crate) const COPY_SLOTS: u32 = 8;
 /// # }
 /// ```
 pub struct CopyPool {
-    /// In a worker: the path by which the caller gives frames back.
+    /// In a worker: the words by which the caller returns frames.
     give_back: Option<&'static GiveBack>,
     slots: u32,
     pool: Option<Pool>,
-    /// Layout of the last frame, and of its copy.
+    /// Layouts of the last frame and of its copy.
     layouts: Option<(Layout, Layout)>,
 }
 
 impl CopyPool {
-    /// Makes a pool of 8 buffers, allocated with the first copy. Hops behind may keep 7 of them;
-    /// the next copy then waits.
+    /// Makes a pool of 8 buffers, which the first copy allocates. A copy waits while the hops behind keep
+    /// all buffers.
     pub fn new() -> CopyPool {
         CopyPool::for_worker(None)
     }
 
-    /// [`CopyPool::new`] in a worker, whose caller gives frames back by `give_back`.
+    /// [`CopyPool::new`] in a worker, whose caller returns frames by `give_back`.
     pub(crate) fn for_worker(give_back: Option<&'static GiveBack>) -> CopyPool {
         CopyPool::with_slots(give_back, COPY_SLOTS)
     }
@@ -52,8 +52,8 @@ impl CopyPool {
         CopyPool { give_back, slots, pool: None, layouts: None }
     }
 
-    /// Returns `frame` itself if it has no other reader, else a copy of it without padding,
-    /// which the ledger counts. Waits while all buffers of the pool are in use.
+    /// Returns `frame` itself if it has no other reader, else a copy without padding. The ledger counts
+    /// the copy. Waits while all buffers of the pool are in use.
     ///
     /// # Errors
     /// Memory for the pool is short.
@@ -61,8 +61,8 @@ impl CopyPool {
         frame.try_unique().or_else(|shared| self.copy(&shared))
     }
 
-    /// Returns a writable copy of `frame`, packed. Makes the pool at the first frame, and again for a
-    /// frame that does not fit. The meter counts every byte.
+    /// Returns a writable copy of `frame`, without padding. Allocates the pool for the first frame, and
+    /// again for a frame that does not fit. The meter counts every byte.
     pub(crate) fn copy(&mut self, frame: &Frame) -> Result<FrameMut, StageError> {
         let layout = self.packed(frame.layout());
         if self.pool.as_ref().is_none_or(|p| p.slot_bytes() < layout.size) {
@@ -88,8 +88,7 @@ impl CopyPool {
         Ok(copy)
     }
 
-    /// Returns `from` without padding. Computing it allocates, so it is done once for
-    /// equal layouts.
+    /// Returns `from` without padding. Keeps the last result, because computing it allocates.
     fn packed(&mut self, from: &Layout) -> Layout {
         match &self.layouts {
             Some((last, packed)) if last == from => *packed,

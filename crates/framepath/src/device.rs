@@ -22,14 +22,14 @@ use framepath_os::v4l2::{Direction, Fourcc, Io, Node, NodeRole, QueueFormat, Rec
 
 use crate::error::StageError;
 
-/// Time without progress after which a device has failed. The kernel's own
-/// limit for a decoder that does not answer is half of it.
+/// Time without progress after which a device counts as failed. It is twice the kernel's own limit for a
+/// decoder that does not answer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Longest single wait: between two, the waiting code checks whether the run was ended.
+/// Longest single wait. Between two waits the caller checks whether the run has to end.
 pub(crate) const SLICE: Duration = Duration::from_millis(200);
 
-/// The formats that both V4L2 devices and framepath have.
+/// Pixel formats that V4L2 devices and framepath have in common.
 pub(crate) const FORMATS: [(Fourcc, PixelFormat); 4] = [
     (Fourcc::GREY, PixelFormat::Grey),
     (Fourcc::YU12, PixelFormat::Yuv420p),
@@ -51,8 +51,8 @@ pub fn codec_of(fourcc: Fourcc) -> Option<Codec> {
     CODECS.iter().find(|(name, _)| *name == fourcc).map(|(_, codec)| *codec)
 }
 
-/// Finds a stateful decoder of `codec`. `hardware` leaves out framepath's own device, which
-/// decodes in software.
+/// Finds a stateful decoder of `codec`. `hardware` excludes framepath's own device, which decodes in
+/// software.
 pub(crate) fn decoder_node(codec: Codec, hardware: bool) -> Option<PathBuf> {
     let decodes = |node: &Node| {
         let offers = node.formats(Direction::Output);
@@ -78,22 +78,25 @@ pub(crate) fn fourcc(format: PixelFormat) -> Option<Fourcc> {
     FORMATS.iter().find(|(_, ours)| *ours == format).map(|(name, _)| *name)
 }
 
-/// Returns the layout of a device's pictures in its buffers: planes one behind the other, of which
-/// `visible` is shown.
+/// Returns the layout of a device's pictures in its buffers. The planes follow each other; `visible` is
+/// the visible part of the picture.
+///
+/// # Errors
+/// The format is not supported, or the rectangle or strides are impossible.
 pub(crate) fn layout_of(picture: &QueueFormat, visible: Option<Rect>) -> Result<Layout, StageError> {
-    let not = |what: String| StageError::Option(format!("the device's frames cannot be used: {what}"));
+    let unusable = |what: String| StageError::Option(format!("the device's frames cannot be used: {what}"));
     let format = pixel_format(picture.fourcc)
-        .ok_or_else(|| not(format!("{} is not a format framepath moves", picture.fourcc)))?;
+        .ok_or_else(|| unusable(format!("format {} is not supported", picture.fourcc)))?;
     if picture.memory_planes != 1 {
-        return Err(not(format!("{} planes of memory", picture.memory_planes)));
+        return Err(unusable(format!("{} planes of memory, expected 1", picture.memory_planes)));
     }
     let whole = Rect { left: 0, top: 0, width: picture.width, height: picture.height };
     let seen = visible.unwrap_or(whole);
     let inside =
         |start: u32, length: u32, most: u32| start.checked_add(length).is_some_and(|end| end <= most);
     if !inside(seen.left, seen.width, picture.width) || !inside(seen.top, seen.height, picture.height) {
-        return Err(not(format!(
-            "{}x{} visible at {},{} of {}x{}",
+        return Err(unusable(format!(
+            "the visible part {}x{} at {},{} is not inside {}x{}",
             seen.width, seen.height, seen.left, seen.top, picture.width, picture.height
         )));
     }
@@ -150,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn planes_lie_as_v4l2_has_them() {
+    fn planes_lie_as_v4l2_defines_them() {
         let all = Rect { left: 0, top: 0, width: 1920, height: 1080 };
         let layout = layout_of(&picture(Fourcc::YU12, 1920, 1088, 2048), Some(all)).unwrap();
         let offsets: Vec<_> = layout.planes().iter().map(|p| (p.offset, p.stride, p.rows)).collect();

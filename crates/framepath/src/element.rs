@@ -35,17 +35,17 @@ pub(crate) enum Make {
     Tee,
 }
 
-/// Element that a name in path text stands for.
+/// A source, stage, sink or link that path text can name.
 #[derive(Clone)]
 pub(crate) struct Element {
     pub(crate) definition: &'static Definition,
     pub(crate) make: Make,
-    /// Task of the element's worker, where it is more than to run a stage.
+    /// Task of the element's worker; `None` for [`Task::Stage`].
     pub(crate) task: Option<Arc<FindTask>>,
-    /// True if the element's output is no longer compressed.
+    /// True if the element decodes: its output is frames.
     pub(crate) decodes: bool,
-    /// Minimum number of frames of its pool that the hops behind it hold while it waits for a slot.
-    /// A worker that claims to wait while fewer of them are out is not believed.
+    /// Minimum number of its frames that the hops behind it hold while it waits for a slot of its pool.
+    /// The watchdog ignores a worker's report that it waits while they hold fewer.
     pub(crate) least_out: LeastOut,
 }
 
@@ -88,11 +88,11 @@ impl Element {
     }
 
     fn new(definition: &'static Definition, make: Make) -> Element {
-        // A user's stage may keep all but one of its slots for itself.
+        // 1 is safe for every stage: a user's stage may itself keep all other slots.
         Element { definition, make, task: None, decodes: false, least_out: |_, _| 1 }
     }
 
-    /// Sets the task of the element's worker, where it is more than to run a stage.
+    /// Sets the task of the element's worker.
     pub(crate) fn with_task(
         self,
         task: impl Fn(&Hop, &HopPlace<'_>) -> Result<Task, StageError> + Send + Sync + 'static,
@@ -100,17 +100,17 @@ impl Element {
         Element { task: Some(Arc::new(task)), ..self }
     }
 
-    /// Declares that the element's output is no longer compressed.
+    /// Declares that the element decodes.
     pub(crate) fn decoding(self) -> Element {
         Element { decodes: true, ..self }
     }
 
-    /// Sets the minimum number of frames that are out while the element waits for a slot.
+    /// Sets the minimum number of frames that the hops behind hold while the element waits for a slot.
     pub(crate) fn with_least_out(self, least_out: LeastOut) -> Element {
         Element { least_out, ..self }
     }
 
-    /// True if the constructor makes the kind of element that the declaration names.
+    /// True if the constructor fits the kind of element that the definition declares.
     pub(crate) fn is_whole(&self) -> bool {
         match self.make {
             Make::Source(_) => self.definition.kind == DefinitionKind::Source,
@@ -125,18 +125,18 @@ impl Element {
 pub struct HopPlace<'a> {
     /// The hops behind it; empty in a worker.
     pub(crate) behind: &'a [Hop],
-    /// Track that the source gives, where it is compressed.
+    /// Description of the source's compressed track; `None` for frames.
     pub(crate) track: Option<TrackInfo>,
     pub(crate) frames_behind: u32,
-    /// In a worker: the path by which the caller gives frames back.
+    /// In a worker: the words by which the caller returns frames.
     pub(crate) give_back: Option<&'static GiveBack>,
-    /// In a worker: the provider of the memory that is decoded into, where that is not the worker's own.
-    pub(crate) lender: Option<ProviderRef>,
+    /// In a worker: the provider of the decoder's buffers; `None` if the decoder has a pool of its own.
+    pub(crate) provider: Option<ProviderRef>,
     /// In a worker: the file of the plug-in that is loaded already.
     pub(crate) plugin: Option<PathBuf>,
-    /// In a worker: the device that the stage decodes by.
+    /// In a worker: the device that the stage decodes with.
     pub(crate) node: Option<Arc<Node>>,
-    /// Notes for the user go here.
+    /// Receiver of notes for the user, and of counts.
     pub(crate) outcomes: Outcomes,
 }
 
@@ -154,7 +154,7 @@ impl<'a> HopPlace<'a> {
             track,
             frames_behind,
             give_back: None,
-            lender: None,
+            provider: None,
             plugin: None,
             node: None,
             outcomes,
@@ -163,16 +163,15 @@ impl<'a> HopPlace<'a> {
 }
 
 impl HopPlace<'_> {
-    /// Frames that the hops behind may keep while this one gives the next: those in their
-    /// queues, and one in each of their threads. A pool with one slot more never waits
-    /// for a frame of its own.
+    /// Returns the maximum number of frames that the hops behind keep: those in their queues, and one in
+    /// each of their threads. With one more slot, the stage's pool always has a free slot.
     pub fn frames_behind(&self) -> u32 {
         self.frames_behind
     }
 
-    /// Makes a pool of `slots` buffers of `slot_bytes` bytes for frames that the stage gives.
-    /// A stage that can run in a worker makes its pools here: frames of a worker
-    /// reach the program only in this memory.
+    /// Makes a pool of `slots` buffers of `slot_bytes` bytes each, for the stage's output. A stage that
+    /// can run in a worker must make its pools here, because other memory of a worker cannot be passed to
+    /// the program.
     ///
     /// # Errors
     /// Memory is short, or the size is impossible.

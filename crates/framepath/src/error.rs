@@ -42,7 +42,7 @@ pub enum StageError {
     /// The layout of a picture is impossible.
     #[error(transparent)]
     Layout(#[from] LayoutError),
-    /// The stage takes frames and got packets, or the reverse.
+    /// The stage got packets instead of frames, or frames instead of packets.
     #[error("takes {takes}, but {gets} arrive: {advice}")]
     WrongInput {
         /// Input that the stage takes.
@@ -87,14 +87,14 @@ pub enum StageError {
     /// An option's value is invalid.
     #[error("{0}")]
     Option(String),
-    /// An error of a stage, source or sink of the caller's own.
+    /// The caller's own stage, source or sink failed.
     #[error(transparent)]
     Other(Box<dyn std::error::Error + Send + Sync>),
-    /// The next stage has ended. This is no error of this stage, and is never reported.
+    /// The next stage has ended. This ends the stage and is not reported.
     #[error("the next stage has ended")]
     Downstream,
-    /// The stage takes no more items ([`Out::enough`](crate::Out::enough)): ends the
-    /// run, and is never reported.
+    /// The stage takes no more items ([`Out::enough`](crate::Out::enough)). This ends the run and is not
+    /// reported.
     #[error("the stage takes no more items")]
     Enough,
 }
@@ -121,15 +121,15 @@ impl StageError {
     }
 }
 
-/// Reason why a run failed. The frames before the failure were delivered, and are in the ledger of
-/// the report that comes with it.
+/// Reason why a run failed. The frames before the failure were delivered; [`Report`](crate::Report) has
+/// their ledger.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
     /// A stage stopped.
     #[error("{hop}: {error}")]
     Stage {
-        /// The hop as it stands in the path.
+        /// Text of the hop in the path.
         hop: String,
         /// Reason why it stopped.
         #[source]
@@ -139,7 +139,7 @@ pub enum RunError {
     #[error("{0}; {help}", help = .0.help)]
     Path(#[from] PathError),
     /// A stage, queue or sink was added behind a sink.
-    #[error("{hop}: stands behind the sink {sink}; a pipeline ends in one sink")]
+    #[error("{hop}: it is behind the sink {sink}; a pipeline ends in one sink")]
     BehindSink {
         /// The hop behind the sink.
         hop: String,
@@ -152,13 +152,13 @@ pub enum RunError {
         /// The last hop.
         last: String,
     },
-    /// A request cannot be done.
+    /// A request cannot be performed.
     #[error(transparent)]
     Request(#[from] RequestError),
     /// The source ended, and no frame has reached the sink.
     #[error("{first}: no frame was delivered{}", why(losses))]
     NoFrame {
-        /// The source as it stands in the path.
+        /// Text of the source in the path.
         first: String,
         /// Losses of the run.
         losses: Vec<Loss>,
@@ -175,7 +175,7 @@ pub enum RunError {
 
 fn why(losses: &[Loss]) -> String {
     if losses.is_empty() {
-        return "; the source gave nothing that the path could show".to_owned();
+        return "; the source emitted no frame that the path could deliver".to_owned();
     }
     losses.iter().map(|loss| format!("; {loss}")).collect()
 }

@@ -21,24 +21,25 @@ use crate::request::{Request, RequestError};
 use crate::requests::Requests;
 use crate::stage::Stage;
 
-/// Frames that wait for the iterator; with more, the pipeline waits.
+/// Depth of the queue between the pipeline and the iterator.
 const DEPTH: usize = 2;
 
-/// Frames from [`Frames`] that a program may keep while it asks for more; pools are
-/// large enough for them.
+/// Maximum number of frames that a program may keep while it calls `next`. Pools are large enough for
+/// them.
 const KEPT: u32 = 4;
 
-/// Frames that the iterator keeps from the pools of the pipeline: those that wait,
-/// one in the sending thread, and those that the program keeps.
+/// Maximum number of frames behind the last hop: those in the queue, one in the sending thread, and those
+/// that the program keeps.
 pub(crate) const FRAMES_BEHIND: u32 = DEPTH as u32 + 1 + KEPT;
 
 /// The frames of a running pipeline, in the order of presentation.
 ///
-/// The pipeline runs in threads of its own and is never more than a few frames ahead.
-/// A [`Frame`] holds a buffer of a pool: a program that keeps more than 4 frames
-/// while it asks for the next one may wait for ever, so it copies what it needs
-/// longer. An error of the pipeline comes after the frames before it, once; then the
-/// iterator ends. Dropping the iterator stops the pipeline and waits for its threads.
+/// The pipeline runs in threads of its own and is at most a few frames ahead.
+/// A [`Frame`] holds a buffer of a pool. A program that keeps more than 4 frames may wait forever in
+/// `next`; it should copy the pixels that it needs longer.
+///
+/// An error of the pipeline is returned once, after the frames before it; then the iterator ends. Dropping
+/// the iterator stops the pipeline and waits for its threads.
 ///
 /// [`seek`](Frames::seek) goes to another time, also behind the last frame:
 ///
@@ -64,15 +65,15 @@ pub struct Frames {
     report: OnceLock<Report>,
     /// Number of the last seek or flush: older frames are not returned.
     generation: u64,
-    /// The last frame of the stream was returned.
+    /// True if the last frame of the stream was returned.
     at_end: bool,
-    /// True if the program had a frame, or a seek: then an end without frames is no error.
+    /// True if the program got a frame or requested a seek: then an end without frames is no error.
     had_any: bool,
 }
 
 /// Message from the run to the iterator.
 struct Sent {
-    /// `None` for the end of the stream, in a run that goes on.
+    /// `None` for the end of a stream that is held open.
     frame: Option<Frame>,
     /// Number of the last seek or flush before it.
     generation: u64,
@@ -131,7 +132,8 @@ impl Pipeline {
 }
 
 impl Frames {
-    /// Returns a handle that stops the pipeline from any thread. The frames that are inside still come.
+    /// Returns a handle that stops the pipeline from any thread. The iterator still returns the frames
+    /// inside the pipeline.
     ///
     /// ```
     /// use framepath::Pipeline;
@@ -148,23 +150,22 @@ impl Frames {
         self.stop.clone()
     }
 
-    /// Seeks to another time, counted from the stream's start. The next frame is the first
-    /// that is not before it ([`SeekTo::Exact`]), or the random access point before it.
-    /// Behind the last frame the iterator is at its end, until the next seek.
+    /// Seeks to a time, counted from the stream's start. With [`SeekTo::Exact`] the next frame is the
+    /// first frame that is not before this time; otherwise it is the random access point before it. A
+    /// seek to a time after the last frame ends the iterator until the next seek.
     ///
     /// In a stream without timestamps (`.h264`, `.hevc`) the time of a frame is its number divided
     /// by the frame rate.
     ///
     /// # Errors
-    /// [`RequestError::CannotSeek`], after which the frames go on as without the call;
-    /// [`RequestError::Ended`]. An error in reading the file is an item of the
-    /// iterator.
+    /// [`RequestError::CannotSeek`], which has no effect on the frames; [`RequestError::Ended`]. The
+    /// iterator returns read errors of the file.
     pub fn seek(&mut self, to: Duration, mode: SeekTo) -> Result<(), RequestError> {
         self.request(Request::Seek { to, mode })
     }
 
-    /// Discards the frames inside the pipeline, for a live source: the next frame is the next
-    /// that the source gives, or the next where decoding can begin.
+    /// Discards the frames inside the pipeline of a live source. The next frame is the next frame of the
+    /// source, or the next random access point.
     ///
     /// # Errors
     /// [`RequestError::Ended`].
@@ -181,14 +182,14 @@ impl Frames {
         Ok(())
     }
 
-    /// Returns a handle for other requests, and for other threads. A seek by this handle works like
-    /// [`seek`](Frames::seek) for the frames that are taken later.
+    /// Returns a handle for other requests and for other threads. A seek with this handle affects later
+    /// frames like [`seek`](Frames::seek).
     pub fn requests(&self) -> Requests {
         self.requests.clone()
     }
 
-    /// Returns the ledger of the run; `None` before the last frame was returned. This call ends the run
-    /// then: a later seek is an error.
+    /// Returns the report of the run; `None` before the last frame was returned. After the last frame,
+    /// this call ends the run, and a later seek is an error.
     ///
     /// ```
     /// use framepath::Pipeline;
@@ -207,8 +208,7 @@ impl Frames {
         self.report.get()
     }
 
-    /// Waits for the end of the run, which then does not wait for another seek; `None` if an earlier
-    /// call has done that.
+    /// Ends the run at the end of its stream, and waits for that; returns `None` after the first call.
     fn join(&self) -> Option<Result<Report, RunError>> {
         let run = self.run.lock().unwrap_or_else(PoisonError::into_inner).take()?;
         self.requests.hold_open(false);
@@ -244,7 +244,7 @@ impl Iterator for Frames {
         // The seek may have been sent by another handle.
         let generation = self.requests.generation();
         if generation > self.generation && self.receiver.is_some() {
-            // The end of the stream comes again.
+            // After the seek, the end of the stream is reported again.
             (self.generation, self.at_end) = (generation, false);
         }
         while !self.at_end {
@@ -256,7 +256,7 @@ impl Iterator for Frames {
                     self.had_any = true;
                     return Some(Ok(frame));
                 }
-                // The end before any frame may be an error, which `finish` returns.
+                // An end before any frame may be an error, which `finish` returns.
                 Some(Sent { frame: None, .. }) if self.had_any => self.at_end = true,
                 Some(_) | None => return self.finish().err().map(Err),
             }
@@ -267,11 +267,11 @@ impl Iterator for Frames {
 
 impl Drop for Frames {
     fn drop(&mut self) {
-        // A `Stop` may be shared with other runs: not used if this run has ended.
+        // Skipped if this run has ended, because the `Stop` may be shared with other runs.
         if !self.at_end {
             self.stop.stop();
         }
-        // The program does not ask for this error any more.
+        // The error is ignored, because the program did not wait for it.
         let _ = self.finish();
     }
 }

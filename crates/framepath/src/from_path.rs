@@ -14,12 +14,11 @@ use crate::registry::Registry;
 use crate::stage::HopRole;
 
 impl Pipeline {
-    /// Builds the pipeline that `text` describes: opens its files, makes its pools,
-    /// starts its workers. The text need not end in a sink.
+    /// Builds the pipeline that `text` describes: opens its files and makes its pools. The text need not
+    /// end in a sink.
     ///
     /// # Errors
-    /// [`RunError::Path`] for text that is no path; else the hop that could not be
-    /// made, and the reason.
+    /// [`RunError::Path`] for text that is not a path; [`RunError::Stage`] for a hop that cannot be made.
     ///
     /// ```
     /// use framepath::{Options, Pipeline};
@@ -32,8 +31,8 @@ impl Pipeline {
         Pipeline::parse_with(Registry::built_in(), text)
     }
 
-    /// [`parse`](Pipeline::parse) with the names of `registry`. A later
-    /// [`append`](Pipeline::append) uses them too.
+    /// [`parse`](Pipeline::parse) with the elements of `registry`. A later [`append`](Pipeline::append)
+    /// uses them too.
     ///
     /// # Errors
     /// As [`parse`](Pipeline::parse).
@@ -41,16 +40,16 @@ impl Pipeline {
         Pipeline::from_path_with(registry, &registry.definitions().parse_open(text)?)
     }
 
-    /// Builds the pipeline of `path`: opens its files, makes its pools.
+    /// Builds the pipeline of `path`: opens its files and makes its pools.
     ///
     /// # Errors
-    /// The hop that could not be made, and the reason.
+    /// [`RunError::Stage`] for a hop that cannot be made.
     pub fn from_path(path: &path::Path) -> Result<Pipeline, RunError> {
         Pipeline::from_path_with(Registry::built_in(), path)
     }
 
-    /// [`from_path`](Pipeline::from_path) with the names of `registry`, by which the path was
-    /// read.
+    /// [`from_path`](Pipeline::from_path) with the elements of `registry`, which must be the registry that
+    /// parsed the path.
     ///
     /// # Errors
     /// As [`from_path`](Pipeline::from_path).
@@ -62,11 +61,11 @@ impl Pipeline {
         pipeline.append_hops(behind)
     }
 
-    /// Adds the hops of `text`, which has no source: stages, queues, a sink.
+    /// Adds the hops of `text`: stages, queues or a sink, without a source.
     ///
     /// # Errors
-    /// [`RunError::Path`] for text that is no path without its source; else the hop
-    /// that could not be made, and the reason.
+    /// [`RunError::Path`] for text that is not such a part of a path; [`RunError::Stage`] for a hop that
+    /// cannot be made.
     ///
     /// ```
     /// use framepath::{Options, Pipeline};
@@ -81,12 +80,11 @@ impl Pipeline {
         self.append_hops(&path.hops)
     }
 
-    /// Adds a stage that path text can name, inline or in a worker as `hop` says
-    /// ([`path::parse_stage`](crate::path::parse_stage)). Hops behind it may keep
-    /// `frames_behind` of its frames.
+    /// Adds the stage of `hop` ([`path::parse_stage`](crate::path::parse_stage)), inline or in a worker
+    /// as `hop` requests. Hops behind it may keep up to `frames_behind` of its frames.
     ///
     /// # Errors
-    /// The stage could not be made.
+    /// The stage cannot be made.
     pub fn add_hop(self, hop: &Hop, frames_behind: u32) -> Result<Pipeline, RunError> {
         self.add_known(hop, &[], frames_behind).map_err(|error| hop_error(hop, error))
     }
@@ -94,7 +92,7 @@ impl Pipeline {
     /// Starts a pipeline with a source that path text can name.
     fn from_hop(registry: &Registry, hop: &Hop, behind: &[Hop]) -> Result<Pipeline, StageError> {
         let Make::Source(make) = &registry.element(hop)?.make else {
-            return Err(StageError::Option(format!("`{}` is no source", hop.name())));
+            return Err(StageError::Option(format!("`{}` is not a source", hop.name())));
         };
         let place = HopPlace::inline(behind, None, 0, Default::default());
         let source = make(hop, &place)?;
@@ -144,7 +142,7 @@ impl Pipeline {
                 return Ok(self.queue(depth, leaky).named(&hop.to_string()));
             }
             Make::Source(_) | Make::Tee => {
-                return Err(StageError::Option(format!("`{}` is no stage", hop.name())));
+                return Err(StageError::Option(format!("`{}` is not a stage", hop.name())));
             }
         };
         let place = HopPlace::inline(behind, self.track.clone(), frames_behind, self.outcomes.clone());
@@ -177,15 +175,15 @@ impl Pipeline {
         let HopPlace { track, frames_behind, .. } = place;
         let options = worker_options(hop, task, |_| hop)?;
         let index = self.hops.len() as u16;
-        let seat = service_stream_of(hop, hop);
+        let service = service_stream_of(hop, hop);
         let session = Session::new(Spec {
             hop: hop.clone(),
             track,
             frames_behind,
             least_out,
             options,
-            seat,
-            lends: None,
+            service,
+            provider: None,
         });
         let (submit, collect) = host::channel(index, session.clone());
         let mut pipeline = self.add(Box::new(submit), HopRole::Through).named(&hop.to_string());
@@ -220,8 +218,8 @@ fn is_open(hops: &[Hop]) -> bool {
     }
 }
 
-/// Frames of a stage that the hops behind it may keep: those in their
-/// queues, and one in each of their threads.
+/// Returns the number of a stage's frames that the hops behind it may keep: those in their queues, and one
+/// in each of their threads.
 fn frames_behind(hops: &[Hop]) -> u32 {
     let links = all_hops(hops).filter(|hop| hop.def.kind == DefinitionKind::Link);
     1 + links.map(|hop| hop.count("depth") as u32 + 1).sum::<u32>()

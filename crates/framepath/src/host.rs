@@ -152,7 +152,7 @@ pub enum HostError {
     Sandbox(#[from] SandboxError),
     /// The sandbox of a worker lacks layers that the stage's options require.
     #[error(
-        "the sandbox lacks {missing}; `framepath doctor` says how to get it, sandbox=allow goes on without"
+        "the sandbox lacks {missing}; run `framepath doctor` for a remedy, or set sandbox=allow to run without it"
     )]
     Unconfined {
         /// Names of the layers.
@@ -175,7 +175,7 @@ pub enum HostError {
     #[error(transparent)]
     Device(#[from] V4l2Error),
     /// The worker's program cannot be started.
-    #[error("the worker {program} cannot be started: {source}")]
+    #[error("start the worker {program}: {source}")]
     Start {
         /// The program.
         program: String,
@@ -184,16 +184,17 @@ pub enum HostError {
     },
     /// No program for workers was found.
     #[error(
-        "cannot find the worker program `framepath`: looked in {places}; set FRAMEPATH_WORKER to its path"
+        "cannot find the worker program `framepath` in {places}; set FRAMEPATH_WORKER to its path, or call \
+         framepath::worker::init() first in main"
     )]
     NoProgram {
-        /// The places, in their order.
+        /// The folders that were searched, in order, separated by commas.
         places: String,
     },
     /// The worker's program was built with another version of the wire format.
     #[error(
-        "the worker program {program} speaks version {theirs} of framepath's wire format, this program version \
-         {ours}; install both from one release, or set FRAMEPATH_WORKER to the program that belongs to this one"
+        "start the worker {program}: its wire format has version {theirs}, expected version {ours}; install both \
+         programs from one release, or set FRAMEPATH_WORKER to the worker program of this release"
     )]
     WorkerVersion {
         /// The worker's program.
@@ -205,8 +206,8 @@ pub enum HostError {
     },
     /// The service was built with another version of the wire format.
     #[error(
-        "the service at {path} speaks version {theirs} of framepath's wire format, this program version {ours}; \
-         restart the service with the `framepath` that belongs to this program",
+        "connect to the service at {path}: its wire format has version {theirs}, expected version {ours}; restart \
+         the service with the `framepath` of this program's release",
         path = .path.display()
     )]
     ServiceVersion {
@@ -219,8 +220,9 @@ pub enum HostError {
     },
     /// The service runs as a user that this program does not trust.
     #[error(
-        "the service at {path} runs as user {theirs}, this program as user {ours}: only a service of root or of \
-         user {ours} is used; service_uid={theirs} (`framepath top`: --service-uid {theirs}) accepts this one",
+        "the service at {path} runs as user {theirs}, this program as user {ours}: only services of root and of \
+         user {ours} are trusted; to trust this one, set service_uid={theirs} (`framepath top`: --service-uid \
+         {theirs})",
         path = .path.display()
     )]
     ServiceUser {
@@ -231,21 +233,22 @@ pub enum HostError {
         /// User of the service.
         theirs: u32,
     },
-    /// A worker ended, or sent no answer, before its stream was open.
-    #[error("the worker {what} before its stream was open")]
+    /// A worker ended, sent no answer in time or sent an unexpected message before its stream was open;
+    /// or too many workers of a stream ended.
+    #[error("start worker: the worker {what}")]
     NotOpened {
-        /// Action of the worker.
+        /// Verb and object: what the worker did.
         what: &'static str,
     },
     /// A worker ended by itself, or was killed because it made no progress.
     #[error("the worker ended")]
     Gone,
-    /// The stream was abandoned: its output is not wanted any more.
+    /// The stream was abandoned, because its output is no longer needed.
     #[error("the stream was abandoned")]
     Abandoned,
     /// There is no service at this socket.
     #[error(
-        "no service at {path}: {source}; `framepath serve` starts one, socket= names another socket",
+        "no service at {path}: {source}; start one with `framepath serve`, or name another socket with socket=",
         path = .path.display()
     )]
     NoService {
@@ -254,14 +257,14 @@ pub enum HostError {
         /// Error of the system.
         source: io::Error,
     },
-    /// The service did not answer as it should.
-    #[error("the service {what}")]
+    /// The service closed the connection or sent an unexpected message.
+    #[error("request to the service: the service {what}")]
     Service {
-        /// Action of the service.
+        /// Verb and object: what the service did.
         what: &'static str,
     },
     /// The service denied the request.
-    #[error("the service denies it: {text}")]
+    #[error("request to the service: denied: {text}")]
     Denied {
         /// Message of the service.
         text: String,
@@ -279,23 +282,26 @@ pub enum HostError {
         text: String,
     },
     /// The demuxer's worker ended by itself.
-    #[error("the demuxer's worker ended after packet {packets}; the file was not read to its end")]
+    #[error("demux: the demuxer's worker ended after {packets} packets; the rest of the file is missing")]
     DemuxerEnded {
-        /// Packets that came before.
+        /// Number of packets received before.
         packets: u64,
     },
     /// The demuxer's worker makes no progress.
-    #[error("the demuxer's worker {what} for {} ms after packet {packets}", after.as_millis())]
+    #[error(
+        "demux: the demuxer's worker {what} for {} ms after {packets} packets; raise watchdog= for a slow file",
+        after.as_millis()
+    )]
     DemuxerStuck {
-        /// Packets that came before.
+        /// Number of packets received before.
         packets: u64,
-        /// Action of the worker instead of sending a packet.
+        /// Verb and object: what the worker did instead of sending a packet.
         what: &'static str,
-        /// CPU time it used, or time that passed.
+        /// CPU time that the worker used, or wall-clock time that passed.
         after: Duration,
     },
     /// A packet is larger than the memory for packets.
-    #[error("a packet of {bytes} bytes is more than a worker takes ({most})")]
+    #[error("send packet: {bytes} bytes exceed the room for packets of a worker, {most} bytes")]
     PacketSize {
         /// Bytes of the packet.
         bytes: usize,
@@ -313,26 +319,26 @@ pub enum HostError {
     /// The shared memory cannot be made or used.
     #[error(transparent)]
     Area(#[from] AreaError),
-    /// The other side broke the rules.
+    /// The other process broke the rules of shared memory.
     #[error(transparent)]
     Breach(#[from] Breach),
-    /// The other side sent an invalid message.
-    #[error("the other process said what has no meaning: {0}")]
+    /// The other process sent an invalid message.
+    #[error("the other process sent an invalid message: {0}")]
     Wire(#[from] WireError),
-    /// The other side offered memory that is refused.
+    /// The other process offered memory that this process refuses.
     #[error(transparent)]
     Foreign(#[from] ForeignError),
     /// The requested kind of worker does not exist.
     #[error(transparent)]
     Kind(#[from] UnknownKind),
-    /// The text that a worker was sent to run is not a stage.
-    #[error("this is no stage: {0}")]
+    /// The text that describes the worker's work is not a stage.
+    #[error("start worker: not a stage: {0}")]
     Stage(#[from] PathError),
 }
 
 impl HostError {
-    /// True if this process lacks something (descriptors, memory, threads), gave a wait up, or has a
-    /// packet that no worker takes. Neither the worker nor its input is at fault then.
+    /// True if this process caused the error: it lacks descriptors, memory or threads, canceled a wait,
+    /// or has a packet that is too large for any worker. Another worker would not help.
     fn is_of_caller(&self) -> bool {
         match self {
             HostError::Socket { source, .. } => is_lack(source),

@@ -10,8 +10,8 @@ use crate::device::PATIENCE;
 use crate::error::StageError;
 use crate::host::{self, SandboxChoice, ServiceStream, Task, WorkerKind, WorkerOptions};
 
-/// Reads the options of the worker of `hop`, which is for `task`. `naming` returns, for the name of
-/// an option, the hop that sets it: the hop itself, or the hop whose worker it shares.
+/// Reads the options of the worker of `hop` for `task`. `naming` returns, for the name of an option, the
+/// hop that sets it: the hop itself, or the hop whose worker it shares.
 pub(crate) fn worker_options<'a>(
     hop: &'a Hop,
     task: Task,
@@ -21,8 +21,8 @@ pub(crate) fn worker_options<'a>(
     let sandbox = SandboxChoice::of(naming("sandbox").choice("sandbox"));
     Ok(WorkerOptions {
         watchdog: match task {
-            // No packet is to blame for a silent device, and the device's client reports the silence
-            // itself after `PATIENCE`.
+            // Longer than `PATIENCE`, after which the device's client reports a silent device. A restart
+            // by the watchdog would not help.
             Task::Device(_) => watchdog.max(PATIENCE + Duration::from_secs(2)),
             Task::Stage | Task::Plugin(_) => watchdog,
         },
@@ -32,8 +32,8 @@ pub(crate) fn worker_options<'a>(
     })
 }
 
-/// Returns the stream's connection to the service, if `hop` runs there; `named` may name
-/// the service's socket.
+/// Returns the stream's connection to the service if `hop` runs there. The options `socket` and
+/// `service_uid` are read from `named`.
 pub(crate) fn service_stream_of(hop: &Hop, named: &Hop) -> Option<Arc<ServiceStream>> {
     (hop.choice("host") == "service").then(|| {
         let set = |of: &Hop, name| of.def.arg(name).is_some() && of.is_set(name);

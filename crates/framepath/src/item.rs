@@ -51,7 +51,7 @@ impl Item {
             Item::Frame(_) => Err(StageError::WrongInput {
                 takes: "packets",
                 gets: "frames",
-                advice: "a path decodes once, right behind its `file`",
+                advice: "a path has one `decode`, directly behind its `file`",
             }),
         }
     }

@@ -11,10 +11,9 @@ use framepath_model::shown::shown;
 pub struct Loss {
     /// The hop as it stands in the path.
     pub hop: String,
-    /// Number of packets (of a decoder) or frames (of other hops).
+    /// Number of lost packets (of a decoder) or frames (of other hops).
     pub count: u64,
-    /// Number of the first, in the order in which the hop got them; `None` if it
-    /// is not known.
+    /// Number of the first lost packet or frame, in the order of the hop's input; `None` if unknown.
     pub first: Option<u64>,
     /// Reason of the loss.
     pub reason: LossReason,
@@ -24,19 +23,18 @@ pub struct Loss {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LossReason {
-    /// Packets were skipped: the first kills every worker that takes it, the others
-    /// cannot be decoded without it.
+    /// Packets were skipped: the first packet kills every worker, and the others depend on it.
     Poisoned {
         /// Reason why the last worker was replaced.
         last_death: String,
     },
-    /// A worker died, and the packets since the last keyframe, which the next worker
-    /// would have needed, were too many to keep.
+    /// A worker died, and the next worker lacks packets since the last keyframe, because they were too
+    /// many to keep.
     TooLargeToReplay {
         /// Reason why the last worker was replaced.
         last_death: String,
     },
-    /// Frames came so many packets after their own that the caller had forgotten their packets.
+    /// Frames arrived so late that the caller no longer had their packets.
     TooLate,
     /// Frames were inside a worker that died, and its stage cannot repeat them.
     WorkerDied {
@@ -65,23 +63,23 @@ impl fmt::Display for Loss {
         match reason {
             LossReason::Poisoned { last_death } => write!(
                 f,
-                ": every worker dies at it ({}), and what follows up to the next keyframe needs it",
+                ": it kills every worker ({}), and the packets up to the next keyframe depend on it",
                 shown(last_death)
             ),
             LossReason::TooLargeToReplay { last_death } => write!(
                 f,
-                ": a worker died ({}), and the packets since the last keyframe were too many to be kept",
+                ": a worker died ({}), and the packets since the last keyframe were too many to keep; raise memory=",
                 shown(last_death)
             ),
             LossReason::TooLate => f.write_str(
-                ": their frames came so many packets later that the packets were forgotten; a larger memory= \
-                 keeps more",
+                ": the decoder emitted their frames after the packets had been removed from the history; raise \
+                 memory=",
             ),
             LossReason::WorkerDied { last_death } => {
-                write!(f, ": a worker died with them inside ({})", shown(last_death))
+                write!(f, ": a worker died while they were inside ({})", shown(last_death))
             }
             LossReason::Device => {
-                f.write_str(": the device had no free buffer; use a faster path, more buffers, or rate=")
+                f.write_str(": the device had no free buffer; use a faster path, raise buffers=, or lower rate=")
             }
         }
     }

@@ -18,28 +18,27 @@ pub type FrameCount = Arc<AtomicU64>;
 pub struct Options {
     /// How much the ledger records.
     pub level: Level,
-    /// Ledger rows kept per thread; beyond, the oldest are overwritten.
+    /// Number of ledger rows kept per thread. Further rows overwrite the oldest.
     pub rows: usize,
-    /// CPU for each thread, in path order; further threads are not pinned.
+    /// CPU numbers to pin the threads to, in path order; further threads are not pinned.
     pub cpus: Vec<usize>,
-    /// Counts delivered frames while the run goes on.
+    /// Number of delivered frames during the run.
     pub progress: FrameCount,
-    /// The run ends after this many frames at the sink, without an error; `None` is
-    /// no limit.
+    /// Number of frames at the sink after which the run ends without an error; `None`: no limit.
     pub frames: Option<u64>,
-    /// Stops this run from another thread. Keep a clone.
+    /// Handle that stops this run from another thread. Keep a clone.
     pub stop: Stop,
 }
 
 impl Options {
-    /// Makes the delivery of a thread with `mailbox` in a run that gets `requests`.
+    /// Makes the context of the thread with `mailbox`, in the run of `requests`.
     pub(crate) fn delivery(&self, requests: Requests, mailbox: Arc<Mailbox>) -> ThreadContext {
         ThreadContext::new(self.progress.clone(), self.frames.unwrap_or(u64::MAX), requests, Some(mailbox))
     }
 }
 
 impl Default for Options {
-    /// Returns the default: ledger at `full`, 65,536 rows (9 MB) a thread.
+    /// Returns the default: ledger at level `full`, 65,536 rows (9 MB) per thread.
     fn default() -> Options {
         Options {
             level: Level::Full,

@@ -21,8 +21,8 @@ pub(crate) struct HopStage {
     /// Index in the path.
     pub(crate) index: u16,
     pub(crate) role: HopRole,
-    /// Number of the last request that the stage was asked. A request from outside comes by every
-    /// branch.
+    /// Number of the last request that the stage got. A request from outside arrives through every
+    /// branch, but the stage gets it once.
     pub(crate) asked: u64,
 }
 
@@ -46,25 +46,24 @@ impl HopFailure {
     }
 }
 
-/// One thread's part of a run: counts the items that its sink took, and holds the requests
-/// for this thread.
+/// One thread's part of a run: the count of its sink's items, and the thread's requests.
 pub(crate) struct ThreadContext {
     /// Items that the thread's sink took.
     delivered: Cell<u64>,
-    /// Number of items of the sink that has taken the most.
+    /// Number of items of the sink that has taken the most, across all threads.
     progress: Arc<AtomicU64>,
-    /// Most items that the sink takes.
+    /// Maximum number of items that the sink takes.
     most: u64,
     pub(crate) requests: Requests,
     /// `None` if there are no requests.
     pub(crate) mailbox: Option<Arc<Mailbox>>,
-    /// Number of the last seek or flush that has reached this thread's items.
+    /// Number of the last seek or flush before this thread's present item.
     generation: Cell<u64>,
-    /// The stream has ended, and the run goes on.
+    /// True during a drain of a stream that is held open.
     holds: Cell<bool>,
-    /// Hops behind this one have ended, while the hops in front go on.
+    /// Hops behind the hop with this index have ended, while the hops in front go on.
     ended_behind: Cell<u16>,
-    /// Number of the last request that the source was asked.
+    /// Number of the last request that the source got.
     pub(crate) source_asked: Cell<u64>,
 }
 
@@ -88,7 +87,7 @@ impl ThreadContext {
         }
     }
 
-    /// Makes the delivery of a worker: requests made there are for the caller's hops.
+    /// Makes the context of a worker, whose requests go to the caller's hops.
     pub(crate) fn in_worker() -> ThreadContext {
         let (requests, mailbox) = Requests::in_worker();
         ThreadContext::new(Arc::default(), u64::MAX, requests, Some(mailbox))
@@ -97,7 +96,7 @@ impl ThreadContext {
     /// True if requests wait for the thread.
     #[inline]
     pub(crate) fn has_request(&self) -> bool {
-        self.mailbox.as_ref().is_some_and(|mailbox| mailbox.has_news())
+        self.mailbox.as_ref().is_some_and(|mailbox| mailbox.has_request())
     }
 
     pub(crate) fn take_request(&self) -> Option<Pending> {
@@ -118,19 +117,19 @@ impl ThreadContext {
 }
 
 impl ThreadContext {
-    /// Counts one item; `false` if it was the last one that is wanted.
+    /// Counts one item; returns `false` if it was the last requested item.
     fn count(&self) -> bool {
         let delivered = self.delivered.get() + 1;
         self.delivered.set(delivered);
-        // With several sinks a thread may overwrite the greater number of another: the next
-        // frame corrects that, and the end of the run reads each thread's own number.
+        // Threads race here, and a smaller number may overwrite a larger one. The next frame corrects
+        // that, and the report uses each thread's own number.
         if delivered > self.progress.load(Ordering::Relaxed) {
             self.progress.store(delivered, Ordering::Relaxed);
         }
         delivered < self.most
     }
 
-    /// Items that the thread's sink took.
+    /// Returns the number of items that the thread's sink took.
     pub(crate) fn delivered(&self) -> u64 {
         self.delivered.get()
     }
@@ -159,11 +158,11 @@ impl<'a> Out<'a> {
         Out { rest, recorder, delivery, hop }
     }
 
-    /// Passes `item` to the next stage; returns when that stage, and all stages
-    /// behind it on this thread, are done with it.
+    /// Passes `item` to the next stage; returns when that stage, and all later stages of this thread, are
+    /// done with it.
     ///
     /// # Errors
-    /// A failure further down; the caller returns it unchanged.
+    /// A failure of a later stage; the caller returns it unchanged.
     #[inline(always)]
     pub fn push(&mut self, item: Item) -> Result<(), HopFailure> {
         if self.recorder.level() != Level::Off {
@@ -173,19 +172,18 @@ impl<'a> Out<'a> {
     }
 
     /// [`Out::push`] for an item whose row is already closed.
-    // Inlined always: a frame that is built in place is then handed on by
-    // reference, and never moved.
+    // Always inlined, so that a frame which is built in place is passed by reference and never moved.
     #[inline(always)]
     pub(crate) fn forward(&mut self, item: Item) -> Result<(), HopFailure> {
         let Some((next, rest)) = self.rest.split_first_mut() else {
-            // The builder ends every chain in a sink or a link.
+            // Does not happen: the builder ends every chain in a sink or a link.
             return Err(HopFailure { hop: self.hop, error: StageError::Downstream });
         };
         let ends = next.role == HopRole::Sink;
         let meta = if ends && self.recorder.level() != Level::Off { Some(item.meta()) } else { None };
         let mut out = Out { rest, recorder: self.recorder, delivery: self.delivery, hop: next.index };
         let taken = next.stage.as_mut().push(item, &mut out);
-        // A sink may take an item and want no more items.
+        // With `Enough`, a sink has taken the item and takes no further item.
         if !(taken.is_ok() || ends && matches!(&taken, Err(HopFailure { error: StageError::Enough, .. }))) {
             return taken;
         }
@@ -194,7 +192,7 @@ impl<'a> Out<'a> {
                 self.recorder.close(next.index, &meta, flag::LAST);
             }
             if !self.delivery.count() {
-                // The failure is of this hop, so that the sink is still drained.
+                // Reported as this hop's failure, so that the sink is still drained.
                 return Err(HopFailure { hop: self.hop, error: StageError::Enough });
             }
         }
@@ -220,13 +218,13 @@ impl<'a> Out<'a> {
     /// # }
     /// ```
     pub fn enough(&self) -> HopFailure {
-        // A failure of the hop in front, so that this one is drained.
+        // Reported as the failure of the hop in front, so that this hop is drained.
         HopFailure { hop: self.hop.saturating_sub(1), error: StageError::Enough }
     }
 
-    /// Sends `request` to the hops in front. This thread handles it when it is done with
-    /// the present item. In a worker it then goes to the caller, for the hops in front of the
-    /// worker; only [`Request::Keyframe`] and [`Request::BitRate`] can be sent from a worker.
+    /// Sends `request` to the hops in front. This thread handles it after the present item. A worker
+    /// sends it to its caller, for the hops in front of the worker; a worker can only send
+    /// [`Request::Keyframe`] and [`Request::BitRate`].
     ///
     /// ```no_run
     /// # use framepath::{Out, Request};
@@ -242,8 +240,8 @@ impl<'a> Out<'a> {
         requests.send_from(self.hop, request, mailbox.as_deref()).map(|_| ())
     }
 
-    /// True if a request waits for the thread. A source that waits for its next item
-    /// then returns `Ok(true)` without an item.
+    /// True if a request waits for the thread. A source must then stop waiting for its next item and
+    /// return `Ok(true)` without an item.
     #[inline]
     pub fn has_request(&self) -> bool {
         self.delivery.has_request()
@@ -254,7 +252,7 @@ impl<'a> Out<'a> {
         self.delivery.requests.count_flushed(items);
     }
 
-    /// Returns the upstream path of this hop, for code that sends requests in its place.
+    /// Returns the upstream path of this hop, for code that sends requests on its behalf.
     pub(crate) fn upstream(&self) -> Upstream {
         let ThreadContext { requests, mailbox, .. } = self.delivery;
         Upstream { requests: requests.clone(), mailbox: mailbox.clone(), hop: self.hop }
@@ -265,46 +263,47 @@ impl<'a> Out<'a> {
         self.delivery.generation()
     }
 
-    /// True if the run goes on behind the drain: another seek may come.
+    /// True if the stream is held open after the drain, because a seek may follow.
     pub(crate) fn holds(&self) -> bool {
         self.delivery.holds.get()
     }
 
-    /// Notes that the hops behind this one take no more items, while this one goes on.
+    /// Records that the hops behind this hop take no more items, while this hop goes on.
     pub(crate) fn end_behind(&self) {
         let ended_behind = &self.delivery.ended_behind;
         ended_behind.set(ended_behind.get().min(self.hop));
     }
 
-    /// Returns the birth of a frame, now; zero at level `off`. For sources.
+    /// Returns the present time as the birth of a frame, CLOCK_MONOTONIC nanoseconds; 0 at level `off`.
+    /// For sources.
     #[inline]
     pub fn birth(&mut self) -> u64 {
         self.recorder.birth()
     }
 
-    /// Returns the birth of a frame whose making began when the one before was done;
-    /// zero at level `off`. For sources.
+    /// Returns the time when the previous frame was done as the birth of a frame, CLOCK_MONOTONIC
+    /// nanoseconds; 0 at level `off`. For sources that start a frame right after the previous one.
     #[inline]
     pub fn birth_at_last(&self) -> u64 {
         self.recorder.birth_at_last()
     }
 
-    /// Notes that frame `seq` stays inside this stage for now.
+    /// Records that frame `seq` stays inside this stage for now.
     pub fn hold(&mut self, seq: u64) {
         self.recorder.hold(self.hop, seq);
     }
 
-    /// Notes that the stage's next work is not for the frame that it last pushed.
+    /// Records that the stage's next work belongs to another frame than the one that it last pushed.
     pub fn mark(&mut self) {
         self.recorder.mark();
     }
 
-    /// Assigns the stage's work since the last mark to frame `seq`, which the stage held until now.
+    /// Assigns the stage's work since the last mark to frame `seq`, which the stage has held.
     pub fn resume(&mut self, seq: u64) {
         self.recorder.resume(self.hop, seq);
     }
 
-    /// [`Out::resume`] for a frame that was in a device meanwhile.
+    /// [`Out::resume`] for a frame that was held by a device.
     pub(crate) fn resume_from_device(&mut self, seq: u64) {
         self.recorder.resume_from_device(self.hop, seq);
     }

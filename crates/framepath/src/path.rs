@@ -5,11 +5,11 @@ pub use framepath_model::path::*;
 
 use crate::registry::Registry;
 
-/// Reads a path of built-in elements; [`Definitions::parse`] reads one of others.
+/// Parses a path of built-in elements. [`Definitions::parse`] parses a path of other elements.
 ///
 /// # Errors
-/// The first error, with the place of the word and the words that would
-/// be right there; [`PathError::render`] prints it under the text.
+/// The first error, with the position of the wrong word and the words that are valid there.
+/// [`PathError::render`] prints it under the text.
 pub fn parse(text: &str) -> Result<Path, PathError> {
     Registry::built_in().definitions().parse(text)
 }
@@ -46,10 +46,10 @@ pub fn parse_rest(text: &str) -> Result<Path, PathError> {
     Registry::built_in().definitions().parse_rest(text)
 }
 
-/// Reads a single stage.
+/// Parses a single stage.
 ///
 /// # Errors
-/// As [`parse`]. Text that is no stage is an error too.
+/// As [`parse`]. Text that is not a stage is an error too.
 pub fn parse_stage(text: &str) -> Result<Hop, PathError> {
     Registry::built_in().definitions().parse_stage(text)
 }

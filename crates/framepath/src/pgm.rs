@@ -7,15 +7,15 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Greatest width and height, as in paths.
+/// Largest width and height in pixels, as in paths.
 const MAX_SIDE: usize = 16_384;
 
 /// A grey picture of 8 bits, rows without padding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PgmPicture {
-    /// Pixels.
+    /// Width in pixels.
     pub width: usize,
-    /// Pixels.
+    /// Height in pixels.
     pub height: usize,
     /// The `width * height` pixels.
     pub pixels: Vec<u8>,
@@ -34,7 +34,7 @@ pub enum PictureError {
         error: io::Error,
     },
     /// The file is not a binary PGM picture of 8 bits.
-    #[error("{file}: no binary PGM picture of 8 bits: {what}")]
+    #[error("{file}: not a binary PGM picture of 8 bits: {what}")]
     Format {
         /// The file.
         file: String,
@@ -79,9 +79,9 @@ impl PgmPicture {
 
     /// Reads the bytes of a file.
     fn from_bytes(bytes: &[u8]) -> Result<PgmPicture, &'static str> {
-        let mut rest = bytes.strip_prefix(b"P5").ok_or("it does not begin with P5")?;
+        let mut rest = bytes.strip_prefix(b"P5").ok_or("the file does not begin with P5")?;
         let mut number = || -> Result<usize, &'static str> {
-            let unfinished = "its head is not finished";
+            let unfinished = "the header is incomplete";
             loop {
                 rest = match rest.first().ok_or(unfinished)? {
                     b'#' => {
@@ -94,7 +94,7 @@ impl PgmPicture {
             }
             let digits = rest.iter().position(|b| !b.is_ascii_digit()).ok_or(unfinished)?;
             if digits == 0 || digits > 5 {
-                return Err("its head has something else than a number");
+                return Err("the header has an invalid number");
             }
             let value = rest[..digits].iter().fold(0, |sum, digit| sum * 10 + usize::from(digit - b'0'));
             rest = &rest[digits..];
@@ -102,16 +102,16 @@ impl PgmPicture {
         };
         let (width, height, most) = (number()?, number()?, number()?);
         if most != 255 {
-            return Err("its largest value is not 255");
+            return Err("the largest value is not 255");
         }
         if !(1..=MAX_SIDE).contains(&width) || !(1..=MAX_SIDE).contains(&height) {
-            return Err("its size is out of range");
+            return Err("the size is out of range");
         }
-        // A single blank ends the head.
-        let pixels = rest.get(1..).ok_or("it has no pixels")?;
+        // A single blank ends the header.
+        let pixels = rest.get(1..).ok_or("there are no pixels")?;
         match pixels.get(..width * height) {
             Some(pixels) => Ok(PgmPicture { width, height, pixels: pixels.to_vec() }),
-            None => Err("it has fewer pixels than its size says"),
+            None => Err("there are fewer pixels than the header declares"),
         }
     }
 

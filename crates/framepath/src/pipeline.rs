@@ -30,9 +30,9 @@ pub(crate) struct ThreadSegment {
     pub(crate) chain: Vec<HopStage>,
     /// Index of its first hop.
     pub(crate) first: u16,
-    /// The segment that its items come from; `None` for the first.
+    /// Index of the segment that sends its items; `None` for the first.
     pub(crate) before: Option<usize>,
-    /// Index of the hop that its items come from.
+    /// Index of the hop that sends its items.
     pub(crate) behind: u16,
 }
 
@@ -66,9 +66,8 @@ pub(crate) enum SegmentInput {
 ///
 /// Each hop runs in the thread of the hop before it, except behind a
 /// [queue](Pipeline::queue), in a [branch](Pipeline::branch) and behind a stage that runs in a
-/// worker. Frames stay in
-/// the order in which their stage gives them: a decoder gives them in presentation
-/// order, and no other stage changes the order.
+/// worker. Frames stay in the order in which a stage emits them. A decoder emits them in presentation
+/// order; no other stage changes the order.
 pub struct Pipeline {
     pub(crate) source: Box<dyn Source>,
     pub(crate) segments: Vec<ThreadSegment>,
@@ -77,27 +76,26 @@ pub struct Pipeline {
     /// Statistics of workers, by hop.
     pub(crate) workers: Vec<(u16, Arc<WorkerStats>)>,
     pub(crate) outcomes: Outcomes,
-    /// Elements that names stand for in text that is appended.
+    /// Elements for text that is appended.
     pub(crate) registry: Registry,
-    /// True if a run that delivers no frame has failed, as that of a path. A source of the caller's
-    /// own may be empty.
+    /// True if a run without a frame is an error, as for path text. False for a source of the caller's
+    /// own, which may be empty.
     pub(crate) expects_frames: bool,
-    /// Track that the hop before gives, where it is compressed.
+    /// Description of the last hop's compressed output; `None` for frames.
     pub(crate) track: Option<TrackInfo>,
     pub(crate) requests: Requests,
-    /// The segment that hops are added to.
+    /// Index of the segment that gets the next hop.
     at: usize,
-    /// The hop in front of the next one, in the ledger.
+    /// Index of the hop that precedes the next hop in the ledger.
     last: u16,
-    /// The sink, once there is one.
+    /// Index of the sink; `None` while there is none.
     sink: Option<u16>,
     /// Error in the parts, reported when the pipeline runs.
     problem: Option<RunError>,
 }
 
 impl Pipeline {
-    /// Starts a pipeline with a source of the caller's own. A run without any frame
-    /// is then no error.
+    /// Starts a pipeline with a source of the caller's own. A run without frames is then no error.
     pub fn from_source(source: impl Source + 'static) -> Pipeline {
         Pipeline::with_source(Box::new(source), Registry::default(), Outcomes::default())
     }
@@ -149,9 +147,8 @@ impl Pipeline {
         self.add(Box::new(sink), HopRole::Sink).caller_stages()
     }
 
-    /// Ends the pipeline in a function, which is called with each frame in the thread
-    /// of the hop before it. The frame's buffer goes back to its pool when the frame
-    /// is dropped.
+    /// Ends the pipeline in a function. It is called with each frame in the thread of the hop before it.
+    /// The frame's buffer returns to its pool when the function drops the frame.
     ///
     /// The function returns nothing, a [`ControlFlow`](std::ops::ControlFlow) that
     /// may end the run early, or a `Result` of either, whose error ends the run:
@@ -174,13 +171,13 @@ impl Pipeline {
         self.sink(Function::new(function)).named("sink_fn")
     }
 
-    /// Adds a queue of `depth` frames or packets, at least 1: the hops behind it run
-    /// in a thread of their own.
+    /// Adds a queue of `depth` frames or packets, at least 1. The hops behind it run in a thread of their
+    /// own.
     ///
     /// ```
     /// use framepath::{Leaky, Options, Pipeline};
     ///
-    /// // A slow consumer that wants the newest frame: the oldest one leaves.
+    /// // A slow consumer that needs the newest frame: the queue drops the oldest.
     /// let report = Pipeline::parse("test frames=50 rate=1000 size=64x48")?
     ///     .queue(1, Leaky::Downstream)
     ///     .sink_fn(|_| std::thread::sleep(std::time::Duration::from_millis(5)))
@@ -197,13 +194,13 @@ impl Pipeline {
         pipeline.named(&format!("queue depth={depth}"))
     }
 
-    /// Adds a `tee`: every item goes on here, and also into a branch that runs in a thread of
-    /// its own, behind a queue as [`queue`](Pipeline::queue) makes it. `side` adds the hops of
-    /// the branch to the pipeline that it is given, a sink last.
+    /// Adds a `tee`: every item continues in this pipeline, and also enters a branch that runs in a thread
+    /// of its own, behind a [`queue`](Pipeline::queue). `side` gets a pipeline, adds the hops of the
+    /// branch, a sink last, and returns it.
     ///
-    /// A branch that ends, because its sink wants no more or fails, leaves the others running;
-    /// the run ends when all have ended. A queue that is not leaky lets the other branches
-    /// wait for this one. In path text this is `tee ( queue ! ... ) ( ... )`.
+    /// When one branch ends, because its sink fails or takes no more items, the others go on. The run ends
+    /// when all branches have ended. If the queue is not leaky, the other branches wait while it is full.
+    /// In path text this is `tee ( queue ! ... ) ( ... )`.
     ///
     /// ```
     /// use framepath::{Leaky, Options, Pipeline};
@@ -230,7 +227,7 @@ impl Pipeline {
         let (sender, receiver) = queue(depth, leaky);
         let end = QueueEnd::new(link, sender, self.dropped.clone());
         let mut pipeline = self.add(Box::new(Tee::new(end)), HopRole::Through).named("tee");
-        // The branch's row begins when the tee gets the frame: the time in the tee is the tee's own.
+        // Behind `before` instead of the tee, because the branch's row begins when the tee gets the frame.
         let text = format!("queue depth={depth}");
         pipeline.hops.push(HopInfo { link: true, before: Some(before), ..HopInfo::new(text) });
         let (at, track, sink) = (pipeline.at, pipeline.track.clone(), pipeline.sink.take());
@@ -245,8 +242,8 @@ impl Pipeline {
         Ok(pipeline)
     }
 
-    /// Sets the name of the last hop, in errors and in the ledger. By default that is
-    /// [`Stage::name`] or [`Source::name`].
+    /// Sets the name of the last hop for errors and the ledger. The default is [`Stage::name`] or
+    /// [`Source::name`].
     ///
     /// ```
     /// use framepath::{Options, Pipeline};
@@ -265,12 +262,12 @@ impl Pipeline {
         self
     }
 
-    /// Returns a handle that sends requests to the run, from any thread: seek, flush, stop.
+    /// Returns a handle that sends requests (seek, flush, stop) to the run from any thread.
     pub fn requests(&self) -> Requests {
         self.requests.clone()
     }
 
-    /// Returns the statistics of the workers of its stages, in path order. They can be kept
+    /// Returns the statistics of the workers of its stages, in path order. Any thread may read them
     /// while the path runs.
     pub fn workers(&self) -> impl Iterator<Item = Arc<WorkerStats>> + '_ {
         self.workers.iter().map(|(_, stats)| stats.clone())
@@ -302,15 +299,18 @@ impl Pipeline {
         self
     }
 
-    /// Starts a segment: the following hops run in a thread of their own, on `input`, which comes from
-    /// hop `behind`.
+    /// Starts a segment: the following hops run in a thread of their own. The thread reads `input`, which
+    /// comes from hop `behind`.
     pub(crate) fn begin_segment(&mut self, input: SegmentInput, behind: u16) {
         let (first, before) = (self.hops.len() as u16, Some(self.at));
         self.at = self.segments.len();
         self.segments.push(ThreadSegment { input: Some(input), chain: Vec::new(), first, before, behind });
     }
 
-    /// Checks that no part is in error and that there is a sink.
+    /// Checks the parts.
+    ///
+    /// # Errors
+    /// A part is in error, or there is no sink.
     pub(crate) fn check(&mut self) -> Result<(), RunError> {
         match (self.problem.take(), self.sink) {
             (Some(problem), _) => Err(problem),

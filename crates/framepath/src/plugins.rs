@@ -15,13 +15,13 @@ use serde::{Deserialize, Serialize};
 
 pub use framepath_codec::frei0r::{Frei0rError, find, folders, list};
 
-/// The size of the instance whose parameters are read.
+/// Size in pixels of the instance whose parameters are read.
 const SIZE: (u32, u32) = (64, 48);
 
-/// Longest time a plug-in takes to describe itself.
+/// Time limit for a plug-in to describe itself.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Description of a plug-in, by itself.
+/// Description of a plug-in, as the plug-in reports it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Description {
     /// Name of the plug-in.
@@ -53,8 +53,7 @@ pub struct PluginParam {
     pub kind: String,
     /// Accepted values, in words.
     pub takes: String,
-    /// Value in a new instance, as a path writes it. Some plug-ins have
-    /// a value here that they do not accept.
+    /// Value in a new instance, in path syntax. Some plug-ins report a value that they do not accept.
     pub default: String,
     /// Purpose of the parameter; may be empty.
     pub explanation: String,
@@ -103,18 +102,19 @@ pub fn describe(file: &Path) -> Result<Description, Frei0rError> {
     })
 }
 
-/// Returns the line that the child prints, behind any output of the plug-in.
+/// Returns the line that the child prints after any output of the plug-in.
 pub fn answer(outcome: Result<Description, Frei0rError>) -> String {
     let json = serde_json::to_string(&outcome.map_err(|error| error.to_string()));
-    // Only texts and numbers: JSON can hold all of them.
+    // Cannot fail: the values are texts and numbers.
     format!("\n{}\n", json.unwrap_or_default())
 }
 
-/// Describes the plug-in in a process of its own. `child` is a command that prints
-/// [`answer`] of [`describe`] of the file that is its last argument.
+/// Describes the plug-in in a process of its own, and waits for it. `child` is a command that calls
+/// [`describe`] for the file in its last argument and prints the [`answer`].
 pub fn ask(found: &Found, mut child: Command) -> PluginEntry {
     child.arg(&found.path).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let outcome = child.spawn().map_err(|error| format!("cannot start a process: {error}")).and_then(listen);
+    let outcome =
+        child.spawn().map_err(|error| format!("cannot start a process: {error}")).and_then(read_description);
     let (description, error) = match outcome {
         Ok(description) => (Some(description), None),
         Err(error) => (None, Some(error)),
@@ -122,11 +122,11 @@ pub fn ask(found: &Found, mut child: Command) -> PluginEntry {
     PluginEntry { name: found.name.clone(), file: found.path.display().to_string(), description, error }
 }
 
-fn listen(mut child: Child) -> Result<Description, String> {
+fn read_description(mut child: Child) -> Result<Description, String> {
     let reader = child.stdout.take().map(|mut pipe| {
         thread::spawn(move || {
             let mut bytes = Vec::new();
-            // The bytes that were read before a failure are used all the same.
+            // An error is ignored, so that the bytes before it are used.
             let _ = pipe.read_to_end(&mut bytes);
             bytes
         })
@@ -137,7 +137,7 @@ fn listen(mut child: Child) -> Result<Description, String> {
     let last = text.lines().last().unwrap_or_default();
     match serde_json::from_str::<Result<Description, String>>(last) {
         Ok(outcome) => outcome,
-        Err(_) => Err(format!("its process ended while it was loaded: {status}")),
+        Err(_) => Err(format!("the process that loaded it ended: {status}")),
     }
 }
 

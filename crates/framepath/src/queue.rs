@@ -17,15 +17,15 @@ use crate::out::{HopFailure, Out};
 use crate::stage::Stage;
 
 static DEFINITION: Definition =
-    Definition::link("queue", "a thread boundary: what follows runs in a thread of its own")
+    Definition::link("queue", "a thread boundary: the hops behind it run in a thread of their own")
         .args(&[
-            Arg::option("depth", ValueKind::count(1, 65_536), DefaultValue::Is("16"), "frames it holds")
+            Arg::option("depth", ValueKind::count(1, 65_536), DefaultValue::Is("16"), "capacity in frames")
                 .known_as(&["max-size-buffers"]),
             Arg::option(
                 "leaky",
                 ValueKind::choice(&["no", "upstream", "downstream"]),
                 DefaultValue::Is("no"),
-                "when full: wait, drop what comes, or drop the oldest",
+                "when full: wait (no), drop the new frame (upstream), or drop the oldest (downstream)",
             ),
         ])
         .known_as(&["queue2"]);
@@ -44,13 +44,13 @@ pub(crate) enum Queued {
         /// Number of the last seek or flush before it.
         generation: u64,
     },
-    /// Items that the hops behind hold are from before the seek or flush of this number.
+    /// A seek or flush with this number: the hops behind have to discard their items.
     Flush(u64),
-    /// The stream has ended, and the run goes on.
+    /// The end of a stream that is held open.
     End,
 }
 
-/// The writing end of a queue, as the last stage of its thread.
+/// Writing end of a queue: the last stage of its thread.
 pub(crate) struct QueueEnd {
     /// Index of the link in the path.
     index: u16,
@@ -68,7 +68,7 @@ impl QueueEnd {
         QueueEnd { index, sender: Some(sender), dropped }
     }
 
-    /// True if the other end of the queue takes items.
+    /// True while the other end of the queue takes items.
     pub(crate) fn is_open(&self) -> bool {
         self.sender.is_some()
     }
@@ -88,7 +88,7 @@ impl QueueEnd {
             Ok(Sent::Queued) => Ok(None),
             Ok(Sent::DroppedNew(queued) | Sent::DroppedOldest(queued)) => match queued {
                 Queued::Item { item, enqueued_ns, .. } => Ok(Some((item, enqueued_ns))),
-                // A dropped marker does no harm: an item of its generation follows.
+                // A dropped marker is harmless, because an item of its generation follows.
                 Queued::Flush(_) | Queued::End => Ok(None),
             },
             Err(_) => {
@@ -104,7 +104,7 @@ impl QueueEnd {
         out.recorder().dropped(self.index, &item.meta(), *enqueued_ns);
     }
 
-    /// Sends a marker; waits for room even if the queue is leaky.
+    /// Sends a marker. Waits for room even if the queue is leaky.
     fn mark(&mut self, marker: Queued, out: &Out<'_>) -> Result<(), HopFailure> {
         let sent = self.sender.as_mut().is_some_and(|sender| sender.send_waiting(marker).is_ok());
         if sent { Ok(()) } else { Err(out.fail(StageError::Downstream)) }

@@ -13,7 +13,7 @@ use framepath_os::measure::meter::{self, Level};
 use framepath_os::sync::queue::Idle;
 use framepath_os::time::now_ns;
 
-/// More frames than any decoder holds back at once.
+/// Maximum number of frames inside stages. It exceeds the reorder delay of any decoder.
 const MOST_INSIDE: usize = 1024;
 
 /// A stretch of this thread's time spent on one frame.
@@ -25,7 +25,7 @@ pub struct Stretch {
     copy_ns: u64,
     blocked_ns: u64,
     device_ns: u64,
-    /// Time between its parts, if it was joined from several.
+    /// Time between its parts, if it was joined from several stretches, nanoseconds.
     apart_ns: u64,
     compute_ns: u64,
     preempted_ns: u64,
@@ -47,13 +47,13 @@ impl Stretch {
     }
 }
 
-/// Time of a frame before the stretch that ends with its hand-off.
+/// Earlier time of a frame, before the stretch that ends with its hand-off.
 #[derive(Clone, Copy, Debug)]
 struct Before {
     stretch: Stretch,
     /// Cause of the time between `stretch` and the stretch that ends with the hand-off.
     gap: Gap,
-    /// Part of that time between the frame's arrival and this thread running.
+    /// Part of that time from the frame's arrival until this thread ran, nanoseconds.
     wakeup_ns: u64,
 }
 
@@ -70,31 +70,30 @@ pub(crate) struct Recorder {
     thread: u16,
     rows: Box<[Row]>,
     written: u64,
-    /// Index of the next row: `written` modulo the capacity, without a division
-    /// per row.
+    /// Index of the next row: `written` modulo the capacity, kept to avoid a division per row.
     next: usize,
     last_ns: u64,
     last_counts: Counts,
-    /// Stretches of frames that wait inside a stage, by hop and number.
+    /// Stretches of frames that wait inside a stage, by hop index and frame number.
     inside: HashMap<(u16, u64), Stretch>,
-    /// The earlier stretch of the frame that now leaves such a stage.
+    /// Earlier time of the frame that now leaves such a stage.
     resumed: Option<Before>,
-    /// Times of the current frame as reported by a device: in the device's queue, and being worked on.
+    /// Times of the current frame as reported by a device, nanoseconds: in the device's queue, and in
+    /// processing.
     split: (u32, u32),
     copied_bytes: u64,
 }
 
 impl Recorder {
-    /// Makes a recorder for the calling thread with room for `rows` rows; when they
-    /// are full, the oldest are overwritten.
+    /// Makes a recorder for the calling thread with room for `rows` rows. When they are full, new rows
+    /// overwrite the oldest.
     pub(crate) fn new(level: Level, thread: u16, rows: usize) -> Recorder {
         let rows = if level == Level::Off { 0 } else { rows.max(1) };
         meter::set_level(level);
         Recorder {
             level,
             thread,
-            // Written, not only reserved, so that no page fault falls into a
-            // frame's time.
+            // Written, not only reserved, so that no page fault occurs during a frame.
             rows: vec![Row { thread, ..Row::default() }; rows].into_boxed_slice(),
             written: 0,
             next: 0,
@@ -113,7 +112,7 @@ impl Recorder {
         self.level
     }
 
-    /// Returns the birth of a frame, now. Zero at level `off`.
+    /// Returns the present time as the birth of a frame; 0 at level `off`.
     #[inline]
     pub fn birth(&mut self) -> u64 {
         if self.level == Level::Off {
@@ -123,13 +122,13 @@ impl Recorder {
         self.last_ns
     }
 
-    /// Returns the birth of a frame whose making began when the one before was done.
+    /// Returns the time when the previous frame was done as the birth of a frame; 0 at level `off`.
     #[inline]
     pub fn birth_at_last(&self) -> u64 {
         if self.level == Level::Off { 0 } else { self.last_ns }
     }
 
-    /// Ends the current stretch: the thread's next work belongs to another frame.
+    /// Ends the current stretch, because the thread's next work belongs to another frame.
     #[inline]
     pub fn mark(&mut self) {
         if self.level != Level::Off {
@@ -137,13 +136,13 @@ impl Recorder {
         }
     }
 
-    /// Notes that frame `seq` stays inside hop `hop` for now; keeps its time so far.
+    /// Records that frame `seq` stays inside hop `hop` for now; keeps its time so far.
     pub fn hold(&mut self, hop: u16, seq: u64) {
         if self.level != Level::Off {
             let stretch = self.stretch();
             self.inside.entry((hop, seq)).and_modify(|s| s.join(&stretch)).or_insert(stretch);
             if self.inside.len() > MOST_INSIDE {
-                // Packets that never become a frame (hidden pictures) stay behind.
+                // Packets of hidden pictures never become a frame and would stay in the map.
                 let oldest = seq.saturating_sub(MOST_INSIDE as u64 / 2);
                 self.inside.retain(|(_, seq), _| *seq >= oldest);
             }
@@ -155,7 +154,7 @@ impl Recorder {
         self.resume_after(hop, seq, Gap::Queue);
     }
 
-    /// [`Recorder::resume`] for a frame that was in a device meanwhile.
+    /// [`Recorder::resume`] for a frame that was held by a device.
     pub fn resume_from_device(&mut self, hop: u16, seq: u64) {
         self.resume_after(hop, seq, Gap::Device);
     }
@@ -167,9 +166,9 @@ impl Recorder {
         }
     }
 
-    /// Records that a device has given a frame that was born at `birth_ns`, for which
-    /// this thread had waited since `waited_since_ns`. Returns the frame's birth, limited to
-    /// now. The time since then is a wake-up if the thread was waiting, else a queue.
+    /// Records that a device has delivered a frame that was born at `birth_ns`, after this thread had
+    /// waited since `waited_since_ns`. The time since the birth is wake-up time if the thread was waiting
+    /// then, else queue time. Returns the frame's birth, which is at most the present time.
     pub fn captured(&mut self, birth_ns: u64, waited_since_ns: u64) -> u64 {
         if self.level == Level::Off {
             return 0;
@@ -183,8 +182,8 @@ impl Recorder {
         birth_ns
     }
 
-    /// Splits the current frame's time in a device: nanoseconds in the device's queue, and being
-    /// worked on.
+    /// Splits the current frame's time in a device into time in the device's queue and processing time,
+    /// nanoseconds.
     pub fn split_device(&mut self, queue_ns: u64, run_ns: u64) {
         if self.level != Level::Off {
             let short = |ns: u64| u32::try_from(ns).unwrap_or(u32::MAX);
@@ -202,7 +201,7 @@ impl Recorder {
         }
     }
 
-    /// [`Recorder::close_counted`] written in place: fills a third of the row.
+    /// Fast version of [`Recorder::close_counted`]: writes the row in place, and only a third of it.
     #[inline]
     fn close_timed(&mut self, hop: u16, meta: &FrameMeta, flags: u32) {
         if self.resumed.is_some() || self.split != (0, 0) {
@@ -265,7 +264,7 @@ impl Recorder {
             return;
         }
         self.mark();
-        // A frame that came while the consumer was idle: the time until the consumer ran is a wake-up.
+        // If the consumer was idle when the frame arrived, the time until the consumer ran is a wake-up.
         let was_idle = (idle.since_ns..=idle.until_ns).contains(&enqueued_ns);
         let ran_ns = if was_idle { idle.until_ns.min(self.last_ns) } else { enqueued_ns };
         self.write(Row {
@@ -299,9 +298,9 @@ impl Recorder {
         (self.written > 0).then(|| &self.rows[last])
     }
 
-    /// Records that a frame came out of the worker that runs hop `hop`: `before` is the stretch of the
-    /// thread in front, `work` the times that the worker reports, `by_device` if a device did the
-    /// work.
+    /// Records that a frame has arrived from the worker that runs hop `hop`. `before` is the stretch of
+    /// the thread in front, `work` the times that the worker reports; `by_device` is true if a device did
+    /// the work.
     pub(crate) fn arrived(
         &mut self,
         hop: u16,
@@ -316,10 +315,9 @@ impl Recorder {
         }
         self.mark();
         self.copied_bytes += u64::from(work.copied_bytes);
-        // The times from the submission until the worker took the frame, and from the worker's
-        // completion until this thread took it, are a wake-up if the taker was idle, else a queue.
-        // The worker's times may be false: they are clamped to the time between this process's
-        // two stamps.
+        // Two waits: from the submission until the worker took the frame, and from the completion until
+        // this thread took it. Each is a wake-up if the receiver was idle, else queue time. The worker
+        // may report false times, so they are clamped between this process's own two stamps.
         let sent = before.end_ns.min(self.last_ns);
         let enter = work.enter_ns.clamp(sent, self.last_ns);
         let worker_was_idle = u64::from(work.idle_ns) >= enter - sent;
@@ -369,7 +367,7 @@ impl Recorder {
         });
     }
 
-    /// Forgets the frames inside stages: they were flushed.
+    /// Removes the frames inside stages, because they were flushed.
     pub(crate) fn flush(&mut self) {
         self.inside.clear();
         self.resumed = None;
@@ -402,8 +400,8 @@ impl Recorder {
         *self.next_row() = row;
     }
 
-    /// Returns the place of the next row. At level `times` the counters of a row are
-    /// never written, so they are still the zeros of the start.
+    /// Returns the memory of the next row. At level `times` the counters of a row are never written, so
+    /// they stay 0.
     #[inline]
     fn next_row(&mut self) -> &mut Row {
         let at = self.next;
@@ -431,7 +429,7 @@ impl Recorder {
             let outside = passed - meter::take_in_waits();
             stretch.compute_ns = outside.cpu_ns.saturating_sub(metered.copy_ns);
             stretch.preempted_ns = outside.preempted_ns;
-            // Waits without a stamp, by the kernel's switch records.
+            // Adds waits without a stamp, which the kernel's switch records show.
             stretch.blocked_ns += outside.slept_ns;
             stretch.counts = passed;
             self.last_counts = counts;

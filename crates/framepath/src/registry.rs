@@ -38,18 +38,18 @@ fn built_in() -> [Element; 20] {
     ]
 }
 
-/// Elements that names in path text stand for. Clones are cheap.
+/// The sources, stages, sinks and links that path text can name. Clones are cheap.
 ///
-/// A stage that a program adds has the same help, completion and errors as a built-in
-/// one, and runs in workers where its [`Hosts`](crate::path::Hosts) say so and the
-/// program calls [`worker::init_with`](crate::worker::init_with):
+/// A stage that a program adds has the same help, completion and errors as a built-in stage. It can run in
+/// workers if its [`Hosts`](crate::path::Hosts) allow that and the program calls
+/// [`worker::init_with`](crate::worker::init_with):
 ///
 /// ```
 /// use framepath::path::{Arg, DefaultValue, Definition, Hop, ValueKind};
 /// use framepath::{HopFailure, Item, Out, Pipeline, HopPlace, Registry, Stage, StageError, StreamInfo};
 ///
-/// static EVERY: Definition = Definition::stage("every", "one frame of so many").args(&[
-///     Arg::option("n", ValueKind::count(1, 1000), DefaultValue::Required, "frames that one is of"),
+/// static EVERY: Definition = Definition::stage("every", "every nth frame").args(&[
+///     Arg::option("n", ValueKind::count(1, 1000), DefaultValue::Required, "interval in frames"),
 /// ]);
 ///
 /// struct Every(u64);
@@ -84,7 +84,7 @@ impl Default for Registry {
 }
 
 impl Registry {
-    /// Returns the built-in registry, which is used if no other is given.
+    /// Returns the built-in registry, which functions without a registry parameter use.
     pub fn built_in() -> &'static Registry {
         static BUILT_IN: OnceLock<Registry> = OnceLock::new();
         BUILT_IN.get_or_init(|| {
@@ -108,7 +108,7 @@ impl Registry {
         self.add(Element::source(definition, make))
     }
 
-    /// Adds a stage or, if that is what it declares, a sink.
+    /// Adds a stage or a sink, as `definition` declares.
     ///
     /// # Errors
     /// As [`add_source`](Self::add_source).
@@ -129,7 +129,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Returns the declarations, which read path text and print help pages.
+    /// Returns the declarations, which parse path text and print help pages.
     pub fn definitions(&self) -> &Definitions {
         &self.definitions
     }
@@ -139,15 +139,15 @@ impl Registry {
         match &self.element(hop)?.make {
             Make::Stage(make) => make(hop, place),
             Make::Source(_) | Make::Queue | Make::Tee => {
-                Err(StageError::Option(format!("`{}` is no stage", hop.name())))
+                Err(StageError::Option(format!("`{}` is not a stage", hop.name())))
             }
         }
     }
 
     /// Returns the element that `hop` names.
     pub(crate) fn element(&self, hop: &Hop) -> Result<&Element, StageError> {
-        let found = self.elements.iter().find(|element| element.definition.name == hop.name());
-        found.ok_or_else(|| StageError::Option(format!("`{}` is not in this registry", hop.name())))
+        let element = self.elements.iter().find(|element| element.definition.name == hop.name());
+        element.ok_or_else(|| StageError::Option(format!("`{}` is not in this registry", hop.name())))
     }
 }
 

@@ -20,12 +20,12 @@ pub struct HopInfo {
     pub text: String,
     /// True if the hop is a link.
     pub link: bool,
-    /// True for parts of the caller's own: the ledger has only the copies that they make by methods of
-    /// this crate.
+    /// True for parts of the caller's own. The ledger counts only those of their copies that they make by
+    /// methods of this crate.
     pub own: bool,
-    /// Index of the hop whose rows come before this one's in the ledger of a frame; `None` for
-    /// the source. It is the hop in front, except for the first hop of a branch of a `tee`:
-    /// then it is the hop before the tee, or the tee whose last branch begins there.
+    /// Index of the hop whose row precedes this hop's row in the ledger of a frame; `None` for the
+    /// source. This is the hop in front, except for the first hop of a branch of a `tee`: for the last
+    /// branch it is the tee, for the others the hop before the tee.
     pub before: Option<u16>,
 }
 
@@ -41,13 +41,13 @@ pub(crate) fn path_text(hops: &[HopInfo]) -> String {
     part_text(hops, 0..hops.len())
 }
 
-/// True if hop `at` is the first of a branch in a thread of its own. Such a hop has the same hop
-/// before it as the tee in front of it.
+/// True if hop `at` is the first hop of a branch with a thread of its own. Such a hop and the tee in front
+/// of it follow the same hop.
 fn begins_branch(hops: &[HopInfo], at: usize) -> bool {
     at > 0 && hops[at].before.is_some() && hops[at].before == hops[at - 1].before
 }
 
-/// Returns, for each hop, the number of branches with threads of their own that it is inside of.
+/// Returns the nesting depth of each hop: the number of branches with threads of their own around it.
 pub(crate) fn depths(hops: &[HopInfo]) -> Vec<usize> {
     let mut depths = vec![0; hops.len()];
     for at in 1..hops.len() {
@@ -57,7 +57,7 @@ pub(crate) fn depths(hops: &[HopInfo]) -> Vec<usize> {
     depths
 }
 
-/// Returns the text of the part of a path in `range` of its `hops`, which begins behind a `!` or a `(`.
+/// Returns the path text of the hops in `range`. The range starts behind a `!` or a `(`.
 fn part_text(hops: &[HopInfo], range: Range<usize>) -> String {
     let mut text = String::new();
     for at in range.clone() {
@@ -88,7 +88,7 @@ pub struct WorkerReport {
     pub replayed: u64,
     /// Packets skipped because they, or packets they need, kill every worker.
     pub skipped: u64,
-    /// Number of the first packet that was found to kill every worker.
+    /// Number of the first packet that was skipped because it kills every worker; `None` if there is none.
     pub poisoned: Option<u64>,
     /// Frames lost because the stage cannot be replayed.
     pub lost: u64,
@@ -120,13 +120,13 @@ impl WorkerReport {
     }
 }
 
-/// Frames that a `play` has shown or dropped. Frames that came are `shown` and `late` together.
+/// Number of frames that a `play` has shown and dropped. It has received `shown` plus `late` frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PlayReport {
     /// Frames that were shown.
     pub shown: u64,
-    /// Frames that were dropped because they came too late.
+    /// Frames that were dropped because they arrived too late.
     pub late: u64,
     /// True if the viewer ended the playback.
     pub ended: bool,
@@ -153,13 +153,14 @@ pub struct SinkReport {
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Report {
-    /// Frames (or packets) that reached the sink; behind a `tee`, the sink that took the most.
+    /// Number of frames (or packets) that reached the sink; in a path with a `tee`, the largest number
+    /// among the sinks.
     pub frames: u64,
     /// The sinks, in path order: one, or one for each branch of a `tee`.
     pub sinks: Vec<SinkReport>,
     /// Frames that full queues with `leaky=` dropped, as requested.
     pub dropped: u64,
-    /// Frames and packets that a seek or flush discarded on their way.
+    /// Frames and packets inside the run that a seek or flush discarded.
     pub flushed: u64,
     /// Frames that the source's device dropped.
     pub missed: u64,
@@ -167,8 +168,8 @@ pub struct Report {
     pub copied_bytes: u64,
     /// Time from start to end, nanoseconds.
     pub wall_ns: u64,
-    /// CPU time of the whole process during the run, and of its workers from their
-    /// start on, nanoseconds.
+    /// CPU time of the whole process during the run, plus that of its workers since their start,
+    /// nanoseconds.
     pub cpu_ns: u64,
     /// Statistics of the workers, for each hop that ran in one.
     pub workers: Vec<WorkerReport>,
@@ -178,13 +179,13 @@ pub struct Report {
     pub level: Level,
     /// The hops, in path order.
     pub hops: Vec<HopInfo>,
-    /// Names of the threads, as [`Row::thread`] counts them.
+    /// Names of the threads; [`Row::thread`] is an index into this list.
     pub threads: Vec<String>,
     /// The ledger: all rows that were kept, oldest first within a thread.
     pub rows: Vec<Row>,
-    /// Rows that were overwritten because the ledger's memory was full.
+    /// Number of rows that were overwritten because the ledger's memory was full.
     pub overwritten: u64,
-    /// Messages of stages that are no errors, a line each.
+    /// Notes of stages for the user, one line each. Notes are not errors.
     pub notes: Vec<String>,
     /// True if Ctrl-C ended the run early.
     pub interrupted: bool,
@@ -198,14 +199,14 @@ impl Report {
         path_text(&self.hops)
     }
 
-    /// Returns the order of the hops.
+    /// Returns the tree of the hops, in which branches of a `tee` are children of the same hop.
     pub fn hop_tree(&self) -> HopTree {
         HopTree::new(self.hops.iter().map(|hop| hop.before))
     }
 
-    /// Returns the losses that nobody asked for. These do not count: items dropped by a queue with
-    /// `leaky=` ([`Report::dropped`]), items discarded by a seek ([`Report::flushed`]), and frames that
-    /// `play` found too late ([`PlayReport::late`](crate::PlayReport::late)).
+    /// Returns the unrequested losses. These do not count: items dropped by a queue with `leaky=`
+    /// ([`Report::dropped`]), items discarded by a seek ([`Report::flushed`]), and frames that arrived
+    /// too late at `play` ([`PlayReport::late`](crate::PlayReport::late)).
     pub fn losses(&self) -> Vec<Loss> {
         let mut losses = Vec::new();
         if self.missed > 0 {
@@ -231,8 +232,8 @@ impl Report {
         losses
     }
 
-    /// Returns the summary of the ledger; behind a `tee`, for the last sink. Rows of frames whose
-    /// other rows were overwritten are left out.
+    /// Returns the summary of the ledger; in a path with a `tee`, for the last sink. Frames with
+    /// overwritten rows are left out.
     pub fn digest(&mut self) -> Digest {
         let hops = self.hop_tree();
         let last = hops.leaves().last().copied().unwrap_or_default();
@@ -248,10 +249,10 @@ impl Report {
         digest(&mut self.rows, &hops, sink)
     }
 
-    /// Removes frames that lost a row: frames with a missing hop between the source and
-    /// the hop where the frame ended. (Threads write different
-    /// numbers of rows, and decoders change the order of frames, so the oldest
-    /// remaining row does not tell which later frames are complete.)
+    /// Removes frames with a missing row between the source and the hop where the frame ended.
+    ///
+    /// The oldest remaining row does not show which later frames are complete, because threads write
+    /// different numbers of rows and decoders change the order of frames.
     fn drop_torn_frames(&mut self, hops: &HopTree) {
         self.rows.sort_unstable_by_key(|r| (r.seq, r.hop));
         let mut whole = Vec::with_capacity(self.rows.len());

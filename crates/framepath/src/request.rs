@@ -7,24 +7,23 @@ use framepath_model::stream::SeekTo;
 
 /// A request to the hops in front, or to the source.
 ///
-/// It travels from the hop that makes it to the source, hop by hop, until a hop
-/// [answers](Answered::Done). A request without an answer is dropped.
+/// It travels hop by hop from its sender to the source, until a hop [answers](Answered::Done). A request
+/// that no hop answers is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Request {
-    /// Go on at another time, counted from the stream's start. The items inside the run are
-    /// discarded.
+    /// Continue at another time, counted from the stream's start. The items inside the run are discarded.
     Seek {
         /// The time.
         to: Duration,
-        /// How exact the time is: exactly there, or where decoding can begin.
+        /// Precision: exactly this time, or the random access point before it.
         mode: SeekTo,
     },
-    /// Discard the items inside the run, and go on with the next.
+    /// Discard the items inside the run, and continue with the next item of the source.
     Flush,
     /// Make the next packet a random access point, because a packet was lost.
     Keyframe,
-    /// Encode at this bit rate from now on, bits per second.
+    /// Encode at this bit rate, bits per second.
     BitRate(u64),
     /// End the run, like [`Stop`](crate::Stop). No hop sees this request.
     Stop,
@@ -36,7 +35,7 @@ impl Request {
         matches!(self, Request::Seek { .. } | Request::Flush)
     }
 
-    /// True if `later` makes this request needless while it still waits.
+    /// True if `later` makes this request obsolete while it waits.
     pub(crate) fn is_replaced_by(&self, later: &Request) -> bool {
         use Request::{BitRate, Keyframe};
         matches!((self, later), (Keyframe, Keyframe) | (BitRate(_), BitRate(_)))
@@ -46,10 +45,9 @@ impl Request {
 /// Answer of a hop to a [`Request`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answered {
-    /// The hop did nothing: the request is for a hop in front.
+    /// The hop did nothing; the request goes to the hop in front.
     PassOn,
-    /// The hop did it. Hops in front do not see the request; the hops behind are flushed for
-    /// a seek or a flush.
+    /// The hop has performed the request. Hops in front do not get it, unless it is a seek or flush.
     Done,
 }
 
@@ -68,8 +66,8 @@ pub enum RequestError {
     /// The run has ended.
     #[error("the run has ended")]
     Ended,
-    /// A stage in a worker may not make this request: its process may be under an attacker's
-    /// control, and must not stop or move the run.
-    #[error("a stage in a worker can request a keyframe, or a bit rate of 1 to 2^40, and nothing else")]
+    /// A stage in a worker may not make this request. Its process may be under an attacker's control,
+    /// and must not stop the run or seek.
+    #[error("a stage in a worker can only request a keyframe, or a bit rate of 1 to 2^40 bits per second")]
     InWorker,
 }

@@ -38,9 +38,9 @@ use crate::request::{Request, RequestError};
 pub struct Requests(Arc<Shared>);
 
 struct Shared {
-    /// Items of an older generation than this are discarded by their receiver.
+    /// Receivers discard items of an older generation than this.
     stale_below: AtomicU64,
-    /// Items that were discarded for a seek or flush.
+    /// Number of items that were discarded for a seek or flush.
     flushed: AtomicU64,
     state: Mutex<MailboxState>,
 }
@@ -56,21 +56,21 @@ struct MailboxState {
     cannot_seek: Option<RequestError>,
     stop: Option<Stop>,
     stop_early: bool,
-    /// True if the run goes on at the end of the stream, until this is false again.
+    /// True if the run stays open at the end of the stream, because a seek may follow.
     holds_open: bool,
-    /// The source has ended: no items come after those inside the run.
+    /// True if the source has ended: it emits no more items.
     source_ended: bool,
     ended: bool,
     /// True for the part of a run that is in a worker.
     in_worker: bool,
 }
 
-/// A request on its way.
+/// A request that no hop has answered yet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pending {
     pub(crate) request: Request,
     pub(crate) number: u64,
-    /// Only hops in front of this one are asked.
+    /// Index of the hop that sent the request: only hops in front of it get the request.
     pub(crate) origin: u16,
 }
 
@@ -93,10 +93,10 @@ impl RequestThread {
 
 /// The requests that wait for one thread.
 pub(crate) struct Mailbox {
-    /// True if there are requests. Read once for each item.
-    news: AtomicBool,
+    /// True if requests wait. Read once for each item.
+    waiting: AtomicBool,
     pending: Mutex<VecDeque<Pending>>,
-    /// Ends the thread's waits.
+    /// Wakes the thread.
     wake: Wake,
 }
 
@@ -105,24 +105,24 @@ pub(crate) type Wake = Box<dyn Fn() + Send + Sync>;
 
 impl Mailbox {
     pub(crate) fn new(wake: Wake) -> Mailbox {
-        Mailbox { news: AtomicBool::new(false), pending: Mutex::default(), wake }
+        Mailbox { waiting: AtomicBool::new(false), pending: Mutex::default(), wake }
     }
 
     /// True if requests wait for the thread.
     #[inline]
-    pub(crate) fn has_news(&self) -> bool {
+    pub(crate) fn has_request(&self) -> bool {
         // Relaxed: the lock orders the requests, and the wake-up has its own order.
-        self.news.load(Ordering::Relaxed)
+        self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Adds a request. It replaces a waiting one of the same hop that it makes needless, so that
-    /// the queue of a thread that does not read stays short.
+    /// Adds a request. It replaces an obsolete request of the same hop, so that the queue of a busy
+    /// thread stays short.
     fn put(&self, pending: Pending) {
         let mut queue = locked(&self.pending);
-        let needless = |waiting: &&mut Pending| {
+        let is_obsolete = |waiting: &&mut Pending| {
             waiting.origin == pending.origin && waiting.request.is_replaced_by(&pending.request)
         };
-        match queue.iter_mut().find(needless) {
+        match queue.iter_mut().find(is_obsolete) {
             Some(waiting) => *waiting = pending,
             None => queue.push_back(pending),
         }
@@ -131,7 +131,7 @@ impl Mailbox {
     }
 
     fn wake_up(&self) {
-        self.news.store(true, Ordering::Relaxed);
+        self.waiting.store(true, Ordering::Relaxed);
         (self.wake)();
     }
 
@@ -139,14 +139,15 @@ impl Mailbox {
     pub(crate) fn take(&self) -> Option<Pending> {
         let mut pending = locked(&self.pending);
         let next = pending.pop_front();
-        self.news.store(!pending.is_empty(), Ordering::Relaxed);
+        self.waiting.store(!pending.is_empty(), Ordering::Relaxed);
         next
     }
 }
 
-/// Puts a request where it begins: in `mailbox`, or at the end of each branch. A seek
-/// or flush goes into all mailboxes: the source handles it at once, before it gives items that would
-/// be discarded, and the other threads only ask their hops.
+/// Puts a request into its first mailbox: `mailbox`, or that of the last thread of each branch.
+///
+/// A seek or flush goes into all mailboxes, so that the source handles it before it emits items that
+/// would be discarded. The other threads only pass it to their hops.
 fn deliver(threads: &[RequestThread], mailbox: Option<&Mailbox>, pending: Pending) {
     if pending.request.flushes() {
         threads.iter().for_each(|thread| thread.mailbox.put(pending));
@@ -158,13 +159,13 @@ fn deliver(threads: &[RequestThread], mailbox: Option<&Mailbox>, pending: Pendin
     }
 }
 
-/// Locks `mutex`, also a poisoned one: a panic leaves no data under these locks half changed.
+/// Locks `mutex`, even if it is poisoned: a panic leaves the data under these locks consistent.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Requests {
-    /// Makes the requests of a run; `cannot_seek` is the reason if its source cannot seek.
+    /// Makes the request handle of a run. `cannot_seek` is the reason if the source cannot seek.
     pub(crate) fn new(cannot_seek: Option<RequestError>) -> Requests {
         Requests(Arc::new(Shared {
             stale_below: AtomicU64::new(0),
@@ -184,8 +185,8 @@ impl Requests {
         }))
     }
 
-    /// Makes the requests of the part of a run that is in a worker: requests made there arrive in the
-    /// mailbox, and the worker sends them to its caller.
+    /// Makes the request handle of the part of a run that is in a worker. Requests made there arrive in
+    /// the mailbox, and the worker sends them to its caller.
     pub(crate) fn in_worker() -> (Requests, Arc<Mailbox>) {
         let requests = Requests::new(None);
         let mailbox = Arc::new(Mailbox::new(Box::new(|| ())));
@@ -201,13 +202,14 @@ impl Requests {
         }
     }
 
-    /// Sends a request from behind the last hop, of each branch if there are several. A
-    /// keyframe or bit rate that still waits for its thread is not requested twice. Returns at
-    /// once; frames from before a seek or flush may still reach the sink, but none behind
-    /// the first frame from after it.
+    /// Sends a request upstream from the end of the path, or from the end of each branch. Returns
+    /// without waiting for an answer.
+    ///
+    /// A keyframe or bit rate request replaces an earlier one that waits for the same thread. After a
+    /// seek or flush, older frames may reach the sink until the first newer frame does, but not later.
     ///
     /// # Errors
-    /// [`RequestError::CannotSeek`], before any item is discarded; [`RequestError::Ended`].
+    /// [`RequestError::CannotSeek`], and no item is discarded then; [`RequestError::Ended`].
     pub fn send(&self, request: Request) -> Result<(), RequestError> {
         self.send_from(u16::MAX, request, None).map(|_| ())
     }
@@ -220,8 +222,8 @@ impl Requests {
         self.send(Request::Seek { to, mode })
     }
 
-    /// Sends a request from hop `origin`, whose thread has `mailbox`; returns the request's number.
-    /// Without a mailbox it begins in the last thread of each branch.
+    /// Sends a request from hop `origin`, whose thread has `mailbox`. Without a mailbox, the request
+    /// starts in the last thread of each branch. Returns the request's number.
     pub(crate) fn send_from(
         &self,
         origin: u16,
@@ -275,26 +277,27 @@ impl Requests {
         state.threads = threads;
     }
 
-    /// Notes that the source has ended; returns `false` if there is a request for it instead.
+    /// Records that the source has ended; returns `false`, and records nothing, if a request waits for
+    /// the source.
     pub(crate) fn end_source(&self, mailbox: Option<&Mailbox>) -> bool {
         let mut state = self.locked();
-        // Under the lock that requests are delivered under.
-        if mailbox.is_some_and(Mailbox::has_news) {
+        // Checked under the lock that `send_from` takes, so that no request arrives in between.
+        if mailbox.is_some_and(Mailbox::has_request) {
             return false;
         }
         state.source_ended = true;
         true
     }
 
-    /// Notes that the run has ended.
+    /// Records that the run has ended.
     pub(crate) fn end(&self) {
         let mut state = self.locked();
         state.ended = true;
         state.threads.clear();
     }
 
-    /// Passes a request that no hop of thread `thread` answers to the thread before. Drops a seek or
-    /// flush, which that thread has already.
+    /// Passes a request that no hop of thread `thread` has answered to the thread before. Drops a seek
+    /// or flush, because all threads have it already.
     pub(crate) fn pass_on(&self, thread: usize, pending: Pending) {
         if pending.request.flushes() {
             return;
@@ -302,7 +305,7 @@ impl Requests {
         let state = self.locked();
         let Some(this) = state.threads.get(thread) else { return };
         if let Some(before) = this.before.and_then(|before| state.threads.get(before)) {
-            // Hops of other branches, which the thread before may run, are not in front of the request.
+            // Excludes the hops of other branches, which the thread before may run as well.
             let origin = pending.origin.min(this.first);
             before.mailbox.put(Pending { origin, ..pending });
         }
@@ -316,7 +319,7 @@ impl Requests {
     /// True if items of `generation` are from before a seek or flush.
     #[inline]
     pub(crate) fn is_stale(&self, generation: u64) -> bool {
-        // Relaxed: a stale item that is not recognized counts as one that came before the request.
+        // Relaxed: an item that is not recognized as stale counts as passed before the request.
         generation < self.0.stale_below.load(Ordering::Relaxed)
     }
 
@@ -329,7 +332,7 @@ impl Requests {
         self.0.flushed.load(Ordering::Relaxed)
     }
 
-    /// Makes the run go on at the end of the stream, or end there.
+    /// Sets whether the run stays open at the end of the stream.
     pub(crate) fn hold_open(&self, holds: bool) {
         let mut state = self.locked();
         state.holds_open = holds;
@@ -387,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_from_outside_comes_by_every_branch() {
+    fn a_request_from_outside_arrives_through_every_branch() {
         let requests = Requests::new(None);
         let boxes = begin(&requests, [None, Some(0), Some(0)]);
         requests.send(Request::Keyframe).unwrap();
@@ -407,7 +410,7 @@ mod tests {
         let boxes = begin(&requests, [None, Some(0), Some(1)]);
         for (thread, mailbox) in boxes.iter().enumerate().rev() {
             let pending = mailbox.take().unwrap();
-            assert_eq!((pending.number, mailbox.has_news()), (1, false));
+            assert_eq!((pending.number, mailbox.has_request()), (1, false));
             assert!(boxes[..thread].iter().all(|before| before.take().is_none()));
             requests.pass_on(thread, pending);
         }
@@ -426,12 +429,12 @@ mod tests {
         assert!(boxes.iter().all(|mailbox| mailbox.take().is_none()));
         assert!(requests.end_source(Some(&boxes[0])));
         assert_eq!(requests.send(SEEK), Err(RequestError::Ended));
-        assert!(!requests.is_stale(1), "what is inside is not discarded");
+        assert!(!requests.is_stale(1), "items inside are not discarded");
         assert_eq!(requests.send(Request::Keyframe), Ok(()));
     }
 
     #[test]
-    fn a_source_that_cannot_seek_says_so_before_anything_is_discarded() {
+    fn a_source_that_cannot_seek_fails_before_anything_is_discarded() {
         let refused = RequestError::CannotSeek { source_hop: "x".to_owned(), reason: "y".to_owned() };
         let requests = Requests::new(Some(refused.clone()));
         assert_eq!(requests.send(SEEK), Err(refused));
@@ -441,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_does_not_look_gets_no_queue_without_end() {
+    fn a_thread_that_does_not_read_gets_a_bounded_queue() {
         let requests = Requests::new(None);
         let mailbox = Arc::new(Mailbox::new(Box::new(|| ())));
         requests.begin(vec![RequestThread::first(mailbox.clone())], Stop::new());
@@ -461,13 +464,13 @@ mod tests {
     }
 
     #[test]
-    fn a_stage_in_a_worker_may_not_move_or_stop_the_run() {
+    fn a_stage_in_a_worker_cannot_seek_or_stop_the_run() {
         let (requests, mailbox) = Requests::in_worker();
         let refused = [SEEK, Request::Flush, Request::Stop, Request::BitRate(0), Request::BitRate(u64::MAX)];
         for request in refused {
             assert_eq!(requests.send_from(0, request, Some(&mailbox)), Err(RequestError::InWorker));
         }
-        assert!(!mailbox.has_news() && !requests.is_stale(0));
+        assert!(!mailbox.has_request() && !requests.is_stale(0));
         requests.send_from(0, Request::BitRate(MAX_BIT_RATE), Some(&mailbox)).unwrap();
         assert_eq!(mailbox.take().map(|pending| pending.request), Some(Request::BitRate(MAX_BIT_RATE)));
     }

@@ -27,12 +27,12 @@ use crate::requests::{Mailbox, Pending, RequestThread, Wake};
 use crate::source::Source;
 use crate::stage::HopRole;
 
-/// Builds and runs `path`. A run that ends and has delivered no frame has failed
-/// ([`RunError::NoFrame`]); [`Report::losses`] tells which frames were lost.
+/// Builds and runs `path` in this thread and one more for each queue and worker. Returns when the run has
+/// ended. A run that delivers no frame fails with [`RunError::NoFrame`]; [`Report::losses`] lists lost
+/// frames.
 ///
-/// [`Options::stop`] ends it early. So does a signal, if the program has called
-/// [`install_signal_handlers`](crate::install_signal_handlers); the library does not
-/// call that by itself.
+/// [`Options::stop`] ends the run early. So does a signal, if the program has called
+/// [`install_signal_handlers`](crate::install_signal_handlers); the library does not call it.
 ///
 /// # Errors
 /// The path could not be built. A failure during the run is in
@@ -61,7 +61,8 @@ fn sandbox_notes(workers: &[(u16, Arc<WorkerStats>)], hops: &[HopInfo]) -> Vec<S
 }
 
 impl Pipeline {
-    /// Runs the path in this thread and one more for each queue.
+    /// Runs the path in this thread and one more for each queue and worker. Returns when the run has
+    /// ended.
     ///
     /// # Errors
     /// As [`run`].
@@ -90,17 +91,17 @@ impl Pipeline {
         let (start_ns, start_cpu) = (now_ns(), process_cpu_ns());
         let ended = run_threads(source.as_mut(), segments.into_iter().zip(deliveries), &threads, options);
         requests.end();
-        // Dropped first: the source's worker, if it has one, then adds its CPU time to the statistics.
+        // Dropped before the statistics are read, because the source's worker then adds its CPU time.
         drop(source);
         let demuxer = outcomes.demuxer.get().cloned();
         let hosted = workers.iter().map(|(_, stats)| stats).chain(&demuxer);
         let workers_cpu_ns = hosted.map(|stats| stats.cpu_ns.load(Ordering::Relaxed)).sum::<u64>();
-        // A demuxer's worker lacks the same layers as its decoder's.
-        let confined = match (&demuxer, &workers[..]) {
+        // A demuxer's worker lacks the same layers as its decoder's worker: one note is enough.
+        let sandbox_notes = match (&demuxer, &workers[..]) {
             (Some(demuxer), []) => sandbox_notes(&[(0, demuxer.clone())], &hops),
             _ => sandbox_notes(&workers, &hops),
         };
-        let notes = outcomes.notes.take().into_iter().chain(confined).collect();
+        let notes = outcomes.notes.take().into_iter().chain(sandbox_notes).collect();
         let mut report = Report {
             frames: 0,
             sinks: sinks_of(&sinks, &ended),
@@ -136,7 +137,10 @@ impl Pipeline {
         report
     }
 
-    /// Checks the parts and starts the stages, in the order of the path.
+    /// Checks the parts and starts the stages, in path order.
+    ///
+    /// # Errors
+    /// A part is in error, or a stage cannot start.
     pub(crate) fn prepare(&mut self, options: &Options) -> Result<(), RunError> {
         self.check()?;
         let level = options.level;
@@ -145,17 +149,17 @@ impl Pipeline {
                 collect.set_level(level);
             }
         }
-        // The stream behind each hop.
-        let mut given = vec![self.source.info(); self.hops.len()];
+        // Description of the stream behind each hop.
+        let mut streams = vec![self.source.info(); self.hops.len()];
         for segment in &mut self.segments {
-            let mut info = given[usize::from(segment.behind)];
+            let mut info = streams[usize::from(segment.behind)];
             for hop in &mut segment.chain {
                 let index = usize::from(hop.index);
                 info = hop
                     .stage
                     .start(&info)
                     .map_err(|error| RunError::Stage { hop: self.hops[index].text.clone(), error })?;
-                given[index] = info;
+                streams[index] = info;
             }
         }
         Ok(())
@@ -177,7 +181,7 @@ fn sinks_of(sinks: &[Option<u16>], ended: &[Result<Ended, RunError>]) -> Vec<Sin
 }
 
 impl Report {
-    /// Fails the run if it ended by itself and delivered no frame.
+    /// Sets the error of a run that ended by itself and delivered no frame.
     fn fail_without_frames(&mut self) {
         let by_viewer = self.played.is_some_and(|played| played.ended);
         if self.frames == 0 && self.error.is_none() && !self.interrupted && !by_viewer {
@@ -186,8 +190,8 @@ impl Report {
         }
     }
 
-    /// Adds one thread's result. The first real failure in path order is that of the
-    /// run; a failure that only reports that the next stage has ended does not count.
+    /// Adds one thread's result. The first failure in path order becomes the error of the run. A failure
+    /// that only reports the end of the next stage does not count.
     fn add(&mut self, ended: Result<Ended, RunError>) {
         let error = match ended {
             Ok(mut ended) => {
@@ -208,7 +212,7 @@ impl Report {
     }
 }
 
-/// Runs each segment in a thread, the first in this one.
+/// Runs the first segment in this thread, and each other segment in a thread of its own.
 fn run_threads(
     source: &mut dyn Source,
     segments: impl Iterator<Item = (ThreadSegment, ThreadContext)>,
@@ -268,17 +272,17 @@ fn produce(
     let chain = &mut segment.chain;
     let delivery = &delivery;
     let mut failure = None;
-    // True if the source has no more items, unless a seek comes.
+    // True if the source has no more items; a seek resets it.
     let mut at_end = false;
-    // True if the items that were inside at the end have been given.
+    // True if the chain was drained at the end of a stream that is held open.
     let mut is_held = false;
     let _interruptible = (signal::interruptible(), options.stop.enter());
     while !signal::interrupted() {
         let step = if delivery.has_request() {
             let before = delivery.generation();
-            let attended = serve_requests(Some(&mut *source), 0, chain, &mut recorder, delivery);
+            let served = serve_requests(Some(&mut *source), 0, chain, &mut recorder, delivery);
             is_held &= delivery.generation() == before;
-            attended.map(|seeks| at_end &= !seeks)
+            served.map(|seeks| at_end &= !seeks)
         } else if !at_end {
             let produced = source.produce(&mut Out::new(0, chain, &mut recorder, delivery));
             produced.map(|goes_on| at_end = !goes_on)
@@ -304,7 +308,7 @@ fn produce(
             break;
         }
     }
-    // Also after a failure: a seek would discard the items passed on before it.
+    // Also after a failure, because a seek would discard the items passed on before the failure.
     delivery.requests.end_source(None);
     let failure = if is_held { failure } else { drain(chain, &mut recorder, delivery, failure) };
     end(recorder, delivery, failure)
@@ -312,7 +316,7 @@ fn produce(
 
 /// Runs the chain behind a queue.
 fn consume(segment: ThreadSegment, number: usize, options: &Options, delivery: &ThreadContext) -> Ended {
-    // Made first and so dropped last: other values may still write when dropped.
+    // Made first and so dropped last, because other values may write when they are dropped.
     let _interruptible = (signal::interruptible(), options.stop.enter());
     let ThreadSegment { input, mut chain, .. } = segment;
     let mut recorder = recorder(number, options);
@@ -325,8 +329,8 @@ fn consume(segment: ThreadSegment, number: usize, options: &Options, delivery: &
             from_worker(collect, number, &mut chain, &mut recorder, delivery)
         }
     };
-    // Dropping the input tells the thread before; dropping the chain, with its
-    // queue's end, tells the thread behind.
+    // The drop of the input informs the thread before. The drop of the chain closes its queue and so
+    // informs the thread behind.
     end(recorder, delivery, failure)
 }
 
@@ -340,8 +344,8 @@ fn from_queue(
 ) -> Option<HopFailure> {
     receiver.set_timed(recorder.level() != Level::Off);
     let mut is_held = false;
-    // When the run is overdue, the frames in the queue go back to their pools, so that a thread that
-    // waits for one of them goes on.
+    // True if the run must end now. The frames in the queue then return to their pools, so that a thread
+    // that waits for a slot can end, too.
     let mut is_overdue = false;
     let failure = loop {
         if is_overdue {
@@ -351,11 +355,11 @@ fn from_queue(
             Received::News => serve_requests(None, thread, chain, recorder, delivery).map(|_| ()),
             Received::Closed => break None,
             Received::Value(queued) => {
-                let attended = match delivery.has_request() {
+                let served = match delivery.has_request() {
                     true => serve_requests(None, thread, chain, recorder, delivery).map(|_| ()),
                     false => Ok(()),
                 };
-                let taken = attended.and_then(|()| match queued {
+                let taken = served.and_then(|()| match queued {
                     Queued::Item { item, enqueued_ns, generation } => {
                         is_held = false;
                         let meta = item.meta();
@@ -396,7 +400,7 @@ fn from_worker(
     let mut is_held = false;
     let failure = loop {
         let done = match collect.next(recorder, || delivery.has_request()) {
-            Ok(WorkerOutput::News) => serve_requests(None, thread, chain, recorder, delivery).map(|_| ()),
+            Ok(WorkerOutput::Request) => serve_requests(None, thread, chain, recorder, delivery).map(|_| ()),
             Ok(WorkerOutput::End) => break None,
             Ok(WorkerOutput::Frame(_)) if delivery.requests.is_stale(delivery.generation()) => {
                 delivery.requests.count_flushed(1);
@@ -427,9 +431,8 @@ fn from_worker(
     if is_held { failure } else { drain(chain, recorder, delivery, failure) }
 }
 
-/// Handles the requests that have come to `thread`: asks its hops from the last to the
-/// first, then its `source`, or passes them to the thread before. True if the source has
-/// gone to another time.
+/// Handles the requests in the mailbox of `thread`: offers each to the thread's hops, last hop first, and
+/// then to its `source` or to the thread before. Returns `true` if the source has performed a seek.
 fn serve_requests(
     mut source: Option<&mut dyn Source>,
     thread: usize,
@@ -440,7 +443,7 @@ fn serve_requests(
     let mut seeks = false;
     while let Some(pending) = delivery.take_request() {
         let Pending { request, number, origin } = pending;
-        // A request from outside comes by every branch, but each hop is asked only once.
+        // A request from outside arrives through every branch, but each hop gets it only once.
         let mut asked = chain
             .iter_mut()
             .rev()
@@ -448,7 +451,7 @@ fn serve_requests(
         let answered = asked.any(|hop| {
             hop.asked = number;
             let answered = hop.stage.request(&request) == Answered::Done;
-            // A seek or flush always goes on to the source: else its items would be of an old generation.
+            // A seek or flush always reaches the source: otherwise all later items would be stale.
             answered && !request.flushes()
         });
         match &mut source {
@@ -467,8 +470,7 @@ fn serve_requests(
     Ok(seeks)
 }
 
-/// Flushes the hops behind hop `behind` if `generation` is newer than that of the items
-/// so far.
+/// Flushes the hops behind hop `behind` if `generation` is newer than that of the previous item.
 fn catch_up(
     generation: u64,
     behind: u16,
@@ -483,7 +485,7 @@ fn catch_up(
     flush(behind + 1, chain, recorder, delivery)
 }
 
-/// Makes all hops from hop `first` on forget the items inside them.
+/// Discards the items inside all hops from hop `first` on.
 pub(crate) fn flush(
     first: u16,
     chain: &mut [HopStage],
@@ -503,7 +505,7 @@ pub(crate) fn flush(
     Ok(())
 }
 
-/// Drains the chain at the end of the stream, in a run that goes on.
+/// Drains the chain at the end of a stream that is held open.
 fn hold(chain: &mut [HopStage], recorder: &mut Recorder, delivery: &ThreadContext) -> Option<HopFailure> {
     delivery.set_holds(true);
     let failure = drain(chain, recorder, delivery, None);
@@ -511,16 +513,14 @@ fn hold(chain: &mut [HopStage], recorder: &mut Recorder, delivery: &ThreadContex
     failure
 }
 
-/// Returns the failure, unless it comes after a signal that ends the run. After a signal an
-/// abandoned wait is no failure, nor is an unfinished file from the program in front of a pipe,
-/// which the same Ctrl-C has ended.
+/// Returns the failure, or `None` after a signal that ends the run. A signal causes failures that are no
+/// errors: waits end early, and the same Ctrl-C ends the program at the other end of a pipe.
 fn unless_interrupted(failure: HopFailure) -> Option<HopFailure> {
     (!signal::interrupted()).then_some(failure)
 }
 
-/// Ends the stream for all stages behind `failure`, or for every stage if there
-/// is none: items passed on before a failure are still delivered. Returns the first
-/// failure.
+/// Drains all stages behind `failure`, or all stages if there is no failure, so that items passed on
+/// before the failure are still delivered. Returns the first failure.
 pub(crate) fn drain(
     chain: &mut [HopStage],
     recorder: &mut Recorder,
@@ -546,8 +546,8 @@ pub(crate) fn drain(
 
 fn recorder(number: usize, options: &Options) -> Recorder {
     if let Some(cpu) = options.cpus.get(number) {
-        // A machine may have fewer CPUs than the caller assumed; the run is
-        // still right, but not pinned.
+        // An error is ignored: the machine may have fewer CPUs than the caller assumed, and the run works
+        // without pinning.
         let _ = affinity::pin_to(*cpu);
     }
     Recorder::new(options.level, number as u16, options.rows)

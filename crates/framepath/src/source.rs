@@ -20,8 +20,8 @@ use crate::out::{HopFailure, Out};
 use crate::request::{Answered, Request};
 use crate::stage::short_name;
 
-/// Gives frames or packets. The thread that runs it asks for the next item when the
-/// one before has passed the whole chain.
+/// The first part of a pipeline, which emits frames or packets. Its thread requests the next item when the
+/// previous item has passed all stages of the thread.
 ///
 /// ```
 /// use framepath::format::{Layout, PixelFormat};
@@ -59,21 +59,21 @@ use crate::stage::short_name;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Source: Send {
-    /// Returns the name in errors and in the ledger; by default the type's.
+    /// Returns the name for errors and the ledger. The default is the name of the type.
     fn name(&self) -> &str {
         short_name(std::any::type_name::<Self>())
     }
 
-    /// Returns the stream that the source gives.
+    /// Returns the description of the source's stream.
     fn info(&self) -> StreamInfo;
 
-    /// Returns the compression of its packets, for a decoder behind it; `None` for frames.
+    /// Returns the description of its compressed track, for a decoder behind it; `None` for frames.
     fn track_info(&self) -> Option<TrackInfo> {
         None
     }
 
-    /// Pushes the next item to `out`, numbered and with its birth stamp from
-    /// [`Out::birth`]. `false` at the end: it is not called again.
+    /// Pushes the next item to `out`, with its number and its birth stamp from [`Out::birth`]. Returns
+    /// `false` after the last item; it is then called again only after a seek.
     ///
     /// # Errors
     /// Its own error by [`Out::fail`], or the unchanged error of a push.
@@ -84,27 +84,27 @@ pub trait Source: Send {
     /// # Errors
     /// The reason, for [`RequestError::CannotSeek`](crate::RequestError::CannotSeek).
     fn can_seek(&self) -> Result<(), &'static str> {
-        Err("the source has no other times to go to")
+        Err("the source is not seekable")
     }
 
-    /// Handles a request from behind, between two items. After a seek,
-    /// [`produce`](Source::produce) gives the items from there on, also after the end. After a
-    /// flush it gives items from which decoding can begin.
+    /// Handles a request from a later hop, between two items. After a seek,
+    /// [`produce`](Source::produce) emits the items from that time on, even if the source was at its end.
+    /// After a flush it continues at an item where decoding can start.
     ///
     /// # Errors
-    /// The source should have done it, and failed: ends the run.
+    /// The source could not perform the request. The error ends the run.
     fn request(&mut self, request: &Request) -> Result<Answered, StageError> {
         Ok(if *request == Request::Flush { Answered::Done } else { Answered::PassOn })
     }
 }
 
-/// Makes the option `frames` of a source that could go on for ever.
+/// Makes the option `frames` of a source that has no end of its own.
 const fn frames(default: &'static str) -> Arg {
     Arg::option(
         "frames",
         ValueKind::count(0, 1_000_000_000_000),
         DefaultValue::Is(default),
-        "how many frames; 0 is without end",
+        "number of frames; 0: no limit",
     )
     .known_as(&["num-buffers"])
 }
@@ -114,7 +114,7 @@ const HEAP: Arg = Arg::option(
     "heap",
     ValueKind::Text("the name of a dma-heap, `udmabuf` or `pages`"),
     DefaultValue::Unset("the system's dma-heap, or udmabuf where there is none"),
-    "where memory comes from that devices share; `pages` is ordinary memory",
+    "allocator of the memory that devices share; `pages` is ordinary memory",
 );
 
 fn heap_of(hop: &Hop) -> Heap {

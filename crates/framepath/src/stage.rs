@@ -18,7 +18,7 @@ use crate::item::Item;
 use crate::out::{HopFailure, Out};
 use crate::request::{Answered, Request};
 
-/// Kind of a hop in its thread's chain.
+/// Role of a hop in its thread's chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HopRole {
     Through,
@@ -26,10 +26,10 @@ pub(crate) enum HopRole {
     Link,
 }
 
-/// Takes frames or packets and gives frames or packets. One thread at a time
-/// calls it; this need not be the thread that made it.
+/// A part of a pipeline that takes and emits frames or packets. Only one thread at a time calls it, which
+/// need not be the thread that made it.
 ///
-/// A stage that inverts grey levels, in place if the frame has no other reader:
+/// This stage inverts grey levels, in place if the frame has no other reader:
 ///
 /// ```
 /// use framepath::{CopyPool, HopFailure, Item, Out, Pipeline, Stage, StageError, StreamInfo};
@@ -57,42 +57,41 @@ pub(crate) enum HopRole {
 /// # Ok::<(), framepath::RunError>(())
 /// ```
 pub trait Stage: Send {
-    /// Returns the name in errors and in the ledger; by default the type's.
+    /// Returns the name for errors and the ledger. The default is the name of the type.
     fn name(&self) -> &str {
         short_name(std::any::type_name::<Self>())
     }
 
-    /// Takes the description of the stream that will arrive and returns that of the
-    /// stream that it will give; a sink returns what it got. Called once, before the
-    /// first item.
+    /// Prepares the stage. Gets the description of its input stream and returns that of its output
+    /// stream; a sink returns its input's. Called once, before the first item.
     ///
     /// # Errors
     /// The stage cannot work on this stream. The run fails before its first frame.
     fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError>;
 
-    /// Takes one item. The stage pushes its output for the item to [`Out::push`],
-    /// now or in a later call.
+    /// Takes one item. The stage passes its output for the item to [`Out::push`], in this or a later
+    /// call.
     ///
     /// # Errors
     /// The error that [`Out::push`] returned, [`Out::fail`] with an error of its own, or
     /// [`Out::enough`].
     fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure>;
 
-    /// Returns the number of threads that the stage works with; called after [`Stage::start`].
+    /// Returns the number of threads that the stage uses. Called after [`Stage::start`].
     fn threads(&self) -> u32 {
         1
     }
 
-    /// True if the stage's output follows from its input since the last random access point, so that
-    /// the output can be made again after a crash.
+    /// True if the stage's output depends only on its input since the last random access point, so that
+    /// the output can be repeated after a crash.
     fn replayable(&self) -> bool {
         true
     }
 
-    /// Gives the items that are still inside: the stream has ended.
+    /// Emits the items that are still inside, because the stream has ended.
     ///
-    /// With [`Pipeline::frames`](crate::Pipeline::frames) the program may seek at the end:
-    /// [`flush`](Stage::flush) and then other items may follow.
+    /// With [`Pipeline::frames`](crate::Pipeline::frames) the program may seek after the end. A call of
+    /// [`flush`](Stage::flush) and further items then follow.
     ///
     /// # Errors
     /// As [`push`](Stage::push).
@@ -101,9 +100,9 @@ pub trait Stage: Send {
         Ok(())
     }
 
-    /// Forgets the items inside: later items are from behind a seek or flush. A stage
-    /// that keeps items for later must implement this, and count the discarded items by
-    /// [`Out::flushed`]. It pushes no item.
+    /// Discards the items inside, because later items follow a seek or flush. A stage that keeps items
+    /// must implement this, and report the number of discarded items by [`Out::flushed`]. It must not
+    /// push items.
     ///
     /// # Errors
     /// The stage cannot go on.
@@ -112,9 +111,8 @@ pub trait Stage: Send {
         Ok(())
     }
 
-    /// Handles a request from behind, between two items. An encoder answers
-    /// [`Request::Keyframe`] and [`Request::BitRate`]; a seek and a flush always go on to
-    /// the source.
+    /// Handles a request from a later hop, between two items. An encoder answers [`Request::Keyframe`]
+    /// and [`Request::BitRate`]. A seek or flush goes on to the source, whatever the answer.
     fn request(&mut self, request: &Request) -> Answered {
         let _ = request;
         Answered::PassOn

@@ -17,7 +17,7 @@ use crate::queue::QueueEnd;
 use crate::stage::Stage;
 
 static DEFINITION: Definition =
-    Definition::tee("tee", "gives every frame or packet to each of its branches, without a copy");
+    Definition::tee("tee", "passes every frame or packet to each of its branches, without a copy");
 
 pub(crate) fn element() -> Element {
     Element::tee(&DEFINITION)
@@ -27,7 +27,7 @@ pub(crate) fn element() -> Element {
 pub(crate) struct Tee {
     /// The branch with a thread of its own.
     side: QueueEnd,
-    /// Reason why the hops behind it in this thread take no more items.
+    /// Failure of the hops behind it in this thread; they take no more items then.
     ended: Option<HopFailure>,
 }
 
@@ -57,7 +57,7 @@ impl Stage for Tee {
                 out.end_behind();
             }
         }
-        // Counted behind the frame's own row, which it would cut short.
+        // Counted only now, because it would end the stretch of the pushed frame.
         if let Some(dropped) = dropped {
             self.side.count_dropped(&dropped, out);
         }
@@ -68,7 +68,7 @@ impl Stage for Tee {
     }
 
     fn flush(&mut self, out: &mut Out<'_>) -> Result<(), HopFailure> {
-        // A branch that has ended has nothing to forget.
+        // An error is ignored: a branch that has ended has no items.
         let _ = self.side.flush(out);
         Ok(())
     }

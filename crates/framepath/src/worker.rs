@@ -13,9 +13,8 @@ use framepath_os::process::spawn;
 use crate::host;
 use crate::registry::Registry;
 
-/// Runs the worker and ends the process, if framepath has started this process as a
-/// worker; returns at once otherwise. Call it first thing in `main`, before any thread
-/// starts and before arguments are read.
+/// Runs the worker and ends the process, if framepath has started this process as a worker; otherwise
+/// returns at once. Call it first in `main`, before any thread starts and before arguments are read.
 ///
 /// ```no_run
 /// use framepath::Pipeline;
@@ -32,8 +31,7 @@ pub fn init() {
     init_with(Registry::built_in());
 }
 
-/// [`init`] for a program that registers sources and stages of its own: its workers find
-/// them in this registry.
+/// [`init`] for a program with sources and stages of its own, which its workers find in `registry`.
 ///
 /// ```no_run
 /// use framepath::{Pipeline, Registry};

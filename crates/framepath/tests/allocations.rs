@@ -29,8 +29,8 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// Allocations of a run: the fewest of several runs, because the harness's own thread
-/// allocates now and then, and a process sets up some things once.
+/// Returns the number of allocations of a run: the minimum of several runs, because the harness's own
+/// thread allocates now and then, and a process allocates some memory only once.
 fn allocations(path: &str, options: &Options) -> u64 {
     (0..4).map(|_| allocations_of_one(path, options)).min().expect("four runs")
 }
@@ -52,8 +52,8 @@ fn assert_none_per_frame(source: &str, frames: u64, rest: &str) {
         let of = |frames: u64| allocations(&format!("{source}{frames}{rest}"), &options);
         let (once, twice) = (of(frames), of(2 * frames));
         if rest.contains("queue") {
-            // How many slots are on their way at once, and so how far the
-            // pool's own list grows, depends on the scheduling of the threads.
+            // The pool's own list grows with the number of slots in use at once, which depends on the
+            // scheduling of the threads.
             assert!(once.abs_diff(twice) < 16, "{source}N{rest} at {level:?}: {once}, {twice}");
         } else {
             assert_eq!(once, twice, "{source}N{rest} at {level:?}");
@@ -61,7 +61,7 @@ fn assert_none_per_frame(source: &str, frames: u64, rest: &str) {
     }
 }
 
-/// The only test of this binary: another would be counted too.
+/// The only test of this binary, because the allocator would count another test, too.
 #[test]
 fn steady_state_allocates_nothing() {
     pattern_frames();
@@ -83,9 +83,8 @@ fn pattern_frames() {
     assert_none_per_frame("test bytes=64 frames=", 400, " ! null");
 }
 
-/// A decoder allocates for each picture, as its library does; the ledger adds
-/// no allocation, although frames wait inside. (A committed clip is short, so it is
-/// played several times.)
+/// Checks that the ledger adds no allocation to those of the decoder's library, although frames wait
+/// inside. The clip is played several times, because it is short.
 fn decoded_frames() {
     for (name, format) in [("h264-180p8-high.h264", "nv12"), ("vp9-180p8.ivf", "native")] {
         let stages = format!("decode threads=1 format={format} ! threshold level=9 ! null");

@@ -99,7 +99,7 @@ fn random_bytes_end_in_an_error() {
         assert!(error.contains(&file) || error.starts_with("decode: "), "{error}");
         assert_eq!(report.map_or(0, |r| r.frames), 0, "{ending}");
     }
-    // A valid first half, and noise behind it.
+    // A valid first half, followed by noise.
     for name in ["vp9-180p8.ivf", "av1-180p8.ivf", "h264-180p8-high.h264", "hevc-180p8-container.mkv"] {
         let mut noisy = fs::read(clip(name)).unwrap();
         let half = noisy.len() / 2;
@@ -117,12 +117,11 @@ fn random_bytes_end_in_an_error() {
     }
 }
 
-/// Compares the frames before the cut with ffmpeg's. (In a raw stream the cut
-/// may leave no trace in the syntax: then neither program notices it.) Versions of the
-/// ffmpeg tool differ in how many of the last frames they withhold; the frames that
-/// both programs give are equal.
+/// Compares the frames before the cut with ffmpeg's. In a raw stream the cut may leave no trace in the
+/// syntax, and then neither program reports it. Versions of the ffmpeg tool withhold a different number of
+/// the last frames, so only the frames of both programs are compared.
 #[test]
-fn truncated_clips_give_what_is_before_the_cut() {
+fn truncated_clips_deliver_the_frames_before_the_cut() {
     let folder = tempfile::tempdir().unwrap();
     let out = word(&folder.path().join("frames.md5"));
     for name in [
@@ -138,16 +137,16 @@ fn truncated_clips_give_what_is_before_the_cut() {
     ] {
         let bytes = fs::read(clip(name)).unwrap();
         let cut = made(&folder, name, &bytes[..bytes.len() * 6 / 10]);
-        let wanted = ffmpeg_hashes(&cut);
+        let expected = ffmpeg_hashes(&cut);
         for threads in ["1", "auto"] {
             let text = format!("file {cut} ! decode threads={threads} ! framemd5 {out}");
             let report = try_run(&text, &at(Level::Full)).unwrap_or_else(|error| panic!("{name}: {error}"));
             let got = hashes(&fs::read_to_string(&out).unwrap());
             assert_eq!(got.len() as u64, report.frames, "{name}");
             assert!(got.len() > 5 && got.len() < 30, "{name}: {} frames", got.len());
-            let both = got.len().min(wanted.len());
-            assert!(both > 5, "{name}: ffmpeg gives {} frames", wanted.len());
-            assert_eq!(got[..both], wanted[..both], "{name}: {:?}", report.error);
+            let both = got.len().min(expected.len());
+            assert!(both > 5, "{name}: ffmpeg gives {} frames", expected.len());
+            assert_eq!(got[..both], expected[..both], "{name}: {:?}", report.error);
             assert_eq!(report.rows.iter().filter(|r| r.has(flag::LAST)).count(), got.len());
             if let Some(error) = report.error {
                 let error = error.to_string();
@@ -155,7 +154,7 @@ fn truncated_clips_give_what_is_before_the_cut() {
             }
         }
     }
-    // The index of these files is at their end, or promises more data than there is.
+    // The index of these files is at their end, or declares more data than there is.
     for name in ["h264-180p8-container.mp4", "av1-180p8-container.mp4"] {
         let bytes = fs::read(clip(name)).unwrap();
         let cut = made(&folder, name, &bytes[..bytes.len() * 6 / 10]);
@@ -191,7 +190,7 @@ fn a_stream_that_changes_size_decodes_and_stops_only_a_y4m() {
 
 /// Joins two raw streams of different codecs.
 #[test]
-fn a_stream_that_changes_codec_gives_the_frames_before() {
+fn a_stream_that_changes_codec_delivers_the_frames_before() {
     let folder = tempfile::tempdir().unwrap();
     let mut bytes = fs::read(clip("h264-180p8-baseline.h264")).unwrap();
     bytes.extend(fs::read(clip("hevc-180p8.hevc")).unwrap());
@@ -226,7 +225,7 @@ fn packets_and_frames_are_not_mixed_up() {
 }
 
 #[test]
-fn a_pool_too_small_for_the_decoder_says_what_is_enough() {
+fn the_error_of_a_small_pool_names_a_sufficient_size() {
     for (name, codec) in [
         ("h264-180p8-high.h264", "h264"),
         ("hevc-180p8.hevc", "hevc"),

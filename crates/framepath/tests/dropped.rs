@@ -49,8 +49,8 @@ fn a_thousand_pipelines_dropped_early_leave_nothing_behind() {
     let (first, last) = (rounds[0], rounds[rounds.len() - 1]);
     assert_eq!((first.0, first.1), (last.0, last.1), "{rounds:?}");
     assert!(last.2 <= first.2 + 8, "{rounds:?}");
-    // A leak grows in every round. The allocator keeps a different share of its memory,
-    // depending on which threads worked at the same time: a single round may grow without a leak.
+    // A leak grows in every round. A single round may grow without a leak, because the memory that the
+    // allocator keeps depends on which threads ran at the same time.
     let least = rounds.windows(2).map(|pair| pair[1].3.saturating_sub(pair[0].3)).min();
     assert!(least <= Some(SLACK_KIB), "{rounds:?}");
 }

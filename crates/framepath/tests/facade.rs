@@ -115,7 +115,7 @@ fn packets_are_no_frames() {
     let clip = concat!(env!("CARGO_MANIFEST_DIR"), "/../../clips/vp9-180p8.ivf");
     let mut frames = Pipeline::parse(&format!("file {clip}")).unwrap().frames().unwrap();
     let Some(Err(RunError::Stage { error: StageError::WrongInput { .. }, .. })) = frames.next() else {
-        panic!("packets came as frames");
+        panic!("packets arrived as frames");
     };
 }
 

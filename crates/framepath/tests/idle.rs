@@ -50,7 +50,7 @@ fn an_idle_stream_makes_no_system_call_on_either_side() {
     let progress = options.progress.clone();
     let _stream = thread::spawn(move || built.run(&options));
     thread::sleep(SETTLING);
-    assert_eq!(progress.load(Ordering::Relaxed), 1, "the first frame came");
+    assert_eq!(progress.load(Ordering::Relaxed), 1, "the first frame arrived");
     let worker = worker.pid.load(Ordering::Relaxed).to_string();
     let look = || (threads_of("self"), threads_of(&worker));
     let before = look();

@@ -73,8 +73,8 @@ fn a_full_ledger_keeps_the_last_rows_and_says_how_many_went() {
     assert_eq!((report.rows.len(), report.overwritten), (16, 300 - 16));
     // Three rows a frame: five whole frames and one row of a sixth.
     let written: Vec<(u64, u16)> = report.rows.iter().map(|r| (r.seq, r.hop)).collect();
-    let wanted: Vec<(u64, u16)> = (0..300).map(|n| (n / 3, (n % 3) as u16)).skip(300 - 16).collect();
-    assert_eq!(written, wanted);
+    let expected: Vec<(u64, u16)> = (0..300).map(|n| (n / 3, (n % 3) as u16)).skip(300 - 16).collect();
+    assert_eq!(written, expected);
     let digest = report.digest();
     assert_eq!(digest.totals.iter().map(|t| t.seq).collect::<Vec<_>>(), [95, 96, 97, 98, 99]);
 
@@ -193,7 +193,7 @@ fn files_of(folder: &Path) -> Vec<std::path::PathBuf> {
 }
 
 #[test]
-fn decoding_copies_nothing_and_its_conversions_what_they_must() {
+fn decoding_copies_nothing_and_conversions_copy_the_minimum() {
     let luma = 320 * 180;
     for (name, format, bytes) in [
         ("h264-180p8-high.h264", "native", 0),
@@ -220,8 +220,8 @@ fn decoding_copies_nothing_and_its_conversions_what_they_must() {
     }
 }
 
-/// A decoder still reads most of its pictures when a stage gets them: the
-/// stage must not write into them, and must count the copy that it makes instead.
+/// A decoder still reads most of its pictures when a stage gets them. The stage must write to a copy
+/// instead, and count it.
 #[test]
 fn a_stage_behind_a_decoder_writes_into_a_counted_copy() {
     let folder = tempfile::tempdir().unwrap();
@@ -239,7 +239,7 @@ fn a_stage_behind_a_decoder_writes_into_a_counted_copy() {
         let copied = copied_by(&report, 2);
         assert_eq!(copied, report.copied_bytes);
         assert!(copied > 0 && copied % frame == 0 && copied <= 30 * frame, "{name}: {copied}");
-        // A copy made before shows the right pixels.
+        // A copy made in front of the stage has the right pixels.
         let (report, on_copies) = hashes(&format!("encode raw copy=1 ! {threshold}"));
         assert_eq!(report.copied_bytes, 30 * frame);
         assert_eq!(in_place, on_copies, "{name}");

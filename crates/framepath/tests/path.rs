@@ -61,7 +61,7 @@ fn omitted_arguments_have_their_defaults() {
 }
 
 #[test]
-fn an_open_stage_takes_names_the_table_does_not_have() {
+fn an_open_stage_takes_undeclared_names() {
     let path =
         parse("test ! plugin frei0r:plasma Keep_RED=yes 1_speed=0.5 'Delta R / A'='a=b c' empty= ! null")
             .unwrap();
@@ -177,7 +177,7 @@ fn errors_in_branches_are_pointed_at() {
 }
 
 #[test]
-fn a_path_that_is_being_written_can_go_on() {
+fn an_incomplete_path_is_completed() {
     let words = |text: &str| definitions().complete(text).join(" ");
     assert_eq!(words(""), "file test v4l2 fixture");
     assert_eq!(words("te"), "test");
@@ -205,7 +205,7 @@ fn a_path_that_is_being_written_can_go_on() {
     assert_eq!(words("file "), "");
     assert!(words("file 'a b' ").starts_with("start= track= loop= "));
     assert_eq!(words("test ! null "), "");
-    // An option that needs another is offered only behind that one.
+    // An option that needs another option is offered only behind that option.
     assert!(!words("test ! threshold ").contains("io="));
     assert!(words("test ! threshold device=/dev/video0 ").contains("io="));
     assert!(!words("test ! threshold device=/dev/video0 ").contains("host="));
@@ -563,7 +563,7 @@ proptest! {
     }
 
     #[test]
-    fn branches_come_back_the_same(
+    fn branches_round_trip(
         branches in proptest::collection::vec((any_hop(&[DefinitionKind::Link]), any_hop(&[DefinitionKind::Stage]), any_hop(&[DefinitionKind::Sink])), 2..5),
     ) {
         let branches: Vec<String> =
@@ -595,7 +595,7 @@ proptest! {
     }
 }
 
-/// A text that was not set has its default, in debug builds too.
+/// A text that was not set has its default, also in debug builds.
 #[test]
 fn a_text_has_a_default() {
     let hop = parse_stage("threshold host=process").unwrap();

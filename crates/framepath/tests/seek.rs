@@ -19,8 +19,8 @@ type Shown = (Option<i64>, String);
 /// Frames of each clip, 25 a second.
 const FRAMES: usize = 60;
 
-/// Ten targets in milliseconds, and the number of the first frame that is not before it: the
-/// start, frames, between frames, backwards, behind the end.
+/// Ten targets in milliseconds, each with the number of the first frame that is not before it. They cover
+/// the start, times of frames, times between frames, backward seeks, and times after the end.
 const TARGETS: [(u64, usize); 10] = [
     (1000, 25),
     (0, 0),
@@ -84,7 +84,7 @@ fn check(text: &str) {
     assert!(whole.ends_with(&rest) && (FRAMES - 34..=FRAMES).contains(&rest.len()), "{text}: {}", rest.len());
     let report = frames.report().unwrap();
     assert!(report.error.is_none() && report.losses().is_empty() && report.dropped == 0, "{report:?}");
-    // Frames that were inside at ten seeks away from the middle of the stream.
+    // Each of ten seeks from the middle of the stream discards the frames inside.
     assert!(report.flushed > 0, "{text}");
     assert!(matches!(frames.seek(Duration::ZERO, SeekTo::Exact), Err(RequestError::Ended)));
 }
@@ -166,7 +166,7 @@ fn times_with_seek(pipeline: Pipeline, count: usize, to: Duration) -> (Vec<i64>,
 }
 
 #[test]
-fn no_frame_from_before_a_seek_comes_behind_one_from_after_it() {
+fn no_frame_from_before_a_seek_follows_a_frame_from_after_it() {
     let tails = [
         "",
         " ! queue depth=8",
@@ -205,8 +205,7 @@ fn discarded_frames_of_a_seek_are_counted_in_the_ledger() {
     let file = clip(folder.path(), "a.mp4", X264);
     let pipeline = Pipeline::parse(&format!("file {file} ! decode threads=1 ! queue depth=16")).unwrap();
     let requests = pipeline.requests();
-    // The queue is full when the seek comes: 16 frames, one in each thread, and those
-    // in the decoder.
+    // At the seek the queue is full: 16 frames are in it, one in each thread, and some in the decoder.
     let (full, wait) = channel();
     let mut count = 0;
     let pipeline = pipeline.sink_fn(move |_: Frame| {
@@ -223,13 +222,13 @@ fn discarded_frames_of_a_seek_are_counted_in_the_ledger() {
     let report = within_deadline(move || pipeline.run(&Options::default())).unwrap();
     filled.join().unwrap();
     let dropped = report.rows.iter().filter(|row| row.has(flag::DROPPED)).count() as u64;
-    // All frames that the decoder gave before the seek are accounted for, each once.
+    // Each frame that the decoder emitted before the seek is counted once.
     assert!((16..=17).contains(&dropped), "{dropped}");
     assert!(report.flushed >= dropped && report.flushed < 30, "{} {dropped}", report.flushed);
     assert_eq!((report.frames, report.dropped, report.losses().len()), (1, 0, 0));
 }
 
-/// Gives frames without end and without timestamps, and records the requests it gets.
+/// Source without an end that emits frames without timestamps, and records its requests.
 struct Asked {
     layout: Layout,
     pool: Pool,
@@ -265,7 +264,7 @@ impl Source for Asked {
     }
 }
 
-/// Passes frames on; sends one request once, and answers or records the requests of others.
+/// Stage that passes frames on, sends one request once, and answers or records the requests of other hops.
 struct Hop {
     asks: Option<Request>,
     answers: Option<Request>,
@@ -297,7 +296,7 @@ impl Stage for Hop {
 }
 
 #[test]
-fn requests_travel_to_who_answers_them() {
+fn requests_travel_to_the_hop_that_answers_them() {
     let logs: [Arc<Mutex<Vec<Request>>>; 4] = Default::default();
     let flushes: [Arc<Mutex<u32>>; 3] = Default::default();
     let hop = |n: usize, asks, answers| Hop {
@@ -335,7 +334,7 @@ fn requests_travel_to_who_answers_them() {
         log.sort_by_key(|request| format!("{request:?}"));
         log
     });
-    // A flush goes on to the source whatever stages answer; the sender itself is not asked.
+    // A flush reaches the source, whatever the stages answer. The sender does not get its own request.
     assert_eq!(logs[0], [Request::Flush, Request::Keyframe]);
     assert_eq!(logs[1], [rate, Request::Flush, Request::Keyframe]);
     assert_eq!(logs[2], [rate, Request::Flush]);
@@ -357,7 +356,7 @@ fn a_source_that_cannot_seek_goes_on() {
     let after: Vec<_> = frames.by_ref().take(3).map(|frame| frame.unwrap().meta().seq).collect();
     assert_eq!((numbers, after), (vec![0, 1, 2], vec![3, 4, 5]));
 
-    // A flush works: no frame comes twice, and no old frame behind a new one.
+    // A flush works: no frame arrives twice, and no old frame follows a new frame.
     frames.flush().unwrap();
     let numbers: Vec<_> = frames.by_ref().take(3).map(|frame| frame.unwrap().meta().seq).collect();
     assert!(numbers[0] > 5 && numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "{numbers:?}");
@@ -388,7 +387,7 @@ fn a_pipe_cannot_seek() {
 }
 
 #[test]
-fn a_seek_wakes_a_source_that_sleeps_and_threads_behind_it() {
+fn a_seek_wakes_a_sleeping_source_and_the_threads_behind_it() {
     within_deadline(|| {
         // The second frame is due in a thousand seconds.
         for tail in ["", " ! queue ! threshold ! queue"] {
@@ -412,7 +411,7 @@ fn a_handle_stops_a_run_and_seeks_at_its_end() {
         assert_eq!(frames.by_ref().count(), 60);
         requests.seek(Duration::from_secs(1), SeekTo::Exact).unwrap();
         assert_eq!(frames.by_ref().count(), 30);
-        // The end comes again, and no frame before it.
+        // The end is reported again, without a frame before it.
         requests.send(Request::Flush).unwrap();
         assert_eq!(frames.by_ref().count(), 0);
         requests.seek(Duration::ZERO, SeekTo::Exact).unwrap();

@@ -17,7 +17,7 @@ use framepath::{
 use framepath_testkit::pipeline::{at, run};
 use framepath_testkit::{clip, md5_lines};
 
-/// Frames by the name of their sink.
+/// Returns each sink's name and number of frames.
 fn by_sink(report: &Report) -> Vec<(&str, u64)> {
     report.sinks.iter().map(|sink| (report.hops[usize::from(sink.hop)].text.as_str(), sink.frames)).collect()
 }
@@ -86,7 +86,7 @@ fn a_branch_that_waits_lets_the_others_wait() {
     assert!(waited > 0);
 }
 
-/// A sink that fails at the frame of this number.
+/// Sink that fails at the frame with this number.
 struct FailsAt(u64);
 
 impl Stage for FailsAt {
@@ -123,13 +123,13 @@ fn a_branch_that_fails_leaves_the_others_running_and_the_run_failed() {
 
 #[test]
 fn a_run_ends_when_all_branches_have_ended() {
-    // A source without an end: the run ends only because both sinks have.
+    // The source has no end, so the run ends only because both sinks have ended.
     let source = || Pipeline::parse("test frames=0 size=64x48").unwrap();
-    let breaks_at = |wanted: u64| {
+    let breaks_at = |count: u64| {
         let mut taken = 0;
         move |_: Frame| {
             taken += 1;
-            if taken == wanted { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            if taken == count { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         }
     };
     for (side_wants, main_wants) in [(3, 30), (30, 3)] {
@@ -145,7 +145,7 @@ fn a_run_ends_when_all_branches_have_ended() {
 }
 
 #[test]
-fn rows_tile_the_way_to_each_sink() {
+fn rows_tile_the_path_to_each_sink() {
     let text = "test frames=30 size=64x48 ! copy bytes=100 ! tee ( queue ! copy bytes=50 ! null ) \
                 ( queue ! null ) ( null )";
     for level in [Level::Times, Level::Full] {
@@ -198,7 +198,7 @@ fn rows_tile_the_way_to_each_sink() {
 }
 
 #[test]
-fn torn_frames_are_left_out_on_each_way() {
+fn torn_frames_are_left_out_for_each_sink() {
     let options = Options { rows: 64, ..at(Level::Times) };
     let mut report = run("test frames=100 size=64x48 ! tee ( queue ! null ) ( null )", &options);
     assert!(report.overwritten > 0);
@@ -223,14 +223,14 @@ fn a_seek_flushes_every_branch() {
     assert_eq!(rest, (60..90).collect::<Vec<i64>>());
     drop(frames);
     let seen = seen.lock().unwrap();
-    // The branch has the frames before the seek, as far as they came, and then all behind it.
+    // The branch gets some of the frames before the seek, and then all frames after it.
     let at = seen.iter().position(|pts| *pts == 60).unwrap();
     assert_eq!(seen[at..], (60..90).collect::<Vec<i64>>());
     assert!(seen[..at].iter().copied().eq(0..at as i64), "{seen:?}");
 }
 
 #[test]
-fn a_seek_goes_on_behind_a_branch_that_has_ended() {
+fn a_seek_works_after_the_end_of_a_branch() {
     let pipeline = Pipeline::parse("test frames=90 size=64x48").unwrap();
     let mut taken = 0;
     let ends = move |_: Frame| {
@@ -244,7 +244,7 @@ fn a_seek_goes_on_behind_a_branch_that_has_ended() {
     assert_eq!(frames.by_ref().map(Result::unwrap).count(), 30);
     assert_eq!(frames.report().unwrap().sinks[0].frames, 2);
 
-    // The reverse: the part that ends is behind the tee in its own thread.
+    // The reverse: the part behind the tee in the tee's thread ends.
     let seen = Arc::new(AtomicU64::new(0));
     let (count, requests_sent) = (seen.clone(), Arc::new(AtomicU64::new(0)));
     let pipeline = Pipeline::parse("test frames=90 size=64x48").unwrap();
@@ -262,7 +262,7 @@ fn a_seek_goes_on_behind_a_branch_that_has_ended() {
     assert_eq!(report.sinks[0].frames, 21 + 30);
 }
 
-/// Counts the requests for a keyframe that it gets, and gives this answer to each.
+/// Stage that counts requests for a keyframe, and answers each with this answer.
 struct Asked(Arc<AtomicU64>, Answered);
 
 impl Stage for Asked {
@@ -284,10 +284,10 @@ impl Stage for Asked {
 }
 
 #[test]
-fn a_request_asks_the_hops_in_front_and_none_of_another_branch() {
+fn a_request_reaches_the_hops_in_front_and_no_other_branch() {
     let counts: Vec<Arc<AtomicU64>> = (0..3).map(|_| Arc::default()).collect();
     let [front, side, main] = [0, 1, 2].map(|at: usize| counts[at].clone());
-    // Sends a request with frame 5, and takes no more items once all hops have been asked.
+    // Sends a request with frame 5, and takes no more items once all hops have got it.
     let all_asked = |counts: &[Arc<AtomicU64>]| counts.iter().all(|count| count.load(Ordering::Relaxed) > 0);
     let pipeline = |frames: u64, from: Option<&'static str>| {
         let sink = |here: &'static str| {
@@ -315,7 +315,7 @@ fn a_request_asks_the_hops_in_front_and_none_of_another_branch() {
     assert_eq!(taken(), [1, 1, 0]);
     pipeline(50, Some("main")).run(&Options::default()).unwrap();
     assert_eq!(taken(), [1, 0, 1]);
-    // A request from outside comes by every branch, and each hop is asked once.
+    // A request from outside arrives through every branch, and each hop gets it once.
     let from_outside = pipeline(1_000_000, None);
     from_outside.requests().send(Request::Keyframe).unwrap();
     assert!(from_outside.run(&Options::default()).unwrap().frames < 1_000_000);
@@ -336,7 +336,7 @@ impl<F: FnMut(Item, &mut Out<'_>) -> Result<(), HopFailure> + Send> Stage for Ea
 }
 
 #[test]
-fn a_branch_needs_a_sink_and_nothing_stands_behind_one() {
+fn a_branch_needs_a_sink_and_no_hop_follows_it() {
     let source = || Pipeline::parse("test frames=1").unwrap();
     let open = source().branch(1, Leaky::No, |side| side.append("threshold"));
     assert!(matches!(open, Err(RunError::NoSink { last }) if last.starts_with("threshold")));
@@ -349,7 +349,7 @@ fn a_branch_needs_a_sink_and_nothing_stands_behind_one() {
 }
 
 #[test]
-fn frames_of_the_last_branch_come_to_the_program() {
+fn the_program_gets_the_frames_of_the_last_branch() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("a.md5");
     let text =
@@ -357,7 +357,7 @@ fn frames_of_the_last_branch_come_to_the_program() {
     let pipeline = Pipeline::parse(&text).unwrap();
     assert_eq!(pipeline.frames().unwrap().map(Result::unwrap).count(), 12);
     assert_eq!(lines_of(&file).len(), 12);
-    // Dropped early: the branch keeps its frames, and nothing hangs.
+    // An early drop does not hang, although the branch keeps its frames.
     let mut frames = Pipeline::parse(&text.replace("frames=12", "frames=0")).unwrap().frames().unwrap();
     assert!(frames.next().unwrap().is_ok());
 }

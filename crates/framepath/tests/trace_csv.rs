@@ -57,7 +57,7 @@ fn csv_has_a_line_per_row_and_a_cell_per_column() {
 }
 
 #[test]
-fn csv_leaves_empty_what_was_not_measured() {
+fn csv_cells_without_a_measurement_are_empty() {
     let counters =
         ["compute_ns", "preempted_ns", "voluntary_switches", "involuntary_switches", "minor_faults"];
     let events = ["cycles", "instructions", "cache_misses"];

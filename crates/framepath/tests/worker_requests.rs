@@ -29,16 +29,16 @@ static OVERREACHES: Definition =
 
 const BIT_RATE: u64 = 2_000_000;
 
-/// Requests that a source received, and how many frames it had given before each.
-type Heard = Arc<Mutex<Vec<(Request, u64)>>>;
+/// Requests that a source received, each with the number of frames that it had emitted before.
+type ReceivedRequests = Arc<Mutex<Vec<(Request, u64)>>>;
 
-/// Gives frames until it got all requests it waits for, or has given enough frames.
+/// Source that emits frames until it has received all expected requests, or has emitted enough frames.
 struct Asked {
     layout: Layout,
     pool: Pool,
-    given: u64,
+    emitted: u64,
     frames: u64,
-    heard: Heard,
+    received: ReceivedRequests,
 }
 
 impl Source for Asked {
@@ -49,23 +49,23 @@ impl Source for Asked {
     fn produce(&mut self, out: &mut Out<'_>) -> Result<bool, HopFailure> {
         let mut frame = self.pool.acquire().map_err(|error| out.fail(error))?;
         frame.set_layout(&self.layout).map_err(|error| out.fail(error))?;
-        let meta = FrameMeta { seq: self.given, birth_ns: out.birth(), pts: None, duration: 1 };
-        self.given += 1;
+        let meta = FrameMeta { seq: self.emitted, birth_ns: out.birth(), pts: None, duration: 1 };
+        self.emitted += 1;
         out.push(Item::Frame(frame.freeze(meta)))?;
-        Ok(self.given < self.frames)
+        Ok(self.emitted < self.frames)
     }
 
     fn request(&mut self, request: &Request) -> Result<Answered, StageError> {
-        let mut heard = self.heard.lock().unwrap();
-        heard.push((*request, self.given));
+        let mut received = self.received.lock().unwrap();
+        received.push((*request, self.emitted));
         let (mut keyframe, mut bit_rate) = (false, false);
-        for (request, _) in heard.iter() {
+        for (request, _) in received.iter() {
             keyframe |= *request == Request::Keyframe;
             bit_rate |= matches!(request, Request::BitRate(_));
         }
         if keyframe && bit_rate {
-            // Both requests came: the next frame is the last.
-            self.frames = self.frames.min(self.given + 1);
+            // Both requests have arrived, so the next frame is the last.
+            self.frames = self.frames.min(self.emitted + 1);
         }
         Ok(Answered::Done)
     }
@@ -94,7 +94,7 @@ impl Stage for Asks {
     }
 }
 
-/// Fails if a request that a worker must not send is not refused.
+/// Stage that fails if it can send a request that a worker must not send.
 struct Overreaches;
 
 impl Stage for Overreaches {
@@ -114,14 +114,14 @@ impl Stage for Overreaches {
     }
 }
 
-/// Makes the tests' registry; requests to the source are recorded in `heard`.
-fn registry(heard: &Heard) -> Registry {
+/// Makes the tests' registry; requests to the source are recorded in `received`.
+fn registry(received: &ReceivedRequests) -> Registry {
     let mut registry = Registry::default();
-    let heard = heard.clone();
+    let received = received.clone();
     let source = move |hop: &framepath::path::Hop, place: &framepath::HopPlace<'_>| {
         let layout = Layout::packed(PixelFormat::Grey, 16, 16)?;
         let pool = place.pool(layout.size, 4)?;
-        Ok(Asked { layout, pool, given: 0, frames: hop.count("frames"), heard: heard.clone() })
+        Ok(Asked { layout, pool, emitted: 0, frames: hop.count("frames"), received: received.clone() })
     };
     registry.add_source(&ASKED, source).unwrap();
     let stage = |hop: &framepath::path::Hop, _: &framepath::HopPlace<'_>| {
@@ -133,41 +133,41 @@ fn registry(heard: &Heard) -> Registry {
 }
 
 fn main() -> ExitCode {
-    framepath::worker::init_with(&registry(&Heard::default()));
+    framepath::worker::init_with(&registry(&ReceivedRequests::default()));
     harness::main(vec![
         test("the_source_gets_what_a_stage_requests", the_source_gets_what_a_stage_requests),
         test("requests_pass_several_threads_and_workers", requests_pass_several_threads_and_workers),
         test("an_honest_worker_may_request_with_every_frame", an_honest_worker_may_request_with_every_frame),
         test(
-            "a_stage_in_a_worker_cannot_move_or_stop_the_run",
-            a_stage_in_a_worker_cannot_move_or_stop_the_run,
+            "a_stage_in_a_worker_cannot_seek_or_stop_the_run",
+            a_stage_in_a_worker_cannot_seek_or_stop_the_run,
         ),
     ])
 }
 
 fn run(text: &str) -> (Report, Vec<(Request, u64)>) {
-    let heard = Heard::default();
-    let pipeline = Pipeline::parse_with(&registry(&heard), text).unwrap();
+    let received = ReceivedRequests::default();
+    let pipeline = Pipeline::parse_with(&registry(&received), text).unwrap();
     let report = pipeline.run(&Options::default()).unwrap();
     assert!(report.error.is_none(), "{text}: {:?}", report.error);
     assert!(report.workers.iter().all(|worker| worker.deaths == 0), "{text}: {:?}", report.workers);
-    let heard = heard.lock().unwrap().clone();
-    (report, heard)
+    let received = received.lock().unwrap().clone();
+    (report, received)
 }
 
-/// Returns the requests, after asserting that none came before frame `at`.
-fn requests(heard: &[(Request, u64)], at: u64) -> Vec<Request> {
-    assert!(heard.iter().all(|(_, given)| *given > at), "{heard:?}");
-    heard.iter().map(|(request, _)| *request).collect()
+/// Asserts that no request arrived before frame `at`; returns the requests.
+fn requests(received: &[(Request, u64)], at: u64) -> Vec<Request> {
+    assert!(received.iter().all(|(_, emitted)| *emitted > at), "{received:?}");
+    received.iter().map(|(request, _)| *request).collect()
 }
 
 fn the_source_gets_what_a_stage_requests() {
     let both = [Request::Keyframe, Request::BitRate(BIT_RATE)];
     for host in ["inline", "process"] {
-        // Enough frames for any delay; the two requests end the run.
+        // More frames than any delay needs, because the two requests end the run.
         let text = format!("asked frames=1000000 ! asks at=7 host={host} ! null");
-        let (report, heard) = run(&text);
-        assert_eq!(requests(&heard, 7), both, "{host}");
+        let (report, received) = run(&text);
+        assert_eq!(requests(&received, 7), both, "{host}");
         assert!((8..1_000_000).contains(&report.frames), "{host}: {}", report.frames);
     }
 }
@@ -176,14 +176,15 @@ fn requests_pass_several_threads_and_workers() {
     let both = [Request::Keyframe, Request::BitRate(BIT_RATE)];
     let text = "asked frames=1000000 ! queue depth=2 ! threshold host=process ! queue depth=2 ! \
                 asks at=20 host=process ! queue depth=2 ! null";
-    let (_, heard) = run(text);
-    assert_eq!(requests(&heard, 20), both);
+    let (_, received) = run(text);
+    assert_eq!(requests(&received, 20), both);
 }
 
 fn an_honest_worker_may_request_with_every_frame() {
-    // The stage sends a hundred of each for each frame: one of each is passed on, and none is a breach.
-    let heard = Heard::default();
-    let registry = registry(&heard);
+    // The stage sends a hundred of each kind per frame. The worker passes one of each kind on, which is
+    // allowed.
+    let received = ReceivedRequests::default();
+    let registry = registry(&received);
     let text = "test frames=3000 size=16x16 format=grey ! asks at=0 times=100 again=1 host=process ! null";
     let report = Pipeline::parse_with(&registry, text).unwrap().run(&Options::default()).unwrap();
     assert!(report.error.is_none(), "{:?}", report.error);
@@ -194,7 +195,7 @@ fn an_honest_worker_may_request_with_every_frame() {
     assert!((9000..9020).contains(&from_worker), "{from_worker}");
 }
 
-fn a_stage_in_a_worker_cannot_move_or_stop_the_run() {
-    let (report, heard) = run("asked frames=3 ! overreaches host=process ! null");
-    assert_eq!((report.frames, report.interrupted, heard.len()), (3, false, 0));
+fn a_stage_in_a_worker_cannot_seek_or_stop_the_run() {
+    let (report, received) = run("asked frames=3 ! overreaches host=process ! null");
+    assert_eq!((report.frames, report.interrupted, received.len()), (3, false, 0));
 }

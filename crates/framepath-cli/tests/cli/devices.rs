@@ -22,7 +22,7 @@ fn an_invalid_device_is_named() {
         ),
         (
             "test format=grey ! threshold in_place=1 io=mmap device=/dev/null ! null".to_owned(),
-            "in_place=1 goes with io=dmabuf",
+            "in_place=1 needs io=dmabuf",
         ),
         ("test ! decode api=v4l2m2m device=/dev/null ! null".to_owned(), "decode"),
     ];
@@ -70,7 +70,7 @@ fn software_decodes_and_reports_codecs_that_the_machine_lacks() {
         assert!(ran.stderr.contains(why) || api != "vaapi" && ran.stderr.is_empty(), "{api}: {}", ran.stderr);
     }
     let other = format!("file {} ! decode api=vaapi device=/dev/null ! null", clip.display());
-    run(&["run", "--quiet", &other]).ended(1).prints("device= goes with api=v4l2m2m");
+    run(&["run", "--quiet", &other]).ended(1).prints("device= needs api=v4l2m2m");
     // A named device has no fallback.
     for host in ["inline", "process"] {
         let named = format!("file {} ! decode device=/dev/null host={host} ! null", clip.display());

@@ -143,7 +143,7 @@ fn without_a_service_it_is_said_what_to_do() {
     run(&["run", &path])
         .ended(1)
         .prints("no service at /nowhere/fp.sock")
-        .prints("`framepath serve` starts one");
+        .prints("start one with `framepath serve`");
     run(&["top", "--once", "--socket", "/nowhere/fp.sock"]).ended(1).prints("no service at /nowhere/fp.sock");
     let path = "test ! plugin invert0r host=service ! null";
     run(&["run", path]).ended(2).prints("service");

@@ -14,11 +14,11 @@ use framepath_os::v4l2::{Fourcc, V4l2Colors};
 
 use framepath::host::for_serve::{BufferProvider, LentSlots, Loan};
 
-/// Longest time until a change is seen that comes without an event.
-const SOON: Duration = Duration::from_millis(5);
+/// Interval of checks for changes without an event.
+const CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Time for a decoder to announce its format, which it does after the head of the first picture. A
-/// decoder that has not done so by then has found no picture.
+/// Time limit for a decoder to announce its format, which it does after the header of the first picture.
+/// After this time, the packets count as having no picture.
 const FORMAT_TIME: Duration = Duration::from_millis(500);
 
 /// State of a stream's CAPTURE queue.
@@ -30,57 +30,62 @@ pub(super) struct Captures {
 
 #[derive(Default)]
 struct CapturesState {
-    on: Option<On>,
+    /// Setup of the streaming queue; `None` while it does not stream.
+    setup: Option<QueueSetup>,
     buffers: Vec<Buffer>,
-    loan: Option<Current>,
+    loan: Option<CurrentLoan>,
+    /// Number of loans so far.
     loans: u64,
     /// The last announced format, and its epoch.
-    said: Option<(u32, BufferRequest)>,
-    /// Sessions of older epochs are over.
+    announced: Option<(u32, BufferRequest)>,
+    /// Present epoch. Sessions of older epochs are over.
     epoch: u32,
-    /// True if no more events come.
+    /// True if the client has closed the stream.
     closed: bool,
 }
 
 #[derive(Clone, Copy)]
-struct On {
+struct QueueSetup {
     count: u32,
     pixelformat: u32,
+    /// Size of a buffer in bytes.
     length: u32,
 }
 
-/// A loan that a worker has mapped, or will soon.
-struct Current {
+/// The loan of the present worker.
+struct CurrentLoan {
     number: u64,
+    /// Generation of each buffer at the time of the loan.
     generations: Vec<u32>,
-    /// `None` until the worker has mapped it.
+    /// `None` until the worker has mapped the buffers.
     slots: Option<LentSlots>,
-    wanted: u32,
+    /// Number of buffers that the worker needs.
+    needed: u32,
 }
 
 #[derive(Default)]
 struct Buffer {
     generation: u32,
-    /// The client has queued the buffer, and has not got it back.
+    /// True if the client has queued the buffer and not dequeued it.
     queued: bool,
-    /// The buffer was given to the worker of the present loan.
+    /// True if the buffer was released to the worker of the present loan.
     at_worker: bool,
-    /// The frame that the client has, and the number of its loan.
+    /// Frame in the buffer that the client has, and the number of its loan.
     frame: Option<(u64, Frame)>,
 }
 
-/// Effect of a CAPTURE event on the session that runs.
+/// Effect of a CAPTURE event on the running session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CaptureEffect {
     /// No effect.
     Nothing,
     /// Sessions of epochs before this are over.
     Flushed(u32),
-    /// The memory of the worker's loan is not used any more.
+    /// The client no longer uses the memory of the worker's loan.
     Stale,
 }
 
-/// Result of giving a finished buffer to the client.
+/// Result of delivering a finished buffer to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Delivery {
     /// The buffer reached the client.
@@ -100,18 +105,18 @@ impl Captures {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the next event from the kernel.
+    /// Waits for the next event from the kernel, and handles it.
     pub(super) fn next(&self) -> io::Result<CaptureEffect> {
         let event = self.stream.next_capture()?;
         let mut state = self.locked();
-        let news = match event {
+        let effect = match event {
             NextCapture::On { count, pixelformat, length } => {
-                state.on = Some(On { count, pixelformat, length });
+                state.setup = Some(QueueSetup { count, pixelformat, length });
                 state.buffers.resize_with(count as usize, Buffer::default);
                 CaptureEffect::Nothing
             }
             NextCapture::Off => {
-                state.on = None;
+                state.setup = None;
                 state.buffers.iter_mut().for_each(|buffer| buffer.queued = false);
                 CaptureEffect::Nothing
             }
@@ -123,7 +128,7 @@ impl Captures {
         };
         drop(state);
         self.changed.notify_all();
-        Ok(news)
+        Ok(effect)
     }
 
     /// Ends sessions of epochs before `epoch`.
@@ -132,13 +137,13 @@ impl Captures {
         self.changed.notify_all();
     }
 
-    /// Closes it: no more events come.
+    /// Ends all sessions, because the client has closed the stream.
     pub(super) fn close(&self) {
         self.locked().closed = true;
         self.changed.notify_all();
     }
 
-    /// Gives a finished buffer to the client; waits where CAPTURE is stopped.
+    /// Delivers a finished buffer to the client. Waits while the CAPTURE queue does not stream.
     pub(super) fn deliver(&self, frame: Frame, info: &FrameInfo) -> io::Result<Delivery> {
         let index = frame.slot();
         let mut state = self.locked();
@@ -149,8 +154,8 @@ impl Captures {
             if state.is_over(info.epoch) {
                 return Ok(Delivery::Over);
             }
-            // Called under the lock: the event that the client has queued the buffer again must not be
-            // handled before the buffer is marked as the client's.
+            // Called under the lock, so that the event for the buffer's next queueing is handled after the
+            // buffer is marked as the client's.
             match self.stream.frame(&FrameInfo { index, generation, ..*info }) {
                 Ok(()) => {
                     let Some(buffer) = state.buffers.get_mut(index as usize) else {
@@ -160,10 +165,9 @@ impl Captures {
                     buffer.frame = Some((number, frame));
                     return Ok(Delivery::Done);
                 }
-                // Does not wait only for an event: after a LAST buffer no event tells that the client
-                // goes on.
+                // With a timeout, because there is no event when a client continues after a LAST buffer.
                 Err(error) if Refusal::of(&error) == Refusal::Busy => {
-                    let waited = self.changed.wait_timeout(state, SOON);
+                    let waited = self.changed.wait_timeout(state, CHECK_INTERVAL);
                     state = waited.unwrap_or_else(PoisonError::into_inner).0;
                 }
                 Err(error) if Refusal::of(&error) == Refusal::Stale => return Ok(Delivery::Over),
@@ -172,22 +176,22 @@ impl Captures {
         }
     }
 
-    /// Announces the stream's format from here on. A client with buffers for another format is told
-    /// to make others.
-    fn announce_format(&self, want: &BufferRequest, epoch: u32) -> io::Result<()> {
-        let sample = want.decoded.luma_bytes() as u32;
-        let V4l2Colors { colorspace, xfer_func, ycbcr_enc, quantization } = want.colors.into();
+    /// Announces the format of `request` to the client. A client with buffers for another format has to
+    /// replace them.
+    fn announce_format(&self, request: &BufferRequest, epoch: u32) -> io::Result<()> {
+        let sample = request.decoded.luma_bytes() as u32;
+        let V4l2Colors { colorspace, xfer_func, ycbcr_enc, quantization } = request.colors.into();
         let format = StreamFormat {
             epoch,
-            depth: if want.decoded == PixelFormat::Yuv420p10 { 10 } else { 8 },
-            width: want.width.next_multiple_of(2).min(want.stride / sample),
-            height: want.rows,
-            bytesperline: want.stride,
-            visible_width: want.width,
-            visible_height: want.height,
-            sizeimage_native: want.native_bytes,
-            sizeimage_packed: want.packed_bytes,
-            min_buffers: want.buffers,
+            depth: if request.decoded == PixelFormat::Yuv420p10 { 10 } else { 8 },
+            width: request.width.next_multiple_of(2).min(request.stride / sample),
+            height: request.rows,
+            bytesperline: request.stride,
+            visible_width: request.width,
+            visible_height: request.height,
+            sizeimage_native: request.native_bytes,
+            sizeimage_packed: request.packed_bytes,
+            min_buffers: request.buffers,
             colorspace,
             xfer_func,
             ycbcr_enc,
@@ -195,35 +199,36 @@ impl Captures {
             ..StreamFormat::default()
         };
         let mut state = self.locked();
-        match state.said {
-            // Another worker, or another sequence, has the same format.
-            Some((said, known)) if said == epoch && known.same_layout(want) => return Ok(()),
-            Some((said, _)) if said == epoch => {
-                state.on = None;
+        match state.announced {
+            // The format was announced already, for another worker or sequence.
+            Some((of, known)) if of == epoch && known.same_layout(request) => return Ok(()),
+            Some((of, _)) if of == epoch => {
+                state.setup = None;
                 drop(state);
                 self.drained(epoch, Drained::Change)?;
             }
             _ => drop(state),
         }
         self.stream.format(&format)?;
-        self.locked().said = Some((epoch, *want));
+        self.locked().announced = Some((epoch, *request));
         self.changed.notify_all();
         Ok(())
     }
 
-    /// Waits until the client has set CAPTURE up for the format of the epoch,
-    /// or `over` is true; without an announced format, no longer than [`FORMAT_TIME`].
-    /// A client that gets its first packet back expects to find the format. And for a client
-    /// that has neither a packet queued nor CAPTURE streaming, poll() returns an error, which GStreamer
-    /// takes for the end.
+    /// Waits until the client has set up CAPTURE for the format of the epoch, or `over` is true. Waits at
+    /// most [`FORMAT_TIME`] for the announcement of a format.
+    ///
+    /// The first packet must not return to the client earlier, for two reasons. The client then expects
+    /// to find the format. And while the client has neither a queued packet nor a streaming CAPTURE
+    /// queue, poll(2) returns an error, which GStreamer takes for the end of the stream.
     pub(super) fn wait_for_setup(&self, epoch: u32, over: impl Fn() -> bool) {
         let until = Instant::now() + FORMAT_TIME;
         let mut state = self.locked();
         while !state.is_over(epoch) && !over() {
-            let said = state.said.is_some_and(|(said, _)| said == epoch);
+            let is_announced = state.announced.is_some_and(|(of, _)| of == epoch);
             let left = until.saturating_duration_since(Instant::now());
-            state = match said {
-                true if state.on.is_some() => return,
+            state = match is_announced {
+                true if state.setup.is_some() => return,
                 true => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
                 false if left.is_zero() => return,
                 false => {
@@ -234,15 +239,14 @@ impl Captures {
         }
     }
 
-    /// Wakes the threads that wait here: their wait may be over.
+    /// Wakes the waiting threads to check their conditions again.
     pub(super) fn recheck(&self) {
         drop(self.locked());
         self.changed.notify_all();
     }
 
-    /// Answers a drain. If the client is about to set CAPTURE up for another
-    /// format, the end comes after that. Asks again and again, because no event tells
-    /// that the client has called its drain off; only the answer does.
+    /// Answers a drain. If the client is about to set up CAPTURE for another format, waits for that.
+    /// Polls, because there is no event when the client cancels its drain; the kernel's answer shows it.
     pub(super) fn drained_at_end(&self, epoch: u32) -> io::Result<()> {
         loop {
             match self.drained(epoch, Drained::End) {
@@ -251,14 +255,14 @@ impl Captures {
                     if state.is_over(epoch) {
                         return Ok(());
                     }
-                    drop(self.changed.wait_timeout(state, SOON));
+                    drop(self.changed.wait_timeout(state, CHECK_INTERVAL));
                 }
                 answer => return answer,
             }
         }
     }
 
-    /// Tells the client that no frame is left.
+    /// Tells the client that there are no more frames.
     fn drained(&self, epoch: u32, why: Drained) -> io::Result<()> {
         let mut state = self.locked();
         if let Some(index) = self.stream.drained(epoch, why)? {
@@ -269,30 +273,29 @@ impl Captures {
         Ok(())
     }
 
-    fn provide(&self, want: &BufferRequest, epoch: u32) -> Result<Loan, String> {
-        self.announce_format(want, epoch)
-            .map_err(|error| format!("the device refuses the format: {error}"))?;
+    fn provide(&self, request: &BufferRequest, epoch: u32) -> Result<Loan, String> {
+        self.announce_format(request, epoch)
+            .map_err(|error| format!("announce the format to the device: {error}"))?;
         let mut state = self.locked();
         loop {
             if state.is_over(epoch) {
                 return Err("the stream is over".to_owned());
             }
-            if let Some(On { count, pixelformat, length }) = state.on {
+            if let Some(QueueSetup { count, pixelformat, length }) = state.setup {
                 let lent =
                     if Fourcc(pixelformat) == Fourcc::YU12 { LentFormat::Native } else { LentFormat::Packed };
-                if length >= want.bytes(lent) {
+                if length >= request.bytes(lent) {
                     match self.exported(count) {
                         Ok((generations, buffers)) => {
                             state.loans += 1;
-                            let (number, wanted) = (state.loans, want.buffers.min(count));
-                            state.loan = Some(Current { number, generations, slots: None, wanted });
+                            let (number, needed) = (state.loans, request.buffers.min(count));
+                            state.loan = Some(CurrentLoan { number, generations, slots: None, needed });
                             state.buffers.iter_mut().for_each(|buffer| buffer.at_worker = false);
                             return Ok(Loan { buffers, lent });
                         }
-                        // An imported buffer has no memory before it is
-                        // queued.
+                        // Waits, because an imported buffer has no memory before it is queued.
                         Err(error) if Refusal::of(&error) == Refusal::Unknown => {}
-                        Err(error) => return Err(format!("a CAPTURE buffer cannot be had: {error}")),
+                        Err(error) => return Err(format!("export a CAPTURE buffer: {error}")),
                     }
                 }
             }
@@ -321,7 +324,7 @@ impl Captures {
 }
 
 impl CapturesState {
-    /// True if nothing of that epoch is wanted any more.
+    /// True if the sessions of `epoch` are over.
     fn is_over(&self, epoch: u32) -> bool {
         self.closed || epoch < self.epoch
     }
@@ -331,17 +334,17 @@ impl CapturesState {
         (buffer.queued, buffer.generation) = (true, generation);
         let Some(loan) = &self.loan else { return CaptureEffect::Nothing };
         if loan.generations.get(index) != Some(&generation) {
-            // The buffer has other memory than at the loan. It stays unused while enough buffers of the
-            // loan are left.
+            // The buffer has new memory since the loan. It stays unused while the loan has enough other
+            // buffers.
             let usable = self.buffers.iter().zip(&loan.generations);
             let usable = usable.filter(|(buffer, known)| buffer.generation == **known).count();
-            return if usable < loan.wanted as usize { CaptureEffect::Stale } else { CaptureEffect::Nothing };
+            return if usable < loan.needed as usize { CaptureEffect::Stale } else { CaptureEffect::Nothing };
         }
         let Some(slots) = &loan.slots else { return CaptureEffect::Nothing };
         if !buffer.at_worker {
             buffer.at_worker = true;
             match buffer.frame.take() {
-                // Dropping the frame gives the buffer to the worker.
+                // Dropping the frame releases the buffer to the worker.
                 Some((number, frame)) if number == loan.number => drop(frame),
                 _ => slots.release(index as u32),
             }
@@ -351,14 +354,14 @@ impl CapturesState {
 }
 
 /// Provider of buffers for one session.
-pub(super) struct SessionLender {
+pub(super) struct SessionBuffers {
     pub(super) captures: Arc<Captures>,
     pub(super) epoch: u32,
 }
 
-impl BufferProvider for SessionLender {
-    fn provide(&self, want: &BufferRequest) -> Result<Loan, String> {
-        self.captures.provide(want, self.epoch)
+impl BufferProvider for SessionBuffers {
+    fn provide(&self, request: &BufferRequest) -> Result<Loan, String> {
+        self.captures.provide(request, self.epoch)
     }
 
     fn mapped(&self, slots: LentSlots) {

@@ -22,7 +22,7 @@ use framepath_os::v4l2::attach::{
     DELIVERED, FrameInfo, NextPacket, Offered, PacketInfo, PacketMark, Refusal, Stream,
 };
 
-use super::captures::{CaptureEffect, Captures, Delivery, SessionLender};
+use super::captures::{CaptureEffect, Captures, Delivery, SessionBuffers};
 use super::stash::{Stash, StashEntry};
 use super::{DeviceSettings, coding_of, print_note};
 use framepath::host::for_serve::Stretch;
@@ -31,8 +31,7 @@ use framepath::host::for_serve::{
     WorkerOptions,
 };
 
-/// Marks kept for frames that may still come: as many as the packets that the kernel
-/// remembers.
+/// Maximum number of marks for frames inside, as many as the kernel keeps packets.
 const MARKS: usize = 8192;
 
 /// A stream, shared by its threads.
@@ -42,42 +41,42 @@ pub(super) struct Serving {
     track: TrackInfo,
     settings: DeviceSettings,
     captures: Arc<Captures>,
-    /// The holder of this lock gives packets to the session, and begins and ends sessions.
+    /// Held by the thread that submits packets, or that starts or ends a session.
     feeder: Mutex<Feeder>,
     state: Mutex<FeedState>,
     changed: Condvar,
-    /// `None` once no more sessions begin.
+    /// `None` once no more sessions start.
     jobs: Mutex<Option<Sender<Job>>>,
 }
 
 struct Feeder {
-    /// Submit end of the session that began last.
+    /// Submit end of the newest session.
     submit: Option<SubmitEnd>,
     sequences: Sequences,
     stash: Stash,
     epoch: u32,
-    /// Packets before this number have been taken.
+    /// Number of the next packet.
     next_seq: u64,
 }
 
 #[derive(Default)]
 struct FeedState {
     session: Option<(u32, Arc<Session>)>,
-    /// The worker's frames are still being read.
+    /// True while a thread reads the worker's frames.
     reading: bool,
-    /// The session's memory is no longer used.
+    /// True if the client no longer uses the memory of the session.
     stale: bool,
     marks: BTreeMap<u64, PacketMark>,
-    /// Packets whose frames the client already had at the last replay.
-    had: BTreeSet<u64>,
-    /// Highest number of a frame that the client has.
+    /// Numbers of the frames that were delivered before the last replay.
+    delivered_before: BTreeSet<u64>,
+    /// Highest number of a delivered frame.
     delivered: Option<u64>,
 }
 
 impl FeedState {
-    /// Notes that the client has the frame. Not called before that, because the stash then drops
-    /// packets that the frame could be decoded from again.
-    fn has(&mut self, seq: u64) {
+    /// Records that the client has the frame. Call it only after the delivery, because the stash then
+    /// drops packets that are needed to decode the frame again.
+    fn record_delivered(&mut self, seq: u64) {
         self.delivered = self.delivered.max(Some(seq));
     }
 }
@@ -90,19 +89,22 @@ struct Job {
 }
 
 impl Serving {
-    /// Serves a stream until its client closes. Blocks.
+    /// Serves a stream in this thread, until its client closes it.
+    ///
+    /// # Errors
+    /// The stream cannot be started.
     pub(super) fn run(offered: Offered, settings: DeviceSettings) -> Result<(), HostError> {
         let id = offered.id;
         let stream = Arc::new(offered.stream);
         let stash = Stash::open(offered.stash, offered.epoch)
-            .map_err(|source| HostError::Socket { operation: "the stash of", source });
+            .map_err(|source| HostError::Socket { operation: "open the stash of", source });
         let size = (offered.width, offered.height);
-        let begun = stash.and_then(|(stash, entries)| {
+        let started = stash.and_then(|(stash, entries)| {
             let serving = Serving::start(id, offered.codec, size, offered.epoch, &stream, stash, settings)?;
             Ok((serving, entries))
         });
-        // Else the kernel would offer the stream again, at once and for ever.
-        let (serving, entries) = begun.inspect_err(|_| drop(stream.fail()))?;
+        // A stream that cannot start is failed, because the kernel would offer it again without end.
+        let (serving, entries) = started.inspect_err(|_| drop(stream.fail()))?;
         if let Err(error) = serving.resume(&entries).and_then(|()| serving.feed()) {
             if Refusal::of(&error) != Refusal::Closed {
                 print_note(&format!("stream {id}: {error}"));
@@ -116,7 +118,7 @@ impl Serving {
         Ok(())
     }
 
-    /// Starts the stream's threads, except the one that feeds.
+    /// Starts the stream's other threads.
     fn start(
         id: u64,
         codec: u32,
@@ -126,11 +128,11 @@ impl Serving {
         stash: Stash,
         settings: DeviceSettings,
     ) -> Result<Arc<Serving>, HostError> {
-        let unknown = || HostError::Failed { text: "a codec that is not known".to_owned() };
+        let unknown = || HostError::Failed { text: format!("codec {} is not supported", Fourcc(codec)) };
         let (codec, coding) = coding_of(Fourcc(codec)).ok_or_else(unknown)?;
         let track = super::track_of(codec, width, height)?;
         let feeder = Feeder { submit: None, sequences: Sequences::new(coding), stash, epoch, next_seq: 0 };
-        let (jobs, jobs_to_do) = channel();
+        let (jobs, received) = channel();
         let serving = Arc::new(Serving {
             id,
             captures: Arc::new(Captures::new(stream.clone(), epoch)),
@@ -143,10 +145,10 @@ impl Serving {
             jobs: Mutex::new(Some(jobs)),
         });
         let thread = |name: &str| thread::Builder::new().name(name.to_owned());
-        let failed = |source| HostError::Socket { operation: "a thread for", source };
+        let failed = |source| HostError::Socket { operation: "start a thread for", source };
         let (watching, delivering) = (serving.clone(), serving.clone());
         thread("fp-captures").spawn(move || watching.watch()).map_err(failed)?;
-        thread("fp-deliver").spawn(move || delivering.deliver_all(&jobs_to_do)).map_err(failed)?;
+        thread("fp-deliver").spawn(move || delivering.deliver_all(&received)).map_err(failed)?;
         Ok(serving)
     }
 
@@ -194,7 +196,7 @@ impl Serving {
 
     fn take(&self, feeder: &mut Feeder, info: &PacketInfo, bytes: Vec<u8>) -> io::Result<()> {
         if info.seq < feeder.next_seq {
-            // The decoder before took this packet, and ended before it could report that.
+            // The previous decoder took this packet, and ended before it reported that.
             return Ok(());
         }
         feeder.next_seq = info.seq + 1;
@@ -223,10 +225,10 @@ impl Serving {
         if begins {
             self.captures.wait_for_setup(feeder.epoch, || !self.state().reading);
         }
-        self.mend(feeder)
+        self.replay_if_stale(feeder)
     }
 
-    /// Goes on where the decoder before ended.
+    /// Continues where the previous decoder ended.
     fn resume(&self, entries: &[StashEntry]) -> io::Result<()> {
         let mut feeder = self.feeder();
         self.replay(&mut feeder, entries)
@@ -234,13 +236,13 @@ impl Serving {
 
     fn replay(&self, feeder: &mut Feeder, entries: &[StashEntry]) -> io::Result<()> {
         let Some(first) = entries.first() else { return Ok(()) };
-        let mut had = BTreeSet::new();
+        let mut delivered = BTreeSet::new();
         for from in (first.seq..=entries[entries.len() - 1].seq).step_by(DELIVERED as usize) {
             let words = self.stream.delivered(from)?;
             let bits = (0..DELIVERED).filter(|bit| words[*bit as usize / 64] >> (bit % 64) & 1 != 0);
-            had.extend(bits.map(|bit| from + bit));
+            delivered.extend(bits.map(|bit| from + bit));
         }
-        self.state().had = had;
+        self.state().delivered_before = delivered;
         for entry in entries {
             feeder.sequences.inspect(&entry.bytes);
             feeder.next_seq = feeder.next_seq.max(entry.seq + 1);
@@ -249,9 +251,9 @@ impl Serving {
         Ok(())
     }
 
-    /// If the client has made other buffers in the middle of a sequence, decodes again into these, from
-    /// the first packet in the stash on.
-    fn mend(&self, feeder: &mut Feeder) -> io::Result<()> {
+    /// If the client has replaced its buffers in the middle of a sequence, decodes the packets of the
+    /// stash again, into the new buffers.
+    fn replay_if_stale(&self, feeder: &mut Feeder) -> io::Result<()> {
         while std::mem::take(&mut self.state().stale) {
             self.abandon();
             let entries = feeder.stash.entries()?;
@@ -276,8 +278,7 @@ impl Serving {
         let pts = i64::try_from(entry.mark.timestamp).ok();
         let meta = FrameMeta { seq: entry.seq, pts, ..FrameMeta::default() };
         let packet = Packet::copied(&entry.bytes, meta, entry.key).ok_or(io::ErrorKind::OutOfMemory)?;
-        // If the session is over, its packets are dropped: the code that ended it decides how
-        // to go on.
+        // An error is ignored: the session is over, and the code that ended it decides how to continue.
         let _ = submit.submit(meta, WorkerInput::Packet(packet), Stretch::default(), Stretch::default);
         Ok(())
     }
@@ -293,19 +294,19 @@ impl Serving {
         };
         let hop = framepath::path::parse_stage(&format!("decode threads={}", self.settings.threads));
         let hop = hop.map_err(io::Error::other)?;
-        let lends = Arc::new(SessionLender { captures: self.captures.clone(), epoch });
+        let provider = Arc::new(SessionBuffers { captures: self.captures.clone(), epoch });
         let spec = Spec {
             hop,
             track: Some(self.track.clone()),
             frames_behind: 0,
-            // The client gives buffers at any time.
+            // The client may return buffers at any time.
             least_out: 1,
             options,
-            seat: None,
-            lends: Some(lends),
+            service: None,
+            provider: Some(provider),
         };
         let session = Session::new(spec);
-        // Without this level workers do not report the bytes they copy.
+        // Workers report copied bytes only from this level on.
         session.set_level(Level::Times);
         let (_, submit, collect) = session.start(self.track.stream).map_err(io::Error::other)?;
         let mut state = self.state();
@@ -317,7 +318,7 @@ impl Serving {
         if sent { Ok(submit) } else { Err(io::ErrorKind::BrokenPipe.into()) }
     }
 
-    /// Makes the session give the frames inside, and waits until it has.
+    /// Drains the session, and waits until its frames are delivered.
     fn finish(&self, feeder: &mut Feeder) -> io::Result<()> {
         loop {
             if let Some(submit) = &mut feeder.submit {
@@ -329,11 +330,11 @@ impl Serving {
             if !stale {
                 return Ok(());
             }
-            self.mend(feeder)?;
+            self.replay_if_stale(feeder)?;
         }
     }
 
-    /// Ends the session, and waits until its frames are not read any more.
+    /// Ends the session, and waits until no thread reads its frames.
     fn abandon(&self) {
         let mut state = self.state();
         while state.reading {
@@ -362,8 +363,7 @@ impl Serving {
         }
     }
 
-    /// Delivers a session's frames. If it fails, the next packet where
-    /// decoding can begin starts another session.
+    /// Delivers a session's frames. After an error, the next random access point starts another session.
     fn deliver(&self, collect: &mut CollectEnd, epoch: u32) -> Result<(), HostError> {
         loop {
             let arrival = match collect.next_frame() {
@@ -373,19 +373,19 @@ impl Serving {
             };
             let seq = arrival.frame.meta().seq;
             let state = self.state();
-            let (had, mark) = (state.had.contains(&seq), state.marks.get(&seq).copied());
+            let (is_repeated, mark) = (state.delivered_before.contains(&seq), state.marks.get(&seq).copied());
             drop(state);
-            if had {
-                self.state().has(seq);
+            if is_repeated {
+                self.state().record_delivered(seq);
                 continue;
             }
             let (mark, copied) = (mark.unwrap_or_default(), arrival.work.copied_bytes);
             let info = FrameInfo { seq, epoch, mark, copied, ..FrameInfo::default() };
             let delivery = self.captures.deliver(arrival.frame, &info);
             match delivery {
-                Ok(Delivery::Done) => self.state().has(seq),
+                Ok(Delivery::Done) => self.state().record_delivered(seq),
                 Ok(Delivery::Over) => return Ok(()),
-                Err(source) => return Err(HostError::Socket { operation: "delivering a frame of", source }),
+                Err(source) => return Err(HostError::Socket { operation: "deliver a frame of", source }),
             }
         }
     }
@@ -393,8 +393,8 @@ impl Serving {
     // ---- buffers
 
     fn watch(self: &Arc<Serving>) {
-        while let Ok(news) = self.captures.next() {
-            match news {
+        while let Ok(effect) = self.captures.next() {
+            match effect {
                 CaptureEffect::Nothing => {}
                 CaptureEffect::Flushed(epoch) => {
                     let state = self.state();
@@ -410,15 +410,15 @@ impl Serving {
                     }
                     drop(state);
                     self.changed.notify_all();
-                    // The feeding thread may sleep until the next packet.
+                    // In a thread of its own, because the feeding thread may sleep until the next packet.
                     let serving = self.clone();
-                    let mend = move || serving.mend(&mut serving.feeder());
-                    // If the thread cannot be started, the next packet does it.
-                    let _ = thread::Builder::new().name("fp-mend".to_owned()).spawn(mend);
+                    let replay = move || serving.replay_if_stale(&mut serving.feeder());
+                    // If the thread cannot be started, the next packet triggers the replay.
+                    let _ = thread::Builder::new().name("fp-replay".to_owned()).spawn(replay);
                 }
             }
         }
-        // The client has closed: wakes all threads that wait.
+        // The client has closed the stream, so all waiting threads have to end.
         self.captures.close();
         if let Some((_, session)) = &self.state().session {
             session.abandon();
@@ -426,7 +426,7 @@ impl Serving {
     }
 }
 
-/// Drops the errors of an answer for an old epoch: they tell nothing new.
+/// Ignores the errors of an answer for an old epoch, because a flush event follows.
 fn ignore_flushed(answer: io::Result<()>) -> io::Result<()> {
     let known = |error: &io::Error| {
         matches!(Refusal::of(error), Refusal::Stale | Refusal::CalledOff | Refusal::Unknown)

@@ -30,9 +30,9 @@ const ENTRY: u64 = 48;
 pub(super) struct StashEntry {
     /// Number of the packet in the stream.
     pub(super) seq: u64,
-    /// Decoding can begin here.
+    /// True if decoding can start here.
     pub(super) key: bool,
-    /// Mark for its frame.
+    /// Client's mark, for the packet's frame.
     pub(super) mark: PacketMark,
     pub(super) bytes: Vec<u8>,
 }
@@ -44,12 +44,12 @@ pub(super) struct Stash {
     size: u64,
     head: u64,
     tail: u64,
-    /// Positions of the entries where decoding can begin, with their packets' numbers.
+    /// Positions of the entries where decoding can start, with their packets' numbers.
     keys: Vec<(u64, u64)>,
 }
 
 impl Stash {
-    /// Opens the stash in `file`. Returns it with its packets of `epoch`, oldest first; forgets those of
+    /// Opens the stash in `file`. Returns it with its packets of `epoch`, oldest first; removes packets of
     /// another epoch.
     pub(super) fn open(file: File, epoch: u32) -> io::Result<(Stash, Vec<StashEntry>)> {
         let size = file.metadata()?.len().checked_sub(RING).filter(|size| *size > ENTRY);
@@ -64,7 +64,7 @@ impl Stash {
         (stash.head, stash.tail) = (head, tail);
         let entries = match stash.entries() {
             Ok(entries) => entries,
-            // The content is invalid: decoding cannot go on from it.
+            // Invalid content is removed: decoding restarts at the next key.
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                 stash.begin(epoch)?;
                 Vec::new()
@@ -74,7 +74,7 @@ impl Stash {
         Ok((stash, entries))
     }
 
-    /// Reads all packets that are kept, oldest first.
+    /// Reads all packets, oldest first.
     pub(super) fn entries(&mut self) -> io::Result<Vec<StashEntry>> {
         self.keys.clear();
         let mut entries = Vec::new();
@@ -90,9 +90,9 @@ impl Stash {
         Ok(entries)
     }
 
-    /// Forgets all packets, for a new epoch or sequence.
+    /// Removes all packets, for a new epoch or sequence.
     pub(super) fn begin(&mut self, epoch: u32) -> io::Result<()> {
-        // Empties the ring first: after a kill in between, the old epoch has no packets.
+        // Empties the ring first, so that after a kill in between the old epoch has no packets.
         self.set_word(HEAD_AT, self.tail)?;
         self.head = self.tail;
         self.keys.clear();
@@ -101,8 +101,7 @@ impl Stash {
         self.set_word(0, MAGIC)
     }
 
-    /// Adds a packet. If there is no room for it, decoding cannot go on from the stash
-    /// until the next key.
+    /// Adds a packet. If the ring has no room for it, the stash stays empty until the next key.
     pub(super) fn append(&mut self, entry: &StashEntry) -> io::Result<()> {
         let length = entry.bytes.len() as u64;
         if self.tail - self.head + ENTRY + length > self.size {
@@ -129,9 +128,9 @@ impl Stash {
         self.set_word(TAIL_AT, self.tail)
     }
 
-    /// Notes that the client has frames up to packet `seq`. Keeps the last two keys up to `seq`,
-    /// and drops the packets before these.
-    /// (Pictures behind a key can be shown before it, and need the key before.)
+    /// Records that the client has frames up to packet `seq`. Drops the packets before the last two keys
+    /// up to `seq`. Two keys stay, because pictures that follow a key may be shown before it and depend on
+    /// the previous key.
     pub(super) fn delivered(&mut self, seq: u64) -> io::Result<()> {
         let passed = self.keys.iter().take_while(|(_, key)| *key <= seq).count();
         if passed >= 3 {
@@ -203,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_decoder_finds_what_is_needed_and_no_more() {
+    fn the_next_decoder_finds_the_needed_packets_only() {
         let file = file(RING + 8000);
         let (mut stash, entries) = Stash::open(file.try_clone().unwrap(), 0).unwrap();
         assert_eq!(entries, []);

@@ -4,13 +4,13 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Streams that each user has.
+/// Number of streams of each user.
 pub(super) struct Users {
     limit: u32,
     streams: Mutex<HashMap<u32, u32>>,
 }
 
-/// One stream of a user; dropping it ends the stream's claim on the limit.
+/// One stream of a user, counted until it is dropped.
 pub(super) struct UserStream {
     users: Arc<Users>,
     uid: u32,
@@ -27,7 +27,7 @@ impl Users {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts one more stream of `uid`; `None` if that user has as many as allowed.
+    /// Counts one more stream of `uid`; returns `None` if the user has reached the limit.
     pub(super) fn begin(self: &Arc<Users>, uid: u32) -> Option<UserStream> {
         let mut streams = self.streams();
         let count = streams.get(&uid).copied().unwrap_or(0);

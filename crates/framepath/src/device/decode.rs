@@ -24,40 +24,42 @@ use crate::item::Item;
 use crate::out::{HopFailure, Out};
 use crate::stage::Stage;
 
-/// Packets in the device's OUTPUT buffers, at most.
+/// Number of OUTPUT buffers, each for one packet.
 const PACKETS: u32 = 16;
 
-/// Most buffers that a queue of V4L2 has.
+/// Maximum number of buffers in a V4L2 queue.
 const MOST_BUFFERS: u32 = 32;
 
-/// Packets inside that are remembered; older ones never became a frame (hidden pictures).
+/// Maximum number of packets inside whose metadata is kept. Older packets have hidden pictures, which
+/// never become a frame.
 const MOST_INSIDE: u64 = 1024;
 
-/// In the ledger, the time from a packet's submission until its frame comes back is
-/// `device`.
+/// Stage that decodes with a V4L2 device. In the ledger, the time from a packet's submission until its
+/// frame is dequeued is `device`.
 pub(crate) struct DeviceDecode {
     node: Arc<Node>,
     track: TrackInfo,
     output: OutputFormat,
-    /// CAPTURE buffers beyond those that decoding needs.
+    /// Number of CAPTURE buffers in addition to those that decoding needs.
     spare_buffers: u32,
     pool_slots: Option<u32>,
-    /// In a worker: copies of frames, because the device's memory cannot be shared with the caller.
+    /// In a worker: pool for copies of frames, because the device's memory cannot be shared with the
+    /// caller.
     copies: Option<CopyPool>,
     packets: OutputBuffers,
     start_codes: AnnexB,
-    /// Metadata of each packet, by its stamp; true where its picture is not given out.
+    /// Metadata of each packet, by its stamp; `true` if its picture is discarded.
     inside: HashMap<u64, (FrameMeta, bool)>,
-    /// Pictures not to give out: the stamp of a packet, and how many pictures from it on, in
-    /// presentation order. In the order of packets.
+    /// Pictures to skip: the stamp of a packet, and the number of pictures to skip from it on, in
+    /// presentation order. Sorted by stamp.
     skips: VecDeque<(u64, u64)>,
     next_stamp: u64,
     /// True if no packet was sent since the start or a flush.
     is_fresh: bool,
     frames: Option<Frames>,
-    /// A new format has to be set up.
+    /// True if the device has announced a new format that is not set up yet.
     changed: bool,
-    /// The last frame of the old format, or of all, has come.
+    /// True if the last frame of the present format was dequeued.
     last_seen: bool,
     ended: bool,
     draining: bool,
@@ -81,8 +83,8 @@ impl DeviceDecode {
         DeviceDecode::by(Arc::new(Node::open(path.as_ref())?), track, options)
     }
 
-    /// [`DeviceDecode::open`] with a node that is open already. In a worker, frames
-    /// are copied into memory that the caller can read.
+    /// [`DeviceDecode::open`] with a node that is open already. In a worker, frames are copied into
+    /// memory that the caller can map.
     pub(crate) fn by(
         node: Arc<Node>,
         track: TrackInfo,
@@ -97,11 +99,11 @@ impl DeviceDecode {
         }
         node.subscribe()?;
         let (width, height) = (track.stream.width, track.stream.height);
-        // Limit of a packet's size: about the size of its pixels.
+        // Limit of a packet's size: one byte per pixel.
         let bytes = (width.saturating_mul(height)).clamp(1 << 20, 1 << 25);
-        let wanted = QueueFormat { width, height, fourcc, stride: 0, bytes, memory_planes: 1 };
-        let got = node.set_format(Direction::Output, &wanted)?;
-        if got.fourcc != fourcc {
+        let requested = QueueFormat { width, height, fourcc, stride: 0, bytes, memory_planes: 1 };
+        let actual = node.set_format(Direction::Output, &requested)?;
+        if actual.fourcc != fourcc {
             return Err(node
                 .lacks(Direction::Output, &format!("decoder of {} ({fourcc})", track.codec))
                 .into());
@@ -112,7 +114,7 @@ impl DeviceDecode {
             node,
             track,
             output: options.output,
-            // Copied frames go back at once.
+            // No spare buffers for the hops behind, if frames are copied and so returned at once.
             spare_buffers: 2 + if options.give_back.is_some() {
                 0
             } else {
@@ -138,14 +140,14 @@ impl DeviceDecode {
         })
     }
 
-    /// Sets CAPTURE up for the format that the device has found.
+    /// Sets up the CAPTURE queue for the format that the device has detected.
     fn set_up(&mut self) -> Result<(), StageError> {
         if let Some(old) = self.frames.take() {
             old.buffers.stop()?;
         }
-        let found = self.node.format(Direction::Capture)?;
-        let fourcc = self.choose()?;
-        let picture = self.node.set_format(Direction::Capture, &QueueFormat { fourcc, ..found })?;
+        let detected = self.node.format(Direction::Capture)?;
+        let fourcc = self.choose_format()?;
+        let picture = self.node.set_format(Direction::Capture, &QueueFormat { fourcc, ..detected })?;
         if picture.fourcc != fourcc {
             return Err(self.node.lacks(Direction::Capture, &format!("{fourcc} frames")).into());
         }
@@ -162,11 +164,11 @@ impl DeviceDecode {
     }
 
     /// Chooses a format among those that the device offers for the stream.
-    fn choose(&self) -> Result<Fourcc, StageError> {
+    fn choose_format(&self) -> Result<Fourcc, StageError> {
         let offered: Vec<Fourcc> =
             self.node.formats(Direction::Capture).into_iter().map(|offer| offer.fourcc).collect();
         let deep = self.track.stream.format.is_some_and(|format| format.depth() > 8);
-        let (wanted, name): (&[Fourcc], _) = match self.output {
+        let (accepted, name): (&[Fourcc], _) = match self.output {
             OutputFormat::Nv12 => (&[Fourcc::NV12], "NV12 frames"),
             OutputFormat::P010 => (&[Fourcc::P010], "P010 frames"),
             OutputFormat::Native if deep => (&[Fourcc::P010], "P010 frames of a 10-bit stream"),
@@ -175,17 +177,16 @@ impl DeviceDecode {
                 "YUV420P, NV12, P010 or GREY frames",
             ),
         };
-        let found = wanted.iter().find(|fourcc| offered.contains(fourcc));
-        found.copied().ok_or_else(|| self.node.lacks(Direction::Capture, name).into())
+        let chosen = accepted.iter().find(|fourcc| offered.contains(fourcc));
+        chosen.copied().ok_or_else(|| self.node.lacks(Direction::Capture, name).into())
     }
 
-    /// Takes the device's frames and events, waiting at most `time` for them, and passes the
-    /// frames on.
-    fn turn(&mut self, time: Duration, out: &mut Out<'_>) -> Result<(), HopFailure> {
+    /// Waits at most `time` for the device, handles its events, and passes its frames on.
+    fn poll_device(&mut self, time: Duration, out: &mut Out<'_>) -> Result<(), HopFailure> {
         if let Some(frames) = &self.frames {
             if !time.is_zero() && frames.buffers.queued() == 0 && !self.last_seen {
-                // All buffers are downstream: the device cannot give a frame before one comes
-                // back, so it is not silent.
+                // All buffers are downstream, so the device cannot fill one: this wait does not count as
+                // silence.
                 frames.buffers.wait_for_return(time, || false);
                 self.progress = Instant::now();
             }
@@ -197,7 +198,7 @@ impl DeviceDecode {
         }
         if ready.output || ready.error {
             let collected = self.packets.collect().map_err(|e| out.fail(e))?;
-            self.progressed(collected.count > 0);
+            self.record_progress(collected.count > 0);
             if let Some(stamp) = collected.failed {
                 return Err(out.fail(self.rejected(stamp)));
             }
@@ -211,11 +212,11 @@ impl DeviceDecode {
         let old_is_over = self.frames.is_none() || self.last_seen;
         if self.changed && old_is_over {
             self.set_up().map_err(|e| out.fail(e))?;
-            self.progressed(true);
+            self.record_progress(true);
         }
         if ready.error && !(ready.capture || ready.output || ready.event) && !time.is_zero() {
-            // No buffer is queued that could become ready: poll would return at once,
-            // again and again.
+            // No buffer is queued that could become ready, so poll(2) would return at once, again and
+            // again.
             std::thread::sleep(Duration::from_millis(1));
             return self.check_silence(out);
         }
@@ -224,7 +225,7 @@ impl DeviceDecode {
 
     fn take_events(&mut self) -> Result<(), StageError> {
         while let Some(event) = self.node.next_event()? {
-            self.progressed(true);
+            self.record_progress(true);
             match event {
                 DecoderEvent::SourceChange => self.changed = true,
                 DecoderEvent::EndOfStream => self.ended = true,
@@ -253,11 +254,11 @@ impl DeviceDecode {
         Ok(())
     }
 
-    /// Returns the picture in a buffer; `None` for the empty buffer that only ends a stream.
+    /// Returns the picture in a buffer; `None` for an empty buffer and for a picture to skip.
     fn frame(&mut self, taken: &Delivered) -> Result<Option<Frame>, StageError> {
         let Some(frames) = &self.frames else { return Ok(None) };
         if taken.bytes == 0 {
-            // A last buffer is not given back: no buffer can be queued behind it.
+            // The last buffer is not queued again, because the device takes no buffer after it.
             if !taken.last {
                 frames.buffers.give_back(taken);
             }
@@ -267,16 +268,17 @@ impl DeviceDecode {
             return Err(self.rejected(taken.timestamp_us));
         }
         let Some((meta, is_discarded)) = self.inside.remove(&taken.timestamp_us) else {
-            let what = format!("gave a frame with the stamp {} us, which no packet had", taken.timestamp_us);
+            let what =
+                format!("returned a frame with the stamp {} us, which no packet has", taken.timestamp_us);
             return Err(V4l2Error::Driver { node: self.node.path().to_owned(), what }.into());
         };
         let frame = frames.buffers.frame(taken, &frames.layout, meta)?;
         let is_skipped = self.skips(taken.timestamp_us);
-        // A frame that is dropped here goes back to the device.
+        // Dropping the frame returns its buffer to the device.
         Ok((!is_discarded && !is_skipped).then_some(frame))
     }
 
-    /// True if the picture of the packet with `stamp` is to be skipped; counts it then.
+    /// Returns whether to skip the picture of the packet with `stamp`, and counts the skipped picture.
     fn skips(&mut self, stamp: u64) -> bool {
         while self.skips.get(1).is_some_and(|(from, _)| stamp >= *from) {
             self.skips.pop_front();
@@ -295,8 +297,8 @@ impl DeviceDecode {
         V4l2Error::Driver { node: self.node.path().to_owned(), what }.into()
     }
 
-    fn progressed(&mut self, really: bool) {
-        if really {
+    fn record_progress(&mut self, has_progressed: bool) {
+        if has_progressed {
             self.progress = Instant::now();
         }
     }
@@ -310,7 +312,7 @@ impl DeviceDecode {
         Err(out.fail(V4l2Error::Silent { node, awaited: "neither frame nor buffer", waited_ms }))
     }
 
-    /// Copies the packet, counted, into a free buffer and queues it.
+    /// Copies the packet into a free buffer and queues the buffer. The ledger counts the copy.
     fn send(&mut self, packet: Packet) -> Result<(), StageError> {
         let (meta, Preroll { discarded, skipped, .. }) = (packet.meta(), packet.preroll());
         if skipped > 0 {
@@ -318,7 +320,7 @@ impl DeviceDecode {
         }
         let packet =
             packet.private().ok_or_else(|| StageError::io("a packet")(io::ErrorKind::OutOfMemory.into()))?;
-        let bytes = packet.bytes().expect("they are this process's alone");
+        let bytes = packet.bytes().expect("a private packet has its bytes in this process");
         let parts = self.start_codes.parts(bytes, self.is_fresh)?;
         let bytes = self.packets.fill(parts.into_iter().map(Plane::of))?;
         let stamp = self.next_stamp;
@@ -332,13 +334,13 @@ impl DeviceDecode {
         Ok(())
     }
 
-    /// Stops both queues, which discards the packets and frames inside, and starts them for packets from
-    /// another place of the stream (dev-decoder, "Seek"). Also works behind a drain.
+    /// Stops both queues, which discards the packets and frames inside, and starts them again for packets
+    /// from another position (dev-decoder, "Seek"). Also works after a drain.
     fn restart(&mut self) -> Result<(), StageError> {
         self.node.stream(Direction::Output, false)?;
         self.packets.reclaim();
         self.inside.clear();
-        // A change of format in the discarded part is announced again.
+        // Drops pending events: the device announces a change of format again.
         self.take_events()?;
         self.skips.clear();
         self.is_fresh = true;
@@ -348,7 +350,7 @@ impl DeviceDecode {
             Some(_) => self.set_up()?,
             None => self.changed = false,
         }
-        self.progressed(true);
+        self.record_progress(true);
         Ok(())
     }
 
@@ -357,7 +359,7 @@ impl DeviceDecode {
         match (&self.frames, self.changed) {
             (_, true) => false,
             (Some(_), false) => self.last_seen && self.ended,
-            // No frame came of the packets.
+            // The packets had no picture.
             (None, false) => self.ended,
         }
     }
@@ -374,26 +376,26 @@ impl Stage for DeviceDecode {
         let packet = item.into_packet().map_err(|e| out.fail(e))?;
         let seq = packet.meta().seq;
         if packet.preroll().restarts && !self.is_fresh {
-            // The file is repeated: pictures of the loop before are still inside.
+            // The file is repeated, and pictures of the previous loop are still inside.
             self.drain(out)?;
             self.restart().map_err(|e| out.fail(e))?;
         }
         if !self.packets.has_free() {
             // Frames may be passed on in the meantime.
             out.hold(seq);
-            // The device is not to blame for the time before this packet came.
+            // The time before this packet does not count as silence of the device.
             self.progress = Instant::now();
             while !self.packets.has_free() {
                 if signal::interrupted() {
                     return Ok(());
                 }
-                self.turn(SLICE, out)?;
+                self.poll_device(SLICE, out)?;
             }
         }
         let sent = self.send(packet);
         out.hold(seq);
         sent.map_err(|e| out.fail(e))?;
-        self.turn(Duration::ZERO, out)
+        self.poll_device(Duration::ZERO, out)
     }
 
     fn flush(&mut self, out: &mut Out<'_>) -> Result<(), HopFailure> {
@@ -410,13 +412,12 @@ impl Stage for DeviceDecode {
         self.progress = Instant::now();
         if !self.draining {
             self.draining = true;
-            // A device that is told to stop before CAPTURE streams ignores
-            // it (dev-decoder, "Drain").
+            // A device ignores a stop command before its CAPTURE queue streams (dev-decoder, "Drain").
             while self.frames.is_none() && self.progress.elapsed() < FIRST_FORMAT {
                 if signal::interrupted() {
                     return Ok(());
                 }
-                self.turn(SLICE, out)?;
+                self.poll_device(SLICE, out)?;
             }
             // Without a picture there is nothing to drain.
             self.ended |= self.frames.is_none();
@@ -426,9 +427,9 @@ impl Stage for DeviceDecode {
             if signal::interrupted() {
                 return Ok(());
             }
-            self.turn(SLICE, out)?;
+            self.poll_device(SLICE, out)?;
             if self.last_seen && !self.ended && !self.changed {
-                // The event that comes with the last buffer, if the driver has one.
+                // Some drivers send an event with the last buffer.
                 self.take_events().map_err(|e| out.fail(e))?;
                 self.ended |= !self.changed && self.progress.elapsed() > LAST_EVENT;
             }
@@ -437,10 +438,9 @@ impl Stage for DeviceDecode {
     }
 }
 
-/// Time after which a device that has all packets and has found no format has found no
-/// picture in them.
+/// Time limit for a device that has all packets to announce a format. After it, the packets count as
+/// having no picture.
 const FIRST_FORMAT: Duration = Duration::from_secs(2);
 
-/// Time after its last frame after which a silent driver is known to have no event for
-/// the end of the stream.
+/// Time limit, after the last frame, for a driver's event at the end of the stream. Some drivers send none.
 const LAST_EVENT: Duration = Duration::from_millis(500);

@@ -6,30 +6,30 @@ use std::path::Path;
 
 use framepath_os::v4l2::{META_NODE, MetaReader, MetaRecord};
 
-/// The records of our own frames.
+/// Reader of the records of this run's frames.
 pub(crate) struct FrameRecords {
     reader: MetaReader,
     unread: Vec<MetaRecord>,
 }
 
 impl FrameRecords {
-    /// Opens the records; `None` if there are none, or they may not be read.
+    /// Opens the records; `None` if there are none, or this process may not read them.
     pub(crate) fn open() -> Option<FrameRecords> {
         let reader = MetaReader::open(Path::new(META_NODE)).ok()?;
         Some(FrameRecords { reader, unread: Vec::new() })
     }
 
-    /// Returns the record of frame `seq`, which was queued no earlier than `since_ns`.
+    /// Returns the record of frame `seq`, which was queued at `since_ns` (CLOCK_MONOTONIC) or later.
     pub(crate) fn of(&mut self, seq: u64, since_ns: u64) -> Option<MetaRecord> {
-        // Without the record the frame's time is known, but not split.
+        // On an error, the ledger has the frame's device time without its parts.
         self.reader.read(&mut self.unread).ok()?;
-        let found = find(&self.unread, seq, since_ns);
+        let record = find(&self.unread, seq, since_ns);
         self.unread.clear();
-        found
+        record
     }
 }
 
-/// Finds a frame's record. Records of other programs' frames are among them, under their numbers.
+/// Finds a frame's record. The time is needed, because other programs' frames may have the same number.
 fn find(records: &[MetaRecord], seq: u64, since_ns: u64) -> Option<MetaRecord> {
     records.iter().rev().find(|r| r.source_sequence == seq && r.queued_ns >= since_ns).copied()
 }

@@ -24,10 +24,10 @@ use crate::item::Item;
 use crate::out::{HopFailure, Out};
 use crate::stage::Stage;
 
-/// CAPTURE buffers: one that the device writes, and those in frames downstream.
+/// Number of CAPTURE buffers: one that the device writes, and those in frames downstream.
 const BUFFERS: u32 = 8;
 
-/// Works on one frame at a time: queue it, wait, pass the result on.
+/// Stage that runs in the measuring node. It queues one frame, waits for the result and passes it on.
 pub(crate) struct DeviceThreshold {
     node: PathBuf,
     level: u8,
@@ -36,23 +36,23 @@ pub(crate) struct DeviceThreshold {
     in_place: bool,
     /// True if the node's records get a checksum.
     crc32: bool,
-    /// The option `io`; if not set, the first frame decides.
+    /// Memory type of the option `io`; `None` if the frames determine it.
     io: Option<Io>,
-    /// The node, opened at the start, so that no other program takes it in the meantime.
+    /// The node, opened when the stage is made, so that no other program takes it before the first frame.
     opened: Option<Arc<Node>>,
-    way: Option<Way>,
-    side: Option<FrameRecords>,
+    queues: Option<DeviceQueues>,
+    records: Option<FrameRecords>,
 }
 
 /// The queues for frames of one layout.
-struct Way {
+struct DeviceQueues {
     node: Arc<Node>,
     io: Io,
-    /// Layout of the frames that come.
+    /// Layout of input frames.
     from: Layout,
-    /// Layout of the frames that the device gives.
+    /// Layout of output frames.
     to: Layout,
-    /// Bytes between rows as the device reads them.
+    /// Stride in bytes of the device's input.
     stride: usize,
     output: OutputBuffers,
     capture: Capture,
@@ -71,7 +71,8 @@ impl DeviceThreshold {
         let io = if hop.is_set("io") { io_of(hop.choice("io")) } else { None };
         if in_place && io.is_some_and(|io| io != Io::DmaBuf) {
             let what =
-                "in_place=1 goes with io=dmabuf: only a dmabuf can be both read and written".to_owned();
+                "in_place=1 needs io=dmabuf: the device can only read and write the same buffer if it is a dmabuf"
+                    .to_owned();
             return Err(StageError::Option(what));
         }
         let node = measuring(&path)?;
@@ -87,29 +88,28 @@ impl DeviceThreshold {
             crc32: hop.flag("crc32"),
             io: if in_place { Some(Io::DmaBuf) } else { io },
             opened: Some(node),
-            way: None,
-            side: None,
+            queues: None,
+            records: None,
         })
     }
 
     /// Returns the queues for frames like `frame`.
-    fn way(&mut self, frame: &Frame) -> Result<&mut Way, StageError> {
+    fn queues_for(&mut self, frame: &Frame) -> Result<&mut DeviceQueues, StageError> {
         let from = *frame.layout();
-        if self.way.as_ref().is_some_and(|way| way.from == from) {
-            return Ok(self.way.as_mut().expect("just looked at"));
+        if self.queues.as_ref().is_some_and(|queues| queues.from == from) {
+            return Ok(self.queues.as_mut().expect("checked above"));
         }
         if from.format != PixelFormat::Grey {
             return Err(StageError::Format { format: from.format, takes: "GREY" });
         }
-        // The queues for another layout are closed with their node; frames that
-        // are still held keep their memory.
-        self.way = None;
+        // Closes the queues of the previous layout, and their node. Frames downstream keep their memory.
+        self.queues = None;
         let node = match self.opened.take() {
             Some(node) => node,
             None => measuring(&self.node)?,
         };
         let io = self.io.unwrap_or(if frame.dmabuf().is_some() { Io::DmaBuf } else { Io::Mmap });
-        Ok(self.way.insert(Way::new(node, io, from, self.in_place, &self.controls())?))
+        Ok(self.queues.insert(DeviceQueues::new(node, io, from, self.in_place, &self.controls())?))
     }
 
     fn controls(&self) -> Vec<(u32, ControlValue)> {
@@ -138,33 +138,35 @@ fn measuring(path: &std::path::Path) -> Result<Arc<Node>, StageError> {
     Ok(Arc::new(node))
 }
 
-impl Way {
+impl DeviceQueues {
     fn new(
         node: Arc<Node>,
         io: Io,
         from: Layout,
         in_place: bool,
         controls: &[(u32, ControlValue)],
-    ) -> Result<Way, StageError> {
+    ) -> Result<DeviceQueues, StageError> {
         let stride = from.planes()[0].stride as u32;
         let (width, height) = (from.width, from.height);
-        let wanted = QueueFormat { width, height, fourcc: Fourcc::GREY, stride, bytes: 0, memory_planes: 1 };
-        let refused = |got: &QueueFormat| {
-            let size = format!("{}x{} with rows of {} bytes", got.width, got.height, got.stride);
+        let requested =
+            QueueFormat { width, height, fourcc: Fourcc::GREY, stride, bytes: 0, memory_planes: 1 };
+        let mismatch = |actual: &QueueFormat| {
+            let size = format!("{}x{} with stride {}", actual.width, actual.height, actual.stride);
             StageError::Option(format!(
-                "{} makes {size} of {width}x{height} with rows of {stride} bytes",
+                "{} does not support frames of {width}x{height} with stride {stride}; it offers {size}",
                 node.path().display()
             ))
         };
-        let taken = node.set_format(Direction::Output, &wanted)?;
+        let input = node.set_format(Direction::Output, &requested)?;
         let fits =
-            (taken.width, taken.height) == (width, height) && (io == Io::Mmap || taken.stride == stride);
+            (input.width, input.height) == (width, height) && (io == Io::Mmap || input.stride == stride);
         if !fits {
-            return Err(refused(&taken));
+            return Err(mismatch(&input));
         }
-        let given = node.set_format(Direction::Capture, &QueueFormat { stride: taken.stride, ..wanted })?;
-        if (given.width, given.height) != (width, height) || (in_place && given.stride != stride) {
-            return Err(refused(&given));
+        let result =
+            node.set_format(Direction::Capture, &QueueFormat { stride: input.stride, ..requested })?;
+        if (result.width, result.height) != (width, height) || (in_place && result.stride != stride) {
+            return Err(mismatch(&result));
         }
         node.set_controls(controls)?;
         let output = OutputBuffers::new(&node, io, 1)?;
@@ -174,11 +176,11 @@ impl Way {
         };
         node.stream(Direction::Output, true)?;
         node.stream(Direction::Capture, true)?;
-        let to = if in_place { from } else { layout_of(&given, None)? };
-        Ok(Way { stride: taken.stride as usize, node, io, from, to, output, capture })
+        let to = if in_place { from } else { layout_of(&result, None)? };
+        Ok(DeviceQueues { stride: input.stride as usize, node, io, from, to, output, capture })
     }
 
-    /// Copies the frame into the driver's memory, if `io` needs that; returns the number of bytes.
+    /// Copies the frame into the driver's memory if `io` requires it. Returns the number of copied bytes.
     fn fill(&mut self, frame: &Frame) -> Result<usize, StageError> {
         if self.io != Io::Mmap {
             return Ok(0);
@@ -193,8 +195,8 @@ impl Way {
         Ok(self.output.fill(rows)?)
     }
 
-    /// Runs the device on the frame. Returns the CAPTURE buffer, if the device has buffers of its
-    /// own. `None` if the run was ended.
+    /// Runs the device on the frame, and waits for the result. Returns the CAPTURE buffer; `None` if the
+    /// run has to end.
     fn run(&mut self, frame: &Frame, bytes: usize) -> Result<Option<Delivered>, StageError> {
         if let Capture::InPlace(capture) = &self.capture {
             capture.queue_frame(frame)?;
@@ -214,7 +216,7 @@ impl Way {
             if let Some(taken) = taken {
                 self.output.collect()?;
                 if taken.failed {
-                    let what = "could not work on a frame".to_owned();
+                    let what = "failed to process a frame".to_owned();
                     return Err(V4l2Error::Driver { node: self.node.path().to_owned(), what }.into());
                 }
                 return Ok(Some(taken));
@@ -227,7 +229,7 @@ impl Way {
         Ok(None)
     }
 
-    /// Waits until the device has a buffer to write into.
+    /// Waits until the device has a CAPTURE buffer to write to.
     fn wait_for_room(&self) {
         if let Capture::Own(capture) = &self.capture {
             while capture.queued() == 0 && !signal::interrupted() {
@@ -239,7 +241,7 @@ impl Way {
 
 impl Stage for DeviceThreshold {
     fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
-        self.side = FrameRecords::open();
+        self.records = FrameRecords::open();
         Ok(*info)
     }
 
@@ -247,29 +249,29 @@ impl Stage for DeviceThreshold {
         let frame = item.into_frame().map_err(|e| out.fail(e))?;
         let meta = frame.meta();
         if self.in_place && !frame.is_only() {
-            let what = "in_place=1, but another stage still uses the frame".to_owned();
+            let what = "in_place=1: another stage still uses the frame; leave in_place out".to_owned();
             return Err(out.fail(StageError::Option(what)));
         }
-        let way = self.way(&frame).map_err(|e| out.fail(e))?;
-        way.wait_for_room();
-        let bytes = way.fill(&frame).map_err(|e| out.fail(e))?;
+        let queues = self.queues_for(&frame).map_err(|e| out.fail(e))?;
+        queues.wait_for_room();
+        let bytes = queues.fill(&frame).map_err(|e| out.fail(e))?;
         let sequence = ControlValue::Wide(meta.seq as i64);
-        way.node.set_controls(&[(numbers::CID_SRC_SEQUENCE, sequence)]).map_err(|e| out.fail(e))?;
+        queues.node.set_controls(&[(numbers::CID_SRC_SEQUENCE, sequence)]).map_err(|e| out.fail(e))?;
         let queued_ns = now_ns();
-        let done = meter::in_device(|| way.run(&frame, bytes)).map_err(|e| out.fail(e))?;
+        let done = meter::in_device(|| queues.run(&frame, bytes)).map_err(|e| out.fail(e))?;
         let Some(taken) = done else { return Ok(()) };
-        let given = match &way.capture {
+        let result = match &queues.capture {
             Capture::Own(capture) => {
                 drop(frame);
-                capture.frame(&taken, &way.to, meta).map_err(|e| out.fail(e))?
+                capture.frame(&taken, &queues.to, meta).map_err(|e| out.fail(e))?
             }
             Capture::InPlace(_) => frame,
         };
-        if let Some(record) = self.side.as_mut().and_then(|side| side.of(meta.seq, queued_ns)) {
+        if let Some(record) = self.records.as_mut().and_then(|records| records.of(meta.seq, queued_ns)) {
             let queued = record.start_ns.saturating_sub(record.queued_ns);
             let run = record.end_ns.saturating_sub(record.start_ns);
             out.recorder().split_device(queued, run);
         }
-        out.push(Item::Frame(given))
+        out.push(Item::Frame(result))
     }
 }

@@ -32,8 +32,8 @@ pub fn write(report: &Report, to: &mut dyn Write) -> io::Result<()> {
     write_all(&[("", report)], to)
 }
 
-/// Writes the rows of several runs into one table. The column `path` has the name of the run, or,
-/// if the name is empty, the path itself.
+/// Writes the rows of several runs into one table. The column `path` has the name of the run, or the path
+/// text if the name is empty.
 ///
 /// # Errors
 /// Errors of `to`.

@@ -9,7 +9,8 @@ use std::process::{Command, Stdio};
 use framepath_model::summary::Machine;
 use framepath_os::machine as os;
 
-/// Describes this machine, with the versions of the programs and libraries that take part.
+/// Describes this machine, with the versions of framepath, the codec libraries and the ffmpeg tool. Starts
+/// `ffmpeg -version`.
 pub fn machine() -> Machine {
     let mut versions = BTreeMap::new();
     versions.insert("framepath".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
@@ -40,8 +41,8 @@ fn ffmpeg_version() -> Option<String> {
     output.status.success().then(|| text.split_whitespace().nth(2).map(str::to_owned)).flatten()
 }
 
-/// Graphics cards and their drivers: PCI vendor and device numbers, or
-/// names from the device tree; `None` if there are none.
+/// Returns the graphics cards and their drivers; `None` if there are none. The name of a card is its PCI
+/// vendor and device number, or its name in the device tree.
 fn gpus(drm: &Path) -> (Option<String>, Option<String>) {
     let Ok(entries) = fs::read_dir(drm) else { return (None, None) };
     let is_card =
@@ -84,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cards_are_told_by_the_kernel() {
+    fn cards_are_read_from_sysfs() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(gpus(folder.path()), (None, None));
         for (name, text) in [

@@ -13,8 +13,8 @@ use framepath_os::measure::meter::Level;
 use super::machine::machine;
 use crate::report::{Report, SinkReport};
 
-/// Returns the summary of one run: a row for each sink, and a note per loss and failure. `case` is the
-/// path's text.
+/// Returns the summary of one run: one row for each sink, and one note for each loss and failure. `case` is
+/// the path's text.
 ///
 /// ```
 /// use framepath::{Options, Pipeline, export};
@@ -51,15 +51,15 @@ fn from_rows(rows: Vec<SummaryRow>, notes: Vec<String>) -> Summary {
     }
 }
 
-/// Returns the figures of one run; `None` for an unknown figure. Behind a `tee`, latency and causes are
-/// those of the last sink.
+/// Returns the figures of one run; `None` for an unknown figure. In a path with a `tee`, latency and causes
+/// are those of the last sink.
 pub fn row(report: &mut Report, case: &str) -> SummaryRow {
     let digest = (report.level != Level::Off).then(|| report.digest());
     row_of(report, case, digest)
 }
 
-/// [`row`] for each sink. If there are several, the contender's name has the sink's text. Figures
-/// that do not belong to one sink (times, copies, losses) are those of the whole run in each row.
+/// [`row`] for each sink. With several sinks, the contender's name has the sink's text. Times, copies and
+/// losses are those of the whole run in each row.
 fn rows(report: &mut Report, case: &str) -> Vec<SummaryRow> {
     if report.sinks.len() < 2 {
         return vec![row(report, case)];
@@ -71,7 +71,7 @@ fn rows(report: &mut Report, case: &str) -> Vec<SummaryRow> {
         let is_same = |other: &&SinkReport| report.hops[usize::from(other.hop)].text == *text;
         let contender = match report.sinks.iter().filter(is_same).count() {
             1 => format!("path to {text}"),
-            // The names of rows have to differ.
+            // Adds the hop, because the names of rows have to differ.
             _ => format!("path to {text} (hop {})", sink.hop),
         };
         SummaryRow { contender, frames: sink.frames, ..row_of(report, case, digest) }

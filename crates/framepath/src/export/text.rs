@@ -11,7 +11,7 @@ use crate::report::{Report, SinkReport, depths};
 
 const BAR_WIDTH: usize = 30;
 
-/// Writes frames, latency, hops, causes with a bar each, copies and switches.
+/// Returns the summary: frames, latency, hops, a bar for each cause, copies and switches.
 ///
 /// ```
 /// use framepath::{Options, Pipeline, export};
@@ -69,7 +69,7 @@ fn headline(report: &Report) -> String {
     text
 }
 
-/// Writes a line for each hop whose worker had to be replaced.
+/// Writes a line for each hop with a replaced worker.
 fn workers(text: &mut String, report: &Report) {
     for worker in report.workers.iter().filter(|worker| worker.deaths > 0) {
         let hop = shown(&report.hops[usize::from(worker.hop)].text);
@@ -79,12 +79,12 @@ fn workers(text: &mut String, report: &Report) {
         if worker.lost > 0 {
             let _ = write!(text, "; {} frames inside were lost", worker.lost);
         } else {
-            let _ = write!(text, "; {} packets were given again", worker.replayed);
+            let _ = write!(text, "; {} packets were submitted again", worker.replayed);
         }
         if let Some(poisoned) = worker.poisoned {
             let _ = write!(
                 text,
-                "; packet {poisoned} kills every worker: {} packets skipped, up to the next random access point",
+                "; packet {poisoned} kills every worker: {} packets were skipped, up to the next random access point",
                 worker.skipped
             );
         }
@@ -123,7 +123,7 @@ fn ledger(text: &mut String, report: &Report, digests: &[(u16, Digest)]) -> std:
             last.frames
         )?;
     }
-    // The name of the sink, if there are several.
+    // Text that names the sink, if there are several.
     let to = |sink: u16| match digests.len() {
         1 => String::new(),
         _ => format!(" to {}", shown(&report.hops[usize::from(sink)].text)),
@@ -138,7 +138,8 @@ fn ledger(text: &mut String, report: &Report, digests: &[(u16, Digest)]) -> std:
     for (sink, digest) in digests {
         causes(text, report.level, digest, &to(*sink))?;
     }
-    // Summed over the hops, and not over the sinks: each sink's sum has the hops in front of the tee.
+    // Summed over the hops instead of the sinks, because each sink's sum includes the hops in front of the
+    // tee.
     let copied = match digests.len() {
         1 => last.copied_bytes,
         _ => {
@@ -156,7 +157,7 @@ fn ledger(text: &mut String, report: &Report, digests: &[(u16, Digest)]) -> std:
 
 fn counted_by(copied: f64, own: bool) -> &'static str {
     match (copied == 0.0, own) {
-        (_, true) => " (counted; copies by the program's own parts are not)",
+        (_, true) => " (counted; copies of the program's own parts are not counted)",
         (true, false) => " (counted: no hop copied)",
         (false, false) => " (counted)",
     }
@@ -191,8 +192,7 @@ fn hops(text: &mut String, report: &Report, digest: &Digest) -> std::fmt::Result
     Ok(())
 }
 
-/// Text for the bytes that a hop copied. The caller's own hops may copy bytes that the ledger does
-/// not know.
+/// Returns the text for the bytes that a hop copied. The ledger may miss copies of the caller's own hops.
 fn copied(figures: &HopDigest, own: bool) -> String {
     match figures.copied_bytes {
         0.0 if own => "not counted".to_owned(),
@@ -243,15 +243,13 @@ fn causes(text: &mut String, level: Level, digest: &Digest, to: &str) -> std::fm
         }
     }
     if level == Level::Times {
-        writeln!(
-            text,
-            "  (level `times` stamps hops but does not ask the kernel for CPU time; `full` does)"
-        )?;
+        writeln!(text, "  (level `times` does not read CPU time from the kernel; level `full` does)")?;
     }
     Ok(())
 }
 
-/// Writes a time in the unit that gives it one to three digits before the point.
+/// Returns the text of a time, which is in nanoseconds. Chooses the unit for one to three digits before the
+/// point.
 pub fn time(ns: f64) -> String {
     match ns.abs() {
         n if n < 1e3 => format!("{ns:.0} ns"),
@@ -261,7 +259,7 @@ pub fn time(ns: f64) -> String {
     }
 }
 
-/// Writes bytes in the unit that gives them one to four digits.
+/// Returns the text of a number of bytes. Chooses the unit for one to four digits before the point.
 pub fn bytes(count: f64) -> String {
     match count {
         n if n < 1024.0 => format!("{n:.0} B"),

@@ -63,9 +63,10 @@ fn process(pid: usize, name: &str, report: &Report, to: &mut dyn Write) -> io::R
     }
     let hops = report.hop_tree();
     for end in hops.leaves() {
-        let way = hops.way_to(end);
-        let on_way = |(row, _): &(&&Row, &u64)| way.get(usize::from(row.hop)).is_some_and(|on_way| *on_way);
-        let mut rows = rows.iter().zip(&drawn).filter(on_way).peekable();
+        let branch = hops.way_to(end);
+        let is_in_branch =
+            |(row, _): &(&&Row, &u64)| branch.get(usize::from(row.hop)).is_some_and(|is_in| *is_in);
+        let mut rows = rows.iter().zip(&drawn).filter(is_in_branch).peekable();
         let mut before = None;
         while let Some((row, from)) = rows.next() {
             let first = before.replace(row.seq) != Some(row.seq);
@@ -83,11 +84,11 @@ fn process(pid: usize, name: &str, report: &Report, to: &mut dyn Write) -> io::R
     Ok(())
 }
 
-/// Returns the start of each row's slice. A frame's wait in a link or inside a decoder
-/// overlaps the thread's work on other frames, and so does the work on the frame
-/// before that wait; a track cannot show slices that cross. A stage's slice
-/// therefore begins when the thread last started on the frame: not before it
-/// was done with the frame before.
+/// Returns the start of each row's slice, CLOCK_MONOTONIC nanoseconds.
+///
+/// A track cannot show overlapping slices, and a frame's wait in a link or inside a decoder overlaps the
+/// thread's work on other frames. A stage's slice therefore starts when the thread last started to work on
+/// the frame, and not before the end of the previous slice.
 fn drawn_from(rows: &[&Row]) -> Vec<u64> {
     let mut from: Vec<u64> = rows.iter().map(|row| row.leave_ns).collect();
     let mut order: Vec<usize> = (0..rows.len()).filter(|at| !rows[*at].has(flag::LINK)).collect();
@@ -130,8 +131,8 @@ fn slice(pid: usize, row: &Row, from: u64, name: &str, origin: u64) -> Value {
         args["switches"] = json!(row.voluntary_switches + row.involuntary_switches);
         args["minor_faults"] = json!(row.minor_faults);
     }
-    // Waits in a queue overlap each other: each is drawn as an instant at its
-    // end, its length in the arguments and in the flow's arrow.
+    // Waits in a queue overlap each other, so each is drawn as an instant at its end. The arguments and the
+    // flow's arrow show its length.
     let (phase, duration) = if link { ("i", Value::Null) } else { ("X", json!(micros(row.leave_ns, from))) };
     let mut event = json!({
         "ph": phase, "pid": pid, "tid": row.thread, "ts": micros(from, origin),

@@ -7,11 +7,12 @@ use std::collections::VecDeque;
 
 use framepath_os::crossing::Breach;
 
-/// Most frames that one packet or frame may become.
+/// Maximum number of frames that a stage may emit for one input.
 pub(super) const OUTPUTS: u32 = 256;
 
-/// Frames from before a flush that count as progress of the worker: the packets of the ring
-/// and more than a decoder holds back. Further frames are accepted, but do not reset the watchdog.
+/// Maximum number of flushed frames that count as progress of the worker. It covers the packets of the
+/// ring and the reorder delay of any decoder. Further frames are accepted, but do not reset the
+/// watchdog.
 const TIMELY: u64 = 96;
 
 /// A drain or flush that the worker has not answered.
@@ -22,111 +23,111 @@ enum Question {
 
 /// A flush that the worker has not answered.
 struct Flush {
-    /// Its number among the inputs.
+    /// Number of the flush among the inputs.
     seq: u64,
-    /// Outputs that the worker may still give for inputs before it.
-    may_come: u64,
-    /// The part of `may_come` that counts as progress.
-    timely: u64,
+    /// Number of outputs that the worker may still send for inputs before the flush.
+    outputs_left: u64,
+    /// Number of these outputs that count as progress.
+    timely_left: u64,
 }
 
-/// An output that came for an input.
+/// Classification of an output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OutputCheck {
+    /// The output belongs to the stream.
     Wanted,
-    /// The input is from before a flush that is not answered.
+    /// The input is from before a flush that the worker has not answered.
     Flushed {
         /// True if the output counts as progress.
         is_timely: bool,
     },
-    /// The worker cannot have this input: it has reported that it has forgotten the input, or will not
-    /// be given it before it has answered.
+    /// The worker cannot have this input: it has answered a flush after the input, or gets the input
+    /// only after its answer.
     Impossible,
 }
 
-/// An end of inputs that the worker reported.
+/// Kind of an end of inputs that the worker reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InputsEnd {
-    /// The end of inputs that a flush follows.
+    /// A flush follows: the stream goes on.
     Flushed,
     /// The end of the stream.
     Last,
 }
 
-/// Drains and flushes that the present worker has to answer, and the flush to announce to it.
+/// Drains and flushes that the present worker has to answer, and the flush to send to it.
 #[derive(Default)]
 pub(super) struct Answers {
-    /// Questions that the worker was sent, in that order.
+    /// Questions that were sent to the worker, oldest first.
     owed: VecDeque<Question>,
-    /// The flush that the worker was not sent yet.
-    untold: Option<Flush>,
-    /// Inputs before this number are forgotten: the present worker has reported that, or never
-    /// had them.
+    /// Flush that was not sent to the worker yet.
+    unsent: Option<Flush>,
+    /// The present worker has no inputs before this number: it has flushed them, or never had them.
     forgotten: u64,
 }
 
 impl Answers {
-    /// Notes a flush: the inputs before number `seq` are not wanted any more, and the worker has to be
-    /// sent the flush. At most `kept` of them may be inside.
+    /// Records a flush with the number `seq` among the inputs, which has to be sent to the worker. At
+    /// most `kept` earlier inputs are inside the worker.
     pub(super) fn flush(&mut self, seq: u64, kept: u64) {
-        // The worker never got the inputs behind a flush that was not sent to it.
-        let inside = self
-            .untold
-            .take()
-            .map_or((kept * u64::from(OUTPUTS), kept.min(TIMELY)), |older| (older.may_come, older.timely));
-        let (may_come, timely) = inside;
-        self.untold = Some(Flush { seq, may_come, timely });
+        // The worker never got the inputs after an unsent flush, so that flush's counts still apply.
+        let inside = self.unsent.take().map_or((kept * u64::from(OUTPUTS), kept.min(TIMELY)), |older| {
+            (older.outputs_left, older.timely_left)
+        });
+        let (outputs_left, timely_left) = inside;
+        self.unsent = Some(Flush { seq, outputs_left, timely_left });
     }
 
     /// Returns the number of the flush that has to be sent to the worker.
     pub(super) fn first_unreported(&self) -> Option<u64> {
-        self.untold.as_ref().map(|flush| flush.seq)
+        self.unsent.as_ref().map(|flush| flush.seq)
     }
 
-    /// Notes that this flush was sent.
+    /// Records that the flush was sent.
     pub(super) fn flush_submitted(&mut self) {
-        self.owed.extend(self.untold.take().map(Question::Flush));
+        self.owed.extend(self.unsent.take().map(Question::Flush));
     }
 
-    /// Notes that the worker was told to drain.
+    /// Records that a drain was sent.
     pub(super) fn drain_submitted(&mut self) {
         self.owed.push_back(Question::Drain);
     }
 
-    /// Starts anew for another worker, which owes no answer and has no flush to be sent.
+    /// Resets the state for a new worker, which has no question to answer and needs no flush.
     pub(super) fn begin(&mut self) {
         self.owed.clear();
-        self.untold = None;
+        self.unsent = None;
     }
 
-    /// True while the worker owes an answer.
+    /// True while the worker has to answer a question.
     pub(super) fn is_owed(&self) -> bool {
         !self.owed.is_empty()
     }
 
-    /// Classifies an output that came for input `seq`; inputs from `wanted_from` on are wanted.
+    /// Classifies an output of input `seq`. `wanted_from` is the number of the first input that was not
+    /// flushed.
     pub(super) fn check_output(&mut self, seq: u64, wanted_from: u64) -> OutputCheck {
         let forgotten = self.forgotten;
         let Some(flush) = self.next_flush() else {
             return if seq >= wanted_from { OutputCheck::Wanted } else { OutputCheck::Impossible };
         };
-        if !(forgotten..flush.seq).contains(&seq) || flush.may_come == 0 {
+        if !(forgotten..flush.seq).contains(&seq) || flush.outputs_left == 0 {
             return OutputCheck::Impossible;
         }
-        flush.may_come -= 1;
-        let is_timely = flush.timely > 0;
-        flush.timely = flush.timely.saturating_sub(1);
+        flush.outputs_left -= 1;
+        let is_timely = flush.timely_left > 0;
+        flush.timely_left = flush.timely_left.saturating_sub(1);
         OutputCheck::Flushed { is_timely }
     }
 
     /// Accepts the worker's answer to a drain.
     ///
     /// # Errors
-    /// The next answer that the worker owes is not that to a drain.
+    /// The oldest unanswered question is not a drain.
     pub(super) fn take_end(&mut self) -> Result<InputsEnd, Breach> {
         match self.owed.front() {
             Some(Question::Drain) => _ = self.owed.pop_front(),
-            _ => return Err(Breach("an end of the stream that it was not asked for")),
+            _ => return Err(Breach("an end of the stream without a drain")),
         }
         Ok(if self.next_flush().is_some() { InputsEnd::Flushed } else { InputsEnd::Last })
     }
@@ -134,11 +135,11 @@ impl Answers {
     /// Accepts the worker's answer to the flush with the number `seq`.
     ///
     /// # Errors
-    /// The next answer that the worker owes is not that to this flush.
+    /// The oldest unanswered question is not this flush.
     pub(super) fn flushed(&mut self, seq: u64) -> Result<(), Breach> {
         match self.owed.front() {
             Some(Question::Flush(flush)) if flush.seq == seq => _ = self.owed.pop_front(),
-            _ => return Err(Breach("an answer to no flush")),
+            _ => return Err(Breach("an answer to a flush that was not sent")),
         }
         self.forgotten = seq;
         Ok(())
@@ -146,11 +147,11 @@ impl Answers {
 
     /// Returns the first flush that is not answered.
     fn next_flush(&mut self) -> Option<&mut Flush> {
-        let told = self.owed.iter_mut().find_map(|question| match question {
+        let sent = self.owed.iter_mut().find_map(|question| match question {
             Question::Flush(flush) => Some(flush),
             Question::Drain => None,
         });
-        told.or(self.untold.as_mut())
+        sent.or(self.unsent.as_mut())
     }
 }
 
@@ -178,13 +179,13 @@ mod tests {
         answers.drain_submitted();
         assert_eq!(answers.take_end(), Ok(InputsEnd::Last));
         assert!(answers.take_end().is_err() && !answers.is_owed());
-        // A drain whose inputs are not wanted any more.
+        // A drain whose inputs are flushed.
         answers.drain_submitted();
         answers.flush(5, 5);
         answers.flush_submitted();
         assert!(answers.flushed(5).is_err(), "the drain comes first");
         assert_eq!(answers.take_end(), Ok(InputsEnd::Flushed));
-        assert!(answers.take_end().is_err(), "it was told of one drain");
+        assert!(answers.take_end().is_err(), "one drain was sent");
         assert_eq!(answers.flushed(5), Ok(()));
         answers.drain_submitted();
         assert_eq!(answers.take_end(), Ok(InputsEnd::Last));
@@ -204,25 +205,25 @@ mod tests {
         assert!(answers.flushed(9).is_err() && !answers.is_owed());
         let mut another = submitted(5, 5);
         another.begin();
-        assert!(another.flushed(5).is_err(), "it was told by nobody");
+        assert!(another.flushed(5).is_err(), "the new worker was sent no flush");
     }
 
     #[test]
-    fn frames_are_of_inputs_that_the_worker_can_have() {
+    fn frames_belong_to_inputs_that_the_worker_can_have() {
         let mut answers = submitted(5, 5);
         answers.flush(9, 3);
         answers.flush_submitted();
-        let standing = |answers: &mut Answers, seq| answers.check_output(seq, 10);
-        assert_eq!(standing(&mut answers, 4), TIMELY_ONE);
+        let check = |answers: &mut Answers, seq| answers.check_output(seq, 10);
+        assert_eq!(check(&mut answers, 4), TIMELY_ONE);
         for early in [5, 6, 10] {
-            assert_eq!(standing(&mut answers, early), OutputCheck::Impossible, "{early}: not answered yet");
+            assert_eq!(check(&mut answers, early), OutputCheck::Impossible, "{early}: not answered yet");
         }
         answers.flushed(5).unwrap();
-        assert_eq!(standing(&mut answers, 4), OutputCheck::Impossible, "forgotten");
-        assert_eq!(standing(&mut answers, 6), TIMELY_ONE);
+        assert_eq!(check(&mut answers, 4), OutputCheck::Impossible, "forgotten");
+        assert_eq!(check(&mut answers, 6), TIMELY_ONE);
         answers.flushed(9).unwrap();
-        assert_eq!(standing(&mut answers, 6), OutputCheck::Impossible);
-        assert_eq!(standing(&mut answers, 10), OutputCheck::Wanted);
+        assert_eq!(check(&mut answers, 6), OutputCheck::Impossible);
+        assert_eq!(check(&mut answers, 10), OutputCheck::Wanted);
     }
 
     #[test]

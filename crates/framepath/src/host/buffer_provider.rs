@@ -27,32 +27,33 @@ pub struct Loan {
 
 /// Provider of the memory that a stream's workers decode into.
 pub trait BufferProvider: Send + Sync {
-    /// Returns buffers as wanted. May wait for long. Called once for each worker of a stream,
-    /// in the thread that reads from that worker.
+    /// Returns buffers that satisfy `request`. May block without limit. Called once for each worker of a
+    /// stream, in the thread that reads from that worker.
     ///
     /// # Errors
-    /// No such buffers exist; the stream then fails with this text.
-    fn provide(&self, want: &BufferRequest) -> Result<Loan, String>;
+    /// There are no such buffers; the stream then fails with this text.
+    fn provide(&self, request: &BufferRequest) -> Result<Loan, String>;
 
-    /// Called when the worker has mapped the last loan: its slots can be given now.
+    /// Receives the slots of the last loan when the worker has mapped it: from then on the slots can be
+    /// released to the worker. Called in the same thread as [`provide`](BufferProvider::provide).
     fn mapped(&self, slots: LentSlots);
 }
 
-/// The slots of a loan. The caller gives a worker buffers to write by them.
+/// The slots of a loan. The caller uses them to release buffers to the worker.
 pub struct LentSlots {
     pub(super) returns: Arc<dyn Returns>,
     pub(super) first: u32,
 }
 
 impl LentSlots {
-    /// Lets the worker write buffer `index`. Call it once for each buffer, when no frame is in it;
-    /// after that each frame in the buffer gives it back when dropped.
+    /// Releases buffer `index` to the worker, which may then write it. Call it once for each buffer,
+    /// while no frame is in the buffer. Later, dropping a frame releases the frame's buffer.
     pub fn release(&self, index: u32) {
         self.returns.give_back(self.first + index);
     }
 }
 
-/// The worker's side of a loan.
+/// The worker's side: requests the caller's buffers and maps them.
 pub(super) struct Borrower {
     pub(super) socket: Arc<Socket>,
     pub(super) exporter: Arc<Mutex<Exporter>>,
@@ -60,8 +61,8 @@ pub(super) struct Borrower {
 }
 
 impl Borrower {
-    /// Makes the decoder's provider. It lives as long as the process, which has this stream only.
-    pub(super) fn lenders(
+    /// Makes the decoder's provider. It is leaked, because the process has no other stream.
+    pub(super) fn into_provider(
         socket: Arc<Socket>,
         exporter: Arc<Mutex<Exporter>>,
         give_back: &'static GiveBack,
@@ -71,23 +72,23 @@ impl Borrower {
 }
 
 impl DecodeProvider for Borrower {
-    fn provide(&self, want: &BufferRequest) -> Result<(Pool, LentFormat), String> {
+    fn provide(&self, request: &BufferRequest) -> Result<(Pool, LentFormat), String> {
         let failed = |error: HostError| error.to_string();
-        // Does not keep the lock while the caller looks for memory.
-        locked(&self.exporter).request_buffers(want).map_err(failed)?;
+        // The lock is released before the wait for the caller.
+        locked(&self.exporter).request_buffers(request).map_err(failed)?;
         let (lent, count) = match recv(&self.socket).map_err(failed)? {
             Some((Message::Lend { lent, buffers }, _)) => (lent, buffers),
             Some((Message::Denied { text }, _)) => return Err(text),
-            _ => return Err("the caller said something else".to_owned()),
+            _ => return Err("the caller sent an unexpected message instead of buffers".to_owned()),
         };
         // Each buffer is mapped and closed before the next: a worker has few descriptors.
         let buffer = |expected| match recv(&self.socket).map_err(failed)? {
             Some((Message::Buffer { index }, Some(fd))) if index == expected => Ok(fd),
-            _ => Err("a buffer is missing".to_owned()),
+            _ => Err("the caller sent an unexpected message instead of a buffer".to_owned()),
         };
-        let pool = Pool::from_buffers(count, want.bytes(lent) as usize, self.give_back, buffer);
+        let pool = Pool::from_buffers(count, request.bytes(lent) as usize, self.give_back, buffer);
         let pool = pool.map_err(|error| error.to_string())?;
-        locked(&self.exporter).has_mapped(&pool).map_err(failed)?;
+        locked(&self.exporter).announce_pool(&pool).map_err(failed)?;
         Ok((pool, lent))
     }
 }

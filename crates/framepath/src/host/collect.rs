@@ -30,7 +30,7 @@ use crate::item::Item;
 use crate::recorder::{Recorder, Stretch};
 use crate::requests::Wake;
 
-/// Longest sleep of the collect end while it still has inputs to submit.
+/// Longest sleep of the collect end while it has inputs to submit that do not fit into the ring yet.
 const SUBMITTING: Duration = Duration::from_millis(5);
 
 /// The collect end of a worker, as the input of a thread.
@@ -64,21 +64,21 @@ pub(crate) fn channel(hop: u16, session: Arc<Session>) -> (Submit, CollectInput)
 
 /// The end of a stream that takes the output of its workers, and replaces workers that die.
 ///
-/// It alone knows which inputs have no output yet. After replacing a worker it submits these
-/// again, and then hands the right to submit over to the submit end.
+/// Only this end knows which inputs have no output yet. After it has replaced a worker, it submits
+/// these inputs again, and then returns the right to submit to the submit end.
 pub struct CollectEnd {
     pub(super) session: Arc<Session>,
     pub(super) start: Start,
     pub(super) link: Arc<WorkerStream>,
     pub(super) receiving: Receiving,
     pub(super) history: History,
-    pub(super) ways: Sender<SubmitCommand>,
+    pub(super) commands: Sender<SubmitCommand>,
     pub(super) restarts: Restarts,
     /// True until the first new frame after a death.
     pub(super) is_recovering: bool,
     /// Number of the last seek or flush that was passed to the next thread.
     generation: u64,
-    /// True if the worker has given all output of a stream that is held.
+    /// True if the worker has sent all output of a stream that is held.
     at_end: bool,
 }
 
@@ -86,18 +86,18 @@ pub struct CollectEnd {
 pub(crate) enum WorkerOutput<T> {
     /// A frame.
     Frame(T),
-    /// A seek or flush: its number, and the number of frames that did not come because of it. Later
-    /// items are from behind it.
+    /// A seek or flush: its number, and the number of frames discarded for it. Later items belong to
+    /// the time after it.
     Flush(u64, u64),
     /// The stream has ended, and another seek may come.
     Held,
     /// The stream has ended.
     End,
-    /// The thread has `news` to look at.
-    News,
+    /// A request waits for the thread.
+    Request,
 }
 
-/// A frame that came, with the ledger's times of its way.
+/// A frame from a worker, with its times for the ledger.
 pub struct Arrival {
     /// The frame.
     pub frame: Frame,
@@ -112,18 +112,18 @@ impl CollectInput {
         self.session.set_level(level);
     }
 
-    /// Returns the function that makes [`next`](CollectInput::next) look for news.
+    /// Returns the function that makes [`next`](CollectInput::next) check for requests.
     pub(crate) fn waker(&self) -> Wake {
         let session = self.session.clone();
         Box::new(move || session.request_attention())
     }
 
-    /// Returns the next event, with its row written. Sleeps until there is one or there is
-    /// `news`.
+    /// Returns the next event and writes its ledger row. Sleeps until there is an event or
+    /// `has_request` is true.
     pub(crate) fn next(
         &mut self,
         recorder: &mut Recorder,
-        news: impl Fn() -> bool,
+        has_request: impl Fn() -> bool,
     ) -> Result<WorkerOutput<Item>, StageError> {
         let end = match &mut self.end {
             Some(end) => end,
@@ -132,7 +132,7 @@ impl CollectInput {
         let timed = recorder.level() != Level::Off;
         let idle = &mut self.idle;
         let mut asleep = false;
-        let collected = end.next_or(news, || {
+        let collected = end.next_or(has_request, || {
             if timed && !asleep {
                 idle.since_ns = now_ns();
             } else if timed {
@@ -148,7 +148,7 @@ impl CollectInput {
             WorkerOutput::Flush(generation, discarded) => WorkerOutput::Flush(generation, discarded),
             WorkerOutput::Held => WorkerOutput::Held,
             WorkerOutput::End => WorkerOutput::End,
-            WorkerOutput::News => WorkerOutput::News,
+            WorkerOutput::Request => WorkerOutput::Request,
         })
     }
 }
@@ -159,7 +159,7 @@ impl CollectEnd {
         start: Start,
         (link, receiving): (Arc<WorkerStream>, Receiving),
         logged: Receiver<Logged>,
-        ways: Sender<SubmitCommand>,
+        commands: Sender<SubmitCommand>,
     ) -> CollectEnd {
         let history =
             History::new(logged, session.spec.track.as_ref(), session.spec.options.kind.memory_bytes);
@@ -170,7 +170,7 @@ impl CollectEnd {
             link,
             receiving,
             history,
-            ways,
+            commands,
             restarts,
             is_recovering: false,
             generation: 0,
@@ -178,28 +178,31 @@ impl CollectEnd {
         }
     }
 
-    /// Returns the next frame of a stream without flushes, `None` behind the last. Sleeps until
-    /// there is one.
+    /// Returns the next frame of a stream without flushes; `None` after the last. Sleeps until a frame
+    /// arrives. Call it from one thread.
+    ///
+    /// # Errors
+    /// The stage failed, the stream was abandoned, or no worker can continue the stream.
     pub fn next_frame(&mut self) -> Result<Option<Arrival>, HostError> {
         loop {
             match self.next_or(|| false, || {})? {
                 WorkerOutput::Frame(arrival) => return Ok(Some(arrival)),
                 WorkerOutput::End | WorkerOutput::Held => return Ok(None),
-                WorkerOutput::Flush(..) | WorkerOutput::News => {}
+                WorkerOutput::Flush(..) | WorkerOutput::Request => {}
             }
         }
     }
 
-    /// Returns the next event. Sleeps until there is one or there is `news`; calls `idle` when
-    /// it goes to sleep and when it wakes.
+    /// Returns the next event. Sleeps until there is an event or `has_request` is true. Calls `idle`
+    /// when it goes to sleep and when it wakes.
     fn next_or(
         &mut self,
-        news: impl Fn() -> bool,
+        has_request: impl Fn() -> bool,
         mut idle: impl FnMut(),
     ) -> Result<WorkerOutput<Arrival>, HostError> {
         loop {
             if self.at_end {
-                if let Some(collected) = self.held(&news) {
+                if let Some(collected) = self.held(&has_request) {
                     return Ok(collected);
                 }
                 continue;
@@ -207,15 +210,15 @@ impl CollectEnd {
             if let Some(flush) = self.flush() {
                 return Ok(flush);
             }
-            if news() {
-                return Ok(WorkerOutput::News);
+            if has_request() {
+                return Ok(WorkerOutput::Request);
             }
-            // Read before the ring, so that the cells that a worker completed before its
-            // end are taken first.
+            // Read before the ring, so that the last cells of a dead worker are taken before its end
+            // is handled.
             let is_gone = self.link.health.is_gone();
             let history = &mut self.history;
             match self.receiving.take(|seq| history.meta(seq)) {
-                Ok(Some(came)) => match self.on_message(came) {
+                Ok(Some(message)) => match self.on_message(message) {
                     Ok(None) => {}
                     Ok(Some(collected)) => return Ok(collected),
                     Err(error @ HostError::Failed { .. }) => return Err(error),
@@ -226,7 +229,7 @@ impl CollectEnd {
                 Ok(None) => {
                     let limit = self.submit_rest()?.then_some(SUBMITTING);
                     idle();
-                    self.receiving.sleep(&news, limit);
+                    self.receiving.sleep(&has_request, limit);
                     idle();
                 }
                 Err(error) => self.replace(error)?,
@@ -234,7 +237,7 @@ impl CollectEnd {
         }
     }
 
-    /// Returns the flush that the next thread does not know yet.
+    /// Returns a flush that was not passed to the next thread yet.
     fn flush(&mut self) -> Option<WorkerOutput<Arrival>> {
         let (generation, discarded) = self.history.generation();
         if generation == self.generation {
@@ -246,9 +249,9 @@ impl CollectEnd {
         Some(WorkerOutput::Flush(generation, discarded))
     }
 
-    /// Waits at the end of a stream that is held; `None` once it goes on. If the worker
-    /// dies meanwhile, this is noticed when the stream goes on.
-    fn held(&mut self, news: impl Fn() -> bool) -> Option<WorkerOutput<Arrival>> {
+    /// Waits at the end of a stream that is held; returns `None` when it may go on. A death of the
+    /// worker during this wait is handled when the stream goes on.
+    fn held(&mut self, has_request: impl Fn() -> bool) -> Option<WorkerOutput<Arrival>> {
         self.link.health.clear_attention();
         self.history.read_log();
         // The submit end may have logged the end again behind a flush.
@@ -259,14 +262,14 @@ impl CollectEnd {
         if !self.history.is_held {
             return Some(WorkerOutput::End);
         }
-        if news() {
-            return Some(WorkerOutput::News);
+        if has_request() {
+            return Some(WorkerOutput::Request);
         }
-        self.receiving.sleep_until_called(news);
+        self.receiving.sleep_until_called(has_request);
         None
     }
 
-    /// Handles the worker's report that it has given all; `None` where a flush follows.
+    /// Handles the worker's answer to a drain; returns `None` if a flush follows.
     fn on_end(&mut self) -> Result<Option<WorkerOutput<Arrival>>, Breach> {
         let is_last = self.history.on_end()?;
         self.link.health.set_answer_due(self.history.awaits_answer());
@@ -275,10 +278,10 @@ impl CollectEnd {
         Ok(is_last.then_some(ended))
     }
 
-    fn on_message(&mut self, came: WorkerMessage) -> Result<Option<WorkerOutput<Arrival>>, HostError> {
+    fn on_message(&mut self, message: WorkerMessage) -> Result<Option<WorkerOutput<Arrival>>, HostError> {
         if let WorkerMessage::Frame { seq, .. }
         | WorkerMessage::Same { seq, .. }
-        | WorkerMessage::Nothing { seq } = came
+        | WorkerMessage::Nothing { seq } = message
         {
             match self.history.check_output(seq) {
                 OutputCheck::Wanted => {}
@@ -288,10 +291,10 @@ impl CollectEnd {
                     }
                     return Ok(None);
                 }
-                OutputCheck::Impossible => return Err(Breach("a frame of what it was told to forget").into()),
+                OutputCheck::Impossible => return Err(Breach("output of a flushed input").into()),
             }
         }
-        let (seq, frame, work) = match came {
+        let (seq, frame, work) = match message {
             WorkerMessage::Frame { seq, frame, work } => (seq, Some(frame), work),
             WorkerMessage::Same { seq, work } => (seq, None, work),
             WorkerMessage::Nothing { seq } => return self.on_no_output(seq).map(|()| None),
@@ -316,7 +319,7 @@ impl CollectEnd {
             return Err(Breach("too many frames from one input").into());
         }
         let stretch = sent.stretch;
-        // The stage drops its input before it gives its output.
+        // The stage drops its input frame before it emits the output, so the input can be returned now.
         let input = match &sent.input {
             Some(WorkerInput::Frame(_)) => sent.input.take(),
             _ => None,
@@ -324,7 +327,7 @@ impl CollectEnd {
         let frame = match (frame, input) {
             (Some(frame), _) => frame,
             (None, Some(WorkerInput::Frame(frame))) => frame,
-            _ => return Err(Breach("the frame that was given, twice").into()),
+            _ => return Err(Breach("an input frame was returned twice").into()),
         };
         let arrived = self.history.book.arrived(seq);
         if self.history.sending.is_some() {
@@ -341,7 +344,9 @@ impl CollectEnd {
         match arrived {
             Arrived::Deliver => Ok(Some(WorkerOutput::Frame(Arrival { frame, stretch, work }))),
             Arrived::AlreadyDelivered | Arrived::Withheld => Ok(None),
-            Arrived::Unknown => Err(Breach("a frame of what this worker never had").into()),
+            Arrived::Unknown => {
+                Err(Breach("output of an input that was never submitted to this worker").into())
+            }
         }
     }
 
@@ -349,26 +354,26 @@ impl CollectEnd {
     fn on_no_output(&mut self, seq: u64) -> Result<(), HostError> {
         let sent = self.history.get(seq);
         let frame = sent.filter(|sent| matches!(sent.input, Some(WorkerInput::Frame(_))));
-        // Accepted once for each input: else the worker could repeat it for ever.
-        let unasked = Breach("it is done with what it was not given");
-        frame.and_then(|sent| sent.input.take()).map(|_| ()).ok_or(unasked.into())
+        // Accepted once for each input: otherwise a worker could send it without end.
+        let unexpected = Breach("a completion of an input that the worker does not have");
+        frame.and_then(|sent| sent.input.take()).map(|_| ()).ok_or(unexpected.into())
     }
 
-    /// Counts a frame whose input is not known any more as lost.
+    /// Counts a frame as lost, because its input was removed from the history.
     fn lose(&mut self, seq: u64) -> Result<(), HostError> {
         if !self.history.book.lose_unknown(seq) {
-            return Err(Breach("a frame of what was never given").into());
+            return Err(Breach("output of an input that was never submitted").into());
         }
         self.count_skipped();
         Ok(())
     }
 
-    /// Reads the log, submits the inputs that the submit end does not submit by itself, and answers
-    /// the submit end. True if the worker has no room for all of them.
+    /// Reads the log, submits the inputs that the submit end left to this end, and answers the submit
+    /// end. Returns `true` if the worker has no room for all of these inputs.
     ///
     /// # Errors
-    /// This process lacks a resource. A worker that breaks the rules is ended; the next
-    /// look finds that.
+    /// This process lacks a resource. A worker that breaks the rules is killed instead; the next call
+    /// of `next_or` replaces it.
     pub(super) fn submit_rest(&mut self) -> Result<bool, HostError> {
         self.link.health.clear_attention();
         self.history.read_log();
@@ -377,7 +382,7 @@ impl CollectEnd {
             Ok(false) => {
                 if let Some(answer) = self.history.answer() {
                     // The receiver exists: the submit end waits for the answer.
-                    let _ = self.ways.send(answer);
+                    let _ = self.commands.send(answer);
                 }
                 Ok(false)
             }

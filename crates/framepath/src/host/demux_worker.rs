@@ -19,9 +19,11 @@ use super::message_io::send;
 use super::remote_demuxer::MOST_TRACK_BYTES;
 use super::tally::Tally;
 
-/// Reads `file` and sends its packets to the caller, in the shared memory
-/// `memory`. Returns only if the caller broke the rules: the caller ends its worker
-/// when it needs no more packets.
+/// Reads `file` and sends its packets to the caller, in the shared memory `memory`. Does not return
+/// after the last packet, because the caller kills the worker.
+///
+/// # Errors
+/// The caller broke the rules.
 pub(super) fn demux(
     demux: &Demux,
     memory: OwnedFd,
@@ -51,9 +53,9 @@ pub(super) fn demux(
     crash::hang()
 }
 
-/// Why no more packets come.
+/// Reason why the demuxer stopped.
 enum Stopped {
-    /// The file cannot be read further; the caller has to be told.
+    /// The file cannot be read further; the message is for the caller.
     File(String),
     /// The caller broke the rules.
     Caller(HostError),
@@ -77,7 +79,7 @@ struct DemuxedFile {
     completions: CellWriter,
     /// Seeks of the caller.
     submissions: CellReader,
-    /// Where each loop begins.
+    /// Time in the stream where each pass begins.
     start: Duration,
     loops_left: u64,
     /// `None` without faults to inject.
@@ -102,7 +104,10 @@ impl DemuxedFile {
             demuxer.seek(start, SeekTo::Exact)?;
         }
         let track = demuxer.info().to_bytes();
-        let too_long = format!("the track's description of {} bytes is too long", track.len());
+        let too_long = format!(
+            "the description of the track has {} bytes, at most {MOST_TRACK_BYTES} are supported",
+            track.len()
+        );
         let pool = (track.len() <= MOST_TRACK_BYTES).then(|| PacketPool::new(area.clone(), &track));
         let pool = pool.flatten().ok_or(too_long)?;
         let opened = Message::Demuxed { track_bytes: track.len() as u32, stream: demuxer.info().stream };
@@ -137,7 +142,7 @@ impl DemuxedFile {
                     faults.inject(*packets);
                 }
                 if let Some(tally) = &mut self.tally {
-                    tally.took(*packets);
+                    tally.count_input(*packets);
                 }
                 *packets += 1;
                 of_this_loop += u64::from(!packet.preroll().discarded);
@@ -147,7 +152,7 @@ impl DemuxedFile {
             if self.loops_left == 0 {
                 break;
             }
-            // Else it would loop for ever.
+            // Without this check, a file without packets would be read without end.
             if of_this_loop == 0 {
                 return Err(self.demuxer.nothing_to_repeat().into());
             }
@@ -171,7 +176,7 @@ impl DemuxedFile {
     fn seek(&mut self) -> Result<bool, Stopped> {
         let Some(cell) = self.submissions.pop()? else { return Ok(false) };
         let Ok(Submission::Seek { number, to }) = Submission::decode(&cell) else {
-            return Err(Breach("a demuxer was given what is no seek").into());
+            return Err(Breach("an unexpected submission to a demuxer").into());
         };
         match to {
             DemuxPosition::Time(ns, mode) => self.demuxer.seek(Duration::from_nanos(ns), mode)?,
@@ -182,7 +187,7 @@ impl DemuxedFile {
     }
 
     fn send(&mut self, packet: &Packet) -> Result<(), Stopped> {
-        // Packets that the demuxer made itself always have their bytes in this process.
+        // Always `Some`, because the demuxer makes its packets in this process.
         let bytes = packet.bytes().unwrap_or_default();
         if bytes.len() > self.pool.largest() {
             let (bytes, most) = (bytes.len(), self.pool.largest());

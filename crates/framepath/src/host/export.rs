@@ -28,34 +28,34 @@ pub(super) struct Exporter {
     socket: Arc<Socket>,
     /// Pools and layouts that the caller knows.
     names: Names,
-    /// How long the worker had been idle when its present input came.
+    /// Time that the worker was idle before its present input arrived, nanoseconds.
     pub(super) idle_ns: u32,
-    /// Frames given since the last call of [`Exporter::take_given`].
-    given: u64,
+    /// Number of frames sent since the last call of [`Exporter::take_count`].
+    frames: u64,
     /// Counters for the service.
     tally: Option<Tally>,
 }
 
-/// Locks `exporter`, also a poisoned one: a panic leaves it consistent, and ends the worker anyway.
+/// Locks `exporter`, even if it is poisoned: a panic leaves it consistent, and ends the worker anyway.
 pub(super) fn locked(exporter: &Mutex<Exporter>) -> MutexGuard<'_, Exporter> {
     exporter.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Exporter {
     pub(super) fn new(completions: CellWriter, socket: Arc<Socket>, tally: Option<Tally>) -> Exporter {
-        Exporter { completions, socket, names: Names::default(), idle_ns: 0, given: 0, tally }
+        Exporter { completions, socket, names: Names::default(), idle_ns: 0, frames: 0, tally }
     }
 
     /// Counts packet or frame `seq` as taken by the stage.
-    pub(super) fn took(&mut self, seq: u64) {
+    pub(super) fn count_input(&mut self, seq: u64) {
         if let Some(tally) = &mut self.tally {
-            tally.took(seq);
+            tally.count_input(seq);
         }
     }
 
-    /// Frames given since the last call.
-    pub(super) fn take_given(&mut self) -> u64 {
-        std::mem::take(&mut self.given)
+    /// Returns the number of frames sent since the last call.
+    pub(super) fn take_count(&mut self) -> u64 {
+        std::mem::take(&mut self.frames)
     }
 
     /// Writes a completion; waits while the ring has no room.
@@ -64,25 +64,28 @@ impl Exporter {
     }
 
     fn send_frame(&mut self, frame: Frame, work: WorkerTime) -> Result<(), HostError> {
-        self.given += 1;
+        self.frames += 1;
         let seq = frame.meta().seq;
         if let Some(tally) = &mut self.tally {
             tally.count_output(seq, &work, frame.layout());
         }
         if frame.is_foreign() {
-            // The stage passes its input on: the caller has this frame already.
+            // The stage passes its input on, and the caller has this frame already.
             let (pool, slot, layout) = (SAME_FRAME, 0, 0);
             return self.complete(&Completion::Frame { seq, pool, slot, layout, work });
         }
         let layout = self.layout(frame.layout())?;
         let pool = self.pool(&frame)?;
         let Ok(exported) = frame.export() else {
-            return Err(HostError::Failed { text: "a frame of a pool that is not shared".to_owned() });
+            return Err(HostError::Failed {
+                text: "the stage emitted a frame of a pool that is not shared; make pools by HopPlace::pool"
+                    .to_owned(),
+            });
         };
         self.complete(&Completion::Frame { seq, pool, slot: exported.slot, layout, work })
     }
 
-    /// Returns the name of a layout; announces it to the caller when it is new.
+    /// Returns the number of a layout; announces it to the caller when it is new.
     fn layout(&mut self, layout: &Layout) -> Result<u8, HostError> {
         let (id, is_new) = self.names.layout(layout);
         if is_new {
@@ -91,21 +94,21 @@ impl Exporter {
         Ok(id)
     }
 
-    /// Asks for memory as `want` describes; the answer comes on the socket.
-    pub(super) fn request_buffers(&mut self, want: &BufferRequest) -> Result<(), HostError> {
-        send(&self.socket, &Message::Want(*want), None)?;
+    /// Requests buffers of the caller's provider. The answer arrives on the socket.
+    pub(super) fn request_buffers(&mut self, request: &BufferRequest) -> Result<(), HostError> {
+        send(&self.socket, &Message::Want(*request), None)?;
         self.complete(&Completion::Want)
     }
 
-    /// Asks for memory for a pool; the answer comes on the socket. Once the
-    /// stream is `opened`, a cell tells the caller to read the socket.
+    /// Requests memory for a pool, in bytes. The answer arrives on the socket. If the stream is `opened`,
+    /// the caller only reads the socket after a cell, so this function also writes one.
     pub(super) fn want_memory(&mut self, bytes: u64, opened: bool) -> Result<(), HostError> {
         send(&self.socket, &Message::WantMemory { bytes }, None)?;
         if opened { self.complete(&Completion::Want) } else { Ok(()) }
     }
 
-    /// Announces a pool of memory that the caller has lent.
-    pub(super) fn has_mapped(&mut self, pool: &Pool) -> Result<(), HostError> {
+    /// Announces the pool of the provider's buffers, which this worker has mapped.
+    pub(super) fn announce_pool(&mut self, pool: &Pool) -> Result<(), HostError> {
         let (number, _) = self.names.pool(pool.id())?;
         self.complete(&Completion::Pool {
             pool: number,
@@ -120,7 +123,7 @@ impl Exporter {
         let (pool, is_new) = self.names.pool(frame.pool_id())?;
         if is_new {
             let Some(GrantedPool { memory, slots, slot_bytes, first_slot }) = frame.granted_memory() else {
-                return Err(HostError::Failed { text: "a frame of memory that was not granted".to_owned() });
+                return Err(HostError::Failed { text: "the stage emitted a frame in memory that was not granted; make pools by HopPlace::pool".to_owned() });
             };
             send(&self.socket, &Message::PoolMemory { pool, memory }, None)?;
             let slot_bytes = slot_bytes as u64;
@@ -138,7 +141,11 @@ impl Stage for Export {
     fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
         let Item::Frame(frame) = item else {
             let (takes, gets) = ("frames", "packets");
-            return Err(out.fail(StageError::WrongInput { takes, gets, advice: "a worker gives frames" }));
+            return Err(out.fail(StageError::WrongInput {
+                takes,
+                gets,
+                advice: "a stage in a worker must emit frames",
+            }));
         };
         let work = out.recorder().last_row().map_or_else(WorkerTime::default, WorkerTime::from);
         let mut exporter = locked(&self.0);

@@ -9,13 +9,13 @@ use framepath_os::process::crash;
 /// Kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FaultKind {
-    /// The worker dies of a segmentation fault, once.
+    /// The first worker crashes by a segmentation fault.
     Crash,
-    /// The worker stops answering, once.
+    /// The first worker hangs.
     Hang,
-    /// The worker takes all memory it can get, once.
+    /// The first worker allocates all memory that it can get.
     Bomb,
-    /// The worker dies every time it meets the packet.
+    /// Every worker that takes the packet crashes.
     Poison,
 }
 
@@ -26,7 +26,7 @@ const KINDS: [(&str, FaultKind); 4] = [
     ("poison", FaultKind::Poison),
 ];
 
-/// A fault, and the number of the packet or frame that it strikes at.
+/// A fault, and the number of the packet or frame at which it occurs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Fault {
     kind: FaultKind,
@@ -47,7 +47,10 @@ impl FromStr for InjectedFaults {
             Some(Fault { kind, seq: seq.parse().ok()? })
         });
         faults.collect::<Option<_>>().map(InjectedFaults).ok_or_else(|| {
-            format!("`{text}` is no fault: crash@N, hang@N, bomb@N or poison@N, N a packet's number from 0")
+            format!(
+                "fault={text}: not a list of faults; expected crash@N, hang@N, bomb@N or poison@N with the \
+                 number N of a packet, from 0"
+            )
         })
     }
 }
@@ -63,12 +66,13 @@ impl fmt::Display for InjectedFaults {
 }
 
 impl InjectedFaults {
-    /// Returns the faults that also strike a worker that replaces another.
+    /// Returns the faults for a worker that replaces another: the poisoned packets.
     pub(super) fn for_replacement(&self) -> InjectedFaults {
         InjectedFaults(self.0.iter().filter(|fault| fault.kind == FaultKind::Poison).copied().collect())
     }
 
-    /// Strikes if there is a fault for packet or frame `seq`. The worker calls it before it works on it.
+    /// Executes the fault for packet or frame `seq`, if there is one. The worker calls it just before
+    /// the stage gets the item.
     pub(super) fn inject(&self, seq: u64) {
         match self.0.iter().find(|fault| fault.seq == seq).map(|fault| fault.kind) {
             Some(FaultKind::Crash | FaultKind::Poison) => crash::segmentation_fault(),

@@ -12,37 +12,37 @@ use framepath_os::crossing::{Bell, SharedArea, WatchResult, completions};
 use super::Traffic;
 use super::policy::{Watchdog, WorkerProgress};
 
-/// Progress of a worker as its caller sees it, for any thread. The counts order no other memory:
-/// they are only observed from outside (Relaxed).
+/// Progress of a worker as its caller sees it, for any thread. The counts are Relaxed, because they
+/// order no other memory.
 pub(super) struct WorkerHealth {
     area: Arc<SharedArea>,
-    /// Where the collect end sleeps.
+    /// Bell that wakes the collect end.
     collect_bell: Bell,
     gone: AtomicBool,
-    /// The submit end has an entry for the collect end, which may be asleep.
+    /// True if the collect end has to read the log.
     attention: AtomicBool,
-    /// Cells submitted to the worker and taken from it, and messages.
+    /// Counts of messages, of cells submitted to the worker, and of cells taken from it.
     pub(super) traffic: Traffic,
     /// Input pools announced by messages, which the worker reads when it needs them.
     announced_pools: AtomicU32,
-    /// Frames among the cells submitted; the worker answers each of them.
+    /// Number of submitted frames. The worker answers each of them.
     inputs: AtomicU64,
-    /// Cells taken from the worker that answer a frame.
+    /// Number of cells from the worker that answer a frame.
     answers: AtomicU64,
-    /// Frames of its pools that later stages hold.
+    /// Number of frames of the worker's pools that later stages hold.
     frames_out: AtomicU64,
-    /// Frames that are out, at the least, when the worker waits for a slot.
+    /// Minimum of `frames_out` while an honest worker waits for a slot.
     least_out: u64,
-    /// Cells taken from the worker that are no progress.
+    /// Number of cells from the worker that do not count as progress.
     late: AtomicU64,
-    /// The worker was told to drain or to flush, and has not answered.
-    owes_answer: AtomicBool,
-    /// The collect end sleeps until the worker completes something.
+    /// True if the worker has not answered a drain or flush yet.
+    answer_due: AtomicBool,
+    /// True while the collect end waits for a completion of the worker.
     collect_sleeps: AtomicBool,
-    /// The submit end sleeps until the worker makes room.
+    /// True while the submit end waits for room in the ring or the packet area.
     submit_sleeps: AtomicBool,
-    /// The collect end is getting the memory that the worker waits for.
-    lending: AtomicBool,
+    /// True while the provider of buffers works for the worker.
+    provider_busy: AtomicBool,
     watchdog: Watchdog,
 }
 
@@ -59,8 +59,9 @@ impl WorkerHealth {
         self.announced_pools.load(Ordering::Acquire)
     }
 
-    /// Makes the counts of the worker of `area`. The worker is ended after `watchdog` without progress.
-    /// It waits for a slot of its pool only while `least_out` or more of its frames are out; 0 means 1.
+    /// Makes the counts of the worker of `area`. The worker is killed after `watchdog` without progress.
+    /// An honest worker waits for a slot only while at least `least_out` of its frames are out; 0 means
+    /// 1.
     pub(super) fn new(area: Arc<SharedArea>, watchdog: Duration, least_out: u32) -> WorkerHealth {
         WorkerHealth {
             collect_bell: completions(&area).1.bell().clone(),
@@ -74,15 +75,15 @@ impl WorkerHealth {
             frames_out: AtomicU64::new(0),
             least_out: u64::from(least_out.max(1)),
             late: AtomicU64::new(0),
-            owes_answer: AtomicBool::new(false),
+            answer_due: AtomicBool::new(false),
             collect_sleeps: AtomicBool::new(false),
             submit_sleeps: AtomicBool::new(false),
-            lending: AtomicBool::new(false),
+            provider_busy: AtomicBool::new(false),
             watchdog: Watchdog::new(watchdog),
         }
     }
 
-    /// Counts a cell submitted; `is_frame` if the worker has to answer it.
+    /// Counts a submitted cell. `is_frame` is true if the worker has to answer it.
     pub(super) fn submitted(&self, is_frame: bool) {
         self.traffic.cells_out.fetch_add(1, Ordering::Relaxed);
         if is_frame {
@@ -90,7 +91,7 @@ impl WorkerHealth {
         }
     }
 
-    /// Counts a cell taken from the worker; `is_answer` if it answers a frame.
+    /// Counts a cell taken from the worker. `is_answer` is true if the cell answers a frame.
     pub(super) fn completed(&self, is_answer: bool) {
         self.traffic.cells_in.fetch_add(1, Ordering::Relaxed);
         if is_answer {
@@ -98,112 +99,113 @@ impl WorkerHealth {
         }
     }
 
-    /// Cells submitted to the worker.
+    /// Returns the number of cells submitted to the worker.
     pub(super) fn submissions(&self) -> u64 {
         self.traffic.cells_out.load(Ordering::Relaxed)
     }
 
-    /// Cells that the worker reports as taken, limited to the number submitted.
+    /// Returns the number of cells that the worker reports as taken, at most the number submitted.
     pub(super) fn taken(&self) -> u64 {
         self.area.taken().min(self.traffic.cells_out.load(Ordering::Relaxed))
     }
 
-    /// Counts a frame of the worker's pools that went to the later stages.
+    /// Counts a frame of the worker's pools that goes to the later stages.
     pub(super) fn frame_out(&self) {
         self.frames_out.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts such a frame that came back.
+    /// Counts a frame of the worker's pools that the later stages returned.
     pub(super) fn frame_back(&self) {
         self.frames_out.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Notes that the worker was told to drain or to flush, or has answered all of these.
-    pub(super) fn set_answer_due(&self, owes: bool) {
-        self.owes_answer.store(owes, Ordering::Relaxed);
+    /// Sets whether the worker has to answer a drain or flush.
+    pub(super) fn set_answer_due(&self, due: bool) {
+        self.answer_due.store(due, Ordering::Relaxed);
     }
 
-    /// Counts the last cell taken as no progress.
+    /// Excludes the last cell from the worker's progress.
     pub(super) fn record_late(&self) {
         self.late.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Notes that the collect end goes to sleep, or wakes.
+    /// Sets whether the collect end sleeps.
     pub(super) fn collect_sleeps(&self, sleeps: bool) {
         self.collect_sleeps.store(sleeps, Ordering::Relaxed);
     }
 
-    /// Notes that the submit end goes to sleep, or wakes.
+    /// Sets whether the submit end sleeps.
     pub(super) fn submit_sleeps(&self, sleeps: bool) {
         self.submit_sleeps.store(sleeps, Ordering::Relaxed);
     }
 
-    /// Notes that the collect end starts or stops getting memory to lend.
-    pub(super) fn lending(&self, lending: bool) {
-        self.lending.store(lending, Ordering::Relaxed);
+    /// Sets whether the provider of buffers works for the worker.
+    pub(super) fn set_provider_busy(&self, busy: bool) {
+        self.provider_busy.store(busy, Ordering::Relaxed);
     }
 
     /// Wakes the collect end to read the log.
     pub(super) fn request_attention(&self) {
-        // Release: pairs with the Acquire in `pays_attention`; the log's entry is written
-        // before the call. The fences of the bell order the store with the check before a sleep.
+        // Release: pairs with the Acquire in `clear_attention`; the caller has written the entry of the
+        // log before. The bell's fences order this store with the check before a sleep.
         self.attention.store(true, Ordering::Release);
         self.collect_bell.ring_out();
     }
 
-    /// True after [`WorkerHealth::call_attention`].
+    /// True after [`WorkerHealth::request_attention`], until [`WorkerHealth::clear_attention`].
     pub(super) fn is_attention_requested(&self) -> bool {
         self.attention.load(Ordering::Relaxed)
     }
 
-    /// Clears the call: the collect end reads the log next.
+    /// Clears the request for attention. The collect end calls it just before it reads the log.
     pub(super) fn clear_attention(&self) {
-        // Acquire: pairs with the Release in `call_attention`. A swap, so that no call
-        // is lost between the read and the store.
+        // Acquire: pairs with the Release in `request_attention`. A swap, so that no request is lost
+        // between a read and a store.
         self.attention.swap(false, Ordering::Acquire);
     }
 
-    /// True once the worker has gone. Its completed cells can still be taken.
+    /// True once the worker is gone. Its completed cells can still be taken.
     pub(super) fn is_gone(&self) -> bool {
-        // Acquire: pairs with the Release in `end`, so that a read of the ring
-        // after this one finds the worker's last cells.
+        // Acquire: pairs with the Release in `end`. A later read of the ring then finds the worker's
+        // last cells.
         self.gone.load(Ordering::Acquire)
     }
 
-    /// Notes that the worker is gone, and wakes both ends.
+    /// Records that the worker is gone, and wakes both ends.
     pub(super) fn end(&self) {
         // Release: pairs with the Acquire in `is_gone`.
         self.gone.store(true, Ordering::Release);
-        // The bell's fence comes between this store and the collect end's next read of the
-        // log; the fence of `call_attention` or `Bell::ring` comes between an entry of the log
-        // and the submit end's next read of `gone`. So one of the two ends sees the other's store.
+        // Two fences exclude a lost wake-up. The bell's fence is between this store and the collect
+        // end's next read of the log. The fence of `request_attention` or `Bell::ring` is between an
+        // entry of the log and the submit end's next read of `gone`. So at least one end sees the
+        // other's store.
         self.collect_bell.ring_out();
         Bell::for_room(&self.area).ring_out();
         Bell::for_packets(&self.area).ring_out();
     }
 
-    /// Checks progress, in the watcher's thread: calls `kill` for a worker that has work, stands
-    /// still for longer than the watchdog allows, and does not wait for this process.
+    /// Checks progress, in the watcher's thread. Calls `kill` for a worker that has work, does not wait
+    /// for this process, and made no progress for longer than the watchdog allows.
     ///
-    /// How far each value reported by the worker is trusted: a position counts if
-    /// it is higher than ever before, and up to the number of cells submitted. Its claim to wait for a
-    /// slot counts only while so many of its frames are out that an honest worker could lack a slot.
+    /// The worker's reports are trusted only in part. A position counts if it is higher than before,
+    /// and at most as the number of submitted cells. A report that the worker waits for a slot counts
+    /// only while `least_out` of its frames are out, because an honest worker lacks no slot before.
     pub(super) fn check(&self, kill: impl FnOnce()) -> WatchResult {
         let submitted = self.traffic.cells_out.load(Ordering::Relaxed);
         let done = self.traffic.cells_in.load(Ordering::Relaxed);
         let taken = self.area.taken();
-        // The worker may have no room in the ring for its completions, or no slot for a frame.
+        // The worker waits for the caller if it has no room for its completions or no slot for a frame.
         let collect_sleeps = self.collect_sleeps.load(Ordering::Relaxed);
-        let waits_for_us = self.lending.load(Ordering::Relaxed)
+        let waits_for_caller = self.provider_busy.load(Ordering::Relaxed)
             || (!collect_sleeps && self.area.completed() != done)
             || (self.frames_out.load(Ordering::Relaxed) >= self.least_out && self.area.worker_awaits_slot());
         let has_no_work = taken == submitted
             && self.answers.load(Ordering::Relaxed) >= self.inputs.load(Ordering::Relaxed)
-            && !self.owes_answer.load(Ordering::Relaxed)
+            && !self.answer_due.load(Ordering::Relaxed)
             && !self.submit_sleeps.load(Ordering::Relaxed)
             && self.area.worker_sleeps();
         let cells = taken.min(submitted) + done.saturating_sub(self.late.load(Ordering::Relaxed));
-        self.watchdog.check(&WorkerProgress { cells, waits_for_us, has_no_work }, kill)
+        self.watchdog.check(&WorkerProgress { cells, waits_for_caller, has_no_work }, kill)
     }
 }
 
@@ -213,7 +215,8 @@ mod tests {
 
     use super::*;
 
-    /// Makes the counts of a worker that has not taken its one packet, and claims to wait for a slot.
+    /// Makes the counts of a worker that has not taken its one packet, and reports that it waits for a
+    /// slot.
     fn waiting(least_out: u32) -> WorkerHealth {
         let area = Arc::new(SharedArea::new(Sizes { cells: 8, packet_bytes: 0 }).unwrap());
         submissions(&area).0.push_quietly(&[0; 8]).unwrap();
@@ -231,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_waits_for_a_slot_only_where_its_pool_can_lack_one() {
+    fn a_worker_may_wait_for_a_slot_only_if_its_pool_can_be_empty() {
         for (least_out, least) in [(0, 1), (1, 1), (8, 8)] {
             let health = waiting(least_out);
             for out in 0..least {
@@ -245,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_owes_an_answer_has_work_though_it_sleeps() {
+    fn a_sleeping_worker_that_has_to_answer_has_work() {
         let area = Arc::new(SharedArea::new(Sizes { cells: 8, packet_bytes: 0 }).unwrap());
         let health = WorkerHealth::new(area.clone(), Duration::ZERO, 1);
         let (writer, mut reader) = submissions(&area);

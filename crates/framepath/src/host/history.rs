@@ -20,15 +20,15 @@ use super::between::{Logged, SubmitCommand};
 use super::input::{LoggedInput, WorkerInput};
 use super::submit::Sending;
 
-/// Packets that are kept whatever their size: those in the ring, which has a limit in
-/// bytes, too, and more than a decoder holds back.
+/// Minimum number of packets to keep, whatever their size: those in the ring (whose bytes are limited,
+/// too), and more than any decoder's reorder delay.
 const KEPT: usize = 96;
-/// Bytes of memory that a packet takes beside its own bytes: its `AVPacket` and its
-/// buffer, and its entry in the book, whose capacity doubles (780 and twice 200).
+/// Memory overhead of a packet, bytes: 780 for its `AVPacket` and buffer, and twice 200 for its entry
+/// in the book, whose capacity doubles when it grows.
 const OVERHEAD: u64 = 1200;
-/// Bytes of new packets between two checks of all that are kept.
-const LOOK_BYTES: u64 = 2 << 20;
-/// Limits of the bytes that are kept; between them, a quarter of the worker's memory.
+/// Bytes of new packets between two checks of the book's size.
+const CHECK_BYTES: u64 = 2 << 20;
+/// Bounds of the book's size, bytes. The size is limited to a quarter of the worker's memory.
 const LEAST: u64 = 16 << 20;
 const MOST: u64 = 256 << 20;
 
@@ -38,17 +38,18 @@ pub(super) struct History {
     pub(super) book: ReplayLog<LoggedInput>,
     /// Verifies the random access points of packets; `None` for frames.
     points: Option<AccessPoints>,
-    /// Parameter sets that decoders need besides the track's head; `None` for frames.
+    /// Parameter sets from packets, which decoders need besides those of the track's header; `None` for
+    /// frames.
     sets: Option<ParameterSets>,
     /// Parameter sets that the present worker has.
     worker_sets: Option<Arc<SetLog>>,
-    /// The right to submit to the present worker, while it is with the collect end.
+    /// The right to submit to the present worker, while the collect end has it.
     pub(super) sending: Option<Box<Sending>>,
     /// Number of the present worker.
     worker: u64,
-    /// Number of inputs read from the log, and so the number of the next.
+    /// Number of the next input in the log.
     read: u64,
-    /// Bytes of packets since the last check of all that are kept.
+    /// Bytes of packets since the last check of the book's size.
     new_bytes: u64,
     /// Address space of a worker, bytes.
     memory_bytes: u64,
@@ -67,9 +68,9 @@ pub(super) struct History {
 struct Flush {
     /// Its number among the seeks and flushes.
     generation: u64,
-    /// Inputs before this number are not wanted.
+    /// Number of the first input after the flush; output of earlier inputs is dropped.
     wanted_from: u64,
-    /// Frames that will not come because of the flush, and are not yet counted.
+    /// Frames that the flush discarded and [`History::generation`] has not returned yet.
     discarded: u64,
 }
 
@@ -102,19 +103,19 @@ impl History {
                 Logged::Input { worker, sent } => self.append(worker, sent),
                 Logged::Ask => self.is_asked = true,
                 Logged::Flush { generation, sending } => {
-                    self.forget(generation);
-                    self.resume_sending(sending);
+                    self.flush_inputs(generation);
+                    self.take_back_sending(sending);
                 }
                 Logged::End { is_held, sending } => {
                     (self.ended, self.is_held) = (true, is_held);
-                    self.resume_sending(sending);
+                    self.take_back_sending(sending);
                 }
             }
         }
     }
 
-    /// Forgets the inputs before a flush.
-    fn forget(&mut self, generation: u64) {
+    /// Discards the inputs before a flush.
+    fn flush_inputs(&mut self, generation: u64) {
         self.answers.flush(self.read, self.book.kept() as u64);
         self.flush = Flush {
             generation,
@@ -125,8 +126,8 @@ impl History {
         (self.ended, self.is_held) = (false, false);
     }
 
-    /// Returns the number of the last seek or flush, and how many inputs became no frame because of
-    /// it; only the first call returns that count.
+    /// Returns the number of the last seek or flush, and the number of frames discarded since the last
+    /// call.
     pub(super) fn generation(&mut self) -> (u64, u64) {
         (self.flush.generation, std::mem::take(&mut self.flush.discarded))
     }
@@ -136,7 +137,7 @@ impl History {
         self.flush.generation != generation
     }
 
-    /// Classifies an output that came for input `seq`.
+    /// Classifies an output of input `seq`.
     pub(super) fn check_output(&mut self, seq: u64) -> OutputCheck {
         self.read_log_for(seq);
         self.answers.check_output(seq, self.flush.wanted_from)
@@ -179,38 +180,38 @@ impl History {
                     access => access,
                 }
             }
-            // Any frame is a point to start at: stages that take frames work on one at a time.
+            // Every frame is a random access point: stages that take frames process them one by one.
             _ => RandomAccess::Point,
         };
         self.new_bytes += bytes_of(&sent);
-        // Numbers of its own, because the frame numbers behind a decoder go up and down.
+        // Counts inputs itself, because frame numbers behind a decoder are not in order.
         self.book.append(self.read, sent.meta.pts, access, sent);
         self.read += 1;
         if worker == Some(self.worker) {
             self.worker_sets = self.sets.as_ref().and_then(ParameterSets::in_force).cloned();
             self.book.sent();
         }
-        if self.new_bytes > LOOK_BYTES {
+        if self.new_bytes > CHECK_BYTES {
             self.new_bytes = 0;
             limit(&mut self.book, self.memory_bytes);
         }
     }
 
     /// Takes the right to submit back, if the submit end sent it.
-    fn resume_sending(&mut self, sending: Option<Box<Sending>>) {
+    fn take_back_sending(&mut self, sending: Option<Box<Sending>>) {
         // The right to write to an older worker is of no use.
         if let Some(sending) = sending.filter(|sending| sending.link.number == self.worker) {
             self.sending = Some(sending);
         }
     }
 
-    /// Returns input `seq`, while it is known.
+    /// Returns input `seq`; `None` if the book no longer has it.
     pub(super) fn get(&mut self, seq: u64) -> Option<&mut LoggedInput> {
         self.read_log_for(seq);
         self.book.get_mut(seq)
     }
 
-    /// Reads the log if input `seq` has not been read yet. There may be a flush behind it.
+    /// Reads the log if input `seq` was not read yet. A flush may follow that input in the log.
     fn read_log_for(&mut self, seq: u64) {
         // The submit end logs an input before the worker can see it.
         if seq >= self.read {
@@ -218,24 +219,24 @@ impl History {
         }
     }
 
-    /// Returns the metadata of a frame of input `seq`.
+    /// Returns the metadata for a frame of input `seq`; `None` if there is no such input.
     pub(super) fn meta(&mut self, seq: u64) -> Option<FrameMeta> {
         self.read_log_for(seq);
         if seq < self.flush.wanted_from {
-            // Any metadata will do: the frame is dropped, as below.
+            // The metadata does not matter, because the caller drops this frame.
             return Some(FrameMeta::default());
         }
         let known = self.get(seq).map(|sent| sent.meta);
-        // The frame is accepted, so that its slot is given back, and then dropped.
+        // The caller accepts the frame, so that its slot is released, and then drops it.
         known.or_else(|| self.book.is_unknown(seq).then(FrameMeta::default))
     }
 
-    /// Returns the last input that the present worker has taken, if it has taken `taken` cells.
+    /// Returns the number of the last input among the first `taken` cells of the present worker.
     pub(super) fn last_taken(&self, taken: u64) -> Option<u64> {
         self.book.last_submitted(|sent| sent.cell < taken)
     }
 
-    /// Starts anew for another worker.
+    /// Resets the per-worker state for a new worker.
     pub(super) fn begin(&mut self, sending: Box<Sending>) {
         self.worker = sending.link.number;
         self.sending = Some(sending);
@@ -243,8 +244,8 @@ impl History {
         self.answers.begin();
     }
 
-    /// Submits the inputs that are not submitted yet, and the end if the stream has one; true if the
-    /// worker has no room for all of them.
+    /// Submits the inputs that are not submitted yet, and then the drain if the stream has ended.
+    /// Returns `true` if the worker has no room for all of them.
     ///
     /// # Errors
     /// The worker broke the rules, or this process lacks a resource.
@@ -265,8 +266,8 @@ impl History {
             let (seq, sent) = (entry.seq(), entry.packet());
             let mut cell = u64::MAX;
             if let Some(input) = &sent.input {
-                // A new worker, or one from whose stream packets were left out, may lack sets
-                // that came in packets before this one.
+                // A new worker, or a worker to which packets were not submitted, may lack parameter
+                // sets from earlier packets.
                 let lacks = sent.sets_before.as_ref().filter(|sets| self.worker_sets.as_ref() != Some(sets));
                 let completed = lacks.map(|sets| with_sets(sets, input)).transpose()?.flatten();
                 match sending.prepare(
@@ -298,14 +299,14 @@ impl History {
         Ok(is_full)
     }
 
-    /// Answers the submit end, if it has asked and all its inputs are submitted.
+    /// Returns the answer to the submit end, if it has asked and all its inputs are submitted.
     pub(super) fn answer(&mut self) -> Option<SubmitCommand> {
         let is_behind = self.answers.first_unreported().is_some() || self.book.next_unsent().is_some();
         if !self.is_asked || self.sending.is_none() || is_behind {
             return None;
         }
         self.is_asked = false;
-        // If the book may drop the next inputs, it has to see them before a worker does.
+        // While the book may drop inputs, the collect end submits: the book must see them first.
         let sending = if self.book.takes_all() { self.sending.take() } else { None };
         Some(sending.map_or(SubmitCommand::Relay, SubmitCommand::Direct))
     }
@@ -316,18 +317,18 @@ impl History {
     }
 }
 
-/// Bytes that a packet takes, with the parameter sets that changed with it; 0 for a frame, which
-/// is not kept.
+/// Returns the memory of a packet, with the parameter sets that it changed, in bytes. Returns 0 for a
+/// frame, because the book does not keep frames.
 fn bytes_of(sent: &LoggedInput) -> u64 {
     let Some(WorkerInput::Packet(packet)) = &sent.input else { return 0 };
     let new_sets = sent.sets_behind.as_ref().filter(|sets| sent.sets_before.as_ref() != Some(sets));
     packet.content_bytes() as u64 + new_sets.map_or(0, |sets| sets.bytes() as u64) + OVERHEAD
 }
 
-/// Bytes of a packet that tell how its units are told from each other.
+/// Bytes at the start of a packet that show its framing: start codes or lengths.
 const FRAMING_BYTES: usize = 16;
 
-/// Returns a copy of the packet with `sets` in front. The copy counts in the ledger.
+/// Returns a copy of the packet with `sets` in front; `None` for a frame. The ledger counts the copy.
 fn with_sets(sets: &SetLog, input: &WorkerInput) -> Result<Option<WorkerInput>, HostError> {
     let WorkerInput::Packet(packet) = input else { return Ok(None) };
     let completed = packet.prefixed(&sets.in_front_of(&packet.peek(FRAMING_BYTES)));
@@ -336,16 +337,16 @@ fn with_sets(sets: &SetLog, input: &WorkerInput) -> Result<Option<WorkerInput>, 
     Ok(Some(WorkerInput::Packet(completed)))
 }
 
-/// Bytes that are read first: the pictures of most random access points begin in them.
-const FIRST_LOOK: usize = 4 << 10;
+/// Bytes at the start of a packet that are inspected first. The picture of most random access points
+/// begins there, so the rest need not be read.
+const FIRST_INSPECTED: usize = 4 << 10;
 
-/// Bytes that are read first of a packet that is no random access point, to find sets in front
-/// of its picture.
-const FIRST_LOOK_FOR_SETS: usize = 128;
+/// Like [`FIRST_INSPECTED`], for parameter sets of packets that are no random access points.
+const FIRST_INSPECTED_FOR_SETS: usize = 128;
 
 /// Records the parameter sets in front of the packet's picture.
 fn record_sets(sets: &mut ParameterSets, packet: &Packet) {
-    for most in [if packet.is_key() { FIRST_LOOK } else { FIRST_LOOK_FOR_SETS }, FIRST_LOOK] {
+    for most in [if packet.is_key() { FIRST_INSPECTED } else { FIRST_INSPECTED_FOR_SETS }, FIRST_INSPECTED] {
         if sets.inspect(&packet.peek(most), packet.len() <= most) {
             return;
         }
@@ -359,15 +360,14 @@ fn access(points: &mut AccessPoints, packet: &Packet) -> RandomAccess {
     if !points.needs(flagged, packet.meta().pts.is_some()) {
         return RandomAccess::PICTURE;
     }
-    let whole = packet.len() <= FIRST_LOOK;
-    let first = points.inspect(&packet.peek(FIRST_LOOK), flagged, whole);
-    let look_again = || points.inspect(&packet.peek(usize::MAX), flagged, true);
-    // The whole packet is enough.
-    first.or_else(look_again).unwrap_or(RandomAccess::Claimed { recovery: 0 })
+    let whole = packet.len() <= FIRST_INSPECTED;
+    let first = points.inspect(&packet.peek(FIRST_INSPECTED), flagged, whole);
+    let inspect_whole = || points.inspect(&packet.peek(usize::MAX), flagged, true);
+    // An inspection of the whole packet always has a result; the fallback is the careful one.
+    first.or_else(inspect_whole).unwrap_or(RandomAccess::Claimed { recovery: 0 })
 }
 
-/// Forgets the oldest packets if the packets kept take more than their share of the
-/// memory of a worker with `memory_bytes`.
+/// Removes the oldest packets if the book exceeds its share of `memory_bytes`, the memory of a worker.
 fn limit(book: &mut ReplayLog<LoggedInput>, memory_bytes: u64) {
     let most = (memory_bytes / 4).clamp(LEAST, MOST);
     let sizes: Vec<u64> = book.packets().map(bytes_of).collect();

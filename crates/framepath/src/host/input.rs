@@ -18,20 +18,20 @@ pub enum WorkerInput {
     Frame(Frame),
 }
 
-/// An input that was logged, with its ledger stretch.
+/// An entry of the log: an input and the state of its processing.
 pub(super) struct LoggedInput {
-    /// `None` once a frame's output has come: it goes back to its pool.
+    /// `None` once the output of a frame has arrived, because the frame then returns to its pool.
     pub(super) input: Option<WorkerInput>,
     pub(super) meta: FrameMeta,
     /// Position of its cell in the ring of the worker that has it.
     pub(super) cell: u64,
-    /// Frames that the worker gave for it.
+    /// Number of frames that the worker has emitted for it.
     pub(super) outputs: u32,
-    /// The time until it was submitted.
+    /// Ledger times up to its submission.
     pub(super) stretch: Stretch,
-    /// Parameter sets in force in front of the packet, besides those of the track's head.
+    /// Parameter sets in force before the packet, in addition to those of the track's header.
     pub(super) sets_before: Option<Arc<SetLog>>,
-    /// Parameter sets in force behind the packet.
+    /// Parameter sets in force after the packet.
     pub(super) sets_behind: Option<Arc<SetLog>>,
 }
 

@@ -21,14 +21,14 @@ use framepath_os::process::spawn::Bounds;
 
 use super::{HostError, SandboxChoice};
 
-/// Purpose of a worker, which decides what its sandbox lets it do.
+/// Purpose of a worker, which determines the policy of its sandbox.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Task {
-    /// Runs a stage, or demuxes a file that it is sent.
+    /// Runs a stage, or demuxes a file that the caller sends.
     Stage,
-    /// Decodes by the device of this name, which it is sent.
+    /// Decodes with the device at this path, which the caller sends open.
     Device(PathBuf),
-    /// Runs the plug-in of this canonical name.
+    /// Runs the plug-in at this canonical path.
     Plugin(PathBuf),
 }
 
@@ -43,7 +43,7 @@ pub struct WorkerKind {
 }
 
 impl WorkerKind {
-    /// Makes the kind of a worker for `task`, whose stream has the option `sandbox`.
+    /// Makes the kind of a worker for `task`, in a stream with the option `sandbox`.
     pub(crate) fn new(task: Task, memory_bytes: u64, sandbox: SandboxChoice) -> WorkerKind {
         WorkerKind { task, memory_bytes, without_seccomp: sandbox == SandboxChoice::Allow }
     }
@@ -53,7 +53,7 @@ impl WorkerKind {
         WorkerKind::new(Task::Stage, memory_bytes, SandboxChoice::default())
     }
 
-    /// Returns the device that the worker decodes by.
+    /// Returns the path of the device that the worker decodes with.
     pub(super) fn device(&self) -> Option<&Path> {
         match &self.task {
             Task::Device(node) => Some(node),
@@ -66,9 +66,10 @@ impl WorkerKind {
         Bounds { memory_bytes: self.memory_bytes, threads: ResourceLimits::default().threads }
     }
 
-    /// Locks this process into the sandbox of its kind; returns the sandbox's layers. A
-    /// plug-in is loaded when part of the sandbox is in force: its constructors are foreign code, but
-    /// the plug-in and the libraries it is linked with have to be read.
+    /// Locks this process into the sandbox of its kind; returns the sandbox's layers.
+    ///
+    /// A plug-in is loaded between two steps: its constructors are foreign code and need a sandbox, but
+    /// the plug-in and its libraries have to be readable.
     ///
     /// # Errors
     /// The sandbox cannot be entered, or the plug-in cannot be loaded.
@@ -83,13 +84,13 @@ impl WorkerKind {
 
     fn enter(&self) -> Result<Layers, HostError> {
         let limits = &ResourceLimits { memory_bytes: self.memory_bytes, ..ResourceLimits::default() };
-        // A device's buffers, and the libraries of a plug-in, are open files.
-        let many = &ResourceLimits { open_files: 64, ..*limits };
+        // Each buffer of a device and each library of a plug-in is an open file.
+        let more_files = &ResourceLimits { open_files: 64, ..*limits };
         Ok(match &self.task {
             Task::Stage => enter(SandboxRole::Decode, limits)?,
-            Task::Device(_) => enter(SandboxRole::DecodeByDevice, many)?,
+            Task::Device(_) => enter(SandboxRole::DecodeByDevice, more_files)?,
             Task::Plugin(file) => {
-                enter(SandboxRole::PluginLoading { file }, many)?;
+                enter(SandboxRole::PluginLoading { file }, more_files)?;
                 frei0r::Plugin::load(file)?;
                 enter(SandboxRole::Plugin, limits)?
             }
@@ -112,9 +113,9 @@ impl fmt::Display for WorkerKind {
     }
 }
 
-/// A text that describes no kind of worker.
+/// Error of a text that does not describe a kind of worker.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no kind of worker; expected TASK memory=BYTES [without-seccomp] [FILE]")]
+#[error("`{0}` is not a kind of worker; expected TASK memory=BYTES [without-seccomp] [FILE]")]
 pub struct UnknownKind(String);
 
 impl FromStr for WorkerKind {
@@ -148,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_kind_is_what_its_text_says() {
+    fn each_kind_survives_its_text() {
         let file = || PathBuf::from("/a b/without-seccomp memory=1.so");
         for task in [Task::Stage, Task::Device(file()), Task::Plugin(file())] {
             for sandbox in [SandboxChoice::Seccomp, SandboxChoice::Allow] {

@@ -22,32 +22,32 @@ use super::HostError;
 use super::export::{Exporter, locked};
 use super::message_io::recv;
 
-/// Grants that have no pool announced in them yet. Beyond this number the
-/// oldest is forgotten.
+/// Maximum number of grants without an announced pool. A further grant removes the oldest.
 const UNANNOUNCED: usize = 8;
 
 /// A message, with its descriptor.
 pub(super) type Reply = (Message, Option<OwnedFd>);
 
 /// The worker's side: receives the caller's messages about memory, for pools of both directions.
-/// The caller announces the pool of an input whenever it submits that input, so such a
-/// message may come before the answer to a request.
+///
+/// The caller announces the pool of an input when it submits the input. Such a message may arrive
+/// before the answer to a request for memory, so one type handles both.
 pub(super) struct MemoryClient {
     socket: Arc<Socket>,
     exporter: Arc<Mutex<Exporter>>,
-    /// True once the caller reads the ring, and not only the socket.
+    /// True once the caller reads the ring in addition to the socket.
     opened: AtomicBool,
-    /// Held for a whole request, so that answers come in the order of requests.
+    /// Held for a whole request, so that answers arrive in the order of requests.
     requesting: Mutex<()>,
-    /// Pools of input frames, by their number. Mapped when their message is read: a worker
+    /// Pools of input frames, by number. They are mapped when their message is read, because a worker
     /// has too few descriptors to keep them for later.
     inputs: Mutex<HashMap<u16, ForeignPool>>,
 }
 
-/// Returns of input frames: none, because the caller takes a frame back when its output comes.
-struct Nowhere;
+/// Ignores returned input frames: the caller releases an input frame when the output arrives.
+struct IgnoredReturns;
 
-impl Returns for Nowhere {
+impl Returns for IgnoredReturns {
     fn give_back(&self, _: u32) {}
 }
 
@@ -57,30 +57,33 @@ impl MemoryClient {
         Arc::new(MemoryClient { socket, exporter, opened, requesting, inputs })
     }
 
-    /// Notes that the caller was told that the stream is open.
+    /// Records that the caller knows that the stream is open.
     pub(super) fn opened(&self) {
-        // Relaxed: the thread that opens the stream starts the threads that ask later.
+        // Relaxed: the thread that opens the stream starts the threads that request memory later.
         self.opened.store(true, Ordering::Relaxed);
     }
 
-    /// Asks for memory of `bytes` bytes. Any thread.
+    /// Requests memory of `bytes` bytes from the caller, and waits for it. Any thread may call it.
+    ///
+    /// # Errors
+    /// The caller denied the request or broke the rules.
     pub(super) fn request(&self, bytes: u64) -> Result<GrantedMemory, String> {
         let failed = |error: HostError| error.to_string();
         let _requesting = self.requesting.lock().unwrap_or_else(PoisonError::into_inner);
-        // Does not keep the exporter's lock while the caller makes the memory.
+        // The exporter's lock is released before the wait for the caller.
         locked(&self.exporter).want_memory(bytes, self.opened.load(Ordering::Relaxed)).map_err(failed)?;
         loop {
             match self.receive().map_err(failed)? {
                 Some((Message::Memory { number }, Some(fd))) => return Ok(GrantedMemory { number, fd }),
                 Some((Message::Denied { text }, _)) => return Err(text),
                 Some((Message::InputPool { .. }, _)) => {}
-                _ => return Err("the caller sent something else than memory".to_owned()),
+                _ => return Err("the caller sent an unexpected message instead of memory".to_owned()),
             }
         }
     }
 
-    /// Returns the input frame that lies in slot `slot` of pool `pool`. Waits for the pool's
-    /// announcement, which the caller sends before it uses the pool's number. Any thread.
+    /// Returns the input frame in slot `slot` of pool `pool`. Waits for the pool's announcement, which
+    /// the caller sends before it uses the pool's number. Any thread may call it.
     ///
     /// # Errors
     /// The caller broke the rules, or is gone.
@@ -96,7 +99,7 @@ impl MemoryClient {
             if let Some(known) = self.inputs().get(&pool) {
                 return known.frame(slot, layout, meta).map_err(|_| invalid());
             }
-            // A request of another thread may read the announcement meanwhile.
+            // Checked again under the lock: a request of another thread may have read the announcement.
             let _requesting = self.requesting.lock().unwrap_or_else(PoisonError::into_inner);
             if self.inputs().contains_key(&pool) {
                 continue;
@@ -107,7 +110,7 @@ impl MemoryClient {
         }
     }
 
-    /// Receives the next message; an announced input pool is added before its message is returned.
+    /// Receives the next message. Adds the pool if the message announces an input pool.
     fn receive(&self) -> Result<Option<Reply>, HostError> {
         let reply = recv(&self.socket)?;
         reply.map(|reply| self.add_input(reply)).transpose()
@@ -121,9 +124,10 @@ impl MemoryClient {
         let Message::InputPool { pool, slots, slot_bytes } = message else { return Ok((message, fd)) };
         let invalid = || HostError::NotOpened { what: "sent an invalid input pool" };
         let slot_bytes = usize::try_from(slot_bytes).map_err(|_| invalid())?;
-        let foreign = ForeignPool::new(fd.ok_or_else(invalid)?, slot_bytes, slots, 0, Arc::new(Nowhere));
+        let foreign =
+            ForeignPool::new(fd.ok_or_else(invalid)?, slot_bytes, slots, 0, Arc::new(IgnoredReturns));
         let mut foreign = foreign.map_err(|_| invalid())?;
-        // A worker has few descriptors, and does not pass this one on.
+        // Closed because a worker has few descriptors; the mapping stays.
         foreign.close();
         self.inputs().insert(pool, foreign);
         Ok((message, None))
@@ -134,14 +138,14 @@ impl MemoryClient {
     }
 }
 
-/// The caller's side: the grants of one worker. All memory that the caller itself
-/// keeps, for pools and for frames that are still read, is at most `memory=`.
+/// The caller's side: the grants of one worker. The memory that the caller keeps for the worker's pools
+/// and frames is limited to `memory=`.
 pub(super) struct Granter {
     /// Address space of the worker, bytes.
     memory_bytes: u64,
     next: u32,
     unannounced: VecDeque<(u32, Grant)>,
-    /// Bytes of all grants that are alive.
+    /// Bytes of all grants that were not dropped yet.
     alive: Arc<AtomicU64>,
 }
 
@@ -151,7 +155,7 @@ pub(super) struct Grant {
     pub(super) share: Arc<GrantShare>,
 }
 
-/// Keeps a grant counted.
+/// Keeps the bytes of a grant counted until it is dropped.
 pub(super) struct GrantShare {
     bytes: u64,
     alive: Arc<AtomicU64>,
@@ -169,24 +173,24 @@ impl Granter {
         Granter { memory_bytes, next: 0, unannounced: VecDeque::new(), alive: Arc::default() }
     }
 
-    /// True if a grant of `bytes` would exceed the limit while the old ones live.
+    /// True if a further grant of `bytes` bytes would exceed the limit.
     pub(super) fn is_full(&self, bytes: u64) -> bool {
         self.alive.load(Ordering::Relaxed).saturating_add(bytes) > self.memory_bytes
     }
 
-    /// Makes memory for the worker. Returns the answer, which may be a denial, and the descriptor to
-    /// attach.
+    /// Allocates memory for the worker. Returns the answer, which may be a denial, and the descriptor
+    /// to attach.
     pub(super) fn grant(&mut self, bytes: u64) -> (Message, Option<OwnedFd>) {
         let most = ResourceLimits::largest_grant(self.memory_bytes);
         let denied = |text| (Message::Denied { text }, None);
         if bytes > most {
             return denied(format!(
-                "a pool of {bytes} bytes is more than a quarter of memory= ({most} bytes)"
+                "a pool of {bytes} bytes exceeds a quarter of memory= ({most} bytes); raise memory="
             ));
         }
         if self.is_full(bytes) {
             let most = self.memory_bytes;
-            return denied(format!("pools of more than memory= ({most} bytes) are in use at a time"));
+            return denied(format!("the pools in use would exceed memory= ({most} bytes); raise memory="));
         }
         let granted = commit::grant(bytes).map_err(|(call, errno)| format!("{call}: {errno}"));
         let granted = granted.and_then(|fd| Ok((fd.try_clone().map_err(|error| error.to_string())?, fd)));
@@ -205,7 +209,8 @@ impl Granter {
         (Message::Memory { number }, Some(sent))
     }
 
-    /// Takes the grant that the worker announces a pool in; works once for each grant.
+    /// Takes the grant with this number, in which the worker announces a pool. Each grant can be taken
+    /// once.
     pub(super) fn take(&mut self, number: u32) -> Option<Grant> {
         let at = self.unannounced.iter().position(|(known, _)| *known == number)?;
         self.unannounced.remove(at).map(|(_, grant)| grant)
@@ -224,9 +229,9 @@ mod tests {
     use super::super::names::shared_memory;
     use super::*;
 
-    /// A caller whose input pools change while the worker asks for memory.
+    /// The caller's input pools change while the worker requests memory.
     #[test]
-    fn input_pools_that_come_before_memory_are_kept() {
+    fn input_pools_that_arrive_before_memory_are_kept() {
         let (caller, worker) = Socket::pair().unwrap();
         let worker = Arc::new(worker);
         let area = Arc::new(SharedArea::new(Sizes { cells: 8, packet_bytes: 0 }).unwrap());
@@ -254,7 +259,7 @@ mod tests {
         for pool in [1, 0, 2] {
             assert!(client.input(pool, 0, &layout, FrameMeta::default()).is_ok(), "{pool}");
         }
-        // A message that neither of them awaits is still refused.
+        // A message that nobody waits for is refused.
         send(&caller, &Message::WantMemory { bytes: 1 }, None).unwrap();
         assert!(client.input(3, 0, &layout, FrameMeta::default()).is_err());
     }

@@ -9,7 +9,10 @@ use framepath_os::crossing::{Breach, Socket, is_crowded};
 
 use super::HostError;
 
-/// Sends `message`, with a descriptor where there is one.
+/// Sends `message`, with `fd` attached. Any thread may call it.
+///
+/// # Errors
+/// The socket failed, or too many descriptors of this user are in flight.
 pub fn send(socket: &Socket, message: &Message, fd: Option<BorrowedFd<'_>>) -> Result<(), HostError> {
     let mut bytes = [0; MESSAGE_BYTES];
     message.encode(&mut bytes);
@@ -45,12 +48,16 @@ pub(super) fn check_answers_received(socket: &Socket, announced: impl Fn() -> u3
     Ok(())
 }
 
-/// Receives the next message; `None` if the other side is gone.
+/// Receives the next message and its descriptor; `None` if the peer has closed the connection. Waits
+/// without limit.
+///
+/// # Errors
+/// The socket failed, or the message is invalid.
 pub fn recv(socket: &Socket) -> Result<Option<(Message, Option<OwnedFd>)>, HostError> {
-    // One byte more than a message, so that a record that is too long is not accepted.
+    // One byte longer than a message, so that `decode` rejects a record that is too long.
     let mut bytes = [0; MESSAGE_BYTES + 1];
-    let heard = socket.receive(&mut bytes);
-    let (len, fd) = heard.map_err(|source| HostError::Socket { operation: "reading from", source })?;
+    let received = socket.receive(&mut bytes);
+    let (len, fd) = received.map_err(|source| HostError::Socket { operation: "reading from", source })?;
     if len == 0 {
         return Ok(None);
     }
@@ -68,7 +75,10 @@ fn shown(message: Message) -> Message {
     }
 }
 
-/// Receives like `hear`, with a time limit.
+/// Receives like [`recv`], with a time limit.
+///
+/// # Errors
+/// As [`recv`]; [`HostError::NotOpened`] after the time limit.
 pub fn recv_within(
     socket: &Socket,
     limit: Duration,
@@ -76,7 +86,7 @@ pub fn recv_within(
     let ready = socket.readable_within(limit);
     match ready.map_err(|source| HostError::Socket { operation: "waiting for", source })? {
         true => recv(socket),
-        false => Err(HostError::NotOpened { what: "said nothing" }),
+        false => Err(HostError::NotOpened { what: "sent no message in time" }),
     }
 }
 

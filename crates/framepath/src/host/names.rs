@@ -9,10 +9,10 @@ use framepath_os::memory::pool::{Frame, PoolMemory};
 
 use super::HostError;
 
-/// Layouts that have a number at a time; beyond, the oldest number is used again.
+/// Maximum number of layouts with a number. A further layout takes over the oldest number.
 const LAYOUTS: usize = 256;
 
-/// Numbers given so far. The code that gets a new number announces it at once.
+/// Numbers assigned so far. The caller announces a new number before it uses the number.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     /// Ids of the pools, by number.
@@ -46,7 +46,8 @@ impl Names {
         if let Some(number) = self.pools.iter().rposition(|known| *known == id) {
             return Ok((number as u16, false));
         }
-        let too_many = || HostError::Failed { text: "more pools than have a number".to_owned() };
+        let too_many =
+            || HostError::Failed { text: "too many pools: a stream can announce 65535".to_owned() };
         let number = u16::try_from(self.pools.len()).ok().filter(|number| *number != SAME_FRAME);
         let number = number.ok_or_else(too_many)?;
         self.pools.push(id);
@@ -54,7 +55,7 @@ impl Names {
     }
 }
 
-/// Returns the memory of the frame's pool, for the other side to read.
+/// Returns the memory of the frame's pool, for the other process to map read-only.
 pub(super) fn shared_memory(frame: &Frame) -> Result<PoolMemory, HostError> {
     frame.read_only_memory().map_err(|source| HostError::Socket { operation: "sharing a pool with", source })
 }

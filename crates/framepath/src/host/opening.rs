@@ -27,26 +27,30 @@ use super::{HostError, sandbox, start};
 /// Largest room for packets, bytes.
 const MOST_PACKET_BYTES: u64 = 64 << 20;
 
-/// Most inputs in the log that the collect end has not read: those of a full ring, and as many
-/// again, so that a sleeping collect end is not woken for each input.
+/// Maximum number of unread entries in the log: two rings of inputs, so that a sleeping collect end is
+/// not woken for each input.
 const LOGGED: usize = 128;
 
 impl Session {
-    /// Opens the stream in a first worker. Returns the stream behind the stage, and the two ends.
+    /// Opens the stream in a first worker. Returns the stream's description behind the stage, and the
+    /// two ends.
+    ///
+    /// # Errors
+    /// No worker can be started, or the worker cannot open the stream.
     pub fn start(
         self: &Arc<Session>,
         stream: StreamInfo,
     ) -> Result<(StreamInfo, SubmitEnd, CollectEnd), HostError> {
         let start = Start { stream, level: self.level.load(Ordering::Relaxed) };
-        let worker = start::worker(self.spec.seat.as_ref(), &self.spec.options)?;
+        let worker = start::worker(self.spec.service.as_ref(), &self.spec.options)?;
         let (link, sending, receiving) = open(worker, &self.spec, start, (0, Attempt::First))?;
         let stream = link.stream;
         *self.stats.sandbox_note.lock().unwrap_or_else(PoisonError::into_inner) =
             sandbox::note(link.layers()).unwrap_or_default();
-        self.resume_with(&link);
-        let ((log, logged), (ways, found)) = (sync_channel(LOGGED), channel());
-        let submit = SubmitEnd::new(log, found, sending);
-        let collect = CollectEnd::new(self.clone(), start, (link, receiving), logged, ways);
+        self.set_worker(&link);
+        let ((log, logged), (commands, received)) = (sync_channel(LOGGED), channel());
+        let submit = SubmitEnd::new(log, received, sending);
+        let collect = CollectEnd::new(self.clone(), start, (link, receiving), logged, commands);
         Ok((stream, submit, collect))
     }
 }
@@ -58,7 +62,7 @@ struct Opened {
     stream: StreamInfo,
 }
 
-/// Opens the stream of `spec` in `worker`, the stream's worker of number `number`.
+/// Opens the stream of `spec` in `worker`, which is the stream's worker `number`.
 pub(super) fn open(
     worker: Worker,
     spec: &Spec,
@@ -78,7 +82,7 @@ pub(super) fn open(
     let open = Open {
         stage: spec.stage_text(attempt),
         level: start.level,
-        lent: spec.lends.is_some(),
+        lent: spec.provider.is_some(),
         track_bytes: track.len() as u32,
         frames_behind: spec.frames_behind,
         stream: start.stream,
@@ -96,7 +100,7 @@ pub(super) fn open(
     let (writer, reader) = (submissions(&area).0, completions(&area).1);
     let link =
         Arc::new(WorkerStream { number, area, socket, health, watcher, worker, threads, replayable, stream });
-    let receiving = Receiving::new(&link, reader, granter, spec.lends.clone());
+    let receiving = Receiving::new(&link, reader, granter, spec.provider.clone());
     Ok((link.clone(), Box::new(Sending::new(link, writer, packets)), receiving))
 }
 
@@ -109,8 +113,7 @@ fn ask(
     granter: &mut Granter,
 ) -> Result<Opened, HostError> {
     if let Some(node) = spec.options.kind.device() {
-        // Each worker opens the device anew: the state of the worker before went with
-        // the last of its descriptors.
+        // Opened for each worker, so that the device has no state of the previous worker.
         let opened = Node::open(node)?;
         send(socket, &Message::Device { node: node.display().to_string() }, Some(opened.fd()))?;
     }
@@ -121,7 +124,7 @@ fn ask(
             Some((Message::Opened { threads, replayable, stream, .. }, _)) => {
                 return Ok(Opened { threads, replayable, stream });
             }
-            // A stage may make its pool before its first frame.
+            // A stage may make its pool when it is constructed.
             Some((Message::WantMemory { bytes }, _)) if requests < CONSTANTS => {
                 requests += 1;
                 check_answers_received(socket, || 0)?;
@@ -129,15 +132,15 @@ fn ask(
                 send(socket, &answer, memory.as_ref().map(AsFd::as_fd))?;
             }
             Some((Message::Refused { text }, _)) => return Err(HostError::Refused { text }),
-            Some(_) => return Err(HostError::NotOpened { what: "said something else" }),
-            None => return Err(HostError::NotOpened { what: "died" }),
+            Some(_) => return Err(HostError::NotOpened { what: "sent an unexpected message" }),
+            None => return Err(HostError::NotOpened { what: "ended while it opened the stream" }),
         }
     }
 }
 
 fn watch_over(worker: &Worker, spec: &Spec, health: &Arc<WorkerHealth>) -> Result<Watcher, HostError> {
-    let (looked, gone, process) = (health.clone(), health.clone(), worker.process());
-    let look = move || looked.check(|| process.kill());
-    watch(worker.socket.clone(), spec.options.watchdog / 4, look, move || gone.end())
+    let (checked, ended, process) = (health.clone(), health.clone(), worker.process());
+    let check = move || checked.check(|| process.kill());
+    watch(worker.socket.clone(), spec.options.watchdog / 4, check, move || ended.end())
         .map_err(|source| HostError::Socket { operation: "watching", source })
 }

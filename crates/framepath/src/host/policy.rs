@@ -37,37 +37,37 @@ pub(super) const GRANTING: Duration = LOADING.saturating_add(Duration::from_secs
 pub(super) const OPENING: Duration = Duration::from_secs(20);
 /// Further tries to start a worker after one that could not open the stream.
 const OPENING_TRIES: u32 = 3;
-/// Deaths in a row without a new frame, after which the stream fails. If one packet after the
-/// other is skipped, these are the deaths of sixteen packets.
+/// Deaths in a row without a new frame after which the stream fails. Skipping a packet takes two
+/// deaths, so this limit allows sixteen skipped packets in a row.
 const FRUITLESS: u32 = 32;
-/// Factor for `watchdog=`: how long a demuxer's worker may send nothing while its file has bytes to
-/// read, because a slow disk is not the worker's fault. The worker may also compute this long before
-/// the file is open, and until it answers a seek, which may read the file twice.
+/// Factor for `watchdog=`: the time that a demuxer's worker may send nothing while its file has bytes
+/// to read. It is long because a disk may be slow. The same limit applies to the CPU time that the
+/// worker needs to open the file or to answer a seek, because a seek may read the file twice.
 const SILENCE: u32 = 10;
-/// Time between two checks of a demuxer's worker that is waited for.
-pub(super) const LOOK: Duration = Duration::from_millis(200);
+/// Interval of checks while the caller waits for a demuxer's worker.
+pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Cells of each ring: more packets than any decoder keeps back, so that a decoder
-/// with so many packets has given a frame.
+/// Cells of each ring. This exceeds the reorder delay of every decoder, so a decoder that has taken a
+/// full ring of packets has emitted a frame.
 pub(super) const CELLS: u32 = 64;
-/// Requests to the hops in front that a worker may send for each cell submitted to it: an honest
-/// worker sends a keyframe and a bit rate, once for each cell.
+/// Requests to the hops in front that a worker may send for each submitted cell. An honest worker
+/// sends at most one keyframe and one bit rate request for each cell.
 const REQUESTS_PER_CELL: u64 = 2;
-/// Requests that a worker may send in a row. An honest worker has no more on their way than
-/// those of a ring of submissions and of a ring of unread completions.
+/// Requests that a worker may send in a row. The requests of an honest worker belong to a ring of
+/// submissions and a ring of unread completions.
 const MOST_REQUESTS: u64 = (REQUESTS_PER_CELL + 2) * CELLS as u64;
 
 /// Counts the requests of one worker.
 #[derive(Debug, Default)]
 pub(super) struct RequestBudget {
-    /// Requests that it may still send.
+    /// Requests that the worker may still send.
     left: u64,
-    /// Cells that were submitted to it at the last request.
+    /// Cells that were submitted to the worker before its last request.
     submitted: u64,
 }
 
 impl RequestBudget {
-    /// Counts a request of the worker, to which `submitted` cells were submitted so far.
+    /// Counts a request of the worker. `submitted` is the number of cells submitted to it so far.
     ///
     /// # Errors
     /// The worker has no request left.
@@ -75,7 +75,7 @@ impl RequestBudget {
         let new = submitted.saturating_sub(self.submitted);
         self.submitted = submitted;
         let left = self.left.saturating_add(new.saturating_mul(REQUESTS_PER_CELL)).min(MOST_REQUESTS);
-        self.left = left.checked_sub(1).ok_or(Breach("more requests than it was given inputs"))?;
+        self.left = left.checked_sub(1).ok_or(Breach("more requests than its inputs allow"))?;
         Ok(())
     }
 }
@@ -88,7 +88,7 @@ pub(super) struct Restarts {
 }
 
 impl Restarts {
-    /// Notes a new frame.
+    /// Records a new frame: resets the count.
     pub(super) fn delivered(&mut self) {
         self.fruitless = 0;
     }
@@ -100,7 +100,7 @@ impl Restarts {
     pub(super) fn died(&mut self) -> Result<(), HostError> {
         self.fruitless += 1;
         if self.fruitless >= FRUITLESS {
-            return Err(HostError::NotOpened { what: "died again and again" });
+            return Err(HostError::NotOpened { what: "ended too often in a row without a new frame" });
         }
         Ok(())
     }
@@ -108,7 +108,7 @@ impl Restarts {
     /// Calls `open` until a worker has the stream open.
     ///
     /// # Errors
-    /// The error of the last try, if no further try helps or too many failed.
+    /// The error of the last attempt, if that error is final or there were too many attempts.
     pub(super) fn open<T>(mut open: impl FnMut() -> Result<T, HostError>) -> Result<T, HostError> {
         let mut tries = 0;
         loop {
@@ -124,9 +124,10 @@ impl Restarts {
 #[derive(Debug)]
 pub(super) struct Watchdog {
     limit_ns: u64,
-    /// Highest progress observed, and when it last advanced. Only the watcher's thread
-    /// uses these two.
+    /// Highest progress observed, cells. Only the watcher's thread uses it.
     progress: AtomicU64,
+    /// CLOCK_MONOTONIC time when the progress last advanced, nanoseconds. Only the watcher's thread
+    /// uses it.
     since_ns: AtomicU64,
 }
 
@@ -134,9 +135,9 @@ pub(super) struct Watchdog {
 pub(super) struct WorkerProgress {
     /// Cells that the worker has taken, plus cells taken from the worker.
     pub(super) cells: u64,
-    /// The worker waits for the caller.
-    pub(super) waits_for_us: bool,
-    /// The worker has no work.
+    /// True if the worker waits for the caller.
+    pub(super) waits_for_caller: bool,
+    /// True if the worker has no work.
     pub(super) has_no_work: bool,
 }
 
@@ -146,13 +147,13 @@ impl Watchdog {
         Watchdog { limit_ns, progress: AtomicU64::new(0), since_ns: AtomicU64::new(now_ns()) }
     }
 
-    /// Judges one check; calls `kill` for a worker that has stood still for too long.
+    /// Evaluates one check; calls `kill` if the worker made no progress for too long.
     pub(super) fn check(&self, now: &WorkerProgress, kill: impl FnOnce()) -> WatchResult {
         let now_ns = now_ns();
         let further = self.progress.fetch_max(now.cells, Ordering::Relaxed) < now.cells;
-        if further || now.waits_for_us || now.has_no_work {
+        if further || now.waits_for_caller || now.has_no_work {
             self.since_ns.store(now_ns, Ordering::Relaxed);
-            let quiet = !further && !now.waits_for_us;
+            let quiet = !further && !now.waits_for_caller;
             return if quiet { WatchResult::Quiet } else { WatchResult::Again };
         }
         if now_ns - self.since_ns.load(Ordering::Relaxed) >= self.limit_ns {
@@ -167,9 +168,11 @@ pub(super) struct DemuxerWait {
     since: Instant,
     /// CPU time of the worker at `since`, nanoseconds.
     cpu_ns: u64,
-    /// Time since when every check found bytes to read, or the end of a pipe.
+    /// Since this time every check has found bytes to read, or the end of a pipe.
     readable_since: Instant,
+    /// Limit of the worker's CPU time.
     busy: Duration,
+    /// Limit of the time without a packet.
     silent: Duration,
 }
 
@@ -186,16 +189,19 @@ impl DemuxerWait {
         DemuxerWait { since, cpu_ns: process.cpu_ns(), readable_since: since, busy, silent }
     }
 
-    /// Fails if the worker has computed for too long, or sent nothing for too long while there were
-    /// bytes to read. With an empty pipe the worker may be silent.
-    /// `packets` is the number of packets so far, for the error.
+    /// Checks the limits. A worker at an empty pipe may be silent without limit. `packets` is the
+    /// number of packets so far, for the error.
+    ///
+    /// # Errors
+    /// The worker has computed for too long, or sent nothing for too long while there were bytes to
+    /// read.
     pub(super) fn check(
         &mut self,
         process: &SharedProcess,
         file: &MediaFile,
         packets: u64,
     ) -> Result<(), HostError> {
-        if self.since.elapsed() < LOOK {
+        if self.since.elapsed() < CHECK_INTERVAL {
             return Ok(());
         }
         if !is_readable(file) {
@@ -204,10 +210,14 @@ impl DemuxerWait {
         let computed = Duration::from_nanos(process.cpu_ns().saturating_sub(self.cpu_ns));
         let silence = self.readable_since.elapsed();
         if computed > self.busy {
-            return Err(HostError::DemuxerStuck { packets, what: "computed", after: computed });
+            return Err(HostError::DemuxerStuck {
+                packets,
+                what: "computed without sending a packet",
+                after: computed,
+            });
         }
         if silence > self.silent {
-            return Err(HostError::DemuxerStuck { packets, what: "gave nothing", after: silence });
+            return Err(HostError::DemuxerStuck { packets, what: "sent no packet", after: silence });
         }
         Ok(())
     }
@@ -227,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_is_tried_four_times_and_once_where_that_is_final() {
+    fn a_worker_is_tried_four_times_or_once_if_the_error_is_final() {
         for (error, expected) in [(HostError::Gone, 4), (HostError::Abandoned, 1)] {
             let (mut tries, mut error) = (0, Some(error));
             let opened = Restarts::open(|| {
@@ -241,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_bounded_by_what_was_submitted() {
+    fn requests_are_bounded_by_the_submitted_cells() {
         let mut budget = RequestBudget::default();
         assert!(budget.count_request(0).is_err(), "nothing was submitted");
         // An honest worker that is behind by two full rings.
@@ -252,7 +262,7 @@ mod tests {
             (0..REQUESTS_PER_CELL).for_each(|_| budget.count_request(submitted).unwrap());
         }
         (0..REQUESTS_PER_CELL * cells).for_each(|_| budget.count_request(9_999 + cells).unwrap());
-        // A worker that was quiet for long has saved up no more than the limit.
+        // A worker that was quiet for long may send no more than the limit.
         let mut budget = RequestBudget::default();
         let accepted = (0..).take_while(|_| budget.count_request(1 << 40).is_ok()).count() as u64;
         assert_eq!(accepted, MOST_REQUESTS);
@@ -260,12 +270,13 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_is_killed_only_where_it_has_work_and_stands_still() {
+    fn a_worker_is_killed_only_if_it_has_work_and_makes_no_progress() {
         let watchdog = Watchdog::new(Duration::ZERO);
-        let kills = |cells, waits_for_us, has_no_work| {
+        let kills = |cells, waits_for_caller, has_no_work| {
             let mut killed = false;
-            let look = watchdog.check(&WorkerProgress { cells, waits_for_us, has_no_work }, || killed = true);
-            (killed, look == WatchResult::Quiet)
+            let result =
+                watchdog.check(&WorkerProgress { cells, waits_for_caller, has_no_work }, || killed = true);
+            (killed, result == WatchResult::Quiet)
         };
         assert_eq!(kills(1, false, false), (false, false), "progress");
         assert_eq!(kills(1, false, false), (true, false));

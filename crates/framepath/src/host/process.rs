@@ -19,8 +19,7 @@ pub(super) struct Worker {
     pub(super) layers: Layers,
 }
 
-/// A worker's process, for any thread. Dropping the last handle ends the process, and
-/// returns when it has ended.
+/// A worker's process, for any thread. Dropping the last handle ends the process and waits for its end.
 #[derive(Debug)]
 pub(super) struct SharedProcess {
     pub(super) pid: u32,
@@ -45,18 +44,17 @@ impl SharedProcess {
         self.pid
     }
 
-    /// Ends the process, whatever it is doing.
+    /// Kills the process; does not wait for its end.
     pub(super) fn kill(&self) {
         // Fails only if the process is gone already.
         let _ = match &self.kind {
             Parent::Us(process) => process.lock().unwrap_or_else(PoisonError::into_inner).kill(),
             Parent::Zygote { process, .. } => process.kill(),
-            Parent::Service(seat, turn) => seat.kill(*turn),
+            Parent::Service(service, number) => service.kill(*number),
         };
     }
 
-    /// Ends the process, and returns when it has ended; does not wait for a process of
-    /// the service.
+    /// Kills the process, and waits for its end unless it belongs to the service.
     pub(super) fn end(&self) {
         self.kill();
         match &self.kind {
@@ -69,8 +67,8 @@ impl SharedProcess {
         }
     }
 
-    /// Ends the process if closing its connection does not, and returns when it
-    /// has ended. The service ends its own workers.
+    /// Like [`SharedProcess::end`], except that it leaves workers of the service to the service. The
+    /// caller has closed the connection before.
     pub(super) fn finish(&self) {
         match &self.kind {
             Parent::Us(_) | Parent::Zygote { .. } => self.end(),
@@ -80,15 +78,15 @@ impl SharedProcess {
 
     /// Returns the CPU time used, nanoseconds; 0 once the process is gone, or if it is not visible.
     pub(super) fn cpu_ns(&self) -> u64 {
-        // Process id 0 would mean this process.
+        // The pid is 0 if it is not visible here; the kernel takes 0 as this process.
         if self.pid == 0 { 0 } else { cpu_ns_of(self.pid).unwrap_or(0) }
     }
 }
 
 impl Drop for SharedProcess {
     fn drop(&mut self) {
-        // A process of `Parent::Us` ends with its `WorkerProcess`, a process of the service with
-        // the stream's seat.
+        // The fields of the other variants end their process: `WorkerProcess` kills it, and
+        // `ServiceStream` closes the connection to the service.
         if let Parent::Zygote { process, .. } = &self.kind {
             if process.kill().is_ok() {
                 process.wait();
@@ -103,10 +101,10 @@ impl Worker {
         socket: Socket,
         pid: u32,
         layers: Layers,
-        seat: Arc<ServiceStream>,
-        turn: WorkerNumber,
+        service: Arc<ServiceStream>,
+        number: WorkerNumber,
     ) -> Worker {
-        let process = SharedProcess { pid, kind: Parent::Service(seat, turn) };
+        let process = SharedProcess { pid, kind: Parent::Service(service, number) };
         let (socket, process) = (Arc::new(socket), Arc::new(process));
         Worker { socket, process, layers }
     }

@@ -11,18 +11,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::HostError;
 
-/// First argument of the process that workers are forked from
-/// ([`init`](crate::worker::init)).
+/// First argument of the zygote process ([`init`](crate::worker::init)).
 pub(crate) const ZYGOTE: &str = "framepath-zygote";
 /// First argument of a worker that is a program of its own.
 pub(crate) const WORKER: &str = "framepath-worker";
 
-/// Variable that names the worker's program; without it the program is searched.
+/// Environment variable with the path of the worker's program.
 const VARIABLE: &str = "FRAMEPATH_WORKER";
 const NAME: &str = "framepath";
 
-/// Folder of the program in a package that does not put it into PATH: FRAMEPATH_LIBEXEC
-/// when this crate is built.
+/// Folder of the worker's program in a package that does not install it in PATH. The variable
+/// FRAMEPATH_LIBEXEC sets it when this crate is built.
 const LIBEXEC: &str = match option_env!("FRAMEPATH_LIBEXEC") {
     Some(folder) => folder,
     None => "/usr/libexec/framepath",
@@ -47,12 +46,13 @@ impl WorkerProgram {
     }
 }
 
-/// Sets the program of this process's workers: the `framepath` command, or a program
-/// that calls [`worker::init`](crate::worker::init), of the same version. The variable
-/// FRAMEPATH_WORKER comes first. Without both it is this program where it has called
-/// `worker::init`, else `framepath` beside this program, in the package's libexec
-/// folder, or in PATH. Call it before the first stage with a worker is built; later
-/// calls change nothing.
+/// Sets the program of this process's workers: the `framepath` command, or a program that calls
+/// [`worker::init`](crate::worker::init), of the same version. Call it before the first stage with a
+/// worker is built; only the first call has an effect.
+///
+/// The environment variable FRAMEPATH_WORKER overrides this function. Without both, the worker's program
+/// is this program if it has called `worker::init`; else `framepath` next to this program, in the
+/// package's libexec folder, or in PATH.
 ///
 /// ```no_run
 /// framepath::host::set_worker_program("/opt/framepath/bin/framepath");
@@ -72,23 +72,23 @@ pub(super) fn named() -> Option<PathBuf> {
     std::env::var_os(VARIABLE).map(PathBuf::from).or_else(|| SET.get().cloned())
 }
 
-/// Finds the worker's program: the named program; or this program where it can be a worker; else
-/// `framepath` beside it, in the package's libexec folder, or in PATH.
+/// Finds the worker's program: the named program; or this program if it can be a worker; else
+/// `framepath` next to this program, in the package's libexec folder, or in PATH.
 ///
 /// # Errors
-/// No program was found; the error names every place.
+/// No program was found; the error lists every searched folder.
 pub(super) fn find() -> Result<WorkerProgram, HostError> {
     if let Some(named) = named() {
         return Ok(WorkerProgram::of(named));
     }
     let own = std::env::current_exe().unwrap_or_default();
     if IS_OWN.load(Ordering::Relaxed) {
-        // By the running file, and not by its name: a new build may have that name by now.
+        // The running file, because a new build may have replaced the file at its path.
         return Ok(WorkerProgram { file: PathBuf::from("/proc/self/exe"), name: own });
     }
     let places = places(&own, Path::new(LIBEXEC), &std::env::var_os("PATH").unwrap_or_default());
-    let found = places.iter().map(|folder| folder.join(NAME)).find(|program| program.is_file());
-    found.map(WorkerProgram::of).ok_or_else(|| {
+    let file = places.iter().map(|folder| folder.join(NAME)).find(|program| program.is_file());
+    file.map(WorkerProgram::of).ok_or_else(|| {
         let places: Vec<String> = places.iter().map(|folder| folder.display().to_string()).collect();
         HostError::NoProgram { places: places.join(", ") }
     })
@@ -97,7 +97,7 @@ pub(super) fn find() -> Result<WorkerProgram, HostError> {
 /// Returns the folders to search for a program that runs from file `own`, in order.
 fn places(own: &Path, libexec: &Path, path: &OsStr) -> Vec<PathBuf> {
     let beside = own.parent().map(Path::to_owned);
-    // A relative folder would depend on the current directory.
+    // Relative folders are ignored, because they depend on the current directory.
     let in_path = std::env::split_paths(path).filter(|folder| folder.is_absolute());
     let mut places: Vec<PathBuf> = Vec::new();
     for place in beside.into_iter().chain([libexec.to_owned()]).chain(in_path) {
@@ -113,10 +113,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_folders_that_somebody_chose_are_searched() {
+    fn relative_and_duplicate_folders_are_not_searched() {
         let path = OsStr::new("/usr/bin::.:relative/bin:/opt/p/bin:/usr/bin");
         let found = places(Path::new("/opt/p/bin/player"), Path::new("/usr/libexec/framepath"), path);
-        let wanted = ["/opt/p/bin", "/usr/libexec/framepath", "/usr/bin"];
-        assert_eq!(found, wanted.map(PathBuf::from));
+        let expected = ["/opt/p/bin", "/usr/libexec/framepath", "/usr/bin"];
+        assert_eq!(found, expected.map(PathBuf::from));
     }
 }

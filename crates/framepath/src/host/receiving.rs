@@ -23,10 +23,11 @@ use super::message_io::{check_answers_received, recv_within, send};
 use super::policy::RequestBudget;
 use super::worker_stream::WorkerStream;
 
-/// Time limit for a message that a cell announces: the worker sends the message before the cell.
-const THERE: Duration = Duration::ZERO;
-/// Layouts and pools that a worker may name before it gives the next frame:
-/// one of each is needed.
+/// Time limit for a message that a cell announces: zero, because the worker sends the message before
+/// the cell.
+const ALREADY_SENT: Duration = Duration::ZERO;
+/// Maximum number of layouts and pools that a worker may announce between two frames. One of each is
+/// needed.
 pub(super) const CONSTANTS: u32 = 8;
 
 /// Takes frames from one worker.
@@ -34,29 +35,29 @@ pub(super) struct Receiving {
     link: Arc<WorkerStream>,
     reader: CellReader,
     pools: WorkerPools,
-    /// Layouts and pools named since the last frame.
+    /// Number of layouts and pools announced since the last frame.
     constants: u32,
     requests: RequestBudget,
-    lends: Option<Arc<dyn BufferProvider>>,
+    provider: Option<Arc<dyn BufferProvider>>,
 }
 
-/// An event that came from a worker.
+/// A message from a worker.
 pub(super) enum WorkerMessage {
     /// A frame in its pool.
     Frame { seq: u64, frame: Frame, work: WorkerTime },
-    /// The frame with this number passed unchanged.
+    /// The input frame with this number, passed on unchanged.
     Same { seq: u64, work: WorkerTime },
-    /// The input with this number gave nothing.
+    /// The input with this number has no output.
     Nothing { seq: u64 },
-    /// Inputs before the flush with this number are forgotten.
+    /// Inputs before the flush with this number were discarded.
     Flushed { seq: u64 },
-    /// The worker has given its output for all inputs.
+    /// The worker has sent its output for all inputs.
     End,
     /// The stage failed.
     Failed(String),
-    /// The stage has a request to the hops in front.
+    /// The stage sends a request to the hops in front.
     Request(UpstreamRequest),
-    /// A layout, a pool or memory for one: this end has handled it.
+    /// A layout, a pool or a request for memory, which this end has handled already.
     Constant,
 }
 
@@ -65,15 +66,15 @@ impl Receiving {
         link: &Arc<WorkerStream>,
         reader: CellReader,
         granter: Granter,
-        lends: Option<Arc<dyn BufferProvider>>,
+        provider: Option<Arc<dyn BufferProvider>>,
     ) -> Receiving {
         let pools = WorkerPools::new(link, granter);
         let requests = RequestBudget::default();
-        Receiving { link: link.clone(), reader, pools, constants: 0, requests, lends }
+        Receiving { link: link.clone(), reader, pools, constants: 0, requests, provider }
     }
 
-    /// Returns the next event; `None` if there is none. `meta` finds the metadata
-    /// of an input by its number.
+    /// Returns the next message; `None` if there is none. `meta` finds the metadata of an input by its
+    /// number.
     pub(super) fn take(
         &mut self,
         meta: impl FnMut(u64) -> Option<FrameMeta>,
@@ -98,17 +99,17 @@ impl Receiving {
             Completion::End => Ok(Some(WorkerMessage::End)),
             Completion::Flushed { number: seq } => Ok(Some(WorkerMessage::Flushed { seq })),
             Completion::Request(request) => {
-                // Not what it was given work for: no progress.
+                // The watchdog must not count requests as progress: a stuck stage can send them too.
                 self.link.health.record_late();
                 self.requests.count_request(self.link.health.submissions())?;
                 Ok(Some(WorkerMessage::Request(request)))
             }
-            other => self.rare(&other).map(Some),
+            other => self.on_rare(&other).map(Some),
         }
     }
 
-    /// Handles the completions that do not come with each frame.
-    fn rare(&mut self, completion: &Completion) -> Result<WorkerMessage, HostError> {
+    /// Handles the completions that are rare.
+    fn on_rare(&mut self, completion: &Completion) -> Result<WorkerMessage, HostError> {
         if *completion == Completion::Failed {
             return match self.recv()? {
                 Some((Message::Failed { text, .. }, _)) => Ok(WorkerMessage::Failed(text)),
@@ -117,32 +118,34 @@ impl Receiving {
         }
         self.constants += 1;
         if self.constants > CONSTANTS {
-            return Err(Breach("names without end, and no frame").into());
+            return Err(Breach("too many layouts and pools without a frame").into());
         }
         match *completion {
             Completion::Layout { id, layout } => self.pools.name_layout(id, layout),
             Completion::Pool { pool, slots, slot_bytes, first_slot } => {
-                let slot_bytes =
-                    usize::try_from(slot_bytes).map_err(|_| Breach("slots beyond the address space"))?;
-                match &self.lends {
-                    Some(lends) => self.pools.add_lent(pool, slots, slot_bytes, first_slot, &**lends)?,
+                let slot_bytes = usize::try_from(slot_bytes)
+                    .map_err(|_| Breach("a slot larger than the address space"))?;
+                match &self.provider {
+                    Some(provider) => {
+                        self.pools.add_provided(pool, slots, slot_bytes, first_slot, &**provider)?;
+                    }
                     None => {
-                        let said = self.recv()?;
-                        self.pools.add_granted(pool, slots, slot_bytes, first_slot, said)?;
+                        let message = self.recv()?;
+                        self.pools.add_granted(pool, slots, slot_bytes, first_slot, message)?;
                     }
                 }
             }
             Completion::Want => self.provide()?,
-            _ => return Err(Breach("a packet from a stage that was given some").into()),
+            _ => return Err(Breach("an unexpected kind of completion").into()),
         }
         Ok(WorkerMessage::Constant)
     }
 
-    /// Gives the worker the memory that it asks for.
+    /// Sends the worker the memory that it requests.
     fn provide(&mut self) -> Result<(), HostError> {
         check_answers_received(&self.link.socket, || self.link.health.announced_pools())?;
         match self.recv()? {
-            Some((Message::Want(want), _)) => self.provide_buffers(want),
+            Some((Message::Want(request), _)) => self.provide_buffers(request),
             Some((Message::WantMemory { bytes }, _)) => {
                 let (answer, memory) = self.pools.grant(bytes);
                 self.send(&answer, memory.as_ref())
@@ -152,36 +155,36 @@ impl Receiving {
     }
 
     /// Asks the provider for buffers, and passes them to the worker.
-    fn provide_buffers(&mut self, want: BufferRequest) -> Result<(), HostError> {
-        let Some(lends) = self.lends.clone() else {
-            return Err(Breach("it wants memory, and has its own").into());
+    fn provide_buffers(&mut self, request: BufferRequest) -> Result<(), HostError> {
+        let Some(provider) = self.provider.clone() else {
+            return Err(Breach("a request for buffers of a provider, but the stream has none").into());
         };
-        // The worker stands still while the provider works, and is not to blame.
-        self.link.health.lending(true);
-        let loan = lends.provide(&want);
-        self.link.health.lending(false);
-        let loan = match loan {
-            Ok(loan) => loan,
+        // The watchdog must not kill a worker that waits for the provider.
+        self.link.health.set_provider_busy(true);
+        let provided = provider.provide(&request);
+        self.link.health.set_provider_busy(false);
+        let provided = match provided {
+            Ok(provided) => provided,
             Err(text) => {
-                // The worker learns the reason too; both it and the stream fail.
+                // The worker gets the reason too: its stage fails, and so does the stream.
                 self.send(&Message::Denied { text: text.clone() }, None)?;
                 return Err(HostError::Failed { text });
             }
         };
-        let buffers = loan.buffers.len() as u32;
-        self.send(&Message::Lend { lent: loan.lent, buffers }, None)?;
-        for (index, buffer) in loan.buffers.iter().enumerate() {
+        let buffers = provided.buffers.len() as u32;
+        self.send(&Message::Lend { lent: provided.lent, buffers }, None)?;
+        for (index, buffer) in provided.buffers.iter().enumerate() {
             self.send(&Message::Buffer { index: index as u32 }, Some(buffer))?;
         }
-        self.pools.expect_loan(buffers, want.bytes(loan.lent));
+        self.pools.expect_buffers(buffers, request.bytes(provided.lent));
         Ok(())
     }
 
-    /// Receives the message that belongs to a cell that came.
+    /// Receives the message that belongs to the last cell.
     fn recv(&self) -> Result<Option<(Message, Option<OwnedFd>)>, HostError> {
-        let heard = recv_within(&self.link.socket, THERE)?;
+        let received = recv_within(&self.link.socket, ALREADY_SENT)?;
         self.link.health.traffic.message_in();
-        Ok(heard)
+        Ok(received)
     }
 
     fn send(&self, message: &Message, fd: Option<&OwnedFd>) -> Result<(), HostError> {
@@ -189,30 +192,30 @@ impl Receiving {
         send(&self.link.socket, message, fd.map(AsFd::as_fd))
     }
 
-    /// Sleeps until a cell comes, the submit end calls, there is `news`, `limit` passes
-    /// or the worker is gone; may return early.
-    pub(super) fn sleep(&mut self, news: impl Fn() -> bool, limit: Option<Duration>) {
+    /// Sleeps until a cell arrives, the submit end requests attention, `has_request` is true, `limit`
+    /// passes or the worker is gone. May return early.
+    pub(super) fn sleep(&mut self, has_request: impl Fn() -> bool, limit: Option<Duration>) {
         let health = &self.link.health;
         health.collect_sleeps(true);
-        self.reader.sleep(|| health.is_gone() || health.is_attention_requested() || news(), limit);
+        self.reader.sleep(|| health.is_gone() || health.is_attention_requested() || has_request(), limit);
         health.collect_sleeps(false);
     }
 
-    /// Sleeps until the submit end calls or there is `news`, but not for the worker; may
-    /// return early.
-    pub(super) fn sleep_until_called(&mut self, news: impl Fn() -> bool) {
+    /// Sleeps until the submit end requests attention or `has_request` is true, whatever the worker
+    /// does. May return early.
+    pub(super) fn sleep_until_called(&mut self, has_request: impl Fn() -> bool) {
         let health = &self.link.health;
-        self.reader.bell().sleep_unless(|| health.is_attention_requested() || news(), None);
+        self.reader.bell().sleep_unless(|| health.is_attention_requested() || has_request(), None);
     }
 }
 
-/// Pools that a worker may have at a time; beyond, the oldest is forgotten.
+/// Maximum number of pools of a worker. A further pool removes the oldest.
 const POOLS: u16 = 64;
 /// Number of the newest pools that are kept however large they are.
 const RECENT_POOLS: usize = 2;
 
-/// Error about memory that does not belong to the pool.
-const ANOTHER: Breach = Breach("the memory of another pool");
+/// Error about a pool that differs from the announced one.
+const WRONG_POOL: Breach = Breach("a pool with the wrong number or size");
 
 /// Pools and layouts that a worker has announced.
 pub(super) struct WorkerPools {
@@ -221,8 +224,9 @@ pub(super) struct WorkerPools {
     next: u16,
     layouts: Vec<Option<Layout>>,
     returns: Arc<SlotReturns>,
-    /// Number of slots of a loan that is not mapped yet, and the least bytes of a slot.
-    loan: Option<(u32, u32)>,
+    /// Number of the provider's buffers that the worker has not mapped yet, and their minimum size in
+    /// bytes.
+    unmapped: Option<(u32, u32)>,
     granter: Granter,
 }
 
@@ -230,10 +234,13 @@ impl WorkerPools {
     pub(super) fn new(link: &WorkerStream, granter: Granter) -> WorkerPools {
         let returns = Arc::new(SlotReturns { area: link.area.clone(), health: link.health.clone() });
         let layouts = vec![None; 256];
-        WorkerPools { pools: HashMap::new(), next: 0, layouts, returns, loan: None, granter }
+        WorkerPools { pools: HashMap::new(), next: 0, layouts, returns, unmapped: None, granter }
     }
 
-    /// Returns the frame of input `seq` in a slot; `meta` finds the input's metadata.
+    /// Returns the frame of input `seq` that lies in a slot. `meta` finds the input's metadata.
+    ///
+    /// # Errors
+    /// The worker named an unknown input, pool or layout, or the frame does not fit the slot.
     pub(super) fn frame(
         &self,
         pool: u16,
@@ -242,9 +249,10 @@ impl WorkerPools {
         seq: u64,
         mut meta: impl FnMut(u64) -> Option<FrameMeta>,
     ) -> Result<Frame, HostError> {
-        let meta = meta(seq).ok_or(Breach("a frame of what was never given"))?;
-        let pool = self.pools.get(&pool).ok_or(Breach("a frame in a pool nobody knows"))?;
-        let layout = self.layouts[usize::from(layout)].ok_or(Breach("a frame of no known layout"))?;
+        let meta = meta(seq).ok_or(Breach("output of an input that was never submitted"))?;
+        let pool = self.pools.get(&pool).ok_or(Breach("a frame in a pool that was not announced"))?;
+        let layout = self.layouts[usize::from(layout)]
+            .ok_or(Breach("a frame with a layout that was not announced"))?;
         Ok(pool.frame(slot, &layout, meta)?)
     }
 
@@ -253,66 +261,67 @@ impl WorkerPools {
         self.layouts[usize::from(id)] = Some(layout);
     }
 
-    /// Makes memory for a pool. Returns the answer, and the descriptor to attach.
+    /// Allocates memory for a pool. Returns the answer, and the descriptor to attach.
     pub(super) fn grant(&mut self, bytes: u64) -> (Message, Option<OwnedFd>) {
         self.make_room(bytes);
         self.granter.grant(bytes)
     }
 
-    /// Records that the next pool lies in `buffers` lent buffers of at least `bytes` bytes.
-    pub(super) fn expect_loan(&mut self, buffers: u32, bytes: u32) {
-        self.loan = Some((buffers, bytes));
+    /// Records that the next pool lies in `buffers` buffers of the provider, each of at least `bytes`
+    /// bytes.
+    pub(super) fn expect_buffers(&mut self, buffers: u32, bytes: u32) {
+        self.unmapped = Some((buffers, bytes));
     }
 
-    /// Adds the pool of the last loan, which the worker announces.
-    pub(super) fn add_lent(
+    /// Adds the pool that the worker announces in the provider's last buffers.
+    pub(super) fn add_provided(
         &mut self,
         number: u16,
         slots: u32,
         slot_bytes: usize,
         first_slot: u32,
-        lends: &dyn BufferProvider,
+        provider: &dyn BufferProvider,
     ) -> Result<(), HostError> {
         self.check_number(number)?;
-        let (lent, least) = self.loan.take().ok_or(Breach("a pool of its own"))?;
-        if slots != lent || slot_bytes < least as usize {
-            return Err(ANOTHER.into());
+        let not_provided = Breach("a pool in memory that no provider gave");
+        let (buffers, least) = self.unmapped.take().ok_or(not_provided)?;
+        if slots != buffers || slot_bytes < least as usize {
+            return Err(WRONG_POOL.into());
         }
         let foreign = ForeignPool::unmapped(slot_bytes, slots, first_slot, self.returns.clone())?;
-        // All slots count as out until the caller gives them.
+        // All slots count as out until the caller releases them to the worker.
         (0..slots).for_each(|_| self.returns.health.frame_out());
-        lends.mapped(LentSlots { returns: self.returns.clone(), first: first_slot });
+        provider.mapped(LentSlots { returns: self.returns.clone(), first: first_slot });
         self.add(number, foreign);
         Ok(())
     }
 
-    /// Adds a pool that the worker announces in granted memory; `said` is the message that came with
-    /// the announcement.
+    /// Adds a pool that the worker announces in granted memory. `message` belongs to the announcement.
     pub(super) fn add_granted(
         &mut self,
         number: u16,
         slots: u32,
         slot_bytes: usize,
         first_slot: u32,
-        said: Option<(Message, Option<OwnedFd>)>,
+        message: Option<(Message, Option<OwnedFd>)>,
     ) -> Result<(), HostError> {
         self.check_number(number)?;
-        let memory = match said {
+        let memory = match message {
             Some((Message::PoolMemory { pool, memory }, _)) if pool == number => memory,
-            _ => return Err(Breach("a pool without its memory").into()),
+            _ => return Err(Breach("a pool without a message about its memory").into()),
         };
         let Grant { fd, share } =
-            self.granter.take(memory).ok_or(Breach("a pool in memory it was not granted"))?;
+            self.granter.take(memory).ok_or(Breach("a pool in memory that was not granted"))?;
         let returns = Arc::new(GrantedReturns { returns: self.returns.clone(), _share: share });
         let foreign = ForeignPool::new(fd, slot_bytes, slots, first_slot, returns)?;
         self.add(number, foreign);
         Ok(())
     }
 
-    /// Checks that numbers come in order: else old pools would not be found to be forgotten.
+    /// Checks that pool numbers are consecutive: [`WorkerPools::make_room`] relies on the order.
     fn check_number(&mut self, number: u16) -> Result<(), HostError> {
         if number != self.next {
-            return Err(ANOTHER.into());
+            return Err(WRONG_POOL.into());
         }
         self.next = number.wrapping_add(1);
         Ok(())
@@ -320,14 +329,13 @@ impl WorkerPools {
 
     fn add(&mut self, number: u16, pool: ForeignPool) {
         self.pools.insert(number, pool);
-        // Frames outlive their pool. Without this limit a worker that goes on making
-        // pools would make this process keep them all.
+        // Without this limit, a worker that announces pool after pool would use up this process's
+        // memory. Frames outlive their pool, so removal is safe.
         self.pools.remove(&number.wrapping_sub(POOLS));
     }
 
-    /// Forgets old pools if their memory leaves no room for another. Frames
-    /// keep theirs. The last pools stay, because frames that a decoder held back may
-    /// still name them.
+    /// Removes old pools until their memory leaves room for `bytes` more. Frames keep their memory.
+    /// The newest pools stay, because a decoder may still emit frames in them.
     fn make_room(&mut self, bytes: u64) {
         let mut oldest = self.next.wrapping_sub(POOLS);
         while self.granter.is_full(bytes) && self.pools.len() > RECENT_POOLS {
@@ -337,7 +345,7 @@ impl WorkerPools {
     }
 }
 
-/// Gives the worker's slots back by words of the shared area.
+/// Returns slots to the worker by words of the shared area.
 pub(super) struct SlotReturns {
     pub(super) area: Arc<SharedArea>,
     pub(super) health: Arc<WorkerHealth>,
@@ -353,11 +361,11 @@ impl Returns for SlotReturns {
     }
 }
 
-/// [`SlotReturns`] of a pool in granted memory, which counts for as long as the
-/// pool or a frame of it exists.
+/// [`SlotReturns`] of a pool in granted memory. The memory counts as granted as long as the pool or a
+/// frame of it exists.
 pub(super) struct GrantedReturns {
     pub(super) returns: Arc<SlotReturns>,
-    /// Kept until the last frame is gone.
+    /// Dropped with the last frame of the pool.
     pub(super) _share: Arc<GrantShare>,
 }
 

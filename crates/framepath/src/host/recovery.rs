@@ -9,24 +9,24 @@ use framepath_os::time::now_ns;
 
 use super::process::SharedProcess;
 
-/// Recoveries that are remembered; beyond, the oldest is forgotten.
+/// Maximum number of recoveries to keep. A further recovery removes the oldest.
 const REMEMBERED: usize = 4096;
 
-/// A worker's end and what followed. Stamps are CLOCK_MONOTONIC, nanoseconds.
+/// Time line of one replacement of a worker. Stamps are CLOCK_MONOTONIC, nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
-    /// Number of the worker that ended, among those of the stream, from 0.
+    /// Number of the worker that ended, among the workers of the stream, from 0.
     pub worker: u64,
-    /// Time when the collect end found it gone, after taking all its completions.
+    /// Time when the collect end noticed the end, after it had taken all completions.
     pub seen_ns: u64,
-    /// Time when the next worker had the stream open, just before the history is submitted to it.
+    /// Time when the next worker had opened the stream, just before the history was submitted to it.
     pub opened_ns: u64,
-    /// Time of its first frame, whether or not the reader had seen that frame before.
+    /// Time of the next worker's first frame, which may be a repetition of a delivered frame.
     pub first_ns: u64,
-    /// Time the worker spent on that frame, from taking it up to handing it back; 0
-    /// where the ledger is off.
+    /// Time that the next worker spent on its first frame, from receipt to completion, nanoseconds; 0 if
+    /// the ledger is off.
     pub first_work_ns: u64,
-    /// Time of the first frame that the reader had not seen.
+    /// Time of the first frame that was not delivered before.
     pub new_ns: u64,
 }
 
@@ -36,17 +36,18 @@ pub struct Recoveries(Mutex<RecoveryState>);
 
 #[derive(Debug, Default)]
 struct RecoveryState {
-    /// Number of workers that were opened.
+    /// Number of workers that have opened the stream.
     opened: u64,
     present: Weak<SharedProcess>,
-    /// The last recovery, while no new frame has come.
+    /// The current recovery, until its first new frame.
     begun: Option<Recovery>,
     done: VecDeque<Recovery>,
 }
 
 impl Recoveries {
-    /// Kills the present worker (SIGKILL) without telling the stream, as any other process of the user
-    /// could. Returns the worker's number in the stream, and the time; `None` if there is none.
+    /// Kills the present worker by SIGKILL without informing the stream, to measure a recovery. Returns
+    /// the worker's number in the stream and the time of the kill (CLOCK_MONOTONIC, nanoseconds); `None`
+    /// if there is no worker. Any thread may call it.
     pub fn kill_present(&self) -> Option<(u64, u64)> {
         let state = self.locked();
         let process = state.present.upgrade()?;
@@ -55,8 +56,8 @@ impl Recoveries {
         Some((state.opened.checked_sub(1)?, at_ns))
     }
 
-    /// Returns the last recoveries that reached a new frame, oldest first. A recovery whose worker
-    /// was replaced before that is not among them; the next recovery is.
+    /// Returns the last 4096 recoveries that reached a new frame, oldest first. If the new worker ended
+    /// before its first new frame, only the following recovery is in the list.
     pub fn done(&self) -> Vec<Recovery> {
         self.locked().done.iter().copied().collect()
     }
@@ -77,7 +78,7 @@ impl Recoveries {
         state.begun = Some(Recovery { worker, seen_ns: now_ns(), ..Recovery::default() });
     }
 
-    /// Records a frame that came during a recovery.
+    /// Records a frame that arrived during a recovery.
     pub(super) fn arrived(&self, work: &WorkerTime, is_new: bool) {
         let mut state = self.locked();
         let Some(recovery) = &mut state.begun else { return };
@@ -95,7 +96,7 @@ impl Recoveries {
         }
     }
 
-    /// Locks the state, also a poisoned one: a panic leaves it consistent.
+    /// Locks the state, even if it is poisoned: a panic leaves it consistent.
     fn locked(&self) -> MutexGuard<'_, RecoveryState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

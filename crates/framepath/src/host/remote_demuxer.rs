@@ -26,7 +26,7 @@ use framepath_os::process::cancel::canceled;
 use framepath_os::process::signal;
 
 use super::message_io::{recv_within, send};
-use super::policy::{DemuxerWait, LOOK};
+use super::policy::{CHECK_INTERVAL, DemuxerWait};
 use super::process::Worker;
 use super::service_stream::ServiceStream;
 use super::spec::area_sizes;
@@ -35,30 +35,31 @@ use super::{HostError, WorkerOptions, WorkerStats, sandbox};
 
 /// Largest room for packets, bytes.
 const MOST_PACKET_BYTES: u64 = 128 << 20;
-/// Rings full of cells that may come before the answer to a seek: one, and the packet
-/// that the worker is sending.
+/// Rings of cells that may arrive before the answer to a seek: one full ring, and one more that covers
+/// the packet that the worker is sending.
 const RINGS_BEFORE_ANSWER: u64 = 2;
 /// Longest description of a track, bytes.
 pub(super) const MOST_TRACK_BYTES: usize = 4 << 20;
+
 /// Work of a demuxer's worker.
 pub(crate) struct DemuxerSpec {
-    /// How often the file is read, at least once.
+    /// Number of times to read the file; 0 counts as 1.
     pub(crate) loops: u64,
-    /// Where each reading begins.
+    /// Time in the stream where each pass begins.
     pub(crate) start: Duration,
     /// Number of the video track; `None` chooses the best.
     pub(crate) track: Option<u32>,
     pub(crate) options: WorkerOptions,
     /// The stream's connection to the service, if the worker comes from there.
-    pub(crate) seat: Option<Arc<ServiceStream>>,
-    /// True if this process reads the packets' bytes itself: they are then copied
-    /// out of the shared memory.
+    pub(crate) service: Option<Arc<ServiceStream>>,
+    /// True if this process reads the packets' bytes itself, so they have to be copied out of the
+    /// shared memory.
     pub(crate) private: bool,
 }
 
 /// Reads the packets of a file that a worker demuxes. Dropping it ends the worker.
 pub(crate) struct RemoteDemuxer {
-    // First: its thread uses the rest, and is waited for.
+    // First, so that it is dropped first: its thread uses the other fields.
     _watcher: Watcher,
     worker: Worker,
     track: TrackInfo,
@@ -71,7 +72,7 @@ pub(crate) struct RemoteDemuxer {
     packets: Arc<PooledPackets>,
     gone: Arc<AtomicBool>,
     spec: DemuxerSpec,
-    /// The file, open in this process too, to check if it has bytes to read.
+    /// The file, open in this process too, to check whether it has bytes to read.
     file: MediaFile,
     /// Packets received so far.
     received: u64,
@@ -87,7 +88,7 @@ impl RemoteDemuxer {
     pub(crate) fn open(file: MediaFile, spec: DemuxerSpec) -> Result<RemoteDemuxer, HostError> {
         let sizes = area_sizes(spec.options.kind.memory_bytes, MOST_PACKET_BYTES);
         let area = Arc::new(SharedArea::new(sizes)?);
-        let worker = start::worker(spec.seat.as_ref(), &spec.options)?;
+        let worker = start::worker(spec.service.as_ref(), &spec.options)?;
         let socket = worker.socket.clone();
         let (name, seekable) = (file.name().to_owned(), file.is_seekable());
         send(&socket, &Message::File { name }, Some(file.as_fd()))?;
@@ -136,7 +137,7 @@ impl RemoteDemuxer {
         &self.track
     }
 
-    /// Statistics of the worker. They have its CPU time once the demuxer is dropped.
+    /// Returns the statistics of the worker. They include its CPU time after the demuxer was dropped.
     pub(crate) fn stats(&self) -> Arc<WorkerStats> {
         self.stats.clone()
     }
@@ -146,7 +147,7 @@ impl RemoteDemuxer {
         self.file.is_seekable()
     }
 
-    /// Seeks to another place, also from behind the end. Waits until the worker is there.
+    /// Seeks to another position, also after the end. Waits for the worker's answer.
     ///
     /// # Errors
     /// As [`read`](RemoteDemuxer::read).
@@ -154,13 +155,13 @@ impl RemoteDemuxer {
         self.ended = false;
         self.seeks += 1;
         let number = self.seeks;
-        // There is room: each seek is answered before the next.
+        // The ring has room, because each seek is answered before the next.
         if !self.writer.push(&Submission::Seek { number, to }.encode())? {
-            return Err(Breach("a demuxer took no seek").into());
+            return Err(Breach("a demuxer that does not take seeks").into());
         }
         let most = RINGS_BEFORE_ANSWER * u64::from(self.cells);
         let watchdog = self.spec.options.watchdog;
-        // A seek may read the file from its start.
+        // A seek may read the file from its start, as opening does.
         let mut wait = DemuxerWait::to_open(&self.worker.process, watchdog);
         for _ in 0..most {
             let Some(cell) = self.next_cell(&mut wait)? else { return Ok(()) };
@@ -172,15 +173,14 @@ impl RemoteDemuxer {
                 packet => drop(self.packet(packet)?),
             }
         }
-        Err(Breach("packets without end before the answer to a seek").into())
+        Err(Breach("too many packets before the answer to a seek").into())
     }
 
-    /// Reads the next packet; `None` behind the last packet of the last loop, and after
-    /// Ctrl-C.
+    /// Reads the next packet; `None` after the last packet of the last loop, and after Ctrl-C.
     ///
     /// # Errors
-    /// The demuxer's error; or the worker ended, stood still or broke the rules
-    /// of shared memory. The packets before that were handed out.
+    /// The demuxer's error; or the worker ended, hung or broke the rules of shared memory. All packets
+    /// before the error were returned.
     pub(crate) fn read(&mut self) -> Result<Option<Packet>, HostError> {
         let mut wait = None;
         while !self.ended {
@@ -199,8 +199,8 @@ impl RemoteDemuxer {
     /// Waits for the worker's next cell; `None` after Ctrl-C.
     fn next_cell(&mut self, wait: &mut DemuxerWait) -> Result<Option<Cell>, HostError> {
         loop {
-            // Read before the ring, so that the worker's last cells are taken before its end.
-            // Acquire: pairs with the Release at its end.
+            // Read before the ring, so that the last cells of a dead worker are taken before its end is
+            // reported. Acquire: pairs with the Release in `watch_end`.
             let gone = self.gone.load(Ordering::Acquire);
             if let Some(cell) = self.reader.pop()? {
                 self.stats.traffic.cells_in.fetch_add(1, Ordering::Relaxed);
@@ -213,14 +213,14 @@ impl RemoteDemuxer {
                 return Ok(None);
             }
             let gone = &self.gone;
-            meter::blocked(|| self.reader.sleep(|| gone.load(Ordering::Acquire), Some(LOOK)));
+            meter::blocked(|| self.reader.sleep(|| gone.load(Ordering::Acquire), Some(CHECK_INTERVAL)));
             wait.check(&self.worker.process, &self.file, self.received)?;
         }
     }
 
     fn packet(&mut self, completion: Completion) -> Result<Packet, HostError> {
         let Completion::Packet { pts, duration, offset, len, id, key, transit, preroll } = completion else {
-            return Err(Breach("a demuxer sent what is no packet").into());
+            return Err(Breach("an unexpected completion of a demuxer").into());
         };
         let bytes = self.packets.packet(offset, len, id)?;
         meter::count_copied(len as usize);
@@ -253,7 +253,7 @@ fn opened(
 ) -> Result<(u32, framepath_model::stream::StreamInfo), HostError> {
     let failed = |source| HostError::Socket { operation: "waiting for", source };
     let mut wait = DemuxerWait::to_open(&worker.process, watchdog);
-    while !worker.socket.readable_within(LOOK).map_err(failed)? {
+    while !worker.socket.readable_within(CHECK_INTERVAL).map_err(failed)? {
         if signal::interrupted() {
             return Err(failed(canceled()));
         }
@@ -263,14 +263,14 @@ fn opened(
         Some((Message::Demuxed { track_bytes, stream }, _)) if track_bytes as usize <= MOST_TRACK_BYTES => {
             Ok((track_bytes, stream))
         }
-        Some((Message::Demuxed { .. }, _)) => Err(Breach("a track's description without end").into()),
+        Some((Message::Demuxed { .. }, _)) => Err(Breach("a description of a track that is too long").into()),
         Some((Message::Refused { text }, _)) => Err(HostError::Refused { text }),
-        Some(_) => Err(HostError::NotOpened { what: "said something else" }),
-        None => Err(HostError::NotOpened { what: "died" }),
+        Some(_) => Err(HostError::NotOpened { what: "sent an unexpected message" }),
+        None => Err(HostError::NotOpened { what: "ended" }),
     }
 }
 
-/// Sets `gone` and rings `bell` at the worker's end.
+/// Sets `gone` and rings `bell` when the worker ends.
 fn watch_end(socket: Arc<Socket>, gone: Arc<AtomicBool>, bell: Bell) -> Result<Watcher, HostError> {
     let at_end = move || {
         // Release: pairs with the Acquire in `next_cell`, which then finds the
@@ -278,7 +278,7 @@ fn watch_end(socket: Arc<Socket>, gone: Arc<AtomicBool>, bell: Bell) -> Result<W
         gone.store(true, Ordering::Release);
         bell.ring_out();
     };
-    watch(socket, LOOK, || WatchResult::Quiet, at_end)
+    watch(socket, CHECK_INTERVAL, || WatchResult::Quiet, at_end)
         .map_err(|source| HostError::Socket { operation: "watching", source })
 }
 
@@ -286,8 +286,8 @@ impl Drop for RemoteDemuxer {
     fn drop(&mut self) {
         // Read before the worker is ended: a process that was reaped has no CPU clock.
         self.stats.cpu_ns.fetch_add(self.worker.process().cpu_ns(), Ordering::Relaxed);
-        // The worker leaves when its connection closes; if it does not, dropping the fields ends
-        // it. `kill` is not called: the service would take it as a request for another worker.
+        // The worker exits when its connection closes; if it does not, dropping the fields kills it.
+        // `kill` is not called, because the service would start another worker.
         self.worker.socket.shut();
     }
 }

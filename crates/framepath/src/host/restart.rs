@@ -14,19 +14,24 @@ use super::spec::Attempt;
 use super::{HostError, opening, start};
 
 impl CollectEnd {
-    /// Ends the worker and goes on with another: submits the inputs that have no output yet.
+    /// Ends the worker, starts another, and submits the inputs that have no output yet. `why` is the
+    /// reason for the replacement.
+    ///
+    /// # Errors
+    /// The stream was abandoned, this process caused the error, no worker can be started, or too many
+    /// workers have ended.
     pub(super) fn replace(&mut self, why: HostError) -> Result<(), HostError> {
         if self.session.is_abandoned() || signal::overdue() {
             return Err(HostError::Abandoned);
         }
         if why.is_of_caller() {
-            // The worker did nothing wrong: no packet of it is to blame.
+            // Not the worker's fault: another worker would not help, and no packet is poisoned.
             return Err(why);
         }
-        log::warn!("worker {} ended, another takes its stream: {why}", self.link.pid());
+        log::warn!("worker {} is replaced: {why}", self.link.pid());
         *self.session.stats.last_death.lock().unwrap_or_else(PoisonError::into_inner) = why.to_string();
         self.count_cpu();
-        // From now on this worker gets no more inputs. The log has those it got.
+        // From here on this worker gets no inputs, so the log has all that it got.
         self.link.break_off();
         self.session.stats.recoveries.finish();
         self.is_recovering = true;
@@ -35,40 +40,40 @@ impl CollectEnd {
         let attempt = self.plan()?;
         let spec = &self.session.spec;
         if spec.options.kind.device().is_some() {
-            // The worker has the device until the process is gone.
+            // The device stays busy until the process is gone.
             self.link.process().end();
         }
         let which = (self.link.number + 1, attempt);
         let (link, sending, receiving) = Restarts::open(|| {
-            let worker = start::worker(spec.seat.as_ref(), &spec.options)?;
+            let worker = start::worker(spec.service.as_ref(), &spec.options)?;
             opening::open(worker, spec, self.start, which)
         })?;
-        self.session.resume_with(&link);
+        self.session.set_worker(&link);
         self.history.begin(sending);
         let old = std::mem::replace(&mut self.link, link.clone());
         let _receiving = std::mem::replace(&mut self.receiving, receiving);
         // Fails only if the submit end is gone, which has then logged its last entry.
-        let _ = self.ways.send(SubmitCommand::Next(link));
+        let _ = self.commands.send(SubmitCommand::Next(link));
         self.submit_rest()?;
-        // Waits for the old process while the new one works. The submit end may keep its handle on the
-        // old one until its next input.
+        // Waits for the old process only now, while the new worker works. Dropping `old` would not end
+        // it, because the submit end may keep its handle until its next input.
         old.process().finish();
         Ok(())
     }
 
-    /// Adds the worker's CPU time and traffic to the stream's statistics. Call it before the worker is
-    /// ended: a process that was reaped has no CPU clock.
+    /// Adds the worker's CPU time and traffic to the stream's statistics. Call it before the worker's
+    /// process is reaped, because the CPU clock is gone then.
     pub(super) fn count_cpu(&self) {
         self.session.stats.cpu_ns.fetch_add(self.link.cpu_ns(), Ordering::Relaxed);
         self.session.stats.traffic.add(&self.link.health.traffic);
     }
 
-    /// Records how many inputs the book has skipped so far.
+    /// Updates the stream's count of skipped inputs from the book.
     pub(super) fn count_skipped(&self) {
         self.session.stats.skipped.store(self.history.book.skipped(), Ordering::Relaxed);
     }
 
-    /// Decides how to go on after a death.
+    /// Decides how to open the next worker after a death, and records the losses.
     fn plan(&mut self) -> Result<Attempt, HostError> {
         self.restarts.died()?;
         let stats = &self.session.stats;
@@ -92,7 +97,9 @@ impl CollectEnd {
                 first(&stats.first_poisoned, poisoned);
                 Ok(Attempt::SingleThreaded)
             }
-            RestartPlan::GiveUp => Err(HostError::NotOpened { what: "died again and again" }),
+            RestartPlan::GiveUp => {
+                Err(HostError::NotOpened { what: "ended again and again without a new frame" })
+            }
         }
     }
 }
@@ -102,11 +109,11 @@ impl Drop for CollectEnd {
         self.count_cpu();
         self.session.stats.replayed.store(self.history.book.replayed(), Ordering::Relaxed);
         self.count_skipped();
-        self.session.is_over();
-        // Wakes a submit end that waits for room. Frames that will not be submitted again
-        // go back to their pool with the history; a hop in front may wait for one of them.
+        self.session.clear_worker();
+        // Wakes a submit end that waits for room. Dropping the history returns frames to their pools,
+        // for which a hop in front may wait.
         self.link.health.end();
-        // The submit end may keep its handle until its next input.
+        // Needed, because the submit end may keep its handle until its next input.
         self.link.socket.shut();
         self.link.process().finish();
     }

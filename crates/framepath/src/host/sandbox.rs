@@ -8,12 +8,12 @@ use super::HostError;
 /// The option `sandbox=` of a hosted stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SandboxChoice {
-    /// Refuses to run without seccomp; any other missing layer is a note.
+    /// Fails without seccomp; reports any other missing layer in a note.
     #[default]
     Seccomp,
-    /// Refuses to run if any layer that confines is missing.
+    /// Fails if any confining layer is missing.
     Require,
-    /// Runs with the layers that exist; a missing layer is a note.
+    /// Runs with the available layers; reports missing layers in a note.
     Allow,
 }
 
@@ -26,7 +26,10 @@ impl SandboxChoice {
         }
     }
 
-    /// Succeeds if a worker with `layers` may have the stream.
+    /// Checks whether a worker with `layers` may run the stream.
+    ///
+    /// # Errors
+    /// A required layer is missing.
     pub(super) fn check(self, layers: Layers) -> Result<(), HostError> {
         let refused: Vec<&str> = layers
             .missing()
@@ -50,7 +53,10 @@ pub(crate) fn note(layers: Layers) -> Option<String> {
     let missing: Vec<&str> = layers.missing().map(Layer::name).collect();
     (!missing.is_empty()).then(|| {
         let missing = missing.join(", ");
-        format!("the sandbox of its worker lacks {missing}; see `framepath doctor`, sandbox=require refuses")
+        format!(
+            "the worker's sandbox lacks {missing}; run `framepath doctor` for a remedy, or set sandbox=require \
+             to fail instead"
+        )
     })
 }
 
@@ -61,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_choice_refuses_what_it_says() {
+    fn each_choice_refuses_the_missing_layers_it_names() {
         let all =
             Layer::ALL.into_iter().fold(Layers::default(), |all, layer| all.with(layer, LayerState::Given));
         let without = |layer| all.with(layer, LayerState::Refused);

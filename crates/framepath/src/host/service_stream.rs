@@ -21,9 +21,9 @@ const NAME: &str = "framepath.sock";
 /// Socket of the service of the whole machine.
 const SYSTEM: &str = "/run/framepath.sock";
 
-/// Returns the default socket of services and their clients: `framepath.sock` in the folder
-/// that XDG_RUNTIME_DIR names; in `/run` if the variable is not set, or if the socket of the
-/// machine's own service exists and that of the user does not.
+/// Returns the default socket of services and their clients: `framepath.sock` in the folder that
+/// XDG_RUNTIME_DIR names. Returns `/run/framepath.sock` if the variable is not set, or if only the
+/// latter exists.
 pub fn default_socket() -> PathBuf {
     let of_user = std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty());
     match of_user.map(|folder| Path::new(&folder).join(NAME)) {
@@ -32,9 +32,14 @@ pub fn default_socket() -> PathBuf {
     }
 }
 
-/// Connects to the service at `path`, which must run as root, as this
-/// process's user, or as user `allowed`. The user is checked because the service is trusted with
-/// the worker, and any program that takes a free name in a folder first can listen there.
+/// Connects to the service at `path`. The service must run as root, as this process's user, or as user
+/// `allowed`.
+///
+/// The user is checked because the service controls the worker, and any program that can write to the
+/// folder could listen at this path first.
+///
+/// # Errors
+/// No service listens at `path`, or it runs as another user.
 pub fn connect(path: &Path, allowed: Option<u32>) -> Result<Socket, HostError> {
     let failed = |source| HostError::NoService { path: path.to_owned(), source };
     let socket = Socket::connect(path).map_err(failed)?;
@@ -55,7 +60,7 @@ pub(super) type WorkerNumber = u64;
 #[derive(Debug)]
 pub struct ServiceStream {
     path: PathBuf,
-    /// User whose service is accepted besides root's and this user's own.
+    /// User id whose service is accepted, in addition to root and this user.
     allowed: Option<u32>,
     state: Mutex<ServiceStreamState>,
 }
@@ -65,27 +70,30 @@ struct ServiceStreamState {
     connection: Option<Arc<Socket>>,
     /// The service's number of the stream, once a worker was granted.
     stream: Option<u32>,
-    /// The worker that was granted last.
-    turn: WorkerNumber,
-    /// The service was asked for another worker already.
+    /// Number of the newest worker.
+    number: WorkerNumber,
+    /// True if a request for another worker was sent and not answered yet.
     asked: bool,
 }
 
 impl ServiceStream {
-    /// Makes the stream's place. It connects when the first worker is wanted.
+    /// Makes the connection's state. It connects when the first worker is requested.
     pub(crate) fn new(path: PathBuf, allowed: Option<u32>) -> Arc<ServiceStream> {
         Arc::new(ServiceStream { path, allowed, state: Mutex::default() })
     }
 
-    /// Asks for a worker, in place of the last one if there was one. Only one thread at a
-    /// time may ask.
+    /// Requests a worker from the service; the service then ends the stream's previous worker. Only one
+    /// thread at a time may call it.
+    ///
+    /// # Errors
+    /// The service cannot be reached or denied the request.
     pub(super) fn worker(self: &Arc<ServiceStream>) -> Result<Worker, HostError> {
         let fresh = self.locked().connection.is_none();
         match self.ask() {
-            // The service is gone, perhaps replaced by a newer one.
+            // The service has gone since the last call, perhaps because it was restarted.
             Err(HostError::Socket { .. } | HostError::Service { .. }) if !fresh => {
                 let mut state = self.locked();
-                *state = ServiceStreamState { turn: state.turn, ..ServiceStreamState::default() };
+                *state = ServiceStreamState { number: state.number, ..ServiceStreamState::default() };
                 drop(state);
                 self.ask()
             }
@@ -110,40 +118,40 @@ impl ServiceStream {
                     None => Message::Hello { version: VERSION },
                 };
                 state.asked = true;
-                // If it fails, the messages that the service sent before its end are still read.
+                // An error is ignored, so that messages which the service sent before its end are read.
                 let _ = send(&connection, &message, None);
             }
             connection
         };
-        // Not under the lock, so that a thread that kills the old worker does not wait.
-        let heard = recv_within(&connection, GRANTING).map_err(|error| error.with_service(&self.path));
-        match heard? {
+        // Without the lock, so that a thread that kills the old worker does not wait.
+        let reply = recv_within(&connection, GRANTING).map_err(|error| error.with_service(&self.path));
+        match reply? {
             Some((Message::Grant { stream, pid, layers }, Some(fd))) => {
                 let mut state = self.locked();
-                let turn = state.turn + 1;
+                let number = state.number + 1;
                 *state = ServiceStreamState {
                     stream: Some(stream),
-                    turn,
+                    number,
                     asked: false,
                     ..std::mem::take(&mut *state)
                 };
                 let layers = Layers::from_bits(layers).unwrap_or_default();
-                Ok(Worker::from_service(Socket::from(fd), pid, layers, self.clone(), turn))
+                Ok(Worker::from_service(Socket::from(fd), pid, layers, self.clone(), number))
             }
             Some((Message::Denied { text }, _)) => Err(HostError::Denied { text }),
-            Some(_) => Err(HostError::Service { what: "answered something else" }),
-            None => Err(HostError::Service { what: "went away" }),
+            Some(_) => Err(HostError::Service { what: "sent an unexpected message" }),
+            None => Err(HostError::Service { what: "closed the connection" }),
         }
     }
 
-    /// Ends worker `turn`, if it is still the stream's present one, by asking for
-    /// another: only the service can end it, and the stream needs another anyway.
-    pub(super) fn kill(&self, turn: WorkerNumber) -> io::Result<()> {
+    /// Ends worker `number` if it is the stream's present worker, by a request for another worker. Only
+    /// the service can end the process, and the stream needs another worker anyway.
+    pub(super) fn kill(&self, number: WorkerNumber) -> io::Result<()> {
         let mut state = self.locked();
         let ServiceStreamState { connection: Some(connection), stream: Some(stream), .. } = &*state else {
             return Ok(());
         };
-        if state.turn == turn && !state.asked {
+        if state.number == number && !state.asked {
             // If the service is gone, its workers are gone too.
             let _ = send(connection, &Message::Replace { stream: *stream, kill: true }, None);
             state.asked = true;

@@ -17,18 +17,18 @@ use crate::requests::Upstream;
 pub struct Session {
     pub(super) spec: Spec,
     pub(super) level: AtomicU8,
-    /// True once the stream's output is not wanted any more.
+    /// True after [`Session::abandon`].
     abandoned: AtomicBool,
     /// The present worker, for [`Session::abandon`]. The collect end locks it when a worker begins or
     /// ends; the submit end never locks it.
     present: Mutex<Option<Arc<WorkerStream>>>,
     pub(super) stats: Arc<WorkerStats>,
-    /// Upstream path of the stage's requests, from the first input on; none outside a pipeline.
+    /// Upstream path of the stage's requests. Set at the first input; never set outside a pipeline.
     upstream: OnceLock<Upstream>,
 }
 
 impl Session {
-    /// Makes the session of a stream without a worker yet.
+    /// Makes the session of a stream; starts no worker.
     pub fn new(spec: Spec) -> Arc<Session> {
         Arc::new(Session {
             spec,
@@ -40,7 +40,7 @@ impl Session {
         })
     }
 
-    /// True if the session's workers decode by a device.
+    /// True if the session's workers decode with a device.
     pub(crate) fn is_by_device(&self) -> bool {
         self.spec.options.kind.device().is_some()
     }
@@ -65,14 +65,14 @@ impl Session {
         }
     }
 
-    /// Wakes the collect end, from any thread, to look for news.
+    /// Wakes the collect end, from any thread, to check for requests.
     pub(crate) fn request_attention(&self) {
         if let Some(link) = &*self.present() {
             link.health.request_attention();
         }
     }
 
-    /// Sets where requests of the stage go.
+    /// Sets the upstream path of the stage's requests.
     pub(super) fn set_upstream(&self, upstream: Upstream) {
         // A session belongs to one run.
         let _ = self.upstream.set(upstream);
@@ -96,7 +96,7 @@ impl Session {
     }
 
     /// Records the stream's new worker.
-    pub(super) fn resume_with(&self, link: &Arc<WorkerStream>) {
+    pub(super) fn set_worker(&self, link: &Arc<WorkerStream>) {
         self.stats.pid.store(link.pid(), Ordering::Relaxed);
         self.stats.recoveries.opened(&link.process());
         *self.present() = Some(link.clone());
@@ -106,8 +106,8 @@ impl Session {
         }
     }
 
-    /// Records that the stream has no worker any more.
-    pub(super) fn is_over(&self) {
+    /// Records that the stream has ended and has no worker.
+    pub(super) fn clear_worker(&self) {
         *self.present() = None;
     }
 

@@ -23,16 +23,16 @@ pub struct Spare<P> {
     pub process: P,
     /// Socket to the worker.
     pub socket: Socket,
-    /// The program that was started, for errors; empty where it is a zygote's.
+    /// Path of the started program, for errors; empty for a worker that a zygote has forked.
     pub program: PathBuf,
-    /// The layers of its sandbox; until the worker is ready, only those that its parent made.
+    /// Layers of its sandbox. Until the worker is ready, these are the layers that its parent made.
     pub layers: Layers,
-    /// CLOCK_MONOTONIC time by which the worker has to be ready; `None` once it is.
+    /// CLOCK_MONOTONIC time by which the worker has to be ready, nanoseconds; `None` when it is ready.
     until_ns: Option<u64>,
 }
 
 impl<P> Spare<P> {
-    /// Makes the entry of a worker that was just started, and is loading.
+    /// Makes the entry of a worker that was just started and is loading.
     pub fn new(process: P, socket: Socket, program: PathBuf, layers: Layers) -> Spare<P> {
         let until_ns = Some(now_ns() + LOADING.as_nanos() as u64);
         Spare { process, socket, program, layers, until_ns }
@@ -43,12 +43,12 @@ impl<P> Spare<P> {
         self.until_ns.is_none()
     }
 
-    /// Waits for the worker's message that it is locked in.
+    /// Waits, with a time limit, for the worker's message that it is locked in.
     ///
     /// # Errors
-    /// The worker reports why it is not ready, died, or takes too long.
+    /// The worker reported an error, ended, or took too long.
     pub fn wait(&mut self) -> Result<(), HostError> {
-        if self.is_ready() { Ok(()) } else { self.heard(recv_within(&self.socket, LOADING)) }
+        if self.is_ready() { Ok(()) } else { self.on_message(recv_within(&self.socket, LOADING)) }
     }
 
     /// [`Spare::wait`] for a worker whose socket is readable.
@@ -56,22 +56,22 @@ impl<P> Spare<P> {
     /// # Errors
     /// As [`Spare::wait`].
     pub fn recv(&mut self) -> Result<(), HostError> {
-        self.heard(recv(&self.socket))
+        self.on_message(recv(&self.socket))
     }
 
-    fn heard(
+    fn on_message(
         &mut self,
-        heard: Result<Option<(Message, Option<std::os::fd::OwnedFd>)>, HostError>,
+        message: Result<Option<(Message, Option<std::os::fd::OwnedFd>)>, HostError>,
     ) -> Result<(), HostError> {
-        match heard.map_err(|error| error.with_worker(&self.program))? {
+        match message.map_err(|error| error.with_worker(&self.program))? {
             Some((Message::Ready { layers }, _)) => {
                 self.layers = self.layers.and(Layers::from_bits(layers).unwrap_or_default());
                 self.until_ns = None;
                 Ok(())
             }
             Some((Message::Refused { text }, _)) => Err(HostError::Refused { text }),
-            Some(_) => Err(HostError::NotOpened { what: "said something else" }),
-            None => Err(HostError::NotOpened { what: "died" }),
+            Some(_) => Err(HostError::NotOpened { what: "sent an unexpected message" }),
+            None => Err(HostError::NotOpened { what: "ended while it was loading" }),
         }
     }
 }
@@ -88,7 +88,7 @@ impl<P> Default for Spares<P> {
 
 impl<P> Spares<P> {
     /// Returns the number of workers, ready or loading.
-    #[allow(clippy::len_without_is_empty, reason = "nobody asks whether it is empty")]
+    #[allow(clippy::len_without_is_empty, reason = "no caller needs is_empty")]
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -123,23 +123,23 @@ impl<P> Spares<P> {
         Ok(())
     }
 
-    /// Takes the oldest worker, and waits until it is ready. Drops workers that fail to get ready.
+    /// Takes the oldest worker, and waits until it is ready. Drops workers that do not become ready.
     pub fn take_waiting(&mut self) -> Option<Spare<P>> {
         std::iter::from_fn(|| self.0.pop_front()).find_map(|mut spare| spare.wait().ok().map(|()| spare))
     }
 
-    /// Takes the oldest worker for which `is_it` is true.
-    pub fn take(&mut self, is_it: impl Fn(&Spare<P>) -> bool) -> Option<Spare<P>> {
-        let at = self.0.iter().position(is_it)?;
+    /// Takes the oldest worker for which `matches` is true.
+    pub fn take(&mut self, matches: impl Fn(&Spare<P>) -> bool) -> Option<Spare<P>> {
+        let at = self.0.iter().position(matches)?;
         self.0.remove(at)
     }
 
-    /// Returns the oldest worker for which `is_it` is true.
-    pub fn get_mut(&mut self, is_it: impl Fn(&Spare<P>) -> bool) -> Option<&mut Spare<P>> {
-        self.0.iter_mut().find(|spare| is_it(spare))
+    /// Returns the oldest worker for which `matches` is true.
+    pub fn get_mut(&mut self, matches: impl Fn(&Spare<P>) -> bool) -> Option<&mut Spare<P>> {
+        self.0.iter_mut().find(|spare| matches(spare))
     }
 
-    /// Takes a worker if there are more than `most`; one that is loading first.
+    /// Takes a worker if there are more than `most`. Prefers a worker that is loading.
     pub fn take_surplus(&mut self, most: usize) -> Option<Spare<P>> {
         if self.len() <= most {
             return None;
@@ -147,12 +147,12 @@ impl<P> Spares<P> {
         self.take(|spare| !spare.is_ready()).or_else(|| self.0.pop_front())
     }
 
-    /// Takes a worker that should be ready by `now_ns` and is not.
+    /// Takes a worker that is not ready although its deadline is not after `now_ns` (CLOCK_MONOTONIC).
     pub fn take_late(&mut self, now_ns: u64) -> Option<Spare<P>> {
         self.take(|spare| spare.until_ns.is_some_and(|until| until <= now_ns))
     }
 
-    /// Returns the CLOCK_MONOTONIC time when the next worker is late.
+    /// Returns the earliest deadline of a loading worker, CLOCK_MONOTONIC nanoseconds.
     pub fn deadline_ns(&self) -> Option<u64> {
         self.0.iter().filter_map(|spare| spare.until_ns).min()
     }
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_that_gets_ready_is_taken() {
+    fn the_oldest_worker_that_becomes_ready_is_taken() {
         let (mut spares, mut workers) = pool(3);
         send(&workers[1], &Message::Ready { layers: 0 }, None).unwrap();
         send(&workers[2], &Message::Ready { layers: 0 }, None).unwrap();
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_loads_for_too_long_is_late() {
+    fn a_worker_that_loads_for_too_long_is_late() {
         let (mut spares, workers) = pool(2);
         send(&workers[0], &Message::Ready { layers: 0 }, None).unwrap();
         spares.get_mut(|spare| spare.process == 0).unwrap().recv().unwrap();

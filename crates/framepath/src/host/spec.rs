@@ -20,23 +20,23 @@ const LEAST_PACKET_BYTES: u64 = 8 << 20;
 pub struct Spec {
     /// The hop, which the worker runs inline.
     pub hop: path::Hop,
-    /// Track that the stage is given, where it is compressed.
+    /// Description of the stage's compressed input; `None` for frames.
     pub track: Option<TrackInfo>,
-    /// Frames that the hops behind the stage may hold.
+    /// Maximum number of frames that the hops behind the stage hold.
     pub frames_behind: u32,
-    /// Minimum number of frames that the hops behind the stage hold while the stage waits for a slot of
-    /// its pool; a worker that waits while fewer of them are out stands still.
+    /// Minimum number of frames that the hops behind the stage hold while an honest stage waits for a
+    /// slot of its pool. The watchdog kills a worker that waits while they hold fewer.
     pub least_out: u32,
     /// How the worker is started and watched.
     pub options: WorkerOptions,
     /// The stream's connection to the service, if the workers come from there.
-    pub seat: Option<Arc<ServiceStream>>,
-    /// Provider of the memory for the workers' frames.
-    pub lends: Option<Arc<dyn BufferProvider>>,
+    pub service: Option<Arc<ServiceStream>>,
+    /// Provider of the buffers for the workers' frames; `None` if the workers have pools of their own.
+    pub provider: Option<Arc<dyn BufferProvider>>,
 }
 
 impl Spec {
-    /// Returns the hop's text for the worker, without the options that only the caller uses.
+    /// Returns the hop's text for the worker. Options that only the caller uses are left out.
     pub(super) fn stage_text(&self, attempt: Attempt) -> String {
         let hop = self.hop.without_hosting();
         match attempt {
@@ -54,14 +54,14 @@ impl Spec {
     }
 }
 
-/// Sizes of the memory shared with a worker of `memory_bytes`. The room for packets
-/// is at most `most` and an eighth of the worker's memory. The kernel allocates only the pages
-/// that packets reach.
+/// Returns the sizes of the memory shared with a worker of `memory_bytes` bytes. The room for packets is
+/// an eighth of the worker's memory, but at least 8 MiB and at most `most` bytes. The kernel allocates
+/// only the pages that packets reach.
 pub(super) fn area_sizes(memory_bytes: u64, most: u64) -> Sizes {
     Sizes { cells: CELLS, packet_bytes: (memory_bytes / 8).clamp(LEAST_PACKET_BYTES, most) & !0xfff }
 }
 
-/// Facts that are known only when the path starts.
+/// Parameters that are known only when the path starts.
 #[derive(Clone, Copy)]
 pub(super) struct Start {
     /// The stream in front of the stage.
@@ -75,7 +75,7 @@ pub(super) struct Start {
 pub(super) enum Attempt {
     First,
     Again,
-    /// On one thread, so that the packet that kills the worker can be identified.
+    /// With one thread, so that the packet that kills the worker can be identified.
     SingleThreaded,
 }
 

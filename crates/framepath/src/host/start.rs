@@ -23,8 +23,8 @@ use super::spares::{Spare, Spares};
 use super::zygote::ZygoteProcess;
 use super::{HostError, WorkerOptions, program};
 
-/// Time without a request for a worker after which a spare is made: so a short run makes none,
-/// and a stream's first frame does not wait for it.
+/// Time without a request after which the spawner starts a spare worker. A short run then starts none,
+/// and the start does not delay a stream's first frame.
 const SETTLED: Duration = Duration::from_millis(100);
 
 enum Request {
@@ -36,9 +36,8 @@ enum Request {
 /// Requests to the spawner; set at the first request.
 static SPAWNER: OnceLock<Sender<Request>> = OnceLock::new();
 
-/// Ends the workers that are kept ready, and the zygote if no stream has a
-/// worker of it, and waits until they have ended. The next stream has to wait
-/// until its worker is made.
+/// Ends the spare workers, and the zygote if no stream uses a worker of it. Waits until these processes
+/// have ended. The next stream then has to wait for the start of its worker. Any thread may call it.
 pub fn dismiss_spares() {
     let Some(spawner) = SPAWNER.get() else { return };
     let (done, dismissed) = channel();
@@ -48,32 +47,34 @@ pub fn dismiss_spares() {
     }
 }
 
-/// Keeps `count` spare workers for plain stages ready, and replaces each one that is
-/// taken, so that streams do not wait for a start. Returns at once.
+/// Keeps `count` spare workers for plain stages, so that streams do not wait for a start. Each worker may
+/// use `memory_bytes` bytes of address space. Returns at once.
 pub fn keep_ready(memory_bytes: u64, count: usize) {
-    // If the thread is gone, the next request for a worker reports that.
+    // If the thread is gone, the next request for a worker fails.
     let _ = spawner().send(Request::Spares { kind: WorkerKind::stage(memory_bytes), count });
 }
 
 /// Returns the channel to the thread that starts workers; starts the thread at the first call.
 fn spawner() -> &'static Sender<Request> {
     SPAWNER.get_or_init(|| {
-        let (requests, heard) = channel();
-        // If no thread can be started, the receiver of a request's answer sees
-        // at once that none will come.
-        let _ = std::thread::Builder::new().name("fp-spawner".to_owned()).spawn(|| serve(heard));
+        let (requests, received) = channel();
+        // If no thread can be started, `received` is dropped, and each request fails at once.
+        let _ = std::thread::Builder::new().name("fp-spawner".to_owned()).spawn(|| serve(received));
         requests
     })
 }
 
-/// Returns a worker for a stream: one of the service; or a spare, which is then
-/// replaced; else a new one.
+/// Returns a worker for a stream: a worker of the service if the stream has one; else a spare worker,
+/// which the spawner replaces; else a new worker.
+///
+/// # Errors
+/// No worker can be started, or its sandbox lacks a required layer.
 pub(super) fn worker(
-    seat: Option<&Arc<ServiceStream>>,
+    service: Option<&Arc<ServiceStream>>,
     options: &WorkerOptions,
 ) -> Result<Worker, HostError> {
-    let worker = match seat {
-        Some(seat) => seat.worker()?,
+    let worker = match service {
+        Some(service) => service.worker()?,
         None => {
             let (answer, worker) = channel();
             let kind = options.kind.clone();
@@ -83,13 +84,13 @@ pub(super) fn worker(
         }
     };
     options.sandbox.check(worker.layers)?;
-    let by = if seat.is_some() { "the service" } else { "this program" };
+    let by = if service.is_some() { "the service" } else { "this program" };
     log::info!("worker {} of {by} takes a stream", worker.process().pid());
     Ok(worker)
 }
 
-/// A worker's process as its parent holds it.
-type Made = Spare<Arc<SharedProcess>>;
+/// A worker that this program or its zygote has started.
+type LocalSpare = Spare<Arc<SharedProcess>>;
 
 /// Workers of one kind, and the number to keep ready.
 struct Pool {
@@ -105,7 +106,7 @@ impl Default for Pool {
 
 impl Pool {
     fn fill(&mut self, kind: &WorkerKind, zygote: &mut Option<Arc<ZygoteProcess>>) {
-        // If a worker cannot be started, the stream that needs one gets the reason.
+        // Only logged, because the stream that needs a worker gets the error.
         if let Err(error) = self.spares.fill(self.count, || start(kind, zygote)) {
             log::debug!("no spare worker: {error}");
         }
@@ -120,9 +121,9 @@ impl Pool {
         let spare = match self.spares.take_waiting() {
             Some(spare) => spare,
             None => {
-                let mut made = start(kind, zygote)?;
-                made.wait()?;
-                made
+                let mut spare = start(kind, zygote)?;
+                spare.wait()?;
+                spare
             }
         };
         let Spare { process, socket, layers, .. } = spare;
@@ -130,9 +131,9 @@ impl Pool {
     }
 }
 
-/// Runs the spawner: starts workers on request, and some ahead.
+/// Runs the spawner: starts workers on request, and spare workers in advance.
 fn serve(requests: Receiver<Request>) {
-    // Its waits for workers end with the program.
+    // A signal that ends the program ends the waits for workers.
     let _interruptible = signal::interruptible();
     let mut zygote = None;
     let mut all: HashMap<WorkerKind, Pool> = HashMap::new();
@@ -161,7 +162,7 @@ fn serve(requests: Receiver<Request>) {
                 let worker = all.entry(kind.clone()).or_default().take(&kind, &mut zygote);
                 // If the sender of the request gave up, the worker is dropped.
                 let _ = answer.send(worker);
-                // Spares of another kind are made after the next worker of that kind.
+                // Fills the pool of the last kind only; other pools are filled after their next request.
                 unfilled = Some(kind);
             }
             Request::Spares { kind, count } => {
@@ -179,9 +180,9 @@ fn serve(requests: Receiver<Request>) {
     }
 }
 
-/// Starts a worker by `zygote`, which is started first if there is none. If the
-/// environment names a program, each worker is that program, started anew.
-fn start(kind: &WorkerKind, zygote: &mut Option<Arc<ZygoteProcess>>) -> Result<Made, HostError> {
+/// Starts a worker by forking `zygote`; starts the zygote first if there is none. If the environment
+/// names a worker program, starts that program instead.
+fn start(kind: &WorkerKind, zygote: &mut Option<Arc<ZygoteProcess>>) -> Result<LocalSpare, HostError> {
     if program::named().is_some() {
         let Spare { process, socket, program, layers, .. } = start_program(kind)?;
         let process = SharedProcess { pid: process.pid(), kind: Parent::Us(Mutex::new(process)) };
@@ -189,14 +190,13 @@ fn start(kind: &WorkerKind, zygote: &mut Option<Arc<ZygoteProcess>>) -> Result<M
     }
     let had_one = zygote.is_some();
     match spawn(kind, zygote) {
-        // The old zygote has died, or cannot fork any more: another is
-        // started, once.
+        // The old zygote has died or cannot fork any more: tries once with a new zygote.
         Err(_) if had_one => spawn(kind, zygote),
         other => other,
     }
 }
 
-fn spawn(kind: &WorkerKind, kept: &mut Option<Arc<ZygoteProcess>>) -> Result<Made, HostError> {
+fn spawn(kind: &WorkerKind, kept: &mut Option<Arc<ZygoteProcess>>) -> Result<LocalSpare, HostError> {
     let zygote = match kept {
         Some(zygote) => zygote.clone(),
         None => kept.insert(Arc::new(ZygoteProcess::start()?)).clone(),
@@ -210,15 +210,18 @@ fn spawn(kind: &WorkerKind, kept: &mut Option<Arc<ZygoteProcess>>) -> Result<Mad
             Ok(Spare::new(Arc::new(process), spawned.socket, PathBuf::new(), spawned.layers))
         }
         Err(error) => {
-            // A late answer would be taken for the answer to another
-            // request. The zygote's workers keep it alive.
+            // Drops the zygote, because a late answer would be taken for the answer to the next request.
+            // Its workers keep it alive.
             *kept = None;
             Err(error)
         }
     }
 }
 
-/// Starts a worker as a new program, which shares no address with this process.
+/// Starts a worker as a new program, so that it shares no addresses with this process.
+///
+/// # Errors
+/// The program cannot be found or started.
 pub fn start_program(kind: &WorkerKind) -> Result<Spare<WorkerProcess>, HostError> {
     let program = program::find()?;
     let failed = |source| HostError::Start { program: program.name.display().to_string(), source };

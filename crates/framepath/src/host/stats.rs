@@ -9,29 +9,30 @@ use super::{Recoveries, Traffic};
 /// Statistics of a stream's workers; any thread may read them.
 #[derive(Debug, Default)]
 pub struct WorkerStats {
-    /// Process id of the worker; 0 before the first. For display and
-    /// measurement only: the process may have gone.
+    /// Process id of the present worker; 0 before the first. For display and measurement only, because
+    /// the process may be gone.
     pub pid: AtomicU32,
-    /// Workers that died, hung or broke the rules.
+    /// Number of workers that died, hung or broke the rules, and were replaced.
     pub deaths: AtomicU64,
-    /// Packets or frames that were submitted again.
+    /// Number of packets or frames that were submitted again.
     pub replayed: AtomicU64,
-    /// Packets skipped, because they, or packets they need, kill every worker.
+    /// Number of skipped packets: packets that kill every worker, and packets that depend on them.
     pub skipped: AtomicU64,
-    /// Number of the first packet that was skipped as poisoned, plus one.
+    /// Number of the first packet that was skipped because it kills every worker, plus one; 0 if there is
+    /// none.
     pub first_poisoned: AtomicU64,
-    /// Frames that were inside a worker that died, and cannot be made again.
+    /// Number of frames that were inside a worker when it died, and that its stage cannot repeat.
     pub lost: AtomicU64,
-    /// Number of the first of them, plus one.
+    /// Number of the first lost frame, plus one; 0 if there is none.
     pub first_lost: AtomicU64,
-    /// CPU time of the workers that have ended, from their start on,
-    /// nanoseconds.
+    /// CPU time of the ended workers since their start, nanoseconds.
     pub cpu_ns: AtomicU64,
-    /// Layers that the sandbox of the first worker lacks, in words for people; empty if it lacks none.
+    /// Note for the user about missing layers of the first worker's sandbox; empty if no layer is
+    /// missing.
     pub sandbox_note: Mutex<String>,
-    /// Reason why the last of them was replaced.
+    /// Reason why the last worker was replaced; empty if none was.
     pub last_death: Mutex<String>,
-    /// How long each replacement took.
+    /// Durations of the replacements.
     pub recoveries: Recoveries,
     /// Messages and cells exchanged with workers that have ended.
     pub traffic: Traffic,

@@ -26,13 +26,14 @@ use crate::out::{HopFailure, Out};
 use crate::recorder::Stretch;
 use crate::stage::Stage;
 
-/// Opens the stream in a first worker; takes the stream in front, returns the stream behind.
+/// Opens the stream in a first worker. Takes the stream's description in front of the stage; returns
+/// the description behind the stage.
 type Start = Box<dyn FnMut(StreamInfo) -> Result<(StreamInfo, SubmitEnd), HostError> + Send>;
 
-/// The last stage of its thread; the worker's output goes to the next thread.
+/// Last stage of its thread: submits items to a worker, whose output goes to the next thread.
 pub(crate) struct Submit {
     start: Start,
-    /// `None` from the first input on, which gives the session this hop's upstream path for requests.
+    /// `None` from the first input on: then the session knows this hop's upstream path for requests.
     session: Option<Arc<Session>>,
     /// `None` before the start.
     end: Option<SubmitEnd>,
@@ -44,16 +45,16 @@ pub(crate) struct Submit {
 /// collect end can submit it again, to the next worker.
 pub struct SubmitEnd {
     log: SyncSender<Logged>,
-    ways: Receiver<SubmitCommand>,
-    /// The last worker that this end knows.
+    commands: Receiver<SubmitCommand>,
+    /// The newest worker that this end knows.
     link: Arc<WorkerStream>,
     /// The right to submit to that worker; `None` while the collect end has it.
     sending: Option<Box<Sending>>,
-    /// Number of inputs so far, and so the number of the next.
-    given: u64,
+    /// Number of the next input.
+    next_seq: u64,
     /// The stream has ended: only a flush may follow.
     ended: bool,
-    /// The collect end was told that a flush may follow.
+    /// True if the last logged end allows a later flush.
     is_held: bool,
 }
 
@@ -69,17 +70,21 @@ pub enum SubmitError {
 impl SubmitEnd {
     pub(super) fn new(
         log: SyncSender<Logged>,
-        ways: Receiver<SubmitCommand>,
+        commands: Receiver<SubmitCommand>,
         sending: Box<Sending>,
     ) -> SubmitEnd {
         let (link, sending) = (sending.link.clone(), Some(sending));
-        SubmitEnd { log, ways, link, sending, given: 0, ended: false, is_held: false }
+        SubmitEnd { log, commands, link, sending, next_seq: 0, ended: false, is_held: false }
     }
 
     /// Submits an input to the worker. Waits while there is no room.
-    /// `cut` ends the caller's part of the frame's time: called just before the
-    /// worker can see the input. If it has to wait for room, the time from `begun` on counts as the
-    /// queue's.
+    ///
+    /// `cut` ends the caller's part of the frame's time. This function calls it just before the worker
+    /// can see the input. After a wait for room it uses `begun` instead, so that the wait counts as
+    /// queue time.
+    ///
+    /// # Errors
+    /// The collect end has ended, or this process cannot submit the input.
     pub fn submit(
         &mut self,
         meta: FrameMeta,
@@ -98,7 +103,7 @@ impl SubmitEnd {
                 }
                 return self.relay(LoggedInput::new(input, meta, u64::MAX, begun));
             };
-            match sending.prepare(self.given, meta.pts, &input, false) {
+            match sending.prepare(self.next_seq, meta.pts, &input, false) {
                 Ok(Ok(submission)) => {
                     let stretch = if has_waited { begun } else { cut() };
                     let (worker, cell) = (Some(sending.link.number), sending.next_cell());
@@ -124,13 +129,13 @@ impl SubmitEnd {
             sending.link.break_off();
         }
         sending.wake_worker();
-        // Read behind the fence of the worker's bell, which comes behind the entry in the log.
+        // Read after the fence of the worker's bell, and that fence comes after the entry in the log.
         if self.link.health.is_gone() {
             self.wake_worker();
         }
     }
 
-    /// Leaves an input to the collect end.
+    /// Passes an input to the collect end, which submits it to the next worker.
     fn relay(&mut self, sent: LoggedInput) -> Result<(), SubmitError> {
         self.log_input(None, sent)?;
         self.wake_worker();
@@ -139,12 +144,12 @@ impl SubmitEnd {
 
     fn log_input(&mut self, worker: Option<u64>, sent: LoggedInput) -> Result<(), SubmitError> {
         self.log(Logged::Input { worker, sent })?;
-        self.given += 1;
+        self.next_seq += 1;
         Ok(())
     }
 
-    /// Waits until the collect end has a worker that has room. True if the next input
-    /// is to be submitted here; false if the collect end is to submit it.
+    /// Waits until the collect end has a worker with room. Returns `true` if this end submits the next
+    /// input, `false` if the collect end does.
     #[cold]
     fn ask(&mut self) -> Result<bool, SubmitError> {
         // The right to write to a worker that is gone is of no use.
@@ -152,7 +157,7 @@ impl SubmitEnd {
         self.log(Logged::Ask)?;
         self.link.health.request_attention();
         loop {
-            match meter::blocked(|| self.ways.recv()).map_err(|_| SubmitError::Closed)? {
+            match meter::blocked(|| self.commands.recv()).map_err(|_| SubmitError::Closed)? {
                 SubmitCommand::Next(link) => {
                     link.health.request_attention();
                     self.link = link;
@@ -166,27 +171,27 @@ impl SubmitEnd {
         }
     }
 
-    /// Makes the collect end read the log, also if it waits for a worker that this end does not know.
+    /// Makes the collect end read the log, even if it waits for a worker that this end does not know yet.
     #[cold]
     fn wake_worker(&mut self) {
         loop {
             self.link.health.request_attention();
-            // Read behind the call's fence: if the worker is not gone yet, the collect end
-            // reads the log again once it is.
+            // Read after the fence of `request_attention`: if the worker is still there, the collect
+            // end reads the log again when the worker goes.
             if !self.link.health.is_gone() {
                 return;
             }
-            match meter::blocked(|| self.ways.recv()) {
+            match meter::blocked(|| self.commands.recv()) {
                 Ok(SubmitCommand::Next(link)) => self.link = link,
-                // If no other worker comes, the collect end is gone. Without a
-                // question there is no answer.
+                // An error means that the collect end is gone. The other two commands only answer
+                // `Logged::Ask`, which this function does not send.
                 Ok(SubmitCommand::Direct(_) | SubmitCommand::Relay) | Err(_) => return,
             }
         }
     }
 
-    /// Adds an entry to the log. Waits while it is full, which it is only if workers give nothing for
-    /// many inputs.
+    /// Adds an entry to the log. Waits while the log is full. It fills only if workers emit no output
+    /// for many inputs.
     fn log(&self, logged: Logged) -> Result<(), SubmitError> {
         match self.log.try_send(logged) {
             Ok(()) => Ok(()),
@@ -201,8 +206,8 @@ impl SubmitEnd {
         }
     }
 
-    /// Ends the stream: the worker is to give what is inside. The stream is held where a flush and
-    /// further inputs may follow.
+    /// Ends the stream: the worker drains its stage. `is_held` is true if a flush and further inputs
+    /// may follow.
     pub fn end(&mut self, is_held: bool) {
         if self.ended && (is_held || !self.is_held) {
             return;
@@ -215,14 +220,14 @@ impl SubmitEnd {
         }
     }
 
-    /// Discards the inputs before the seek or flush with the number `generation`. The collect end has
-    /// the worker forget them; the next input asks for the right to submit.
+    /// Discards the inputs before the seek or flush with the number `generation`. The collect end
+    /// tells the worker to discard them. The next input has to ask for the right to submit.
     pub(crate) fn flush(&mut self, generation: u64) -> Result<(), SubmitError> {
         (self.ended, self.is_held) = (false, false);
         let sending = self.sending.take();
         self.log(Logged::Flush { generation, sending })?;
         // The flush has a number among the inputs.
-        self.given += 1;
+        self.next_seq += 1;
         self.wake_worker();
         Ok(())
     }
@@ -240,7 +245,7 @@ impl Submit {
         Submit { start, session: Some(session), end: None }
     }
 
-    /// Makes requests of the worker's stage go upstream as this hop's requests would.
+    /// Tells the session where to send requests of the worker's stage: upstream of this hop.
     #[inline]
     fn set_upstream(&mut self, out: &Out<'_>) {
         if let Some(session) = self.session.take() {
@@ -249,7 +254,7 @@ impl Submit {
     }
 }
 
-fn refused(error: SubmitError, out: &Out<'_>) -> HopFailure {
+fn hop_failure(error: SubmitError, out: &Out<'_>) -> HopFailure {
     match error {
         SubmitError::Closed => out.fail(StageError::Downstream),
         SubmitError::Host(error) => out.fail(error),
@@ -272,14 +277,14 @@ impl Stage for Submit {
             Item::Frame(frame) => WorkerInput::Frame(frame),
         };
         let begun = out.recorder().current();
-        let given = end.submit(meta, input, begun, || out.recorder().cut());
-        given.map_err(|error| refused(error, out))
+        let submitted = end.submit(meta, input, begun, || out.recorder().cut());
+        submitted.map_err(|error| hop_failure(error, out))
     }
 
     fn flush(&mut self, out: &mut Out<'_>) -> Result<(), HopFailure> {
         self.set_upstream(out);
         let Some(end) = &mut self.end else { return Err(out.fail(StageError::Downstream)) };
-        end.flush(out.generation()).map_err(|error| refused(error, out))
+        end.flush(out.generation()).map_err(|error| hop_failure(error, out))
     }
 
     fn drain(&mut self, out: &mut Out<'_>) -> Result<(), HopFailure> {
@@ -298,11 +303,11 @@ pub(super) struct Sending {
     names: Names,
     /// The bells that wake this process when it waits for room.
     room: [Bell; 2],
-    /// Number of cells submitted so far, and so the position of the next.
+    /// Position of the next cell: the number of cells submitted so far.
     cells: u64,
-    /// Cells were submitted and the worker's bell was not rung yet.
-    unrung: bool,
-    /// The worker was told that no input follows.
+    /// True if cells were submitted and the worker was not woken since.
+    wake_due: bool,
+    /// True if a drain was submitted and no flush since.
     pub(super) drained: bool,
 }
 
@@ -317,12 +322,14 @@ impl Sending {
     pub(super) fn new(link: Arc<WorkerStream>, writer: CellWriter, packets: PacketArea) -> Sending {
         let room = [Bell::for_room(&link.area), Bell::for_packets(&link.area)];
         let names = Names::default();
-        Sending { link, writer, packets, names, room, cells: 0, unrung: false, drained: false }
+        Sending { link, writer, packets, names, room, cells: 0, wake_due: false, drained: false }
     }
 
-    /// Copies `input` to shared memory, if there is room; else returns the resource that is full.
-    /// [`Sending::submit`] has to follow at once. After a loss the decoder outputs its frames and
-    /// starts anew before the packet.
+    /// Copies `input` into shared memory; returns the full resource if there is no room. Call
+    /// [`Sending::submit`] with the result before the next call. With `after_loss` the decoder outputs its frames and starts anew before the packet.
+    ///
+    /// # Errors
+    /// The worker broke the rules, this process lacks a resource, or the packet is too large.
     pub(super) fn prepare(
         &mut self,
         seq: u64,
@@ -330,7 +337,7 @@ impl Sending {
         input: &WorkerInput,
         after_loss: bool,
     ) -> Result<Result<Submission, FullResource>, HostError> {
-        // A frame may need a second cell, for its layout.
+        // Two, because a frame may need a second cell for its layout.
         if self.writer.room()? < 2 {
             return Ok(Err(FullResource::Cells));
         }
@@ -371,11 +378,11 @@ impl Sending {
         self.link.health.submitted(matches!(submission, Submission::Frame { .. }));
         // The caller has checked for room.
         self.writer.push_quietly(&submission.encode())?;
-        self.unrung = true;
+        self.wake_due = true;
         Ok(cell)
     }
 
-    /// Tells the worker that no input follows.
+    /// Tells the worker that no input follows; returns the full resource if there is no room.
     pub(super) fn drain(&mut self) -> Result<Result<(), FullResource>, HostError> {
         if self.writer.room()? == 0 {
             return Ok(Err(FullResource::Cells));
@@ -386,7 +393,8 @@ impl Sending {
         Ok(Ok(()))
     }
 
-    /// Tells the worker to forget the inputs inside it; also behind a drain.
+    /// Tells the worker to discard the inputs inside it; returns the full resource if there is no room.
+    /// A flush may follow a drain.
     pub(super) fn flush(&mut self, seq: u64) -> Result<Result<(), FullResource>, HostError> {
         if self.writer.room()? == 0 {
             return Ok(Err(FullResource::Cells));
@@ -397,9 +405,9 @@ impl Sending {
         Ok(Ok(()))
     }
 
-    /// Wakes the worker if cells were submitted, and has the watcher check it from now on.
+    /// Wakes the worker if cells were submitted, and makes the watcher check it from now on.
     pub(super) fn wake_worker(&mut self) {
-        if std::mem::take(&mut self.unrung) {
+        if std::mem::take(&mut self.wake_due) {
             self.writer.bell().ring();
             self.link.watcher.notify();
         }
@@ -409,7 +417,7 @@ impl Sending {
     pub(super) fn wait_for_room(&mut self, full: FullResource) {
         self.wake_worker();
         let link = &self.link;
-        // A worker that makes no room is overdue, whether or not it sleeps.
+        // The watchdog then counts a sleeping worker that makes no room as stuck.
         link.health.submit_sleeps(true);
         link.watcher.notify();
         let ready = || link.health.is_gone() || self.has_room(full);

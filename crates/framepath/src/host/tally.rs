@@ -9,13 +9,14 @@ use framepath_model::wire::figures::{self, Figures, Histogram};
 use framepath_os::crossing::Page;
 use framepath_os::time::now_ns;
 
-/// Inputs whose time is remembered: more than any decoder holds back.
+/// Number of inputs whose time is kept. It exceeds the reorder delay of any decoder.
 const REMEMBERED: usize = 1024;
 
 /// The counters of one stream, written by its worker.
 pub(super) struct Tally {
     page: Page,
-    /// Number plus one, and time, of each of the last inputs taken.
+    /// For each of the last inputs: its number plus one, and the CLOCK_MONOTONIC time, nanoseconds, when
+    /// the stage took it.
     taken: Box<[(u64, u64); REMEMBERED]>,
 }
 
@@ -28,12 +29,12 @@ impl Tally {
     }
 
     /// Counts input `seq` as taken by the stage.
-    pub(super) fn took(&mut self, seq: u64) {
+    pub(super) fn count_input(&mut self, seq: u64) {
         self.page.add(figures::INPUTS, 1);
         self.taken[seq as usize % REMEMBERED] = (seq.wrapping_add(1), now_ns());
     }
 
-    /// Counts frame `seq` as given by the stage.
+    /// Counts frame `seq` as emitted by the stage.
     pub(super) fn count_output(&mut self, seq: u64, work: &WorkerTime, layout: &Layout) {
         let page = &self.page;
         let (number, since) = self.taken[seq as usize % REMEMBERED];

@@ -38,17 +38,18 @@ use crate::request::Request;
 use crate::runner::{drain, flush};
 use crate::stage::HopRole;
 
-/// Rows of the worker's own ledger: only the last row is ever read.
+/// Rows of the worker's own ledger. A few are enough, because only the last row is read.
 const ROWS: usize = 4;
 
-/// Runs a worker from start to end: enters the sandbox of its kind, then serves the caller
-/// behind `socket` until it goes away. Call it in the main thread of a process that
-/// does nothing else. Returns only if no stream was opened, or the caller
-/// broke the rules.
+/// Runs a worker from start to end: enters the sandbox of its kind, then serves the caller at the other
+/// end of `socket`. The process ends when the caller closes the connection. This function returns only
+/// if no stream was opened, or the caller broke the rules.
+///
+/// Call it in the main thread of a process that does nothing else.
 ///
 /// # Errors
-/// The sandbox cannot be entered, the caller broke the rules, or memory is short.
-/// The caller receives errors of the stage; they are no errors here.
+/// The sandbox cannot be entered, the caller broke the rules, or memory is short. Errors of the stage
+/// go to the caller and are not returned here.
 pub(crate) fn lock_in_and_serve(
     socket: OwnedFd,
     kind: WorkerKind,
@@ -61,7 +62,7 @@ pub(crate) fn lock_in_and_serve(
         Ok(layers) => send(&socket, &Message::Ready { layers: layers.bits() }, None)?,
         Err(error) => {
             let advice = match error {
-                HostError::Sandbox(SandboxError::NoSeccomp { .. }) => "; sandbox=allow goes on without",
+                HostError::Sandbox(SandboxError::NoSeccomp { .. }) => "; set sandbox=allow to run without it",
                 _ => "",
             };
             send(&socket, &Message::Refused { text: format!("{error}{advice}") }, None)?;
@@ -73,7 +74,7 @@ pub(crate) fn lock_in_and_serve(
 
 fn serve(socket: &Arc<Socket>, task: Task, registry: &Registry) -> Result<(), HostError> {
     let (mut first, mut page, mut node) = (recv(socket)?, None, None);
-    // The page comes from the service, which sends it before the caller has the other end.
+    // The service sends the page of counters before it passes the other end of the socket to the caller.
     if let Some((Message::Page, Some(fd))) = first {
         page =
             Some(Page::open(fd).map_err(|errno| HostError::Socket {
@@ -94,10 +95,10 @@ fn serve(socket: &Arc<Socket>, task: Task, registry: &Registry) -> Result<(), Ho
     };
     let (open, fd) = match first {
         Some((Message::Open(open), Some(fd))) => (open, fd),
-        Some(_) => return Err(HostError::NotOpened { what: "was told something else" }),
+        Some(_) => return Err(HostError::NotOpened { what: "received an unexpected message" }),
         None => return Ok(()),
     };
-    // The worker ends when its caller does, whatever the worker is doing.
+    // Ends the process when the caller closes the connection, even while the stage works.
     at_end(socket.clone(), || crash::leave())
         .map_err(|source| HostError::Socket { operation: "watching", source })?;
     let mut stream = match Stream::open(&open, fd, socket, task, node, page, registry) {
@@ -115,7 +116,7 @@ fn serve(socket: &Arc<Socket>, task: Task, registry: &Registry) -> Result<(), Ho
         // Sent before the cell, so that the reader of the cell finds the text.
         send(socket, &Message::Failed { text, seq: None }, None)?;
         locked(&stream.exporter).complete(&Completion::Failed)?;
-        // The caller still reads the frames that were given, and then ends its worker.
+        // The caller still reads the frames in shared memory, and then kills this worker.
         crash::hang()
     }
     Ok(())
@@ -130,10 +131,10 @@ fn serve_file(
 ) -> Result<(), HostError> {
     let (demux, memory) = match recv(socket)? {
         Some((Message::Demux(demux), Some(memory))) => (demux, memory),
-        Some(_) => return Err(HostError::NotOpened { what: "was told something else" }),
+        Some(_) => return Err(HostError::NotOpened { what: "received an unexpected message" }),
         None => return Ok(()),
     };
-    // The worker ends when its caller does, whatever the worker is doing.
+    // Ends the process when the caller closes the connection, even while the stage works.
     at_end(socket.clone(), || crash::leave())
         .map_err(|source| HostError::Socket { operation: "watching", source })?;
     let file = MediaFile::from_fd(file, name, demux.seekable);
@@ -142,7 +143,7 @@ fn serve_file(
 
 /// Reason why a stream stopped.
 enum Stopped {
-    /// The stage failed; the caller has to be told.
+    /// The stage failed with this message for the caller.
     Stage(String),
     /// The caller broke the rules.
     Caller,
@@ -190,8 +191,8 @@ impl Stream {
         let takes_packets = track.is_some();
         let hop = registry.definitions().parse_stage(&open.stage).map_err(|error| {
             format!(
-                "the worker's program reads {:?} and says: {error} (a program with stages of its own is its \
-                 own worker program by framepath::worker::init_with)",
+                "the worker's program cannot parse {:?}: {error}; a program with stages of its own calls \
+                 framepath::worker::init_with first in main",
                 open.stage
             )
         })?;
@@ -200,15 +201,16 @@ impl Stream {
         let exporter = Arc::new(Mutex::new(exporter));
         let memory = MemoryClient::new(socket.clone(), exporter.clone());
         let give_back = give_back(&area, memory.clone());
-        let give_back = give_back.ok_or("the words to give frames back do not fit")?;
-        let lender = open.lent.then(|| Borrower::lenders(socket.clone(), exporter.clone(), give_back));
+        let give_back = give_back.ok_or("the shared area has no room for the words that return frames")?;
+        let provider =
+            open.lent.then(|| Borrower::into_provider(socket.clone(), exporter.clone(), give_back));
         let give_back = Some(give_back);
         let place = HopPlace {
             behind: &[],
             track,
             frames_behind: open.frames_behind,
             give_back,
-            lender,
+            provider,
             plugin: if let Task::Plugin(file) = task { Some(file) } else { None },
             node: node.map(|(name, fd)| Node::from_open(fd, name).map(Arc::new)).transpose()?,
             outcomes: Outcomes::default(),
@@ -232,10 +234,10 @@ impl Stream {
         Ok((stream_in_worker, Message::Opened { threads, stream, replayable, takes_packets }))
     }
 
-    /// Works until the caller breaks the rules or the stage fails. (When the caller ends, the process
-    /// ends.)
+    /// Processes submissions until the caller breaks the rules or the stage fails. If the caller ends,
+    /// the whole process ends.
     fn run(&mut self) -> Result<(), Stopped> {
-        // CLOCK_MONOTONIC time since when there was no input.
+        // CLOCK_MONOTONIC time when the ring became empty, nanoseconds.
         let mut idle_since = None;
         loop {
             let Some(cell) = self.submissions.pop()? else {
@@ -248,7 +250,7 @@ impl Stream {
             match Submission::decode(&cell).map_err(|_| Stopped::Caller)? {
                 Submission::Packet { seq, pts, offset, len, key, preroll } => {
                     self.recorder.mark();
-                    locked(&self.exporter).took(seq);
+                    locked(&self.exporter).count_input(seq);
                     self.inject(seq);
                     let bytes = self.packets.packet(offset, len)?;
                     let meta = FrameMeta { seq, pts, ..FrameMeta::default() };
@@ -260,13 +262,13 @@ impl Stream {
                 }
                 Submission::Frame { seq, pts, pool, slot, layout } => {
                     self.recorder.mark();
-                    locked(&self.exporter).took(seq);
+                    locked(&self.exporter).count_input(seq);
                     self.inject(seq);
                     let meta = FrameMeta { seq, pts, ..FrameMeta::default() };
                     let frame = self.input(pool, slot, layout, meta)?;
                     self.push(Item::Frame(frame))?;
                     let mut exporter = locked(&self.exporter);
-                    if exporter.take_given() == 0 {
+                    if exporter.take_count() == 0 {
                         complete(&mut exporter, &Completion::Passed { seq })?;
                     }
                 }
@@ -279,8 +281,8 @@ impl Stream {
         }
     }
 
-    /// Sends the caller the stage's requests to the hops in front: at most one keyframe and
-    /// one bit rate for each submission, which is what the caller accepts.
+    /// Sends the caller the stage's requests to the hops in front. These are at most one keyframe and
+    /// one bit rate for each submission, because the caller accepts no more.
     fn send_requests(&self) -> Result<(), Stopped> {
         if !self.delivery.has_request() {
             return Ok(());
@@ -289,7 +291,7 @@ impl Stream {
             let request = match pending.request {
                 Request::Keyframe => UpstreamRequest::Keyframe,
                 Request::BitRate(bits) => UpstreamRequest::BitRate(bits),
-                // The stage cannot make these: they were refused there.
+                // Cannot occur: `Requests::send` refuses these in a worker.
                 Request::Seek { .. } | Request::Flush | Request::Stop => continue,
             };
             complete(&mut locked(&self.exporter), &Completion::Request(request))?;
@@ -297,7 +299,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Strikes if there is a fault for input `seq`.
+    /// Executes the fault for input `seq`, if there is one.
     fn inject(&self, seq: u64) {
         if let Some(faults) = &self.faults {
             faults.inject(seq);
@@ -310,7 +312,7 @@ impl Stream {
         first.stage.as_mut().push(item, &mut out).map_err(stopped)
     }
 
-    /// Forgets the inputs inside the stage.
+    /// Discards the inputs inside the stage.
     fn flush(&mut self, seq: u64) -> Result<(), Stopped> {
         self.inject(seq);
         let flushed = flush(0, &mut self.chain, &mut self.recorder, &self.delivery);
@@ -322,7 +324,7 @@ impl Stream {
     fn drain(&mut self) -> Result<(), Stopped> {
         let failure = drain(&mut self.chain, &mut self.recorder, &self.delivery, None);
         failure.map_or(Ok(()), |failure| Err(stopped(failure)))?;
-        // Sent in front of the end, because the caller may read no cells behind it.
+        // Sent before the end, because the caller may not read cells after it.
         self.send_requests()?;
         complete(&mut locked(&self.exporter), &Completion::End)
     }
@@ -350,7 +352,8 @@ fn level_of(number: u8) -> Level {
     }
 }
 
-/// Makes the words by which the caller gives frames back. They are used until the process ends.
+/// Returns the words by which the caller returns frames. They are leaked, because they are used until
+/// the process ends.
 fn give_back(area: &Arc<SharedArea>, memory: Arc<MemoryClient>) -> Option<&'static GiveBack> {
     let area: &'static SharedArea = Box::leak(Box::new(area.clone()));
     let words = GiveBackWords::new(area.slot_bell(), area.slot_summary(), area.slot_counts())?;

@@ -21,23 +21,22 @@ pub(super) struct WorkerStream {
     pub(super) health: Arc<WorkerHealth>,
     pub(super) watcher: Watcher,
     pub(super) worker: Worker,
-    /// Threads the stage works with.
+    /// Number of threads of the stage.
     pub(super) threads: u32,
-    /// True if its inputs can be submitted again.
+    /// True if the stage's inputs can be submitted again.
     pub(super) replayable: bool,
-    /// Stream that the stage gives.
+    /// Description of the stage's output stream.
     pub(super) stream: StreamInfo,
 }
 
 impl WorkerStream {
-    /// Ends the worker, whatever it is doing, and wakes both ends of the stream.
+    /// Kills the worker, and wakes both ends of the stream.
     pub(super) fn break_off(&self) {
         self.health.end();
         self.kill();
     }
 
-    /// Ends the worker, whatever it is doing. Its completed cells can still be taken
-    /// before the stream goes on without it.
+    /// Kills the worker. Its completed cells can still be taken.
     pub(super) fn kill(&self) {
         self.worker.process().kill();
         self.socket.shut();

@@ -37,7 +37,7 @@ pub(super) struct Spawned {
     pub(super) pid: u32,
     pub(super) process: Remote,
     pub(super) socket: Socket,
-    /// The layers that the zygote made: the namespaces.
+    /// Layers that the zygote made: the namespaces.
     pub(super) layers: Layers,
 }
 
@@ -51,8 +51,8 @@ impl ZygoteProcess {
         Ok(ZygoteProcess { socket: ours, process })
     }
 
-    /// Forks a worker. Call it from one thread at a time: answers come in the
-    /// order of requests.
+    /// Forks a worker. Call it from one thread at a time, because answers arrive in the order of
+    /// requests.
     pub(super) fn spawn(&self, kind: &WorkerKind) -> Result<Spawned, HostError> {
         send(&self.socket, &Message::Spawn { kind: kind.to_string() }, None)?;
         let granted = || match recv_within(&self.socket, SPAWNING)? {

@@ -62,10 +62,10 @@ impl FrameMd5 {
         )
     }
 
-    /// Returns the number of the frame in ticks; counted if the stream has no times.
+    /// Returns the time of the frame in ticks; without a timestamp, one tick after the previous frame.
     fn tick_of(&mut self, meta: &FrameMeta) -> i64 {
-        let told = meta.pts.and_then(|pts| self.from.rescale(pts, self.tick));
-        let tick = told.unwrap_or(self.next);
+        let stamped = meta.pts.and_then(|pts| self.from.rescale(pts, self.tick));
+        let tick = stamped.unwrap_or(self.next);
         self.next = tick + 1;
         tick
     }
@@ -84,7 +84,7 @@ impl FrameMd5 {
     }
 }
 
-/// Returns the MD5 of the pixels, plane by plane, padding left out.
+/// Returns the MD5 of the pixels, plane by plane, without padding.
 fn digest(frame: &Frame) -> md5::Digest {
     let mut context = md5::Context::new();
     for (index, plane) in frame.layout().planes().iter().enumerate() {

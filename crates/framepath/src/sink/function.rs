@@ -15,10 +15,10 @@ use crate::stage::Stage;
 /// Return type of a function of [`sink_fn`](crate::Pipeline::sink_fn): `()`, a
 /// [`ControlFlow`], or a `Result` of one of them.
 pub trait SinkReturn {
-    /// Returns whether the run goes on.
+    /// Returns whether the run continues.
     ///
     /// # Errors
-    /// The run fails with this error.
+    /// The function's error, with which the run fails.
     fn control(self) -> Result<ControlFlow<()>, Box<dyn Error + Send + Sync>>;
 }
 

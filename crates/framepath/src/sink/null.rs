@@ -10,7 +10,8 @@ use crate::item::Item;
 use crate::out::{HopFailure, Out};
 use crate::stage::Stage;
 
-static DEFINITION: Definition = Definition::sink("null", "throws everything away").known_as(&["fakesink"]);
+static DEFINITION: Definition =
+    Definition::sink("null", "discards frames and packets").known_as(&["fakesink"]);
 
 pub(crate) fn element() -> Element {
     Element::stage(&DEFINITION, |_, _| Ok(Null))

@@ -41,13 +41,13 @@ impl SinkOutput {
         self.writer.write_all(text.as_bytes()).map_err(StageError::io(&self.name))
     }
 
-    /// Writes pixels of a frame. The kernel copies them, so the bytes are counted.
+    /// Writes pixels of a frame. The ledger counts the bytes, because the kernel copies them.
     pub(crate) fn plane(&mut self, pixels: Plane<'_>) -> Result<(), StageError> {
         meter::copy(pixels.len(), || pixels.try_visit(|bytes| self.writer.write_all(bytes)))
             .map_err(StageError::io(&self.name))
     }
 
-    /// Writes pixels that a sink has rearranged; the bytes are counted.
+    /// Writes pixels that a sink has rearranged. The ledger counts the bytes.
     pub(crate) fn pixels(&mut self, bytes: &[u8]) -> Result<(), StageError> {
         meter::copy(bytes.len(), || self.writer.write_all(bytes)).map_err(StageError::io(&self.name))
     }

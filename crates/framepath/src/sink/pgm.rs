@@ -20,7 +20,11 @@ use crate::sink::output::SinkOutput;
 use crate::stage::Stage;
 
 static DEFINITION: Definition = Definition::sink("pgm", "writes the luma of every frame as a PGM picture")
-    .args(&[Arg::word("dir", ValueKind::Text("a folder's name"), "made when it is missing")]);
+    .args(&[Arg::word(
+        "dir",
+        ValueKind::Text("a folder's name"),
+        "folder for the pictures; created if it is missing",
+    )]);
 
 pub(crate) fn element() -> Element {
     Element::stage(&DEFINITION, |hop, _| Ok(Pgm::new(hop.text("dir"))))

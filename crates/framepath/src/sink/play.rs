@@ -40,27 +40,27 @@ use clock::Clock;
 
 static DEFINITION: Definition = Definition::sink(
     "play",
-    "shows frames in a window at their times; q or Esc ends, space pauses, f is full screen",
+    "shows frames in a window at their times; q or Esc ends, space pauses, f toggles full screen",
 )
 .args(&[
     Arg::option(
         "driver",
         ValueKind::choice(&["auto", "software", "opengl", "opengles2", "null"]),
         DefaultValue::Is("auto"),
-        "who scales and draws: the CPU, or a GPU; `null` keeps the times and shows nothing",
+        "renderer: the CPU (software) or a GPU; `null` waits for the times and shows nothing",
     ),
-    Arg::option("fullscreen", ValueKind::Flag, DefaultValue::Is("0"), "begin with the whole screen"),
+    Arg::option("fullscreen", ValueKind::Flag, DefaultValue::Is("0"), "start in full screen"),
     Arg::option(
         "sync",
         ValueKind::Flag,
         DefaultValue::Is("1"),
-        "0 shows every frame as soon as it comes, and drops none",
+        "0 shows every frame as soon as it arrives, and drops none",
     ),
     Arg::option(
         "title",
         ValueKind::Text("a window's title"),
         DefaultValue::Unset("framepath"),
-        "what the window's frame says",
+        "title of the window",
     ),
 ])
 .known_as(&["autovideosink", "ximagesink", "glimagesink", "waylandsink", "kmssink"]);
@@ -71,18 +71,18 @@ pub(crate) fn element() -> Element {
 
 fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<Play, StageError> {
     let played = Arc::new(Played::default());
-    // One `play` per path: SDL has one thread for all windows of a program.
+    // One `play` per path, because SDL has one thread for all windows of a program.
     if place.outcomes.played.set(played.clone()).is_err() {
-        return Err(StageError::Option("a path has one `play` at most".to_owned()));
+        return Err(StageError::Option("a path can have only one `play`".to_owned()));
     }
     Play::new(PlayOptions::of(hop), played)
 }
 
-/// Wish of the viewer. (Without SDL there is no viewer.)
+/// Command of the viewer. Unused without SDL.
 #[cfg_attr(not(feature = "play"), allow(dead_code))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ViewerCommand {
-    /// No wish, or no longer one.
+    /// Continue the playback.
     Watch,
     /// Pause the playback.
     Pause,
@@ -90,26 +90,26 @@ pub(crate) enum ViewerCommand {
     End,
 }
 
-/// When a screen takes a frame that is due at some time. (Without SDL the only screen
-/// takes every frame ahead.)
+/// Time at which to hand a frame to the screen. Without SDL the only screen takes all frames ahead.
 #[cfg_attr(not(feature = "play"), allow(dead_code))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PresentTime {
-    /// At its time: the caller sleeps until then.
+    /// At its due time: the caller sleeps until then.
     Due,
-    /// Now: the screen keeps it for its refresh of this number.
+    /// Now: the screen shows it at the refresh with this number.
     Ahead(u64),
-    /// Never: the screen is not refreshed so often.
+    /// Never: the screen's refresh rate is too low for it.
     Never,
-    /// Now; the frame was shown before.
+    /// Now, again: the frame was shown before.
     Again,
 }
 
-/// Frames that a screen has finished with.
+/// Number of frames that a screen has finished with.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Shown {
+    /// Frames shown.
     pub(crate) seen: u64,
-    /// Frames handed over, and not shown.
+    /// Frames handed over and not shown.
     pub(crate) lost: u64,
 }
 
@@ -120,7 +120,7 @@ pub(crate) struct PlayOptions {
     /// `auto`, `software`, `null`, or an SDL renderer's name.
     pub(crate) driver: String,
     pub(crate) fullscreen: bool,
-    /// True to show frames at their times, and not as they come.
+    /// True to show frames at their times, false to show them as they arrive.
     pub(crate) sync: bool,
     pub(crate) title: String,
 }
@@ -147,7 +147,7 @@ pub(crate) struct Play {
 
 /// The target of frames.
 enum PlayTarget {
-    /// No output. Takes frames ahead, as the best windows do.
+    /// No output. Takes frames ahead, as a window with the Present extension does.
     Null(Shown),
     /// A window of the thread that pushes frames.
     #[cfg(feature = "play")]
@@ -182,7 +182,7 @@ impl PlayTarget {
         }
     }
 
-    /// Does all work that is possible before the frame is handed over.
+    /// Does all work that is possible before `present`.
     #[cfg_attr(not(feature = "play"), allow(unused_variables))]
     fn prepare(&mut self, frame: &Frame, options: &PlayOptions, info: &StreamInfo) -> Result<(), StageError> {
         match self {
@@ -193,16 +193,16 @@ impl PlayTarget {
     }
 
     #[cfg_attr(not(feature = "play"), allow(unused_variables))]
-    fn present(&mut self, turn: PresentTime) -> Result<(), StageError> {
+    fn present(&mut self, time: PresentTime) -> Result<(), StageError> {
         match self {
             PlayTarget::Null(shown) => shown.seen += 1,
             #[cfg(feature = "play")]
-            PlayTarget::Window(window) => window.present(turn)?,
+            PlayTarget::Window(window) => window.present(time)?,
         }
         Ok(())
     }
 
-    /// Takes the number of frames that the screen has finished with since the last call.
+    /// Returns the number of frames that the screen has finished with since the last call.
     fn presented(&mut self) -> Result<Shown, StageError> {
         match self {
             PlayTarget::Null(shown) => Ok(std::mem::take(shown)),
@@ -220,7 +220,7 @@ impl PlayTarget {
         }
     }
 
-    /// Returns what the viewer asked for since the last call.
+    /// Returns the viewer's present command.
     fn control(&mut self) -> ViewerCommand {
         match self {
             PlayTarget::Null(_) => ViewerCommand::Watch,
@@ -229,8 +229,8 @@ impl PlayTarget {
         }
     }
 
-    /// Sleeps until the viewer does something, or a second has passed; meanwhile a
-    /// window that needs it shows `frame`.
+    /// Sleeps until there is an event of the window or a second has passed. Shows `frame` again if the
+    /// window has lost its content.
     #[cfg_attr(not(feature = "play"), allow(unused_variables))]
     fn wait(&mut self, frame: &Frame) -> Result<ViewerCommand, StageError> {
         match self {
@@ -264,8 +264,7 @@ impl Play {
             ViewerCommand::Pause => {
                 let since = now_ns();
                 loop {
-                    // The signal may have come to another thread: the wait must
-                    // end even if the viewer is gone.
+                    // Checked here, because another thread may have received the signal.
                     if signal::interrupted() {
                         return Ok(false);
                     }
@@ -280,12 +279,12 @@ impl Play {
         }
         let meta = frame.meta();
         let due = if self.options.sync { clock.due(&meta) } else { None };
-        let turn = match due {
+        let time = match due {
             Some(due) if clock.is_late(due, now_ns()) => PresentTime::Never,
             Some(due) => self.screen.present_time(due),
             None => PresentTime::Due,
         };
-        match (turn, due) {
+        match (time, due) {
             (PresentTime::Never, _) => {
                 add(&self.played.late, 1);
                 return Ok(true);
@@ -304,7 +303,7 @@ impl Play {
                 }
             }
         }
-        self.screen.present(turn)?;
+        self.screen.present(time)?;
         let seen = now_ns().max(due.unwrap_or(0));
         if clock.runs() {
             clock.record_presented(seen)
@@ -322,7 +321,7 @@ impl Play {
         Ok(())
     }
 
-    /// Waits until the screen has shown the frames it has.
+    /// Waits until the screen has shown its frames.
     fn finish(&mut self) -> Result<(), StageError> {
         if let Some(last) = self.ahead.last() {
             wait_until(last);
@@ -332,7 +331,7 @@ impl Play {
         self.count()
     }
 
-    /// Shows the frames on their way, and closes the screen.
+    /// Waits until the screen has shown its frames, and closes the screen.
     fn end(&mut self) -> Result<(), StageError> {
         self.finish()?;
         self.screen.close();
@@ -340,7 +339,7 @@ impl Play {
     }
 }
 
-/// Sleeps until `due_ns`, or Ctrl-C; counted as a known wait.
+/// Sleeps until `due_ns` (CLOCK_MONOTONIC) or Ctrl-C. The ledger counts the time as blocked.
 fn wait_until(due_ns: u64) {
     meter::blocked(|| {
         while now_ns() < due_ns && !signal::interrupted() {
@@ -367,22 +366,22 @@ impl Stage for Play {
             false => {
                 self.played.ended.store(1, Ordering::Relaxed);
                 self.end().map_err(|e| out.fail(e))?;
-                // The path ends as if its next hop had ended.
+                // Ends the path like the end of a next hop, without an error.
                 Err(out.fail(StageError::Downstream))
             }
         }
     }
 
     fn flush(&mut self, out: &mut Out<'_>) -> Result<(), HopFailure> {
-        // The screen shows the frames it has, four at most, at their times: this would be later than the
-        // first frame from behind the seek, if that frame did not wait.
+        // Waits for the screen's frames, at most four. Otherwise they would be shown after the first frame
+        // behind the seek.
         self.finish().map_err(|e| out.fail(e))?;
         self.clock.iter_mut().for_each(Clock::restart);
         Ok(())
     }
 
     fn drain(&mut self, out: &mut Out<'_>) -> Result<(), HopFailure> {
-        // The last frame stays for its time too.
+        // Shows the last frame for the duration of a frame.
         if let Some(clock) = self.clock.as_mut().filter(|clock| clock.runs() && self.options.sync) {
             let until = clock.due(&Default::default());
             if let Some(until) = until {

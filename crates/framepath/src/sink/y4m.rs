@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_range_is_written_down() {
+    fn a_full_range_is_in_the_header() {
         let layout = Layout::packed(PixelFormat::Yuv420p, 16, 8).unwrap();
         let info = StreamInfo::from_layout(&layout, Rational::new(25, 1));
         assert_eq!(header(&layout, &info).unwrap(), "YUV4MPEG2 W16 H8 F25:1 Ip A1:1 C420jpeg\n");

@@ -19,11 +19,11 @@ use crate::source::{Pace, PaceWait, Source};
 
 /// The part of a file to read, and how to read it.
 pub(crate) struct FileOptions {
-    /// How often the file is read.
+    /// Number of times to read the file.
     pub(crate) loops: u64,
-    /// Packets a second; 0 is flat out.
+    /// Packets per second; 0: as fast as possible.
     pub(crate) rate: f64,
-    /// Time where each reading begins.
+    /// Time in the stream where each pass begins.
     pub(crate) start: Duration,
     /// Number of the video track; `None` chooses the best.
     pub(crate) track: Option<usize>,
@@ -33,25 +33,25 @@ static DEFINITION: Definition = Definition::source("file", "packets of one video
     .args(&[
         Arg::word("path", ValueKind::Text("the name of a media file"), "the file to read")
             .known_as(&["location"]),
-        Arg::option(
-            "start",
-            ValueKind::StreamTime,
-            DefaultValue::Is("0s"),
-            "the first frame is the first that is not shown before this time",
-        ),
+        Arg::option("start", ValueKind::StreamTime, DefaultValue::Is("0s"), "time of the first frame"),
         Arg::option(
             "track",
             ValueKind::count(0, 99),
-            DefaultValue::Unset("the best one"),
+            DefaultValue::Unset("the best track"),
             "number of the video track, counted from 0",
         ),
         Arg::option(
             "loop",
             ValueKind::count_or(1, 1_000_000_000, "inf", INFINITE),
             DefaultValue::Is("1"),
-            "how often the file is played, each time from `start`",
+            "number of times to play the file, each time from `start`",
         ),
-        Arg::option("rate", ValueKind::Rate, DefaultValue::Is("0"), "packets per second; 0 is flat out"),
+        Arg::option(
+            "rate",
+            ValueKind::Rate,
+            DefaultValue::Is("0"),
+            "packets per second; 0: as fast as possible",
+        ),
     ])
     .hosts(Hosts::AsDecoder)
     .known_as(&["filesrc", "uridecodebin"]);
@@ -74,8 +74,8 @@ fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<File, StageError> {
     Ok(file)
 }
 
-/// Returns the worker that demuxes for `file`, with the options of `file` itself, else of the decoder
-/// behind it. `None` if the file is demuxed inline.
+/// Returns the description of the demuxer's worker; `None` if the file is demuxed inline. An option of
+/// `file` overrides that of the decoder behind it.
 fn demuxer_of(file: &Hop, behind: &[Hop]) -> Result<Option<DemuxerSpec>, StageError> {
     let decoders: Vec<&Hop> = all_hops(behind).filter(|hop| hop.name() == "decode").collect();
     let decoder = decoders.iter().find(|decoder| decoder.is_hosted());
@@ -86,23 +86,23 @@ fn demuxer_of(file: &Hop, behind: &[Hop]) -> Result<Option<DemuxerSpec>, StageEr
     };
     let naming = |option: &str| if file.is_set(option) { file } else { hop };
     let options = worker_options(file, Task::Stage, naming)?;
-    let seat = service_stream_of(hop, naming("socket"));
+    let service = service_stream_of(hop, naming("socket"));
     Ok(Some(DemuxerSpec {
         loops: file.count("loop"),
         start: Duration::from_nanos(file.duration_ns("start")),
         track: file.is_set("track").then(|| file.count("track") as u32),
         options,
-        seat,
-        // A decoder in this process must not read memory that the worker can still change.
+        service,
+        // A decoder in this process must not read memory that the worker can change.
         private: decoder.is_none() || decoders.iter().any(|decoder| !decoder.is_hosted()),
     }))
 }
 
-/// Place of the demuxer.
+/// The demuxer, in this process or in a worker.
 enum Demuxing {
     /// In the thread that runs the source.
     Inline(Box<Inline>),
-    /// In a worker, which may be packets ahead.
+    /// In a worker, which reads ahead.
     Worker(Box<RemoteDemuxer>),
 }
 
@@ -111,14 +111,14 @@ struct Inline {
     demuxer: Demuxer,
     /// Time where each loop begins.
     start: Duration,
-    /// Times the file is still to be read after this one.
+    /// Number of passes after the present one.
     loops_left: u64,
-    /// Packets of this loop that become frames.
+    /// Number of packets of this pass that become frames.
     packets_of_this_loop: u64,
 }
 
-/// A packet is born when the path asks for it. If paced, this is its due time, or the time
-/// when the path got to it. A worker may have read it long before.
+/// The `file` source. The birth of a packet is the time when the path requests it. With a rate, this is its
+/// due time, or later if the path is late. A worker may have read the packet before.
 pub(crate) struct File {
     demuxing: Demuxing,
     next_seq: u64,
@@ -126,7 +126,7 @@ pub(crate) struct File {
 }
 
 impl File {
-    /// Opens `path`. Demuxes inline if there is no `spec` of a worker.
+    /// Opens `path`. Demuxes in the worker of `spec`, or inline without it.
     pub(crate) fn open(
         path: &str,
         options: &FileOptions,
@@ -177,7 +177,7 @@ impl Inline {
             if self.loops_left == 0 {
                 return Ok(None);
             }
-            // Else it would loop for ever.
+            // Without this check, a file without packets would be read forever.
             if self.packets_of_this_loop == 0 {
                 return Err(self.demuxer.nothing_to_repeat().into());
             }
@@ -225,7 +225,7 @@ impl Source for File {
             Demuxing::Inline(inline) => inline.demuxer.is_seekable(),
             Demuxing::Worker(remote) => remote.is_seekable(),
         };
-        can.then_some(()).ok_or("it is a pipe or a device, not a regular file")
+        can.then_some(()).ok_or("the input is a pipe or a device; only regular files are seekable")
     }
 
     fn request(&mut self, request: &Request) -> Result<Answered, StageError> {

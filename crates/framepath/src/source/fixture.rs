@@ -15,7 +15,7 @@ use crate::pgm::PgmPicture;
 use crate::source::{HEAP, Source, frames, heap_of};
 
 static DEFINITION: Definition =
-    Definition::source("fixture", "the same GREY picture again and again, in memory that devices share")
+    Definition::source("fixture", "repeats a GREY picture, in memory that devices share")
         .args(&[
             Arg::word("file", ValueKind::Text("the name of a PGM picture"), "binary PGM of 8 bits"),
             frames("1"),
@@ -23,7 +23,7 @@ static DEFINITION: Definition =
                 "pool",
                 ValueKind::count(1, 64),
                 DefaultValue::Is("4"),
-                "frames in the source's pool",
+                "number of slots of the source's pool",
             ),
             HEAP,
         ])
@@ -35,7 +35,7 @@ pub(crate) fn element() -> Element {
     })
 }
 
-/// A frame is born when its copy begins.
+/// The `fixture` source. The birth of a frame is the start of its copy.
 pub(crate) struct Fixture {
     picture: PgmPicture,
     layout: Layout,
@@ -45,8 +45,7 @@ pub(crate) struct Fixture {
 }
 
 impl Fixture {
-    /// Reads the picture and allocates memory for `slots` frames from `heap`. With 0
-    /// `frames` it goes on without end.
+    /// Reads the picture and allocates memory for `slots` frames from `heap`. 0 `frames`: no limit.
     pub(crate) fn open(file: &str, heap: &Heap, frames: u64, slots: u32) -> Result<Fixture, StageError> {
         let picture =
             PgmPicture::open(file.as_ref()).map_err(|error| StageError::Option(error.to_string()))?;

@@ -11,7 +11,7 @@ use crate::out::Out;
 /// The deadlines of a paced source.
 pub(crate) struct Pace {
     period_ns: f64,
-    /// Number of the first frame, and when it was given.
+    /// Number and CLOCK_MONOTONIC time (nanoseconds) of the first frame.
     start: Option<(u64, u64)>,
 }
 
@@ -20,24 +20,24 @@ pub(crate) struct Pace {
 pub(crate) enum PaceWait {
     /// The frame is due.
     Now,
-    /// The run is to end before the frame is due.
+    /// The run has to end before the frame is due.
     Ended,
     /// A request waits for the thread.
     Request,
 }
 
 impl Pace {
-    /// Makes the deadlines of `hz` frames a second; `None` for 0, which is flat out.
+    /// Makes the deadlines of `hz` frames per second; `None` for 0, which is unpaced.
     pub(crate) fn from_rate(hz: f64) -> Option<Pace> {
         (hz > 0.0).then(|| Pace { period_ns: 1e9 / hz, start: None })
     }
 
-    /// Starts anew with the next frame, which is due at once.
+    /// Restarts the schedule: the next frame is due at once.
     pub(crate) fn restart(&mut self) {
         self.start = None;
     }
 
-    /// Sleeps until frame `seq` is due, the run is to end or a request comes.
+    /// Sleeps until frame `seq` is due, the run has to end or a request arrives.
     #[must_use]
     pub(crate) fn wait_for(&mut self, seq: u64, out: &Out<'_>) -> PaceWait {
         let (first, start) = *self.start.get_or_insert_with(|| (seq, now_ns()));

@@ -22,14 +22,24 @@ static DEFINITION: Definition = Definition::source("test", "frames with a moving
             DefaultValue::Is("nv12"),
             "pixel format",
         ),
-        Arg::option("rate", ValueKind::Rate, DefaultValue::Is("0"), "frames per second; 0 is flat out"),
+        Arg::option(
+            "rate",
+            ValueKind::Rate,
+            DefaultValue::Is("0"),
+            "frames per second; 0: as fast as possible",
+        ),
         frames("300"),
-        Arg::option("pool", ValueKind::count(1, 4096), DefaultValue::Is("8"), "frames in the source's pool"),
+        Arg::option(
+            "pool",
+            ValueKind::count(1, 4096),
+            DefaultValue::Is("8"),
+            "number of slots of the source's pool",
+        ),
         Arg::option(
             "bytes",
             ValueKind::Bytes { min: 1, max: 1 << 30 },
             DefaultValue::Unset("a picture of `size` and `format`"),
-            "give buffers of so many bytes with no picture in them",
+            "size of a buffer without a picture",
         )
         .excluding(&["size", "format"]),
     ])
@@ -63,24 +73,24 @@ fn make(hop: &Hop, _: &HopPlace<'_>) -> Result<Test, StageError> {
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct TestOptions {
-    /// Pixels.
+    /// Width in pixels.
     pub width: u32,
-    /// Pixels.
+    /// Height in pixels.
     pub height: u32,
     /// Pixel format.
     pub format: PixelFormat,
-    /// Size in bytes of buffers that are given instead of pictures.
+    /// Size in bytes of buffers without a picture; `None` emits pictures.
     pub bytes: Option<u64>,
-    /// Frames per second; 0 is flat out.
+    /// Frames per second; 0: as fast as possible.
     pub rate: f64,
-    /// Number of frames; 0 is without end.
+    /// Number of frames; 0: no limit.
     pub frames: u64,
-    /// Slots of the pool.
+    /// Number of slots of the pool.
     pub pool: u32,
 }
 
 impl Default for TestOptions {
-    /// Returns the default: 300 frames of 1280x720 NV12, flat out.
+    /// Returns the default: 300 frames of 1280x720 NV12, as fast as possible.
     fn default() -> TestOptions {
         TestOptions {
             width: 1280,
@@ -94,8 +104,8 @@ impl Default for TestOptions {
     }
 }
 
-/// The `test` source. A frame is born when its drawing begins. If paced, this is
-/// its due time, or the time when the source got to it.
+/// The `test` source. The birth of a frame is the start of its drawing. With a rate, this is its due time,
+/// or later if the path is late.
 pub struct Test {
     layout: Layout,
     draws: bool,
@@ -104,7 +114,7 @@ pub struct Test {
     pace: Option<Pace>,
     frames: u64,
     next_seq: u64,
-    /// Number of the next picture, and so its time in frames.
+    /// Number of the next picture: its presentation time in frames.
     position: u64,
 }
 
@@ -112,7 +122,7 @@ impl Test {
     /// Makes a source with a pool of its own.
     ///
     /// # Errors
-    /// The picture or the pool is impossible.
+    /// The size of the picture or the pool is impossible.
     pub fn new(options: &TestOptions) -> Result<Test, StageError> {
         let layout = match options.bytes {
             Some(bytes) => Layout::opaque(bytes as usize),

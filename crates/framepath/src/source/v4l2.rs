@@ -29,28 +29,28 @@ static DEFINITION: Definition =
             "io",
             ValueKind::choice(&["mmap", "dmabuf", "userptr", "read"]),
             DefaultValue::Is("mmap"),
-            "whose memory frames come in: the driver's, a heap's, ordinary, or by a copy",
+            "buffer memory: driver (mmap), dma-heap, user pointer, or read() copy",
         ),
         Arg::option(
             "size",
             ValueKind::Size,
-            DefaultValue::Unset("as the device has it"),
+            DefaultValue::Unset("the device's present value"),
             "size of the picture in pixels",
         ),
         Arg::option(
             "format",
             ValueKind::choice(&["grey", "yuv420p", "nv12"]),
-            DefaultValue::Unset("as the device has it, or the first of these that it offers"),
+            DefaultValue::Unset("the device's present value, or the first of these that it offers"),
             "pixel format",
         ),
         Arg::option(
             "rate",
             ValueKind::Rate,
-            DefaultValue::Unset("as the device has it"),
+            DefaultValue::Unset("the device's present value"),
             "frames per second",
         ),
         frames("300"),
-        Arg::option("buffers", ValueKind::count(2, 32), DefaultValue::Is("8"), "buffers of the device"),
+        Arg::option("buffers", ValueKind::count(2, 32), DefaultValue::Is("8"), "number of buffers"),
         HEAP,
     ]);
 
@@ -80,31 +80,32 @@ pub(crate) struct V4l2Options {
     pub(crate) io: Option<Io>,
     pub(crate) size: Option<(u32, u32)>,
     pub(crate) format: Option<PixelFormat>,
-    /// Rate in Hz; 0 keeps that of the device.
+    /// Frame rate in Hz; 0 keeps the device's rate.
     pub(crate) rate: f64,
-    /// Number of frames; 0 is without end.
+    /// Number of frames; 0: no limit.
     pub(crate) frames: u64,
     pub(crate) buffers: u32,
     pub(crate) heap: Heap,
 }
 
-/// A frame is born at the driver's stamp. Its number is the driver's, counted
-/// from the first frame on, so that a gap stands for frames that the driver dropped.
+/// The `v4l2` source. The birth of a frame is the driver's stamp. Its number is the driver's, minus that of
+/// the first frame, so that a gap shows frames that the driver dropped.
 pub(crate) struct V4l2 {
-    way: Way,
+    input: CameraInput,
     node: Arc<Node>,
     layout: Layout,
     info: StreamInfo,
     left: u64,
-    /// Number and stamp that the driver gave the first frame; `next` is the number of the next one.
+    /// The driver's number and stamp (microseconds) of the first frame.
     first: Option<(u64, u64)>,
+    /// The driver's number of the next frame, if none is dropped.
     next: u64,
     missed: Arc<AtomicU64>,
     started: bool,
     silence: Silence,
 }
 
-/// Time since when a device with buffers to fill has given no frame; `None` after a frame.
+/// Start of the time in which a device with queued buffers has delivered no frame; `None` after a frame.
 #[derive(Default)]
 struct Silence(Option<Instant>);
 
@@ -113,15 +114,15 @@ struct Silence(Option<Instant>);
 enum Waited {
     /// There is a frame, or an error that the next call returns.
     Frame,
-    /// The run is to end.
+    /// The run has to end.
     Ended,
     /// A request waits for the thread.
     Request,
 }
 
-enum Way {
+enum CameraInput {
     Queue(CaptureBuffers),
-    /// By `read`, into a pool: a counted copy.
+    /// By read(2) into a pool: a counted copy.
     Read(Pool),
 }
 
@@ -136,13 +137,13 @@ impl V4l2 {
         let (over, under) = node.set_rate(rate).unwrap_or((0, 1));
         let frame_rate = Rational::new(under.min(i32::MAX as u32) as i32, over.min(i32::MAX as u32) as i32);
         let layout = layout_of(&picture, None)?.with_colors(node.colors(Direction::Capture)?);
-        let way = match options.io {
-            Some(io) => Way::Queue(CaptureBuffers::new(&node, io, options.buffers, &options.heap)?),
+        let input = match options.io {
+            Some(io) => CameraInput::Queue(CaptureBuffers::new(&node, io, options.buffers, &options.heap)?),
             None if node.can_read() => {
-                Way::Read(Pool::new(layout.size.max(picture.bytes as usize), options.buffers)?)
+                CameraInput::Read(Pool::new(layout.size.max(picture.bytes as usize), options.buffers)?)
             }
             None => {
-                let what = format!("{} cannot be read; io=mmap is what it offers", options.node);
+                let what = format!("{} does not support read(2); use io=mmap", options.node);
                 return Err(StageError::Option(what));
             }
         };
@@ -152,7 +153,7 @@ impl V4l2 {
         };
         let left = if options.frames == 0 { u64::MAX } else { options.frames };
         Ok(V4l2 {
-            way,
+            input,
             node,
             layout,
             info,
@@ -165,14 +166,14 @@ impl V4l2 {
         })
     }
 
-    /// Waits until the device has a frame, the run is to end or a request comes.
+    /// Waits until the device has a frame, the run has to end or a request arrives.
     fn wait(&mut self, out: &Out<'_>) -> Result<Waited, StageError> {
         let has_request = || out.has_request();
-        let (node, way) = (&self.node, &self.way);
+        let (node, input) = (&self.node, &self.input);
         wait_for_frame(&mut self.silence, has_request, || {
-            if let Way::Queue(buffers) = way {
+            if let CameraInput::Queue(buffers) = input {
                 if buffers.queued() == 0 {
-                    // All buffers are in frames downstream: the device is not silent.
+                    // All buffers are in frames downstream, so this wait does not count as silence.
                     buffers.wait_for_return(SLICE, has_request);
                     return Ok(None);
                 }
@@ -190,13 +191,13 @@ impl V4l2 {
 
     /// Returns the metadata of a frame with the driver's number and stamp.
     fn meta(&mut self, sequence: u32, stamp_us: u64, birth_ns: u64) -> FrameMeta {
-        // The driver counts in 32 bits.
+        // In 32 bits, because the driver's number wraps around.
         let (first, first_us) = *self.first.get_or_insert_with(|| {
             self.next = sequence.into();
             (sequence.into(), stamp_us)
         });
         let gap = u64::from(sequence.wrapping_sub(self.next as u32));
-        // If the number goes back, the driver has started to count anew; it is not a drop.
+        // A smaller number means that the driver has restarted its count, not that frames were dropped.
         let gap = if gap > u64::from(u32::MAX / 2) { 0 } else { gap };
         self.missed.fetch_add(gap, Ordering::Relaxed);
         let number = self.next + gap;
@@ -205,11 +206,11 @@ impl V4l2 {
         FrameMeta { seq: number - first, birth_ns, pts, duration: 0 }
     }
 
-    /// Takes the next frame; `None` if there was none after all.
+    /// Takes the next frame; `None` if there is none, or the frame is damaged.
     fn take(&mut self, waited_since_ns: u64, out: &mut Out<'_>) -> Result<Option<Frame>, StageError> {
-        if let Way::Queue(buffers) = &self.way {
+        if let CameraInput::Queue(buffers) = &self.input {
             let Some(taken) = buffers.dequeue()? else { return Ok(None) };
-            // A damaged frame counts as dropped by the driver: its number is missing.
+            // A damaged frame counts as dropped by the driver, because its number is missing then.
             if taken.failed || taken.bytes < self.layout.pixel_bytes() {
                 buffers.give_back(&taken);
                 return Ok(None);
@@ -218,12 +219,12 @@ impl V4l2 {
             let stamp_us = if taken.monotonic { taken.timestamp_us } else { now_us };
             let birth_ns = out.recorder().captured(stamp_us * 1000, waited_since_ns);
             let meta = self.meta(taken.sequence, stamp_us, birth_ns);
-            let Way::Queue(buffers) = &self.way else { return Ok(None) };
+            let CameraInput::Queue(buffers) = &self.input else { return Ok(None) };
             return Ok(Some(buffers.frame(&taken, &self.layout, meta)?));
         }
-        let Way::Read(pool) = &mut self.way else { return Ok(None) };
+        let CameraInput::Read(pool) = &mut self.input else { return Ok(None) };
         let mut frame = pool.acquire()?;
-        // `read` has no stamp and no number: the frame is born when the copy begins.
+        // read(2) returns neither stamp nor number, so the start of the copy is the birth.
         let now = now_ns();
         let birth_ns = out.recorder().captured(now, waited_since_ns);
         // The slot as bytes, with the driver's padding.
@@ -231,7 +232,7 @@ impl V4l2 {
         let read = framepath_os::measure::meter::copy(self.layout.size, || self.node.read(to))?;
         let Some(read) = read else { return Ok(None) };
         if read < self.layout.size {
-            let what = format!("gave {read} bytes of a frame of {}", self.layout.size);
+            let what = format!("returned {read} bytes of a frame of {}", self.layout.size);
             return Err(V4l2Error::Driver { node: self.node.path().to_owned(), what }.into());
         }
         frame.set_layout(&self.layout)?;
@@ -249,14 +250,14 @@ impl Source for V4l2 {
         if self.left == 0 {
             return Ok(false);
         }
-        if !self.started && matches!(self.way, Way::Queue(_)) {
+        if !self.started && matches!(self.input, CameraInput::Queue(_)) {
             self.node.stream(Direction::Capture, true).map_err(|e| out.fail(e))?;
         }
         self.started = true;
         out.mark();
         let waited_since_ns = now_ns();
         loop {
-            // The poll also starts a device with `io=read`.
+            // With `io=read`, poll(2) also starts the device.
             match self.wait(out).map_err(|e| out.fail(e))? {
                 Waited::Frame => {}
                 Waited::Ended => return Ok(false),
@@ -276,28 +277,28 @@ impl Source for V4l2 {
 #[derive(Debug)]
 enum NoFrame {
     Device(V4l2Error),
-    /// The device gave no sign for [`PATIENCE`].
+    /// The device was silent for [`PATIENCE`].
     Silent {
         waited_ms: u128,
     },
 }
 
-/// Calls `look` until there is a frame. `look` waits, returns early if `has_request`, and returns
+/// Calls `poll` until there is a frame. `poll` waits, returns early if `has_request` is true, and returns
 /// `None` if the device has no buffer to fill.
 fn wait_for_frame(
     silence: &mut Silence,
     has_request: impl Fn() -> bool,
-    mut look: impl FnMut() -> Result<Option<Ready>, V4l2Error>,
+    mut poll: impl FnMut() -> Result<Option<Ready>, V4l2Error>,
 ) -> Result<Waited, NoFrame> {
     while !signal::interrupted() {
         if has_request() {
             return Ok(Waited::Request);
         }
-        // Kept over requests: they do not end the device's silence.
+        // Kept across requests, because they do not end the device's silence.
         let since = *silence.0.get_or_insert_with(Instant::now);
-        match look().map_err(NoFrame::Device)? {
+        match poll().map_err(NoFrame::Device)? {
             None => silence.0 = None,
-            // If this is an error, the next call returns it.
+            // The next call on the device returns the error.
             Some(ready) if ready.capture || ready.error => return Ok(Waited::Frame),
             Some(_) if since.elapsed() >= PATIENCE => {
                 return Err(NoFrame::Silent { waited_ms: since.elapsed().as_millis() });
@@ -308,36 +309,36 @@ fn wait_for_frame(
     Ok(Waited::Ended)
 }
 
-/// Sets the requested format and size; returns the format that the device will give.
+/// Sets the requested format and size. Returns the format that the device has chosen.
 fn set_format(node: &Node, options: &V4l2Options) -> Result<QueueFormat, StageError> {
     let now = node.format(Direction::Capture)?;
     let offered: Vec<_> = node.formats(Direction::Capture).into_iter().map(|offer| offer.fourcc).collect();
-    let wanted = match options.format {
+    let chosen = match options.format {
         Some(format) => fourcc(format).filter(|name| offered.contains(name)),
         None if pixel_format(now.fourcc).is_some() => Some(now.fourcc),
         None => crate::device::FORMATS.iter().map(|(name, _)| *name).find(|name| offered.contains(name)),
     };
-    let Some(fourcc) = wanted else {
-        let wanted = match options.format {
+    let Some(fourcc) = chosen else {
+        let requested = match options.format {
             Some(format) => format!("{format} frames"),
             None => "GREY, YUV420P (YU12) or NV12 frames".to_owned(),
         };
-        return Err(node.lacks(Direction::Capture, &wanted).into());
+        return Err(node.lacks(Direction::Capture, &requested).into());
     };
     let (width, height) = options.size.unwrap_or((now.width, now.height));
-    let wanted = QueueFormat { width, height, fourcc, stride: 0, bytes: 0, memory_planes: 1 };
-    let got = node.set_format(Direction::Capture, &wanted)?;
-    if got.fourcc != fourcc {
+    let requested = QueueFormat { width, height, fourcc, stride: 0, bytes: 0, memory_planes: 1 };
+    let actual = node.set_format(Direction::Capture, &requested)?;
+    if actual.fourcc != fourcc {
         return Err(node.lacks(Direction::Capture, &format!("{fourcc} frames of {width}x{height}")).into());
     }
-    if options.size.is_some() && (got.width, got.height) != (width, height) {
+    if options.size.is_some() && (actual.width, actual.height) != (width, height) {
         let what = format!(
-            "{} has no size {width}x{height}; the nearest is {}x{}",
-            options.node, got.width, got.height
+            "size={width}x{height}: {} does not support it; the nearest size is {}x{}",
+            options.node, actual.width, actual.height
         );
         return Err(StageError::Option(what));
     }
-    Ok(got)
+    Ok(actual)
 }
 
 #[cfg(test)]
@@ -350,28 +351,28 @@ mod tests {
 
     #[test]
     fn a_request_ends_the_wait_for_a_frame_and_the_next_wait_goes_on() {
-        let (looks, mut silence) = (Cell::new(0), Silence::default());
-        let look = || {
-            looks.set(looks.get() + 1);
-            Ok(Some(Ready { capture: looks.get() == 3, ..NONE }))
+        let (polls, mut silence) = (Cell::new(0), Silence::default());
+        let poll = || {
+            polls.set(polls.get() + 1);
+            Ok(Some(Ready { capture: polls.get() == 3, ..NONE }))
         };
-        let waited = wait_for_frame(&mut silence, || looks.get() == 1, look);
-        assert_eq!((waited.unwrap(), looks.get()), (Waited::Request, 1));
+        let waited = wait_for_frame(&mut silence, || polls.get() == 1, poll);
+        assert_eq!((waited.unwrap(), polls.get()), (Waited::Request, 1));
         let since = silence.0;
-        let waited = wait_for_frame(&mut silence, || false, look);
-        assert_eq!((waited.unwrap(), looks.get()), (Waited::Frame, 3));
+        let waited = wait_for_frame(&mut silence, || false, poll);
+        assert_eq!((waited.unwrap(), polls.get()), (Waited::Frame, 3));
         assert_eq!(since, silence.0, "a request is no frame");
     }
 
     #[test]
     fn a_device_without_buffers_to_fill_is_not_silent() {
         let mut silence = Silence(Some(Instant::now() - PATIENCE * 2));
-        let looks = Cell::new(0);
-        let look = || {
-            looks.set(looks.get() + 1);
-            Ok(if looks.get() == 1 { None } else { Some(NONE) })
+        let polls = Cell::new(0);
+        let poll = || {
+            polls.set(polls.get() + 1);
+            Ok(if polls.get() == 1 { None } else { Some(NONE) })
         };
-        let waited = wait_for_frame(&mut silence, || looks.get() == 2, look);
+        let waited = wait_for_frame(&mut silence, || polls.get() == 2, poll);
         assert_eq!(waited.unwrap(), Waited::Request);
         let mut silence = Silence(Some(Instant::now() - PATIENCE * 2));
         let waited = wait_for_frame(&mut silence, || false, || Ok(Some(NONE)));

@@ -24,7 +24,7 @@ pub(crate) fn element() -> Element {
         .with_least_out(|_, _| u32::MAX)
 }
 
-/// Sleeps `ns` per frame, stamped as blocked.
+/// Stage that sleeps `ns` nanoseconds for every frame. The ledger counts the time as blocked.
 pub(crate) struct Block {
     pub(crate) ns: u64,
 }

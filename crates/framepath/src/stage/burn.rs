@@ -24,9 +24,10 @@ pub(crate) fn element() -> Element {
         .with_least_out(|_, _| u32::MAX)
 }
 
-/// Uses `cpu_ns` of CPU time per frame, by the thread's own CPU clock, so that
-/// a preempted burn still burns what it should.
+/// Stage that uses CPU time for every frame. The thread's CPU clock measures it, so that preemption does
+/// not shorten it.
 pub(crate) struct Burn {
+    /// CPU time per frame, nanoseconds.
     pub(crate) cpu_ns: u64,
 }
 
@@ -41,8 +42,7 @@ impl Stage for Burn {
     }
 }
 
-/// Uses at least `cpu_ns` of this thread's CPU time; less if the program is to
-/// end.
+/// Uses at least `cpu_ns` nanoseconds of this thread's CPU time; less if the run has to end.
 pub(crate) fn burn(cpu_ns: u64) {
     let until = thread_cpu_ns() + cpu_ns;
     while thread_cpu_ns() < until && !signal::interrupted() {

@@ -15,13 +15,13 @@ use crate::stage::Stage;
 
 static DEFINITION: Definition = Definition::stage(
     "convert",
-    "frames of another pixel format, by libswscale; a frame that has it already passes as it is",
+    "converts frames to another pixel format by libswscale; passes frames that already have it",
 )
 .args(&[Arg::option(
     "format",
     ValueKind::choice(&["grey", "yuv420p", "nv12", "yuv420p10", "p010", "rgba"]),
     DefaultValue::Required,
-    "pixel format given",
+    "pixel format of the output",
 )])
 .hosts(Hosts::Any)
 .known_as(&["videoconvert"]);
@@ -31,19 +31,19 @@ pub(crate) fn element() -> Element {
         .with_least_out(|_, _| SLOTS - 1)
 }
 
-/// Frames in the stage's own pool: the one being written, and those that a queue behind
-/// it may hold. The stage waits while all are in use.
+/// Number of slots of the stage's own pool: one for the frame being written, the others for frames in the
+/// hops behind. The stage waits while all are in use.
 const SLOTS: u32 = 8;
 
-/// Alignment in bytes: libswscale loads and stores whole vectors.
+/// Alignment of strides in bytes, because libswscale loads and stores whole vectors.
 const STRIDE_ALIGN: usize = 64;
 
-/// Converts every frame into a slot of its own pool; a frame that has the format
-/// already passes unchanged.
+/// Stage that converts every frame into a slot of its own pool. A frame that already has the format passes
+/// unchanged.
 pub(crate) struct Convert {
     to: PixelFormat,
     converter: Converter,
-    /// In a worker: the path by which the caller gives frames back.
+    /// In a worker: the words by which the caller returns frames.
     give_back: Option<&'static GiveBack>,
     pool: Option<Pool>,
     /// Layout of the last converted frame.
@@ -55,7 +55,7 @@ impl Convert {
         Convert { to, converter: Converter::new(to), give_back, pool: None, layout: None }
     }
 
-    fn converted(&mut self, frame: &Frame) -> Result<FrameMut, StageError> {
+    fn convert(&mut self, frame: &Frame) -> Result<FrameMut, StageError> {
         let Layout { width, height, .. } = *frame.layout();
         let colors = self.converter.colors(frame.layout());
         let layout = match self.layout {
@@ -87,7 +87,7 @@ impl Stage for Convert {
         if frame.layout().format == self.to {
             return out.push(Item::Frame(frame));
         }
-        let converted = self.converted(&frame).map_err(|e| out.fail(e))?.freeze(frame.meta());
+        let converted = self.convert(&frame).map_err(|e| out.fail(e))?.freeze(frame.meta());
         drop(frame);
         out.push(Item::Frame(converted))
     }

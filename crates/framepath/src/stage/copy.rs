@@ -27,7 +27,7 @@ pub(crate) fn element() -> Element {
         .with_least_out(|_, _| u32::MAX)
 }
 
-/// Copies as many bytes per frame as its two buffers hold.
+/// Stage that copies one of its buffers to the other for every frame.
 pub(crate) struct Copy {
     from: Vec<u8>,
     to: Vec<u8>,
@@ -35,7 +35,7 @@ pub(crate) struct Copy {
 
 impl Copy {
     pub(crate) fn new(bytes: usize) -> Copy {
-        // Both are written here, so that no page fault falls into a copy.
+        // Both are written here, so that no page fault occurs during a copy.
         Copy { from: vec![1; bytes], to: vec![2; bytes] }
     }
 }

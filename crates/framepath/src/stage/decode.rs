@@ -16,48 +16,50 @@ use crate::host::Task;
 use crate::stage::Stage;
 use inline::{Decode, HardwareFallback};
 
-static DEFINITION: Definition =
-    Definition::stage("decode", "packets of H.264, HEVC, VP8, VP9 or AV1 into frames")
-        .args(&[
-            Arg::option(
-                "format",
-                ValueKind::choice(&["native", "nv12", "p010"]),
-                DefaultValue::Is("native"),
-                "pixel format given; native copies nothing",
-            ),
-            Arg::option(
-                "threads",
-                ValueKind::count_or(1, 256, "auto", AUTO),
-                DefaultValue::Is("auto"),
-                "threads of the decoder",
-            ),
-            Arg::option(
-                "pool",
-                ValueKind::count_or(1, 4096, "auto", AUTO),
-                DefaultValue::Is("auto"),
-                "frames in the decoder's pool",
-            ),
-            Arg::option(
-                "api",
-                ValueKind::choice(&["software", "vaapi", "nvdec", "vulkan", "vdpau", "v4l2m2m", "auto"]),
-                DefaultValue::Is("software"),
-                "the machine's decoder to use; where it cannot, software does it and a line says why",
-            ),
-            Arg::option(
-                "device",
-                ValueKind::Text("the name of a V4L2 node"),
-                DefaultValue::Unset("the first that decodes the codec"),
-                "api=v4l2m2m: the decoder to use, such as /dev/video0; where it cannot, the run fails",
-            ),
-        ])
-        .hosts(Hosts::Any)
-        .known_as(&["decodebin", "avdec_h264", "dav1ddec"]);
+static DEFINITION: Definition = Definition::stage(
+    "decode",
+    "packets of H.264, HEVC, VP8, VP9 or AV1 into frames",
+)
+.args(&[
+    Arg::option(
+        "format",
+        ValueKind::choice(&["native", "nv12", "p010"]),
+        DefaultValue::Is("native"),
+        "pixel format of the frames; native copies nothing",
+    ),
+    Arg::option(
+        "threads",
+        ValueKind::count_or(1, 256, "auto", AUTO),
+        DefaultValue::Is("auto"),
+        "number of decoder threads",
+    ),
+    Arg::option(
+        "pool",
+        ValueKind::count_or(1, 4096, "auto", AUTO),
+        DefaultValue::Is("auto"),
+        "number of slots of the decoder's pool",
+    ),
+    Arg::option(
+        "api",
+        ValueKind::choice(&["software", "vaapi", "nvdec", "vulkan", "vdpau", "v4l2m2m", "auto"]),
+        DefaultValue::Is("software"),
+        "decoder to use; if it cannot decode the stream, software decodes and a note says why",
+    ),
+    Arg::option(
+        "device",
+        ValueKind::Text("the name of a V4L2 node"),
+        DefaultValue::Unset("the first device that decodes the codec"),
+        "device to use with api=v4l2m2m, such as /dev/video0; if it cannot decode the stream, the run fails",
+    ),
+])
+.hosts(Hosts::Any)
+.known_as(&["decodebin", "avdec_h264", "dav1ddec"]);
 
 pub(crate) fn element() -> Element {
     Element::boxed(&DEFINITION, make).with_task(task).with_least_out(least_out).decoding()
 }
 
-/// A hardware decoder that can be tried; candidates are in the order of trial.
+/// A hardware decoder that can be tried.
 enum Candidate {
     /// A V4L2 device.
     Node(PathBuf),
@@ -67,8 +69,9 @@ enum Candidate {
 
 /// Decoders that `hop` allows.
 struct Choice {
+    /// Decoders in the order in which to try them.
     candidates: Vec<Candidate>,
-    /// True if a device was named: no other decoder may be used.
+    /// True if the hop names a device: no other decoder may be used.
     only: bool,
     /// Reasons why other decoders are not tried.
     reasons: Vec<String>,
@@ -82,7 +85,7 @@ impl Choice {
         let mut choice = Choice { candidates: Vec::new(), only: hop.is_set("device"), reasons: Vec::new() };
         if choice.only {
             if hop.is_set("api") && !matches!(api, "v4l2m2m" | "auto") {
-                let what = format!("device= goes with api=v4l2m2m; the stage has api={api}");
+                let what = format!("device= needs api=v4l2m2m; the stage has api={api}");
                 return Err(StageError::Option(what));
             }
             choice.candidates.push(Candidate::Node(hop.text("device").into()));
@@ -109,10 +112,10 @@ fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<Box<dyn Stage>, StageError> {
     let track = place.track.clone().ok_or(StageError::WrongInput {
         takes: "packets",
         gets: "frames",
-        advice: "what comes is not compressed: leave `decode` out",
+        advice: "the input is not compressed; leave `decode` out",
     })?;
     let options = decoder_options(hop, place);
-    // The worker's decoder was chosen when the worker was made.
+    // In a worker for a device, the caller has chosen the decoder.
     if let Some(node) = &place.node {
         return Ok(Box::new(DeviceDecode::by(node.clone(), track, &options)?));
     }
@@ -134,13 +137,13 @@ fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<Box<dyn Stage>, StageError> {
             }
         }
     }
-    let asked = hop.choice("api").to_owned();
-    let wish = HardwareFallback { asked, apis, reasons, notes: place.outcomes.notes.clone() };
-    Ok(Box::new(Decode::new(track, options, Some(wish))))
+    let requested = hop.choice("api").to_owned();
+    let fallback = HardwareFallback { requested, apis, reasons, notes: place.outcomes.notes.clone() };
+    Ok(Box::new(Decode::new(track, options, Some(fallback))))
 }
 
-/// Returns the task of decoding by a device, if `hop` asks for one that works; else notes
-/// the reason for decoding in software.
+/// Returns the task of decoding with a device, if `hop` requests a device that works; else adds a note
+/// with the reason for decoding in software.
 fn task(hop: &Hop, place: &HopPlace<'_>) -> Result<Task, StageError> {
     let Some(track) = &place.track else { return Ok(Task::Stage) };
     let Choice { candidates, only, mut reasons } = Choice::of(hop, track.codec)?;
@@ -155,8 +158,8 @@ fn task(hop: &Hop, place: &HopPlace<'_>) -> Result<Task, StageError> {
                 reasons.push("a worker's sandbox has V4L2 devices only".to_owned());
                 break;
             };
-            // A trial in this process: the worker would get the same errors.
-            match trial(&node, track, hop, place) {
+            // Tried in this process, because the worker would get the same errors.
+            match probe(&node, track, hop, place) {
                 Ok(()) => return Ok(Task::Device(node)),
                 Err(error) if only => return Err(error),
                 Err(error) => reasons.push(format!("v4l2m2m: {error}")),
@@ -164,13 +167,13 @@ fn task(hop: &Hop, place: &HopPlace<'_>) -> Result<Task, StageError> {
         }
     }
     if !reasons.is_empty() {
-        let (asked, why) = (hop.choice("api"), reasons.join("; "));
-        place.note(&format!("decode api={asked}: in software, because {why}"));
+        let (requested, why) = (hop.choice("api"), reasons.join("; "));
+        place.note(&format!("decode api={requested}: in software, because {why}"));
     }
     Ok(Task::Stage)
 }
 
-fn trial(
+fn probe(
     node: &std::path::Path,
     track: &TrackInfo,
     hop: &Hop,
@@ -201,6 +204,6 @@ fn decoder_options(hop: &Hop, place: &HopPlace<'_>) -> DecoderOptions {
         },
         downstream_frames: place.frames_behind,
         give_back: place.give_back,
-        lender: place.lender,
+        lender: place.provider,
     }
 }

@@ -28,8 +28,7 @@ pub(crate) fn element() -> Element {
         .with_least_out(|_, _| COPY_SLOTS - 1)
 }
 
-/// Passes the frame on, or with `copies` copies it to memory of its own first,
-/// as a naive raw encoder does.
+/// Stage that passes frames on. With `copies` it passes a copy on, as a naive raw encoder does.
 pub(crate) struct RawEncode {
     copies: Option<CopyPool>,
 }

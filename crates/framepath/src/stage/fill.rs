@@ -16,13 +16,13 @@ use crate::stage::Stage;
 
 static DEFINITION: Definition = Definition::stage(
     "fill",
-    "gives an own frame for every frame: its number and the time in 16 bytes, the rest untouched",
+    "emits one new frame per input frame: its number and the time in 16 bytes, the rest untouched",
 )
 .args(&[Arg::option(
     "bytes",
     ValueKind::Bytes { min: 16, max: 1 << 30 },
     DefaultValue::Required,
-    "bytes of a frame given",
+    "size of an output frame",
 )])
 .hosts(Hosts::Any)
 .for_tests();
@@ -34,18 +34,17 @@ pub(crate) fn element() -> Element {
     .with_least_out(|_, _| SLOTS - 1)
 }
 
-/// Most frames under way; beyond, the stage waits.
+/// Number of slots of the pool. The stage waits while all are in use.
 const SLOTS: u32 = 8;
 
-/// Gives frames of `bytes` bytes from a pool of its own. The first 8 bytes are
-/// the frame's number, the next 8 CLOCK_MONOTONIC in nanoseconds, both in the
-/// machine's order of bytes. The clock is read when all else is done, as the last step
-/// before the frame is passed on. The other bytes are the slot's old content.
+/// Stage that emits frames of `bytes` bytes from a pool of its own. The first 8 bytes are the frame's
+/// number, the next 8 the CLOCK_MONOTONIC time in nanoseconds, both in native byte order. The other bytes
+/// are the slot's old content. The clock is read as the last step before the frame is passed on.
 pub(crate) struct Fill {
     bytes: usize,
-    /// In a worker: the path by which the caller gives frames back.
+    /// In a worker: the words by which the caller returns frames.
     give_back: Option<&'static GiveBack>,
-    /// Made at the start, so that no frame waits for it.
+    /// Made when the stage starts, so that no frame waits for it.
     pool: Option<Pool>,
 }
 

@@ -27,7 +27,7 @@ use crate::stage::Stage;
 
 static DEFINITION: Definition =
     Definition::stage("plugin", "a frei0r filter or source: frames into RGBA frames")
-        .args(&[Arg::word("plugin", ValueKind::Plugin, "the plug-in, by its file's name without `.so`")])
+        .args(&[Arg::word("plugin", ValueKind::Plugin, "name of the plug-in's file, without `.so`")])
         .hosts(Hosts::NoService)
         .open("a parameter that the plug-in declares, as `framepath plugins NAME` lists it")
         .known_as(&["frei0r"]);
@@ -37,7 +37,7 @@ pub(crate) fn element() -> Element {
 }
 
 fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<PluginStage, StageError> {
-    // The search reads folders only; the file is opened at the start.
+    // The search only reads folders. The file is opened when the stage starts.
     let file = match &place.plugin {
         Some(loaded) => loaded.clone(),
         None => frei0r::find(hop.text("plugin"))?.path,
@@ -45,31 +45,31 @@ fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<PluginStage, StageError> {
     Ok(PluginStage::new(file, hop.open(), place.give_back))
 }
 
-/// Returns the task of loading this file, which the sandbox of the worker lets the worker read.
+/// Returns the task of a worker that loads this file, which its sandbox allows it to read.
 fn task(hop: &Hop, _: &HopPlace<'_>) -> Result<Task, StageError> {
     let file = frei0r::find(hop.text("plugin"))?.path;
     let plugin = file.canonicalize().map_err(StageError::io(file.display().to_string()))?;
     Ok(Task::Plugin(plugin))
 }
 
-/// Frames in the stage's own pool: the one being written, and those that a queue behind
-/// it may hold. The stage waits while all are in use.
+/// Number of slots of the stage's own pool: one for the frame being written, the others for frames in the
+/// hops behind. The stage waits while all are in use.
 const SLOTS: u32 = 8;
 
 /// Spare rows behind a picture, because `partik0l` draws beyond its end.
 /// The kernel allocates their memory only when they are written.
 const SPARE_ROWS: usize = 32;
 
-/// Pictures a second if a stream has neither times nor a rate.
+/// Frame rate in Hz of a stream with neither timestamps nor a rate.
 const RATE: f64 = 25.0;
 
-/// The plug-in is loaded when the stage starts: before that it is only a file's
-/// name, and no foreign code runs.
+/// Stage that runs a plug-in. The plug-in is loaded when the stage starts, so that no foreign code runs
+/// before.
 pub(crate) struct PluginStage {
     file: PathBuf,
     /// Names and values of parameters, unchecked.
     params: Vec<(String, String)>,
-    /// In a worker: the path by which the caller gives frames back.
+    /// In a worker: the words by which the caller returns frames.
     give_back: Option<&'static GiveBack>,
     loaded: Option<Loaded>,
 }
@@ -82,16 +82,16 @@ struct Loaded {
     frame_rate: Rational,
     converter: Converter,
     give_back: Option<&'static GiveBack>,
-    /// Made anew when frames change size.
+    /// Replaced when frames change size.
     sized: Option<AtSize>,
 }
 
 /// State that depends on the size of the frames.
 struct AtSize {
     instance: Instance,
-    /// Layout of the picture that the plug-in sees.
+    /// Layout of the plug-in's picture, which may be larger than the frame.
     padded: Layout,
-    /// Layout of the part of it that is the frame.
+    /// Layout of the frame inside the plug-in's picture.
     visible: Layout,
     pool: Pool,
     /// Picture for frames that the plug-in cannot read in place.
@@ -127,8 +127,8 @@ impl Stage for PluginStage {
         Ok(StreamInfo { format: Some(PixelFormat::Rgba), ..*info })
     }
 
-    /// Returns false: a plug-in may remember earlier frames, so another instance may not
-    /// give the same output.
+    /// Returns false, because a plug-in may depend on earlier frames: another instance may emit other
+    /// output.
     fn replayable(&self) -> bool {
         false
     }
@@ -244,7 +244,7 @@ impl AtSize {
     }
 }
 
-/// True if the frame's pixels lie as a plug-in wants them.
+/// True if a plug-in can read the frame's pixels in place.
 fn same_layout(frame: &Frame, padded: &Layout) -> bool {
     let layout = frame.layout();
     let stride = padded.planes()[0].stride;
@@ -254,8 +254,7 @@ fn same_layout(frame: &Frame, padded: &Layout) -> bool {
         && frame.plane(0).as_ptr() as usize % frei0r::ALIGN == 0
 }
 
-/// Fills the part right of and below the visible part with the visible part's last column and
-/// row.
+/// Fills the parts right of and below the visible part with copies of its last column and row.
 fn repeat_edges(pixels: &mut [u8], visible: PlaneLayout) {
     for row in pixels.chunks_exact_mut(visible.stride).take(visible.rows) {
         let (inside, outside) = row.split_at_mut(visible.width);

@@ -15,41 +15,41 @@ use crate::out::{HopFailure, Out};
 use crate::stage::Stage;
 
 static DEFINITION: Definition =
-    Definition::stage("threshold", "makes luma at or above a level white, the rest black")
+    Definition::stage("threshold", "sets luma at or above a level to white, and the rest to black")
         .args(&[
-            Arg::option("level", ValueKind::Level, DefaultValue::Is("128"), "the level"),
+            Arg::option("level", ValueKind::Level, DefaultValue::Is("128"), "lowest luma that becomes white"),
             Arg::option(
                 "roi",
                 ValueKind::Roi,
                 DefaultValue::Unset("the whole frame"),
-                "the region it works on, clamped to the frame",
+                "region to change, clamped to the frame",
             ),
             Arg::option(
                 "device",
                 ValueKind::Text("the name of a V4L2 node"),
-                DefaultValue::Unset("the CPU does it"),
-                "the measuring node of framepath's kernel module that does it",
+                DefaultValue::Unset("the CPU"),
+                "measuring node of framepath's kernel module to run in",
             )
             .excluding(&["host"]),
             Arg::option(
                 "io",
                 ValueKind::choice(&["mmap", "dmabuf", "userptr"]),
-                DefaultValue::Unset("dmabuf for frames that are one, else mmap"),
-                "how frames go into the device; mmap is a copy, the others none",
+                DefaultValue::Unset("dmabuf for frames in a dmabuf, else mmap"),
+                "input memory of the device; mmap copies the frame, the others do not",
             )
             .needing("device"),
             Arg::option(
                 "algo",
                 ValueKind::choice(&["threshold", "none"]),
                 DefaultValue::Is("threshold"),
-                "`none` has the device leave the pixels as they are, to see what the way costs",
+                "`none` leaves the pixels unchanged, to measure the cost of the transfer",
             )
             .needing("device"),
             Arg::option(
                 "in_place",
                 ValueKind::Flag,
                 DefaultValue::Is("0"),
-                "the device writes into the frame itself, which must be a dmabuf",
+                "the device writes to the input frame, which must be a dmabuf",
             )
             .needing("device"),
             Arg::option(
@@ -74,10 +74,10 @@ fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<Box<dyn Stage>, StageError> {
     Ok(Box::new(Threshold { level: hop.level("level"), region: hop.roi("roi"), copies: place.copy_pool() }))
 }
 
-/// Sets luma at or above `level` to the largest value and the rest to 0,
-/// inside the region; the rest of the picture stays as it is.
+/// Stage that sets luma inside the region to the largest value if it is at least `level`, else to 0. The
+/// rest of the picture stays unchanged.
 ///
-/// Works in place if no decoder or other reader uses the frame, else on a counted copy.
+/// Works in place if the frame has no other reader, else on a counted copy.
 pub(crate) struct Threshold {
     /// 0 to 255; scaled to the depth of the format.
     pub(crate) level: u8,
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn ten_bits_sit_where_the_format_has_them() {
+    fn ten_bit_samples_use_the_bits_of_their_format() {
         let words = |values: [u16; 8]| values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<_>>();
         let low = run(PixelFormat::Yuv420p10, None, &words([511, 512, 0, 1023, 0, 0, 0, 0]));
         assert_eq!(low[..8], words([0, 1023, 0, 1023, 0, 0, 0, 0])[..8]);

@@ -5,14 +5,14 @@
 
 use std::collections::VecDeque;
 
-/// Most frames that are with the screen and not seen yet.
+/// Maximum number of frames that the screen holds before their time.
 pub(super) const FRAMES: usize = 4;
 
-/// Frames left with the screen when the next ones are made.
+/// Number of frames that the screen still holds when the next frames are prepared.
 const LEFT: usize = 1;
 
-/// Longest time before its due time that a frame goes to the screen, however few frames are there:
-/// later keys of the viewer have to take effect soon.
+/// Longest time from the hand-over of a frame to its due time, nanoseconds. It is limited because the
+/// viewer's keys take effect only after these frames.
 const LEAD_NS: u64 = 200_000_000;
 
 /// Due times of the frames with the screen.
@@ -20,8 +20,7 @@ const LEAD_NS: u64 = 200_000_000;
 pub(super) struct Ahead(VecDeque<u64>);
 
 impl Ahead {
-    /// Returns until when the frame that is due at `due_ns` waits before it goes to the
-    /// screen; `None` if it may go now.
+    /// Returns the earliest time to hand over the frame that is due at `due_ns`; `None` for now.
     pub(super) fn wait(&mut self, due_ns: u64, now_ns: u64) -> Option<u64> {
         self.0.retain(|due| *due > now_ns);
         let early = due_ns.saturating_sub(LEAD_NS);
@@ -29,12 +28,12 @@ impl Ahead {
         Some(early.max(full)).filter(|until| *until > now_ns)
     }
 
-    /// Notes that the frame due at `due_ns` went to the screen.
+    /// Records that the frame that is due at `due_ns` was handed to the screen.
     pub(super) fn gone(&mut self, due_ns: u64) {
         self.0.push_back(due_ns);
     }
 
-    /// Returns the due time of the last frame with the screen.
+    /// Returns the due time of the last frame that the screen holds.
     pub(super) fn last(&self) -> Option<u64> {
         self.0.back().copied()
     }

@@ -7,23 +7,23 @@ use framepath_model::stream::{FrameMeta, Rational, StreamInfo};
 /// Interval between two frames of a stream without a rate, nanoseconds.
 const USUAL_INTERVAL_NS: u64 = 40_000_000;
 
-/// A step of timestamps that is no pause between frames but a new beginning, nanoseconds. No frame
-/// rate makes a longer one: a file chooses its rate, and a viewer would wait for ever.
+/// Step of timestamps from which on it counts as a discontinuity, nanoseconds. It also limits the interval
+/// between frames, because a file with an absurd frame rate would make the viewer wait forever.
 const JUMP_NS: u64 = 10_000_000_000;
 
-/// Time without a frame after which a late frame is shown, nanoseconds.
+/// Time without a shown frame after which a late frame is shown, nanoseconds.
 const PATIENCE_NS: u64 = 1_000_000_000;
 
 /// The times of a stream's frames.
 #[derive(Debug)]
 pub(crate) struct Clock {
     time_base: Rational,
-    /// Interval between two frames.
+    /// Interval between two frames, nanoseconds.
     interval_ns: u64,
     last: Option<Last>,
 }
 
-/// The frame before.
+/// The previous frame.
 #[derive(Clone, Copy, Debug)]
 struct Last {
     pts: Option<i64>,
@@ -38,22 +38,22 @@ impl Clock {
         Clock { time_base: info.time_base, interval_ns: interval.clamp(1, JUMP_NS), last: None }
     }
 
-    /// True if a frame was shown already: the first is due at once.
+    /// True if a frame was shown since the start. (The first frame is due at once.)
     pub(crate) fn runs(&self) -> bool {
         self.last.is_some()
     }
 
-    /// Starts anew: the next frame is the first.
+    /// Resets the clock: the next frame is the first.
     pub(crate) fn restart(&mut self) {
         self.last = None;
     }
 
-    /// Notes that the first frame was shown at `now_ns`: the others follow from it.
+    /// Starts the clock: the first frame was shown at `now_ns`.
     pub(crate) fn start(&mut self, meta: &FrameMeta, now_ns: u64) {
         self.last = Some(Last { pts: meta.pts, due_ns: now_ns, shown_ns: now_ns });
     }
 
-    /// Returns when the next frame, whose metadata is `meta`, is due; `None` for the first.
+    /// Returns the due time of the next frame, whose metadata is `meta`; `None` for the first frame.
     pub(crate) fn due(&mut self, meta: &FrameMeta) -> Option<u64> {
         let step = self.step_ns(meta)?;
         let last = self.last.as_mut()?;
@@ -62,20 +62,20 @@ impl Clock {
         Some(last.due_ns)
     }
 
-    /// True if a frame due at `due_ns` comes too late to be shown.
+    /// True if a frame that is due at `due_ns` is too late to be shown.
     pub(crate) fn is_late(&self, due_ns: u64, now_ns: u64) -> bool {
         let starved = self.last.is_some_and(|last| now_ns.saturating_sub(last.shown_ns) > PATIENCE_NS);
         now_ns > due_ns + self.interval_ns / 2 && !starved
     }
 
-    /// Notes that a frame was shown at `now_ns`.
+    /// Records that a frame was shown at `now_ns`.
     pub(crate) fn record_presented(&mut self, now_ns: u64) {
         if let Some(last) = &mut self.last {
             last.shown_ns = now_ns;
         }
     }
 
-    /// Moves all due times by `ns`, because the viewer paused for so long.
+    /// Moves all due times by `ns`, the length of the viewer's pause.
     pub(crate) fn pause(&mut self, ns: u64) {
         if let Some(last) = &mut self.last {
             last.due_ns += ns;
@@ -83,15 +83,16 @@ impl Clock {
         }
     }
 
-    /// Returns the time from the frame before to this one; a frame without a timestamp, or with one
-    /// that does not follow, comes an interval later.
+    /// Returns the time from the previous frame to this frame; one interval if the frame has no timestamp
+    /// or the timestamps are discontinuous.
     fn step_ns(&self, meta: &FrameMeta) -> Option<u64> {
         let before = self.last?.pts;
-        let told = before.zip(meta.pts).and_then(|(before, now)| now.checked_sub(before)).and_then(|ticks| {
-            let ns = self.time_base.rescale(ticks, Rational::new(1, 1_000_000_000))?;
-            u64::try_from(ns).ok().filter(|ns| (1..JUMP_NS).contains(ns))
-        });
-        Some(told.unwrap_or(self.interval_ns))
+        let stamped =
+            before.zip(meta.pts).and_then(|(before, now)| now.checked_sub(before)).and_then(|ticks| {
+                let ns = self.time_base.rescale(ticks, Rational::new(1, 1_000_000_000))?;
+                u64::try_from(ns).ok().filter(|ns| (1..JUMP_NS).contains(ns))
+            });
+        Some(stamped.unwrap_or(self.interval_ns))
     }
 }
 

@@ -29,17 +29,16 @@ use super::refresh::{Nearest, Refresh};
 use super::{PresentTime, Shown};
 use crate::error::StageError;
 
-/// Pictures: those with the server, one being painted, and one that the server scans out of.
+/// Number of pictures: those that wait for their refresh, one being painted, and one on the screen.
 const PICTURES: usize = ahead::FRAMES + 2;
 
-/// Longest time until the server releases a picture, nanoseconds.
+/// Time limit for the server to release a picture, nanoseconds.
 const PATIENCE_NS: u64 = 1_000_000_000;
 
-/// Time between two checks for that, nanoseconds.
+/// Interval of checks for a released picture, nanoseconds.
 const NAP_NS: u64 = 2_000_000;
 
-/// Refreshes to be reported, counted from the first report: the clock is learnt
-/// from them.
+/// Refreshes to be reported, counted from the first report. They determine the screen's clock.
 const LESSON: [u64; 3] = [2, 10, 18];
 
 /// Bit in the serial of a picture that is to be shown at a refresh of its own.
@@ -56,20 +55,20 @@ pub(super) struct Presented {
     order: PixelOrder,
     painter: Painter,
     pictures: Option<Pictures>,
-    /// The picture painted last, to be handed over; `None` if there is none.
+    /// The painted picture that was not handed over yet.
     painted: Option<usize>,
     refresh: Refresh,
-    /// Number of pictures handed over, and not reported yet.
+    /// Number of pictures that were handed over and that the server has not reported yet.
     pending: u32,
     shown: Shown,
 }
 
-/// A connection besides SDL's: it gets the events of pictures, SDL's gets the keys.
+/// A second connection besides SDL's. It receives the events of pictures; SDL's receives the keys.
 pub(super) struct Server {
     connection: RustConnection,
     window: xproto::Window,
     depth: u8,
-    /// The part of the window that a picture changes.
+    /// XFixes region: the part of the window that a picture changes.
     region: u32,
 }
 
@@ -81,7 +80,7 @@ struct Pictures {
     free: Vec<usize>,
     size: (u32, u32),
     area: PaintArea,
-    /// True if the bars beside the picture have to be shown too.
+    /// True if the bars beside the picture have to be shown, too.
     bars: bool,
 }
 
@@ -100,7 +99,7 @@ impl Presented {
         }
     }
 
-    /// Returns when the screen takes a frame.
+    /// Returns when to hand over a frame that is due at `due_ns`.
     pub(super) fn present_time(&mut self, due_ns: u64) -> PresentTime {
         match self.refresh.nearest(due_ns) {
             Nearest::Unknown => PresentTime::Due,
@@ -109,8 +108,7 @@ impl Presented {
         }
     }
 
-    /// Paints the frame; all of it if `stale`, because the window has lost its
-    /// content.
+    /// Paints the frame. Paints all of it if `stale`, because the window has lost its content.
     pub(super) fn prepare(
         &mut self,
         frame: &Frame,
@@ -121,13 +119,13 @@ impl Presented {
         let area = super::fit::area(picture, size);
         if self.pictures.as_ref().is_none_or(|pictures| (pictures.size, pictures.area) != (size, area)) {
             if let Some(old) = self.pictures.take() {
-                old.give_back(&self.server).map_err(failed)?;
+                old.free(&self.server).map_err(failed)?;
             }
             self.painter.forget();
             self.pictures = Some(Pictures::new(&self.server, size, area).map_err(StageError::Window)?);
         }
         let slot = self.free_picture()?;
-        let pictures = self.pictures.as_mut().expect("made just now");
+        let pictures = self.pictures.as_mut().expect("made above");
         if stale {
             self.painter.forget();
             pictures.bars = true;
@@ -142,17 +140,17 @@ impl Presented {
         Ok(())
     }
 
-    /// Hands the painted picture over, to be seen from a refresh on, or at once.
-    pub(super) fn present(&mut self, turn: PresentTime) -> Result<(), StageError> {
-        if turn == PresentTime::Again {
-            // A picture on its way would be shown on top of this one.
+    /// Hands the painted picture over. The server shows it at once, or at the refresh in `time`.
+    pub(super) fn present(&mut self, time: PresentTime) -> Result<(), StageError> {
+        if time == PresentTime::Again {
+            // Otherwise an earlier picture would be shown after this one.
             self.wait_for(|presented| presented.pending == 0)?;
         }
         let (Some(slot), Some(pictures)) = (self.painted.take(), &mut self.pictures) else { return Ok(()) };
         let changed = self.painter.changed();
         if changed.is_empty() && !pictures.bars {
             pictures.free.push(slot);
-            self.shown.seen += u64::from(turn != PresentTime::Again);
+            self.shown.seen += u64::from(time != PresentTime::Again);
             return Ok(());
         }
         let all = changed.iter().map(ExactSizeIterator::len).sum::<usize>() == pictures.size.1 as usize;
@@ -165,19 +163,19 @@ impl Presented {
             height: rows.len() as u16,
         });
         let update = (!whole).then(|| rows.collect::<Vec<_>>());
-        self.server.present(pictures.pixmaps[slot], update.as_deref(), turn).map_err(failed)?;
+        self.server.present(pictures.pixmaps[slot], update.as_deref(), time).map_err(failed)?;
         self.pending += 1;
         Ok(())
     }
 
-    /// Takes the number of pictures seen, and not seen, since the last call.
+    /// Returns the number of pictures shown and not shown since the last call.
     pub(super) fn presented(&mut self) -> Result<Shown, StageError> {
         self.handle_events()?;
         Ok(std::mem::take(&mut self.shown))
     }
 
-    /// Waits until the server has shown the pictures it has; a picture that is not shown within a
-    /// second counts as lost.
+    /// Waits until the server has shown its pictures. A picture that is not shown within a second counts
+    /// as lost.
     pub(super) fn finish(&mut self) -> Result<(), StageError> {
         self.wait_for(|presented| presented.pending == 0)?;
         self.shown.lost += u64::from(std::mem::take(&mut self.pending));
@@ -190,8 +188,7 @@ impl Presented {
             return Ok(slot);
         }
         self.wait_for(|presented| presented.pictures.as_ref().is_some_and(|all| !all.free.is_empty()))?;
-        free(self)
-            .ok_or_else(|| StageError::Window("the X server keeps all pictures it was given".to_owned()))
+        free(self).ok_or_else(|| StageError::Window("the X server released no picture within 1 s".to_owned()))
     }
 
     fn wait_for(&mut self, done: impl Fn(&Presented) -> bool) -> Result<(), StageError> {
@@ -214,9 +211,9 @@ impl Presented {
                     let at_ns = event.ust * 1000;
                     match event.serial {
                         0 if now_ns().abs_diff(at_ns) < PATIENCE_NS => {
-                            self.server.ask_for_refreshes(event.msc).map_err(failed)?;
+                            self.server.request_refreshes(event.msc).map_err(failed)?;
                         }
-                        // The server's clock is not CLOCK_MONOTONIC.
+                        // Ignored, because the server's clock is not CLOCK_MONOTONIC.
                         0 => {}
                         _ => self.refresh.record_refresh(event.msc, at_ns),
                     }
@@ -227,7 +224,7 @@ impl Presented {
                         continue;
                     }
                     if event.mode == present::CompleteMode::SKIP {
-                        // The changes of this picture were never seen.
+                        // The next picture must repeat the changes of the skipped one.
                         self.painter.forget();
                         self.pictures.iter_mut().for_each(|pictures| pictures.bars = true);
                         self.shown.lost += 1;
@@ -239,7 +236,7 @@ impl Presented {
                     }
                 }
                 Event::PresentIdleNotify(event) => {
-                    // A pixmap of another size is freed already.
+                    // A pixmap of another size is ignored, because it is freed already.
                     if let Some(pictures) = &mut self.pictures {
                         let slot = pictures.pixmaps.iter().position(|pixmap| *pixmap == event.pixmap);
                         pictures.free.extend(slot);
@@ -254,8 +251,10 @@ impl Presented {
 }
 
 impl Server {
-    /// Connects to the window's X server. Fails if the window is not one of an X server that shares
-    /// memory with this process and has the extension.
+    /// Connects to the window's X server.
+    ///
+    /// # Errors
+    /// The window is not of an X server, or the server lacks a required extension or shared memory.
     pub(super) fn of(window: &video::Window) -> Result<Server, String> {
         let id = match window.window_handle().map(|handle| handle.as_raw()) {
             Ok(RawWindowHandle::Xlib(handle)) => handle.window as xproto::Window,
@@ -263,7 +262,9 @@ impl Server {
         };
         let (connection, _) = x11rb::connect(None).map_err(|error| error.to_string())?;
         let server = Server::connected(connection, id);
-        server.map_err(|error| error.unwrap_or_else(|| "it has no Present, or shares no memory".to_owned()))
+        server.map_err(|error| {
+            error.unwrap_or_else(|| "the X server lacks the Present extension or shared memory".to_owned())
+        })
     }
 
     /// Checks the server and prepares the connection. The error is `None` if the server lacks a feature.
@@ -304,8 +305,8 @@ impl Server {
         Ok(Server { connection, window, depth, region })
     }
 
-    /// Asks for reports of refreshes, when refresh `now` was the last.
-    fn ask_for_refreshes(&self, now: u64) -> Result<(), ReplyError> {
+    /// Requests reports of refreshes after refresh `now`.
+    fn request_refreshes(&self, now: u64) -> Result<(), ReplyError> {
         for later in LESSON {
             self.connection.present_notify_msc(self.window, 1, now + later, 0, 0)?;
         }
@@ -316,7 +317,7 @@ impl Server {
         &self,
         pixmap: xproto::Pixmap,
         update: Option<&[Rectangle]>,
-        turn: PresentTime,
+        time: PresentTime,
     ) -> Result<(), ReplyError> {
         let region = match update {
             Some(rows) => {
@@ -325,15 +326,14 @@ impl Server {
             }
             None => x11rb::NONE,
         };
-        let (serial, options, refresh) = match turn {
+        let (serial, options, refresh) = match time {
             PresentTime::Ahead(refresh) => (AT_REFRESH, present::Option::NONE, refresh),
             PresentTime::Again => (AGAIN, present::Option::ASYNC, 0),
-            // The frame is due now: the next refresh may have another frame already.
+            // At once, because the frame is due and the next refresh may have another frame already.
             PresentTime::Due | PresentTime::Never => (0, present::Option::ASYNC, 0),
         };
         let (window, none) = (self.window, x11rb::NONE);
-        // Only the changed region is valid: the rest of the pixmap is of an older
-        // picture.
+        // Only the changed region is valid, because the rest of the pixmap has an older picture.
         let sent = self.connection.present_pixmap(
             window,
             pixmap,
@@ -381,8 +381,8 @@ impl Pictures {
         Ok(Pictures { canvas, pixmaps, segment, free, size, area, bars: true })
     }
 
-    /// Frees the pixmaps; the server forgets them when they have been seen.
-    fn give_back(self, server: &Server) -> Result<(), ReplyError> {
+    /// Frees the pixmaps. The server keeps them until it has shown them.
+    fn free(self, server: &Server) -> Result<(), ReplyError> {
         for pixmap in self.pixmaps {
             server.connection.free_pixmap(pixmap)?;
         }

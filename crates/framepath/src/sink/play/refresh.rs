@@ -2,15 +2,14 @@
 //! The screen's refresh nearest to a time, learnt from the refreshes that the screen
 //! reports. Pure.
 
-/// Refreshes between the first and the last seen that are needed before their
-/// interval is trusted.
+/// Minimum distance of the first and last reported refresh for a reliable interval.
 const ENOUGH: u64 = 8;
 
-/// Intervals of screens, nanoseconds: 500 Hz to 5 Hz.
+/// Plausible refresh intervals of screens, nanoseconds: 500 Hz to 5 Hz.
 const INTERVALS_NS: std::ops::RangeInclusive<f64> = 2e6..=2e8;
 
-/// Deviation of a refresh from its time, in intervals, from which on it belongs to another
-/// clock: the screen changed its mode, or was off.
+/// Maximum deviation of a refresh from its expected time, in intervals. With a larger deviation the clock
+/// is discarded, because the screen has changed its mode or was off.
 const STRANGE: f64 = 3.0;
 
 /// A refresh, its number and its time.
@@ -23,32 +22,33 @@ struct Tick {
 /// A screen's clock.
 #[derive(Debug, Default)]
 pub(super) struct Refresh {
+    /// First and last reported refresh.
     seen: Option<(Tick, Tick)>,
-    /// The last refresh that was given to a frame.
-    given: u64,
+    /// Number of the last refresh that was assigned to a frame.
+    assigned: u64,
 }
 
 /// The refresh that shows a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Nearest {
-    /// The clock is not known.
+    /// The screen's clock is not known yet.
     Unknown,
-    /// The frame can be seen from this refresh on.
+    /// The frame is shown at this refresh.
     At(u64),
-    /// Other frames have all the refreshes near it.
+    /// All refreshes near the due time are assigned to other frames.
     Taken,
 }
 
 impl Refresh {
-    /// Notes that the screen was refreshed.
+    /// Records refresh `number` of the screen at `at_ns`.
     pub(super) fn record_refresh(&mut self, number: u64, at_ns: u64) {
         let now = Tick { number, at_ns };
         self.seen = match self.seen {
             Some((first, last)) if self.follows(last, now) => Some((first, now)),
-            // An earlier refresh, reported late.
+            // Ignores an earlier refresh that was reported late.
             Some(seen) if number <= seen.1.number && at_ns <= seen.1.at_ns => Some(seen),
             _ => {
-                self.given = 0;
+                self.assigned = 0;
                 Some((now, now))
             }
         };
@@ -73,19 +73,19 @@ impl Refresh {
         (numbers >= ENOUGH && INTERVALS_NS.contains(&interval)).then_some(interval)
     }
 
-    /// Returns the refresh for a frame that is due at `due_ns`, and reserves it.
+    /// Assigns a refresh to the frame that is due at `due_ns`.
     pub(super) fn nearest(&mut self, due_ns: u64) -> Nearest {
         let (Some(interval), Some((_, last))) = (self.interval_ns(), self.seen) else {
             return Nearest::Unknown;
         };
         let from_last = (due_ns as f64 - last.at_ns as f64) / interval;
         let nearest = last.number.saturating_add_signed(from_last.round() as i64);
-        let number = if nearest == self.given { nearest + 1 } else { nearest };
+        let number = if nearest == self.assigned { nearest + 1 } else { nearest };
         let beside = number as f64 - last.number as f64 - from_last;
-        if number < self.given || beside > 1.0 {
+        if number < self.assigned || beside > 1.0 {
             return Nearest::Taken;
         }
-        self.given = number;
+        self.assigned = number;
         Nearest::At(number)
     }
 }
@@ -120,13 +120,13 @@ mod tests {
     }
 
     #[test]
-    fn frames_that_the_screen_is_too_slow_for_are_told() {
+    fn frames_without_a_free_refresh_are_reported() {
         let mut refresh = clock();
         let due = (0..120).map(|frame| at(1100) + frame * 1_000_000_000 / 120);
-        let given: Vec<Nearest> = due.map(|due| refresh.nearest(due)).collect();
-        let taken = given.iter().filter(|nearest| **nearest == Nearest::Taken).count();
+        let assigned: Vec<Nearest> = due.map(|due| refresh.nearest(due)).collect();
+        let taken = assigned.iter().filter(|nearest| **nearest == Nearest::Taken).count();
         assert!((55..=62).contains(&taken), "{taken} of 120 in 60 refreshes");
-        let mut numbers: Vec<u64> = given
+        let mut numbers: Vec<u64> = assigned
             .iter()
             .filter_map(|nearest| if let Nearest::At(number) = nearest { Some(*number) } else { None })
             .collect();
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn as_fast_as_the_screen_loses_none() {
+    fn a_stream_at_the_refresh_rate_loses_no_frame() {
         let mut refresh = clock();
         for frame in 0..600 {
             // On the edge between two refreshes, with some jitter.
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn another_clock_is_learnt_anew() {
+    fn a_changed_clock_is_determined_again() {
         let mut refresh = clock();
         // The screen was off for a second, and its count stood still.
         refresh.record_refresh(1020, at(1018) + 1000 * MS);
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_cannot_be_is_not_believed() {
+    fn an_impossible_clock_is_not_used() {
         let mut refresh = Refresh::default();
         for number in 0..100 {
             refresh.record_refresh(number, 7);

@@ -15,8 +15,8 @@ use sdl2::render::WindowCanvas;
 
 /// A canvas and the textures of the last pictures.
 pub(super) struct Textured {
-    /// Textures for each size and format, mostly one in all; a stream chooses its sizes, and
-    /// the cache bounds their number.
+    /// One texture for each size and format. The cache limits their number, because the stream chooses
+    /// the sizes.
     cache: TextureCache<Key>,
     /// Key of the texture to draw.
     current: Option<Key>,
@@ -41,7 +41,7 @@ impl Textured {
         self.cache.canvas().output_size()
     }
 
-    /// Uploads the frame; it is not visible yet.
+    /// Uploads the frame; [`Textured::draw`] shows it.
     pub(super) fn upload(&mut self, frame: &Frame) -> Result<(), String> {
         let layout = *frame.layout();
         let key = key_of(&layout);
@@ -60,7 +60,7 @@ impl Textured {
                 fill(frame, bytes, pitch, rows);
                 return Ok(());
             }
-            // The old content of a locked texture is lost.
+            // Paints everything, because locking a texture discards its content.
             painter.forget();
             let whole = PaintArea { x: 0, y: 0, width: width as usize, height: height as usize };
             painter.paint(frame, bytes, pitch, whole, PixelOrder::Rgbx).map_err(|error| error.to_string())

@@ -24,15 +24,15 @@ use super::texture::Textured;
 use super::{PlayOptions, PresentTime, Shown, ViewerCommand, fit};
 use crate::error::StageError;
 
-/// Milliseconds that a paused window sleeps without an event: Ctrl-C comes to
-/// another thread.
+/// Longest sleep of a paused window, milliseconds. It then checks for Ctrl-C, which another thread
+/// receives.
 const NAP_MS: u32 = 1000;
 
 thread_local! {
     static WINDOW: RefCell<Option<Window>> = const { RefCell::new(None) };
 }
 
-/// The window of the calling thread; not open before the first frame.
+/// The window of the calling thread. It opens with the first frame.
 #[derive(Default)]
 pub(super) struct ThreadWindow(());
 
@@ -56,8 +56,8 @@ impl ThreadWindow {
         with(|window| window.present_time(due_ns)).unwrap_or(PresentTime::Due)
     }
 
-    pub(super) fn present(&mut self, turn: PresentTime) -> Result<(), StageError> {
-        with(|window| window.present(turn)).unwrap_or(Ok(()))
+    pub(super) fn present(&mut self, time: PresentTime) -> Result<(), StageError> {
+        with(|window| window.present(time)).unwrap_or(Ok(()))
     }
 
     pub(super) fn presented(&mut self) -> Result<Shown, StageError> {
@@ -77,7 +77,7 @@ impl ThreadWindow {
     }
 
     pub(super) fn close(&mut self) {
-        // In a thread that is ending, the slot may be gone, and the window with it.
+        // Fails only in a thread that is ending, where the window is closed already.
         let _ = WINDOW.try_with(|slot| slot.take());
     }
 }
@@ -99,10 +99,10 @@ enum Surface {
         window: sdl2::video::Window,
         painter: Box<Painter>,
         size: (u32, u32),
-        /// True if the bars beside the picture have to be shown too.
+        /// True if the bars beside the picture have to be shown, too.
         bars: bool,
     },
-    /// The CPU, into memory that an X server shows at its time.
+    /// The CPU, into memory that an X server shows at the frame's time.
     Presented(Box<Presented>),
     /// A renderer.
     Textured(Box<Textured>),
@@ -117,9 +117,9 @@ struct Window {
     picture: (u32, u32),
     paused: bool,
     ended: bool,
-    /// The visible content may be old: the window changed.
+    /// True if the window may have lost its content.
     stale: bool,
-    /// Frames shown by those surfaces that show them at once.
+    /// Frames shown by surfaces that show frames at once.
     shown: Shown,
 }
 
@@ -200,7 +200,7 @@ impl Window {
         }
     }
 
-    /// Returns when the screen takes a frame.
+    /// Returns when to hand over a frame that is due at `due_ns`.
     fn present_time(&mut self, due_ns: u64) -> PresentTime {
         match &mut self.surface {
             Surface::Presented(presented) => presented.present_time(due_ns),
@@ -222,10 +222,10 @@ impl Window {
         }
     }
 
-    fn present(&mut self, turn: PresentTime) -> Result<(), StageError> {
-        self.shown.seen += u64::from(turn != PresentTime::Again);
+    fn present(&mut self, time: PresentTime) -> Result<(), StageError> {
+        self.shown.seen += u64::from(time != PresentTime::Again);
         match &mut self.surface {
-            Surface::Presented(presented) => return presented.present(turn),
+            Surface::Presented(presented) => return presented.present(time),
             Surface::Textured(textured) => {
                 let size = textured.output_size().map_err(StageError::Window)?;
                 textured.draw(fit::area(self.picture, size))
@@ -256,17 +256,17 @@ impl Window {
         self.control()
     }
 
-    /// Sleeps until an event comes; paints `frame` if the window has to be painted again.
+    /// Sleeps until there is an event; paints `frame` if the window has lost its content.
     fn wait(&mut self, frame: &Frame) -> Result<ViewerCommand, StageError> {
         if let Some(event) = self.pump.wait_event_timeout(NAP_MS) {
             self.handle_event(&event);
         }
-        let wish = self.poll_events();
+        let command = self.poll_events();
         if self.stale {
             self.prepare(frame)?;
             self.present(PresentTime::Again)?;
         }
-        Ok(wish)
+        Ok(command)
     }
 
     fn control(&self) -> ViewerCommand {
@@ -299,12 +299,12 @@ impl Window {
             Surface::Presented(presented) => &mut presented.window,
             Surface::Painted { window, .. } => window,
         };
-        let wanted = match window.fullscreen_state() {
+        let requested = match window.fullscreen_state() {
             FullscreenType::Off => FullscreenType::Desktop,
             _ => FullscreenType::Off,
         };
-        // A window manager may refuse: then the window stays as it is.
-        let _ = window.set_fullscreen(wanted);
+        // A window manager may refuse; the window then stays as it is.
+        let _ = window.set_fullscreen(requested);
     }
 }
 
@@ -314,7 +314,7 @@ fn surface(window: sdl2::video::Window, pump: &EventPump, driver: &str) -> Resul
         if let (Ok(server), Ok(order)) = (Server::of(&window), order) {
             return Ok(Surface::Presented(Box::new(Presented::new(server, window, order))));
         }
-        // Some systems give no memory to paint into: this is checked now.
+        // Checked now, because some systems have no memory to paint into.
         order_of(window.surface(pump)?.pixel_format_enum())?;
         return Ok(Surface::Painted { window, painter: Box::default(), size: (0, 0), bars: true });
     }
@@ -324,13 +324,13 @@ fn surface(window: sdl2::video::Window, pump: &EventPump, driver: &str) -> Resul
     Ok(Surface::Textured(Box::new(Textured::new(canvas))))
 }
 
-/// Names of the SDL drivers to try, the best first. OpenGL without a GPU is emulated by the CPU:
-/// several times as dear as painting (docs/experiments/players.md).
-fn drivers(wanted: &str) -> Vec<&str> {
-    match wanted {
+/// Returns the names of the SDL drivers to try, best first. Without a GPU, OpenGL comes last, because its
+/// emulation costs several times as much as painting (docs/experiments/players.md).
+fn drivers(requested: &str) -> Vec<&str> {
+    match requested {
         "auto" if has_render_node(Path::new("/dev/dri")) => vec!["opengl", "opengles2", "software"],
         "auto" => vec!["software", "opengl", "opengles2"],
-        one => vec![one],
+        named => vec![named],
     }
 }
 
@@ -343,12 +343,12 @@ fn order_of(format: PixelFormatEnum) -> Result<PixelOrder, String> {
     match format {
         PixelFormatEnum::RGB888 | PixelFormatEnum::ARGB8888 => Ok(PixelOrder::Bgrx),
         PixelFormatEnum::BGR888 | PixelFormatEnum::ABGR8888 => Ok(PixelOrder::Rgbx),
-        other => Err(format!("the screen has {other:?} pixels, and only those of 32 bits are painted")),
+        other => Err(format!("the screen has {other:?} pixels; only 32-bit RGB and BGR are supported")),
     }
 }
 
-/// Refuses SDL's drivers that show nothing, unless the user named them: without a display SDL
-/// falls back to them.
+/// Refuses SDL's drivers without output, unless the user named them. SDL falls back to them if there is no
+/// display.
 fn refuse_blind(driver: &str, named: bool) -> Result<(), String> {
     match driver {
         "offscreen" | "dummy" | "evdev" if !named => Err(format!("SDL finds no display{}", no_display())),

@@ -13,94 +13,103 @@ use crate::notes::Notes;
 use crate::out::{HopFailure, Out};
 use crate::stage::Stage;
 
-/// A decoder. In the ledger, the time a frame spends inside while the decoder
-/// works on others (reordering, frame threads) is `queue`.
+/// Stage with a decoder in its thread. In the ledger, the time of a frame inside while the decoder works
+/// on other frames (reordering, frame threads) is `queue`.
 pub(crate) struct Decode {
     track: TrackInfo,
     options: DecoderOptions,
     decoder: Option<Decoder>,
     /// True if the decoder got no packet since it was opened or flushed.
     is_fresh: bool,
-    wish: Option<HardwareFallback>,
-    trial: Option<Trial>,
+    fallback: Option<HardwareFallback>,
+    probe: Option<Probe>,
 }
 
-/// The hardware decoders to try.
+/// The hardware decoders to try, and the note about the fallback to software.
 pub(crate) struct HardwareFallback {
     /// Value of the option `api`.
-    pub(crate) asked: String,
+    pub(crate) requested: String,
     pub(crate) apis: Vec<HardwareApi>,
     /// Reasons why other decoders are not tried.
     pub(crate) reasons: Vec<String>,
-    /// Gets the note that software decodes.
+    /// Receiver of the note that software decodes.
     pub(crate) notes: Notes,
 }
 
-/// A hardware decoder that has given no frame yet: only the stream shows
-/// if the driver can decode it.
-struct Trial {
-    wish: HardwareFallback,
-    /// Packets sent so far, to send them again.
+/// A hardware decoder before its first frame. Some drivers accept a stream and then fail to decode it.
+struct Probe {
+    fallback: HardwareFallback,
+    /// Packets sent so far; the software decoder gets them if the hardware fails.
     packets: Vec<Packet>,
 }
 
 impl HardwareFallback {
-    /// Notes that software decodes, and why.
-    fn given_up(self) {
+    /// Adds a note that software decodes, with the reasons.
+    fn report(self) {
         let why = self.reasons.join("; ");
-        self.notes.add(format!("decode api={}: in software, because {why}", self.asked));
+        self.notes.add(format!("decode api={}: in software, because {why}", self.requested));
     }
 }
 
 impl Decode {
-    pub(crate) fn new(track: TrackInfo, options: DecoderOptions, wish: Option<HardwareFallback>) -> Decode {
-        Decode { track, options, decoder: None, is_fresh: true, wish, trial: None }
+    pub(crate) fn new(
+        track: TrackInfo,
+        options: DecoderOptions,
+        fallback: Option<HardwareFallback>,
+    ) -> Decode {
+        Decode { track, options, decoder: None, is_fresh: true, fallback, probe: None }
     }
 
-    /// Opens the first of the wished decoders that can be opened.
-    fn machines_decoder(&mut self, mut wish: HardwareFallback) -> Option<Decoder> {
-        for api in std::mem::take(&mut wish.apis) {
+    /// Opens the first hardware decoder that can be opened.
+    fn open_hardware(&mut self, mut fallback: HardwareFallback) -> Option<Decoder> {
+        for api in std::mem::take(&mut fallback.apis) {
             let opened =
                 Hardware::open(api).and_then(|device| Decoder::on(&device, &self.track, &self.options));
             match opened {
                 Ok(decoder) => {
-                    log::info!("decode api={}: trying {api}", wish.asked);
-                    self.trial = Some(Trial { wish, packets: Vec::new() });
+                    log::info!("decode api={}: trying {api}", fallback.requested);
+                    self.probe = Some(Probe { fallback, packets: Vec::new() });
                     return Some(decoder);
                 }
-                Err(error) => wish.reasons.push(error.to_string()),
+                Err(error) => fallback.reasons.push(error.to_string()),
             }
         }
-        wish.given_up();
+        fallback.report();
         None
     }
 
-    /// Pushes the decoded frames. A hardware decoder that fails before its first
-    /// frame is replaced by software, which gets all packets so far.
+    /// Pushes the decoded frames. Replaces a hardware decoder that fails before its first frame by
+    /// software.
     fn forward_all(&mut self, out: &mut Out<'_>) -> Result<(), HopFailure> {
         loop {
             let Some(decoder) = &mut self.decoder else { return Ok(()) };
             match decoder.receive() {
                 Ok(DecoderOutput::Frame(frame)) => {
-                    self.trial = None;
+                    self.probe = None;
                     out.resume(frame.meta().seq);
                     out.push(Item::Frame(frame))?;
                     out.mark();
                 }
                 Ok(DecoderOutput::NeedsPacket | DecoderOutput::End) => return Ok(()),
-                Err(error) => match self.trial.take() {
-                    Some(trial) => return self.instead(trial, &error, out),
+                Err(error) => match self.probe.take() {
+                    Some(probe) => return self.fall_back(probe, &error, out),
                     None => return Err(out.fail(error)),
                 },
             }
         }
     }
 
-    fn instead(&mut self, mut trial: Trial, error: &CodecError, out: &mut Out<'_>) -> Result<(), HopFailure> {
-        trial.wish.reasons.push(error.to_string());
-        trial.wish.given_up();
+    /// Replaces a hardware decoder, which failed with `error`, by software. Sends all packets again.
+    fn fall_back(
+        &mut self,
+        mut probe: Probe,
+        error: &CodecError,
+        out: &mut Out<'_>,
+    ) -> Result<(), HopFailure> {
+        probe.fallback.reasons.push(error.to_string());
+        probe.fallback.report();
         self.decoder = Some(Decoder::open(&self.track, &self.options).map_err(|e| out.fail(e))?);
-        for packet in trial.packets {
+        for packet in probe.packets {
             self.send(packet, out)?;
         }
         Ok(())
@@ -113,8 +122,8 @@ impl Decode {
         };
         match decoder.send(packet) {
             Ok(()) => self.forward_all(out),
-            Err(error) => match self.trial.take() {
-                Some(trial) => self.instead(trial, &error, out),
+            Err(error) => match self.probe.take() {
+                Some(probe) => self.fall_back(probe, &error, out),
                 None => Err(self.fail(error, out)),
             },
         }
@@ -133,8 +142,8 @@ impl Decode {
 
 impl Stage for Decode {
     fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
-        let decoder = match self.wish.take() {
-            Some(wish) => self.machines_decoder(wish),
+        let decoder = match self.fallback.take() {
+            Some(fallback) => self.open_hardware(fallback),
             None => None,
         };
         self.decoder = Some(match decoder {
@@ -147,7 +156,7 @@ impl Stage for Decode {
     fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
         let packet = item.into_packet().map_err(|e| out.fail(e))?;
         if packet.preroll().restarts && !self.is_fresh {
-            // The file is repeated: pictures of the loop before are still inside.
+            // The file is repeated, and pictures of the previous loop are still inside.
             self.drain(out)?;
             if let Some(decoder) = &mut self.decoder {
                 decoder.flush();
@@ -155,19 +164,19 @@ impl Stage for Decode {
         }
         self.is_fresh = false;
         out.hold(packet.meta().seq);
-        if let Some(trial) = &mut self.trial {
+        if let Some(probe) = &mut self.probe {
             match packet.share() {
-                Some(shared) => trial.packets.push(shared),
-                // Without memory for a handle there is no second attempt.
-                None => self.trial = None,
+                Some(shared) => probe.packets.push(shared),
+                // Without memory for a handle, there is no fallback.
+                None => self.probe = None,
             }
         }
         self.send(packet, out)
     }
 
     fn flush(&mut self, out: &mut Out<'_>) -> Result<(), HopFailure> {
-        if let Some(trial) = &mut self.trial {
-            trial.packets.clear();
+        if let Some(probe) = &mut self.probe {
+            probe.packets.clear();
         }
         out.flushed(self.decoder.as_mut().map_or(0, Decoder::flush));
         self.is_fresh = true;
@@ -180,7 +189,7 @@ impl Stage for Decode {
 
     fn drain(&mut self, out: &mut Out<'_>) -> Result<(), HopFailure> {
         out.mark();
-        // If a trial fails here, the new decoder has to be drained too.
+        // Twice, because a hardware decoder may fail here, and software must be drained, too.
         for _ in 0..2 {
             if let Some(decoder) = &mut self.decoder {
                 decoder.drain().map_err(|e| out.fail(e))?;
