@@ -16,20 +16,20 @@ use crate::terminal::{self, TextTarget};
 
 const EXAMPLES: &str = "\
 Examples:
-  framepath plugins             the frei0r plug-ins of this machine
-  framepath plugins glow        one, with its parameters
+  framepath plugins             all frei0r plug-ins of this machine
+  framepath plugins glow        one plug-in, with its parameters
   framepath run 'test ! plugin frei0r:glow blur=0.3 ! null'
 
-Each is loaded in a process of its own, but in no sandbox: a plug-in's code runs as you.
-FREI0R_PATH names other folders to look in, with `:` between them.";
+This command loads each plug-in in its own process, without a sandbox: the plug-in's
+code runs with your rights. FREI0R_PATH lists other folders to search, separated by `:`.";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct PluginsArgs {
-    /// Show this one alone, with its parameters
+    /// Show only this plug-in, with its parameters
     name: Option<String>,
 
-    /// Write what they say as JSON; `-` is standard output
+    /// Write the descriptions as JSON; `-` is standard output
     #[arg(long, value_name = "FILE")]
     json: Option<String>,
 }

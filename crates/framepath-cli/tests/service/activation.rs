@@ -32,7 +32,7 @@ fn a_passed_socket_is_served_and_its_name_stays() {
     // A client that connects before the service listens waits in the socket's backlog.
     until("the service answers", || Viewer::connect(&path).unwrap().snapshot().is_ok());
     children::signal(&child, 15).unwrap();
-    wait(child, "the service").ended(0).prints("passed in");
+    wait(child, "the service").ended(0).prints("passed by the service manager");
     assert!(path.exists());
 
     let refused = |count: &str, options: &[&str], code: i32, words: &str| {
