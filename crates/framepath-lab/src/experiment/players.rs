@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `players`: Beauchesne's question. Every installed player plays every clip at
-//! its own rate, by every decode API and to every output that it and the machine
-//! have; a cell is the CPU use of that.
+//! its own rate, by every decode API and to every output that both the player and the machine
+//! have. A cell is the CPU use of one combination.
 
 mod accuracy;
 mod api;
@@ -31,11 +31,10 @@ use display::Display;
 use player::{OURS, PLAYERS, Player, PlayerFigures, PlayerRequest};
 use watched::{PlayerEnvironment, Watched, Window};
 
-/// Share of all cores from which a configuration is not suitable.
+/// Share of all cores above which a configuration is unsuitable.
 const MAXED: f64 = 0.95;
 
-/// Suffix of framepath's cells that are measured a second time, to show how far a cell
-/// differs from itself.
+/// Suffix of framepath's cells that are measured a second time, to show the noise of a cell.
 const AGAIN: &str = "again";
 
 /// Figures that are compared with the best player's.
@@ -57,7 +56,7 @@ pub(super) fn run(
     let screens = Screens::open(outputs, summary);
     let rounds = settings.rounds(3, 6);
     let files = clip::files(settings)?;
-    // Framepath's cells are played twice.
+    // Framepath's cells are measured twice.
     let players_again = players.len() + usize::from(players.iter().any(|(player, _)| player.name == OURS));
     watch.begin("players", (files.len() * players_again * screens.outputs.len() * rounds) as u64);
     summary.machine.display = screens.text();
@@ -66,11 +65,11 @@ pub(super) fn run(
         one_clip(&clip, &players, &apis, &screens, rounds, watch, summary)?;
     }
     summary.notes.push(format!(
-        "cpu_share is percent of one core, of the player and all it started, as top counts, from window_from_s to \
-         window_to_s after its start; maxed is {:.0} % of all cores, or a frame dropped; server_cpu_share is the \
-         display server's part and in no player's; wakeups_per_s are voluntary switches of all its threads; \
-         unaccounted is the clip's frames less those that the player says it showed or dropped; \
-         equal is whether the API's frames are software's, to the byte; a ratio to `{AGAIN}` is of a cell to itself, \
+        "cpu_share: percent of one core used by the player and its child processes, as in top, from window_from_s to \
+         window_to_s after the start; maxed: {:.0} % of all cores, or a dropped frame; server_cpu_share: the \
+         display server's CPU, in no player's share; wakeups_per_s: voluntary switches of the player's threads; \
+         unaccounted: frames of the clip that the player reports neither as shown nor as dropped; \
+         equal: the API's frames equal software's, byte by byte; a ratio to `{AGAIN}` compares a cell with itself, \
          measured a second time in the same rounds",
         MAXED * 100.0
     ));
@@ -163,8 +162,8 @@ struct Cell<'a> {
     program: &'a PathBuf,
     api: PlayerApi,
     output: PlayerOutput,
-    /// True if its decoder gives software's pixels; `None` if that is not
-    /// known, and for software.
+    /// True if its decoder outputs the same pixels as software; `None` if that is not
+    /// known, and for software itself.
     equal: Option<bool>,
 }
 
@@ -267,7 +266,7 @@ fn one_clip(
         contenders.push(Contender::new(name, move || cell.play(clip, screens)));
     }
     let runs = pairs::run(&clip.case, contenders, &[], rounds, watch, summary)?;
-    // Remove the repeated cells: their information is in the ratios.
+    // The rows of the repeated cells are removed, because the ratios contain their information.
     summary.rows.retain(|row| !row.contender.ends_with(AGAIN));
     summary.skipped.retain(|skipped| !skipped.contender.ends_with(AGAIN));
     for (metric, (second, (at, name))) in
@@ -295,8 +294,8 @@ fn one_clip(
     Ok(())
 }
 
-/// Returns by API if framepath's frames equal those of software. Framepath is the only
-/// player here that reports its decoded pixels.
+/// Returns for each API if framepath's frames equal those of software. Other players do not
+/// report their decoded pixels.
 fn accurate(
     clip: &Clip,
     players: &[(&'static Player, PathBuf)],
@@ -319,7 +318,7 @@ fn accurate(
         match outcome {
             Ok(is) => drop(equal.insert(api.name(), is)),
             Err(LabError::Missing(why)) => {
-                let reason = format!("its frames could not be compared with software's: {why}");
+                let reason = format!("the comparison of its frames with software's failed: {why}");
                 skip(summary, &format!("{OURS}-{}", api.name()), Some(&clip.case), reason);
             }
             Err(error) => return Err(error),
@@ -328,7 +327,7 @@ fn accurate(
     Ok(equal)
 }
 
-/// Finds the rival with the least of `metric` among those that play without dropping.
+/// Finds the rival with the lowest `metric` among the players that drop no frame.
 fn best<'a, C>(
     rivals: impl Iterator<Item = (C, &'a [Measured])>,
     metric: &str,
@@ -359,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn drops_and_a_full_machine_are_maxed() {
+    fn dropped_frames_and_full_cores_count_as_maxed() {
         let cores = framepath_os::machine::cores() as u64;
         let figures = |cpu_ns, dropped| {
             let watched = Watched { window_ns: 1_000_000_000, cpu_ns, wakeups: 60, ..Watched::default() };
