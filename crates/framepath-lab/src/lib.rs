@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Touches other people's programs, run folders and the screen's progress bar:
-//! experiments that compare video paths in interleaved pairs.
+//! Touches other people's programs, run folders and the progress bar on the terminal.
+//! Experiments compare video paths in interleaved pairs.
 #![forbid(unsafe_code)]
 
 pub mod asked;

@@ -37,7 +37,7 @@ fn commands_may_be_quoted_or_split() {
 
 #[test]
 fn a_side_that_does_not_run_is_reported_at_once() {
-    run(&["compare", "test ! null"]).ended(2).prints("two sides, not 1");
+    run(&["compare", "test ! null"]).ended(2).prints("expected two sides, found 1");
     run(&["compare", "test ! null", "test ! nul"]).ended(2).prints("^^^");
     run(&["compare", "--", "true", "framepath-is-no-such-program"]).ended(1).prints("is not installed");
     run(&["compare", "--", "true", "sh -c 'echo no good >&2; exit 4'"])

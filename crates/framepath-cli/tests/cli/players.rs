@@ -55,8 +55,8 @@ fn players_that_do_not_play_are_told_of_and_ended() {
     };
     assert!(reason("mpv-software-null").starts_with("still ran after"));
     assert!(reason("ffplay-software-null").ends_with("no such codec"));
-    assert!(reason("ffplay-software-null").starts_with("was ended by signal 11"));
-    assert!(reason("mplayer-software-null").starts_with("asks something"));
+    assert!(reason("ffplay-software-null").starts_with("was killed by signal 11"));
+    assert!(reason("mplayer-software-null").starts_with("asks a question"));
     assert!(reason("gst-play").starts_with("not installed: apt install"));
     assert!(reason("x11").contains("apt install xvfb"));
     for pid in fs::read_to_string(&pids).unwrap().lines() {

@@ -12,7 +12,7 @@ pub(super) fn probes() -> Vec<Probe> {
     HardwareApi::ALL.into_iter().map(probe).collect()
 }
 
-/// Returns how to get an API.
+/// Returns the hardware and packages that an API needs.
 fn remedy(api: HardwareApi) -> &'static str {
     match api {
         HardwareApi::Vaapi => {
@@ -29,7 +29,7 @@ fn remedy(api: HardwareApi) -> &'static str {
 /// # Errors
 /// The missing part, and how to get it.
 pub(crate) fn offered(api: HardwareApi) -> Result<(), String> {
-    Hardware::open(api).map(drop).map_err(|error| format!("{error}; it needs {}", remedy(api)))
+    Hardware::open(api).map(drop).map_err(|error| format!("{error}; needs {}", remedy(api)))
 }
 
 fn probe(api: HardwareApi) -> Probe {
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn vainfos_lines_are_profiles() {
+    fn vainfo_output_parses_to_profiles() {
         let said = "vainfo: VA-API version: 1.17 (libva 2.12.0)\n\
                     vainfo: Supported profile and entrypoints\n\
                     \x20     VAProfileH264Main               :\tVAEntrypointVLD\n\
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn every_api_has_an_answer() {
+    fn every_api_has_a_result() {
         let names: Vec<&str> = probes().iter().map(|probe| probe.name).collect();
         assert_eq!(names, ["VA-API", "NVDEC", "Vulkan", "VDPAU"]);
     }

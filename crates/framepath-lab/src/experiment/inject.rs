@@ -105,8 +105,8 @@ impl Outcome {
     }
 }
 
-/// Runs `built` at level full and pairs the cost injected into each frame with
-/// the field of its row on hop `hop`.
+/// Runs `built` at level full. Pairs the cost injected into each frame with the field of
+/// the frame's row on hop `hop`.
 fn collect(
     built: Pipeline,
     cpus: Vec<usize>,

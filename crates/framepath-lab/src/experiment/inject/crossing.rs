@@ -72,8 +72,8 @@ pub(super) fn wakeup(frames: u64) -> Result<Outcome, LabError> {
     let preempter = Arc::new(Preempter::start(cpus[1], BURN_NS)?);
     let (mut trigger, log) = PreemptStage::new(preempter);
     let built = source(100.0, frames)?;
-    // The worker exists once the path has started, which is before its first
-    // frame; it is pinned to its CPU then.
+    // The worker is pinned before the first frame, because it exists only after the
+    // start of the path.
     let worker = Arc::new(OnceLock::<Arc<WorkerStats>>::new());
     let (known, cpu) = (worker.clone(), cpus[1]);
     trigger.before_first(move || {

@@ -58,8 +58,8 @@ impl PathRun<'_> {
         })
     }
 
-    /// Reads the records of this run. No other program should use the node meanwhile; [`joined`]
-    /// finds it if one does.
+    /// Reads the records of this run. [`joined`] detects records of other programs that use the
+    /// node at the same time.
     fn records(&self, reader: &MetaReader, since_ns: u64) -> Result<Vec<MetaRecord>, LabError> {
         let refused = |error: framepath_os::v4l2::V4l2Error| LabError::Missing(error.to_string());
         let mut records = Vec::new();

@@ -26,7 +26,7 @@ impl<'a> Reference<'a> {
     /// Decodes the clip in software.
     ///
     /// # Errors
-    /// [`LabError::Missing`]: software does not decode it, and why.
+    /// [`LabError::Missing`] with the reason if software does not decode the clip.
     pub(super) fn of(framepath: &'a Path, clip: &'a Clip) -> Result<Reference<'a>, LabError> {
         let [shallow, deep] = FORMATS;
         let (format, hashes) = match hashes(framepath, clip, PlayerApi::Software, shallow) {
@@ -39,7 +39,7 @@ impl<'a> Reference<'a> {
     /// Decodes the clip by `api`, and compares every frame.
     ///
     /// # Errors
-    /// As [`Reference::of`].
+    /// Like [`Reference::of`].
     pub(super) fn equals(&self, api: PlayerApi) -> Result<bool, LabError> {
         Ok(hashes(self.framepath, self.clip, api, self.format)? == self.hashes)
     }

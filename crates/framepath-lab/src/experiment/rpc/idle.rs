@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An open stream that has nothing to do: neither side may be active.
+//! An idle stream: neither the caller nor the worker may be active.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -10,11 +10,11 @@ use framepath_model::summary::SummaryRow;
 use crate::descendants::{Activity, activity, descendants};
 use crate::error::LabError;
 
-/// Time until the first packet is through and the worker's watch sleeps.
+/// Time until the first packet is decoded and all threads sleep.
 const SETTLING: Duration = Duration::from_secs(3);
 
-/// Opens a stream whose second packet is not due during the measurement, and counts how
-/// often a thread of the caller, its workers or the spare worker ran.
+/// Opens a stream whose second packet is not due during the measurement. Counts the switches of
+/// all threads of the caller, its workers and the spare worker.
 pub(super) fn run(
     framepath: &Path,
     clip: &Path,
@@ -45,8 +45,7 @@ pub(super) fn run(
         case: case.to_owned(),
         contender: "process".to_owned(),
         runs: 1,
-        // A thread that slept all the time made no system call; the number of calls of a
-        // thread that ran is not known.
+        // Unknown for a thread that ran; a thread that slept all the time made no system call.
         syscalls_per_frame: None,
         extra: extra
             .into_iter()

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! GStreamer's playbin, by gst-play. Its sink is put into fpsdisplaysink, which
-//! counts frames.
+//! GStreamer's playbin, by gst-play. fpsdisplaysink wraps the sink and counts its frames.
 
 use std::process::Command;
 
@@ -71,8 +70,8 @@ fn command(ask: &PlayerRequest<'_>) -> Result<Command, String> {
     Ok(command)
 }
 
-/// Parses fpsdisplaysink's last message. It reports once a second and not at the end:
-/// the number of frames shown is not known, nor are drops of the last second.
+/// Parses fpsdisplaysink's last message. The sink reports once per second and not at the end, so
+/// the number of shown frames and the drops of the last second are not known.
 fn figures(said: &str) -> PlayerFigures {
     PlayerFigures {
         shown: None,
@@ -87,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_message_counts() {
+    fn figures_come_from_the_last_message() {
         let said = "/GstPlayBin:playbin/GstPlaySink:playsink/GstBin:vbin/GstFPSDisplaySink:fpsdisplaysink0: \
                     last-message = rendered: 93, dropped: 0, current: 29.99, average: 30.37\n\
                     0:00:04.1 / 0:00:04.7       \r/GstPlayBin:playbin/GstPlaySink:playsink/GstBin:vbin/\

@@ -33,7 +33,7 @@ fn command(ask: &PlayerRequest<'_>) -> Result<Command, String> {
         api => format!(" api={}", api.name()),
     };
     let file = framepath_model::path::quote(&ask.clip.file.to_string_lossy());
-    // Only clips that need a second thread get one, because each frame wakes it up.
+    // Clips that one thread can decode get no second thread, because each frame would wake it up.
     let threads = if ask.clip.easy && ask.api == PlayerApi::Software { " threads=1" } else { "" };
     let path = format!("file {file} ! decode{api}{threads} ! play driver={driver}");
     let mut command = Command::new(ask.program);
@@ -42,7 +42,7 @@ fn command(ask: &PlayerRequest<'_>) -> Result<Command, String> {
     Ok(command)
 }
 
-/// Parses the summary that it prints at its end.
+/// Parses the summary at the end of the output.
 fn figures(said: &str) -> PlayerFigures {
     let Some(start) = said.find('{') else { return PlayerFigures::default() };
     let mut summaries = serde_json::Deserializer::from_str(&said[start..]).into_iter::<Summary>();
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn its_summary_counts() {
+    fn figures_come_from_the_summary() {
         let said = r#"{"experiment":"run","machine":{"cpu":"x","cores":2,"kernel":"6.1","pmu":false},
             "rows":[{"case":"p","contender":"path","runs":1,"frames":150,"shown":148.0,"dropped":2.0,"late":2.0}]}
             a word of a library"#;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! VLC without an interface. It reports pictures that came too late. It does not
-//! run as root; root runs it as user nobody.
+//! VLC without an interface. It reports late pictures. It does not run as root; for root
+//! it runs as user nobody.
 
 use std::process::Command;
 
@@ -45,7 +45,7 @@ fn command(ask: &PlayerRequest<'_>) -> Result<Command, String> {
     Ok(command)
 }
 
-/// Counts its warnings: one for each picture that it did not show, or showed late.
+/// Counts the warnings: one for each dropped or late picture.
 fn figures(said: &str) -> PlayerFigures {
     if !said.contains("VLC media player") {
         return PlayerFigures::default();
