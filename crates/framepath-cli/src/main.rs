@@ -32,7 +32,8 @@ const LAB_EXAMPLES: [&str; 3] = [
     "doctor                                       the capabilities of this machine",
 ];
 
-const KERNEL_TESTS: &str = "The commands fixture, diff and meta test the measuring node of the kernel module.";
+const KERNEL_TESTS: &str =
+    "The commands fixture, diff and meta test the measuring node of the kernel module.";
 
 fn examples() -> String {
     let of_lab = if cfg!(feature = "lab") { &LAB_EXAMPLES[..] } else { &[] };

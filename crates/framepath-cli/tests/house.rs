@@ -11,16 +11,16 @@ use framepath_testkit::harness::{Missing, Tested};
 use serde_json::Value;
 
 framepath_testkit::tests! {
-    dependencies_point_one_way,
-    only_one_crate_knows_the_codecs,
-    dependencies_stay_few,
+    dependencies_point_in_one_direction,
+    only_one_crate_uses_the_codec_libraries,
+    the_number_of_dependencies_is_bounded,
     the_command_is_built_without_the_lab,
-    unsafe_is_forbidden_above_the_system,
-    every_crate_takes_the_lints_of_the_workspace,
-    every_source_file_says_its_licence,
-    files_are_short_or_say_why,
+    unsafe_is_forbidden_except_in_os_and_codec,
+    every_crate_uses_the_lints_of_the_workspace,
+    every_source_file_names_its_licence,
+    files_are_short_or_give_a_reason,
     every_file_is_a_module_of_one_crate,
-    conditions_are_such_as_the_oldest_rust_takes,
+    conditions_compile_with_the_oldest_supported_rust,
     doc_comments_begin_with_a_noun_or_a_verb,
 }
 
@@ -142,7 +142,7 @@ fn files() -> Result<Vec<String>, Missing> {
     Ok(files)
 }
 
-fn dependencies_point_one_way() {
+fn dependencies_point_in_one_direction() {
     let found = dependencies();
     let known: BTreeMap<&str, &[&str]> = MAY_KNOW.iter().copied().collect();
     for (name, dependencies) in &found {
@@ -163,7 +163,7 @@ fn dependencies_point_one_way() {
     }
 }
 
-fn only_one_crate_knows_the_codecs() {
+fn only_one_crate_uses_the_codec_libraries() {
     for (name, dependencies) in dependencies() {
         if name == CODEC_CRATE {
             continue;
@@ -206,7 +206,7 @@ fn the_command_is_built_without_the_lab() {
     assert!(has_lab(&[]) && !has_lab(&["--no-default-features"]));
 }
 
-fn dependencies_stay_few() {
+fn the_number_of_dependencies_is_bounded() {
     let packages = packages(&[]);
     let own = packages.iter().filter(|package| package.starts_with("framepath")).count();
     assert_eq!(own, MAY_KNOW.len() - 1, "the command is built of all of our crates but one: {packages:?}");
@@ -217,7 +217,7 @@ fn dependencies_stay_few() {
     );
 }
 
-fn unsafe_is_forbidden_above_the_system() {
+fn unsafe_is_forbidden_except_in_os_and_codec() {
     for path in FORBIDS_UNSAFE {
         assert!(
             read(path).lines().any(|line| line == "#![forbid(unsafe_code)]"),
@@ -226,7 +226,7 @@ fn unsafe_is_forbidden_above_the_system() {
     }
 }
 
-fn every_crate_takes_the_lints_of_the_workspace() {
+fn every_crate_uses_the_lints_of_the_workspace() {
     for (name, _) in MAY_KNOW {
         let path = format!("crates/{name}/Cargo.toml");
         assert!(
@@ -261,7 +261,7 @@ fn licences(path: &str) -> &'static [&'static str] {
     }
 }
 
-fn every_source_file_says_its_licence() -> Tested {
+fn every_source_file_names_its_licence() -> Tested {
     let files = files()?;
     let mut wrong = Vec::new();
     for path in &files {
@@ -285,7 +285,7 @@ fn every_source_file_says_its_licence() -> Tested {
     Ok(())
 }
 
-fn files_are_short_or_say_why() -> Tested {
+fn files_are_short_or_give_a_reason() -> Tested {
     let files = files()?;
     let tests = |path: &str| path.split('/').any(|part| part == "tests" || part == "tests.rs");
     let mut long = Vec::new();
@@ -316,7 +316,7 @@ fn every_file_is_a_module_of_one_crate() -> Tested {
 
 /// Checks for `let` after `&&`: Debian 13's Rust, 1.85, builds `make demo` and `make test` and
 /// does not have it, and clippy of a newer version accepts it.
-fn conditions_are_such_as_the_oldest_rust_takes() -> Tested {
+fn conditions_compile_with_the_oldest_supported_rust() -> Tested {
     let files = files()?;
     let chained = ["&&", "let "].join(" ");
     let mut sources = 0;

@@ -178,7 +178,7 @@ fn are_neighbours(modules: &[&str]) -> bool {
 }
 
 #[test]
-fn cycles_of_files_are_small_and_in_one_folder() {
+fn import_cycles_are_small_and_in_one_folder() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     for entry in fs::read_dir(crates).unwrap() {
         let entry = entry.unwrap();
@@ -193,7 +193,7 @@ fn cycles_of_files_are_small_and_in_one_folder() {
 }
 
 #[test]
-fn a_cycle_is_found_through_lists_re_exports_and_paths() {
+fn cycles_through_lists_re_exports_and_paths_are_found() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
     fs::create_dir(folder.path().join("b")).unwrap();

@@ -17,7 +17,10 @@ fn main() -> ExitCode {
             test("fails", || assert_eq!(1, 2)),
         ]);
     }
-    harness::main(vec![test("ignored_is_not_passed", ignored_is_not_passed), test("programs", programs)])
+    harness::main(vec![
+        test("a_missing_requirement_is_ignored_not_passed", a_missing_requirement_is_ignored_not_passed),
+        test("programs", programs),
+    ])
 }
 
 fn lacks() -> Tested {
@@ -30,7 +33,7 @@ fn report(filter: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8(output.stdout).unwrap())
 }
 
-fn ignored_is_not_passed() {
+fn a_missing_requirement_is_ignored_not_passed() {
     let (code, text) = report(&[]);
     assert_ne!(code, Some(0));
     assert!(text.contains("1 passed; 1 failed; 1 ignored;"), "{text}");

@@ -143,7 +143,10 @@ impl RunArgs {
         };
         let on_stdout = outputs.any_on_stdout() + usize::from(sink_on_stdout);
         if on_stdout > 1 {
-            return Err(UsageError(format!("{on_stdout} outputs use standard output; write all but one to files")).into());
+            return Err(UsageError(format!(
+                "{on_stdout} outputs use standard output; write all but one to files"
+            ))
+            .into());
         }
         signal::install().context("installing the handler of Ctrl-C")?;
         let options = Options {

@@ -110,7 +110,8 @@ pub(crate) struct ServeArgs {
 }
 
 fn address(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| "expected an address with a port, such as 127.0.0.1:9477 or [::1]:9477".to_owned())
+    text.parse()
+        .map_err(|_| "expected an address with a port, such as 127.0.0.1:9477 or [::1]:9477".to_owned())
 }
 
 /// Attaches as the only decoder. Retries, because the kernel takes a moment to detach a decoder that has
@@ -143,9 +144,11 @@ impl ServeArgs {
         raise_open_files();
         let (listener, place) = match (passed, self.socket) {
             (Some(_), Some(_)) => {
-                return Err(
-                    UsageError("the service manager passed a socket, and --socket names another; use one of them".to_owned()).into()
-                );
+                return Err(UsageError(
+                    "the service manager passed a socket, and --socket names another; use one of them"
+                        .to_owned(),
+                )
+                .into());
             }
             (Some(listener), None) => (listener, "the socket passed by the service manager".to_owned()),
             (None, named) => {

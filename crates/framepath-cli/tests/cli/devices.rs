@@ -37,7 +37,7 @@ fn an_invalid_device_is_named() {
 /// Software decodes the frames whether the machine has the decoder or not, and
 /// a line gives the reason for the fallback.
 #[test]
-fn software_decodes_and_reports_codecs_that_the_machine_lacks() {
+fn a_missing_hardware_decoder_falls_back_to_software_with_a_note() {
     let clip = in_checkout("clips/vp9-180p8.ivf");
     let decoded = |options: &str| {
         let path = format!("file {} ! decode format=nv12 {options} ! framemd5 -", clip.display());
@@ -79,7 +79,7 @@ fn software_decodes_and_reports_codecs_that_the_machine_lacks() {
 }
 
 #[test]
-fn the_old_spelling_of_a_device_works_and_says_so() {
+fn the_old_spelling_of_a_device_works_with_a_note() {
     let clip = in_checkout("clips/vp9-180p8.ivf");
     let old = format!("file {} ! decode host=device:/dev/null ! null", clip.display());
     run(&["run", "--quiet", &old]).ended(1).prints("/dev/null is no V4L2 node");
@@ -94,7 +94,7 @@ fn ramp(folder: &Path) -> String {
 }
 
 #[test]
-fn a_fixture_goes_through_the_reference_and_differs_where_it_should() {
+fn the_reference_changes_only_the_region_of_a_fixture() {
     let folder = tempfile::tempdir().unwrap();
     let name = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (ramp, out) = (ramp(folder.path()), name("out"));

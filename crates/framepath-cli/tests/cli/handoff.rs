@@ -20,7 +20,7 @@ const COUNTS: [&str; 10] = [
 ];
 
 #[test]
-fn every_frame_is_handed_over_once_and_nothing_is_copied() {
+fn every_frame_arrives_once_without_a_copy() {
     // Flat out there are more frames than slots; 4097 bytes are no picture.
     for (bytes, frames, rate) in [(16, 50, 0), (4097, 1000, 0), (3_110_400, 50, 500)] {
         let words = [bytes, frames, rate].map(|n: u64| n.to_string());
@@ -42,7 +42,7 @@ fn every_frame_is_handed_over_once_and_nothing_is_copied() {
 }
 
 #[test]
-fn words_without_sense_are_refused() {
+fn invalid_arguments_are_usage_errors() {
     for words in ["--bytes 64", "--frames 2", "--bytes 8 --frames 2", "--bytes 64 --frames 0"] {
         let args: Vec<&str> = std::iter::once("handoff").chain(words.split(' ')).collect();
         run(&args).ended(2);

@@ -36,7 +36,7 @@ fn an_endless_path_ends_with_its_summary() {
 }
 
 #[test]
-fn a_comparison_ends_too() {
+fn an_interrupted_comparison_ends() {
     let folder = tempfile::tempdir().unwrap();
     let pictures = folder.path().join("pictures");
     let endless = format!("test size=64x48 frames=0 rate=100 ! pgm '{}'", pictures.display());

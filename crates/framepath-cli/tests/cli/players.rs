@@ -17,7 +17,7 @@ fn script(folder: &Path, name: &str, text: &str) {
 }
 
 #[test]
-fn players_that_do_not_play_are_told_of_and_ended() {
+fn players_that_fail_are_reported_and_stopped() {
     let folder = tempfile::tempdir().unwrap();
     let bin = folder.path().join("bin");
     fs::create_dir(&bin).unwrap();
@@ -70,7 +70,7 @@ fn players_that_do_not_play_are_told_of_and_ended() {
 }
 
 #[test]
-fn a_file_is_for_players_alone() {
+fn only_players_accepts_files() {
     framepath_is_told(&["lab", "queue", "film.mkv"], "files are for players");
     framepath_is_told(&["lab", "playes"], "did you mean `players`?");
 }

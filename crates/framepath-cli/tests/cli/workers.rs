@@ -35,7 +35,7 @@ fn faults(words: &[&str]) -> Vec<Value> {
 }
 
 #[test]
-fn no_frame_is_lost_to_killed_workers() {
+fn killed_workers_lose_no_frame() {
     let rows = faults(&["--pairs", "6", "--case", "kill-paced", "--case", "kill-flat-out"]);
     // On a busy machine, a stream can end before its kill comes.
     for case in ["kill-paced", "kill-flat-out"] {
@@ -51,7 +51,7 @@ fn no_frame_is_lost_to_killed_workers() {
 }
 
 #[test]
-fn clients_that_are_killed_leave_no_worker() {
+fn killed_clients_leave_no_worker() {
     let rows = faults(&["--case", "client"]);
     assert_eq!((rows[0]["kills"].as_f64(), rows[0]["left_processes"].as_f64()), (Some(8.0), Some(0.0)));
     assert!(rows[0]["workers"].as_f64() >= Some(8.0), "{rows:?}");

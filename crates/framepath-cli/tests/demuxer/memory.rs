@@ -13,7 +13,7 @@ const MOST: u64 = 100 << 20;
 /// Four tracks, for each of which a demuxer decodes a picture of 141 megapixels
 /// while it probes.
 #[test]
-fn four_huge_tracks_take_no_memory_of_the_caller() {
+fn four_huge_tracks_allocate_no_memory_in_the_caller() {
     let folder = tempfile::tempdir().unwrap();
     let (one, four) = (folder.path().join("one.mkv"), folder.path().join("four.mkv"));
     let (one, four) = (one.to_str().unwrap(), four.to_str().unwrap());

@@ -29,7 +29,7 @@ const MODES: [&str; 4] = ["host=inline threads=1", "host=inline", "host=process 
 const FEW: usize = 27;
 
 #[test]
-fn damaged_files_end_by_themselves() {
+fn runs_of_damaged_files_end_in_time() {
     let asked = std::env::var("FRAMEPATH_MUTATED").ok();
     let files = asked.map_or(FEW, |count| count.parse().expect("FRAMEPATH_MUTATED is a count"));
     let folder = tempfile::tempdir().unwrap();

@@ -52,7 +52,7 @@ const DISGUISES: [(&str, &str, &str); 12] = [
 ];
 
 #[test]
-fn no_other_file_is_opened() {
+fn disguised_playlists_open_no_other_file() {
     let folder = tempfile::tempdir().unwrap();
     let other = folder.path().join("other.mp4");
     let fifo = folder.path().join("fifo");

@@ -120,7 +120,7 @@ fn assert_all_inside(file: &Path, ran: CommandOutput) {
 }
 
 #[test]
-fn with_workers_everything_runs_inside() {
+fn workers_run_all_codec_functions_inside_the_filter() {
     let stage = Stage::new();
     for file in stage.files() {
         let path = format!("file {} ! decode host=process ! null", file.display());
@@ -129,7 +129,7 @@ fn with_workers_everything_runs_inside() {
 }
 
 #[test]
-fn without_workers_it_is_seen_outside() {
+fn inline_stages_run_codec_functions_outside_the_filter() {
     let stage = Stage::new();
     let file = in_checkout("clips/h264-180p8-container.mp4");
     let path = format!("file {} ! decode ! null", file.display());
@@ -144,7 +144,7 @@ fn without_workers_it_is_seen_outside() {
 }
 
 #[test]
-fn with_a_service_everything_runs_inside() {
+fn a_service_runs_all_codec_functions_inside_the_filter() {
     let stage = Stage::new();
     let (socket, said) = (stage.folder.path().join("socket"), stage.folder.path().join("said"));
     let mut serve = stage.command(&["serve", "--socket", socket.to_str().unwrap()]);

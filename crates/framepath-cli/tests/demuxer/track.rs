@@ -11,7 +11,7 @@ const LONGEST: usize = 4 << 20;
 const WORDS: usize = 32;
 
 #[test]
-fn a_tracks_description_is_4_mib_at_most() {
+fn a_track_description_is_limited_to_4_mib() {
     let folder = tempfile::tempdir().unwrap();
     let (file, listing) = (folder.path().join("long.mkv"), folder.path().join("listing"));
     let clip = fs::read(in_checkout("clips/vp8-99x57p8-odd.ivf")).unwrap();

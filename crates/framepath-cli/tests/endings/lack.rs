@@ -43,14 +43,14 @@ pub fn too_few_descriptors_fail_the_run_and_skip_no_packet() {
 const ROUNDS: usize = 5;
 
 /// The next worker can be started, and the caller cannot share the frames with it.
-pub fn descriptors_that_run_out_in_a_run_fail_it_and_skip_no_frame() {
+pub fn running_out_of_descriptors_fails_the_run_and_skips_no_frame() {
     let path = "file FIFO host=inline ! decode threads=1 ! threshold host=process fault=crash@15 ! y4m -";
     // It happens at one number of descriptors only, and other threads use some for a moment.
     let unshared = (0..ROUNDS).any(|_| with_fewer(path).iter().any(|ran| ran.stderr.contains("sharing")));
     assert!(unshared, "no run failed at that");
 }
 
-pub fn descriptors_that_run_out_in_a_run_fail_it_and_skip_no_packet() {
+pub fn running_out_of_descriptors_fails_the_run_and_skips_no_packet() {
     with_fewer("file FIFO host=inline ! decode threads=1 host=process fault=crash@15 ! y4m -");
 }
 

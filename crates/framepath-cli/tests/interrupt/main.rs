@@ -43,7 +43,7 @@ fn assert_all_end_after(signal: i32, name: &str) {
 }
 
 #[test]
-fn a_second_signal_ends_at_once() {
+fn a_second_signal_ends_the_command_at_once() {
     // 143 is the second signal's code. A process that ended by the first signal before the
     // second was sent has 130, and the test tries again.
     let mut codes = Vec::new();

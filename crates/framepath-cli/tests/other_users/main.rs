@@ -10,9 +10,9 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 framepath_testkit::tests! {
-    users::only_its_own_user_unless_it_says_so,
-    squatters::a_folder_of_another_user_is_refused_and_no_file_changes,
-    squatters::a_service_of_another_user_gets_no_client_unless_it_is_named,
+    users::a_service_accepts_only_its_own_user_and_allowed_users,
+    squatters::a_socket_in_another_users_folder_is_an_error_and_changes_no_file,
+    squatters::clients_refuse_a_service_of_another_user_unless_named,
 }
 
 const NOBODY: u32 = 65_534;

@@ -40,7 +40,7 @@ fn serve_at(socket: &Path) -> CommandOutput {
 }
 
 /// The owner of a folder creates links in it that lead elsewhere.
-pub fn a_folder_of_another_user_is_refused_and_no_file_changes() -> Tested {
+pub fn a_socket_in_another_users_folder_is_an_error_and_changes_no_file() -> Tested {
     needs_root()?;
     let victims = tempfile::tempdir().unwrap();
     let victim = victims.path().join("victim");
@@ -83,7 +83,7 @@ pub fn a_folder_of_another_user_is_refused_and_no_file_changes() -> Tested {
     Ok(())
 }
 
-pub fn a_service_of_another_user_gets_no_client_unless_it_is_named() -> Tested {
+pub fn clients_refuse_a_service_of_another_user_unless_named() -> Tested {
     needs_root()?;
     let (binary, folder) = (binary(), folder_of_nobody());
     let socket = folder.path().join("socket");

@@ -12,7 +12,7 @@ fn as_nobody(service: &ServiceProcess) -> CommandOutput {
     finish(crate::as_nobody(&crate::binary(), &["top", "--once", "--socket", socket.to_str().unwrap()]))
 }
 
-pub fn only_its_own_user_unless_it_says_so() -> Tested {
+pub fn a_service_accepts_only_its_own_user_and_allowed_users() -> Tested {
     needs_root()?;
     let service = ServiceProcess::start(&[]);
     as_nobody(&service).ended(1).prints("Permission denied");

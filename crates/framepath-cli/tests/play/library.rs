@@ -80,7 +80,7 @@ fn without_sdl(arguments: &[&str]) -> std::process::Output {
     ended(command.spawn().unwrap())
 }
 
-pub fn without_sdl_only_the_window_fails() {
+pub fn a_missing_sdl_fails_only_the_window() {
     let output = without_sdl(&["run", "test size=64x48 frames=3 ! play"]);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{errors}");

@@ -15,20 +15,20 @@ use framepath_testkit::harness::Tested;
 use server::{Manager, Xvfb};
 
 framepath_testkit::tests! {
-    the_right_frame_is_on_the_screen,
-    colours_are_those_that_the_stream_tells,
-    a_window_without_shared_memory_shows_them_too,
-    a_picture_that_stands_still_is_one_of_the_clip,
-    a_window_that_grows_has_a_larger_picture,
-    f_is_the_whole_screen_and_back,
-    keys_end_and_pause,
+    the_screen_shows_the_right_frame,
+    colours_follow_the_matrix_and_range_of_the_stream,
+    a_server_without_shared_memory_shows_the_right_frame,
+    a_paused_picture_is_a_frame_of_the_clip,
+    a_larger_window_has_a_larger_picture,
+    key_f_toggles_full_screen,
+    keys_q_and_space_end_and_pause,
     every_format_is_played_to_the_end,
-    memory_does_not_grow_with_the_sizes_of_pictures,
-    one_table_has_the_cells_of_two_machines,
+    memory_does_not_grow_with_the_number_of_picture_sizes,
+    one_table_merges_the_cells_of_two_machines,
     library::the_command_is_not_linked_with_sdl,
     library::a_sandboxed_decoder_does_not_load_sdl,
     library::the_doctor_loads_sdl,
-    library::without_sdl_only_the_window_fails,
+    library::a_missing_sdl_fails_only_the_window,
 }
 
 /// Longest time of a test; a test that takes longer hangs.
@@ -155,7 +155,7 @@ fn window_is_there(server: &Xvfb) {
     }
 }
 
-fn the_right_frame_is_on_the_screen() -> Tested {
+fn the_screen_shows_the_right_frame() -> Tested {
     let server = Xvfb::start(SIZE)?;
     let file = clip("vp9-180p8.ivf");
     let (first, other) = (reference(&file, 0), reference(&file, 20));
@@ -178,7 +178,7 @@ fn the_right_frame_is_on_the_screen() -> Tested {
 
 /// A picture all of one colour, in YUV of each kind that streams have: a wrong conversion
 /// would show another colour.
-fn colours_are_those_that_the_stream_tells() -> Tested {
+fn colours_follow_the_matrix_and_range_of_the_stream() -> Tested {
     let server = Xvfb::start(SIZE)?;
     let folder = tempfile::tempdir().unwrap();
     let wanted: Vec<u8> = [0x90, 0x50, 0x30].repeat((SIZE.0 * SIZE.1) as usize);
@@ -207,7 +207,7 @@ fn colours_are_those_that_the_stream_tells() -> Tested {
 }
 
 /// With a server without shared memory SDL sends the pictures.
-fn a_window_without_shared_memory_shows_them_too() -> Tested {
+fn a_server_without_shared_memory_shows_the_right_frame() -> Tested {
     let server = Xvfb::without(SIZE, "MIT-SHM")?;
     let file = clip("vp9-180p8.ivf");
     let first = reference(&file, 0);
@@ -224,7 +224,7 @@ fn a_window_without_shared_memory_shows_them_too() -> Tested {
 
 /// Frames go to the server ahead of their times, often only the changed part:
 /// whenever playback pauses, the screen has a whole frame.
-fn a_picture_that_stands_still_is_one_of_the_clip() -> Tested {
+fn a_paused_picture_is_a_frame_of_the_clip() -> Tested {
     let server = Xvfb::start(BOXED)?;
     let folder = tempfile::tempdir().unwrap();
     let (file, frames) = moving_box(folder.path());
@@ -244,7 +244,7 @@ fn a_picture_that_stands_still_is_one_of_the_clip() -> Tested {
     Ok(())
 }
 
-fn a_window_that_grows_has_a_larger_picture() -> Tested {
+fn a_larger_window_has_a_larger_picture() -> Tested {
     let server = Xvfb::start((2 * SIZE.0, 2 * SIZE.1))?;
     let file = clip("vp9-180p8.ivf");
     let first = reference(&file, 0);
@@ -278,7 +278,7 @@ fn window_has(server: &Xvfb, size: (u32, u32)) {
     }
 }
 
-fn f_is_the_whole_screen_and_back() -> Tested {
+fn key_f_toggles_full_screen() -> Tested {
     let whole = (2 * BOXED.0, 2 * BOXED.1);
     let server = Xvfb::start(whole)?;
     let _manager = Manager::start(&server)?;
@@ -309,7 +309,7 @@ fn f_is_the_whole_screen_and_back() -> Tested {
     Ok(())
 }
 
-fn keys_end_and_pause() -> Tested {
+fn keys_q_and_space_end_and_pause() -> Tested {
     let server = Xvfb::start((64, 48))?;
     for key in ["q", "Escape"] {
         let child = play(&server, "test size=64x48 frames=0 rate=30 ! play");
@@ -382,7 +382,7 @@ fn many_sizes(folder: &Path, frames: u16) -> String {
 }
 
 /// A stream with many sizes: each has a texture, and few textures are kept.
-fn memory_does_not_grow_with_the_sizes_of_pictures() -> Tested {
+fn memory_does_not_grow_with_the_number_of_picture_sizes() -> Tested {
     let server = Xvfb::start(SIZE)?;
     let folder = tempfile::tempdir().unwrap();
     let file = many_sizes(folder.path(), 160);
@@ -407,7 +407,7 @@ fn memory_does_not_grow_with_the_sizes_of_pictures() -> Tested {
 
 /// Beauchesne's table: one command makes one machine's, another merges two. The second
 /// machine is a copy with another name, and the table shows that name.
-fn one_table_has_the_cells_of_two_machines() {
+fn one_table_merges_the_cells_of_two_machines() {
     let folder = tempfile::tempdir().unwrap();
     let place = |name: &str| folder.path().join(name);
     let file = clip("vp9-180p8.ivf");

@@ -60,7 +60,7 @@ fn all_recovery_points(clip: &str, folder: &Path) -> std::path::PathBuf {
 }
 
 #[test]
-fn false_flags_cost_no_frame() {
+fn false_random_access_flags_lose_no_frame() {
     let folder = tempfile::tempdir().unwrap();
     let files = [
         all_flagged("clips/hevc-180p8-container.mkv", folder.path()),
@@ -76,7 +76,7 @@ fn false_flags_cost_no_frame() {
 }
 
 #[test]
-fn a_gradual_refresh_is_replayed_whole_and_resumed_at_when_it_must() {
+fn a_gradual_refresh_is_replayed_completely_or_is_the_resume_point() {
     let folder = tempfile::tempdir().unwrap();
     for reordered in ["0", "2"] {
         let file = folder.path().join("gradual.mkv");
@@ -149,7 +149,7 @@ fn two_encodings(
 }
 
 #[test]
-fn a_replay_has_the_parameter_sets_that_came_in_earlier_packets() {
+fn a_replay_includes_parameter_sets_of_earlier_packets() {
     let folder = tempfile::tempdir().unwrap();
     let x264 = "-c:v libx264 -pix_fmt yuv420p -g 12 -sc_threshold 0 -x264-params";
     let x265 =
@@ -208,7 +208,7 @@ fn video_tags(bytes: &[u8]) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn a_configuration_that_changes_inside_a_file_reaches_the_workers() {
+fn a_configuration_change_inside_a_file_reaches_the_workers() {
     let folder = tempfile::tempdir().unwrap();
     let mut joined = Vec::new();
     for (number, options) in ["ref=1:cabac=0", "ref=4:qp=30"].iter().enumerate() {

@@ -50,7 +50,7 @@ fn keep_four(path: &str) {
 }
 
 #[test]
-fn four_frames_of_each_decoder_are_kept_while_others_are_asked_for() {
+fn a_program_keeps_four_frames_of_each_decoder_and_requests_more() {
     let clips = ["h264-180p8-high.h264", "hevc-180p8.hevc", "vp9-180p8.ivf", "av1-180p8.ivf"];
     thread::scope(|scope| {
         for (clip, options) in
@@ -95,7 +95,7 @@ fn keep_all(path: &str, expected: usize) {
 }
 
 #[test]
-fn a_worker_waits_for_a_slot_as_long_as_the_program_keeps_all() {
+fn a_worker_waits_for_a_slot_while_the_program_keeps_all_frames() {
     let high = "h264-180p8-high.h264";
     let threshold = format!("test frames=100 size=64x36 format=yuv420p ! threshold host=process {WATCHDOG}");
     let convert =

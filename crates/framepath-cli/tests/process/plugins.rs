@@ -57,7 +57,7 @@ fn run_in_a_worker(name: &str) -> Became {
 }
 
 #[test]
-fn every_plugin_there_is_runs_in_a_worker() {
+fn every_installed_plugin_runs_in_a_worker() {
     let all = list();
     let next = AtomicUsize::new(0);
     let became = Mutex::new(Vec::new());

@@ -157,7 +157,7 @@ fn ten_seeks_in_each_codec_in_the_service() {
 }
 
 #[test]
-fn a_stage_of_frames_in_a_process_behind_one_of_packets() {
+fn a_frame_stage_follows_a_packet_stage_in_worker_processes() {
     ends(|| {
         let folder = tempfile::tempdir().unwrap();
         let file = clip(folder.path(), "a.mp4", X264);
@@ -167,7 +167,7 @@ fn a_stage_of_frames_in_a_process_behind_one_of_packets() {
 }
 
 #[test]
-fn files_in_a_process_start_and_loop_at_a_time_and_keep_their_edit_lists() {
+fn demuxers_in_workers_honour_start_loop_and_edit_lists() {
     ends(|| {
         let folder = tempfile::tempdir().unwrap();
         for (name, encoder) in [("a.mp4", X264), ("a.h264", X264), ("e.mp4", ALL[5].1)] {
@@ -215,7 +215,7 @@ fn seek_with_fault(file: &str, fault: &str, number: u64, whole: &[Shown]) {
 }
 
 #[test]
-fn a_worker_that_dies_right_before_at_or_behind_a_seek_loses_nothing() {
+fn a_worker_death_just_before_at_or_after_a_seek_loses_no_frame() {
     ends(|| {
         let folder = tempfile::tempdir().unwrap();
         for (name, encoder) in [("a.mp4", X264), ("d.ivf", ALL[4].1)] {
@@ -230,7 +230,7 @@ fn a_worker_that_dies_right_before_at_or_behind_a_seek_loses_nothing() {
 }
 
 #[test]
-fn a_worker_that_dies_while_a_seek_comes_loses_nothing() {
+fn a_worker_death_during_a_seek_loses_no_frame() {
     ends(|| {
         let folder = tempfile::tempdir().unwrap();
         let file = clip(folder.path(), "a.mp4", X264);
@@ -254,7 +254,7 @@ fn a_worker_that_dies_while_a_seek_comes_loses_nothing() {
 }
 
 #[test]
-fn a_demuxer_that_dies_behind_a_seek_is_an_error() {
+fn a_demuxer_death_after_a_seek_is_an_error() {
     ends(|| {
         let folder = tempfile::tempdir().unwrap();
         let file = clip(folder.path(), "a.mp4", X264);
@@ -269,7 +269,7 @@ fn a_demuxer_that_dies_behind_a_seek_is_an_error() {
 }
 
 #[test]
-fn a_flush_goes_on_at_the_next_random_access_point() {
+fn decoding_resumes_at_the_next_random_access_point_after_a_flush() {
     ends(|| {
         let folder = tempfile::tempdir().unwrap();
         let file = clip(folder.path(), "a.mp4", X264);

@@ -23,7 +23,7 @@ fn manager(stdin: Stdio, count: &str, options: &[&str]) -> Command {
 }
 
 #[test]
-fn a_passed_socket_is_served_and_its_name_stays() {
+fn a_passed_socket_is_served_and_keeps_its_name() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("passed");
     let listener = Listener::bind(&path, 0o600).unwrap();

@@ -97,7 +97,7 @@ fn the_page_for_prometheus_parses_and_adds_up() {
 
 /// Connections without a request delay no other: the oldest are closed to make room.
 #[test]
-fn a_hundred_idle_readers_do_not_stand_in_the_way() {
+fn a_hundred_idle_readers_delay_no_other() {
     let service = ServiceProcess::start(&["--metrics", "127.0.0.1:0"]);
     let before = service.quiet();
     let address = address(&service);
@@ -117,7 +117,7 @@ fn a_hundred_idle_readers_do_not_stand_in_the_way() {
 /// A reader that cannot be accepted for lack of a descriptor keeps its socket
 /// readable: the service must sleep all the same.
 #[test]
-fn without_a_descriptor_left_the_service_sleeps() {
+fn a_service_without_free_descriptors_sleeps() {
     use rustix::process::{Pid, Resource, Rlimit, prlimit};
     let service = ServiceProcess::start(&["--metrics", "127.0.0.1:0"]);
     let before = service.quiet();
@@ -146,7 +146,7 @@ fn without_a_descriptor_left_the_service_sleeps() {
 }
 
 #[test]
-fn figures_are_for_this_machine_alone() {
+fn metrics_are_served_only_on_this_machine() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("socket");
     let socket = socket.to_str().unwrap();

@@ -15,7 +15,7 @@ fn record(message: &Message) -> [u8; MESSAGE_BYTES] {
 }
 
 #[test]
-fn rubbish_ends_its_own_connection_and_says_why() {
+fn an_invalid_message_ends_only_its_connection_with_a_reason() {
     let service = ServiceProcess::start(&[]);
     let before = service.quiet();
     let hello = record(&Message::Hello { version: VERSION });
@@ -51,7 +51,7 @@ fn rubbish_ends_its_own_connection_and_says_why() {
 
 /// Checks that descriptors sent with a message are closed, not kept.
 #[test]
-fn descriptors_that_nobody_asked_for_are_closed() {
+fn unexpected_descriptors_are_closed() {
     use std::os::fd::AsFd;
     let service = ServiceProcess::start(&[]);
     let before = service.quiet();
@@ -67,7 +67,7 @@ fn descriptors_that_nobody_asked_for_are_closed() {
 }
 
 #[test]
-fn a_thousand_that_come_and_go_leave_nothing() {
+fn a_thousand_short_connections_leak_no_resource() {
     let service = ServiceProcess::start(&[]);
     let before = service.quiet();
     for turn in 0..1000 {
@@ -88,7 +88,7 @@ fn a_thousand_that_come_and_go_leave_nothing() {
 }
 
 #[test]
-fn a_crowd_that_stays_is_turned_away_and_takes_nobody_with_it() {
+fn excess_idle_clients_are_denied_without_harm_to_others() {
     let service = ServiceProcess::start(&["--connections", "20"]);
     let before = service.quiet();
     let mut client = service.client("vp9-180p8.ivf", "loop=inf ! decode", "null").spawn().unwrap();
@@ -108,7 +108,7 @@ fn a_crowd_that_stays_is_turned_away_and_takes_nobody_with_it() {
 }
 
 #[test]
-fn a_flood_ends_and_nobody_else_does() {
+fn a_flooding_client_is_disconnected_without_harm_to_others() {
     let service = ServiceProcess::start(&[]);
     let before = service.quiet();
     let mut client = service.client("vp9-180p8.ivf", "loop=inf ! decode", "null").spawn().unwrap();
@@ -148,7 +148,7 @@ fn a_flood_ends_and_nobody_else_does() {
 
 /// A client that sends invalid data to its worker harms only that worker.
 #[test]
-fn rubbish_for_a_worker_ends_that_worker() {
+fn invalid_data_for_a_worker_ends_only_that_worker() {
     let service = ServiceProcess::start(&[]);
     let before = service.quiet();
     let talker = RawClient::connect(&service.socket());

@@ -6,7 +6,7 @@ use framepath_testkit::until;
 use framepath_testkit::{finish, framepath, wait};
 
 #[test]
-fn running_streams_finish_and_no_new_one_is_opened() {
+fn a_stopping_service_finishes_streams_and_opens_no_new_stream() {
     let service = ServiceProcess::start(&["--grace", "3600"]);
     let talker = RawClient::connect(&service.socket());
     talker.hello();
@@ -27,7 +27,7 @@ fn running_streams_finish_and_no_new_one_is_opened() {
 }
 
 #[test]
-fn a_path_beyond_the_grace_period_is_ended() {
+fn the_end_of_the_grace_period_ends_running_paths() {
     let service = ServiceProcess::start(&["--grace", "0"]);
     let client = service.client("vp9-180p8.ivf", "loop=inf ! decode", "null").spawn().unwrap();
     let worker = service.stream_of(client.id()).worker_pid;
@@ -42,7 +42,7 @@ fn a_path_beyond_the_grace_period_is_ended() {
 }
 
 #[test]
-fn a_second_signal_waits_for_nobody() {
+fn a_second_signal_ends_the_service_at_once() {
     let service = ServiceProcess::start(&["--grace", "3600"]);
     let talker = RawClient::connect(&service.socket());
     talker.hello();

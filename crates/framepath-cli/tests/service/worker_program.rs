@@ -13,7 +13,7 @@ use framepath_testkit::{CommandOutput, finish, in_checkout};
 const TEXT: &str = "PLAYER_TEXT";
 
 #[test]
-fn a_program_in_the_folder_above_is_not_the_worker() {
+fn a_program_in_the_parent_folder_is_not_the_worker() {
     let folder = tempfile::tempdir().unwrap();
     let (outer, inner) = (folder.path().join("outer"), folder.path().join("outer/inner"));
     fs::create_dir_all(&inner).unwrap();

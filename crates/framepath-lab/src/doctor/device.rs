@@ -45,7 +45,8 @@ fn v4l2() -> Probe {
     let (name, unlocks) = ("V4L2 nodes", "`v4l2` sources and `decode api=v4l2m2m`");
     let nodes = machine::nodes("/dev", "video");
     if nodes.is_empty() {
-        let remedy = "a camera or a codec device; to test without hardware: sudo modprobe vivid, vicodec or vim2m";
+        let remedy =
+            "a camera or a codec device; to test without hardware: sudo modprobe vivid, vicodec or vim2m";
         return Probe::lacking(GROUP, name, unlocks, ProbeState::Missing, "no /dev/video*", remedy);
     }
     let described: Vec<String> = nodes.iter().map(|node| described(node)).collect();
@@ -105,8 +106,10 @@ fn fence_flags(header: &Path) -> Probe {
         let remedy = "a kernel with explicit V4L2 fences; no released kernel had them in 2026";
         return Probe::lacking(GROUP, name, unlocks, ProbeState::Missing, found, remedy);
     }
-    let found =
-        format!("*** THIS KERNEL'S HEADER HAS THEM: {} *** please report this to the project", present.join(", "));
+    let found = format!(
+        "*** THIS KERNEL'S HEADER HAS THEM: {} *** please report this to the project",
+        present.join(", ")
+    );
     Probe::ok(GROUP, name, unlocks, found)
 }
 

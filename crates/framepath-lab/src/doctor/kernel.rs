@@ -35,8 +35,7 @@ fn pmu() -> Probe {
 }
 
 fn switch_records() -> Probe {
-    let (name, unlocks) =
-        ("switch records", "exact distinction between waiting and preempted threads");
+    let (name, unlocks) = ("switch records", "exact distinction between waiting and preempted threads");
     match machine::switch_records() {
         Ok(()) => Probe::ok(GROUP, name, unlocks, format!("perf_event_paranoid is {}", paranoid())),
         Err(error) => {
@@ -66,7 +65,8 @@ fn paranoid_remedy() -> String {
 }
 
 fn run_delay() -> Probe {
-    let (name, unlocks) = ("schedstat", "time that a thread was runnable and did not run, without switch records");
+    let (name, unlocks) =
+        ("schedstat", "time that a thread was runnable and did not run, without switch records");
     let file = "/proc/thread-self/schedstat";
     match fs::read_to_string(file) {
         Ok(text) if text.split_whitespace().count() == 3 => Probe::ok(GROUP, name, unlocks, file),

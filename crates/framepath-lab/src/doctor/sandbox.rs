@@ -40,7 +40,8 @@ fn no_new_privileges(layers: Layers) -> Probe {
 }
 
 fn seccomp(layers: Layers, refusal: Option<String>) -> Probe {
-    let (name, unlocks) = ("seccomp filters", "host=process: a worker restricted to the system calls it needs");
+    let (name, unlocks) =
+        ("seccomp filters", "host=process: a worker restricted to the system calls it needs");
     match state(layers, Layer::Seccomp) {
         ProbeState::Ok => Probe::ok(GROUP, name, unlocks, "the decoder's filter was applied to a thread"),
         state => {
@@ -116,6 +117,13 @@ fn namespaces() -> Probe {
     if pid && net {
         Probe::ok(GROUP, name, unlocks, if shared.is_empty() { own } else { format!("{own}; not {shared}") })
     } else {
-        Probe::lacking(GROUP, name, unlocks, ProbeState::NotPermitted, format!("not available: {shared}"), remedy)
+        Probe::lacking(
+            GROUP,
+            name,
+            unlocks,
+            ProbeState::NotPermitted,
+            format!("not available: {shared}"),
+            remedy,
+        )
     }
 }

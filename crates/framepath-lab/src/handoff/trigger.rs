@@ -121,7 +121,9 @@ impl TriggerSource {
         let gone = || io(std::io::ErrorKind::NotFound.into());
         let stats = self.worker.get().ok_or_else(gone)?;
         if stats.deaths.load(Ordering::Relaxed) > 0 {
-            return Err(StageError::Option("the worker died during the run; its figures are incomplete".to_owned()));
+            return Err(StageError::Option(
+                "the worker died during the run; its figures are incomplete".to_owned(),
+            ));
         }
         running::of(stats.pid.load(Ordering::Relaxed)).map_err(io)
     }

@@ -160,7 +160,8 @@ fn queue(summary: &Summary, found: &mut Vec<String>) {
     if let (Some(queue), Some(direct)) = (cost(case, "queue"), cost(case, "direct")) {
         let ours = queue / direct;
         let theirs = cost(case, "gst-queue").zip(cost(case, "gst-direct")).map(|(q, d)| q / d);
-        let theirs = theirs.map_or(String::new(), |ratio| format!("; in GStreamer it costs {}", times(ratio)));
+        let theirs =
+            theirs.map_or(String::new(), |ratio| format!("; in GStreamer it costs {}", times(ratio)));
         found.push(format!("In framepath, a thread boundary costs {} a direct push{theirs}.", times(ours)));
     }
     queue_paced(summary, found);
@@ -221,12 +222,19 @@ fn decode(summary: &Summary, found: &mut Vec<String>) {
             });
         }
         if let Some(one) = of("cpu_ms", "inline-t1", "ffmpeg") {
-            parts.push(format!("with `threads=1` it costs {} that CPU ({})", times(one.median), interval(one)));
+            parts.push(format!(
+                "with `threads=1` it costs {} that CPU ({})",
+                times(one.median),
+                interval(one)
+            ));
         }
         for (a, b, threads) in [("inline", "bare", "`threads=auto`"), ("inline-t1", "bare-t1", "`threads=1`")]
         {
             if let Some(floor) = of("cpu_ms", a, b) {
-                parts.push(format!("compared with the lower bound, bare libavcodec, at {threads}: {}", compared(floor)));
+                parts.push(format!(
+                    "compared with the lower bound, bare libavcodec, at {threads}: {}",
+                    compared(floor)
+                ));
             }
         }
         if !parts.is_empty() {
@@ -277,7 +285,9 @@ fn encode(summary: &Summary, found: &mut Vec<String>) {
             continue;
         };
         let mut text = format!("Raw encoding of a {case} frame takes {} at the median", time_us(us));
-        for (contender, words) in [("memcpy", "a memcpy of the frame"), ("raw-copy", "encoding with `copy=1`")] {
+        for (contender, words) in
+            [("memcpy", "a memcpy of the frame"), ("raw-copy", "encoding with `copy=1`")]
+        {
             let other = summary.row(case, contender).and_then(|row| row.figure(METRIC));
             if let Some(other) = other {
                 text.push_str(&format!(", {words} {}", time_us(other)));

@@ -57,7 +57,10 @@ fn title(bars: &[Bar]) -> String {
         format!("The ledger closes: at most {} of a frame is unexplained, over {paths}", percent(most))
     } else {
         let open = shares.iter().filter(|share| **share > 0.05).count();
-        format!("The ledger does not close on {open} of {paths}: more than 5 % is unexplained, at most {}", percent(most))
+        format!(
+            "The ledger does not close on {open} of {paths}: more than 5 % is unexplained, at most {}",
+            percent(most)
+        )
     }
 }
 

@@ -45,7 +45,8 @@ fn title(lines: &[Line]) -> String {
             time_us(line.us.p50),
             time_us(line.us.p99)
         ),
-        _ => "Latency: no path has a long tail; every 99th percentile is within 1.5 times the median".to_owned(),
+        _ => "Latency: no path has a long tail; every 99th percentile is within 1.5 times the median"
+            .to_owned(),
     }
 }
 

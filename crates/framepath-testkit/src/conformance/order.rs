@@ -21,7 +21,7 @@ fn assert_order(watch: &PathRecord, way: &PathUnderTest, delivered: u64, dropped
 }
 
 /// Checks order and content at every level of the ledger.
-pub fn frames_come_in_order_and_unchanged(way: &PathUnderTest) {
+pub fn frames_arrive_in_order_and_unchanged(way: &PathUnderTest) {
     for level in [Level::Off, Level::Times, Level::Full] {
         let watch = PathRecord::new(8);
         let report = watch.run(way, FRAMES, level);
@@ -32,7 +32,7 @@ pub fn frames_come_in_order_and_unchanged(way: &PathUnderTest) {
 }
 
 /// Checks two of the links in a row, one end slower than the other.
-pub fn rates_of_any_two_ends_lose_nothing(way: &PathUnderTest) {
+pub fn unequal_rates_lose_no_frame(way: &PathUnderTest) {
     for slots in [1, 2, 64] {
         let watch = PathRecord::new(slots);
         let source = Pipeline::from_source(watch.source(FRAMES)).named("numbered");

@@ -32,7 +32,7 @@ fn assert_first(watch: &PathRecord, way: &PathUnderTest, frames: u64) {
 }
 
 /// Checks that the stages before it stop, and that the frames it delivered are in the ledger.
-pub fn a_stage_behind_fails(way: &PathUnderTest) {
+pub fn a_stage_after_the_link_fails(way: &PathUnderTest) {
     let watch = PathRecord::new(4);
     let source = Pipeline::from_source(watch.source(ENDLESS)).named("numbered");
     let built = (way.link.add)((way.host.pass)(source, BEFORE));
@@ -48,7 +48,7 @@ pub fn a_stage_behind_fails(way: &PathUnderTest) {
 }
 
 /// Checks that the frames of a failing stage still arrive, also those kept behind it.
-pub fn a_stage_before_fails(way: &PathUnderTest) {
+pub fn a_stage_before_the_link_fails(way: &PathUnderTest) {
     // As many frames as the smallest link that drops can hold at once.
     let good = GOOD.min(way.link.holds.filter(|_| !way.keeps_all()).unwrap_or(GOOD));
     let watch = PathRecord::new(8);
@@ -91,7 +91,7 @@ pub fn the_source_fails(way: &PathUnderTest) {
 }
 
 /// Checks that a bug in a stage ends its own thread, not the process.
-pub fn a_stage_behind_panics(way: &PathUnderTest) {
+pub fn a_stage_after_the_link_panics(way: &PathUnderTest) {
     for slots in [1, 4] {
         let watch = PathRecord::new(slots);
         let source = Pipeline::from_source(watch.source(ENDLESS)).named("numbered");

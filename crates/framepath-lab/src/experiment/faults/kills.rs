@@ -77,7 +77,9 @@ fn kill_when_due(
             last = (delivered, Instant::now());
         } else if last.1.elapsed() > PATIENCE {
             let patience = PATIENCE.as_secs();
-            return Err(LabError::Unknown(format!("no frame of any stream for {patience} s: the streams hang")));
+            return Err(LabError::Unknown(format!(
+                "no frame of any stream for {patience} s: the streams hang"
+            )));
         }
         for (stream, (one, due)) in running.iter().zip(due.iter_mut()).enumerate() {
             if due.last().is_none_or(|frame| *frame > one.frames()) {

@@ -57,7 +57,9 @@ impl FaultClip {
         let file = framepath_model::path::quote(&file.to_string_lossy());
         let ended = start(&format!("file {file} loop=2 ! decode"), 1024)?.wait()?;
         let expected = Expected::of_two_passes(&ended.seen).ok_or_else(|| {
-            LabError::Unknown(format!("two undisturbed passes over {file} differ; the clip cannot be a reference"))
+            LabError::Unknown(format!(
+                "two undisturbed passes over {file} differ; the clip cannot be a reference"
+            ))
         })?;
         Ok(FaultClip { file, expected })
     }

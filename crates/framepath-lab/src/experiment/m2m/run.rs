@@ -88,7 +88,9 @@ fn check_sequences(sequences: &[u64], frames: u64, dropped: u64) -> Result<(), S
     let (first, last) = (sequences[0], sequences[sequences.len() - 1]);
     let missing = last + 1 - first - frames;
     if missing != dropped {
-        return Err(format!("{missing} numbers are missing, and the driver counted {dropped} dropped frames"));
+        return Err(format!(
+            "{missing} numbers are missing, and the driver counted {dropped} dropped frames"
+        ));
     }
     Ok(())
 }

@@ -108,10 +108,10 @@ impl PlayerOutput {
 /// The missing part.
 pub(super) fn drm() -> Result<(), String> {
     match nodes("/dev/dri", "card").is_empty() {
-        true => {
-            Err("no /dev/dri/card*; install a GPU's kernel driver; to test without hardware: sudo modprobe vkms"
-                .to_owned())
-        }
+        true => Err(
+            "no /dev/dri/card*; install a GPU's kernel driver; to test without hardware: sudo modprobe vkms"
+                .to_owned(),
+        ),
         false => Ok(()),
     }
 }

@@ -173,7 +173,10 @@ mod tests {
         let good =
             [("kills", 50.0), ("lost", 0.0), ("wrong", 0.0), ("recovery_ms", 8.0), ("recovery_p99_ms", 20.0)];
         let text = told(faults, vec![row("kill-paced", 100, &good)]);
-        assert!(text.contains("50 workers killed") && text.contains("no resource leaked; recovery takes 8"), "{text}");
+        assert!(
+            text.contains("50 workers killed") && text.contains("no resource leaked; recovery takes 8"),
+            "{text}"
+        );
         let text = told(faults, vec![row("client", 0, &[("kills", 8.0), ("left_processes", 1.0)])]);
         assert!(text.contains("8 clients killed") && text.ends_with("1 leaked processes."), "{text}");
         let text = told(faults, vec![row("kill-paced", 99, &[("kills", 1.0), ("lost", 1.0)])]);
