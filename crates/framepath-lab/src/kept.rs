@@ -33,8 +33,8 @@ impl KeptLedger {
         FrameTimeline { path: self.name.clone(), seq, segments }
     }
 
-    /// Divides the row's time into one segment per cause. Within a row the ledger knows only
-    /// sums, not an order: waits are drawn first.
+    /// Divides the row's time into one segment per cause. The order is arbitrary, with waits
+    /// first, because a row has only the sum of each cause.
     fn segments(&self, row: &Row, birth_ns: u64) -> Vec<CauseSegment> {
         let hop = self.report.hops.get(usize::from(row.hop)).map_or_else(String::new, |h| h.text.clone());
         let order = [
