@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Input that cannot work: the error gives the reason, names the object, and has an exit code.
+//! Invalid input: the error names the object and the reason, and has an exit code.
 
 use std::fs;
 use std::io::Read;
@@ -65,7 +65,7 @@ fn a_truncated_file_delivers_its_frames_and_keeps_the_ledger() {
     assert!((10..30).contains(&frames), "{ran:#?}");
     let text = fs::read_to_string(csv).unwrap();
     let mut lines = text.lines();
-    // Counted from the end, because a stage's text may have commas.
+    // The columns are counted from the end, because a stage's text may contain commas.
     let column = lines.next().unwrap().rsplit(',').position(|name| name == "last").unwrap();
     let last = |line: &&str| line.rsplit(',').nth(column) == Some("1");
     assert_eq!(lines.filter(last).count(), frames);
@@ -110,7 +110,7 @@ fn a_failed_run_still_writes_its_figures() {
 
 #[test]
 fn a_closed_pipe_ends_a_listing_silently() {
-    // The pipe has no reader from the start.
+    // The pipe never has a reader.
     let (reader, writer) = UnixStream::pair().unwrap();
     drop(reader);
     let mut command = framepath(&["stages"]);

@@ -18,13 +18,13 @@ fn clips() -> Vec<PathBuf> {
     clips
 }
 
-/// Returns the lines except that of the program's own name.
+/// Returns the lines without the line of the program's name.
 fn lines(text: &str) -> Vec<&str> {
     text.lines().filter(|line| !line.starts_with("#software")).collect()
 }
 
-/// Runs ffmpeg with `-noautoscale`, which FFmpeg 5 and 7 both take: a clip that changes its size
-/// is not scaled.
+/// Runs ffmpeg with `-noautoscale`, which FFmpeg 5 and 7 accept, so that a clip that changes its
+/// size is not scaled.
 fn of_ffmpeg(clip: &Path) -> String {
     let mut ffmpeg = Command::new("ffmpeg");
     ffmpeg.args(["-nostdin", "-v", "error", "-i"]).arg(clip);

@@ -21,7 +21,7 @@ const COUNTS: [&str; 10] = [
 
 #[test]
 fn every_frame_arrives_once_without_a_copy() {
-    // Flat out there are more frames than slots; 4097 bytes are no picture.
+    // At full speed there are more frames than slots; 4097 bytes fit no picture.
     for (bytes, frames, rate) in [(16, 50, 0), (4097, 1000, 0), (3_110_400, 50, 500)] {
         let words = [bytes, frames, rate].map(|n: u64| n.to_string());
         let args = ["handoff", "--bytes", &words[0], "--frames", &words[1], "--rate", &words[2]];

@@ -17,7 +17,7 @@ fn late_frames_are_dropped_and_counted() {
     let ran = run(&["run", "--quiet", "--json", "-", path]).ended(0);
     let [shown, late, dropped] = ["shown", "late", "dropped"].map(|key| number(&ran.stdout, key));
     assert_eq!((shown + late, late), (40.0, dropped));
-    // Late frames are dropped except about one a second, so that there is something to see.
+    // `play` shows about one late frame per second, so that the picture still changes.
     assert!(late > 20.0 && shown > 1.0, "{late} of 40 late");
 }
 

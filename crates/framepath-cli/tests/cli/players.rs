@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `lab players` with the test's own players: scripts that hang, crash, ask
-//! and play.
+//! `lab players` with artificial players: scripts that hang, crash, ask a question
+//! or play.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -36,7 +36,7 @@ fn players_that_fail_are_reported_and_stopped() {
     let out = folder.path().join("run");
     let mut command = framepath(&["lab", "players", clip.to_str().unwrap(), "--pairs", "1"]);
     command.arg("--json").arg(&json).arg("--out").arg(&out);
-    // Only these tools: no display server and no other player is found.
+    // PATH has only these tools: no display server and no other player.
     command.env("PATH", format!("{}:/usr/bin/coreutils-only", bin.display()));
     for tool in ["sh", "sleep"] {
         std::os::unix::fs::symlink(Path::new("/bin").join(tool), bin.join(tool)).unwrap();

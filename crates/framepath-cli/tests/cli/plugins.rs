@@ -62,7 +62,7 @@ fn inverting_twice_restores_the_picture() {
         assert_eq!((plain.len(), once.len()), (3, 3));
         assert_ne!(plain, once);
         assert_eq!(plain, twice);
-        // PACKED32 and BGRA8888 give the same as the run without the plug-in.
+        // PACKED32 and BGRA8888 have the same result as the run without the plug-in.
         let grab = hashes(&format!(
             "test size={size} format=rgba frames=3 ! plugin frei0r:delay0r delaytime=0 ! framemd5 -"
         ));

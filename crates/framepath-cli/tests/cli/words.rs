@@ -23,7 +23,7 @@ fn every_command_has_help_with_examples() {
 #[test]
 fn every_stage_has_a_description() {
     let all = run(&["stages"]).ended(0);
-    // The help is wrapped into lines.
+    // The help has line breaks.
     let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let help = flat(&run(&["help", "path"]).ended(0).stdout);
     for def in framepath::Registry::built_in().definitions().iter() {
@@ -44,7 +44,7 @@ fn completions_include_the_commands() {
     run(&["completions", "tcsh"]).ended(2).prints("bash");
 }
 
-/// Runs the script in a bash of its own, with the variables that readline would set.
+/// Runs the script in a separate bash, with the variables that readline sets.
 #[test]
 fn bash_completes_paths() {
     let folder = tempfile::tempdir().unwrap();

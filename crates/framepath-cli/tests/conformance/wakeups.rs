@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A frame that arrives while all threads wait costs one wake-up each way: the worker's,
-//! and that of the thread after it.
+//! A frame that arrives while all threads wait costs two wake-ups: that of the worker, and
+//! that of the thread after the worker.
 
 use std::fs;
 use std::sync::Arc;
@@ -15,20 +15,20 @@ use framepath_testkit::conformance::parts::run;
 use framepath_testkit::conformance::way::PathUnderTest;
 
 const FRAMES: u64 = 100;
-/// So slow that every thread sleeps between two frames.
+/// Frame rate at which every thread sleeps between two frames.
 const RATE: f64 = 200.0;
-/// Wake-ups that may have another cause.
+/// Tolerated wake-ups with another cause.
 const OTHERS: u64 = FRAMES / 5;
 
-/// Returns how often a thread went to sleep; `of` is its folder in /proc.
+/// Returns the number of sleeps of a thread; `of` is its folder in /proc.
 fn sleeps(of: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{of}/status")).unwrap();
     let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
     count.and_then(|count| count.trim().parse().ok()).expect("the kernel counts switches")
 }
 
-/// Stage that reports how often the worker and its own thread slept, at the first frame and at
-/// the last.
+/// Stage that reports the number of sleeps of the worker and of its own thread, at the first
+/// frame and at the last.
 struct Counts {
     worker: Arc<WorkerStats>,
     said: Sender<[u64; 2]>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A demuxer's worker, or a decoder's, ends before the end of the file.
+//! The worker of a demuxer or of a decoder dies before the end of the file.
 
 use std::fs;
 use std::thread;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::{ffmpeg, frames_of};
 use framepath_testkit::{framepath, in_checkout, run, wait};
 
-/// A clip with frames in the order of packets: no reordering, one thread.
+/// A clip without reordering: its frames have the order of the packets.
 const CLIP: &str = "clips/vp9-180p8.ivf";
 
 #[test]
@@ -61,7 +61,7 @@ fn a_demuxer_has_a_worker_although_its_decoder_is_inline() {
     assert!(listings.iter().all(|listing| *listing == listings[0]));
 }
 
-/// A pipe may be silent; a worker that has input may not.
+/// The watchdog ignores an idle pipe, but not a worker that has input.
 #[test]
 fn a_demuxer_that_hangs_on_a_full_pipe_is_killed() {
     let folder = tempfile::tempdir().unwrap();
@@ -71,7 +71,7 @@ fn a_demuxer_that_hangs_on_a_full_pipe_is_killed() {
     let child = framepath(&["run", &path]).spawn().unwrap();
     let writer = thread::spawn(move || {
         let clip = fs::read(in_checkout("clips/h264-1080p8.h264")).unwrap();
-        // The reader closes the pipe before all is written.
+        // The reader closes the pipe before the writer has finished.
         let _ = fs::write(&fifo, clip);
     });
     wait(child, &path).ended(1).prints("demuxer");
@@ -92,7 +92,7 @@ fn a_loop_over_a_pipe_is_an_error() {
     }
 }
 
-/// A stream with one keyframe is not kept whole for a replay. The frames lost at a
+/// The replay log of a stream with a single keyframe is bounded. The frames lost at a
 /// worker's death are reported.
 #[test]
 fn the_replay_log_of_a_stream_without_keyframes_is_bounded() {

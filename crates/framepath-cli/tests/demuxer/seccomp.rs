@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! No demuxer, parser or decoder function runs outside a seccomp filter if a
-//! path asks for workers: a preloaded library checks it in every process.
+//! path uses workers. A preloaded library checks this in every process.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -59,7 +59,7 @@ impl Stage {
             .status();
         assert!(gcc.expect("gcc").success());
         let program = env!("CARGO_BIN_EXE_framepath");
-        // Workers have a clean environment: this script gives them the shim.
+        // Workers have a clean environment, so this script sets the shim's variable for them.
         let script = format!("#!/bin/sh\nLD_PRELOAD={} exec {program} \"$@\"\n", shim.display());
         fs::write(&worker, script).unwrap();
         fs::set_permissions(&worker, fs::Permissions::from_mode(0o755)).unwrap();
@@ -96,12 +96,12 @@ impl Stage {
     }
 }
 
-/// Returns how many frames of a file are decoded: only a few of the large ones.
+/// Returns the number of frames to decode: few for large files.
 fn frames_of(file: &Path) -> &'static str {
     if file.to_string_lossy().contains("1080p") { "20" } else { "1000000" }
 }
 
-/// Returns the functions called inside a filter, and those called outside of any.
+/// Returns the functions called inside a filter, and the functions called outside.
 fn calls(stderr: &str) -> (BTreeSet<&str>, BTreeSet<&str>) {
     let of = |place: &str| {
         let prefix = format!("shim: {place} ");

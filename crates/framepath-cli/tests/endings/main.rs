@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Ends of commands: the exit code tells if everything was delivered, standard
-//! error what was lost, and no text from a file reaches the terminal raw.
+//! Ends of commands: the exit code shows if everything was delivered, standard error names
+//! the losses, and control characters from a file are escaped.
 
 mod lack;
 mod names;
@@ -43,7 +43,7 @@ fn decoded(clip: &str, options: &str) -> CommandOutput {
 fn a_skipped_packet_is_reported_even_with_quiet_and_exits_with_3() {
     let whole = decoded("vp9-180p8.ivf", "host=process").ended(0);
     assert_eq!(whole.stderr, "");
-    // Late enough that frames before it are delivered.
+    // The packet is late enough that frames before it are delivered.
     let last = delivered(&whole) - 3;
     let options = format!("host=process fault=poison@{last}");
     let ran = decoded("vp9-180p8.ivf", &options).ended(3);
@@ -60,7 +60,7 @@ fn all_frames_lost_is_a_failure() {
 
 fn frames_lost_with_their_worker_exit_with_3() -> Tested {
     framepath_codec::frei0r::find("baltan").map_err(|error| Missing::new(error.to_string()))?;
-    // Its filter has state: frames inside a dead worker cannot be made again.
+    // The filter has state, so frames inside a dead worker cannot be computed again.
     let ran = run(&[
         "run",
         "--quiet",
@@ -73,7 +73,7 @@ fn frames_lost_with_their_worker_exit_with_3() -> Tested {
 
 fn a_source_that_ends_without_a_frame_is_a_failure() {
     let folder = tempfile::tempdir().unwrap();
-    // An IVF head, and no frame.
+    // An IVF head without a frame.
     let file = folder.path().join("empty.ivf");
     let clip = fs::read(in_checkout("clips/vp9-180p8.ivf")).unwrap();
     fs::write(&file, &clip[..32]).unwrap();
@@ -141,7 +141,7 @@ fn an_export_replaces_the_target_of_a_link_and_keeps_permissions() {
         .prints("\"frames\": 2");
 }
 
-/// Number of slices that the worker gets before the large packet.
+/// Number of slices before the large packet.
 const SLICES_BEFORE: usize = 14;
 
 fn a_packet_too_large_for_every_worker_ends_the_run_after_the_earlier_frames() {

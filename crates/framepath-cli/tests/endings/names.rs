@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! File names do not act on the terminal.
+//! Control characters in file names are escaped.
 
 use std::fs;
 
