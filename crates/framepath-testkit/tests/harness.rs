@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Checks that the harness reports what a test returned when it ran. The binary runs itself, and reads
+//! Checks that the harness reports the result of a test at run time. The binary runs itself and reads
 //! the report.
 
 use std::process::{Command, ExitCode};
 
 use framepath_testkit::harness::{self, Missing, Tested, needs_program, test};
 
-/// Variable that is set for the binary whose report is read.
+/// Environment variable of the inner run.
 const REPORTED: &str = "FRAMEPATH_TEST_REPORTED";
 
 fn main() -> ExitCode {

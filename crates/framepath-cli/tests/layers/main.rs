@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `framepath run` on a machine that lacks layers of the sandbox.
 //!
-//! The binary is also the launcher: it removes system calls from itself, as on
+//! This binary is also the launcher: it disables system calls for itself, as on
 //! a kernel without them, and executes `framepath`.
 
 use std::os::unix::process::CommandExt;
@@ -77,8 +77,8 @@ fn run(calls: &[i64], options: &str) -> framepath_testkit::CommandOutput {
     framepath_testkit::finish(command)
 }
 
-/// Counts layers that this machine lacks itself: old kernels have no ports or
-/// signals in Landlock, and some users get no namespace.
+/// Counts layers that this machine lacks: old kernels have no ports or signals in
+/// Landlock, and some users may not create namespaces.
 fn lacks_by_itself() -> usize {
     run(&[], "").ended(0).stderr.lines().count()
 }
@@ -86,7 +86,7 @@ fn lacks_by_itself() -> usize {
 fn complete() {
     let ran = run(&[], "").ended(0);
     assert!(ran.stderr.lines().count() <= 1, "{ran:#?}");
-    // On a machine with all layers the strictest choice makes no difference.
+    // On a machine with all layers the strictest setting has no effect.
     if ran.stderr.is_empty() {
         assert_eq!(run(&[], "sandbox=require").ended(0).stderr, "");
         assert_eq!(run(&[], "sandbox=allow").ended(0).stderr, "");

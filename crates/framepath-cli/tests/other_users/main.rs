@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A service and its clients of several users. Only root can run these tests.
+//! A service and clients of several users. Only root can run these tests.
 
 mod squatters;
 mod users;
@@ -18,8 +18,8 @@ framepath_testkit::tests! {
 const NOBODY: u32 = 65_534;
 const NOGROUP: u32 = 65_534;
 
-/// Makes a `framepath` command as user nobody. The caller opens the binary, because user nobody
-/// cannot find a checkout in a home folder that only its owner may enter.
+/// Creates a `framepath` command as user nobody. The caller opens the binary, because user nobody
+/// may not enter the home folder of a checkout.
 fn as_nobody(binary: &File, args: &[&str]) -> Command {
     let mut command = Command::new(format!("/proc/self/fd/{}", binary.as_raw_fd()));
     command.args(args).uid(NOBODY).gid(NOGROUP);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `host=process` gives the same frames as `host=inline`, copies each packet
-//! once and no frame, and leaves no resources behind in its caller.
+//! `host=process` delivers the same frames as `host=inline`, copies each packet
+//! once and no frame, and leaks no resources in its caller.
 
 use std::fs;
 use std::thread;
@@ -90,7 +90,8 @@ fn held() -> (usize, usize) {
     (files, maps.lines().filter(|line| line.contains("memfd:framepath")).count())
 }
 
-/// Returns the same once the spare worker is ready, because runs do not wait for it.
+/// Waits until the spare worker is ready, because runs do not wait for it. Returns the same
+/// numbers.
 fn held_at_rest() -> (usize, usize) {
     let (mut last, mut looks) = (held(), 0);
     for _ in 0..1000 {
@@ -119,7 +120,7 @@ fn packets_are_copied_twice_and_no_resource_leaks() {
         assert_eq!(report.frames, 30);
         report
     };
-    // The first run also makes the spare worker, which stays.
+    // The first run also starts the spare worker, which stays.
     run();
     let before = held_at_rest();
     for _ in 0..5 {

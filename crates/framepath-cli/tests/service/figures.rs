@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Figures that the service reports: to `top`, and to Prometheus.
+//! Figures of the service for `top` and for Prometheus.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -88,14 +88,14 @@ fn the_page_for_prometheus_parses_and_adds_up() {
     assert!(refused.starts_with("HTTP/1.0 405"), "{refused}");
     client.kill().unwrap();
     client.wait().unwrap();
-    // Readers that connect and close without a request.
+    // Readers that connect and disconnect without a request.
     let idle: Vec<TcpStream> = (0..50).map(|_| TcpStream::connect(&address).unwrap()).collect();
     drop(idle);
     assert!(get(&address, "GET / HTTP/1.0\r\n\r\n").contains("\nframepath_streams 0\n"));
     assert_eq!(service.quiet(), before);
 }
 
-/// Connections without a request delay no other: the oldest are closed to make room.
+/// The service closes the oldest idle connections, so that they delay no other reader.
 #[test]
 fn a_hundred_idle_readers_delay_no_other() {
     let service = ServiceProcess::start(&["--metrics", "127.0.0.1:0"]);
@@ -103,7 +103,7 @@ fn a_hundred_idle_readers_delay_no_other() {
     let address = address(&service);
     let idle: Vec<TcpStream> = (0..100).map(|_| TcpStream::connect(&address).unwrap()).collect();
     assert!(get(&address, "GET / HTTP/1.0\r\n\r\n").contains("\nframepath_streams 0\n"));
-    // The service did not wait for the latest connections.
+    // The answer did not wait for the newest connections.
     let is_open = |stream: &TcpStream| {
         stream.set_nonblocking(true).unwrap();
         matches!(stream.peek(&mut [0]), Err(error) if error.kind() == std::io::ErrorKind::WouldBlock)
@@ -114,8 +114,8 @@ fn a_hundred_idle_readers_delay_no_other() {
     assert_eq!(service.quiet(), before);
 }
 
-/// A reader that cannot be accepted for lack of a descriptor keeps its socket
-/// readable: the service must sleep all the same.
+/// Without free descriptors the service cannot accept a reader, whose socket stays
+/// readable. The service must sleep nevertheless.
 #[test]
 fn a_service_without_free_descriptors_sleeps() {
     use rustix::process::{Pid, Resource, Rlimit, prlimit};
@@ -126,7 +126,7 @@ fn a_service_without_free_descriptors_sleeps() {
     let limit = |files: u64| {
         prlimit(pid, Resource::Nofile, Rlimit { current: Some(files), maximum: Some(1024) }).unwrap()
     };
-    // A new descriptor has the lowest free number.
+    // A new descriptor gets the lowest free number.
     let fds = format!("/proc/{}/fd", service.pid());
     limit((0..).find(|number| !std::path::Path::new(&format!("{fds}/{number}")).exists()).unwrap());
     let mut reader = TcpStream::connect(&address).unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Streams through the service equal inline streams.
+//! Streams through the service have the same frames as inline streams.
 
 use std::fs;
 use std::process::Command;
@@ -43,7 +43,7 @@ fn every_clip_has_the_same_frames_in_the_service_and_inline() {
         assert_eq!(ours, inline(clip, "! decode"), "{clip}");
     }
     assert_eq!(service.quiet(), before);
-    // Each has a demuxer's worker and a decoder's.
+    // Each path has a worker for the demuxer and a worker for the decoder.
     assert_eq!(service.snapshot().totals.granted, 2 * clips.len() as u64);
 }
 
@@ -108,7 +108,7 @@ fn a_killed_worker_is_replaced_without_lost_or_duplicated_frames() {
     assert_eq!(ran.stdout, inline("vp9-180p8.ivf", options));
     assert!(ran.stderr.contains("replaced a worker"), "{}", ran.stderr);
     assert_eq!(service.quiet(), before);
-    // A worker that died before its stream was open does not count as a death for the client.
+    // The client does not count a worker that died before its stream was open.
     assert_eq!(service.snapshot().totals.crashes, 3);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The end of the stream passes every hop and leaves nothing behind.
+//! The end of the stream passes every hop and drains every frame.
 
 use std::sync::atomic::Ordering;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Frames go back to their pool and their memory is used again.
+//! Frames return to their pool, which reuses their memory.
 
 use std::collections::HashSet;
 

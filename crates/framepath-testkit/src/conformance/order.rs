@@ -10,13 +10,13 @@ const FRAMES: u64 = 2_000;
 
 fn assert_order(watch: &PathRecord, way: &PathUnderTest, delivered: u64, dropped: u64) {
     let order = watch.order();
-    assert!(order.windows(2).all(|w| w[0] < w[1]), "out of order, or twice");
+    assert!(order.windows(2).all(|w| w[0] < w[1]), "frames out of order or duplicated");
     assert_eq!(order.len() as u64, delivered);
     assert_eq!(delivered + dropped, FRAMES);
     if way.keeps_all() {
         assert_eq!(dropped, 0);
     }
-    // A slot that was reused too early would hold a later number.
+    // A slot reused too early would have a later number.
     assert!(unpoisoned(&watch.seen).iter().all(|s| s.written == s.seq));
 }
 
@@ -31,7 +31,7 @@ pub fn frames_arrive_in_order_and_unchanged(way: &PathUnderTest) {
     }
 }
 
-/// Checks two of the links in a row, one end slower than the other.
+/// Checks two links in a row, with one end slower than the other.
 pub fn unequal_rates_lose_no_frame(way: &PathUnderTest) {
     for slots in [1, 2, 64] {
         let watch = PathRecord::new(slots);

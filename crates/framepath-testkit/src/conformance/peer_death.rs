@@ -13,7 +13,7 @@ use super::way::{BEFORE, BEHIND, PathUnderTest};
 
 const GOOD: u64 = 5;
 
-/// Asserts that the failure is `hop`'s, reported once, and `delivered` frames have all rows.
+/// Asserts that the report has one error, of hop `hop`, and that `delivered` frames have all rows.
 fn assert_failed(report: &Report, hop: &str, delivered: u64) {
     let error = report.error.as_ref().expect("an error");
     assert!(matches!(error, RunError::Stage { hop: at, .. } if at == hop), "{error}");
@@ -31,7 +31,7 @@ fn assert_first(watch: &PathRecord, way: &PathUnderTest, frames: u64) {
     }
 }
 
-/// Checks that the stages before it stop, and that the frames it delivered are in the ledger.
+/// Checks a failing stage after the link: earlier stages stop, and delivered frames are in the ledger.
 pub fn a_stage_after_the_link_fails(way: &PathUnderTest) {
     let watch = PathRecord::new(4);
     let source = Pipeline::from_source(watch.source(ENDLESS)).named("numbered");
@@ -40,16 +40,16 @@ pub fn a_stage_after_the_link_fails(way: &PathUnderTest) {
     let report = run(built.sink(watch.sink()).named("collect"), Level::Full);
     assert_failed(&report, BEHIND, GOOD);
     assert_first(&watch, way, GOOD);
-    // These frames were delivered or dropped, or are in the link or in the stages on either
-    // side.
+    // The other frames were delivered or dropped, or were in the link or in the stages on both
+    // sides.
     let inside = GOOD + way.link.holds.unwrap_or(0) + 4 + report.dropped;
     assert!(watch.given.load(Ordering::SeqCst) <= inside);
     watch.assert_all_back();
 }
 
-/// Checks that the frames of a failing stage still arrive, also those kept behind it.
+/// Checks that the frames of a failing stage still arrive, including those held by later stages.
 pub fn a_stage_before_the_link_fails(way: &PathUnderTest) {
-    // As many frames as the smallest link that drops can hold at once.
+    // The capacity of the smallest link that drops frames.
     let good = GOOD.min(way.link.holds.filter(|_| !way.keeps_all()).unwrap_or(GOOD));
     let watch = PathRecord::new(8);
     let source = Pipeline::from_source(watch.source(ENDLESS)).named("numbered");
@@ -63,7 +63,7 @@ pub fn a_stage_before_the_link_fails(way: &PathUnderTest) {
     watch.assert_all_back();
 }
 
-/// Checks a sink that fails when the path before it is full, or just then.
+/// Checks a sink that fails while or before the path before it becomes full.
 pub fn a_sink_fails_while_the_source_waits_for_it(way: &PathUnderTest) {
     for slots in [1, 2, 3, 256].into_iter().cycle().take(way.link.runs) {
         let watch = PathRecord::new(slots);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The list of checks, as a macro that makes one test per check and combination.
 
-/// Makes a module of tests for each line `NAME: LINK, HOST;`, one test per check.
+/// Defines a module of tests for each line `NAME: LINK, HOST;`, with one test per check.
 #[macro_export]
 macro_rules! conformance {
     ($($name:ident: $link:expr, $host:expr;)+) => {$(
