@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Any text is a budget file or an error in words; whatever is read gives one
-//! line per budget.
+//! Every text is a budget file or an error. A valid file has one line of output per
+//! budget.
 #![no_main]
 
 use framepath_lab::gate::{evaluate, parse};

@@ -41,8 +41,8 @@ fn waits(way: &PathUnderTest, slots: u32) {
         let given = watch.given.load(Ordering::SeqCst);
         assert!(given <= most, "the source did not stop: {given} frames");
     });
-    // If the link is full, it may let the source sleep until more than one
-    // frame has left it, so the sink must have the first frame before that.
+    // A full link may let the source sleep until more than one frame has left
+    // the link, so the sink must have the first frame before that.
     let mut source = watch.source(FRAMES);
     source.awaits_first = true;
     let built = Pipeline::from_source(source).named("numbered");

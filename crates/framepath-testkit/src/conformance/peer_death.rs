@@ -98,8 +98,8 @@ pub fn a_stage_after_the_link_panics(way: &PathUnderTest) {
         let built = way.through(source).stage(FailsAt::panicking(GOOD)).named("panics");
         let built = built.sink(watch.sink()).named("collect");
         if way.link.holds.is_none() {
-            // The stage runs in the caller's thread, so the caller panics. Uses another
-            // thread: the counters of a thread whose run was unwound are closed with the thread.
+            // The stage runs in the caller's thread, so the caller panics. A separate thread is
+            // needed, because a thread with an unwound run closes its counters only at its end.
             assert!(thread::spawn(|| run(built, Level::Full)).join().is_err());
             assert_first(&watch, way, GOOD);
             watch.assert_all_back();
