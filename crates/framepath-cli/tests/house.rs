@@ -272,13 +272,13 @@ fn every_source_file_names_its_licence() -> Tested {
         if !is_source(path, &text) {
             continue;
         }
-        let said = text.lines().take(2).find_map(|line| {
+        let licence = text.lines().take(2).find_map(|line| {
             let line = line.trim_end_matches("*/").trim_end();
             line.split_once("SPDX-License-Identifier: ").map(|(_, licence)| licence.to_owned())
         });
-        match said {
+        match licence {
             Some(licence) if licences(path).contains(&licence.as_str()) => {}
-            said => wrong.push(format!("{path}: {said:?}, wanted {:?}", licences(path))),
+            licence => wrong.push(format!("{path}: {licence:?}, wanted {:?}", licences(path))),
         }
     }
     assert!(wrong.is_empty(), "no or another SPDX line on line 1 or 2:\n{}", wrong.join("\n"));

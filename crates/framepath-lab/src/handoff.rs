@@ -52,8 +52,8 @@ impl Handoff {
     pub fn line(&self) -> Result<String, LabError> {
         let (seen, clocks) = self.measure()?;
         let copied_bytes = self.copied_per_frame()? * self.frames;
-        let told = self.run_figures(seen, &clocks, copied_bytes);
-        serde_json::to_string(&told).map_err(|error| LabError::io("the line of JSON")(error.into()))
+        let figures = self.run_figures(seen, &clocks, copied_bytes);
+        serde_json::to_string(&figures).map_err(|error| LabError::io("the line of JSON")(error.into()))
     }
 
     fn measure(&self) -> Result<(ReceivedFrames, Clocks), LabError> {

@@ -43,7 +43,7 @@ impl ServiceProcess {
         let socket = folder.path().join("socket");
         let mut command = framepath(&["serve", "--socket", socket.to_str().unwrap()]);
         command.args(options).stdout(Stdio::null());
-        command.stderr(fs::File::create(folder.path().join("said")).unwrap());
+        command.stderr(fs::File::create(folder.path().join("stderr")).unwrap());
         let service = ServiceProcess { child: Some(command.spawn().unwrap()), folder };
         until("a service with its spare", || {
             socket.exists() && Viewer::connect(&socket).is_ok_and(|viewer| has_spare(&viewer))
@@ -59,7 +59,7 @@ impl ServiceProcess {
 
     /// Returns the standard error of the service so far.
     pub fn stderr(&self) -> String {
-        fs::read_to_string(self.folder.path().join("said")).unwrap()
+        fs::read_to_string(self.folder.path().join("stderr")).unwrap()
     }
 
     /// Process id of the service.

@@ -27,17 +27,17 @@ fn every_frame_arrives_once_without_a_copy() {
         let args = ["handoff", "--bytes", &words[0], "--frames", &words[1], "--rate", &words[2]];
         let ran = run(&args).ended(0);
         assert_eq!(ran.stdout.lines().count(), 1, "{ran:#?}");
-        let told: Value = serde_json::from_str(&ran.stdout).unwrap();
-        let count = |key: &str| told[key].as_u64().unwrap_or_else(|| panic!("{key}: {told}"));
+        let figures: Value = serde_json::from_str(&ran.stdout).unwrap();
+        let count = |key: &str| figures[key].as_u64().unwrap_or_else(|| panic!("{key}: {figures}"));
         let of: Vec<u64> = COUNTS[..8].iter().map(|key| count(key)).collect();
-        assert_eq!(of, [bytes, frames, rate, frames, 0, 0, 0, 0], "{told}");
-        assert!(COUNTS[8..].iter().all(|key| told[key].is_u64()), "{told}");
-        assert_eq!(told["contender"], "process");
+        assert_eq!(of, [bytes, frames, rate, frames, 0, 0, 0, 0], "{figures}");
+        assert!(COUNTS[8..].iter().all(|key| figures[key].is_u64()), "{figures}");
+        assert_eq!(figures["contender"], "process");
         for key in ["wall_ns", "producer_cpu_ns", "consumer_cpu_ns"] {
-            assert!(count(key) > 0, "{key}: {told}");
+            assert!(count(key) > 0, "{key}: {figures}");
         }
-        let latency = ["p50", "p95", "p99", "max"].map(|key| told["latency_ns"][key].as_u64().unwrap());
-        assert!(latency.is_sorted() && latency[0] > 0 && latency[3] < count("wall_ns"), "{told}");
+        let latency = ["p50", "p95", "p99", "max"].map(|key| figures["latency_ns"][key].as_u64().unwrap());
+        assert!(latency.is_sorted() && latency[0] > 0 && latency[3] < count("wall_ns"), "{figures}");
     }
 }
 

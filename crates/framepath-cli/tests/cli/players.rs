@@ -71,10 +71,10 @@ fn players_that_fail_are_reported_and_stopped() {
 
 #[test]
 fn only_players_accepts_files() {
-    framepath_is_told(&["lab", "queue", "film.mkv"], "files are for players");
-    framepath_is_told(&["lab", "playes"], "did you mean `players`?");
+    is_a_usage_error(&["lab", "queue", "film.mkv"], "only players accepts files");
+    is_a_usage_error(&["lab", "playes"], "did you mean `players`?");
 }
 
-fn framepath_is_told(words: &[&str], part: &str) {
+fn is_a_usage_error(words: &[&str], part: &str) {
     finish(framepath(words)).ended(2).prints(part);
 }

@@ -31,7 +31,7 @@ fn sleeps(of: &str) -> u64 {
 /// frame and at the last.
 struct Counts {
     worker: Arc<WorkerStats>,
-    said: Sender<[u64; 2]>,
+    counts_out: Sender<[u64; 2]>,
 }
 
 impl Stage for Counts {
@@ -42,7 +42,7 @@ impl Stage for Counts {
     fn push(&mut self, item: Item, _: &mut Out<'_>) -> Result<(), HopFailure> {
         if [0, FRAMES].contains(&item.meta().seq) {
             let worker = self.worker.pid.load(Ordering::Relaxed).to_string();
-            self.said.send([&worker, "thread-self"].map(sleeps)).unwrap();
+            self.counts_out.send([&worker, "thread-self"].map(sleeps)).unwrap();
         }
         Ok(())
     }
@@ -53,8 +53,8 @@ pub fn one_each_way(way: &PathUnderTest) {
     let source = Pipeline::from_source(Test::new(&options).unwrap()).named("test");
     let built = (way.link.add)(source);
     let worker = built.workers().next().expect("a stage in a worker");
-    let (said, counts) = channel();
-    let report = run(built.sink(Counts { worker, said }).named("counts"), Level::Off);
+    let (counts_out, counts) = channel();
+    let report = run(built.sink(Counts { worker, counts_out }).named("counts"), Level::Off);
     assert!(report.error.is_none(), "{:?}", report.error);
     let [first, last] = [(); 2].map(|()| counts.recv().unwrap());
     for (who, (first, last)) in ["worker", "thread behind it"].into_iter().zip(first.into_iter().zip(last)) {

@@ -146,13 +146,13 @@ fn inline_stages_run_codec_functions_outside_the_filter() {
 #[test]
 fn a_service_runs_all_codec_functions_inside_the_filter() {
     let stage = Stage::new();
-    let (socket, said) = (stage.folder.path().join("socket"), stage.folder.path().join("said"));
+    let (socket, log) = (stage.folder.path().join("socket"), stage.folder.path().join("log"));
     let mut serve = stage.command(&["serve", "--socket", socket.to_str().unwrap()]);
-    serve.stdout(Stdio::null()).stderr(fs::File::create(&said).unwrap());
+    serve.stdout(Stdio::null()).stderr(fs::File::create(&log).unwrap());
     let mut service = serve.spawn().unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
     while !socket.exists() {
-        assert!(Instant::now() < deadline, "no service: {}", fs::read_to_string(&said).unwrap());
+        assert!(Instant::now() < deadline, "no service: {}", fs::read_to_string(&log).unwrap());
         sleep(Duration::from_millis(5));
     }
     for file in stage.files() {
@@ -165,8 +165,8 @@ fn a_service_runs_all_codec_functions_inside_the_filter() {
     }
     children::signal(&service, 15).unwrap();
     service.wait().unwrap();
-    let said = fs::read_to_string(&said).unwrap();
-    let (inside, outside) = calls(&said);
+    let log = fs::read_to_string(&log).unwrap();
+    let (inside, outside) = calls(&log);
     assert!(outside.is_empty(), "{outside:?}");
     for function in ["avformat_find_stream_info", "av_read_frame", "avcodec_send_packet", "dav1d_send_data"] {
         assert!(inside.contains(function), "{function} is not in {inside:?}");

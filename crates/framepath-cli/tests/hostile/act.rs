@@ -372,7 +372,7 @@ pub const ACTS: &[Act] = &[
         })
     }),
     // Invalid values of a request: a keyframe with a bit rate, no bit rate, a bit rate above the
-        // limit, a seek.
+    // limit, a seek.
     packets("requests-a-keyframe-at-a-bit-rate", Then::Broken, |socket| {
         cell([138 | 1 << 8, 1, 0, 0, 0, 0, 0, 0])(socket);
     }),

@@ -59,7 +59,10 @@ fn refused_memory(fd: impl FnOnce(&Opening) -> OwnedFd) -> impl FnOnce(&mut Call
     move |caller| {
         let (opening, bytes) = opening();
         caller.send(&bytes, Some(fd(&opening).as_fd()));
-        assert!(matches!(caller.hear(), Some(Message::Refused { .. })), "the worker accepted an invalid message");
+        assert!(
+            matches!(caller.hear(), Some(Message::Refused { .. })),
+            "the worker accepted an invalid message"
+        );
     }
 }
 

@@ -19,7 +19,7 @@ const UNSHARE: i64 = if cfg!(target_arch = "x86_64") { 272 } else { 97 };
 type Test = (&'static str, fn());
 
 const TESTS: &[Test] = &[
-    ("with_every_layer_nothing_is_said", complete),
+    ("a_machine_with_all_layers_prints_no_note", complete),
     ("without_landlock_it_runs_and_says_so_once", no_landlock),
     ("without_namespaces_it_runs_and_says_so", no_namespaces),
     ("without_seccomp_it_is_refused", no_seccomp),
@@ -94,7 +94,7 @@ fn complete() {
 }
 
 /// Checks the only line of standard error, which names these layers.
-fn said(ran: &framepath_testkit::CommandOutput, layers: &[&str]) {
+fn assert_note(ran: &framepath_testkit::CommandOutput, layers: &[&str]) {
     let lines: Vec<&str> = ran.stderr.lines().collect();
     let [line] = lines[..] else { panic!("one line: {ran:#?}") };
     for layer in layers {
@@ -103,11 +103,11 @@ fn said(ran: &framepath_testkit::CommandOutput, layers: &[&str]) {
 }
 
 fn no_landlock() {
-    said(&run(&[LANDLOCK], "").ended(0), &["Landlock files", "Landlock network"]);
+    assert_note(&run(&[LANDLOCK], "").ended(0), &["Landlock files", "Landlock network"]);
 }
 
 fn no_namespaces() {
-    said(&run(&[UNSHARE], "").ended(0), &["user namespace", "pid namespace", "network namespace"]);
+    assert_note(&run(&[UNSHARE], "").ended(0), &["user namespace", "pid namespace", "network namespace"]);
 }
 
 fn no_seccomp() {
@@ -116,8 +116,8 @@ fn no_seccomp() {
 }
 
 fn allowed() {
-    said(&run(&[SECCOMP], "sandbox=allow").ended(0), &["seccomp"]);
-    said(&run(&[SECCOMP, LANDLOCK], "sandbox=allow").ended(0), &["seccomp", "Landlock files"]);
+    assert_note(&run(&[SECCOMP], "sandbox=allow").ended(0), &["seccomp"]);
+    assert_note(&run(&[SECCOMP, LANDLOCK], "sandbox=allow").ended(0), &["seccomp", "Landlock files"]);
 }
 
 fn required() {

@@ -270,11 +270,11 @@ fn window_has(server: &Xvfb, size: (u32, u32)) {
     loop {
         let mut command = Command::new("xdotool");
         command.args(["search", "--name", "^framepath$", "getwindowgeometry"]).env("DISPLAY", server.name());
-        let told = String::from_utf8(bytes_of(&mut command)).unwrap();
-        if told.lines().any(|line| line.trim() == wanted) {
+        let geometry = String::from_utf8(bytes_of(&mut command)).unwrap();
+        if geometry.lines().any(|line| line.trim() == wanted) {
             return;
         }
-        assert!(Instant::now() < deadline, "{told}, and not {wanted}");
+        assert!(Instant::now() < deadline, "{geometry}, and not {wanted}");
         thread::sleep(Duration::from_millis(20));
     }
 }

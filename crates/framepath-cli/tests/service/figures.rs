@@ -10,8 +10,8 @@ use framepath_testkit::until;
 use framepath_testkit::{finish, run};
 
 fn address(service: &ServiceProcess) -> String {
-    let said = service.stderr();
-    let (_, rest) = said.split_once("http://").unwrap_or_else(|| panic!("{said}"));
+    let log = service.stderr();
+    let (_, rest) = log.split_once("http://").unwrap_or_else(|| panic!("{log}"));
     rest.split_once('/').unwrap().0.to_owned()
 }
 

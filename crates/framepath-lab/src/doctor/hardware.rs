@@ -66,8 +66,8 @@ fn offers(api: HardwareApi, device: &Hardware) -> String {
 
 /// Parses the profiles that `vainfo` reports as decodable: `VAProfileH264Main :
 /// VAEntrypointVLD` is `H264Main`.
-fn profiles(said: &str) -> Vec<&str> {
-    let decoded = said.lines().filter_map(|line| line.split_once(':'));
+fn profiles(output: &str) -> Vec<&str> {
+    let decoded = output.lines().filter_map(|line| line.split_once(':'));
     let decoded = decoded.filter(|(_, entry)| entry.trim() == "VAEntrypointVLD");
     decoded.filter_map(|(profile, _)| profile.trim().strip_prefix("VAProfile")).collect()
 }
@@ -78,12 +78,12 @@ mod tests {
 
     #[test]
     fn vainfo_output_parses_to_profiles() {
-        let said = "vainfo: VA-API version: 1.17 (libva 2.12.0)\n\
+        let output = "vainfo: VA-API version: 1.17 (libva 2.12.0)\n\
                     vainfo: Supported profile and entrypoints\n\
                     \x20     VAProfileH264Main               :\tVAEntrypointVLD\n\
                     \x20     VAProfileH264Main               :\tVAEntrypointEncSlice\n\
                     \x20     VAProfileVP9Profile0            :\tVAEntrypointVLD\n";
-        assert_eq!(profiles(said), ["H264Main", "VP9Profile0"]);
+        assert_eq!(profiles(output), ["H264Main", "VP9Profile0"]);
     }
 
     #[test]

@@ -64,10 +64,10 @@ fn first_output(program: &str, args: &[&str]) -> Result<String, (ProbeState, Str
 fn tool(
     name: &'static str,
     unlocks: &'static str,
-    said: Result<String, (ProbeState, String)>,
+    version: Result<String, (ProbeState, String)>,
     remedy: &str,
 ) -> Probe {
-    match said {
+    match version {
         Ok(version) => Probe::ok(GROUP, name, unlocks, version),
         Err((state, found)) => Probe::lacking(GROUP, name, unlocks, state, found, remedy),
     }

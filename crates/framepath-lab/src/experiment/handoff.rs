@@ -136,9 +136,9 @@ impl Peer {
 /// Runs `program` and parses its line; adds the software it measured to `software`.
 fn hand_over(program: &Program, software: &RefCell<BTreeSet<String>>) -> Result<Measured, LabError> {
     let finished = program.run(true)?;
-    let told = run_figures::parse(program, &finished.stdout)?;
-    let measured = told.measured(program)?;
-    software.borrow_mut().insert(told.software);
+    let figures = run_figures::parse(program, &finished.stdout)?;
+    let measured = figures.measured(program)?;
+    software.borrow_mut().insert(figures.software);
     Ok(measured)
 }
 

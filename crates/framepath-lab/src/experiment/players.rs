@@ -192,23 +192,23 @@ impl Cell<'_> {
         };
         let window = Window::from_clip(clip.seconds);
         let watched = watched::watch(&mut command, window, &around)?;
-        let told = (self.player.figures)(&watched.said);
-        if let Some(why) = told.otherwise {
+        let reported = (self.player.figures)(&watched.text);
+        if let Some(why) = reported.otherwise {
             return Err(LabError::Missing(why));
         }
-        let mut measured = measured(clip, window, &watched, &told);
+        let mut measured = measured(clip, window, &watched, &reported);
         let equal = self.equal.map(|equal| ("equal".to_owned(), f64::from(u8::from(equal))));
         measured.extra.extend(equal);
         Ok(measured)
     }
 }
 
-fn measured(clip: &Clip, window: Window, watched: &Watched, told: &PlayerFigures) -> Measured {
+fn measured(clip: &Clip, window: Window, watched: &Watched, reported: &PlayerFigures) -> Measured {
     let seconds = watched.window_ns as f64 / 1e9;
     let share = |ns: u64| ns as f64 / watched.window_ns.max(1) as f64 * 100.0;
     let cores = framepath_os::machine::cores() as f64;
     let cpu_share = share(watched.cpu_ns);
-    let maxed = cpu_share >= MAXED * 100.0 * cores || told.dropped.is_some_and(|dropped| dropped > 0);
+    let maxed = cpu_share >= MAXED * 100.0 * cores || reported.dropped.is_some_and(|dropped| dropped > 0);
     let mut measured = Measured {
         frames: clip.frames,
         wall_ns: watched.window_ns,
@@ -220,10 +220,13 @@ fn measured(clip: &Clip, window: Window, watched: &Watched, told: &PlayerFigures
         ("cpu_share", Some(cpu_share)),
         ("server_cpu_share", watched.server_cpu_ns.map(share)),
         ("wakeups_per_s", Some(watched.wakeups as f64 / seconds)),
-        ("shown", told.shown.map(|count| count as f64)),
-        ("dropped", told.dropped.map(|count| count as f64)),
-        ("late", told.late.map(|count| count as f64)),
-        ("unaccounted", told.shown.zip(told.dropped).map(|(a, b)| clip.frames as f64 - (a + b) as f64)),
+        ("shown", reported.shown.map(|count| count as f64)),
+        ("dropped", reported.dropped.map(|count| count as f64)),
+        ("late", reported.late.map(|count| count as f64)),
+        (
+            "unaccounted",
+            reported.shown.zip(reported.dropped).map(|(a, b)| clip.frames as f64 - (a + b) as f64),
+        ),
         ("maxed", Some(f64::from(u8::from(maxed)))),
         ("joules_per_minute", watched.microjoules.map(|uj| uj / 1e6 / seconds * 60.0)),
         ("window_from_s", Some(window.from_ns as f64 / 1e9)),
@@ -362,13 +365,13 @@ mod tests {
         let cores = framepath_os::machine::cores() as u64;
         let figures = |cpu_ns, dropped| {
             let watched = Watched { window_ns: 1_000_000_000, cpu_ns, wakeups: 60, ..Watched::default() };
-            let told = PlayerFigures {
+            let reported = PlayerFigures {
                 shown: Some(150 - dropped),
                 dropped: Some(dropped),
                 late: None,
                 ..PlayerFigures::default()
             };
-            measured(&clip(), Window::from_clip(5.0), &watched, &told).extra
+            measured(&clip(), Window::from_clip(5.0), &watched, &reported).extra
         };
         let usual = figures(400_000_000, 0);
         assert_eq!((usual["cpu_share"], usual["wakeups_per_s"], usual["maxed"]), (40.0, 60.0, 0.0));

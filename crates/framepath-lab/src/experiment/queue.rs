@@ -225,7 +225,7 @@ fn gst_push(
     args.extend(rate.into_iter().flat_map(|r| ["--rate".to_owned(), r.to_string()]));
     let program = Program::new(program, args);
     let finished = program.run(true)?;
-    let told: GstPush = serde_json::from_str(&finished.stdout).map_err(|e| LabError::Command {
+    let report: GstPush = serde_json::from_str(&finished.stdout).map_err(|e| LabError::Command {
         exit_code: None,
         command: program.text(),
         outcome: "printed no valid line of JSON".to_owned(),
@@ -233,17 +233,17 @@ fn gst_push(
     })?;
     let us = |ns: u64| ns as f64 / 1e3;
     let mut measured = Measured {
-        frames: told.pushes,
-        wall_ns: told.wall_ns,
-        cpu_ns: told.cpu_ns,
-        latency: told.latency_ns.map(|l| LatencyUs {
+        frames: report.pushes,
+        wall_ns: report.wall_ns,
+        cpu_ns: report.cpu_ns,
+        latency: report.latency_ns.map(|l| LatencyUs {
             p50: us(l.p50),
             p95: us(l.p95),
             p99: us(l.p99),
             max: us(l.max),
         }),
         switches_per_frame: Some(
-            (told.voluntary_switches + told.involuntary_switches) as f64 / told.pushes as f64,
+            (report.voluntary_switches + report.involuntary_switches) as f64 / report.pushes as f64,
         ),
         ..Measured::default()
     };

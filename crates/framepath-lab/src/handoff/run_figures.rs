@@ -136,13 +136,16 @@ mod tests {
 
     #[test]
     fn lost_duplicated_and_reordered_frames_are_errors() {
-        for (from, to, said) in [
+        for (from, to, message) in [
             ("\"received\":200,\"lost\":0", "\"received\":198,\"lost\":2", "198 of 200 frames: 2 lost"),
             ("\"duplicated\":0", "\"duplicated\":1", "1 duplicated"),
             ("\"out_of_order\":0", "\"out_of_order\":3", "3 out of order"),
         ] {
             let error = read(&LINE.replace(from, to)).unwrap_err();
-            assert!(matches!(error, LabError::Command { .. }) && error.to_string().contains(said), "{error}");
+            assert!(
+                matches!(error, LabError::Command { .. }) && error.to_string().contains(message),
+                "{error}"
+            );
         }
     }
 

@@ -70,17 +70,17 @@ pub(super) struct TriggerSource {
     meeting: Arc<Meeting>,
     worker: Arc<OnceLock<Arc<WorkerStats>>>,
     is_done: Receiver<ReceivedFrames>,
-    told: Sender<(ReceivedFrames, Clocks)>,
+    results: Sender<(ReceivedFrames, Clocks)>,
 }
 
 impl TriggerSource {
     /// Creates the source. At the end it receives the reader's counts from `seen` and sends them
-    /// with the clocks to `told`.
+    /// with the clocks to `results`.
     pub(super) fn new(
         handoff: &Handoff,
         meeting: Arc<Meeting>,
         seen: Receiver<ReceivedFrames>,
-        told: Sender<(ReceivedFrames, Clocks)>,
+        results: Sender<(ReceivedFrames, Clocks)>,
     ) -> Result<TriggerSource, RunError> {
         let layout = Layout::opaque(TRIGGER_BYTES);
         let frame_rate = Rational::new(i32::try_from(handoff.rate.max(1)).unwrap_or(i32::MAX), 1);
@@ -97,7 +97,7 @@ impl TriggerSource {
             meeting,
             worker: Arc::default(),
             is_done: seen,
-            told,
+            results,
         })
     }
 
@@ -146,7 +146,7 @@ impl TriggerSource {
                 Ok(seen) => {
                     clocks.worker = self.worker_used()?.since(clocks.worker);
                     // A cancelled run has no receiver.
-                    let _ = self.told.send((seen, clocks));
+                    let _ = self.results.send((seen, clocks));
                     break;
                 }
                 Err(RecvTimeoutError::Timeout) => {}

@@ -73,9 +73,9 @@ fn program(framepath: &Path, file: &Path, host: &str) -> Program {
 fn measured(program: &Program) -> Result<Measured, LabError> {
     let finished = program.run(true)?;
     let unreadable = |detail: String| LabError::Unknown(format!("`{}` wrote {detail}", program.text()));
-    let told: Summary =
+    let run: Summary =
         serde_json::from_str(&finished.stdout).map_err(|error| unreadable(format!("no summary: {error}")))?;
-    let latency = told.rows.first().and_then(|row| row.latency_us);
+    let latency = run.rows.first().and_then(|row| row.latency_us);
     let latency = latency.ok_or_else(|| unreadable("a summary without latencies".to_owned()))?;
     Ok(Measured { latency: Some(latency), ..finished.measured(FRAMES) })
 }

@@ -100,12 +100,12 @@ fn joined(sequences: &[u64], records: &[MetaRecord]) -> Result<(), String> {
     if let Some(failed) = records.iter().find(|record| record.status >= measuring::STATUS_FAILED) {
         return Err(format!("frame {} failed in the node", failed.source_sequence));
     }
-    let told: Vec<u64> = records.iter().map(|record| record.source_sequence).collect();
-    if told == sequences {
+    let recorded: Vec<u64> = records.iter().map(|record| record.source_sequence).collect();
+    if recorded == sequences {
         return Ok(());
     }
-    let at = told.iter().zip(sequences).take_while(|(a, b)| a == b).count();
-    Err(format!("{} records for {} frames; they differ from number {at} on", told.len(), sequences.len()))
+    let at = recorded.iter().zip(sequences).take_while(|(a, b)| a == b).count();
+    Err(format!("{} records for {} frames; they differ from number {at} on", recorded.len(), sequences.len()))
 }
 
 fn per_frame(rows: &[Row], frames: u64, figure: impl Fn(&Row) -> u64) -> f64 {

@@ -51,9 +51,9 @@ fn hashes(framepath: &Path, clip: &Clip, api: PlayerApi, format: &str) -> Result
     let path = format!("file {file} ! decode api={} format={format} ! framemd5 -", api.name());
     let mut command = Command::new(framepath);
     command.args(["run", "--ledger", "off", "--quiet", &path]);
-    let said = listen(&mut command, Duration::from_secs_f64(60.0 + 10.0 * clip.seconds))?;
-    match said.lines().find(|line| line.contains(CAME_TO_SOFTWARE)) {
+    let text = listen(&mut command, Duration::from_secs_f64(60.0 + 10.0 * clip.seconds))?;
+    match text.lines().find(|line| line.contains(CAME_TO_SOFTWARE)) {
         Some(note) => Err(LabError::Missing(note.to_owned())),
-        None => Ok(said.lines().filter(|line| line.starts_with("0,")).map(str::to_owned).collect()),
+        None => Ok(text.lines().filter(|line| line.starts_with("0,")).map(str::to_owned).collect()),
     }
 }

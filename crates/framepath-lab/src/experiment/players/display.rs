@@ -56,9 +56,9 @@ impl Display {
     }
 
     fn xvfb() -> Result<Display, String> {
-        let mut said =
+        let mut log =
             framepath_os::memory::memory_file("framepath-xvfb").map_err(|error| error.to_string())?;
-        let out = said.try_clone().map_err(|error| error.to_string())?;
+        let out = log.try_clone().map_err(|error| error.to_string())?;
         let mut command = Command::new("Xvfb");
         command.args(["-displayfd", "1", "-screen", "0", "1920x1080x24", "-nolisten", "tcp", "-noreset"]);
         without_display(&mut command);
@@ -72,7 +72,7 @@ impl Display {
             under: None,
         };
         // Xvfb writes its number when it is ready.
-        let number = display.awaited(|| whole_line(&mut said)).ok_or("Xvfb does not start")?;
+        let number = display.awaited(|| whole_line(&mut log)).ok_or("Xvfb does not start")?;
         display.environment = vec![("DISPLAY", format!(":{number}"))];
         display.name = format!("Xvfb :{number}");
         Ok(display)
@@ -154,7 +154,9 @@ impl Display {
             return Ok(());
         };
         match Program::new("xwininfo", ["-root", "-children", "-display", name]).run(true) {
-            Ok(told) if !lists_window(&told.stdout) => Err("opened no window, and was stopped".to_owned()),
+            Ok(listing) if !lists_window(&listing.stdout) => {
+                Err("opened no window, and was stopped".to_owned())
+            }
             // The check needs xwininfo.
             _ => Ok(()),
         }
@@ -169,7 +171,7 @@ impl Display {
             return Err("no X server".to_owned());
         };
         match Program::new("xvinfo", ["-display", name]).run(true) {
-            Ok(told) if told.stdout.contains("Adaptor #") => Ok(()),
+            Ok(listing) if listing.stdout.contains("Adaptor #") => Ok(()),
             Ok(_) => Err(format!("{} has no Xv adaptor; install a GPU's X driver", self.name)),
             Err(LabError::Missing(_)) => {
                 Err("xvinfo, which checks for Xv, is not installed; apt install x11-utils".to_owned())

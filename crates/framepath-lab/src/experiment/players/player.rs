@@ -94,8 +94,8 @@ impl Player {
     /// Returns the player's version, if the player reports one.
     pub(super) fn version(&self, program: &Path) -> Option<String> {
         let (option, prefix) = self.version;
-        let told = self.start(program).arg(option).stdin(std::process::Stdio::null()).output().ok()?;
-        let text = String::from_utf8_lossy(&told.stdout).into_owned();
+        let version = self.start(program).arg(option).stdin(std::process::Stdio::null()).output().ok()?;
+        let text = String::from_utf8_lossy(&version.stdout).into_owned();
         let line = text.lines().find_map(|line| line.trim().strip_prefix(prefix))?;
         line.split_whitespace().next().map(|word| word.trim_end_matches(',').to_owned())
     }
@@ -120,8 +120,8 @@ fn not_offered(player: &str, what: &str) -> String {
 
 /// Returns the last number after `key` in a player's output. Lines may end with a carriage
 /// return.
-fn last_number(said: &str, key: &str) -> Option<u64> {
-    let (_, behind) = said.rsplit_once(key)?;
+fn last_number(text: &str, key: &str) -> Option<u64> {
+    let (_, behind) = text.rsplit_once(key)?;
     let behind = behind.trim_start();
     let digits = behind.find(|c: char| !c.is_ascii_digit()).unwrap_or(behind.len());
     behind[..digits].parse().ok()

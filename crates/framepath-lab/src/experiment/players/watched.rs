@@ -61,7 +61,7 @@ pub(super) struct Watched {
     pub(super) peak_kib: Option<u64>,
     pub(super) microjoules: Option<f64>,
     /// All output of the player, standard output first.
-    pub(super) said: String,
+    pub(super) text: String,
 }
 
 /// Display server, and a check of the player's window.
@@ -100,8 +100,8 @@ pub(super) fn watch(
         Ok(figures) => (Ok(figures), player.reap()),
         Err(error) => (Err(error), player.end()),
     };
-    let said = output.text();
-    let why = |what: String| LabError::Missing(with_last_line(what, &said));
+    let text = output.text();
+    let why = |what: String| LabError::Missing(with_last_line(what, &text));
     let figures = outcome.map_err(|trouble| match trouble {
         Trouble::Interrupted => LabError::Interrupted,
         Trouble::Ended(seconds) => {
@@ -112,7 +112,7 @@ pub(super) fn watch(
     })?;
     let ended = ended.map_err(LabError::io("waiting for a player"))?;
     match ended.exit_code {
-        Some(0) => Ok(Watched { said, ..figures }),
+        Some(0) => Ok(Watched { text, ..figures }),
         _ => Err(why(format!("{} at the end of the clip", how_ended(&ended)))),
     }
 }
@@ -125,13 +125,13 @@ pub(super) fn listen(command: &mut Command, limit: Duration) -> Result<String, L
     let Started { mut player, start_ns, output } = Started::new(command)?;
     let runs = player.runs_until(start_ns + limit.as_nanos() as u64);
     let ended = if matches!(runs, Ok(false)) { player.reap() } else { player.end() };
-    let said = output.text();
-    let why = |what: String| LabError::Missing(with_last_line(what, &said));
+    let text = output.text();
+    let why = |what: String| LabError::Missing(with_last_line(what, &text));
     match (runs, ended) {
         (Err(_), _) => Err(LabError::Interrupted),
         (Ok(true), _) => Err(why(format!("still ran after {} s, and was stopped", limit.as_secs()))),
         (_, Err(error)) => Err(LabError::io("waiting for a player")(error)),
-        (_, Ok(ended)) if ended.exit_code == Some(0) => Ok(said),
+        (_, Ok(ended)) if ended.exit_code == Some(0) => Ok(text),
         (_, Ok(ended)) => Err(why(how_ended(&ended))),
     }
 }
@@ -220,7 +220,7 @@ fn between(before: &Usage, after: &Usage) -> Watched {
         server_cpu_ns: before.server_cpu_ns.zip(after.server_cpu_ns).map(|(a, b)| b.saturating_sub(a)),
         peak_kib: Some(after.peak_kib).filter(|kib| *kib > 0),
         microjoules: after.energy.since(&before.energy, after.at_ns - before.at_ns),
-        said: String::new(),
+        text: String::new(),
     }
 }
 
@@ -354,8 +354,8 @@ fn how_ended(usage: &children::ResourceUsage) -> String {
     }
 }
 
-fn with_last_line(what: String, said: &str) -> String {
-    let mut lines = said.split(['\n', '\r']).map(str::trim).filter(|line| !line.is_empty());
+fn with_last_line(what: String, text: &str) -> String {
+    let mut lines = text.split(['\n', '\r']).map(str::trim).filter(|line| !line.is_empty());
     match lines.next_back() {
         Some(line) => format!("{what}: {}", line.chars().take(160).collect::<String>()),
         None => format!("{what}, without an error message"),
@@ -390,7 +390,7 @@ mod tests {
     #[test]
     fn a_playing_player_has_figures() {
         let watched = run("echo hello; sleep 0.9; echo done >&2").unwrap();
-        assert_eq!(watched.said, "hello\ndone\n");
+        assert_eq!(watched.text, "hello\ndone\n");
         assert!(watched.window_ns > 0 && watched.peak_kib.is_some());
     }
 

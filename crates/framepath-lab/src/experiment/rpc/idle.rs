@@ -19,7 +19,7 @@ pub(super) fn run(
     framepath: &Path,
     clip: &Path,
     case: &str,
-    looked: Duration,
+    duration: Duration,
 ) -> Result<SummaryRow, LabError> {
     let clip = framepath_model::path::quote(&clip.to_string_lossy());
     let path = format!("file {clip} rate=0.01 ! decode host=process ! null");
@@ -29,12 +29,12 @@ pub(super) fn run(
     let mut child = command.spawn().map_err(LabError::io("starting an idle stream"))?;
     std::thread::sleep(SETTLING);
     let before = tree_activity(child.id());
-    std::thread::sleep(looked);
+    std::thread::sleep(duration);
     let after = tree_activity(child.id());
     child.kill().map_err(LabError::io("ending an idle stream"))?;
     child.wait().map_err(LabError::io("waiting for an idle stream"))?;
     let ran = after.switches.saturating_sub(before.switches) + before.awake + after.awake;
-    let seconds = looked.as_secs_f64();
+    let seconds = duration.as_secs_f64();
     let extra = [
         ("threads", after.threads as f64),
         ("looked_s", seconds),

@@ -151,7 +151,7 @@ mod tests {
         }
     }
 
-    fn told(experiment: fn(&Summary, &mut Vec<String>), rows: Vec<SummaryRow>) -> String {
+    fn findings_of(experiment: fn(&Summary, &mut Vec<String>), rows: Vec<SummaryRow>) -> String {
         let machine = framepath_model::summary::Machine::default();
         let (experiment_name, none) = ("faults".to_owned(), Vec::new());
         let summary = Summary {
@@ -172,20 +172,21 @@ mod tests {
     fn a_lost_frame_appears_in_the_finding() {
         let good =
             [("kills", 50.0), ("lost", 0.0), ("wrong", 0.0), ("recovery_ms", 8.0), ("recovery_p99_ms", 20.0)];
-        let text = told(faults, vec![row("kill-paced", 100, &good)]);
+        let text = findings_of(faults, vec![row("kill-paced", 100, &good)]);
         assert!(
             text.contains("50 workers killed") && text.contains("no resource leaked; recovery takes 8"),
             "{text}"
         );
-        let text = told(faults, vec![row("client", 0, &[("kills", 8.0), ("left_processes", 1.0)])]);
+        let text = findings_of(faults, vec![row("client", 0, &[("kills", 8.0), ("left_processes", 1.0)])]);
         assert!(text.contains("8 clients killed") && text.ends_with("1 leaked processes."), "{text}");
-        let text = told(faults, vec![row("kill-paced", 99, &[("kills", 1.0), ("lost", 1.0)])]);
+        let text = findings_of(faults, vec![row("kill-paced", 99, &[("kills", 1.0), ("lost", 1.0)])]);
         assert!(text.contains("1 lost") && !text.contains("every frame"), "{text}");
     }
 
     #[test]
     fn wakeups_of_an_idle_stream_appear_in_the_finding() {
-        let idle = |wakeups| told(rpc, vec![row("idle", 0, &[("wakeups", wakeups), ("looked_s", 10.0)])]);
+        let idle =
+            |wakeups| findings_of(rpc, vec![row("idle", 0, &[("wakeups", wakeups), ("looked_s", 10.0)])]);
         assert!(idle(0.0).contains("no system call"));
         assert!(idle(3.0).contains("woke up 3"));
     }

@@ -49,8 +49,8 @@ fn command(ask: &PlayerRequest<'_>) -> Result<Command, String> {
 }
 
 /// Parses `fd=` in its status line.
-fn figures(said: &str) -> PlayerFigures {
-    PlayerFigures { shown: None, dropped: last_number(said, "fd="), late: None, ..PlayerFigures::default() }
+fn figures(text: &str) -> PlayerFigures {
+    PlayerFigures { shown: None, dropped: last_number(text, "fd="), late: None, ..PlayerFigures::default() }
 }
 
 #[cfg(test)]
@@ -59,10 +59,10 @@ mod tests {
 
     #[test]
     fn figures_come_from_the_last_status_line() {
-        let said = "    nan M-V:    nan fd=   0 aq=    0KB vq=   10KB sq=    0B f=0/0   \r   \
+        let text = "    nan M-V:    nan fd=   0 aq=    0KB vq=   10KB sq=    0B f=0/0   \r   \
                     5.10 M-V:  0.066 fd=  96 aq=    0KB vq=    0KB sq=    0B f=0/0   \r\n";
         assert_eq!(
-            figures(said),
+            figures(text),
             PlayerFigures { shown: None, dropped: Some(96), late: None, ..PlayerFigures::default() }
         );
         assert_eq!(figures("clip.ivf: No such file or directory"), PlayerFigures::default());

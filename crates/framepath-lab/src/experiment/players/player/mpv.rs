@@ -59,8 +59,8 @@ fn command(ask: &PlayerRequest<'_>) -> Result<Command, String> {
     Ok(command)
 }
 
-fn figures(said: &str) -> PlayerFigures {
-    let Some((_, behind)) = said.rsplit_once("framepath=") else { return PlayerFigures::default() };
+fn figures(text: &str) -> PlayerFigures {
+    let Some((_, behind)) = text.rsplit_once("framepath=") else { return PlayerFigures::default() };
     let Some((counts, _)) = behind.split_once(';') else { return PlayerFigures::default() };
     let counts: Vec<Option<u64>> = counts.split('/').map(|count| count.parse().ok()).collect();
     let of = |at: usize| counts.get(at).copied().flatten();
@@ -75,10 +75,10 @@ mod tests {
 
     #[test]
     fn figures_come_from_the_last_status_line() {
-        let said = "VO: [x11] 1920x1080 yuv420p\n\u{1b}[Kframepath=1/0/0;\r\u{1b}[Kframepath=2/3/1;\r\n\
+        let text = "VO: [x11] 1920x1080 yuv420p\n\u{1b}[Kframepath=1/0/0;\r\u{1b}[Kframepath=2/3/1;\r\n\
                     Exiting... (End of file)\n";
         assert_eq!(
-            figures(said),
+            figures(text),
             PlayerFigures { shown: None, dropped: Some(5), late: Some(1), ..PlayerFigures::default() }
         );
         assert_eq!(figures("framepath=(unavailable)/0/0;").dropped, None);
