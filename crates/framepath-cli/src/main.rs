@@ -21,7 +21,7 @@ use clap::Parser;
 const EXAMPLES: [&str; 4] = [
     "run 'file clip.mp4 ! decode ! null'          the cost of decoding, cause by cause",
     "run 'file clip.mp4 ! decode ! framemd5 -'    the MD5 of every frame",
-    "serve & framepath top                        a service with workers for every program, shown live",
+    "serve & framepath top                        a service for every program, and its state",
     "stages                                       the parts of a path, and their options",
 ];
 

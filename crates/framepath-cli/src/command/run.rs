@@ -16,11 +16,14 @@ const EXAMPLES: &str = "\
 Examples:
   framepath run 'file clip.mp4 ! decode ! null'
   framepath run 'file clip.mp4 ! decode format=nv12 threads=1 ! queue depth=4 ! null'
-  framepath run 'file clip.mp4 ! decode ! tee ( queue ! framemd5 a.md5 ) ( queue leaky=downstream ! play )'
+  framepath run 'file clip.mp4 ! decode ! tee ( queue ! framemd5 a.md5 ) ( queue ! play )'
   framepath run 'file clip.mp4 ! decode ! framemd5 -' --frames 10
-  framepath run 'file clip.mp4 ! decode host=process ! play'                  (keys: q ends, space pauses, f fills the screen)
-  framepath run 'test frames=600 rate=60 ! queue ! null' --trace trace.json   (opens in ui.perfetto.dev)
-  framepath run test frames=0 rate=30 ! threshold level=100 ! null            (Ctrl-C ends it)
+  framepath run 'file clip.mp4 ! decode host=process ! play'
+  framepath run 'test frames=600 rate=60 ! queue ! null' --trace trace.json
+  framepath run test frames=0 rate=30 ! threshold level=100 ! null
+
+`play` opens a window: q ends the path, space pauses, f fills the screen. Ctrl-C ends an
+endless path, such as one with `test frames=0`, and prints its summary.
 
 -v logs files, workers and connections; -vv also logs hops, decoders and pools.
 FRAMEPATH_LOG=error, warn, info, debug or trace sets the level without -v.

@@ -20,11 +20,11 @@ type Test = (&'static str, fn());
 
 const TESTS: &[Test] = &[
     ("a_machine_with_all_layers_prints_no_note", complete),
-    ("without_landlock_it_runs_and_says_so_once", no_landlock),
-    ("without_namespaces_it_runs_and_says_so", no_namespaces),
-    ("without_seccomp_it_is_refused", no_seccomp),
-    ("sandbox_allow_goes_on_without_seccomp", allowed),
-    ("sandbox_require_refuses_whatever_is_missing", required),
+    ("a_machine_without_landlock_runs_with_one_note", no_landlock),
+    ("a_machine_without_namespaces_runs_with_a_note", no_namespaces),
+    ("a_machine_without_seccomp_is_an_error", no_seccomp),
+    ("sandbox_allow_runs_without_seccomp", allowed),
+    ("sandbox_require_fails_without_any_layer", required),
 ];
 
 fn main() -> ExitCode {
