@@ -4,7 +4,7 @@
 #![no_main]
 
 use framepath_lab::gate::{evaluate, parse};
-use framepath_model::summary::{Machine, SummaryRow, Summary};
+use framepath_model::summary::{Machine, Summary, SummaryRow};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

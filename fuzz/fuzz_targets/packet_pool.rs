@@ -8,7 +8,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use framepath_os::crossing::{SharedArea, PACKET_IDS, PacketPool, PooledPackets, SharedBytes, Sizes};
+use framepath_os::crossing::{PACKET_IDS, PacketPool, PooledPackets, SharedArea, SharedBytes, Sizes};
 use libfuzzer_sys::fuzz_target;
 
 const CELLS: u32 = 2;

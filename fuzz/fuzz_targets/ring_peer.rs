@@ -11,7 +11,8 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use framepath_os::crossing::{
-    SharedArea, CellReader, CellWriter, PacketArea, SharedBytes, SharedPackets, Sizes, completions, submissions,
+    CellReader, CellWriter, PacketArea, SharedArea, SharedBytes, SharedPackets, Sizes, completions,
+    submissions,
 };
 use libfuzzer_sys::fuzz_target;
 

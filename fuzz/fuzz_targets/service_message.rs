@@ -4,7 +4,7 @@
 //! Each step is two bytes (connection, operation), then a message or arbitrary bytes.
 #![no_main]
 
-use framepath_model::service::{Action, Client, UserLimits, User};
+use framepath_model::service::{Action, Client, User, UserLimits};
 use framepath_model::wire::{MAGIC, MESSAGE_BYTES, Message, VERSION};
 use libfuzzer_sys::fuzz_target;
 

@@ -20,11 +20,11 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use framepath_serve::{UserLimits, Service, ServiceSettings, Viewer};
 use framepath_model::wire::{MAGIC, MESSAGE_BYTES, Message, VERSION};
 use framepath_os::crossing::{Listener, Socket};
 use framepath_os::process::signal::Stops;
 use framepath_os::process::spawn::take_socket;
+use framepath_serve::{Service, ServiceSettings, UserLimits, Viewer};
 use libfuzzer_sys::fuzz_target;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 

@@ -29,7 +29,7 @@ use stream::{FaultClip, FinishedStream};
 /// replays are as long as possible, and has a frame for every packet.
 const CLIPS: [&str; 4] = ["h264-180p8-high.h264", "vp9-180p8.ivf", "av1-180p8.ivf", "hevc-180p8.hevc"];
 
-/// Packets a second of paced streams.
+/// Packets per second of paced streams.
 const RATE: u32 = 60;
 /// Number of passes over a stream's clip per kill.
 const PASSES_PER_KILL: f64 = 1.5;
@@ -203,7 +203,7 @@ impl Lab<'_> {
         let mut faults = FrameErrors::default();
         for (ended, clip) in streams.iter().zip(self.clips.iter().cycle()) {
             let mut judged = clip.expected.judge(&ended.seen, passes);
-            // Frames given up with a poisoned packet are counted separately.
+            // Frames skipped with a poisoned packet are counted separately.
             judged.lost = judged.lost.saturating_sub(ended.skipped);
             faults += judged;
         }

@@ -130,7 +130,7 @@ fn collect(
     Ok((outcome, report))
 }
 
-/// Creates a path that begins with `frames` small frames, `rate` a second.
+/// Creates a path that begins with `frames` small frames, `rate` per second.
 fn source(rate: f64, frames: u64) -> Result<Pipeline, LabError> {
     let options = TestOptions { bytes: Some(64), rate, frames, pool: 64, ..TestOptions::default() };
     let source =

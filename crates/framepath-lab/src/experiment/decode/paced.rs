@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `decode` at a camera's frame rate: the latency that a worker adds to a frame.
 //!
-//! Each run is a process that decodes a clip at 30 frames a second with the
+//! Each run is a process that decodes a clip at 30 frames per second with the
 //! ledger at `times`. The figure is a difference and not a ratio, because the time
 //! to reach the worker and return does not depend on the decoding time.
 

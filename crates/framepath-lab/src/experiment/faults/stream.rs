@@ -64,7 +64,7 @@ impl FaultClip {
         Ok(FaultClip { file, expected })
     }
 
-    /// Starts `passes` passes, `rate` packets a second (0: at full speed), decoded in
+    /// Starts `passes` passes, `rate` packets per second (0: full speed), decoded in
     /// a worker with these additional options.
     pub(super) fn start(&self, passes: u64, rate: u32, options: &str) -> Result<Running, LabError> {
         let text = format!("file {} loop={passes} rate={rate} ! decode host=process {options}", self.file);
