@@ -160,7 +160,7 @@ pub static EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "inject",
-        question: "accuracy of the ledger: does a known cost appear on the right row",
+        question: "accuracy of the ledger for known, injected costs",
         quick: true,
         takes_files: false,
         run: inject::run,
