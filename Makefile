@@ -4,29 +4,29 @@ CARGO ?= cargo
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 FUZZ_SECONDS ?= 60
 
-# setup finds a toolchain that rustup put where the login shell looks for it.
+# scripts/setup finds toolchains that only the login shell has in PATH (rustup).
 export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 export CARGO_TERM_PROGRESS_WHEN ?= auto
 
-# The sink `play` has a window where SDL2 is installed.
+# The sink `play` opens a window only if SDL2 is installed.
 PLAY = $(shell pkg-config --exists sdl2 2>/dev/null && echo --features play)
 
 .PHONY: help build peers demo test lint test-kernel test-kernel-fast test-kernel-debug shell-check check-unsafe fresh clips fuzz check-licenses
 
 help:
-	@echo "make demo     installs what is missing, builds, runs the lab's quick set (90 s), ends with report.html"
-	@echo "make test     installs what is missing, builds, runs every test"
-	@echo "make lint     format, lints and documentation without a warning, in every set of features: a minute, before each commit"
-	@echo "make test-kernel        tests the kernel module and how it is installed under Debian's own kernel in QEMU (root; the first time makes a Debian root)"
-	@echo "make test-kernel-fast   the same in User-Mode Linux, the edit loop (the first time builds the kernel)"
-	@echo "make test-kernel-debug  the same in User-Mode Linux with KASAN, lockdep and kmemleak"
+	@echo "make demo     installs missing packages, builds, runs the lab's quick set (90 s), writes report.html"
+	@echo "make test     installs missing packages, builds, runs every test"
+	@echo "make lint     checks format, lints and documentation in every set of features; takes a minute; run it before each commit"
+	@echo "make test-kernel        tests the kernel module and its installation under Debian's kernel in QEMU (needs root; the first run makes a Debian root)"
+	@echo "make test-kernel-fast   tests the kernel module in User-Mode Linux, for the edit loop (the first run builds the kernel)"
+	@echo "make test-kernel-debug  tests the kernel module in User-Mode Linux with KASAN, lockdep and kmemleak"
 	@echo "make build    builds the framepath command and the peers, installs nothing"
-	@echo "make peers    builds the peers, iceoryx2's too, which lab handoff compares with (minutes, the first time)"
-	@echo "make check-unsafe  model-checks the lock-free code (loom), and runs it under Miri where that is installed"
+	@echo "make peers    builds all peers, including iceoryx2's for lab handoff (the first run takes minutes)"
+	@echo "make check-unsafe  model-checks the lock-free code (loom), and runs it under Miri if Miri is installed"
 	@echo "make check-licenses  checks licences and sources of dependencies by deny.toml; installs cargo-deny where it is missing"
 	@echo "make fuzz     runs every fuzz target for FUZZ_SECONDS ($(FUZZ_SECONDS)) each; needs cargo-fuzz and nightly Rust"
-	@echo "make fresh    proves make demo and make test in a minimal Debian 13 (root)"
-	@echo "make clips    makes the committed clips again (clips/README.md)"
+	@echo "make fresh    runs make demo and make test in a minimal Debian 13 (needs root)"
+	@echo "make clips    regenerates the committed clips (clips/README.md)"
 
 build:
 	$(CARGO) build --release --locked $(PLAY)
@@ -47,7 +47,7 @@ test:
 	@$(MAKE) -s -C peers TARGET=$(TARGET) CARGO=$(CARGO) all check
 	$(CARGO) test --workspace --features play --locked --profile checked
 
-# The last clippy is the command without the lab: run, stages and serve need none of it.
+# The last clippy checks the command without the lab: run, stages and serve do not need the lab.
 lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
@@ -71,7 +71,7 @@ SHELL_SCRIPTS = scripts/debian-root scripts/setup scripts/fresh scripts/fuzz scr
 shell-check:
 	@for script in $(SHELL_SCRIPTS); do bash -n $$script || exit 1; done
 	@if command -v shellcheck >/dev/null; then shellcheck $(SHELL_SCRIPTS); \
-	else echo "shell-check: skipped, not installed: apt install shellcheck"; fi
+	else echo "shell-check: skipped: shellcheck is not installed; apt install shellcheck"; fi
 
 fresh:
 	@scripts/fresh

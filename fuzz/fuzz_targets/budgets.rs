@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Any text is a budget file or an error in words; whatever is read gives one
-//! line per budget.
+//! Every text is a budget file or an error. A valid file has one line of output per
+//! budget.
 #![no_main]
 
 use framepath_lab::gate::{evaluate, parse};
-use framepath_model::summary::{Machine, SummaryRow, Summary};
+use framepath_model::summary::{Machine, Summary, SummaryRow};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

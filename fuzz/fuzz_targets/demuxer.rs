@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A demuxer's worker and its caller, in one process: a file of any bytes is
-//! opened, read to its end, and read again; what it says of its track is written
-//! down and read back as the caller does.
+//! A demuxer's worker and its caller, in one process. The target opens a file of arbitrary
+//! bytes, reads it to its end, and reads it again. It encodes the description of the track
+//! and decodes it as the caller does.
 //!
-//! Packets are read from a memfd, as a worker reads a descriptor it was sent, or
-//! from a pipe, which cannot seek.
+//! The file is a memfd, like a descriptor sent to a worker, or a pipe, which cannot
+//! seek.
 #![no_main]
 
 use std::fs::File;
@@ -15,12 +15,12 @@ use framepath_codec::{Demuxer, MediaFile, TrackInfo};
 use libfuzzer_sys::fuzz_target;
 use rustix::fs::{MemfdFlags, memfd_create};
 
-/// Ends of names: some containers are guessed by them.
+/// File name extensions, by which libavformat guesses some containers.
 const ENDINGS: [&str; 12] =
     ["mp4", "mkv", "avi", "ts", "flv", "ivf", "obu", "h264", "hevc", "ogg", "mxf", "bin"];
-/// Packets of one reading.
+/// Maximum number of packets per pass.
 const MOST_PACKETS: usize = 2000;
-/// Bytes that a pipe takes without a reader.
+/// Capacity of a pipe in bytes.
 const PIPE_BYTES: usize = 60 << 10;
 
 fn read_all(demuxer: &mut Demuxer) -> usize {

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Both ends of a demuxer's packets while a peer writes what it likes into the
-//! shared area: nothing panics, nothing reaches outside, and a claim that cannot
-//! be is a breach.
+//! Both ends of a demuxer's packet pool while a peer writes arbitrary bytes into the
+//! shared area. No end panics or accesses memory outside the area. An impossible claim is
+//! a protocol error.
 #![no_main]
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use framepath_os::crossing::{SharedArea, PACKET_IDS, PacketPool, PooledPackets, SharedBytes, Sizes};
+use framepath_os::crossing::{PACKET_IDS, PacketPool, PooledPackets, SharedArea, SharedBytes, Sizes};
 use libfuzzer_sys::fuzz_target;
 
 const CELLS: u32 = 2;
 const PACKET_BYTES: u64 = 16384;
-/// Zeroed bytes behind every packet.
+/// Zeroed bytes after every packet.
 const PADDING: u64 = 64;
-/// Positions, bells and counters, then a bit and a count for each id.
+/// Size of the words: positions, bells and counters, then a bit and a count for each id.
 const WORDS: u64 = (128 * 16 + 512 + 4096 * 4) / 8;
 const STEP: usize = 6;
 
-// A step is what to do, with what, and a number.
+// The bytes of a step: operation, operand, number.
 fuzz_target!(|steps: &[u8]| {
     let sizes = Sizes { cells: CELLS, packet_bytes: PACKET_BYTES };
     let ours = Arc::new(SharedArea::new(sizes).expect("memory"));
@@ -44,7 +44,7 @@ fuzz_target!(|steps: &[u8]| {
                 assert!(end <= PACKET_BYTES && placed.id < PACKET_IDS);
                 held.extend(packets.packet(placed.offset, bytes.len() as u32, placed.id));
             }
-            // Any claim of one.
+            // An arbitrary claim of a packet.
             3 => {
                 let (offset, len, id) = (u64::from(number >> 12), number & 0xfff, number >> 20);
                 let inside = offset + u64::from(len) + PADDING <= PACKET_BYTES;

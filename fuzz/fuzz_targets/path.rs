@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Any text is a path or an error with a place; a path comes back the same
-//! from its canonical form.
+//! Every text is a path or an error with a position. The canonical form of a path parses
+//! to the same path.
 #![no_main]
 
 use framepath::path::parse;
@@ -10,7 +10,7 @@ fuzz_target!(|text: &str| {
     match parse(text) {
         Ok(path) => {
             let canonical = path.to_string();
-            // The canonical form may be longer than a path can be.
+            // The canonical form may exceed the maximum length of a path.
             if canonical.len() <= framepath::path::MAX_TEXT {
                 assert_eq!(parse(&canonical).as_ref(), Ok(&path), "{canonical}");
             }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Both ends of the shared area while a peer writes what it likes into it:
-//! nothing panics, nothing reaches outside, and a claim that cannot be is a
-//! breach.
+//! Both ends of the shared area while a peer writes arbitrary bytes into it. No end
+//! panics or accesses memory outside the area. An impossible claim is a protocol
+//! error.
 //!
-//! Nobody sleeps here: what a bell's word says may wake, and no more.
+//! No thread sleeps here, so the words of the bells cause at most needless wake-ups.
 #![no_main]
 
 use std::fs::File;
@@ -11,22 +11,23 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use framepath_os::crossing::{
-    SharedArea, CellReader, CellWriter, PacketArea, SharedBytes, SharedPackets, Sizes, completions, submissions,
+    CellReader, CellWriter, PacketArea, SharedArea, SharedBytes, SharedPackets, Sizes, completions,
+    submissions,
 };
 use libfuzzer_sys::fuzz_target;
 
 const CELLS: u32 = 4;
 const PACKET_BYTES: u64 = 8192;
-/// Where the positions, bells and counters lie: one word in each line.
+/// Range of the positions, bells and counters: one word per cache line.
 const LINE: u64 = 128;
 const LINES: u64 = 16;
-/// From the first line to behind the last cell.
+/// Bytes from the first line to the end of the last cell.
 const WORDS: u64 = (LINE * LINES + 512 + 4096 * 4 + 2 * CELLS as u64 * 64) / 8;
-/// Zeroed bytes behind every packet.
+/// Zeroed bytes after every packet.
 const PADDING: usize = 64;
 const STEP: usize = 6;
 
-/// One process's two rings and its packets.
+/// The two rings and the packets of one process.
 struct Side {
     writers: [CellWriter; 2],
     readers: [CellReader; 2],
@@ -53,7 +54,7 @@ impl Side {
             0 => {
                 let room = self.writers[ring].room();
                 assert!(room.is_err() || room.is_ok_and(|room| room <= u64::from(CELLS)));
-                // The peer stands still meanwhile.
+                // The peer does not write at this time.
                 let pushed = self.writers[ring].push(&[u64::from(number); 8]);
                 assert_eq!(pushed, room.map(|room| room > 0));
             }
@@ -75,7 +76,7 @@ impl Side {
                 let _ = self.packets.has_news();
             }
             4 => {
-                // Sometimes far outside, mostly near.
+                // Usually near the valid range, sometimes far outside.
                 let (offset, len) = match ring {
                     0 => (u64::from(number >> 16), number & 0x3fff),
                     _ => (u64::from(number) << 32 | 0xffff, number),
@@ -101,7 +102,7 @@ impl Side {
     }
 }
 
-// A step is what to do, where, and a number.
+// The bytes of a step: operation, place, number.
 fuzz_target!(|steps: &[u8]| {
     let sizes = Sizes { cells: CELLS, packet_bytes: PACKET_BYTES };
     let ours = Arc::new(SharedArea::new(sizes).expect("memory"));
@@ -113,14 +114,14 @@ fuzz_target!(|steps: &[u8]| {
         let (what, place) = (step[0], step[1]);
         let number = u32::from_le_bytes([step[2], step[3], step[4], step[5]]);
         match what >> 4 {
-            // A position, bell or counter, near what it may be or anywhere.
+            // A position, bell or counter, near its valid range or arbitrary.
             0..4 => {
                 let word = if place & 1 == 0 { u64::from(number & 7) } else { u64::from(number) << 32 };
                 let word = if place & 2 == 0 { word } else { word.wrapping_neg() };
                 let at = u64::from(place >> 4) % LINES * LINE;
                 peer.write_all_at(&word.to_ne_bytes(), at).expect("not sealed");
             }
-            // Any word before the packets.
+            // An arbitrary word before the packets.
             4 => {
                 let at = u64::from(number >> 8) % WORDS * 8;
                 peer.write_all_at(&[place; 8], at).expect("not sealed");

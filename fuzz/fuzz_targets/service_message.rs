@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Three connections of two users say whatever they like to the rules of the
-//! service: limits hold, streams belong to one connection, and none is left.
-//! Each step is two bytes of who and what, and then a message or rubbish.
+//! Three connections of two users send arbitrary messages to the rules of the service.
+//! The limits hold, each stream belongs to one connection, and no stream is leaked.
+//! Each step is two bytes (connection, operation), then a message or arbitrary bytes.
 #![no_main]
 
-use framepath_model::service::{Action, Client, UserLimits, User};
+use framepath_model::service::{Action, Client, User, UserLimits};
 use framepath_model::wire::{MAGIC, MESSAGE_BYTES, Message, VERSION};
 use libfuzzer_sys::fuzz_target;
 
 const LIMITS: UserLimits =
     UserLimits { connections: 3, streams: 4, opens_per_minute: 50, replacements_per_minute: 20 };
-/// Bytes of a message that the input gives; the rest is zeros.
+/// Bytes of a message from the input; the others are 0.
 const GIVEN: usize = 10;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Clients connect to running services by their sockets, say what the input
-//! says, with file descriptors and without, hear an answer or not, and are gone
-//! at any moment: every answer is a message, and when all are gone nothing of
-//! them is left, no file, no stream, no worker, and the next one is served.
+//! Clients connect to running services by their sockets, send the input with and
+//! without file descriptors, receive an answer or not, and disconnect at any moment.
+//! Every answer is a message. After the last client no file, stream or worker is
+//! left, and the service accepts the next client.
 //!
-//! There is a service for each thing that workers may do at their start. The
-//! workers are this program again; few are started in a minute, because that is
-//! slow, and who comes beyond is told no. Where a worker is awaited the first
-//! answer depends on the time it takes.
+//! There is one service per act of workers at their start. This program is also the
+//! worker program. The services limit the new streams per minute, because the start of
+//! a worker is slow, and deny the others. The first answer depends on the time of the
+//! worker's start.
 #![no_main]
 
 use std::fs::{File, read_dir, remove_dir_all};
@@ -20,31 +20,31 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use framepath_serve::{UserLimits, Service, ServiceSettings, Viewer};
 use framepath_model::wire::{MAGIC, MESSAGE_BYTES, Message, VERSION};
 use framepath_os::crossing::{Listener, Socket};
 use framepath_os::process::signal::Stops;
 use framepath_os::process::spawn::take_socket;
+use framepath_serve::{Service, ServiceSettings, UserLimits, Viewer};
 use libfuzzer_sys::fuzz_target;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
-/// The fourth client is one too many.
+/// Maximum number of clients; the service denies the fourth.
 const CLIENTS: usize = 4;
 const LIMITS: UserLimits =
     UserLimits { connections: 3, streams: 4, opens_per_minute: 60, replacements_per_minute: 30 };
-/// Bytes of a message that the input gives; the rest is zeros.
+/// Bytes of a message from the input; the others are 0.
 const GIVEN: usize = 10;
-/// As many as the kernel takes at once.
+/// Maximum number of descriptors in one message of the kernel.
 const MOST_FILES: usize = 253;
-/// Time that the services wait for a client.
+/// Timeout of the services for a client's message.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// Limit of an operation that takes microseconds, or `PATIENCE`.
+/// Timeout of an operation that takes microseconds or `PATIENCE`.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Acts of a service's workers. A worker gets the number of its act as the number of
-/// bytes that it may use.
+/// Acts of a service's workers. The memory limit of a worker is the number of its
+/// act.
 const ACTS: [fn(&Socket); 5] = [
-    // Dies.
+    // Ends immediately.
     |_| (),
     // Waits for its stream.
     |socket| {
@@ -53,16 +53,16 @@ const ACTS: [fn(&Socket); 5] = [
     },
     // Is never ready.
     stay,
-    // Dies when it may have a stream, or not.
+    // Ends around the time of its stream's start.
     |socket| say(socket, &Message::Ready { layers: 0 }),
-    // Has other things to say.
+    // Sends an unexpected message.
     |socket| {
         let _ = socket.send(b"FPWM", None);
         stay(socket);
     },
 ];
 
-/// Where the services listen.
+/// Paths of the services' sockets.
 static SERVICES: OnceLock<Vec<PathBuf>> = OnceLock::new();
 
 fn say(socket: &Socket, message: &Message) {
@@ -71,12 +71,12 @@ fn say(socket: &Socket, message: &Message) {
     let _ = socket.send(&bytes, None);
 }
 
-/// Until the other side is gone.
+/// Waits until the other side disconnects.
 fn stay(socket: &Socket) {
     while socket.receive(&mut [0; 2 * MESSAGE_BYTES]).is_ok_and(|(len, _)| len > 0) {}
 }
 
-/// The program's first act: a worker's whole life, or the services' start.
+/// Runs a worker to its end, or starts the services.
 fn start() {
     let arguments: Vec<String> = std::env::args().collect();
     if let [_, worker, kind] = arguments.as_slice() {
@@ -112,7 +112,7 @@ fn start() {
     SERVICES.set(services.collect()).expect("it is called once");
 }
 
-/// A new folder; those of processes that are gone are removed.
+/// Creates a new folder; removes the folders of processes that have ended.
 fn folder() -> PathBuf {
     const NAME: &str = "framepath-fuzz-";
     let all = std::env::temp_dir();
@@ -131,11 +131,11 @@ fn open_files() -> usize {
     read_dir("/proc/self/fd").expect("/proc").count()
 }
 
-/// Waits until everything of the clients is gone, as they are.
+/// Waits until the service has released all resources of its disconnected clients.
 fn settle(path: &Path, files: usize) {
     let since = Instant::now();
     let late = || since.elapsed() > LIMIT;
-    // Those in front of it have come in, at least, when this one has.
+    // The service accepts this client only after all earlier clients.
     let look = || Viewer::connect(path).and_then(|viewer| viewer.snapshot());
     loop {
         match look() {
@@ -152,7 +152,7 @@ fn settle(path: &Path, files: usize) {
 struct Client {
     socket: Socket,
     streams: Vec<u32>,
-    /// Sockets of the workers that it was given.
+    /// Sockets of granted workers.
     workers: Vec<Socket>,
 }
 
@@ -162,10 +162,10 @@ impl Client {
         Client { socket, streams: Vec::new(), workers: Vec::new() }
     }
 
-    /// Sends what there is room for; the service may have hung up.
+    /// Sends as much as the socket accepts; the service may have disconnected.
     fn send(&self, record: &[u8], files: usize) {
         let null = File::open("/dev/null").expect("/dev/null");
-        // Its own end on the way to the other one: only the kernel can end that.
+        // A socket in flight to its own peer: only the kernel can close it.
         let kinds = [null.as_fd(), self.socket.as_fd()];
         let fds: Vec<BorrowedFd<'_>> =
             kinds.into_iter().chain(self.workers.iter().map(AsFd::as_fd)).cycle().take(files).collect();
@@ -184,20 +184,20 @@ impl Client {
         self.send(&record, files);
     }
 
-    /// An answer, where one comes soon.
+    /// Receives an answer, if there is one soon.
     fn hear(&mut self) {
         if !self.socket.readable_within(Duration::from_millis(1)).expect("poll") {
             return;
         }
         let mut record = [0; 2 * MESSAGE_BYTES];
-        // Gone, with something of ours unread.
+        // The service has disconnected with unread data of this client.
         let Ok((len, fd)) = self.socket.receive(&mut record) else { return };
         if len == 0 {
             return;
         }
-        match Message::decode(&record[..len]).expect("the service says what can be read") {
+        match Message::decode(&record[..len]).expect("the service sends valid messages") {
             Message::Grant { stream, .. } => {
-                // Another may have had it in between, and died with it.
+                // Another client may have used the worker in between and ended it.
                 self.workers.push(Socket::from(fd.expect("a worker's socket")));
                 self.streams.push(stream);
             }
@@ -208,14 +208,14 @@ impl Client {
         }
     }
 
-    /// A stream that it has, or a number.
+    /// Returns a stream of this client, or an arbitrary number.
     fn stream(&self, number: u8) -> u32 {
         let own = self.streams.get(usize::from(number & 3)).copied();
         own.unwrap_or(u32::from(number))
     }
 }
 
-/// A step is one byte of who and one of what, and what that takes.
+/// Runs a step: one byte for the client, one for the operation, then its operands.
 fn step(clients: &mut [Option<Client>], path: &Path, who: usize, what: u8, rest: &mut &[u8]) {
     let mut take = |count: usize| {
         let (taken, left) = rest.split_at(count.min(rest.len()));
@@ -258,14 +258,14 @@ fn step(clients: &mut [Option<Client>], path: &Path, who: usize, what: u8, rest:
             client.send(take(len), files);
         }
         9 => {
-            // About as long as a message.
+            // A length around that of a message.
             let mut record = vec![0; MESSAGE_BYTES - 8 + usize::from(number(take(1)) % 16)];
             let given = take(GIVEN);
             record[..given.len()].copy_from_slice(given);
             client.send(&record, files);
         }
         10 => {
-            // More answers than find room.
+            // More answers than fit into the socket.
             for _ in 0..number(take(1)) {
                 client.say(&Message::Watch { from: 0 }, 0);
             }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Any cell is a submission, a completion or an error; what is accepted has
-//! no other encoding.
+//! Every cell is a submission, a completion or an error. An accepted cell has a single
+//! encoding.
 #![no_main]
 
 use framepath_model::wire::{Cell, Completion, Submission};

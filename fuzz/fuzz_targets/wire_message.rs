@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Any bytes are a message or an error; what is accepted has no other
-//! encoding. Input that is too short is read with zeros behind it, else
-//! almost nothing would get beyond the length.
+//! All bytes are a message or an error. An accepted message has a single encoding.
+//! Zeros extend short input, because otherwise almost no input would pass the check of
+//! the length.
 #![no_main]
 
 use framepath_model::wire::{MESSAGE_BYTES, Message};

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /*
- * gst-handoff: frames through GStreamer's elements for other processes:
+ * gst-handoff: sends frames through GStreamer's inter-process elements:
  * shmsink and shmsrc, or unixfdsink and unixfdsrc (GStreamer 1.24).
  *
- * GStreamer is given its cheapest road wherever there is a choice, so that a
- * comparison with it errs in its favour:
+ * Every choice is the cheapest for GStreamer, so that errors of a comparison are
+ * in GStreamer's favour:
  *
- *  - Frames live in memory of the sink's own allocator, so that it copies
- *    nothing, in a GstBufferPool of HANDOFF_DEPTH buffers: taking one waits
- *    until the other process has given one back. A frame whose memory were
- *    not the sink's would be copied by it, and is counted as copied.
- *  - Nothing stands before the sink or behind the source but a bare pad, as
- *    in gst-push: no appsrc, no appsink, no queue. The consumer's stamp is
- *    taken in the thread of the source element.
+ *  - Frames are in memory of the sink's own allocator, so that the sink copies
+ *    nothing, in a GstBufferPool of HANDOFF_DEPTH buffers. Acquiring a buffer
+ *    waits until the other process has released one. The sink would copy a
+ *    frame in other memory; such a frame is counted as copied.
+ *  - Only a bare pad is before the sink and after the source, as in gst-push:
+ *    no appsrc, no appsink, no queue. The consumer takes its timestamp in the
+ *    thread of the source element.
  *  - sync=false, no last sample, the debugging system off.
  *
  * Frames have no timestamps and caps of application/octet-stream: only their
@@ -29,12 +29,12 @@
 
 #include "../handoff/handoff.h"
 
-/* A consumer that sees nothing for so long has lost frames. */
+/* Time without a frame after which the consumer has lost frames. */
 #define PATIENCE (10 * G_TIME_SPAN_SECOND)
 
 /*
- * One pair of elements. wait-for-connection stays as it is by default (shmsink:
- * true); unixfdsink drops what nobody receives, which only the warm-up meets.
+ * One pair of elements. wait-for-connection keeps its default (shmsink: true);
+ * unixfdsink drops frames without a receiver, which happens only in the warm-up.
  */
 struct elements {
 	const char *mode, *contender, *sink, *source;
@@ -65,7 +65,7 @@ struct receiver {
 	size_t bytes;
 };
 
-/* Set when all is measured: shmsink calls it an error that it is stopped. */
+/* Set after the measurement, because shmsink reports its stop as an error. */
 static gint ending;
 
 static void die_of_message(GstMessage *message)
@@ -76,7 +76,7 @@ static void die_of_message(GstMessage *message)
 	handoff_die(GST_OBJECT_NAME(GST_MESSAGE_SRC(message)), error->message);
 }
 
-/* An element's error ends the process: nobody would report otherwise. */
+/* An element's error ends the process, because there would be no other report. */
 static GstBusSyncReply on_message(GstBus *bus, GstMessage *message, gpointer user)
 {
 	(void)bus;
@@ -170,7 +170,7 @@ static void consume(struct handoff_control *control, const struct handoff_option
 	GstElement *source, *pipeline;
 	GstPad *src;
 
-	/* The elements are there: the producer looked. */
+	/* The elements exist: the producer has checked. */
 	handoff_await_open(control);
 	source = gst_element_factory_make(kind->source, NULL);
 	src = gst_element_get_static_pad(source, "src");
@@ -197,7 +197,7 @@ static void *take(void *state)
 	struct sender *sender = state;
 
 	if (gst_buffer_pool_acquire_buffer(sender->pool, &sender->buffer, NULL) != GST_FLOW_OK)
-		handoff_die("buffer pool gives no buffer", "GstBufferPool");
+		handoff_die("buffer pool has no buffer", "GstBufferPool");
 	if (!gst_buffer_map(sender->buffer, &sender->map, GST_MAP_WRITE))
 		handoff_die("a buffer cannot be mapped", "producer");
 	if (gst_buffer_peek_memory(sender->buffer, 0)->allocator != sender->allocator)
@@ -213,7 +213,7 @@ static void send_frame(void *state)
 	gst_buffer_unmap(sender->buffer, &sender->map);
 	flow = gst_pad_push(sender->pad, sender->buffer);
 	if (flow != GST_FLOW_OK)
-		handoff_die("push refused", gst_flow_get_name(flow));
+		handoff_die("push failed", gst_flow_get_name(flow));
 }
 
 static void start_stream(GstPad *pad, GstCaps *caps)
@@ -286,7 +286,7 @@ static void produce(struct handoff_control *control, const struct handoff_option
 	handoff_produce(control, options, &sender.producer, kind->contender, software);
 	g_atomic_int_set(&ending, 1);
 	gst_element_set_state(pipeline, GST_STATE_NULL);
-	/* The shared memory goes with the last buffer in it. */
+	/* The shared memory is freed with its last buffer. */
 	gst_buffer_pool_set_active(sender.pool, FALSE);
 	gst_object_unref(sender.pool);
 	gst_object_unref(sender.allocator);
@@ -295,7 +295,7 @@ static void produce(struct handoff_control *control, const struct handoff_option
 	gst_caps_unref(caps);
 }
 
-/* Ends the process where this GStreamer has no such elements. */
+/* Ends the process if this GStreamer lacks the elements. */
 static void require(const struct elements *kind)
 {
 	GstElementFactory *sink = gst_element_factory_find(kind->sink);
@@ -311,16 +311,16 @@ static void require(const struct elements *kind)
 	gst_version(&major, &minor, &micro, &nano);
 	if (strcmp(kind->mode, "unixfd") == 0 && (major == 1 && minor < 24))
 		snprintf(reason, sizeof(reason),
-			 "GStreamer %u.%u.%u has no %s: 1.24 or newer has it (Debian 13)", major,
+			 "GStreamer %u.%u.%u has no %s; use 1.24 or newer (Debian 13)", major,
 			 minor, micro, kind->sink);
 	else
 		snprintf(reason, sizeof(reason),
-			 "GStreamer has no %s here: apt install gstreamer1.0-plugins-bad",
+			 "GStreamer has no %s; apt install gstreamer1.0-plugins-bad",
 			 kind->sink);
 	handoff_skip(reason);
 }
 
-/* Where the elements meet; the producer's to remove, however it ends. */
+/* Path of the elements' socket; the producer removes it at every exit. */
 static char folder[] = "/tmp/gst-handoff-XXXXXX";
 static char socket_path[sizeof(folder) + 8];
 
@@ -342,7 +342,7 @@ int main(int argc, char **argv)
 	if (!mkdtemp(folder))
 		handoff_die("mkdtemp", folder);
 	snprintf(socket_path, sizeof(socket_path), "%s/frames", folder);
-	/* Before GStreamer has threads. */
+	/* Before GStreamer starts threads. */
 	handoff_fork(&control);
 	gst_init(NULL, NULL);
 	gst_debug_set_active(FALSE);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /*
- * gst-push: what GStreamer spends on passing buffers that nobody looks at.
+ * gst-push: measures GStreamer's cost of passing buffers without touching their bytes.
  *
  * The test of Felipe Contreras, on GStreamer 1.x: a program pushes buffers
  * straight into a pad, with nothing behind it, or with a queue (a thread
  * boundary) in between. It needs GStreamer's core and its coreelements
  * plug-in, and prints one line of JSON about one run.
  *
- * GStreamer is given its cheapest road everywhere a choice exists, so that a
- * comparison with it errs in its favour:
+ * Every choice is the cheapest for GStreamer, so that errors of a comparison are
+ * in GStreamer's favour:
  *
  *  - The end of the road is a bare pad whose chain function drops the buffer.
  *    fakesink (sync=false, silent=true, no hand-off signal) is the other
@@ -20,7 +20,7 @@
  *  - queue has silent=true; both queues keep their default limits. The
  *    debugging system is off.
  *
- * What it does not do: touch the bytes of a buffer, use a pipeline's clock, or
+ * The program does not touch the bytes of a buffer, use a pipeline's clock, or
  * negotiate anything beyond application/octet-stream.
  */
 #define _POSIX_C_SOURCE 200809L
@@ -54,8 +54,8 @@
 /*
  * The end of the road. When a run is paced, `sent` and `arrived` hold one
  * CLOCK_MONOTONIC stamp per buffer, in nanoseconds. Links here are first in
- * first out and drop nothing, so the n-th arrival is the n-th push: a count
- * stands for the buffer's offset, and one preallocated buffer can be in flight
+ * first out and drop nothing, so the n-th arrival is the n-th push. A count
+ * replaces the buffer's offset, and one preallocated buffer can be in flight
  * more than once.
  */
 struct sink {
@@ -207,7 +207,7 @@ static void build_road(struct road *road, const struct options *options)
 		gst_object_unref(out);
 	}
 
-	/* From the end to the beginning: no pad sees data before it can take it. */
+	/* From the end to the beginning, so that no pad gets data before it is ready. */
 	if (road->fakesink)
 		start_element(road->fakesink);
 	else
@@ -245,9 +245,9 @@ static GstPadProbeReturn on_flush(GstPad *pad, GstPadProbeInfo *info, gpointer u
 }
 
 /*
- * Waits until the road is empty, and leaves it open. An event of our own
- * travels behind the buffers; the probe that sees it at the far end is gone
- * before the clocks start, since a pad with probes is slower.
+ * Waits until the path is empty, and leaves it open. A custom event follows the
+ * buffers. A probe detects it at the far end; the probe is removed before the
+ * clocks start, because a pad with probes is slower.
  */
 static void flush_road(struct road *road)
 {
@@ -261,7 +261,7 @@ static void flush_road(struct road *road)
 	g_mutex_unlock(&road->sink.lock);
 }
 
-/* End of stream: returns when the far end has seen it. */
+/* Sends end of stream and waits until the far end has received it. */
 static void end_stream(struct road *road)
 {
 	gst_pad_push_event(road->src, gst_event_new_eos());
@@ -470,7 +470,7 @@ int main(int argc, char **argv)
 	parse_options(&options, argc, argv);
 	gst_init(NULL, NULL);
 	gst_debug_set_active(FALSE);
-	/* No SA_RESTART: a sleep between two pushes ends at once. */
+	/* No SA_RESTART, so that a signal ends a sleep between two pushes. */
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
 
@@ -483,8 +483,8 @@ int main(int argc, char **argv)
 		road.sink.sent = calloc(options.pushes, sizeof(uint64_t));
 		road.sink.arrived = calloc(options.pushes, sizeof(uint64_t));
 		if (!road.sink.sent || !road.sink.arrived)
-			die("no memory for the stamps", "--count");
-		/* Published to the streaming thread by the queue's own lock. */
+			die("no memory for the timestamps", "--count");
+		/* The queue's own lock publishes these to the streaming thread. */
 		road.sink.limit = options.pushes;
 	}
 
@@ -503,7 +503,7 @@ int main(int argc, char **argv)
 	free_road(&road);
 	close_supply(&supply);
 	if (interrupted) {
-		fputs("gst-push: interrupted, nothing printed\n", stderr);
+		fputs("gst-push: interrupted; no figures\n", stderr);
 		return 130;
 	}
 	return 0;

@@ -58,18 +58,18 @@ void parse_options(struct options *options, int argc, char **argv)
 			options->alloc = ALLOC_REUSE;
 		} else if (strncmp(word, "--", 2) != 0) {
 			if (count == 3)
-				refuse("one word too many", word);
+				refuse("unexpected argument", word);
 			words[count++] = word;
 		} else if (!value) {
-			refuse("unknown option, or no value after it", word);
+			refuse("unknown option, or missing value", word);
 		} else if (strcmp(word, "--count") == 0) {
-			options->pushes = parse_number("--count wants a number of buffers", argv[++i]);
+			options->pushes = parse_number("--count: expected a number of buffers", argv[++i]);
 		} else if (strcmp(word, "--rate") == 0) {
-			options->rate = parse_number("--rate wants buffers per second", argv[++i]);
+			options->rate = parse_number("--rate: expected buffers per second", argv[++i]);
 		} else if (strcmp(word, "--sink") == 0) {
 			options->fakesink = strcmp(argv[++i], "fakesink") == 0;
 			if (!options->fakesink && strcmp(value, "pad") != 0)
-				refuse("--sink wants pad or fakesink", value);
+				refuse("--sink: expected pad or fakesink", value);
 		} else if (strcmp(word, "--alloc") == 0) {
 			size_t alloc = 0;
 
@@ -77,7 +77,7 @@ void parse_options(struct options *options, int argc, char **argv)
 			       strcmp(alloc_names[alloc], value) != 0)
 				alloc++;
 			if (alloc == ALLOC_KINDS)
-				refuse("--alloc wants reuse, new or pool", value);
+				refuse("--alloc: expected reuse, new or pool", value);
 			options->alloc = (enum alloc)alloc;
 			i++;
 		} else {
@@ -87,22 +87,22 @@ void parse_options(struct options *options, int argc, char **argv)
 
 	options->mode = words[0];
 	if (!words[0] || !words[1])
-		refuse("wanted", "MODE and SIZE");
+		refuse("missing arguments", "MODE and SIZE");
 	if (strcmp(words[0], "direct") != 0 && strcmp(words[0], "queue") != 0 &&
 	    strcmp(words[0], "queue2") != 0)
-		refuse("MODE is direct, queue or queue2, not", words[0]);
-	options->size = parse_number("SIZE wants a number of bytes", words[1]);
+		refuse("MODE: expected direct, queue or queue2", words[0]);
+	options->size = parse_number("SIZE: expected a number of bytes", words[1]);
 	if (!words[2] == !options->pushes)
-		refuse("wanted one of", "TOTAL_BYTES and --count N");
+		refuse("expected exactly one of", "TOTAL_BYTES and --count N");
 	if (words[2]) {
-		uint64_t total = parse_number("TOTAL_BYTES wants a number of bytes", words[2]);
+		uint64_t total = parse_number("TOTAL_BYTES: expected a number of bytes", words[2]);
 
 		options->pushes = total / options->size;
 		if (options->pushes == 0)
 			refuse("TOTAL_BYTES is less than one buffer", words[2]);
 	}
 	if (options->size > 64u << 20)
-		refuse("SIZE is at most 64 MiB", words[1]);
+		refuse("SIZE: expected at most 64 MiB", words[1]);
 	if (options->rate && options->fakesink)
-		refuse("--rate needs its own pad to stamp on, not", "--sink fakesink");
+		refuse("--rate needs a bare pad for its timestamps, not", "--sink fakesink");
 }

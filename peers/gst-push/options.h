@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-/* The words of gst-push's command line. */
+/* Arguments of gst-push. */
 #ifndef GST_PUSH_OPTIONS_H
 #define GST_PUSH_OPTIONS_H
 
@@ -20,10 +20,10 @@ struct options {
 	bool fakesink;
 	size_t size;		/* bytes in a buffer */
 	uint64_t pushes;
-	uint64_t rate;		/* buffers per second, 0: flat out */
+	uint64_t rate;		/* buffers per second, 0: full speed */
 };
 
-/* Ends the process with status 2 when a word makes no sense, 0 after --help. */
+/* Ends the process with status 2 for an invalid argument, with 0 after --help. */
 void parse_options(struct options *options, int argc, char **argv);
 
 #endif

@@ -19,15 +19,15 @@
 
 #define NSEC_PER_SEC 1000000000ull
 
-/* Warm-up frames that the consumer wants: every slot was used twice. */
+/* Warm-up frames of the consumer: enough to use every slot twice. */
 #define WARM_UP_FRAMES (2 * HANDOFF_DEPTH)
 #define WARM_UP_RATE 1000
-/* How long the first frame may take to arrive, in frames of the warm-up. */
+/* Timeout of the first frame, in frames of the warm-up. */
 #define WARM_UP_MOST (10 * WARM_UP_RATE)
 
 enum { SAY_OPEN = 'o', SAY_READY = 'r' };
 
-/* The consumer's part of the figures. */
+/* Figures of the consumer. */
 struct report {
 	uint64_t received, lost, duplicated, out_of_order;
 	uint64_t copied_bytes, cpu_ns, switches, end_ns;
@@ -84,8 +84,8 @@ static void on_interrupt(int signal)
 }
 
 /*
- * The consumer lives until the producer lets go: its end is a failure. Other
- * children are none of our business; GStreamer starts one to look at plug-ins.
+ * The consumer lives until the producer releases it, so its earlier end is a
+ * failure. Other children are ignored: GStreamer starts one to scan plug-ins.
  */
 static void on_child_end(int signal)
 {
@@ -104,7 +104,7 @@ static void on_child_end(int signal)
 
 static void on_signal(int number, void (*handler)(int))
 {
-	/* No SA_RESTART: a sleep between two frames ends at once. */
+	/* No SA_RESTART, so that a signal ends a sleep between two frames. */
 	struct sigaction action = { .sa_handler = handler };
 
 	sigaction(number, &action, NULL);
@@ -123,7 +123,7 @@ void handoff_fork(struct handoff_control *control)
 	control->fd = ends[control->child == 0];
 	close(ends[control->child != 0]);
 	if (control->child == 0) {
-		/* Ctrl-C is the producer's affair, and so is a signal to the group. */
+		/* The producer handles Ctrl-C and signals to the group. */
 		signal(SIGINT, SIG_IGN);
 		signal(SIGTERM, SIG_IGN);
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -143,7 +143,7 @@ static void say(struct handoff_control *control, char word)
 		handoff_die("the other process is gone", strerror(errno));
 }
 
-/* Whether the other process has said something: waits for it, or looks. */
+/* Waits or polls for a message of the other process. */
 static bool said(struct handoff_control *control, char word, int timeout_ms)
 {
 	struct pollfd poller = { .fd = control->fd, .events = POLLIN };
@@ -152,7 +152,7 @@ static bool said(struct handoff_control *control, char word, int timeout_ms)
 	if (poll(&poller, 1, timeout_ms) <= 0)
 		return false;
 	if (recv(control->fd, &heard, 1, 0) != 1 || heard != word)
-		handoff_die("the other process is gone", "no word from it");
+		handoff_die("the other process is gone", "no message from it");
 	return true;
 }
 
@@ -174,7 +174,7 @@ void handoff_tally_open(struct handoff_tally *tally, const struct handoff_option
 	tally->frames = options->frames;
 	tally->latency_ns = calloc(options->frames, sizeof(uint64_t));
 	if (!tally->latency_ns)
-		handoff_die("no memory for the stamps", "--frames");
+		handoff_die("no memory for the timestamps", "--frames");
 }
 
 void handoff_saw(struct handoff_tally *tally, struct handoff_control *control, const void *frame)
@@ -201,7 +201,7 @@ void handoff_saw(struct handoff_tally *tally, struct handoff_control *control, c
 	if (tally->latency_ns[header.sequence]) {
 		tally->duplicated++;
 	} else {
-		/* A clock step of 0 would look like a frame that was not seen. */
+		/* 0 means a missing frame, so the smallest latency is 1. */
 		uint64_t latency = now - header.stamp_ns;
 
 		tally->latency_ns[header.sequence] = latency ? latency : 1;
@@ -250,7 +250,7 @@ void handoff_report(struct handoff_tally *tally, struct handoff_control *control
 	const uint64_t *sorted = tally->latency_ns + report.lost;
 	char end;
 
-	/* Frames that were lost have latency 0 and come first. */
+	/* Lost frames have latency 0 and are first. */
 	qsort(tally->latency_ns, tally->frames, sizeof(uint64_t), compare_u64);
 	report.p50 = percentile(sorted, report.received, 50);
 	report.p95 = percentile(sorted, report.received, 95);
@@ -258,7 +258,7 @@ void handoff_report(struct handoff_tally *tally, struct handoff_control *control
 	report.max = sorted[report.received - 1];
 	if (send(control->fd, &report, sizeof(report), MSG_NOSIGNAL) != sizeof(report))
 		handoff_die("the producer is gone", strerror(errno));
-	/* What frames live in may go with this process: the producer goes first. */
+	/* The frames' memory may end with this process, so the producer ends first. */
 	while (recv(control->fd, &end, 1, 0) > 0)
 		;
 	_exit(0);
@@ -287,12 +287,12 @@ static void hand_over(struct handoff_producer *producer, uint64_t sequence)
 	producer->send(producer->state);
 }
 
-/* Until the consumer has all it wants; then the mark. */
+/* Sends frames until the consumer is ready, then the mark. */
 static void warm_up(struct handoff_control *control, struct handoff_producer *producer)
 {
 	for (int i = 0; !interrupted && !said(control, SAY_READY, 0); i++) {
 		if (i == WARM_UP_MOST)
-			handoff_die("the consumer sees no frame", "gave up after 10 s");
+			handoff_die("the consumer receives no frame", "timeout after 10 s");
 		hand_over(producer, HANDOFF_WARM_UP);
 		sleep_until(now_ns() + NSEC_PER_SEC / WARM_UP_RATE);
 	}
@@ -304,7 +304,7 @@ static void end_interrupted(struct handoff_control *control)
 	signal(SIGCHLD, SIG_DFL);
 	kill(control->child, SIGKILL);
 	waitpid(control->child, NULL, 0);
-	fputs("handoff: interrupted, nothing printed\n", stderr);
+	fputs("handoff: interrupted; no figures\n", stderr);
 }
 
 static void print_run(const struct handoff_options *options, const char *contender,
@@ -350,7 +350,7 @@ void handoff_produce(struct handoff_control *control, const struct handoff_optio
 		end_interrupted(control);
 		return;
 	}
-	/* The consumer holds the last frame: what is given back was given back. */
+	/* The consumer holds the last frame, so all released frames are released. */
 	while (recv(control->fd, &report, sizeof(report), 0) != sizeof(report))
 		if (errno != EINTR || interrupted)
 			handoff_die("no report from the consumer", strerror(errno));

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * What the peers of lab `handoff` have in common: one program is one
- * measurement, a producer that hands frames to a consumer in another process.
+ * Common code of the peers of lab `handoff`. One program is one measurement: a
+ * producer sends frames to a consumer in another process.
  *
- * The frame. Its first 16 bytes are a struct handoff_header; nothing else of
- * it is written by the producer or looked at by the consumer. The stamp is
- * taken when the frame is ready, as the last thing before it is handed off;
- * the consumer takes its own as soon as it holds the frame.
+ * The frame. Its first 16 bytes are a struct handoff_header; the producer writes
+ * and the consumer reads nothing else of it. The producer takes the timestamp of
+ * the finished frame just before the send. The consumer takes its own as soon as
+ * it holds the frame.
  *
  * The run.
  *   1. The process forks. The parent is the producer, the child the consumer.
- *   2. The producer opens its end and says OPEN; the consumer opens its own.
- *   3. Frames numbered HANDOFF_WARM_UP, one a millisecond, until the consumer
- *      has seen some and says READY; then one numbered HANDOFF_MARK. With it
- *      the clocks of both processes start.
- *   4. The measured frames, numbered from 0: paced, or flat out against the
- *      back-pressure of what is measured, with HANDOFF_DEPTH frames under way
- *      where that can be set.
+ *   2. The producer opens its end and sends OPEN; the consumer opens its own.
+ *   3. Frames numbered HANDOFF_WARM_UP, one per millisecond, until the consumer
+ *      has received some and sends READY; then one numbered HANDOFF_MARK, which
+ *      starts the clocks of both processes.
+ *   4. The measured frames, numbered from 0: paced, or at full speed against the
+ *      back-pressure of the measured software, with HANDOFF_DEPTH frames in
+ *      flight if the software has such a setting.
  *   5. The consumer reports. The producer prints one line of JSON: the keys of
- *      README.md, or {"skipped":"REASON"} where this machine lacks something.
+ *      README.md, or {"skipped":"REASON"} if this machine lacks a requirement.
  *
  * CPU and switches are those of whole processes, every thread of them,
  * between the mark and the last frame.
@@ -41,45 +41,45 @@ struct handoff_header {
 };
 
 struct handoff_options {
-	const char *mode;	/* one of the program's, NULL where it has none */
+	const char *mode;	/* NULL if the program has no modes */
 	size_t bytes;		/* of a frame */
 	uint64_t frames;	/* measured */
-	uint64_t rate;		/* frames per second, 0: flat out */
+	uint64_t rate;		/* frames per second, 0: full speed */
 };
 
-/* What the consumer saw. All zero but `frames` and `latency_ns` at first. */
+/* Figures of the consumer. Initially 0 except for `frames` and `latency_ns`. */
 struct handoff_tally {
 	uint64_t frames;	/* wanted */
-	uint64_t *latency_ns;	/* by sequence number; 0: not seen */
+	uint64_t *latency_ns;	/* by sequence number; 0: not received */
 	uint64_t warm_up;
 	bool marked;		/* clocks run */
-	bool done;		/* the last frame was seen */
-	uint64_t next;		/* sequence number that is due */
+	bool done;		/* the last frame was received */
+	uint64_t next;		/* next expected sequence number */
 	uint64_t received, duplicated, out_of_order;
 	uint64_t copied_bytes;	/* by the consumer, of measured frames; its own to count */
 	uint64_t cpu_ns, switches;	/* between mark and done */
 	uint64_t end_ns;
 };
 
-/* The two processes' talk beside the frames. */
+/* Messages of the two processes beside the frames. */
 struct handoff_control {
 	int fd;
 	int child;		/* the consumer; 0 in the consumer itself */
 };
 
-/* What hands frames over. */
+/* The measured transport. */
 struct handoff_producer {
 	void *state;
-	/* Memory for the next frame, waiting while HANDOFF_DEPTH are under way. */
+	/* Returns memory for the next frame; waits while HANDOFF_DEPTH are in flight. */
 	void *(*take)(void *state);
 	void (*send)(void *state);
 	uint64_t copied_bytes;	/* by take and send; their own to count */
 };
 
 /*
- * Reads the words MODE --bytes N --frames N --rate HZ. `modes` ends with NULL;
- * where it is NULL there is no MODE. Ends the process with status 2 when a
- * word makes no sense, with 0 after --help.
+ * Parses the arguments MODE --bytes N --frames N --rate HZ. `modes` ends with
+ * NULL; if `modes` is NULL there is no MODE. Ends the process with status 2 for an
+ * invalid argument, with 0 after --help.
  */
 void handoff_read_options(struct handoff_options *options, const char *program,
 			  const char *const *modes, int argc, char **argv);
@@ -87,7 +87,7 @@ void handoff_read_options(struct handoff_options *options, const char *program,
 /* Forks. Returns in both processes; the consumer dies with the producer. */
 void handoff_fork(struct handoff_control *control);
 
-/* Producer: its end is open. Consumer: waits for that. */
+/* Producer: reports that its end is open. Consumer: waits for this report. */
 void handoff_say_open(struct handoff_control *control);
 void handoff_await_open(struct handoff_control *control);
 
@@ -97,13 +97,13 @@ void handoff_produce(struct handoff_control *control, const struct handoff_optio
 		     const char *software);
 
 void handoff_tally_open(struct handoff_tally *tally, const struct handoff_options *options);
-/* Consumer: has this frame, now. Says READY when that is due. */
+/* Consumer: records the arrival of a frame. Sends READY after the warm-up. */
 void handoff_saw(struct handoff_tally *tally, struct handoff_control *control, const void *frame);
 /* Consumer: reports, waits for the producer's end, ends the process. */
 void handoff_report(struct handoff_tally *tally, struct handoff_control *control)
 	__attribute__((noreturn));
 
-/* Says what failed on what, and ends the process with status 1. */
+/* Prints the operation and its object, and ends the process with status 1. */
 void handoff_die(const char *what, const char *object) __attribute__((noreturn));
 /* Prints {"skipped":...} and ends the process with status 0. */
 void handoff_skip(const char *reason) __attribute__((noreturn));

@@ -17,9 +17,9 @@ static void usage(const struct words *words, FILE *to)
 	for (size_t i = 0; words->modes && words->modes[i]; i++)
 		fprintf(to, "%s%s", i ? "|" : "", words->modes[i]);
 	fputs(" --bytes N --frames N [--rate HZ]\n"
-	      "  --bytes N   bytes of a frame, 16 or more\n"
-	      "  --frames N  frames to hand over\n"
-	      "  --rate HZ   frames a second; 0 (default): as fast as they are taken\n",
+	      "  --bytes N   size of a frame in bytes, 16 or more\n"
+	      "  --frames N  number of measured frames\n"
+	      "  --rate HZ   frames per second; 0 (default): full speed\n",
 	      to);
 }
 
@@ -66,22 +66,22 @@ void handoff_read_options(struct handoff_options *options, const char *program,
 		} else if (!options->mode && known(modes, word)) {
 			options->mode = word;
 		} else if (i + 1 == argc) {
-			refuse(&words, "unknown word, or no value after it", word);
+			refuse(&words, "unknown argument, or missing value", word);
 		} else if (strcmp(word, "--bytes") == 0) {
-			options->bytes = number(&words, "--bytes wants 16 to 64 MiB", argv[++i],
+			options->bytes = number(&words, "--bytes: expected 16 to 64 MiB", argv[++i],
 						sizeof(struct handoff_header), 64u << 20);
 		} else if (strcmp(word, "--frames") == 0) {
-			options->frames = number(&words, "--frames wants 1 to 10 million",
+			options->frames = number(&words, "--frames: expected 1 to 10 million",
 						 argv[++i], 1, 10000000);
 		} else if (strcmp(word, "--rate") == 0) {
-			options->rate = number(&words, "--rate wants 0 to 100000 frames per second",
+			options->rate = number(&words, "--rate: expected 0 to 100000 frames per second",
 					       argv[++i], 0, 100000);
 		} else {
-			refuse(&words, "unknown word", word);
+			refuse(&words, "unknown argument", word);
 		}
 	}
 	if (modes && !options->mode)
-		refuse(&words, "wanted", "what to measure");
+		refuse(&words, "missing argument", "MODE");
 	if (!options->bytes || !options->frames)
-		refuse(&words, "wanted", "--bytes and --frames");
+		refuse(&words, "missing options", "--bytes and --frames");
 }

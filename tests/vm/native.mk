@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 #
-# What a guest would take long to make, made in the root at the machine's own
-# speed: the programs of the jobs, and what ffmpeg's own decoders make of the
-# clips. OUT is the worktree's folder in the cache.
+# Builds slow parts in the root at the machine's own speed, instead of in a guest: the
+# programs of the jobs, and frame hashes of the clips by ffmpeg's own decoders. OUT is
+# the worktree's folder in the cache.
 #
 #     make -f tests/vm/native.mk OUT=FOLDER
 
@@ -11,7 +11,7 @@ PROGRAMS := $(basename $(notdir $(wildcard tests/vm/programs/*.c)))
 
 CFLAGS := -O2 -Wall -Wextra -Wno-missing-field-initializers
 
-# What is half made is not there; a new recipe or a new root makes all of it anew.
+# Failed recipes leave no file; a new recipe or a new root rebuilds everything.
 .DELETE_ON_ERROR:
 MADE_OF := tests/vm/native.mk /cache/root.made
 
@@ -24,7 +24,7 @@ $(OUT)/native/gst-seek: tests/vm/programs/gst-seek.c $(MADE_OF) | $(OUT)/native
 $(OUT)/native/%: tests/vm/programs/%.c $(wildcard tests/vm/programs/*.h kernel/pixels.* kernel/uapi/*.h) $(MADE_OF) | $(OUT)/native
 	$(CC) $(CFLAGS) -static -pthread -o $@ $<
 
-# A line per frame, its MD5; a stream that changes its size is not scaled.
+# One line per frame with its MD5; a stream that changes its size is not scaled.
 define software
 $(OUT)/software/%.$(1): clips/% $(MADE_OF) | $(OUT)/software
 	ffmpeg -v error -nostdin -threads 1 -i $$< -noautoscale -fps_mode passthrough -pix_fmt $(1) -f framemd5 -y $$@.part

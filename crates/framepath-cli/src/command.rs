@@ -31,64 +31,64 @@ use crate::exit_status::ExitStatus;
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
-    /// Run a path and show where its frames' time went
+    /// Run a path and show how its frames spent their time
     Run(run::RunArgs),
-    /// Run experiments; ends with a report that opens in a browser
+    /// Run experiments and write a report that opens in a browser
     #[cfg(feature = "lab")]
     Lab(lab::LabArgs),
     /// Compare two paths, or any two commands, in interleaved pairs
     #[cfg(feature = "lab")]
     Compare(compare::CompareArgs),
-    /// Hold summaries of the lab against budgets
+    /// Check summaries of the lab against budgets
     #[cfg(feature = "lab")]
     Gate(gate::GateArgs),
-    /// Put runs of the lab, also of several machines, side by side
+    /// Put runs of the lab, from one or several machines, side by side
     #[cfg(feature = "lab")]
     Report(report::ReportArgs),
-    /// Capabilities of this machine, and what each missing thing would unlock
+    /// List the capabilities of this machine, and how to get the missing ones
     #[cfg(feature = "lab")]
     Doctor(doctor::DoctorArgs),
-    /// Parts that a path can be made of: sources, stages, links, sinks
+    /// List the parts of a path: sources, stages, links, sinks
     #[command(visible_alias = "path")]
     Stages(stages::StagesArgs),
-    /// The frei0r plug-ins of this machine, and their parameters
+    /// List the frei0r plug-ins of this machine, and their parameters
     Plugins(plugins::PluginsArgs),
-    /// Give sandboxed workers to every program of this user
+    /// Run a service that gives sandboxed workers to every program of this user
     Serve(serve::ServeArgs),
-    /// Show a service live: streams, frames per second, CPU, latency, crashes
+    /// Show a running service live: streams, frames per second, CPU, latency, crashes
     Top(top::TopArgs),
-    /// Send a picture through the kernel's measuring node, or its reference
+    /// Send a picture through the kernel's measuring node, or through the same stage in user space
     #[command(hide = true)]
     Fixture(fixture::FixtureArgs),
-    /// Differences between two grey pictures
+    /// Compare two grey pictures pixel by pixel
     #[command(hide = true)]
     Diff(diff::DiffArgs),
-    /// The measuring node's record of each frame, as CSV
+    /// Write the measuring node's record of each frame as CSV
     #[command(hide = true)]
     Meta(meta::MetaArgs),
-    /// Completions for a shell, to be sourced
+    /// Print the completion script of a shell
     Completions(completions::CompletionsArgs),
-    /// Words for a shell's completion
+    /// Print the words that can complete a command line
     #[command(hide = true)]
     Complete(complete::CompleteArgs),
-    /// Decode a file with the codec library alone: the floor of lab `decode`
+    /// Decode a file with the codec library alone: the lower bound in lab `decode`
     #[command(hide = true)]
     Bare(bare::BareArgs),
-    /// Hand frames over from a worker: contender `process` of lab `handoff`
+    /// Receive frames from a worker: contender `process` of lab `handoff`
     #[command(hide = true)]
     #[cfg(feature = "lab")]
     Handoff(handoff::HandoffArgs),
-    /// Run a path and ask another process with every frame: contender of lab `rpc`
+    /// Run a path and query another process for every frame: contender of lab `rpc`
     #[command(hide = true)]
     #[cfg(feature = "lab")]
     Asked(asked::QuestionArgs),
-    /// Load one plug-in and say what it is, for `plugins`
+    /// Load one plug-in and describe it, for `plugins`
     #[command(hide = true)]
     PluginInfo(plugins::PluginInfoArgs),
 }
 
 impl Command {
-    /// Returns its name, for messages.
+    /// Returns the command's name, for messages.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Command::Run(_) => "run",

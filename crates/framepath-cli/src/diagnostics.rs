@@ -9,14 +9,14 @@ use log::{LevelFilter, Log, Metadata, Record};
 use crate::exit_status::UsageError;
 use crate::terminal;
 
-/// Variable that names a level if no `-v` is given.
+/// Environment variable with the level; `-v` takes precedence.
 const VARIABLE: &str = "FRAMEPATH_LOG";
 
 struct StandardError;
 
 impl Log for StandardError {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        // Messages of other crates are left out.
+        // Only messages of framepath's crates are printed.
         metadata.target().starts_with("framepath") && metadata.level() <= log::max_level()
     }
 
@@ -29,7 +29,8 @@ impl Log for StandardError {
     fn flush(&self) {}
 }
 
-/// Formats one line, whatever the message contains: it may name files, or come from another process.
+/// Formats one line and escapes control characters, because the message may contain file names or text of
+/// another process.
 fn line(record: &Record<'_>) -> String {
     let level = record.level().as_str().to_ascii_lowercase();
     format!("framepath: {level}: {}", shown(&record.args().to_string()))
@@ -47,7 +48,7 @@ pub(crate) fn install(verbose: u8) -> Result<(), UsageError> {
         _ => LevelFilter::Trace,
     };
     if level != LevelFilter::Off {
-        // It fails only if there is a logger already, and nothing else installs one.
+        // `set_boxed_logger` fails only if there is a logger already; this is the only installation.
         let _ = log::set_logger(&StandardError);
         log::set_max_level(level);
     }
@@ -71,7 +72,7 @@ mod tests {
     use log::Level;
 
     #[test]
-    fn a_message_is_one_line_that_a_terminal_can_be_given() {
+    fn a_message_is_one_escaped_line() {
         let args = format_args!("file a\x1b[2J\nb: vp9");
         let record = Record::builder().level(Level::Info).target("framepath::x").args(args).build();
         assert_eq!(line(&record), "framepath: info: file a\\u{1b}[2J\\nb: vp9");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! End of the program: an exit code, and at most one line with the reason.
+//! Exit code of the program, and at most one line with the reason.
 
 use std::error::Error;
 use std::fmt;
@@ -19,16 +19,16 @@ const _: () = assert!(LOST == framepath_lab::LOST);
 /// Exit code after SIGINT or SIGTERM.
 const INTERRUPTED: u8 = 130;
 
-/// A command that ran to its end, whatever it found.
+/// Result of a command that ran to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ExitStatus {
     /// Exit code 0.
     Done,
-    /// The command found a failure or a difference, and has reported it. Exit code 1.
+    /// The command has reported a failure or a difference. Exit code 1.
     Failed,
-    /// Packets or frames were lost, and a line reported them. Exit code 3.
+    /// The command has reported lost packets or frames. Exit code 3.
     Lost,
-    /// SIGINT or SIGTERM; the results until then were shown. Exit code 130.
+    /// SIGINT or SIGTERM; the results until then are shown. Exit code 130.
     Interrupted,
 }
 
@@ -44,7 +44,7 @@ impl fmt::Display for UsageError {
 
 impl Error for UsageError {}
 
-/// The reader of standard output is gone, so no message is possible there.
+/// The reader of standard output is gone, so no message can reach it.
 #[derive(Debug)]
 pub(crate) struct OutputClosed;
 
@@ -63,7 +63,7 @@ pub(crate) fn code(command: &str, outcome: anyhow::Result<ExitStatus>) -> ExitCo
         Ok(ExitStatus::Failed) => ExitCode::FAILURE,
         Ok(ExitStatus::Lost) => ExitCode::from(LOST),
         Ok(ExitStatus::Interrupted) => ExitCode::from(INTERRUPTED),
-        // A failure caused by a signal is no failure.
+        // A wait that a signal ended is an interruption, not a failure.
         Err(error) if signal::interrupted() && is_canceled(&error) => ExitCode::from(INTERRUPTED),
         Err(error) if error.is::<OutputClosed>() => ExitCode::FAILURE,
         Err(error) => {
@@ -73,22 +73,22 @@ pub(crate) fn code(command: &str, outcome: anyhow::Result<ExitStatus>) -> ExitCo
     }
 }
 
-/// Returns true if `error` is a wait that was given up because of a signal.
+/// Returns true if `error` is a wait that a signal ended.
 fn is_canceled(error: &anyhow::Error) -> bool {
     let canceled = |cause: &(dyn Error + 'static)| cause.downcast_ref().is_some_and(cancel::is_canceled);
     error.chain().any(canceled)
 }
 
-/// Prints `error` as `framepath: COMMAND: cause: cause` on standard error.
+/// Prints `error` as `framepath: COMMAND: error: cause` on standard error.
 pub(crate) fn print_error(command: &str, error: &anyhow::Error) {
-    // A usage error shows the wrong words, on lines of their own.
+    // A usage error has several lines: the arguments, and a mark below the wrong word.
     let line = one_line(error);
     let line = if error.is::<UsageError>() { shown_lines(&line) } else { shown(&line) };
     terminal::note(&format!("framepath: {command}: {line}"));
 }
 
-/// Formats the chain of causes. Leaves out a cause whose words are already there: errors
-/// of the libraries name their cause themselves.
+/// Formats the chain of causes. Omits a cause that the line already contains, because the
+/// libraries' errors include their cause.
 fn one_line(error: &anyhow::Error) -> String {
     let mut line = error.to_string();
     for cause in error.chain().skip(1) {
@@ -100,14 +100,14 @@ fn one_line(error: &anyhow::Error) -> String {
     line
 }
 
-/// Ends after arguments that could not be parsed, or after `--help`.
+/// Prints the help or a usage error of the arguments, and returns the exit code.
 pub(crate) fn from_usage_error(error: &clap::Error) -> ExitCode {
     if error.use_stderr() {
-        // It contains the given words, which may be names of files.
+        // The error repeats the arguments, which may be file names with control characters.
         terminal::note(shown_lines(&error.render().to_string()).trim_end());
         return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
     }
-    // Help goes to standard output, where a closed pipe is a failure.
+    // The help goes to standard output; a closed pipe there is a failure.
     let code = if error.print().is_ok() { error.exit_code() } else { 1 };
     ExitCode::from(u8::try_from(code).unwrap_or(2))
 }
@@ -118,7 +118,7 @@ mod tests {
     use std::io;
 
     #[test]
-    fn a_chain_is_one_line_without_echoes() {
+    fn an_error_chain_is_one_line_without_repetitions() {
         let inner = io::Error::other("disk is full");
         let error = anyhow::Error::new(inner).context("writing `a.csv`");
         assert_eq!(one_line(&error), "writing `a.csv`: disk is full");

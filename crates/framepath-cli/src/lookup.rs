@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Paths of the parts that are not in the binary.
+//! Paths of the binary, the clips and the peers.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -11,8 +11,8 @@ pub(crate) fn framepath() -> anyhow::Result<PathBuf> {
     env::current_exe().context("finding this program's own file")
 }
 
-/// Returns the folder of the committed clips: `given`, or `clips` here, or that of the checkout
-/// whose `target/PROFILE/` holds the binary.
+/// Returns the folder of the committed clips: `given`, else `clips` in the current folder, else `clips`
+/// in the checkout whose `target/PROFILE/` holds the binary.
 pub(crate) fn clips(given: Option<&Path>) -> PathBuf {
     if let Some(given) = given {
         return given.to_owned();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Touches arguments, standard output and the files that options name: arguments
-//! in, tables out. The crates below compute what is printed.
+//! in, tables out. The crates below compute the figures.
 #![forbid(unsafe_code)]
 
 mod command;
@@ -19,20 +19,21 @@ use std::process::ExitCode;
 use clap::Parser;
 
 const EXAMPLES: [&str; 4] = [
-    "run 'file clip.mp4 ! decode ! null'          what decoding costs, cause by cause",
+    "run 'file clip.mp4 ! decode ! null'          the cost of decoding, cause by cause",
     "run 'file clip.mp4 ! decode ! framemd5 -'    the MD5 of every frame",
-    "serve & framepath top                        workers for every program, shown live",
-    "stages                                       what a path can be made of",
+    "serve & framepath top                        a service for every program, and its state",
+    "stages                                       the parts of a path, and their options",
 ];
 
 /// Examples of the commands that the feature `lab` adds.
 const LAB_EXAMPLES: [&str; 3] = [
-    "compare 'test ! null' 'test ! queue ! null'  what a thread boundary costs",
+    "compare 'test ! null' 'test ! queue ! null'  the cost of a thread boundary",
     "lab                                          the quick set of experiments, 90 s",
-    "doctor                                       what this machine offers",
+    "doctor                                       the capabilities of this machine",
 ];
 
-const KERNEL_TESTS: &str = "For tests of the kernel module's measuring node: framepath fixture, diff, meta.";
+const KERNEL_TESTS: &str =
+    "The commands fixture, diff and meta test the measuring node of the kernel module.";
 
 fn examples() -> String {
     let of_lab = if cfg!(feature = "lab") { &LAB_EXAMPLES[..] } else { &[] };
@@ -48,7 +49,7 @@ struct Arguments {
     #[command(subcommand)]
     command: command::Command,
 
-    /// Report what happens on standard error: files, workers, connections; -vv reports more
+    /// Log events to standard error: files, workers, connections; -vv also logs hops and pools
     #[arg(short, long, action = clap::ArgAction::Count, global = true)]
     verbose: u8,
 }
@@ -62,8 +63,8 @@ fn main() -> ExitCode {
             let reporting = diagnostics::install(arguments.verbose);
             let outcome = reporting.map_err(Into::into).and_then(|()| arguments.command.run());
             let code = exit_status::code(name, outcome);
-            // Waits for the remaining workers, so that their CPU time counts
-            // as this command's.
+            // The remaining workers are waited for, so that their CPU time
+            // counts as this command's.
             framepath::host::dismiss_spares();
             code
         }

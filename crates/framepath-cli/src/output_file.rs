@@ -10,9 +10,9 @@ use framepath_os::process::cancel::StoppableWriter;
 
 use crate::terminal;
 
-/// A file that is created before the work whose result it will hold, so that a
-/// folder that cannot be written does not cost the result. The file gets its name
-/// when the result is in it: a failed run leaves the old file.
+/// Output file of a command. The file is created before the work starts, so that an unwritable
+/// folder is found early. It gets its final name after the result is written, so that a failed
+/// run leaves the old file.
 pub(crate) struct OutputFile {
     name: String,
     target: Target,
@@ -20,13 +20,13 @@ pub(crate) struct OutputFile {
 
 enum Target {
     Stdout,
-    /// A device or a pipe, which is written to directly.
+    /// A device or a pipe; writes go to it directly.
     Open(File),
-    /// A temporary file that gets the name of the target in the end.
+    /// A temporary file, renamed to the target at the end.
     Temporary(Temporary),
 }
 
-/// A file that is removed if it is dropped before it has its name.
+/// A temporary file; dropping it before the renaming removes it.
 struct Temporary {
     file: File,
     path: PathBuf,
@@ -35,7 +35,7 @@ struct Temporary {
 }
 
 impl Temporary {
-    /// Creates a file in the folder of `target`; symbolic links of `target` are followed.
+    /// Creates a file in the folder of `target`. Follows symbolic links.
     fn create_beside(target: &Path) -> io::Result<Temporary> {
         let target = fs::canonicalize(target).unwrap_or_else(|_| target.to_owned());
         let name = target.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_string_lossy();
@@ -51,7 +51,7 @@ impl Temporary {
 
     fn rename(mut self) -> io::Result<()> {
         if let Ok(before) = fs::metadata(&self.target) {
-            // A new file has the permissions that the umask leaves.
+            // The new file has permissions by the umask; the old file's permissions are kept.
             self.file.set_permissions(before.permissions())?;
         }
         fs::rename(&self.path, &self.target)?;
@@ -63,7 +63,7 @@ impl Temporary {
 impl Drop for Temporary {
     fn drop(&mut self) {
         if !self.renamed {
-            // The file may be gone with its folder.
+            // An error does not matter: the folder may have been removed.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -72,7 +72,7 @@ impl Drop for Temporary {
 impl Target {
     fn create(name: &str) -> io::Result<Target> {
         match fs::metadata(name) {
-            // Devices and pipes are opened directly; open(2) refuses a folder.
+            // Devices and pipes are opened directly; open(2) fails for a folder.
             Ok(there) if !there.is_file() => File::options().write(true).open(name).map(Target::Open),
             _ => Temporary::create_beside(Path::new(name)).map(Target::Temporary),
         }
@@ -80,7 +80,7 @@ impl Target {
 }
 
 impl OutputFile {
-    /// Creates `name`, or takes standard output for `-`.
+    /// Creates the file `name`; `-` is standard output.
     pub(crate) fn create(name: &str) -> anyhow::Result<OutputFile> {
         let target = match name {
             "-" => Target::Stdout,
@@ -89,12 +89,12 @@ impl OutputFile {
         Ok(OutputFile { name: name.to_owned(), target })
     }
 
-    /// Creates the file of an option that may be absent, like [`OutputFile::create`].
+    /// Creates the file of an option, like [`OutputFile::create`]; `None` if the option is absent.
     pub(crate) fn option(name: Option<&str>) -> anyhow::Result<Option<OutputFile>> {
         name.map(OutputFile::create).transpose()
     }
 
-    /// Returns true if it is standard output.
+    /// Returns true if the output is standard output.
     pub(crate) fn is_stdout(&self) -> bool {
         matches!(self.target, Target::Stdout)
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! FrameCount line on standard error while a path runs.
+//! Progress line on standard error while a path runs.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::Ordering;
@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 
 use framepath::FrameCount;
 
-/// Shortest run that shows progress.
+/// Time until the first progress line.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Interval between two reads of the counter.
 const PERIOD: Duration = Duration::from_millis(250);
 
-/// Shows frames and frames per second until it is dropped, from a thread of
-/// its own. There is no thread if standard error is no terminal.
+/// Progress line with frames and frames per second, drawn by its own thread until this
+/// is dropped. Without a terminal on standard error there is no thread.
 pub(crate) struct Ticker {
     /// Dropped to end the thread.
     running: Option<Sender<()>>,
@@ -24,7 +24,7 @@ pub(crate) struct Ticker {
 }
 
 impl Ticker {
-    /// Begins to watch `frames`.
+    /// Starts the thread that shows `frames`.
     pub(crate) fn start(frames: FrameCount) -> Ticker {
         if !io::stderr().is_terminal() {
             return Ticker { running: None, thread: None };
@@ -49,7 +49,7 @@ impl Drop for Ticker {
     fn drop(&mut self) {
         self.running.take();
         if let Some(thread) = self.thread.take() {
-            // The thread only draws; the run is right without it.
+            // A panic of the thread does not affect the run, because the thread only draws.
             let _ = thread.join();
         }
     }

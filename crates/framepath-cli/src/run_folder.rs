@@ -19,12 +19,12 @@ pub(crate) fn create(given: Option<&Path>) -> anyhow::Result<PathBuf> {
     }
     let runs = Path::new("runs");
     fs::create_dir_all(runs).context("making `runs`")?;
-    // Order by name is order by time.
+    // The names sort by time.
     let name = utc(unix_seconds().unwrap_or(0), "%Y-%m-%dT%H-%M-%SZ");
     let mut folder = runs.join(&name);
     for second in 2.. {
         match fs::create_dir(&folder) {
-            // Two runs began in the same second.
+            // Another run began in the same second.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 folder = runs.join(format!("{name}-{second}"));
             }
@@ -55,22 +55,22 @@ pub(crate) fn summaries(path: &Path) -> anyhow::Result<Vec<Summary>> {
         vec![serde_json::from_value::<Summary>(value).with_context(of_file)?]
     };
     if summaries.is_empty() {
-        bail!("`{}` has no summary in it", file.display());
+        bail!("`{}` contains no summary of the lab", file.display());
     }
     Ok(summaries)
 }
 
-/// Reads the slowest frames of a run folder, given as folder or as its `run.json`;
-/// empty if none were kept.
+/// Reads the slowest frames of a run folder; `path` is the folder or its `run.json`. Returns
+/// an empty list if the folder has none.
 pub(crate) fn slow_frames(path: &Path) -> anyhow::Result<Vec<FrameTimeline>> {
     let folder = if path.is_dir() { Some(path) } else { path.parent().filter(|_| is_run_json(path)) };
     let file = folder.map(|folder| folder.join("timeline.json")).filter(|file| file.exists());
     let Some(file) = file else { return Ok(Vec::new()) };
     let text = fs::read_to_string(&file).with_context(|| format!("reading `{}`", file.display()))?;
-    serde_json::from_str(&text).with_context(|| format!("`{}` is no timeline of the lab", file.display()))
+    serde_json::from_str(&text).with_context(|| format!("`{}` is not a timeline of the lab", file.display()))
 }
 
-/// Returns true if `path` is named like the file of a run folder that holds its summaries.
+/// Returns true if the file name of `path` is that of a run folder's summaries.
 pub(crate) fn is_run_json(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name == "run.json")
 }

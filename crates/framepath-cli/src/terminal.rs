@@ -24,7 +24,7 @@ impl TextTarget {
         if data_on_output { TextTarget::Error } else { TextTarget::Output }
     }
 
-    /// Prints all of `text`, or fails. Escapes characters that would act on a terminal.
+    /// Prints `text`. Escapes control characters, because they would change the terminal's state.
     pub(crate) fn print(self, text: &str) -> anyhow::Result<()> {
         let text = shown_lines(text);
         match self {
@@ -39,7 +39,7 @@ impl TextTarget {
 /// Writes `bytes` to standard output.
 ///
 /// # Errors
-/// [`OutputClosed`] if its reader has gone, otherwise the system's error.
+/// [`OutputClosed`] if the reader has closed standard output, otherwise the system's error.
 pub(crate) fn print(bytes: &[u8]) -> anyhow::Result<()> {
     match StoppableWriter::new(io::stdout().lock()).write_all(bytes) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(OutputClosed.into()),

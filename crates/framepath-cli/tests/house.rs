@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Rules of the project that a compiler does not check: dependencies between the
-//! crates, places of `unsafe`, licences, and the length of a file.
+//! Rules of the project that the compiler does not check: dependencies between the
+//! crates, places of `unsafe`, licences, and the length of files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,21 +11,21 @@ use framepath_testkit::harness::{Missing, Tested};
 use serde_json::Value;
 
 framepath_testkit::tests! {
-    dependencies_point_one_way,
-    only_one_crate_knows_the_codecs,
-    dependencies_stay_few,
+    dependencies_point_in_one_direction,
+    only_one_crate_uses_the_codec_libraries,
+    the_number_of_dependencies_is_bounded,
     the_command_is_built_without_the_lab,
-    unsafe_is_forbidden_above_the_system,
-    every_crate_takes_the_lints_of_the_workspace,
-    every_source_file_says_its_licence,
-    files_are_short_or_say_why,
+    unsafe_is_forbidden_except_in_os_and_codec,
+    every_crate_uses_the_lints_of_the_workspace,
+    every_source_file_names_its_licence,
+    files_are_short_or_give_a_reason,
     every_file_is_a_module_of_one_crate,
-    conditions_are_such_as_the_oldest_rust_takes,
+    conditions_compile_with_the_oldest_supported_rust,
     doc_comments_begin_with_a_noun_or_a_verb,
 }
 
-/// Every crate of the workspace, lowest first, and the crates of the workspace
-/// that it may name in any of its dependency tables. A new crate needs a
+/// Every crate of the workspace, lowest first, and the workspace crates that it may
+/// depend on, in any of its dependency tables. A new crate needs a
 /// line here and a page in docs/decisions/.
 const MAY_KNOW: &[(&str, &[&str])] = &[
     ("framepath-model", &[]),
@@ -68,8 +68,8 @@ const FORBIDS_UNSAFE: &[&str] = &[
     "crates/framepath-testkit/src/lib.rs",
 ];
 
-/// Most packages that the command is built of with its default features, framepath's own
-/// excluded. Optional features and tests may add others.
+/// Maximum number of third-party packages of the command with its default features. Optional
+/// features and tests may add others.
 const MOST_DEPENDENCIES: usize = 90;
 
 const MOST_LINES: usize = 600;
@@ -123,9 +123,9 @@ fn dependencies() -> BTreeMap<String, Vec<String>> {
 /// without a git repository, as in an unpacked archive.
 fn files() -> Result<Vec<String>, Missing> {
     if !root().join(".git").exists() {
-        return Err(Missing::new("no git repository here to list files from: run it in a clone"));
+        return Err(Missing::new("no git repository to list files from; run the test in a clone"));
     }
-    // A clone of another user is accepted too: only names are read.
+    // A clone of another user is safe, because git only lists names.
     let listed = output(Command::new("git").args([
         "-c",
         "safe.directory=*",
@@ -142,13 +142,13 @@ fn files() -> Result<Vec<String>, Missing> {
     Ok(files)
 }
 
-fn dependencies_point_one_way() {
+fn dependencies_point_in_one_direction() {
     let found = dependencies();
     let known: BTreeMap<&str, &[&str]> = MAY_KNOW.iter().copied().collect();
     for (name, dependencies) in &found {
         let allowed = known
             .get(name.as_str())
-            .unwrap_or_else(|| panic!("{name} is new: say in MAY_KNOW what it may know"));
+            .unwrap_or_else(|| panic!("{name} is a new crate; add its allowed dependencies to MAY_KNOW"));
         for dependency in dependencies {
             if found.contains_key(dependency) {
                 assert!(
@@ -163,7 +163,7 @@ fn dependencies_point_one_way() {
     }
 }
 
-fn only_one_crate_knows_the_codecs() {
+fn only_one_crate_uses_the_codec_libraries() {
     for (name, dependencies) in dependencies() {
         if name == CODEC_CRATE {
             continue;
@@ -206,7 +206,7 @@ fn the_command_is_built_without_the_lab() {
     assert!(has_lab(&[]) && !has_lab(&["--no-default-features"]));
 }
 
-fn dependencies_stay_few() {
+fn the_number_of_dependencies_is_bounded() {
     let packages = packages(&[]);
     let own = packages.iter().filter(|package| package.starts_with("framepath")).count();
     assert_eq!(own, MAY_KNOW.len() - 1, "the command is built of all of our crates but one: {packages:?}");
@@ -217,7 +217,7 @@ fn dependencies_stay_few() {
     );
 }
 
-fn unsafe_is_forbidden_above_the_system() {
+fn unsafe_is_forbidden_except_in_os_and_codec() {
     for path in FORBIDS_UNSAFE {
         assert!(
             read(path).lines().any(|line| line == "#![forbid(unsafe_code)]"),
@@ -226,7 +226,7 @@ fn unsafe_is_forbidden_above_the_system() {
     }
 }
 
-fn every_crate_takes_the_lints_of_the_workspace() {
+fn every_crate_uses_the_lints_of_the_workspace() {
     for (name, _) in MAY_KNOW {
         let path = format!("crates/{name}/Cargo.toml");
         assert!(
@@ -236,7 +236,7 @@ fn every_crate_takes_the_lints_of_the_workspace() {
     }
 }
 
-/// Returns true if a file is source: by its name, or because it begins with `#!`.
+/// Returns true if a file is source by its name, or begins with `#!`.
 fn is_source(path: &str, text: &str) -> bool {
     const ENDINGS: &[&str] = &[".rs", ".c", ".h", ".sh", ".py", ".toml", ".mk"];
     const NAMES: &[&str] = &["Makefile", "Kbuild", "Kconfig"];
@@ -254,14 +254,14 @@ fn licences(path: &str) -> &'static [&'static str] {
     } else if path.starts_with("kernel/") {
         &[KERNEL]
     } else if path.starts_with("bpf/") || path.starts_with("tests/vm/") {
-        // Programs of the guests include the kernel module's sources.
+        // The guests' programs include sources of the kernel module.
         &[KERNEL, OURS]
     } else {
         &[OURS]
     }
 }
 
-fn every_source_file_says_its_licence() -> Tested {
+fn every_source_file_names_its_licence() -> Tested {
     let files = files()?;
     let mut wrong = Vec::new();
     for path in &files {
@@ -272,20 +272,20 @@ fn every_source_file_says_its_licence() -> Tested {
         if !is_source(path, &text) {
             continue;
         }
-        let said = text.lines().take(2).find_map(|line| {
+        let licence = text.lines().take(2).find_map(|line| {
             let line = line.trim_end_matches("*/").trim_end();
             line.split_once("SPDX-License-Identifier: ").map(|(_, licence)| licence.to_owned())
         });
-        match said {
+        match licence {
             Some(licence) if licences(path).contains(&licence.as_str()) => {}
-            said => wrong.push(format!("{path}: {said:?}, wanted {:?}", licences(path))),
+            licence => wrong.push(format!("{path}: {licence:?}, wanted {:?}", licences(path))),
         }
     }
     assert!(wrong.is_empty(), "no or another SPDX line on line 1 or 2:\n{}", wrong.join("\n"));
     Ok(())
 }
 
-fn files_are_short_or_say_why() -> Tested {
+fn files_are_short_or_give_a_reason() -> Tested {
     let files = files()?;
     let tests = |path: &str| path.split('/').any(|part| part == "tests" || part == "tests.rs");
     let mut long = Vec::new();
@@ -304,7 +304,8 @@ fn files_are_short_or_say_why() -> Tested {
     Ok(())
 }
 
-/// Checks that every file is a module of one crate: shared code belongs in a crate that both depend on.
+/// Checks that every file is a module of a single crate, because shared code belongs in a crate that
+/// both depend on.
 fn every_file_is_a_module_of_one_crate() -> Tested {
     let files = files()?;
     let attribute = ["#[", "path"].concat();
@@ -314,9 +315,9 @@ fn every_file_is_a_module_of_one_crate() -> Tested {
     Ok(())
 }
 
-/// Checks for `let` after `&&`: Debian 13's Rust, 1.85, builds `make demo` and `make test` and
-/// does not have it, and clippy of a newer version accepts it.
-fn conditions_are_such_as_the_oldest_rust_takes() -> Tested {
+/// Checks that no condition has `let` after `&&`: Debian 13's Rust, 1.85, does not support it, and
+/// clippy of a newer version does not report it.
+fn conditions_compile_with_the_oldest_supported_rust() -> Tested {
     let files = files()?;
     let chained = ["&&", "let "].join(" ");
     let mut sources = 0;
@@ -328,7 +329,7 @@ fn conditions_are_such_as_the_oldest_rust_takes() -> Tested {
     Ok(())
 }
 
-/// Checks that no doc comment begins with a word that leaves the reader to find what it is about.
+/// Checks that no doc comment begins with a pronoun or a question word.
 fn doc_comments_begin_with_a_noun_or_a_verb() -> Tested {
     let files = files()?;
     let riddles = ["What", "Who", "Whose", "Whether", "Of", "Nothing", "Not"];

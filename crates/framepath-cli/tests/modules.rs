@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The import graph of each crate: an edge is a file that names items of another file. A cycle of
-//! files can be understood and changed only as a whole, so cycles are kept small and
+//! The import graph of each crate: a file has an edge to each file whose items it names. The
+//! files of a cycle can be understood and changed only together, so cycles must be small and
 //! in one folder.
 //!
-//! Looks at the text: `use` declarations below `crate`, `self` and `super`, and paths that
-//! begin with `crate::`. A re-export is followed to the file that defines the item; `mod`
-//! and `pub use` alone are no imports. Test modules at the end of a file are left out.
+//! The test parses text: `use` declarations below `crate`, `self` and `super`, and paths that
+//! begin with `crate::`. It follows a re-export to the file that defines the item. `mod` and
+//! `pub use` alone are no imports. Test modules at the end of a file are ignored.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// Most files of a cycle in a crate.
+/// Maximum number of files of a cycle.
 const MOST: usize = 4;
 
 /// Crates with larger cycles, and their sizes.
@@ -178,7 +178,7 @@ fn are_neighbours(modules: &[&str]) -> bool {
 }
 
 #[test]
-fn cycles_of_files_are_small_and_in_one_folder() {
+fn import_cycles_are_small_and_in_one_folder() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     for entry in fs::read_dir(crates).unwrap() {
         let entry = entry.unwrap();
@@ -193,7 +193,7 @@ fn cycles_of_files_are_small_and_in_one_folder() {
 }
 
 #[test]
-fn a_cycle_is_found_through_lists_re_exports_and_paths() {
+fn cycles_through_lists_re_exports_and_paths_are_found() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
     fs::create_dir(folder.path().join("b")).unwrap();

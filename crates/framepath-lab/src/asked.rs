@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A path whose caller asks another process for constant information for every frame:
+//! A path whose caller queries another process for constant information for every frame:
 //! contender `process-uncached` of lab `rpc`.
 //!
 //! ```text
@@ -9,8 +9,8 @@
 //!                   cat
 //! ```
 //!
-//! The other process is `cat`, which answers with the question. It sleeps until it is
-//! asked, as a real process that knows the constant would, and its CPU time counts.
+//! The other process is `cat`, which echoes the query. Like a real process that knows the
+//! constant, it sleeps between two queries. Its CPU time counts.
 
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -25,16 +25,16 @@ use framepath_model::wire::MESSAGE_BYTES;
 use crate::error::LabError;
 use crate::measure::complete;
 
-/// A finished run, and the questions that were answered during it.
+/// A finished run, and the number of answered queries.
 #[derive(Debug)]
 pub struct AskedRun {
-    /// The run's figures, without the questions.
+    /// The run's figures, without the queries.
     pub report: Report,
-    /// Number of questions, each with its answer.
+    /// Number of queries, each with its answer.
     pub questions: u64,
 }
 
-/// Runs `path`, which has no sink, and asks once for each frame.
+/// Runs `path`, which has no sink, and sends one query per frame.
 ///
 /// # Errors
 /// The path failed or lost frames, or the other process did not answer.
@@ -46,9 +46,9 @@ pub fn run(path: &str) -> Result<AskedRun, LabError> {
     Ok(AskedRun { report, questions: questions.load(Ordering::Relaxed) })
 }
 
-/// Stage that asks, and passes the frame on when the answer has come.
+/// Stage that sends a query, and passes the frame on after the answer.
 struct AskStage {
-    /// `None` once this is dropped.
+    /// `None` after the drop.
     socket: Option<UnixStream>,
     answering: Child,
     questions: Arc<AtomicU64>,
@@ -85,8 +85,8 @@ impl Stage for AskStage {
 
 impl Drop for AskStage {
     fn drop(&mut self) {
-        // `cat` exits when its socket closes. Wait for it, so that its CPU
-        // time is charged to this process.
+        // `cat` exits when its socket closes. The wait charges its CPU time
+        // to this process.
         self.socket = None;
         let _ = self.answering.wait();
     }
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_frame_is_one_question() {
+    fn each_frame_costs_one_query() {
         let asked = run("test frames=17 size=64x48").unwrap();
         assert_eq!((asked.report.frames, asked.questions), (17, 17));
     }

@@ -2,8 +2,8 @@
 //! `framepath compare`: two paths, or any two commands, run in interleaved
 //! pairs and charged with the CPU of every process they start.
 //!
-//! A path is run by a `framepath run` of its own, so that both sides are
-//! measured the same way.
+//! Each path runs in its own `framepath run` process, so that both sides are
+//! measured in the same way.
 
 mod compared_side;
 
@@ -24,7 +24,7 @@ use crate::progress::ProgressView;
 
 pub use compared_side::{ComparedSide, SideError, sides};
 
-/// Figures that are compared pair by pair.
+/// Metrics that are compared pair by pair.
 const METRICS: [&str; 2] = ["wall_ms", "cpu_ms"];
 
 /// Name of the only case of a comparison.
@@ -34,7 +34,7 @@ const CASE: &str = "all";
 /// `framepath` is the binary that runs paths.
 ///
 /// # Errors
-/// A side that does not start or does not exit with 0, or Ctrl-C.
+/// A side did not start, or did not exit with 0; or Ctrl-C interrupted the comparison.
 pub fn run(
     sides: &[ComparedSide; 2],
     rounds: usize,
@@ -65,8 +65,8 @@ fn measure(
 ) -> Result<(), LabError> {
     let [a, b] = sides;
     let run = |side: &ComparedSide| -> Result<Measured, LabError> { side.run(framepath) };
-    // The first run reads files and libraries from disk for all runs after it,
-    // and finds a mistake at once.
+    // The warm-up loads files and libraries into the page cache, and detects
+    // errors early.
     for side in sides {
         if signal::interrupted() {
             return Err(LabError::Interrupted);
@@ -128,7 +128,7 @@ fn ratio_cells(ratio: &Ratio) -> (String, String) {
     (times(ratio.median), interval)
 }
 
-/// Formats the verdict; there is one only if the interval excludes 1.
+/// Formats the verdict, which is "no difference" unless the interval excludes 1.
 fn verdict(ratio: &Ratio) -> String {
     let metric = metric_in_words(&ratio.metric);
     let pairs = if ratio.pairs == 1 { "1 pair".to_owned() } else { format!("{} pairs", ratio.pairs) };
@@ -136,7 +136,7 @@ fn verdict(ratio: &Ratio) -> String {
         Some([low, high]) => {
             format!("95 % interval {} to {}, {pairs}", bare_ratio(low), bare_ratio(high))
         }
-        None => format!("{pairs}, which gives no interval and so no verdict"),
+        None => format!("{pairs}: no interval, no verdict"),
     };
     match ratio.verdict() {
         Verdict::NoDifference if ratio.ci95.is_none() => {
@@ -147,7 +147,7 @@ fn verdict(ratio: &Ratio) -> String {
         }
         Verdict::ALess | Verdict::AMore => {
             let word = if ratio.verdict() == Verdict::ALess { "less" } else { "more" };
-            format!("{metric}: a takes {word}, {} that of b ({interval})", times(ratio.median))
+            format!("{metric}: a takes {word} than b, {} ({interval})", times(ratio.median))
         }
     }
 }
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn two_commands_are_run_in_pairs() {
+    fn two_commands_run_in_pairs() {
         let summary = run(&two("exit 0", ":"), 2, Path::new("framepath"), &NoProgress).unwrap();
         assert_eq!(summary.contenders(), ["a", "b"]);
         assert!(summary.rows.iter().all(|row| row.runs == 2));
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_fails_ends_it_with_its_words() {
+    fn a_failed_command_is_an_error_with_its_stderr() {
         let error =
             run(&two(":", "echo broken >&2; exit 3"), 2, Path::new("framepath"), &NoProgress).unwrap_err();
         let text = error.to_string();
@@ -219,17 +219,17 @@ mod tests {
         for (ratio, text) in [
             (
                 ratio(0.71, Some([0.68, 0.74])),
-                "CPU time: a takes less, 0.71× that of b (95 % interval 0.68 to 0.74, 10 pairs)",
+                "CPU time: a takes less than b, 0.71× (95 % interval 0.68 to 0.74, 10 pairs)",
             ),
             (
                 ratio(1.5, Some([1.2, 1.9])),
-                "CPU time: a takes more, 1.50× that of b (95 % interval 1.20 to 1.90, 10 pairs)",
+                "CPU time: a takes more than b, 1.50× (95 % interval 1.20 to 1.90, 10 pairs)",
             ),
             (
                 ratio(1.01, Some([0.9, 1.1])),
                 "CPU time: no difference (1.01×, 95 % interval 0.90 to 1.10, 10 pairs)",
             ),
-            (ratio(0.5, None), "CPU time: 0.50× (1 pair, which gives no interval and so no verdict)"),
+            (ratio(0.5, None), "CPU time: 0.50× (1 pair: no interval, no verdict)"),
         ] {
             assert_eq!(verdict(&ratio), text);
         }

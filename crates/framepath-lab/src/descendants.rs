@@ -3,7 +3,7 @@
 
 use std::fs;
 
-/// A process; its start time tells it from a later process of the same id.
+/// A process; its start time distinguishes it from a later process with the same id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Descendant {
     pid: u32,
@@ -15,20 +15,20 @@ impl Descendant {
         self.pid
     }
 
-    /// Returns true if it still runs; a zombie does not.
+    /// Returns true if the process still runs; a zombie does not run.
     pub(crate) fn runs(&self) -> bool {
         stat(self.pid).is_some_and(|stat| stat.began == self.began && stat.state != 'Z')
     }
 }
 
-/// Activity of a process so far, all its threads together.
+/// Activity of all threads of a process so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Activity {
-    /// Switches away from a CPU, voluntary and not. A sleeping thread that woke up
-    /// and made a system call has one more.
+    /// Context switches, voluntary and involuntary. A sleeping thread that wakes up and
+    /// sleeps again adds one.
     pub(crate) switches: u64,
     pub(crate) threads: u64,
-    /// Threads that are not asleep now.
+    /// Number of threads that do not sleep at present.
     pub(crate) awake: u64,
 }
 
@@ -37,7 +37,7 @@ pub(crate) fn activity(pid: u32) -> Activity {
     let mut activity = Activity::default();
     let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return activity };
     for task in tasks.flatten() {
-        // A thread that ends meanwhile is left out.
+        // A thread that has just ended is skipped.
         let Ok(status) = fs::read_to_string(task.path().join("status")) else { continue };
         activity.add_thread(&status);
     }
@@ -69,7 +69,7 @@ impl std::ops::AddAssign for Activity {
     }
 }
 
-/// Finds the process with this id; `None` if it does not run.
+/// Finds the process with this id; `None` if there is no such process.
 pub(crate) fn process(pid: u32) -> Option<Descendant> {
     stat(pid).filter(|stat| stat.state != 'Z').map(|stat| Descendant { pid, began: stat.began })
 }
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_cannot_fool_the_reader_of_stat() {
+    fn a_process_name_cannot_confuse_the_parser() {
         let fields: Vec<String> = (4..=52).map(|n| n.to_string()).collect();
         let stat = parse(&format!("17 (a) Z 1 ) S {}", fields.join(" "))).unwrap();
         assert_eq!((stat.state, stat.parent, stat.began), ('S', 4, 22));
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_add_up() {
+    fn activity_is_the_sum_of_the_threads() {
         let mut activity = Activity::default();
         activity.add_thread(
             "State:\tS (sleeping)\nvoluntary_ctxt_switches:\t7\nnonvoluntary_ctxt_switches:\t2\n",
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn children_are_found_until_they_end() {
+    fn descendants_include_children_until_they_end() {
         let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
         let found = descendants(std::process::id());
         let ours = *found.iter().find(|process| process.pid == child.id()).unwrap();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The machine's capabilities, and the features that each missing one would unlock.
+//! The machine's capabilities, and the features that each of them unlocks.
 //!
-//! Every probe tries the real operation if that is cheap and changes nothing:
-//! it opens the file, makes the object, runs `--version`. It does not
-//! install or configure anything, and loads no kernel module.
+//! A probe tries the real operation if the operation is cheap and has no side effect:
+//! it opens the file, creates the object, runs `--version`. No probe installs or configures
+//! anything, or loads a kernel module.
 
 mod device;
 pub(crate) mod hardware;
@@ -71,7 +71,7 @@ pub fn text(findings: &MachineReport) -> String {
         let _ = lines(&mut text, probe, width);
     }
     let missing = probes.iter().filter(|probe| probe.state != ProbeState::Ok).count();
-    let _ = writeln!(text, "\n{} of {} there", probes.len() - missing, probes.len());
+    let _ = writeln!(text, "\n{} of {} capabilities present", probes.len() - missing, probes.len());
     text
 }
 
@@ -117,12 +117,12 @@ mod tests {
              \ndevices\n  missing        udmabuf    no /dev/udmabuf\n\
              \x20                  unlocks: dmabufs\n\
              \x20                  to get it: modprobe it\n\
-             \n1 of 2 there\n"
+             \n1 of 2 capabilities present\n"
         );
     }
 
     #[test]
-    fn every_probe_has_an_answer() {
+    fn every_probe_has_a_result() {
         let nowhere = Places { clips: "/nowhere/clips".into(), peers: "/nowhere/peers".into() };
         let findings = examine(&nowhere);
         for probe in &findings.probes {

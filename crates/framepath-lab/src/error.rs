@@ -5,16 +5,16 @@ use std::io;
 
 use framepath::{PathError, RunError};
 
-/// Reason for which an experiment stopped.
+/// Reason why an experiment stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
-    /// A contender cannot take part on this machine; the other contenders continue.
+    /// A contender cannot run on this machine; the other contenders continue.
     #[error("{0}")]
     Missing(String),
     /// A path did not run.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// A path could not be read.
+    /// A path is invalid.
     #[error("{0}")]
     Path(#[from] PathError),
     /// A program failed.
@@ -22,11 +22,11 @@ pub enum LabError {
     Command {
         /// The command.
         command: String,
-        /// Text such as `exited with 1`, `was ended by signal 9`.
+        /// Text such as `exited with 1`, `was killed by signal 9`.
         outcome: String,
         /// Its exit code; `None` if a signal ended it.
         exit_code: Option<i32>,
-        /// The last lines it wrote to standard error.
+        /// The last lines of its standard error.
         stderr: String,
     },
     /// A system call or a file failed.
@@ -38,10 +38,10 @@ pub enum LabError {
         #[source]
         error: io::Error,
     },
-    /// No experiment, case or contender has this name.
+    /// An unknown experiment, case or contender.
     #[error("{0}")]
     Unknown(String),
-    /// A path lost packets or frames: its figures are of less work.
+    /// A path lost packets or frames, so its figures are invalid.
     #[error("{0}")]
     Lost(String),
     /// SIGINT or SIGTERM.

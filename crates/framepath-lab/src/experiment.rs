@@ -25,9 +25,9 @@ use framepath::export::machine::machine;
 /// Amount of work of an experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
-    /// As much as `make demo` has time for.
+    /// Small input and few rounds, for `make demo`.
     Quick,
-    /// As much as for the figures in the documents.
+    /// Input and rounds of the published figures.
     Full,
 }
 
@@ -41,7 +41,7 @@ pub struct ExperimentSettings {
     /// Cases to run; empty for all.
     pub cases: Vec<String>,
     /// Files to use instead of the committed clips, for experiments that
-    /// accept any.
+    /// accept files.
     pub files: Vec<PathBuf>,
     /// The `framepath` binary, for contenders that are separate processes.
     pub framepath: PathBuf,
@@ -52,7 +52,7 @@ pub struct ExperimentSettings {
 }
 
 impl ExperimentSettings {
-    /// Returns the rounds to run: the caller's number, or the experiment's for this size.
+    /// Returns the number of rounds: the setting's, else the experiment's for this size.
     pub fn rounds(&self, quick: usize, full: usize) -> usize {
         self.pairs.unwrap_or(if self.size == Size::Quick { quick } else { full }).max(1)
     }
@@ -67,7 +67,7 @@ impl ExperimentSettings {
             true => Ok(file),
             false => {
                 let file = file.display();
-                Err(LabError::Unknown(format!("no clip {file}: give its folder with --clips")))
+                Err(LabError::Unknown(format!("no clip {file}; give the folder of the clips with --clips")))
             }
         }
     }
@@ -82,7 +82,7 @@ impl ExperimentSettings {
 pub struct ExperimentResult {
     /// The figures.
     pub summary: Summary,
-    /// The ledgers of runs worth a closer look.
+    /// Ledgers of selected runs.
     pub ledgers: Vec<KeptLedger>,
 }
 
@@ -90,11 +90,11 @@ pub struct ExperimentResult {
 pub struct Experiment {
     /// Its name, as in `framepath lab NAME`.
     pub name: &'static str,
-    /// The question it answers, one line.
+    /// Its subject in one line, for `lab --list` and as heading.
     pub question: &'static str,
     /// True if `make demo` runs it.
     pub quick: bool,
-    /// True if it accepts files that the caller names.
+    /// True if it accepts files on the command line.
     pub takes_files: bool,
     run: fn(&ExperimentSettings, &dyn ProgressView, &mut ExperimentResult) -> Result<(), LabError>,
 }
@@ -103,49 +103,49 @@ pub struct Experiment {
 pub static EXPERIMENTS: &[Experiment] = &[
     Experiment {
         name: "queue",
-        question: "what a push costs, direct and through a queue, by buffer size (Contreras)",
+        question: "cost of a push, direct and through a queue, by buffer size (Contreras)",
         quick: true,
         takes_files: false,
         run: queue::run,
     },
     Experiment {
         name: "decode",
-        question: "what decoding a clip to NV12 or P010 costs beside the ffmpeg tool (daedalus-v4l2)",
+        question: "cost of decoding a clip to NV12 or P010, compared with the ffmpeg tool (daedalus-v4l2)",
         quick: true,
         takes_files: false,
         run: decode::run,
     },
     Experiment {
         name: "encode",
-        question: "what a raw encoder costs when it does not copy (RootStream)",
+        question: "cost of a raw encoder that does not copy (RootStream)",
         quick: true,
         takes_files: false,
         run: encode::run,
     },
     Experiment {
         name: "loopback",
-        question: "what the loopback network gives: throughput, first chunk (RootStream)",
+        question: "throughput and first chunk over the loopback network (RootStream)",
         quick: true,
         takes_files: false,
         run: loopback::run,
     },
     Experiment {
         name: "handoff",
-        question: "what a frame costs from process to process beside iceoryx2, GStreamer and a socket",
+        question: "cost of a frame from process to process, compared with iceoryx2, GStreamer and a socket",
         quick: false,
         takes_files: false,
         run: handoff::run,
     },
     Experiment {
         name: "faults",
-        question: "what readers notice of workers that are killed, hang or take all memory (nspluginwrapper)",
+        question: "effect on readers of workers that are killed, hang or exhaust their memory (nspluginwrapper)",
         quick: false,
         takes_files: false,
         run: faults::run,
     },
     Experiment {
         name: "rpc",
-        question: "what crossing to a worker costs, with and without asking again for what is constant \
+        question: "cost of crossing to a worker, with constant information cached and queried for every frame \
                    (nspluginwrapper)",
         quick: false,
         takes_files: false,
@@ -153,28 +153,28 @@ pub static EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "m2m",
-        question: "what a frame costs through a memory-to-memory device: captured, lent, copied, in place (vpipe)",
+        question: "cost of a frame through a memory-to-memory device: captured, lent, copied, in place (vpipe)",
         quick: false,
         takes_files: false,
         run: m2m::run,
     },
     Experiment {
         name: "inject",
-        question: "whether the ledger puts a known cost on the right row",
+        question: "accuracy of the ledger for known, injected costs",
         quick: true,
         takes_files: false,
         run: inject::run,
     },
     Experiment {
         name: "players",
-        question: "who can play this clip at its own rate, and at what CPU share (Beauchesne)",
+        question: "players that can play a clip at its own rate, and their CPU share (Beauchesne)",
         quick: false,
         takes_files: true,
         run: players::run,
     },
     Experiment {
         name: "aa",
-        question: "how often the lab sees a difference where there is none",
+        question: "rate of false differences: the lab compares a contender with itself",
         quick: false,
         takes_files: false,
         run: aa::run,
@@ -190,7 +190,7 @@ pub fn find(name: &str) -> Result<&'static Experiment, LabError> {
     EXPERIMENTS.iter().find(|e| e.name == name).ok_or_else(|| {
         let near = framepath_model::path::nearest(name, names.iter().copied());
         let hint = near.map_or_else(String::new, |n| format!(" did you mean `{n}`?"));
-        LabError::Unknown(format!("no experiment `{name}`;{hint} there are {}", names.join(", ")))
+        LabError::Unknown(format!("no experiment `{name}`;{hint} the experiments are {}", names.join(", ")))
     })
 }
 
@@ -221,7 +221,7 @@ impl Experiment {
         watch.end();
         match outcome {
             Err(LabError::Interrupted) => {
-                findings.summary.notes.push("interrupted: what follows is missing".to_owned());
+                findings.summary.notes.push("interrupted: the remaining runs are missing".to_owned());
                 Ok(findings)
             }
             Err(error) => Err(error),

@@ -3,7 +3,7 @@
 //!
 //! ```toml
 //! [[budget]]
-//! name = "a queue costs a twentieth of GStreamer's"
+//! name = "a queue costs at most 5 % of GStreamer's"
 //! experiment = "queue"
 //! case = "64B"                  # "*" stands for any characters, here and below
 //! metric = "cpu_us_per_push"
@@ -21,9 +21,9 @@
 //! optional = true               # missing is no failure
 //! ```
 //!
-//! A ratio fails only if its whole interval lies beyond the limit: noise
-//! never fails a budget. A missing figure fails its budget, with its
-//! name, unless the budget is optional.
+//! A ratio fails only if its whole interval lies beyond the limit, so that noise never
+//! fails a budget. A missing figure fails its budget, unless the budget is optional; the
+//! output names the figure.
 
 mod budget;
 mod verdict;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Framepath's contender in lab `handoff`: a worker gives one frame after another to this
-//! process, by the convention of `peers/handoff/handoff.h`.
+//! Framepath's contender in lab `handoff`: a worker sends frames to this process, by the
+//! convention of `peers/handoff/handoff.h`.
 //!
 //! ```text
 //! this process              worker                       this process
 //! Trigger ──64 bytes──▶ fill bytes=N host=process ──▶ Reader
 //! ```
 //!
-//! A stage gives frames only for frames that it gets. So a small frame goes to the worker
-//! first and wakes it: that CPU is counted, though no other
-//! contender needs it. The worker takes the timestamp when the large frame
-//! is ready, so the latency is that of the way from the worker to the reader.
+//! A stage emits frames only in response to input frames. Therefore a small frame goes to the
+//! worker first and wakes it. Its CPU time counts, although no other contender needs this
+//! step. The worker takes the timestamp when the large frame is ready, so the latency covers
+//! the transfer from the worker to the reader.
 
 mod reader;
 pub(crate) mod run_figures;
@@ -29,7 +29,7 @@ use reader::{HeaderReader, ReceivedFrames};
 use run_figures::{LatencyNs, RunFigures};
 use trigger::{Clocks, Meeting, TriggerSource};
 
-/// Frames of the second run, which counts copies.
+/// Number of frames of the second run, which counts copies.
 const COUNTED_FRAMES: u64 = 32;
 
 /// Size, number and rate of the frames.
@@ -39,7 +39,7 @@ pub struct Handoff {
     pub bytes: u64,
     /// Number of measured frames, at least 1.
     pub frames: u64,
-    /// Frames a second; 0 is flat out.
+    /// Frames per second; 0 is full speed.
     pub rate: u64,
 }
 
@@ -48,12 +48,12 @@ impl Handoff {
     /// the keys of `peers/README.md`.
     ///
     /// # Errors
-    /// The path failed, a worker died on the way, or the run was interrupted.
+    /// The path failed, a worker died, or the run was interrupted.
     pub fn line(&self) -> Result<String, LabError> {
         let (seen, clocks) = self.measure()?;
         let copied_bytes = self.copied_per_frame()? * self.frames;
-        let told = self.run_figures(seen, &clocks, copied_bytes);
-        serde_json::to_string(&told).map_err(|error| LabError::io("the line of JSON")(error.into()))
+        let figures = self.run_figures(seen, &clocks, copied_bytes);
+        serde_json::to_string(&figures).map_err(|error| LabError::io("the line of JSON")(error.into()))
     }
 
     fn measure(&self) -> Result<(ReceivedFrames, Clocks), LabError> {
@@ -65,10 +65,10 @@ impl Handoff {
         let built =
             Pipeline::from_source(trigger).named("trigger").add_hop(&path::parse_stage(&self.stage())?, 1)?;
         let stats = built.workers().next().expect("a hosted stage has a worker");
-        // The cell is still empty.
+        // This is the only write of the cell.
         let _ = worker.set(stats);
         let built = built.sink(HeaderReader::new(self.frames, meeting, done)).named("reader");
-        // No ledger, as with the other contenders. Its rows would not be used.
+        // No ledger, as in the other contenders.
         complete(built.run(&Options { level: Level::Off, ..Options::default() })?)?;
         read_clocks.recv().map_err(|_| LabError::Interrupted)
     }
@@ -78,7 +78,7 @@ impl Handoff {
     }
 
     /// Counts bytes copied per frame in both processes, by the ledger of a separate
-    /// run, because recording costs time.
+    /// run, because the ledger would slow down the measured run.
     fn copied_per_frame(&self) -> Result<u64, LabError> {
         let path = path::parse(&format!("test bytes=64 frames={COUNTED_FRAMES} ! {} ! null", self.stage()))?;
         let report =

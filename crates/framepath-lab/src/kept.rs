@@ -7,7 +7,7 @@ use framepath_model::ledger::{Cause, Row, flag};
 
 use crate::report::{CauseSegment, FrameTimeline};
 
-/// Frames drawn for each ledger.
+/// Number of frames drawn for each ledger.
 const SLOWEST: usize = 3;
 
 /// One run's ledger and its name, such as `decode vp9-1080p8 inline`.
@@ -33,8 +33,8 @@ impl KeptLedger {
         FrameTimeline { path: self.name.clone(), seq, segments }
     }
 
-    /// Divides the row's time into one segment per cause. Within a row the ledger knows only
-    /// sums, not an order: waits are drawn first.
+    /// Divides the row's time into one segment per cause. The order is arbitrary, with waits
+    /// first, because a row has only the sum of each cause.
     fn segments(&self, row: &Row, birth_ns: u64) -> Vec<CauseSegment> {
         let hop = self.report.hops.get(usize::from(row.hop)).map_or_else(String::new, |h| h.text.clone());
         let order = [
@@ -69,7 +69,7 @@ mod tests {
     use framepath::{HopInfo, Level};
 
     #[test]
-    fn a_rows_segments_are_all_of_its_time() {
+    fn segments_add_up_to_the_time_of_the_row() {
         let row = Row {
             birth_ns: 1000,
             enter_ns: 1000,

@@ -48,7 +48,7 @@ impl Measured {
         }
     }
 
-    /// Takes the figures of a path that ran in this process.
+    /// Converts the report of a path that ran in this process.
     pub fn from_report(report: &mut Report) -> Measured {
         let row = export::summary::row(report, "");
         Measured {
@@ -64,7 +64,7 @@ impl Measured {
     }
 }
 
-/// Returns the report if the path did all its work: figures of less work are of no use.
+/// Returns the report of a complete run, because figures of an incomplete run are useless.
 ///
 /// # Errors
 /// The path failed, lost something, or was interrupted.
@@ -83,7 +83,7 @@ pub fn complete(mut report: Report) -> Result<Report, LabError> {
 pub struct Contender<'a> {
     /// Stable name, DESIGN section 8.
     pub name: String,
-    /// Runs once, from start to end.
+    /// Runs the contender once, from start to end.
     pub run: Box<dyn FnMut() -> Result<Measured, LabError> + 'a>,
 }
 

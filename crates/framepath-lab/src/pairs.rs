@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Runs contenders interleaved, never in blocks, and compares them pair by
-//! pair: in round 1 A B C, in round 2 C B A, and so on, so that a slow drift of the
-//! machine affects all alike.
+//! pair. Round 1 runs A B C, round 2 runs C B A, and so on, so that a slow drift of the
+//! machine affects all contenders equally.
 
 use framepath_model::stats::{Spread, median, paired_ratio};
 use framepath_model::summary::{CausesUs, LatencyUs, Ratio, Skipped, Summary, SummaryRow};
@@ -11,13 +11,13 @@ use crate::error::LabError;
 use crate::measure::{Contender, Measured};
 use crate::progress::ProgressView;
 
-/// One comparison to make: metric, contender above the line, below it.
+/// One comparison: metric, contender `a`, contender `b` of the ratio a/b.
 pub type Comparison<'a> = (&'a str, &'a str, &'a str);
 
-/// Seed of every bootstrap, so that a summary can be computed again.
+/// Seed of every bootstrap, constant for reproducible summaries.
 const SEED: u64 = 0x6672_616d_6570_6174;
 
-/// Runs every contender once per round over `case` and adds rows, ratios and
+/// Runs every contender of `case` once per round. Adds rows, ratios and
 /// skips to `summary`.
 ///
 /// # Errors
@@ -112,7 +112,8 @@ pub fn row(case: &str, contender: &str, runs: &[Measured]) -> SummaryRow {
     }
 }
 
-/// Returns the causes of the run whose total is the median, so that they still add up.
+/// Returns the causes of the run with the median total. The causes of one run add up; medians of
+/// each cause would not.
 fn typical_causes(runs: &[Measured]) -> Option<CausesUs> {
     let mut known: Vec<CausesUs> = runs.iter().filter_map(|m| m.causes).collect();
     known.sort_by(|a, b| a.total().unwrap_or(0.0).total_cmp(&b.total().unwrap_or(0.0)));

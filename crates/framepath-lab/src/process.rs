@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Contenders that are programs: run, waited for, and charged with the CPU of
-//! every child that they waited for themselves.
+//! Runs programs as contenders. Their CPU time includes every child process that
+//! they have waited for.
 
 use std::ffi::OsString;
 use std::io::{Read, Seek};
@@ -28,10 +28,10 @@ pub struct Finished {
     pub wall_ns: u64,
     /// Resources used.
     pub usage: ResourceUsage,
-    /// This process's own peak memory when it spawned the program; the kernel counts it as
-    /// the child's too; KiB.
+    /// Peak memory of this process at the spawn, in KiB. The kernel counts it as the
+    /// child's too.
     spawner_peak_kib: Option<u64>,
-    /// Standard output, if it was kept.
+    /// Standard output, if requested.
     pub stdout: String,
 }
 
@@ -50,14 +50,14 @@ impl Program {
         words.map(|w| framepath_model::path::quote(&w.to_string_lossy())).collect::<Vec<_>>().join(" ")
     }
 
-    /// Runs it to its end. With `keep_output` returns its standard output;
-    /// otherwise discards it. Standard error is kept for messages.
+    /// Runs the program to its end. Returns its standard output if `keep_output` is set,
+    /// otherwise discards it. Keeps standard error for messages.
     ///
     /// # Errors
     /// [`LabError::Missing`] if the program is not installed,
-    /// [`LabError::Command`] if it does not exit with 0.
+    /// [`LabError::Command`] if the exit code is not 0.
     pub fn run(&self, keep_output: bool) -> Result<Finished, LabError> {
-        let file = || tempfile().map_err(LabError::io("making a temporary file"));
+        let file = || tempfile().map_err(LabError::io("creating a temporary file"));
         let (mut stdout, mut stderr) = (file()?, file()?);
         let clone = |f: &std::fs::File| f.try_clone().map_err(LabError::io("temporary file"));
         let output = if keep_output { Stdio::from(clone(&stdout)?) } else { Stdio::null() };
@@ -81,7 +81,7 @@ impl Program {
         }
         let outcome = match (usage.exit_code, usage.signal) {
             (Some(code), _) => format!("exited with {code}"),
-            (_, Some(signal)) => format!("was ended by signal {signal}"),
+            (_, Some(signal)) => format!("was killed by signal {signal}"),
             _ => "did not end normally".to_owned(),
         };
         let stderr = last_lines(&text_of(&mut stderr).unwrap_or_default());
@@ -100,8 +100,8 @@ impl Program {
 }
 
 impl Finished {
-    /// Returns the largest resident set of one of its processes; not known if it is not
-    /// above that of the spawning process.
+    /// Returns the largest resident set of one of its processes; `None` if it is not
+    /// above that of the spawning process, because the kernel reports the larger of both.
     fn peak_memory_kib(&self) -> Option<u64> {
         Some(self.usage.peak_memory_kib).filter(|peak| Some(*peak) > self.spawner_peak_kib)
     }
@@ -119,7 +119,7 @@ impl Finished {
     }
 }
 
-/// Opens a nameless file; with a pipe the program would wait for its reader.
+/// Opens a nameless file. A pipe would block the program until its output is read.
 fn tempfile() -> std::io::Result<std::fs::File> {
     framepath_os::memory::memory_file("framepath-output")
 }
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn output_cost_and_exit_code_come_back() {
+    fn a_run_returns_output_cost_and_exit_code() {
         let finished = Program::new("sh", ["-c", "echo hello"]).run(true).unwrap();
         assert_eq!(finished.stdout, "hello\n");
         assert!(finished.wall_ns > 0 && finished.usage.peak_memory_kib > 0);

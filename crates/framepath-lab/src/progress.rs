@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Progress of a long experiment, for display.
+//! Progress of an experiment.
 
 use framepath_model::shown::shown;
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Receiver of an experiment's progress. Called from the lab's thread only.
+/// Receiver of an experiment's progress. Only the lab's thread calls it.
 pub trait ProgressView {
-    /// Begins `experiment`, which will take about `steps` steps.
+    /// Begins `experiment`, which has about `steps` steps.
     fn begin(&self, experiment: &str, steps: u64);
     /// Begins the next step, which runs `what`.
     fn step(&self, what: &str);
@@ -23,11 +23,11 @@ impl ProgressView for NoProgress {
     fn end(&self) {}
 }
 
-/// Progress bar on standard error; invisible if that is not a terminal.
+/// Progress bar on standard error; invisible if standard error is not a terminal.
 pub struct Bar(ProgressBar);
 
 impl Bar {
-    /// Creates a bar that shows nothing until an experiment begins.
+    /// Creates a bar that is invisible until an experiment begins.
     pub fn new() -> Bar {
         let bar = ProgressBar::new(0);
         let style = ProgressStyle::with_template("{prefix:>10} {wide_bar} {pos}/{len} {elapsed}  {msg:36}");
@@ -50,7 +50,7 @@ impl ProgressView for Bar {
         self.0.set_length(steps);
         self.0.set_prefix(experiment.to_owned());
         self.0.set_message(String::new());
-        // No steady tick: a thread that wakes up would affect the figures.
+        // No steady tick, because its wake-ups would affect the figures.
         self.0.disable_steady_tick();
     }
 

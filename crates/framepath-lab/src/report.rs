@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The report: one HTML file that works offline, pictures first.
 //!
-//! Pictures are inline SVG, drawn here; the page loads nothing and runs no script.
-//! Light and dark follow the reader's setting, and print is light. Several
-//! runs, also of several machines, stand side by side.
+//! Pictures are inline SVG. The page loads nothing and runs no script. Its light or dark
+//! theme follows the browser's setting; print is light. Several runs, from one or several
+//! machines, are shown side by side.
 
 mod chart_causes;
 mod chart_decode;
@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 pub struct LabRun {
     /// Name in the report, such as the folder's or the machine's name.
     pub label: String,
-    /// The experiments that were run.
+    /// The summaries of the experiments.
     pub summaries: Vec<Summary>,
     /// The slowest frames of some paths, in any order; may be empty.
     #[serde(default)]
@@ -36,12 +36,12 @@ pub struct LabRun {
 /// Time of one frame along its path.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FrameTimeline {
-    /// The path, as it was written.
+    /// The path, as typed.
     pub path: String,
     /// The frame's sequence number.
     pub seq: u64,
-    /// Causes of the frame's latency, in order of time and without overlaps; a gap
-    /// between two segments is unexplained.
+    /// Causes of the frame's latency, in order of time and without overlaps. A gap
+    /// between two segments is unexplained time.
     pub segments: Vec<CauseSegment>,
 }
 
@@ -66,7 +66,7 @@ impl FrameTimeline {
     }
 }
 
-/// Makes the report of one or more runs as a whole HTML page.
+/// Creates the report of one or more runs as a complete HTML page.
 pub fn html(runs: &[LabRun]) -> String {
     page::page(runs)
 }

@@ -7,12 +7,12 @@ use framepath_lab::doctor::{Places, ProbeState, examine};
 use framepath_testkit::harness::{Missing, Tested};
 
 framepath_testkit::tests! {
-    the_header_here_has_no_fences_yet,
+    the_installed_header_has_no_fences_yet,
 }
 
-/// Fails once the kernel's header has fences: buffers can then be handed over before their
-/// frames are finished.
-fn the_header_here_has_no_fences_yet() -> Tested {
+/// Fails when the kernel's header gains fences, as a reminder: buffers can then be sent before
+/// their frames are finished.
+fn the_installed_header_has_no_fences_yet() -> Tested {
     let header = PathBuf::from("/usr/include/linux/videodev2.h");
     if !header.exists() {
         return Err(Missing::new(format!("no {}: apt install linux-libc-dev", header.display())));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The gate: accepted and refused budget files, and its results for summaries.
+//! The gate: valid and invalid budget files, and its results for summaries.
 
 use framepath_lab::gate::{BudgetOutcome, Limit, evaluate, parse, passed};
 use framepath_model::stats::{Spread, Verdict};
@@ -58,7 +58,7 @@ fn verdict(budget: &str, summaries: &[Summary]) -> (BudgetOutcome, String) {
 }
 
 #[test]
-fn the_goals_file_is_read() {
+fn the_committed_budget_file_is_valid() {
     let budgets = parse(BUDGETS).unwrap();
     assert_eq!(budgets.len(), BUDGETS.matches("[[budget]]").count());
     let first = &budgets[0];
@@ -77,7 +77,7 @@ fn the_goals_file_is_read() {
 }
 
 #[test]
-fn a_ratio_fails_only_when_its_interval_lies_beyond() {
+fn a_ratio_fails_only_if_its_interval_lies_beyond_the_limit() {
     let mut decode = summary("decode");
     for (ci95, expected) in [
         ([0.60, 0.70], BudgetOutcome::Pass),
@@ -92,13 +92,13 @@ fn a_ratio_fails_only_when_its_interval_lies_beyond() {
         assert!(details.contains("clip: inline/ffmpeg cpu_ms"), "{details}");
         assert!(details.contains("limit 0.75"), "{details}");
     }
-    // 0.82 is above the limit, but not provably.
+    // 0.82 is above the limit, but its interval includes the limit.
     decode.ratios = vec![ratio("clip", "cpu_ms", "inline", "ffmpeg", Some([0.74, 0.90]))];
     assert!(verdict(&ratio_budget("clip"), &[decode]).1.ends_with("within noise"));
 }
 
 #[test]
-fn a_ratio_may_be_written_the_other_way_round() {
+fn an_inverse_ratio_satisfies_a_budget() {
     let mut decode = summary("decode");
     decode.ratios = vec![ratio("clip", "cpu_ms", "ffmpeg", "inline", Some([1.9, 2.1]))];
     let (outcome, details) = verdict(&ratio_budget("*"), &[decode]);
@@ -107,7 +107,7 @@ fn a_ratio_may_be_written_the_other_way_round() {
 }
 
 #[test]
-fn every_case_that_ran_needs_its_ratio() {
+fn every_measured_case_needs_its_ratio() {
     let mut decode = summary("decode");
     decode.rows = vec![row("one", "inline"), row("two", "inline"), row("two", "bare")];
     decode.ratios = vec![ratio("one", "cpu_ms", "inline", "ffmpeg", Some([0.5, 0.6]))];
@@ -127,7 +127,7 @@ fn every_case_that_ran_needs_its_ratio() {
 }
 
 #[test]
-fn a_missing_figure_is_named_and_does_not_pass() {
+fn a_missing_figure_is_named_and_fails_its_budget() {
     let budget = ratio_budget("clip");
     let (outcome, details) = verdict(&budget, &[]);
     assert_eq!(
@@ -155,7 +155,7 @@ fn a_missing_figure_is_named_and_does_not_pass() {
     assert!(passed(&lines));
     assert!(lines[0].to_string().starts_with("skipped  cpu: no ratio clip"));
 
-    // One pair has no interval: nothing is known about its noise.
+    // One pair has no interval, so its noise is not known.
     decode.ratios = vec![ratio("clip", "cpu_ms", "inline", "ffmpeg", None)];
     let (outcome, details) = verdict(&budget, &[decode]);
     assert_eq!(outcome, BudgetOutcome::Missing);
@@ -170,14 +170,14 @@ fn count_budget(contender: &str, metric: &str, max_count: &str) -> String {
 }
 
 #[test]
-fn counts_are_held_against_their_limit() {
+fn counts_above_their_limit_fail() {
     let mut decode = summary("decode");
     decode.rows = vec![row("clip", "native"), row("clip", "ffmpeg")];
     let budget = count_budget("native", "copied_bytes_per_frame", "0");
     let (outcome, details) = verdict(&budget, &[decode.clone()]);
     assert_eq!(
         (outcome, details.as_str()),
-        (BudgetOutcome::Missing, "clip: native copied_bytes_per_frame is not known")
+        (BudgetOutcome::Missing, "clip: native copied_bytes_per_frame is missing")
     );
     decode.rows[0].copied_bytes_per_frame = Some(0.0);
     assert_eq!(verdict(&budget, &[decode.clone()]).0, BudgetOutcome::Pass);
@@ -190,7 +190,7 @@ fn counts_are_held_against_their_limit() {
 }
 
 #[test]
-fn a_star_for_the_contender_takes_the_rows_that_have_the_figure() {
+fn a_star_for_the_contender_selects_rows_with_the_figure() {
     let mut decode = summary("decode");
     decode.rows = vec![row("clip", "inline"), row("clip", "ffmpeg")];
     let budget = count_budget("*", "unexplained_share", "0.05");
@@ -204,7 +204,7 @@ fn a_star_for_the_contender_takes_the_rows_that_have_the_figure() {
     assert_eq!(verdict(&budget, &[decode.clone()]).0, BudgetOutcome::Pass);
     decode.rows[0].causes_us = Some(causes(6.0));
     assert_eq!(verdict(&budget, &[decode.clone()]).0, BudgetOutcome::Fail);
-    // Causes that add up to more than the latency do not close either.
+    // A ledger does not close either if the causes exceed the latency.
     decode.rows[0].causes_us = Some(causes(-9.0));
     assert_eq!(verdict(&budget, &[decode]).0, BudgetOutcome::Fail);
 }
@@ -218,14 +218,14 @@ fn errors_in_the_file_are_named() {
         ("budget = [3]".into(), "the file: `budget` must be tables"),
         ("[[budgets]]\n".into(), "the file: unknown key `budgets`, did you mean `budget`?"),
         (good.replace("metric", "metrik"), "budget 1 (cpu): unknown key `metrik`, did you mean `metric`?"),
-        (good.replace("name = \"cpu\"\n", ""), "budget 1: `name` is missing: what the gate calls"),
+        (good.replace("name = \"cpu\"\n", ""), "budget 1: `name` is missing: the budget's name"),
         (good.replace("a = \"inline\"\n", ""), "budget 1 (cpu): `a` is missing: the contender above"),
         (good.replace("max = 0.75\n", ""), "budget 1 (cpu): `max` is missing"),
-        (good.replace("0.75", "\"0.75\""), "`max` must be a number from 0 up, not \"0.75\""),
-        (good.replace("0.75", "-1"), "`max` must be a number from 0 up, not -1"),
-        (good.replace("0.75", "nan"), "`max` must be a number from 0 up, not NaN"),
-        (good.replace("\"cpu_ms\"", "\"\""), "`metric` must be a text that is not empty"),
-        (good.replace("max = 0.75", "max_count = 3"), "`a` does not go with `max_count`"),
+        (good.replace("0.75", "\"0.75\""), "`max` must be a number of 0 or more, not \"0.75\""),
+        (good.replace("0.75", "-1"), "`max` must be a number of 0 or more, not -1"),
+        (good.replace("0.75", "nan"), "`max` must be a number of 0 or more, not NaN"),
+        (good.replace("\"cpu_ms\"", "\"\""), "`metric` must be a non-empty text"),
+        (good.replace("max = 0.75", "max_count = 3"), "`a` and `max_count` exclude each other"),
         (good.clone() + "optional = 1\n", "`optional` must be true or false, not 1"),
         (good.clone() + &good.replace("case", "cases"), "budget 2 (cpu): unknown key `cases`"),
         ("[[budget]\n".into(), "line 1"),
@@ -237,7 +237,7 @@ fn errors_in_the_file_are_named() {
 }
 
 #[test]
-fn lines_say_how_it_came_out() {
+fn lines_show_result_name_figure_and_limit() {
     let mut decode = summary("decode");
     decode.rows = vec![SummaryRow { cpu_ms: Spread::of(&[1.0, 2.0, 3.0]), ..row("clip", "inline") }];
     let budgets = [count_budget("inline", "cpu_ms", "2"), count_budget("inline", "cpu_ms", "1")].concat();
@@ -247,9 +247,9 @@ fn lines_say_how_it_came_out() {
     assert!(!passed(&lines));
 }
 
-/// Broken files must be refused, not panic; the fuzz target goes further.
+/// An invalid file is an error, not a panic; the fuzz target tests more files.
 #[test]
-fn any_mutation_is_read_or_refused() {
+fn every_mutation_parses_or_is_an_error() {
     let mut state = 1_u64;
     let mut random = |below: usize| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

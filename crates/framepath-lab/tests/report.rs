@@ -18,17 +18,17 @@ framepath_testkit::tests! {
     the_page_has_every_picture_and_loads_nothing,
     titles_state_the_finding,
     text_of_a_run_is_escaped,
-    several_runs_stand_side_by_side,
+    several_runs_are_shown_side_by_side,
     unknown_figures_are_empty_cells,
     tables_are_aligned,
-    findings_say_what_it_means,
+    findings_have_the_figures_of_the_summaries,
     summaries_survive_json,
     chromium_shows_the_pictures_without_an_error,
 }
 
 const PICTURES: [&str; 5] = ["queue-sweep", "decode-bars", "causes", "latency", "slow-frames"];
 
-/// Makes pairs around a ratio with a little noise, so that intervals are realistic.
+/// Creates pairs around a ratio with some noise, so that intervals are realistic.
 fn ratio(case: &str, metric: &str, a: &str, b: &str, around: f64) -> Ratio {
     let noise = [0.97, 1.01, 1.0, 1.03, 0.99, 1.02, 0.98, 1.0, 1.01, 0.995];
     let of_a: Vec<f64> = noise.iter().map(|n| n * around).collect();
@@ -276,7 +276,7 @@ fn text_of_a_run_is_escaped() {
     assert!(page.contains("Example CPU &lt;4&gt;"));
 }
 
-fn several_runs_stand_side_by_side() {
+fn several_runs_are_shown_side_by_side() {
     let mut other = run("board");
     other.summaries.truncate(1);
     other.slow_frames.clear();
@@ -284,7 +284,7 @@ fn several_runs_stand_side_by_side() {
     assert!(page.contains("--runs:2"));
     assert!(page.contains("id=\"queue-sweep\"") && page.contains("id=\"queue-sweep-2\""));
     assert!(page.contains("id=\"decode-bars\"") && !page.contains("id=\"decode-bars-2\""));
-    assert!(page.contains("This run has no figures of decode"));
+    assert!(page.contains("This run has no figures for decode"));
     assert!(page.contains("desk: a / b") && page.contains("board: a / b"));
 }
 
@@ -295,8 +295,8 @@ fn unknown_figures_are_empty_cells() {
     let line = |needle: &str| text.lines().find(|l| l.contains(needle)).unwrap().to_owned();
     let copied: Vec<&str> = text.lines().skip_while(|l| !l.contains("copied B/frame")).collect();
     assert!(copied[2].ends_with('0') && copied[2].contains("inline"));
-    assert!(!copied.iter().any(|l| l.contains("bare")), "a row without a figure is left out");
-    assert!(!line("copied B/frame").contains("switches"), "a column without a figure is left out");
+    assert!(!copied.iter().any(|l| l.contains("bare")), "a row without a figure is omitted");
+    assert!(!line("copied B/frame").contains("switches"), "a column without a figure is omitted");
 }
 
 fn tables_are_aligned() {
@@ -311,7 +311,7 @@ fn tables_are_aligned() {
     assert!(first.contains("inline / ffmpeg") && first.contains("less") && first.contains("0.66"));
 }
 
-fn findings_say_what_it_means() {
+fn findings_have_the_figures_of_the_summaries() {
     let run = run("x");
     let found = plain::findings(&run.summaries).join("\n");
     for facts in [

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use crate::checkout::program;
 use crate::ffmpeg::md5_lines;
 
-/// Longest time a run takes; a run that takes longer hangs.
+/// Timeout of a run; a run that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Makes a command line of the binary, with empty standard input.
+/// Creates a command of the binary, with empty standard input.
 pub fn framepath(args: &[&str]) -> Command {
     let mut command = Command::new(program());
     command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -29,8 +29,8 @@ pub fn finish(mut command: Command) -> CommandOutput {
     wait(spawn(&mut command), &format!("{command:?}"))
 }
 
-/// Starts `command`. Retries while its program is busy: a test that wrote the program may have
-/// been forked by another test meanwhile, whose child has the file open until it executes.
+/// Starts `command`. Retries while its program file is busy (ETXTBSY): if another test forks while
+/// a test writes the program, the forked child holds the file open until its exec.
 fn spawn(command: &mut Command) -> Child {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -88,7 +88,7 @@ impl From<Output> for CommandOutput {
 }
 
 impl CommandOutput {
-    /// Asserts the exit code; prints the whole output if it is another.
+    /// Asserts the exit code; prints the whole output on failure.
     #[track_caller]
     pub fn ended(self, code: i32) -> CommandOutput {
         assert_eq!(self.code, Some(code), "{self:#?}");

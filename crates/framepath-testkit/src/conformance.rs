@@ -22,6 +22,6 @@ pub use way::{Host, LinkUnderTest, PathUnderTest, WhenFull, inline};
 /// Runs one check alone in this process, fails it if it hangs, and asserts that it leaves
 /// no open file, child or thread behind.
 pub fn isolated(check: impl FnOnce() + Send + 'static) {
-    // In this order: the wait for other checks does not count as a hang.
+    // The deadline is inside, so that the wait for other checks does not count as a hang.
     leaks::none(|| crate::deadline::within_deadline(check));
 }

@@ -13,12 +13,12 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub fn within_deadline<R: Send + 'static>(f: impl FnOnce() -> R + Send + 'static) -> R {
     let (sender, receiver) = channel();
     let worker = thread::spawn(move || {
-        // The receiver is gone once the test has failed.
+        // A failed test has no receiver.
         let _ = sender.send(f());
     });
     match receiver.recv_timeout(PATIENCE) {
         Ok(result) => result,
-        Err(RecvTimeoutError::Timeout) => panic!("hangs: not done after {} s", PATIENCE.as_secs()),
+        Err(RecvTimeoutError::Timeout) => panic!("hangs: not finished after {} s", PATIENCE.as_secs()),
         Err(RecvTimeoutError::Disconnected) => match worker.join() {
             Err(panic) => resume_unwind(panic),
             Ok(()) => unreachable!("the result was sent"),

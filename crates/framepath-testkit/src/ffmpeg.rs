@@ -11,14 +11,14 @@ pub fn ffmpeg(arguments: &[&str]) -> Vec<u8> {
     output.stdout
 }
 
-/// Runs `ffmpeg` with these arguments, whether it succeeds or not.
+/// Runs `ffmpeg` with these arguments; accepts any exit code.
 pub fn ffmpeg_output(arguments: &[&str]) -> Output {
     Command::new("ffmpeg")
         .args(["-nostdin", "-v", "error", "-y"])
         .args(arguments)
         .stdin(Stdio::null())
         .output()
-        .unwrap_or_else(|error| panic!("this test needs the `ffmpeg` tool (apt install ffmpeg): {error}"))
+        .unwrap_or_else(|error| panic!("starting `ffmpeg`: {error}; apt install ffmpeg"))
 }
 
 /// Lines of a framemd5 file without its head.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A test harness whose tests can report, at run time, that this machine lacks what they need.
+//! A test harness whose tests can report, at run time, that this machine lacks a requirement.
 //!
 //! The test is then reported as ignored, with the reason; `#[ignore]` is decided when the test
 //! is compiled. A binary that uses it has `harness = false` in Cargo.toml and lists its tests
@@ -16,7 +16,7 @@ use libtest_mimic::{Arguments, Completion, Failed, Trial};
 pub struct Missing(String);
 
 impl Missing {
-    /// Makes a test's reason; `reason` ends with advice.
+    /// Creates a reason; its text ends with advice.
     pub fn new(reason: impl Into<String>) -> Missing {
         Missing(reason.into())
     }
@@ -49,7 +49,7 @@ impl TestReturn for Tested {
     }
 }
 
-/// Makes a test of this name.
+/// Creates a test of this name.
 pub fn test<O: TestReturn>(name: impl Into<String>, run: impl FnOnce() -> O + Send + 'static) -> Trial {
     Trial::ignorable_test(name, move || -> Result<Completion, Failed> {
         Ok(match run().missing() {
@@ -79,7 +79,7 @@ pub fn needs_root() -> Tested {
     if rustix::process::geteuid().is_root() {
         return Ok(());
     }
-    Err(Missing::new("only root can become another user: run the tests as root"))
+    Err(Missing::new("only root can become another user; run the tests as root"))
 }
 
 /// Checks for a program in PATH, which `apt install PACKAGE` installs.
@@ -88,5 +88,5 @@ pub fn needs_program(program: &str, package: &str) -> Tested {
     if std::env::split_paths(&path).any(|folder| folder.join(program).is_file()) {
         return Ok(());
     }
-    Err(Missing::new(format!("{program} is not installed: apt install {package}")))
+    Err(Missing::new(format!("{program} is not installed; apt install {package}")))
 }

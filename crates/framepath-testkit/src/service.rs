@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A service under test, and its state as seen from outside.
+//! A service under test, its state, and clients of it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -17,12 +17,12 @@ use crate::checkout::in_checkout;
 use crate::command::framepath;
 use crate::deadline::until;
 
-/// Longest time a service takes to answer.
+/// Timeout of an answer of the service.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const SIGTERM: i32 = 15;
 
-/// True while the process runs: false for a zombie.
+/// Returns true while the process runs; a zombie does not run.
 pub fn lives(pid: u32) -> bool {
     // A zombie's command line is empty.
     fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty())
@@ -38,12 +38,12 @@ impl ServiceProcess {
     /// Starts a service, and waits until it listens and its spares are ready.
     pub fn start(options: &[&str]) -> ServiceProcess {
         let folder = tempfile::tempdir().unwrap();
-        // For tests that connect as another user.
+        // Some tests connect as another user.
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let socket = folder.path().join("socket");
         let mut command = framepath(&["serve", "--socket", socket.to_str().unwrap()]);
         command.args(options).stdout(Stdio::null());
-        command.stderr(fs::File::create(folder.path().join("said")).unwrap());
+        command.stderr(fs::File::create(folder.path().join("stderr")).unwrap());
         let service = ServiceProcess { child: Some(command.spawn().unwrap()), folder };
         until("a service with its spare", || {
             socket.exists() && Viewer::connect(&socket).is_ok_and(|viewer| has_spare(&viewer))
@@ -59,7 +59,7 @@ impl ServiceProcess {
 
     /// Returns the standard error of the service so far.
     pub fn stderr(&self) -> String {
-        fs::read_to_string(self.folder.path().join("said")).unwrap()
+        fs::read_to_string(self.folder.path().join("stderr")).unwrap()
     }
 
     /// Process id of the service.
@@ -79,9 +79,9 @@ impl ServiceProcess {
         text.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
     }
 
-    /// Waits until nobody is connected and the spares are ready; returns the number of open files.
+    /// Waits until no client is connected and the spares are ready; returns the number of open files.
     pub fn quiet(&self) -> usize {
-        until("nobody is connected, and the spare workers are there", || {
+        until("no client is connected, and the spare workers are ready", || {
             let snapshot = self.snapshot();
             let totals = snapshot.totals;
             // The viewer itself is one of the connections.
@@ -90,24 +90,24 @@ impl ServiceProcess {
         let fds = || self.fds();
         let mut last = fds();
         // The viewer's connection is closed a moment later.
-        until("its files stay as they are", || {
+        until("the number of its files is stable", || {
             thread::sleep(Duration::from_millis(20));
             std::mem::replace(&mut last, fds()) == last
         });
         last
     }
 
-    /// Status of the service, as `framepath top` gets it.
+    /// Status of the service, as in `framepath top`.
     pub fn snapshot(&self) -> Snapshot {
         Viewer::connect(&self.socket()).unwrap().snapshot().unwrap()
     }
 
-    /// True if the service lets one more client in.
+    /// Returns true if the service accepts one more client.
     pub fn has_room(&self) -> bool {
         Viewer::connect(&self.socket()).is_ok_and(|viewer| viewer.snapshot().is_ok())
     }
 
-    /// Status of the stream of client `pid`, once it has given frames.
+    /// Waits for frames of client `pid`; returns the status of its stream.
     pub fn stream_of(&self, pid: u32) -> StreamStatus {
         let mut found = None;
         until("frames of the client", || {
@@ -117,7 +117,7 @@ impl ServiceProcess {
         found.unwrap()
     }
 
-    /// Makes a command that runs a path by this service: `clip` with `options`, then ` ! ` and `sink`.
+    /// Creates a command that runs a path by this service: `clip` with `options`, then ` ! ` and `sink`.
     pub fn client(&self, clip: &str, options: &str, sink: &str) -> Command {
         let socket = self.socket();
         let path = format!(
@@ -137,7 +137,7 @@ impl ServiceProcess {
     pub fn ended(mut self) -> Option<i32> {
         let mut child = self.child.take().unwrap();
         until("the end of the service", || child.try_wait().unwrap().is_some());
-        assert!(!self.socket().exists(), "its socket's name is left");
+        assert!(!self.socket().exists(), "the file of its socket is left");
         child.wait().unwrap().code()
     }
 }
@@ -159,7 +159,7 @@ fn has_spare(viewer: &Viewer) -> bool {
 pub struct RawClient(pub Socket);
 
 impl RawClient {
-    /// Connects, and sends no message yet.
+    /// Connects without sending a message.
     pub fn connect(socket: &Path) -> RawClient {
         RawClient(Socket::connect(socket).unwrap())
     }
@@ -176,9 +176,9 @@ impl RawClient {
         self.send(&Message::Hello { version: VERSION });
     }
 
-    /// Receives the next message; `None` if the connection is over.
+    /// Receives the next message; `None` after the end of the connection.
     pub fn recv(&self) -> Option<(Message, Option<std::os::fd::OwnedFd>)> {
-        assert!(self.0.readable_within(PATIENCE).unwrap(), "the service says nothing");
+        assert!(self.0.readable_within(PATIENCE).unwrap(), "the service does not answer");
         let mut bytes = [0; MESSAGE_BYTES];
         let (len, fd) = self.0.receive(&mut bytes).unwrap();
         (len > 0).then(|| (Message::decode(&bytes[..len]).unwrap(), fd))

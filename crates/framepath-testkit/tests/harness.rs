@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Checks that the harness reports what a test returned when it ran. The binary runs itself, and reads
+//! Checks that the harness reports the result of a test at run time. The binary runs itself and reads
 //! the report.
 
 use std::process::{Command, ExitCode};
 
 use framepath_testkit::harness::{self, Missing, Tested, needs_program, test};
 
-/// Variable that is set for the binary whose report is read.
+/// Environment variable of the inner run.
 const REPORTED: &str = "FRAMEPATH_TEST_REPORTED";
 
 fn main() -> ExitCode {
@@ -17,7 +17,10 @@ fn main() -> ExitCode {
             test("fails", || assert_eq!(1, 2)),
         ]);
     }
-    harness::main(vec![test("ignored_is_not_passed", ignored_is_not_passed), test("programs", programs)])
+    harness::main(vec![
+        test("a_missing_requirement_is_ignored_not_passed", a_missing_requirement_is_ignored_not_passed),
+        test("programs", programs),
+    ])
 }
 
 fn lacks() -> Tested {
@@ -30,7 +33,7 @@ fn report(filter: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8(output.stdout).unwrap())
 }
 
-fn ignored_is_not_passed() {
+fn a_missing_requirement_is_ignored_not_passed() {
     let (code, text) = report(&[]);
     assert_ne!(code, Some(0));
     assert!(text.contains("1 passed; 1 failed; 1 ignored;"), "{text}");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The process that takes frames.
+//! The process that receives frames.
 
 use std::io::Read;
 
@@ -13,7 +13,7 @@ use crate::interrupt;
 use crate::options::{Mode, Options};
 use crate::service::Services;
 
-/// Warm-up frames wanted: every slot was used twice.
+/// Number of warm-up frames: enough to use every slot twice.
 const WARM_UP_FRAMES: u64 = 16;
 
 pub fn run(options: &Options, service: &str) -> Result<(), Failure> {
@@ -35,13 +35,13 @@ pub fn run(options: &Options, service: &str) -> Result<(), Failure> {
         }
     }
     println!("{}", tally.report().line());
-    // What frames live in may go with this process: the producer goes first.
+    // The frames' memory may end with this process, so the producer ends first.
     std::io::stdin().read_to_end(&mut Vec::new())?;
     Ok(())
 }
 
 struct Tally {
-    /// By sequence number; 0: not seen.
+    /// Latency by sequence number; 0: not received.
     latency_ns: Vec<u64>,
     warm_up: u64,
     marked: bool,
@@ -50,7 +50,7 @@ struct Tally {
     received: u64,
     duplicated: u64,
     out_of_order: u64,
-    /// At the mark, then between mark and last frame.
+    /// Usage at the mark, later between mark and last frame.
     usage: Usage,
     end_ns: u64,
 }
@@ -71,7 +71,7 @@ impl Tally {
         }
     }
 
-    /// Has this frame, now.
+    /// Records the arrival of a frame.
     fn saw(&mut self, frame: &[u8]) -> Result<(), Failure> {
         let now = now_ns();
         let (sequence, stamp_ns) = read_header(frame);
@@ -95,7 +95,7 @@ impl Tally {
         if *latency != 0 {
             self.duplicated += 1;
         } else {
-            // A clock step of 0 would look like a frame that was not seen.
+            // 0 means a missing frame, so the smallest latency is 1.
             *latency = (now - stamp_ns).max(1);
             self.received += 1;
         }
@@ -115,9 +115,9 @@ impl Tally {
     fn report(mut self) -> Report {
         let lost = self.latency_ns.len() as u64 - self.received;
         self.latency_ns.sort_unstable();
-        // Frames that were lost have latency 0 and come first.
+        // Lost frames have latency 0 and are first.
         let seen = &self.latency_ns[lost as usize..];
-        // Nearest rank: the smallest value that so many percent do not exceed.
+        // Nearest rank: the smallest value that this percentage does not exceed.
         let at = |percent: usize| seen[(seen.len() * percent).div_ceil(100).max(1) - 1];
         Report {
             received: self.received,

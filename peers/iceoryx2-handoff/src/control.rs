@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The two processes' talk beside the frames: lines on the consumer's standard
-//! output. The consumer ends when its standard input does.
+//! Messages of the two processes beside the frames: lines on the consumer's standard
+//! output. The consumer ends at the end of its standard input.
 
 use std::io::{BufRead, BufReader};
 use std::process::{ChildStdout, exit};
@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, channel};
 
 use crate::interrupt;
 
-/// Line that the consumer prints when it has received its warm-up frames.
+/// Line of the consumer after its warm-up frames.
 pub const READY: &str = "ready";
 
 /// Figures of the consumer, one line of numbers.
@@ -53,8 +53,8 @@ impl Report {
     }
 }
 
-/// The consumer's lines. A thread waits for them, since a producer whose
-/// consumer has died may never return from its send: it ends the process then.
+/// The consumer's lines. A thread reads them and ends the process if the consumer dies,
+/// because the producer's send may then never return.
 pub fn lines(stdout: ChildStdout) -> Receiver<String> {
     let (sender, receiver) = channel();
     std::thread::spawn(move || {

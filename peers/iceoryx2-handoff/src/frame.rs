@@ -13,7 +13,7 @@ pub const MARK: u64 = u64::MAX - 1;
 /// Sequence number of frames before that.
 pub const WARM_UP: u64 = u64::MAX;
 
-/// Writes sequence number and stamp, and nothing else of the frame.
+/// Writes only sequence number and timestamp of the frame.
 pub fn write_header(frame: &mut [MaybeUninit<u8>], sequence: u64, stamp_ns: u64) {
     let bytes = sequence.to_ne_bytes().into_iter().chain(stamp_ns.to_ne_bytes());
     for (to, byte) in frame.iter_mut().zip(bytes) {
@@ -31,13 +31,13 @@ pub fn read_header(frame: &[u8]) -> (u64, u64) {
     (word(0), word(8))
 }
 
-/// CLOCK_MONOTONIC, the same in both processes.
+/// Returns CLOCK_MONOTONIC, which is the same in both processes.
 pub fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("Linux has CLOCK_MONOTONIC");
     now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64
 }
 
-/// Usage of this process: CPU of all threads, switches.
+/// Resource usage of this process: CPU and switches of all threads.
 #[derive(Clone, Copy, Default)]
 pub struct Usage {
     pub cpu_ns: u64,

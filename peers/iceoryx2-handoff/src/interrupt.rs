@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Ctrl-C and SIGTERM, so that a run that is ended leaves no shared memory.
+//! Handlers of Ctrl-C and SIGTERM, so that an interrupted run leaves no shared memory.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -16,25 +16,25 @@ fn signals() -> SigSet {
     signals
 }
 
-/// The consumer's: its end is the producer's affair.
+/// Ignores signals in the consumer, because the producer ends it.
 pub fn ignore() -> Result<(), Failure> {
     Ok(signals().thread_block()?)
 }
 
-/// The producer's: a thread waits for them. Before any other thread starts.
+/// Starts the producer's signal thread. Call this before any other thread starts.
 pub fn watch() -> Result<(), Failure> {
     let signals = signals();
     signals.thread_block()?;
     std::thread::spawn(move || {
         if signals.wait().is_ok() {
-            // Relaxed: nothing else is told by it.
+            // Relaxed: the flag carries no other data.
             INTERRUPTED.store(true, Ordering::Relaxed);
         }
     });
     Ok(())
 }
 
-/// Returns true if an interrupt came.
+/// Returns true after an interrupt.
 pub fn came() -> bool {
     // Relaxed: pairs with the store in `watch`, which carries no other data.
     INTERRUPTED.load(Ordering::Relaxed)

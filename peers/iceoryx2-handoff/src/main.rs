@@ -3,11 +3,10 @@
 //! copy: loaned from shared memory, 16 bytes written, sent.
 //!
 //! `wait` sleeps on iceoryx2's event service as its own event-based examples
-//! do: one notification per frame, and the consumer takes every frame there
-//! is when one arrives. `poll` asks for a frame again and again and never
-//! sleeps.
+//! do: one notification per frame; at each notification the consumer receives
+//! all available frames. `poll` polls for a frame and never sleeps.
 //!
-//! Back-pressure: a buffer of 8 frames without overflow. Where it is full the
+//! Back-pressure: a buffer of 8 frames without overflow. If the buffer is full, the
 //! publisher retries until the frame is delivered, in iceoryx2's own way.
 //!
 //! The convention of `../handoff/handoff.h`, in Rust: the same frame, the same
@@ -25,7 +24,7 @@ use std::process::ExitCode;
 
 use options::{Options, Role};
 
-/// An error, as text for people.
+/// An error with a text for users.
 type Failure = Box<dyn std::error::Error>;
 
 fn main() -> ExitCode {
@@ -40,7 +39,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    // Its warnings would go to standard output, between the words of the two.
+    // Warnings of iceoryx2 would go to standard output, between the processes' messages.
     iceoryx2::prelude::set_log_level(iceoryx2::prelude::LogLevel::Fatal);
     let ended = match &options.role {
         Role::Produce => producer::run(&options),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The words of the command line.
+//! Command-line arguments.
 
 use crate::frame::HEADER;
 
@@ -25,12 +25,12 @@ impl Mode {
     }
 }
 
-/// Which of the two processes this is.
+/// Role of this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// The one that was started; it starts the other.
+    /// The started process; it starts the consumer.
     Produce,
-    /// The other: `--consume SERVICE`.
+    /// The consumer: `--consume SERVICE`.
     Consume { service: String },
 }
 
@@ -40,18 +40,18 @@ pub struct Options {
     pub mode: Mode,
     pub bytes: usize,
     pub frames: u64,
-    /// Frames per second; 0 is flat out.
+    /// Frames per second; 0 is full speed.
     pub rate: u64,
 }
 
 impl Options {
-    /// `None` where help was asked for.
+    /// Parses the arguments; `None` for `--help`.
     pub fn read(words: impl Iterator<Item = String>) -> Result<Option<Options>, String> {
         let (mut role, mut mode) = (Role::Produce, None);
         let (mut bytes, mut frames, mut rate) = (0, 0, 0);
         let mut words = words;
         while let Some(word) = words.next() {
-            let mut value = || words.next().ok_or(format!("no value after {word}"));
+            let mut value = || words.next().ok_or(format!("{word}: missing value"));
             match word.as_str() {
                 "-h" | "--help" => return Ok(None),
                 "wait" => mode = Some(Mode::Wait),
@@ -60,12 +60,12 @@ impl Options {
                 "--frames" => frames = number(&word, &value()?, 1, 10_000_000)?,
                 "--rate" => rate = number(&word, &value()?, 0, 100_000)?,
                 "--consume" => role = Role::Consume { service: value()? },
-                _ => return Err(format!("unknown word: {word}")),
+                _ => return Err(format!("unknown argument: {word}")),
             }
         }
-        let mode = mode.ok_or("wanted: wait or poll")?;
+        let mode = mode.ok_or("missing argument: wait or poll")?;
         if bytes == 0 || frames == 0 {
-            return Err("wanted: --bytes and --frames".to_owned());
+            return Err("missing options: --bytes and --frames".to_owned());
         }
         Ok(Some(Options { role, mode, bytes: bytes as usize, frames, rate }))
     }
@@ -73,5 +73,5 @@ impl Options {
 
 fn number(name: &str, word: &str, least: u64, most: u64) -> Result<u64, String> {
     let number = word.parse().ok().filter(|n| (least..=most).contains(n));
-    number.ok_or(format!("{name} wants a number from {least} to {most}, not {word}"))
+    number.ok_or(format!("{name}: expected a number from {least} to {most}, not {word}"))
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The process that makes frames, starts the other and prints the figures.
+//! The process that sends frames, starts the consumer and prints the figures.
 
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, TryRecvError};
@@ -20,9 +20,9 @@ use crate::service::Services;
 
 const NSEC_PER_SEC: u64 = 1_000_000_000;
 const WARM_UP_RATE: u64 = 1000;
-/// How long the first frame may take to arrive, in frames of the warm-up.
+/// Timeout of the first frame, in frames of the warm-up.
 const WARM_UP_MOST: u64 = 10 * WARM_UP_RATE;
-/// How long the removal of what an interrupted consumer had open may take.
+/// Timeout of the cleanup after an interrupted consumer.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 struct Producer {
@@ -46,14 +46,14 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     if interrupt::came() {
         child.kill()?;
         child.wait()?;
-        // What it had open goes with it.
+        // The cleanup removes the consumer's resources.
         drop((producer, services));
         Node::<ipc::Service>::blocking_cleanup_dead_nodes(Config::global_config(), PATIENCE);
-        return Err("interrupted, nothing printed".into());
+        return Err("interrupted; no figures".into());
     }
     print_run(options, &run?);
     drop(producer);
-    // Its standard input ends here, and it with it.
+    // The end of its standard input ends the consumer.
     child.stdin.take();
     let ended = child.wait()?;
     if ended.success() { Ok(()) } else { Err(format!("the consumer: {ended}").into()) }
@@ -81,7 +81,7 @@ impl Producer {
         let before = Usage::now();
         let start_ns = now_ns();
         for i in 0..options.frames {
-            // Not paced where the rate is 0.
+            // No pacing if the rate is 0.
             if let Some(after_ns) = ((i + 1) * NSEC_PER_SEC).checked_div(options.rate) {
                 sleep_until(start_ns + after_ns)?;
             }
@@ -92,7 +92,7 @@ impl Producer {
         }
         let line = said.recv()?;
         let usage = Usage::now().since(before);
-        let report = Report::parse(&line).ok_or("the consumer reports something else than numbers")?;
+        let report = Report::parse(&line).ok_or("the consumer's report is invalid")?;
         Ok(Run { start_ns, usage, report })
     }
 
@@ -110,7 +110,7 @@ impl Producer {
         Ok(())
     }
 
-    /// Until the consumer has all it wants; then the mark.
+    /// Sends frames until the consumer is ready, then the mark.
     fn warm_up(&self, said: &Receiver<String>) -> Result<(), Failure> {
         for _ in 0..WARM_UP_MOST {
             if interrupt::came() {
@@ -118,14 +118,14 @@ impl Producer {
             }
             match said.try_recv() {
                 Ok(line) if line == READY => return self.hand_over(MARK),
-                Ok(line) => return Err(format!("the consumer says {line:?}").into()),
-                Err(TryRecvError::Disconnected) => return Err("the consumer is gone".into()),
+                Ok(line) => return Err(format!("unexpected line of the consumer: {line:?}").into()),
+                Err(TryRecvError::Disconnected) => return Err("the consumer has ended".into()),
                 Err(TryRecvError::Empty) => {}
             }
             self.hand_over(WARM_UP)?;
             sleep_until(now_ns() + NSEC_PER_SEC / WARM_UP_RATE)?;
         }
-        Err("the consumer sees no frame; gave up after 10 s".into())
+        Err("the consumer receives no frame; timeout after 10 s".into())
     }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `framepath bare`: the floor for comparisons in lab `decode`.
+//! `framepath bare`: the lower bound for comparisons in lab `decode`.
 
 use std::path::PathBuf;
 

@@ -21,27 +21,30 @@ Examples:
   framepath compare --pairs 20 -- 'sort data' 'sort --parallel=1 data'
   framepath compare -- gzip -k -f data -- zstd -k -f data
 
-The two are run in turns (a b, b a, ...), after one run of each to warm up. A path
-is run by a process of its own without a ledger; a command is run without a shell.
-CPU is that of all processes it starts. A verdict is given only where the 95 %
+Both sides run once to warm up, then alternate (a b, b a, ...). Each path runs in its
+own process, without a ledger. Each command runs without a shell. The CPU figure
+includes all processes that a side starts. A verdict is given only if the 95 %
 interval of the ratio excludes 1.
 
-Exit code: 0 whatever the verdict; 1 if a side failed, 2 if it cannot be read, 3 if a
-path lost packets or frames (there are no figures then), 130 after SIGINT (Ctrl-C)
-or SIGTERM.";
+Exit code:
+  0    the comparison is complete, whatever the verdict
+  1    a side failed
+  2    a path or a command is invalid
+  3    a path lost packets or frames; no figures are shown
+  130  SIGINT (Ctrl-C) or SIGTERM";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct CompareArgs {
-    /// Two paths, each in quotes; or one, and a command after `--`
+    /// Two paths, each in quotes; or one path, and a command after `--`
     #[arg(value_name = "PATH")]
     paths: Vec<String>,
 
-    /// Two commands, each in quotes or with a `--` between them
+    /// Two commands: each in quotes, or separated by `--`
     #[arg(last = true, value_name = "COMMAND")]
     commands: Vec<String>,
 
-    /// How often each side is run
+    /// Number of measured runs of each side
     #[arg(long, value_name = "N", default_value_t = 10,
           value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pairs: u32,

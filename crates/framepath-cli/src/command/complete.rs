@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `framepath complete`: shells' completions ask it for the words that only the
+//! `framepath complete`: completion scripts run it for words that only the
 //! program knows: paths, stages, experiments.
 
 use framepath::Registry;
@@ -9,7 +9,7 @@ use crate::terminal::TextTarget;
 
 #[derive(clap::Args)]
 pub(crate) struct CompleteArgs {
-    /// The word that is being written, with the quote that opens it
+    /// The word at the cursor, with its opening quote
     #[arg(allow_hyphen_values = true)]
     word: String,
 
@@ -81,7 +81,7 @@ mod tests {
     use super::replacements;
 
     #[test]
-    fn a_word_of_a_path_is_completed_as_the_shell_sees_it() {
+    fn path_words_are_completed_as_the_shell_splits_them() {
         let joined = |word: &str, line: &str| replacements(word, line).join("|");
         assert_eq!(joined("'test ! que", "framepath run 'test ! que"), "test ! queue");
         assert_eq!(joined("\"test ! queue le", "framepath run \"test ! queue le"), "test ! queue leaky=");

@@ -21,7 +21,7 @@ pub(crate) struct CompletionsArgs {
     shell: Shell,
 }
 
-/// Appended to the generated script: asks the program for words that only it knows.
+/// Text appended to the generated script: runs the program for words that only the program knows.
 const BASH: &str = r#"
 _framepath_words() {
     local line=${COMP_LINE:0:COMP_POINT} cur=${COMP_WORDS[COMP_CWORD]}
@@ -36,7 +36,7 @@ _framepath_words() {
 complete -F _framepath_words -o nosort -o bashdefault -o default framepath
 "#;
 
-/// Prepended to the generated function, which is called if this one finds no words.
+/// Text prepended to the generated function, which runs if this one finds no words.
 const ZSH: &str = r#"
 _framepath_words() {
     local -a words_of_path
@@ -56,7 +56,7 @@ complete -c framepath -n "__fish_seen_subcommand_from run compare stages path la
 
 impl CompletionsArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
-        // The generator cannot report a failed write, so it gets memory.
+        // The generator writes into memory, because it cannot report a failed write.
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut crate::arguments(), "framepath", &mut script);
         let script = String::from_utf8(script).context("the completion script")?;

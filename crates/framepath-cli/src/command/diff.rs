@@ -22,16 +22,16 @@ pub(crate) struct DiffArgs {
     /// A picture: binary PGM of 8 bits
     a: PathBuf,
 
-    /// Another
+    /// Another picture of the same size
     b: PathBuf,
 
-    /// Write the absolute difference of each pixel there
+    /// Picture to write: the absolute difference of each pixel
     out: Option<PathBuf>,
 }
 
 impl DiffArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
-        // Like diff(1): an error has another exit code than a difference.
+        // Errors and differences have distinct exit codes, as with diff(1).
         let usage = |error: PictureError| UsageError(error.to_string());
         let a = PgmPicture::open(&self.a).map_err(usage)?;
         let b = PgmPicture::open(&self.b).map_err(usage)?;

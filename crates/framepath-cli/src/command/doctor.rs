@@ -15,7 +15,10 @@ Examples:
   framepath doctor
   framepath doctor --json - | jq '.probes[] | select(.state != \"ok\") | .name'
 
-`not permitted` is there, but this user may not use it: some lines change under sudo.
+Each line shows one capability; a missing capability is followed by how to get it.
+`not permitted`: the machine has the capability, and this user may not use it. Some
+of these become available under sudo.
+
 Exit code: 0, whatever is missing.";
 
 #[derive(clap::Args)]
@@ -25,7 +28,7 @@ pub(crate) struct DoctorArgs {
     #[arg(long, value_name = "FILE")]
     json: Option<String>,
 
-    /// The folder of the clips [default: clips here or in the checkout]
+    /// Folder of the test clips [default: `clips` in this folder or in the checkout]
     #[arg(long, value_name = "DIR")]
     clips: Option<PathBuf>,
 }

@@ -17,9 +17,9 @@ Examples:
   framepath diff reference/frame-000000.pgm kernel/frame-000000.pgm difference.pgm
   framepath fixture ramp.pgm --device /dev/video2 --in-place --frames 600
 
-Each frame is one counted copy of the picture into memory that devices share.
+Each frame is one counted copy of the picture into memory that devices can access.
 
-Exit code: 0; 1 if a stage failed, 2 if the words cannot be read, 130 after Ctrl-C.";
+Exit code: 0; 1 if a stage failed, 2 if an argument is invalid, 130 after Ctrl-C.";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -32,32 +32,32 @@ pub(crate) struct FixtureArgs {
     #[arg(long, value_name = "NODE", group = "where")]
     device: Option<String>,
 
-    /// In user space instead: what the node's result must be equal to
+    /// Run the same stage in user space: its result is the reference for the node's
     #[arg(long, group = "where")]
     reference: bool,
 
-    /// Where the frames' memory comes from: a dma-heap's file, `udmabuf` or
+    /// Memory of the frames: a dma-heap's device file, `udmabuf` or
     /// `pages` [default: the system's dma-heap, or udmabuf]
     #[arg(long, value_name = "HEAP")]
     heap: Option<String>,
 
-    /// How frames go in: mmap, dmabuf or userptr [default: dmabuf where they are]
+    /// Buffer type of the device's input: mmap, dmabuf or userptr [default: dmabuf, if the frames are dmabufs]
     #[arg(long, value_name = "IO", requires = "device", conflicts_with = "reference")]
     io: Option<String>,
 
-    /// A pixel at or above this is white, else black: 0 to 255
+    /// Threshold, 0 to 255: pixels at or above it become white, the others black
     #[arg(long, value_name = "N", default_value = "128")]
     level: String,
 
-    /// The region, X,Y,WIDTH,HEIGHT [default: the whole picture]
+    /// Region to process, X,Y,WIDTH,HEIGHT [default: the whole picture]
     #[arg(long, value_name = "X,Y,W,H")]
     roi: Option<String>,
 
-    /// threshold, or none to leave the pixels as they are
+    /// Algorithm: threshold, or none to leave the pixels unchanged
     #[arg(long, value_name = "NAME", requires = "device", conflicts_with = "reference")]
     algo: Option<String>,
 
-    /// The device writes into the frame itself
+    /// Let the device write its result into the input frame
     #[arg(long, requires = "device", conflicts_with = "reference")]
     in_place: bool,
 
@@ -65,22 +65,22 @@ pub(crate) struct FixtureArgs {
     #[arg(long, requires = "device", conflicts_with = "reference")]
     crc32: bool,
 
-    /// How many frames
+    /// Number of frames
     #[arg(long, value_name = "N", default_value = "1")]
     frames: String,
 
-    /// Write the results into this folder, as frame-000000.pgm and on
+    /// Folder for the results: frame-000000.pgm, frame-000001.pgm, ...
     #[arg(long, value_name = "DIR")]
     out: Option<String>,
 }
 
 impl FixtureArgs {
-    /// Returns the path for it, as words.
+    /// Returns the words of the path to run.
     fn words(&self) -> Vec<String> {
         let mut words = vec!["fixture".to_owned(), self.file.clone(), format!("frames={}", self.frames)];
         match &self.heap {
             Some(heap) => words.push(format!("heap={heap}")),
-            // The reference's frames are shared with no device.
+            // No device uses the reference's frames, so plain memory is enough.
             None if self.reference => words.push("heap=pages".to_owned()),
             None => {}
         }
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn words_become_a_path() {
+    fn arguments_become_a_path() {
         assert_eq!(
             path_of("a.pgm --device /dev/video2 --level 9 --roi 1,2,3,4 --in-place --crc32 --out o"),
             "fixture a.pgm frames=1 ! threshold level=9 roi=1,2,3,4 device=/dev/video2 in_place=yes crc32=yes ! pgm o"
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn it_runs_in_one_place() {
+    fn a_device_and_the_reference_exclude_each_other() {
         for line in ["a.pgm", "a.pgm --reference --device /dev/video0", "a.pgm --reference --in-place"] {
             assert!(Line::try_parse_from(["x"].into_iter().chain(line.split(' '))).is_err(), "{line}");
         }

@@ -16,19 +16,20 @@ Examples:
   framepath lab queue decode --json run.json && framepath gate budgets.toml run.json
   framepath gate budgets.toml runs/2026-03-01T12-00-00Z
 
-A line per budget. A ratio fails only when its whole interval lies beyond the
-limit; a figure that is missing fails, unless its budget is optional.
+The gate prints one line per budget. A ratio fails only if its whole 95 % interval
+lies beyond the limit. A missing figure fails its budget, unless the budget is
+optional.
 
-Exit code: 0 if every budget holds, 1 if one does not, 2 if the budgets cannot be read.";
+Exit code: 0 if every budget holds, 1 if a budget fails, 2 if the budget file is invalid.";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct GateArgs {
-    /// Limits on ratios and counts
+    /// File with limits on ratios and counts
     #[arg(value_name = "BUDGETS.toml")]
     budgets: PathBuf,
 
-    /// Summaries of the lab: files that `lab --json` wrote, or run folders
+    /// Summaries of the lab: files written by `lab --json`, or run folders
     #[arg(value_name = "SUMMARY.json")]
     summaries: Vec<PathBuf>,
 }
@@ -39,8 +40,8 @@ impl GateArgs {
         let text = fs::read_to_string(&self.budgets).with_context(|| format!("reading `{name}`"))?;
         let budgets = gate::parse(&text).map_err(|error| UsageError(format!("{name}: {error}")))?;
         if self.summaries.is_empty() {
-            let hint = "no summary to hold against the budgets; make one with \
-                        `framepath lab --json run.json`, then `framepath gate BUDGETS.toml run.json`";
+            let hint = "no summary to check; create one with \
+                        `framepath lab --json run.json`, then run `framepath gate BUDGETS.toml run.json`";
             return Err(UsageError(hint.to_owned()).into());
         }
         let mut summaries = Vec::new();

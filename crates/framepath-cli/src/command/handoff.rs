@@ -11,15 +11,15 @@ use crate::terminal;
 
 #[derive(clap::Args)]
 pub(crate) struct HandoffArgs {
-    /// Bytes of a frame
+    /// Size of a frame in bytes
     #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(16..=1 << 30))]
     bytes: u64,
 
-    /// Frames to measure
+    /// Number of measured frames
     #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..=100_000_000))]
     frames: u64,
 
-    /// Frames a second; 0 is flat out
+    /// Frames per second; 0 sends as fast as possible
     #[arg(long, value_name = "HZ", default_value = "0", value_parser = value_parser!(u64).range(0..=1_000_000))]
     rate: u64,
 }

@@ -21,55 +21,59 @@ use crate::{lookup, run_folder};
 
 const EXAMPLES: &str = "\
 Examples:
-  framepath lab                             the quick set, small: what `make demo` runs
-  framepath lab --list                      the experiments and what each one asks
-  framepath lab queue                       one experiment, small
-  framepath lab decode --full --pairs 20    at the size and the number of pairs of the documents
-  framepath lab decode --case vp9-1080p8    one case of it
-  framepath lab players                     every player here, at the clips' own rate
-  framepath lab players film.mkv            the same with a file of yours
-  framepath lab queue --json queue.json     its summary, for `framepath gate`
+  framepath lab                             the quick set with small input, as `make demo` runs it
+  framepath lab --list                      all experiments, and the question each one answers
+  framepath lab queue                       one experiment with small input
+  framepath lab decode --full --pairs 20    with the input of the published figures, 20 pairs
+  framepath lab decode --case vp9-1080p8    one case of an experiment
+  framepath lab players                     every installed player, at the clips' own rate
+  framepath lab players film.mkv            the same with your own file
+  framepath lab queue --json queue.json     the summary as JSON, for `framepath gate`
 
-A run folder holds run.json (the summaries), report.html, and from experiments that
-keep a ledger frames.csv, trace.json (ui.perfetto.dev) and timeline.json (the slowest
-frames). `framepath report` puts several run folders side by side.
+The lab writes a run folder with run.json (the summaries) and report.html. Experiments
+with a ledger add frames.csv, trace.json (opens in ui.perfetto.dev) and timeline.json
+(the slowest frames). `framepath report` puts several run folders side by side.
 
-Exit code: 0; 1 if an experiment failed, 2 if it is not known, 3 if a path lost packets
-or frames where it should not, 130 after SIGINT (Ctrl-C) or SIGTERM.";
+Exit code:
+  0    every experiment is complete
+  1    an experiment failed
+  2    an argument is invalid, such as an unknown experiment
+  3    a path lost packets or frames unexpectedly
+  130  SIGINT (Ctrl-C) or SIGTERM; the results until then are written";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct LabArgs {
-    /// Experiments to run, and files for those that play any
+    /// Experiments to run; `players` also accepts video files
     /// [default: the quick set; with --full, all]
     #[arg(value_name = "EXPERIMENT")]
     experiments: Vec<String>,
 
-    /// Few rounds, small input (the default)
+    /// Run few rounds with small input (the default)
     #[arg(long, conflicts_with = "full")]
     quick: bool,
 
-    /// As many rounds as the documents' figures come from
+    /// Run the rounds and the input of the published figures
     #[arg(long)]
     full: bool,
 
-    /// Rounds of every contender, where the experiment's own number will not do
+    /// Number of rounds of every contender; overrides the experiment's own number
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pairs: Option<u32>,
 
-    /// Run this case alone; may be given several times
+    /// Run only this case; may be given several times
     #[arg(long = "case", value_name = "CASE")]
     cases: Vec<String>,
 
-    /// Write the summary: an object, or an array for several; `-` is standard output
+    /// Write the summary as JSON: an object, or an array for several experiments; `-` is standard output
     #[arg(long, value_name = "FILE")]
     json: Option<String>,
 
-    /// The run folder [default: runs/TIME]
+    /// Run folder to write [default: runs/TIME]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 
-    /// The folder of the clips [default: clips here or in the checkout]
+    /// Folder of the test clips [default: `clips` in this folder or in the checkout]
     #[arg(long, value_name = "DIR")]
     clips: Option<PathBuf>,
 
@@ -107,22 +111,22 @@ impl LabArgs {
             let report = write_report(&folder, outcome.summaries.clone(), slow_frames)?;
             screen.print(&format!("{}\n", report.display()))?;
         } else if self.out.is_none() {
-            // The folder stays empty; if it cannot be removed, that is no reason to fail.
+            // The folder is empty; an error of its removal does not matter.
             let _ = fs::remove_dir(&folder);
         }
         if let Some(case) = settings.cases.iter().find(|case| !has_case(&outcome.summaries, case)) {
-            bail!("no case `{case}`; {}", known_cases(&outcome.summaries));
+            bail!("no case `{case}`: {}", known_cases(&outcome.summaries));
         }
         Ok(outcome.ending)
     }
 
-    /// Splits the arguments into experiments by name, and files for those that take some.
+    /// Splits the arguments into experiments, by name, and files for the experiments that accept files.
     fn chosen(&self) -> anyhow::Result<(Vec<&'static Experiment>, Vec<PathBuf>)> {
         let (mut experiments, mut files) = (Vec::new(), Vec::new());
         for word in &self.experiments {
             match find(word) {
                 Ok(experiment) => experiments.push(experiment),
-                // A word that looks like a file is one, even if the file is missing.
+                // A word with a dot or a slash is a file name, even if the file is missing.
                 Err(_) if word.contains(['/', '.']) => files.push(PathBuf::from(word)),
                 Err(error) => return Err(UsageError(error.to_string()).into()),
             }
@@ -132,7 +136,7 @@ impl LabArgs {
                 EXPERIMENTS.iter().filter(|one| one.takes_files).map(|one| one.name).collect();
             let wanted = takers.join(", ");
             return Err(UsageError(format!(
-                "`{}`: files are for {wanted}, which was not named",
+                "`{}`: only {wanted} accepts files; name it before the file",
                 file.display()
             ))
             .into());
@@ -174,14 +178,14 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// Returns true if a contender ran, or there is a reason why none did.
+    /// Returns true if a contender ran, or was skipped with a reason.
     fn has_anything(&self) -> bool {
         self.summaries.iter().any(|summary| !summary.rows.is_empty() || !summary.skipped.is_empty())
     }
 }
 
-/// Runs the experiments one after the other and prints each one's tables when it has ended.
-/// If one fails, reports the failure and runs the next.
+/// Runs the experiments in order and prints the tables of each at its end.
+/// Reports a failed experiment and runs the next.
 fn run_all(
     experiments: &[&Experiment],
     settings: &ExperimentSettings,
@@ -201,7 +205,7 @@ fn run_all(
                 let ending =
                     if matches!(error, LabError::Lost(_)) { ExitStatus::Lost } else { ExitStatus::Failed };
                 exit_status::print_error("lab", &anyhow::Error::new(error).context(experiment.name));
-                // A failure outweighs a loss.
+                // A failure takes precedence over a loss.
                 if outcome.ending != ExitStatus::Failed {
                     outcome.ending = ending;
                 }
@@ -225,7 +229,7 @@ fn findings(summaries: &[Summary]) -> String {
 /// Writes the rows of every kept ledger as one table and one trace. Returns the slowest
 /// frames, in the form that `framepath report` reads.
 fn write_ledgers(folder: &Path, ledgers: &mut [KeptLedger]) -> anyhow::Result<Vec<FrameTimeline>> {
-    // Frames of the first ledger only: enough to see, and not too many to look at.
+    // Only the first ledger, because the frames of all would be too many to read.
     let Some(first) = ledgers.first_mut() else { return Ok(Vec::new()) };
     let slow_frames = first.slowest_frames();
     let runs: Vec<_> = ledgers.iter().map(|kept| (kept.name.as_str(), &kept.report)).collect();
@@ -262,5 +266,5 @@ fn known_cases(summaries: &[Summary]) -> String {
     if names.is_empty() {
         return "run the experiment without --case to see its cases".to_owned();
     }
-    format!("there are {}", names.join(", "))
+    format!("the cases are {}", names.join(", "))
 }

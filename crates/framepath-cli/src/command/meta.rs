@@ -16,28 +16,28 @@ use crate::terminal;
 
 const EXAMPLES: &str = "\
 Examples:
-  framepath meta                            (until Ctrl-C)
+  framepath meta                            (runs until Ctrl-C)
   framepath meta --csv meta.csv --frames 600 &
   framepath fixture ramp.pgm --device /dev/video2 --frames 600
 
-A reader gets the records made after it began. A reader that falls behind misses
-records; the last line counts them. The column crc32 is filled with
-`threshold device=NODE crc32=1` or `fixture --crc32`.
+The command receives the records made after its start. If it reads too slowly, the
+kernel drops records; the last line counts the missed ones. The
+column crc32 is filled with `threshold device=NODE crc32=1` or `fixture --crc32`.
 
 Exit code: 0; 1 if there are no records, 130 after Ctrl-C.";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct MetaArgs {
-    /// Where the kernel's module gives its records
+    /// Device file of the kernel module's records
     #[arg(long, value_name = "NODE", default_value = META_NODE)]
     device: PathBuf,
 
-    /// Write them there, a line per frame; `-` is standard output
+    /// Write the records to this file, a line per frame; `-` is standard output
     #[arg(long, value_name = "FILE", default_value = "-")]
     csv: String,
 
-    /// End after so many records [default: Ctrl-C ends it]
+    /// Stop after N records [default: run until Ctrl-C]
     #[arg(long, value_name = "N")]
     frames: Option<u64>,
 }

@@ -16,20 +16,20 @@ use crate::terminal::{self, TextTarget};
 
 const EXAMPLES: &str = "\
 Examples:
-  framepath plugins             the frei0r plug-ins of this machine
-  framepath plugins glow        one, with its parameters
+  framepath plugins             all frei0r plug-ins of this machine
+  framepath plugins glow        one plug-in, with its parameters
   framepath run 'test ! plugin frei0r:glow blur=0.3 ! null'
 
-Each is loaded in a process of its own, but in no sandbox: a plug-in's code runs as you.
-FREI0R_PATH names other folders to look in, with `:` between them.";
+This command loads each plug-in in its own process, without a sandbox: the plug-in's
+code runs with your rights. FREI0R_PATH lists other folders to search, separated by `:`.";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct PluginsArgs {
-    /// Show this one alone, with its parameters
+    /// Show only this plug-in, with its parameters
     name: Option<String>,
 
-    /// Write what they say as JSON; `-` is standard output
+    /// Write the descriptions as JSON; `-` is standard output
     #[arg(long, value_name = "FILE")]
     json: Option<String>,
 }
@@ -73,7 +73,7 @@ fn all(entries: &[PluginEntry]) -> String {
     let width = entries.iter().map(|entry| entry.name.chars().count()).max().unwrap_or(0);
     for entry in entries {
         let (kind, line) = match (&entry.description, &entry.error) {
-            (Some(said), _) => (said.kind.as_str(), in_a_line(said)),
+            (Some(description), _) => (description.kind.as_str(), first_line(description)),
             (None, error) => ("-", error.clone().unwrap_or_default()),
         };
         let (name, line) = (shown(&entry.name), shown(&line));
@@ -94,27 +94,32 @@ fn all(entries: &[PluginEntry]) -> String {
     text
 }
 
-fn in_a_line(said: &Description) -> String {
-    match said.explanation.lines().next() {
+fn first_line(description: &Description) -> String {
+    match description.explanation.lines().next() {
         Some(first) => first.trim().to_owned(),
-        None => said.title.clone(),
+        None => description.title.clone(),
     }
 }
 
 fn one(entry: &PluginEntry) -> String {
     let (name, file) = (shown(&entry.name), shown(&entry.file));
-    let Some(said) = &entry.description else {
+    let Some(description) = &entry.description else {
         return format!("{name}  {file}\n    {}\n", shown(entry.error.as_deref().unwrap_or_default()));
     };
-    let mut text = format!("frei0r:{name}  {} {}: {}\n", said.kind, said.version, shown(&said.title));
-    for line in [&said.explanation, &said.author].into_iter().filter(|line| !line.is_empty()) {
+    let mut text = format!(
+        "frei0r:{name}  {} {}: {}\n",
+        description.kind,
+        description.version,
+        shown(&description.title)
+    );
+    for line in [&description.explanation, &description.author].into_iter().filter(|line| !line.is_empty()) {
         let _ = writeln!(text, "    {}", shown(line));
     }
-    let _ = writeln!(text, "    {}, {file}", said.color_model);
-    if said.params.is_empty() {
+    let _ = writeln!(text, "    {}, {file}", description.color_model);
+    if description.params.is_empty() {
         text.push_str("\nno parameters\n");
     }
-    for param in &said.params {
+    for param in &description.params {
         let _ = writeln!(text, "\n{}={}", shown(&param.name), param.kind);
         let _ = writeln!(text, "    {}; default `{}`", param.takes, shown(&param.default));
         let words = match param.explanation.as_str() {

@@ -15,16 +15,16 @@ Examples:
   framepath report runs/2026-03-01T12-00-00Z
   framepath report laptop/run.json board/run.json --out both.html
 
-The report is one file that opens in any browser, offline.";
+The report is one HTML file that opens in any browser, without a network.";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ReportArgs {
-    /// Run folders, or the run.json of some
+    /// Run folders, or their run.json files
     #[arg(required = true, value_name = "RUN")]
     runs: Vec<PathBuf>,
 
-    /// The file to write; `-` is standard output
+    /// File to write; `-` is standard output
     #[arg(long, value_name = "FILE", default_value = "report.html")]
     out: String,
 }
@@ -45,7 +45,7 @@ impl ReportArgs {
     }
 }
 
-/// Returns the folder of a `run.json`, or the name of any other file.
+/// Returns the name of the folder of a `run.json`, or the name of any other file.
 fn label(path: &Path) -> String {
     let named = if run_folder::is_run_json(path) {
         path.parent().filter(|folder| folder.file_name().is_some()).unwrap_or(path)

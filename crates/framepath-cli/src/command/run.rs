@@ -16,45 +16,48 @@ const EXAMPLES: &str = "\
 Examples:
   framepath run 'file clip.mp4 ! decode ! null'
   framepath run 'file clip.mp4 ! decode format=nv12 threads=1 ! queue depth=4 ! null'
-  framepath run 'file clip.mp4 ! decode ! tee ( queue ! framemd5 a.md5 ) ( queue leaky=downstream ! play )'
+  framepath run 'file clip.mp4 ! decode ! tee ( queue ! framemd5 a.md5 ) ( queue ! play )'
   framepath run 'file clip.mp4 ! decode ! framemd5 -' --frames 10
-  framepath run 'file clip.mp4 ! decode host=process ! play'                  (q ends, space pauses, f fills the screen)
-  framepath run 'test frames=600 rate=60 ! queue ! null' --trace trace.json   (ui.perfetto.dev)
-  framepath run test frames=0 rate=30 ! threshold level=100 ! null            (Ctrl-C ends it)
+  framepath run 'file clip.mp4 ! decode host=process ! play'
+  framepath run 'test frames=600 rate=60 ! queue ! null' --trace trace.json
+  framepath run test frames=0 rate=30 ! threshold level=100 ! null
 
--v reports files, workers and connections as they come and go, -vv hops, decoders and
-pools too; FRAMEPATH_LOG=error, warn, info, debug or trace does the same without -v.
+`play` opens a window: q ends the path, space pauses, f fills the screen. Ctrl-C ends an
+endless path, such as one with `test frames=0`, and prints its summary.
 
-`framepath stages` lists what a path can be made of. The summary goes to standard
-output, or to standard error where the path's sink or --json takes that.
+-v logs files, workers and connections; -vv also logs hops, decoders and pools.
+FRAMEPATH_LOG=error, warn, info, debug or trace sets the level without -v.
+
+`framepath stages` lists the parts of a path. The summary goes to standard output, or
+to standard error if the path's sink or an option writes to standard output.
 
 Exit code:
-  0    everything was delivered. What a queue with leaky= drops, and what `play` finds
-       too late, was asked for: it is counted in the summary and is no loss
+  0    every frame was delivered. Frames that a queue with leaky= drops, and late frames
+       that `play` drops, are counted in the summary and are no loss
   1    a stage failed, or no frame reached the sink
-  2    the path cannot be read
-  3    packets were skipped or frames lost; a line on standard error says how many, of
-       which hop, the first one, and why (--quiet keeps that line)
-  130  SIGINT (Ctrl-C) or SIGTERM: what was inside had 0.4 s to be delivered. A second
-       signal ends the program at once";
+  2    the path or an option is invalid
+  3    packets were skipped or frames lost; a line on standard error has the number, the
+       hop, the first packet and the reason (--quiet keeps this line)
+  130  SIGINT (Ctrl-C) or SIGTERM: frames in flight have 0.4 s to be delivered. A second
+       signal ends the program immediately";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct RunArgs {
-    /// The path: one text in quotes, or its words where the shell leaves `!` alone
+    /// The path in quotes; without quotes if your shell does not interpret `!`
     #[arg(required = true, value_name = "PATH")]
     path: Vec<String>,
 
-    /// How much the ledger records: `times` stamps every hop, `full` adds CPU
-    /// time, run delay and switches, `off` costs nothing
+    /// Detail of the ledger: `times` records timestamps of every hop, `full` adds CPU
+    /// time, run delay and context switches, `off` records nothing and costs nothing
     #[arg(long, value_enum, default_value_t = Ledger::Full)]
     ledger: Ledger,
 
-    /// Write the ledger, a line per frame and hop
+    /// Write the ledger as CSV, a line per frame and hop
     #[arg(long, value_name = "FILE")]
     csv: Option<String>,
 
-    /// Write a trace that opens in Perfetto, a track per thread
+    /// Write a trace for Perfetto (ui.perfetto.dev), a track per thread
     #[arg(long, value_name = "FILE")]
     trace: Option<String>,
 
@@ -62,16 +65,16 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "FILE")]
     json: Option<String>,
 
-    /// End after N frames at the sink; behind a tee, at each sink
+    /// Stop after N frames at the sink; after a tee, at each sink
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     frames: Option<u64>,
 
-    /// Ledger rows kept per thread; the oldest are overwritten beyond
+    /// Maximum number of ledger rows per thread; newer rows overwrite the oldest
     #[arg(long, value_name = "N", default_value_t = 65_536,
           value_parser = clap::value_parser!(u32).range(1..=1 << 26))]
     rows: u32,
 
-    /// No summary and no progress; failures and losses are reported all the same
+    /// Print no summary and no progress; failures and losses are still reported
     #[arg(long)]
     quiet: bool,
 
@@ -97,7 +100,7 @@ impl Ledger {
     }
 }
 
-/// The files to write after the path has run.
+/// Files to write after the run.
 struct Outputs {
     csv: Option<OutputFile>,
     trace: Option<OutputFile>,
@@ -143,7 +146,10 @@ impl RunArgs {
         };
         let on_stdout = outputs.any_on_stdout() + usize::from(sink_on_stdout);
         if on_stdout > 1 {
-            return Err(UsageError(format!("{on_stdout} outputs want standard output: name a file")).into());
+            return Err(UsageError(format!(
+                "{on_stdout} outputs use standard output; write all but one to files"
+            ))
+            .into());
         }
         signal::install().context("installing the handler of Ctrl-C")?;
         let options = Options {
@@ -160,7 +166,7 @@ impl RunArgs {
             }
         };
         let data_on_stdout = on_stdout > 0;
-        // The ledger of a failed run is kept, and shown before the failure.
+        // The ledger of a failed run is shown too, before the error.
         let shown = self.show(&mut report, TextTarget::beside_data(data_on_stdout));
         let losses = report.losses();
         for loss in &losses {
@@ -200,7 +206,7 @@ impl RunArgs {
     }
 }
 
-/// Returns one word unchanged, because it is the whole text; joins several words, which the shell split.
+/// Joins words that the shell split. A single word is the whole text already.
 fn text_of(words: &[String]) -> String {
     match words {
         [text] => text.clone(),
@@ -208,7 +214,7 @@ fn text_of(words: &[String]) -> String {
     }
 }
 
-/// Makes an error that points at the wrong word.
+/// Creates an error that points at the wrong word.
 pub(super) fn unreadable(text: &str, error: &PathError) -> UsageError {
-    UsageError(format!("this path cannot be read:\n{}", error.render(text)))
+    UsageError(format!("invalid path:\n{}", error.render(text)))
 }

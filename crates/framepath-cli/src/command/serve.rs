@@ -25,95 +25,97 @@ Examples:
   framepath serve --socket /tmp/fp.sock --metrics 127.0.0.1:9477
   framepath run 'file clip.mp4 ! decode host=service socket=/tmp/fp.sock ! null'
   curl -s http://127.0.0.1:9477/metrics
-  sudo framepath serve --device            (framepath.ko: ffmpeg -c:v h264_v4l2m2m ...)
-  sudo framepath serve --allow-gid 44      (the group `video` on Debian, and root)
+  sudo framepath serve --device            (then: ffmpeg -c:v h264_v4l2m2m ...)
+  sudo framepath serve --allow-gid 44      (for root, and the group `video` on Debian)
 
-Each stream has a sandboxed worker of its own; packets and frames go straight
-between it and its client. Ctrl-C or SIGTERM lets running streams finish for
---grace seconds; a second one ends them at once. Under systemd the socket can be
-passed in: contrib/systemd has the units.
+Each stream has its own sandboxed worker. Packets and frames pass directly between
+the worker and its client. After Ctrl-C or SIGTERM, running streams may continue for
+--grace seconds; a second signal ends them immediately. systemd can pass the socket
+to the service: contrib/systemd has the units.
 
 Exit code: 0 after SIGTERM or Ctrl-C, 1 if it cannot run.";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ServeArgs {
-    /// Where clients connect [default: framepath.sock in $XDG_RUNTIME_DIR, else in /run]
+    /// Socket for clients [default: framepath.sock in $XDG_RUNTIME_DIR, else in /run]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
 
-    /// Tell Prometheus its figures at this address, which must be the machine's own
+    /// Serve figures for Prometheus at this address, which must be a loopback address
     #[arg(long, value_name = "ADDR", value_parser = address)]
     metrics: Option<SocketAddr>,
 
-    /// Also decode for the clients of the kernel module's V4L2 decoder node
+    /// Also decode for clients of the kernel module's V4L2 decoder (framepath.ko)
     #[arg(long, value_name = "PATH", num_args = 0..=1, default_missing_value = "/dev/framepath")]
     device: Option<PathBuf>,
 
-    /// Threads of each decoder behind the device; more take more of the client's buffers
+    /// Threads of each decoder behind the device; more threads need more of the client's buffers
     #[arg(long, value_name = "N", default_value_t = device::DeviceSettings::default().threads, requires = "device",
           value_parser = clap::value_parser!(u32).range(1..=16))]
     device_threads: u32,
 
-    /// Workers kept ready for the device's next streams: as many as may begin at once
+    /// Spare workers for the device: the number of streams that can start at the same time without a delay
     #[arg(long, value_name = "N", default_value_t = device::DeviceSettings::default().spares, requires = "device",
           value_parser = clap::value_parser!(u32).range(0..=64))]
     device_spares: u32,
 
-    /// Streams of the device, each with a worker, that a user without CAP_SYS_RESOURCE may have at a time
+    /// Maximum number of device streams per user; users with CAP_SYS_RESOURCE have no limit
     #[arg(long, value_name = "N", default_value_t = device::DeviceSettings::default().user_streams, requires = "device",
           value_parser = clap::value_parser!(u32).range(1..=64))]
     device_user_streams: u32,
 
-    /// Let in this user besides the service's own; may be given again
+    /// Allow this user besides the service's own; may be given several times
     #[arg(long, value_name = "UID")]
     allow_uid: Vec<u32>,
 
-    /// Let in the members of this group; may be given again
+    /// Allow the members of this group; may be given several times
     #[arg(long, value_name = "GID")]
     allow_gid: Vec<u32>,
 
-    /// Workers kept ready, so that a stream or a replacement need not wait for one
+    /// Spare workers: a new stream, or a replacement of a crashed worker, starts without a delay
     #[arg(long, value_name = "N", default_value_t = ServiceSettings::default().spares,
           value_parser = clap::value_parser!(u32).range(0..=64))]
     spares: u32,
 
-    /// Streams that a user may have at a time
+    /// Maximum number of streams per user
     #[arg(long, value_name = "N", default_value_t = UserLimits::default().streams,
           value_parser = clap::value_parser!(u32).range(1..))]
     streams: u32,
 
-    /// Connections that a user may have at a time
+    /// Maximum number of connections per user
     #[arg(long, value_name = "N", default_value_t = UserLimits::default().connections,
           value_parser = clap::value_parser!(u32).range(1..))]
     connections: u32,
 
-    /// Streams that a user may open in a minute
+    /// Maximum number of new streams per user and minute
     #[arg(long, value_name = "N", default_value_t = UserLimits::default().opens_per_minute,
           value_parser = clap::value_parser!(u32).range(1..))]
     opens_per_minute: u32,
 
-    /// Crashed or hung workers that a user may have replaced in a minute
+    /// Maximum number of replaced workers, crashed or hung, per user and minute
     #[arg(long, value_name = "N", default_value_t = UserLimits::default().replacements_per_minute,
           value_parser = clap::value_parser!(u32).range(0..))]
     replacements_per_minute: u32,
 
-    /// Address space that a worker may take, MiB
+    /// Maximum address space of a worker, MiB
     #[arg(long, value_name = "MIB", default_value_t = ServiceSettings::default().memory_bytes >> 20,
           value_parser = clap::value_parser!(u64).range(64..=1 << 20))]
     memory: u64,
 
-    /// Seconds that running streams may go on once the service is told to stop
+    /// Seconds that running streams may continue after Ctrl-C or SIGTERM
     #[arg(long, value_name = "SECONDS", default_value_t = ServiceSettings::default().grace.as_secs(),
           value_parser = clap::value_parser!(u64).range(0..=86_400))]
     grace: u64,
 }
 
 fn address(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| "an address with a port, such as 127.0.0.1:9477 or [::1]:9477".to_owned())
+    text.parse()
+        .map_err(|_| "expected an address with a port, such as 127.0.0.1:9477 or [::1]:9477".to_owned())
 }
 
-/// Attaches as the only decoder. Retries, because one that was just ended takes a moment to go.
+/// Attaches as the only decoder. Retries, because the kernel takes a moment to detach a decoder that has
+/// just ended.
 fn attach(path: &Path) -> anyhow::Result<Attached> {
     let mut tries = 0;
     loop {
@@ -125,7 +127,7 @@ fn attach(path: &Path) -> anyhow::Result<Attached> {
             attached => {
                 return attached.with_context(|| {
                     format!(
-                        "attaching to `{}` (the kernel module is framepath.ko; docs/device.md)",
+                        "attaching to `{}`; load the kernel module framepath.ko first (docs/device.md)",
                         path.display()
                     )
                 });
@@ -136,20 +138,22 @@ fn attach(path: &Path) -> anyhow::Result<Attached> {
 
 impl ServeArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
-        // Before any file is opened: a passed-in socket has number 3.
+        // First, because a passed-in socket has number 3, which an opened file must not take.
         let passed = Listener::passed()?;
         let stops = Stops::open().context("waiting for signals")?;
         raise_open_files();
         let (listener, place) = match (passed, self.socket) {
             (Some(_), Some(_)) => {
-                return Err(
-                    UsageError("a socket was passed in, and --socket names another".to_owned()).into()
-                );
+                return Err(UsageError(
+                    "the service manager passed a socket, and --socket names another; use one of them"
+                        .to_owned(),
+                )
+                .into());
             }
-            (Some(listener), None) => (listener, "the socket that was passed in".to_owned()),
+            (Some(listener), None) => (listener, "the socket passed by the service manager".to_owned()),
             (None, named) => {
                 let path = named.unwrap_or_else(default_socket);
-                // Access is decided by the client's user, not by the permissions of the socket's name.
+                // The service checks the client's user, not the permissions of the socket's name.
                 let others = !self.allow_uid.is_empty() || !self.allow_gid.is_empty();
                 let listener = Listener::bind(&path, if others { 0o666 } else { 0o600 });
                 let listener = listener.with_context(|| format!("listening at `{}`", path.display()))?;
@@ -181,14 +185,14 @@ impl ServeArgs {
         let service = Service::new(listener, self.metrics, settings)?;
         terminal::note(&format!("framepath: serving at {place}"));
         if let Some(address) = service.metrics() {
-            terminal::note(&format!("framepath: figures at http://{address}/metrics"));
+            terminal::note(&format!("framepath: metrics at http://{address}/metrics"));
         }
         if let (Some(attached), Some(device)) = (attached, &self.device) {
             terminal::note(&format!("framepath: decoding for the clients of {}", device.display()));
             // The thread ends with the process.
             thread::Builder::new().name("fp-device".to_owned()).spawn(move || {
                 let Err(error) = device::serve(&attached, &decoding);
-                terminal::note(&format!("framepath: the device takes no more streams: {error}"));
+                terminal::note(&format!("framepath: serve: the device accepts no more streams: {error}"));
             })?;
         }
         service.run(&stops)?;

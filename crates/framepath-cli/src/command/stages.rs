@@ -9,27 +9,27 @@ use crate::terminal::TextTarget;
 
 /// Description of a path's syntax.
 const SYNTAX: &str = "\
-A path is a source, stages and links, and a sink, with ` ! ` between them:
+A path is a source, any stages and links, and a sink, separated by ` ! `:
 
   file clip.ivf ! decode ! null
   file clip.mp4 ! decode format=nv12 ! queue depth=4 ! framemd5 -
 
-A bare `!` is a direct call; `queue` starts a thread. Options are key=value. Words
-with blanks stand in quotes. Give `run` the whole path in one pair of quotes, since
-shells have their own idea of `!`.";
+A bare `!` is a direct call; `queue` starts a thread. Options are key=value. Quote
+words that contain blanks. Quote the whole path for `run`, because shells interpret
+`!` themselves.";
 
-/// Hint at the other help.
-const ONE: &str = "`framepath stages NAME` shows all options of one.\n";
+/// Hint at the help for one stage.
+const ONE: &str = "`framepath stages NAME` shows all options of a stage.\n";
 
 const EXAMPLES: &str = "\
 Examples:
-  framepath stages           all of them
-  framepath stages decode    one of them";
+  framepath stages           the list of all stages
+  framepath stages decode    one stage, with all its options";
 
 #[derive(clap::Args)]
 #[command(before_long_help = SYNTAX, after_help = EXAMPLES, after_long_help = after())]
 pub(crate) struct StagesArgs {
-    /// Show this one alone
+    /// Show only this stage, with all its options
     #[arg(value_name = "STAGE")]
     stage: Option<String>,
 }
@@ -59,7 +59,7 @@ fn one(name: &str) -> Result<String, UsageError> {
         let names: Vec<&str> = definitions().iter().map(|one| one.name).collect();
         let hint = nearest(name, names.iter().copied())
             .map_or_else(String::new, |near| format!(" did you mean `{near}`?"));
-        return Err(UsageError(format!("no stage `{name}`;{hint} there are {}", names.join(", "))));
+        return Err(UsageError(format!("no stage `{name}`;{hint} the stages are {}", names.join(", "))));
     };
     Ok(definition.description())
 }

@@ -21,32 +21,32 @@ Examples:
   framepath top --socket /tmp/fp.sock
   framepath top --once > streams.txt
 
-Keys: q ends it. Latency is a frame's time in its worker, from the packet
-taken to the frame given. Causes need a client whose ledger is on, as that of
-`framepath run` is.
+Keys: q ends the program. The latency is a frame's time in its worker, from the
+received packet to the finished frame. The causes are shown only if the client
+records a ledger, as `framepath run` does.
 
 Exit code: 0; 1 if there is no service, 130 after SIGINT (Ctrl-C) or SIGTERM.";
 
-/// Time for which figures are gathered if they are shown once.
+/// Measuring time of a single table.
 const ONCE: Duration = Duration::from_secs(1);
 const CTRL_C: u8 = 3;
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct TopArgs {
-    /// The service's socket [default: framepath.sock in $XDG_RUNTIME_DIR, else in /run]
+    /// Socket of the service [default: framepath.sock in $XDG_RUNTIME_DIR, else in /run]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
 
-    /// Also accept a service that runs as this user; root's and this user's own always are
+    /// Also accept a service of this user; services of root and of your own user are always accepted
     #[arg(long, value_name = "UID")]
     service_uid: Option<u32>,
 
-    /// Print one table over a second and end; so too where this is no terminal
+    /// Measure for one second, print one table and end; the default if standard output is no terminal
     #[arg(long)]
     once: bool,
 
-    /// Seconds between two looks
+    /// Seconds between two updates
     #[arg(long, value_name = "SECONDS", default_value_t = 1,
           value_parser = clap::value_parser!(u64).range(1..=3600))]
     every: u64,
@@ -80,7 +80,7 @@ fn live(
     first: Snapshot,
     every: Duration,
 ) -> anyhow::Result<ExitStatus> {
-    // The first table has no rates yet, and is shown at once all the same.
+    // The first table appears immediately, although it has no rates yet.
     let (mut before, mut now) = (first.clone(), first);
     loop {
         let (columns, _) = terminal.size();
@@ -93,8 +93,8 @@ fn live(
             return Ok(ExitStatus::Done);
         }
         let next = viewer.snapshot()?;
-        // After a meaningless key or a resized window keep the old snapshot: rates of a moment
-        // would be of no use.
+        // After an unknown key or a resized window the old snapshot stays, because rates over
+        // a very short interval are meaningless.
         if key.is_none() {
             before = now;
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Input that cannot work: the error gives the reason, names the object, and has an exit code.
+//! Invalid input: the error names the object and the reason, and has an exit code.
 
 use std::fs;
 use std::io::Read;
@@ -12,7 +12,7 @@ use serde_json::Value;
 use framepath_testkit::{framepath, in_checkout, run, wait};
 
 #[test]
-fn a_wrong_word_is_pointed_at() {
+fn path_errors_point_at_the_wrong_word() {
     let ran = run(&["run", "test frames=5 ! decdoe ! null"]).ended(2);
     let lines: Vec<&str> = ran.stderr.lines().collect();
     let at = lines.iter().position(|line| line.contains("test frames=5 ! decdoe ! null")).unwrap();
@@ -22,7 +22,7 @@ fn a_wrong_word_is_pointed_at() {
 }
 
 #[test]
-fn unknown_words_of_the_command_line_are_usage() {
+fn unknown_arguments_are_usage_errors() {
     run(&["comparee"]).ended(2).prints("'compare'");
     run(&["run"]).ended(2).prints("<PATH>");
     run(&["run", "--ledger", "loud", "test ! null"]).ended(2).prints("full");
@@ -31,7 +31,7 @@ fn unknown_words_of_the_command_line_are_usage() {
 }
 
 #[test]
-fn files_that_are_no_video_are_named() {
+fn errors_name_files_that_are_not_videos() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, bytes: &[u8]| {
         let file = folder.path().join(name);
@@ -53,7 +53,7 @@ fn files_that_are_no_video_are_named() {
 }
 
 #[test]
-fn a_truncated_file_delivers_the_frames_before_and_keeps_the_ledger() {
+fn a_truncated_file_delivers_its_frames_and_keeps_the_ledger() {
     let folder = tempfile::tempdir().unwrap();
     let whole = fs::read(in_checkout("clips/vp9-180p8.ivf")).unwrap();
     let file = folder.path().join("cut.ivf");
@@ -65,21 +65,21 @@ fn a_truncated_file_delivers_the_frames_before_and_keeps_the_ledger() {
     assert!((10..30).contains(&frames), "{ran:#?}");
     let text = fs::read_to_string(csv).unwrap();
     let mut lines = text.lines();
-    // Counted from the end, because a stage's text may have commas.
+    // The columns are counted from the end, because a stage's text may contain commas.
     let column = lines.next().unwrap().rsplit(',').position(|name| name == "last").unwrap();
     let last = |line: &&str| line.rsplit(',').nth(column) == Some("1");
     assert_eq!(lines.filter(last).count(), frames);
 }
 
 #[test]
-fn a_pool_too_small_for_the_decoder_is_an_error_and_no_hang() {
+fn a_pool_too_small_for_the_decoder_is_an_error() {
     let clip = in_checkout("clips/h264-180p8-high.h264");
     let path = format!("file '{}' ! decode pool=1 ! null", clip.display());
     run(&["run", &path]).ended(1).prints("pool");
 }
 
 #[test]
-fn a_full_disk_under_a_sink_is_named() {
+fn a_full_disk_fails_a_sink_with_its_name() {
     for sink in ["framemd5", "y4m"] {
         let path = format!("test size=64x48 format=grey frames=400 ! queue ! {sink} /dev/full");
         let ran = run(&["run", &path]).ended(1).prints("/dev/full").prints("No space left on device");
@@ -88,7 +88,7 @@ fn a_full_disk_under_a_sink_is_named() {
 }
 
 #[test]
-fn a_full_disk_under_an_export_is_named() {
+fn a_full_disk_fails_an_export_with_its_name() {
     for option in ["--csv", "--trace", "--json"] {
         run(&["run", "test size=64x48 frames=50 ! null", option, "/dev/full"])
             .ended(1)
@@ -109,8 +109,8 @@ fn a_failed_run_still_writes_its_figures() {
 }
 
 #[test]
-fn a_reader_that_leaves_ends_a_listing_without_words() {
-    // The pipe has no reader from the start.
+fn a_closed_pipe_ends_a_listing_silently() {
+    // The pipe never has a reader.
     let (reader, writer) = UnixStream::pair().unwrap();
     drop(reader);
     let mut command = framepath(&["stages"]);
@@ -121,7 +121,7 @@ fn a_reader_that_leaves_ends_a_listing_without_words() {
 }
 
 #[test]
-fn a_reader_that_leaves_stops_a_path_with_its_summary() {
+fn a_closed_pipe_stops_a_path_with_its_summary() {
     let mut child =
         framepath(&["run", "test size=640x480 format=grey frames=100000 ! queue ! y4m -"]).spawn().unwrap();
     let mut start = [0; 9];
@@ -132,7 +132,7 @@ fn a_reader_that_leaves_stops_a_path_with_its_summary() {
 }
 
 #[test]
-fn summaries_and_budgets_that_are_none_are_named() {
+fn errors_name_invalid_summaries_and_budgets() {
     let folder = tempfile::tempdir().unwrap();
     let not_json = folder.path().join("not.json");
     fs::write(&not_json, "{").unwrap();

@@ -18,13 +18,13 @@ fn clips() -> Vec<PathBuf> {
     clips
 }
 
-/// Returns the lines except that of the program's own name.
+/// Returns the lines without the line of the program's name.
 fn lines(text: &str) -> Vec<&str> {
     text.lines().filter(|line| !line.starts_with("#software")).collect()
 }
 
-/// Runs ffmpeg with `-noautoscale`, which FFmpeg 5 and 7 both take: a clip that changes its size
-/// is not scaled.
+/// Runs ffmpeg with `-noautoscale`, which FFmpeg 5 and 7 accept, so that a clip that changes its
+/// size is not scaled.
 fn of_ffmpeg(clip: &Path) -> String {
     let mut ffmpeg = Command::new("ffmpeg");
     ffmpeg.args(["-nostdin", "-v", "error", "-i"]).arg(clip);
@@ -34,7 +34,7 @@ fn of_ffmpeg(clip: &Path) -> String {
 }
 
 #[test]
-fn every_clip_has_the_frames_that_ffmpeg_finds() {
+fn every_clip_has_the_frames_of_the_ffmpeg_tool() {
     let clips = clips();
     assert!(clips.len() >= 25, "{clips:?}");
     for clip in clips {
@@ -51,7 +51,7 @@ fn every_clip_has_the_frames_that_ffmpeg_finds() {
 }
 
 #[test]
-fn the_floor_finds_as_many() {
+fn bare_decodes_the_same_number_of_frames() {
     let clip = in_checkout("clips/vp9-180p8.ivf");
     for threads in ["1", "2", "auto"] {
         let ran = run(&["bare", clip.to_str().unwrap(), "--threads", threads]).ended(0);

@@ -6,7 +6,7 @@ use serde_json::Value;
 use framepath_testkit::run;
 
 #[test]
-fn two_paths_are_run_in_pairs() {
+fn two_paths_run_in_pairs() {
     let (a, b) = ("test size=64x48 frames=5 ! null", "test size=64x48 frames=5 ! queue ! null");
     let ran = run(&["compare", "--pairs", "3", "--json", "-", a, b]).ended(0);
     for part in [&format!("a: {a}"), &format!("b: {b}"), "wall ms", "CPU ms", "3 pairs", "wall time: "] {
@@ -36,8 +36,8 @@ fn commands_may_be_quoted_or_split() {
 }
 
 #[test]
-fn a_side_that_does_not_run_is_reported_at_once() {
-    run(&["compare", "test ! null"]).ended(2).prints("two sides, not 1");
+fn a_failing_side_is_reported_at_once() {
+    run(&["compare", "test ! null"]).ended(2).prints("expected two sides, found 1");
     run(&["compare", "test ! null", "test ! nul"]).ended(2).prints("^^^");
     run(&["compare", "--", "true", "framepath-is-no-such-program"]).ended(1).prints("is not installed");
     run(&["compare", "--", "true", "sh -c 'echo no good >&2; exit 4'"])

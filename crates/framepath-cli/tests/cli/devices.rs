@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Devices, as far as tests can go without one, and the pictures of the
-//! review loop. Real devices are tested in guests: tests/vm.
+//! Errors and fallbacks of device options without a device, and the commands `fixture` and
+//! `diff`. Real devices are tested in guests: tests/vm.
 
 use std::path::Path;
 
@@ -34,10 +34,10 @@ fn an_invalid_device_is_named() {
     run(&["meta", "--device", "/dev/none"]).ended(1).prints("/dev/none: ");
 }
 
-/// Software decodes the frames whether the machine has the decoder or not, and
-/// a line gives the reason for the fallback.
+/// Frames are decoded with or without a hardware decoder; a line gives the reason for a
+/// fallback to software.
 #[test]
-fn software_decodes_and_reports_codecs_that_the_machine_lacks() {
+fn a_missing_hardware_decoder_falls_back_to_software_with_a_note() {
     let clip = in_checkout("clips/vp9-180p8.ivf");
     let decoded = |options: &str| {
         let path = format!("file {} ! decode format=nv12 {options} ! framemd5 -", clip.display());
@@ -71,7 +71,7 @@ fn software_decodes_and_reports_codecs_that_the_machine_lacks() {
     }
     let other = format!("file {} ! decode api=vaapi device=/dev/null ! null", clip.display());
     run(&["run", "--quiet", &other]).ended(1).prints("device= needs api=v4l2m2m");
-    // A named device has no fallback.
+    // A device named in the path has no fallback.
     for host in ["inline", "process"] {
         let named = format!("file {} ! decode device=/dev/null host={host} ! null", clip.display());
         run(&["run", "--quiet", &named]).ended(1).prints("/dev/null: not a V4L2 node");
@@ -79,7 +79,7 @@ fn software_decodes_and_reports_codecs_that_the_machine_lacks() {
 }
 
 #[test]
-fn the_old_spelling_of_a_device_works_and_says_so() {
+fn the_old_spelling_of_a_device_works_with_a_note() {
     let clip = in_checkout("clips/vp9-180p8.ivf");
     let old = format!("file {} ! decode host=device:/dev/null ! null", clip.display());
     run(&["run", "--quiet", &old]).ended(1).prints("/dev/null: not a V4L2 node");
@@ -94,18 +94,18 @@ fn ramp(folder: &Path) -> String {
 }
 
 #[test]
-fn a_fixture_goes_through_the_reference_and_differs_where_it_should() {
+fn the_reference_changes_only_the_region_of_a_fixture() {
     let folder = tempfile::tempdir().unwrap();
     let name = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (ramp, out) = (ramp(folder.path()), name("out"));
     let words = ["fixture", &ramp, "--reference", "--level", "100", "--roi", "1,1,3,100", "--frames", "3"];
-    // One copy into the frame, one for the stage, because it must not write the frame, and one
+    // One copy into the frame, one by the stage, because it must not write into the input, and one
     // to the file.
     run(&[&words[..], &["--out", &out]].concat()).ended(0).shows("3 frames").shows("105");
     let results = ["frame-000000.pgm", "frame-000001.pgm", "frame-000002.pgm"].map(|f| format!("{out}/{f}"));
     run(&["diff", &results[0], &results[2]]).ended(0).shows("equal: 35 pixels");
     let difference = name("difference.pgm");
-    // Three columns of four rows, none of which was black or white.
+    // Three columns of four rows; no pixel of them was black or white.
     run(&["diff", &ramp, &results[1], &difference]).ended(1).shows("12 of 35 pixels differ, by ");
     let picture = std::fs::read(&difference).unwrap();
     let pixels = &picture[b"P5\n7 5\n255\n".len()..];

@@ -30,7 +30,7 @@ fn diagnostics_are_off_by_default() {
 }
 
 #[test]
-fn v_and_the_variable_choose_the_level() {
+fn the_option_v_and_the_variable_set_the_level() {
     let clip = clip("vp9-180p8.ivf");
     for (arguments, level) in [(&["-v"][..], None), (&["-v"], Some("off")), (&[], Some("info"))] {
         let ran = decode(&clip, "", arguments, level);
@@ -46,7 +46,7 @@ fn v_and_the_variable_choose_the_level() {
 }
 
 #[test]
-fn the_death_of_a_worker_is_a_warning_that_names_it() {
+fn a_worker_death_is_a_warning_with_its_process_id() {
     let clip = clip("vp9-180p8.ivf");
     let ran = decode(&clip, "host=process fault=crash@3", &[], Some("warn"));
     let warnings = lines(&ran, "warn");
@@ -58,7 +58,7 @@ fn the_death_of_a_worker_is_a_warning_that_names_it() {
 }
 
 #[test]
-fn a_hostile_name_reaches_the_terminal_escaped() {
+fn a_hostile_file_name_is_escaped_on_the_terminal() {
     let folder = tempfile::tempdir().unwrap();
     let name = folder.path().join("a\x1b[2Jb.ivf");
     fs::copy(clip("vp9-180p8.ivf"), &name).unwrap();
@@ -67,7 +67,7 @@ fn a_hostile_name_reaches_the_terminal_escaped() {
 }
 
 #[test]
-fn an_invalid_level_is_refused() {
+fn an_invalid_level_is_a_usage_error() {
     let mut command = framepath(&["run", "test frames=1 ! null"]);
     command.env("FRAMEPATH_LOG", "loud");
     finish(command).ended(2).prints("FRAMEPATH_LOG").prints("loud");

@@ -38,7 +38,7 @@ fn write(folder: &Path, name: &str, text: &str) -> String {
 }
 
 #[test]
-fn the_gate_says_a_line_per_budget_and_an_exit_code() {
+fn the_gate_prints_a_line_per_budget_and_sets_the_exit_code() {
     let folder = tempfile::tempdir().unwrap();
     let budgets = write(folder.path(), "budgets.toml", BUDGETS);
     let good = write(folder.path(), "good.json", &summary(0.4));
@@ -49,7 +49,7 @@ fn the_gate_says_a_line_per_budget_and_an_exit_code() {
 }
 
 #[test]
-fn the_committed_budgets_can_be_read() {
+fn the_committed_budgets_are_valid() {
     let folder = tempfile::tempdir().unwrap();
     let good = write(folder.path(), "good.json", &summary(0.4));
     let budgets = in_checkout("budgets.toml");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Ctrl-C ends a run with the results until then.
+//! Ctrl-C ends a run and prints the results until then.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -22,7 +22,7 @@ fn an_endless_path_ends_with_its_summary() {
         let csv = folder.path().join("frames.csv");
         let path = format!("{path} ! pgm '{}'", pictures.display());
         let child = framepath(&["run", &path, "--csv", csv.to_str().unwrap()]).spawn().unwrap();
-        // Frames on disk show that it runs.
+        // Frames on disk prove that the path runs.
         wait_for(&pictures.join("frame-000005.pgm"));
         children::signal(&child, SIGINT).unwrap();
         let ran = wait(child, "run").ended(130).shows("; interrupted");
@@ -36,13 +36,13 @@ fn an_endless_path_ends_with_its_summary() {
 }
 
 #[test]
-fn a_comparison_ends_too() {
+fn an_interrupted_comparison_ends() {
     let folder = tempfile::tempdir().unwrap();
     let pictures = folder.path().join("pictures");
     let endless = format!("test size=64x48 frames=0 rate=100 ! pgm '{}'", pictures.display());
     let child = framepath(&["compare", &endless, &endless]).process_group(0).spawn().unwrap();
     wait_for(&pictures.join("frame-000005.pgm"));
-    // A terminal signals the whole group.
+    // The whole process group gets the signal, as from a terminal.
     let group = format!("kill -s INT -- -{}", child.id());
     assert!(Command::new("sh").args(["-c", &group]).status().unwrap().success());
     wait(child, "compare").ended(130);

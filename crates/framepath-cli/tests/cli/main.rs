@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The command as users see it: text, files and exit codes.
+//! The command's text output, files and exit codes.
 
 mod bad_input;
 mod clips;

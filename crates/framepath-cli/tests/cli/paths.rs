@@ -19,12 +19,12 @@ fn the_summary_has_frames_latency_hops_and_causes() {
 }
 
 #[test]
-fn a_path_may_be_words_where_the_shell_leaves_them_alone() {
+fn an_unquoted_path_works_if_the_shell_keeps_its_words() {
     run(&["run", "test", "size=64x48", "frames=7", "!", "queue", "!", "null"]).ended(0).shows("7 frames");
 }
 
 #[test]
-fn a_run_may_be_limited_to_so_many_frames() {
+fn the_option_frames_limits_a_run() {
     let path = "test size=64x48 frames=0 ! queue ! framemd5 -";
     let ran = run(&["run", "--frames", "12", "--quiet", path]).ended(0);
     assert_eq!(ran.frames().len(), 12);
@@ -32,7 +32,7 @@ fn a_run_may_be_limited_to_so_many_frames() {
 }
 
 #[test]
-fn quiet_prints_nothing() {
+fn the_option_quiet_prints_no_summary() {
     let ran = run(&["run", "--quiet", "test size=64x48 frames=3 ! null"]).ended(0);
     assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("", ""));
 }
@@ -44,7 +44,7 @@ fn the_ledger_can_be_off() {
 }
 
 #[test]
-fn a_sink_on_standard_output_has_it_to_itself() {
+fn a_sink_on_standard_output_moves_the_summary_to_standard_error() {
     let ran = run(&["run", "test size=64x48 frames=4 ! framemd5 -"]).ended(0).prints("4 frames");
     let lines: Vec<&str> = ran.stdout.lines().collect();
     assert_eq!(lines.iter().filter(|line| line.starts_with("0, ")).count(), 4);

@@ -17,18 +17,18 @@ fn late_frames_are_dropped_and_counted() {
     let ran = run(&["run", "--quiet", "--json", "-", path]).ended(0);
     let [shown, late, dropped] = ["shown", "late", "dropped"].map(|key| number(&ran.stdout, key));
     assert_eq!((shown + late, late), (40.0, dropped));
-    // Late frames are dropped except about one a second, so that there is something to see.
+    // `play` shows about one late frame per second, so that the picture still changes.
     assert!(late > 20.0 && shown > 1.0, "{late} of 40 late");
 }
 
 #[test]
-fn without_times_every_frame_is_shown() {
+fn sync_off_shows_every_frame() {
     let path = "test size=64x48 frames=40 ! block time=70ms ! play driver=null sync=0";
     run(&["run", path]).ended(0).shows("play: 40 shown, 0 dropped because they were late");
 }
 
 #[test]
-fn without_a_window_it_says_what_would_bring_one() {
+fn the_error_without_a_window_names_the_remedy() {
     let mut command = framepath_testkit::framepath(&["run", "test size=64x48 frames=3 ! play"]);
     command.env_remove("DISPLAY").env_remove("WAYLAND_DISPLAY").env_remove("SDL_VIDEODRIVER");
     let ran = framepath_testkit::finish(command).ended(1).prints("play: no window: ").prints("driver=null");

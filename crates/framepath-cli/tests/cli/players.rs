@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `lab players` with the test's own players: scripts that hang, crash, ask
-//! and play.
+//! `lab players` with artificial players: scripts that hang, crash, ask a question
+//! or play.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -17,7 +17,7 @@ fn script(folder: &Path, name: &str, text: &str) {
 }
 
 #[test]
-fn players_that_do_not_play_are_told_of_and_ended() {
+fn players_that_fail_are_reported_and_stopped() {
     let folder = tempfile::tempdir().unwrap();
     let bin = folder.path().join("bin");
     fs::create_dir(&bin).unwrap();
@@ -36,7 +36,7 @@ fn players_that_do_not_play_are_told_of_and_ended() {
     let out = folder.path().join("run");
     let mut command = framepath(&["lab", "players", clip.to_str().unwrap(), "--pairs", "1"]);
     command.arg("--json").arg(&json).arg("--out").arg(&out);
-    // Only these tools: no display server and no other player is found.
+    // PATH has only these tools: no display server and no other player.
     command.env("PATH", format!("{}:/usr/bin/coreutils-only", bin.display()));
     for tool in ["sh", "sleep"] {
         std::os::unix::fs::symlink(Path::new("/bin").join(tool), bin.join(tool)).unwrap();
@@ -55,8 +55,8 @@ fn players_that_do_not_play_are_told_of_and_ended() {
     };
     assert!(reason("mpv-software-null").starts_with("still ran after"));
     assert!(reason("ffplay-software-null").ends_with("no such codec"));
-    assert!(reason("ffplay-software-null").starts_with("was ended by signal 11"));
-    assert!(reason("mplayer-software-null").starts_with("asks something"));
+    assert!(reason("ffplay-software-null").starts_with("was killed by signal 11"));
+    assert!(reason("mplayer-software-null").starts_with("asks a question"));
     assert!(reason("gst-play").starts_with("not installed: apt install"));
     assert!(reason("x11").contains("apt install xvfb"));
     for pid in fs::read_to_string(&pids).unwrap().lines() {
@@ -70,11 +70,11 @@ fn players_that_do_not_play_are_told_of_and_ended() {
 }
 
 #[test]
-fn a_file_is_for_players_alone() {
-    framepath_is_told(&["lab", "queue", "film.mkv"], "files are for players");
-    framepath_is_told(&["lab", "playes"], "did you mean `players`?");
+fn only_players_accepts_files() {
+    is_a_usage_error(&["lab", "queue", "film.mkv"], "only players accepts files");
+    is_a_usage_error(&["lab", "playes"], "did you mean `players`?");
 }
 
-fn framepath_is_told(words: &[&str], part: &str) {
+fn is_a_usage_error(words: &[&str], part: &str) {
     finish(framepath(words)).ended(2).prints(part);
 }

@@ -29,7 +29,7 @@ fn plugins_are_listed_by_type() {
 }
 
 #[test]
-fn one_is_shown_with_its_parameters() {
+fn a_plugin_is_shown_with_its_parameters() {
     let one = run(&["plugins", "frei0r:glow"]).ended(0).shows("frei0r:glow  filter");
     one.shows("blur=double").shows("a number from 0 to 1; default `0`");
     let json = run(&["plugins", "glow", "--json", "-"]).ended(0);
@@ -51,7 +51,7 @@ fn a_plugin_that_cannot_be_loaded_is_listed() {
 }
 
 #[test]
-fn a_filter_twice_gives_the_picture_back() {
+fn inverting_twice_restores_the_picture() {
     for size in ["64x48", "70x50"] {
         let plain = hashes(&format!("test size={size} format=rgba frames=3 ! framemd5 -"));
         let once =
@@ -62,7 +62,7 @@ fn a_filter_twice_gives_the_picture_back() {
         assert_eq!((plain.len(), once.len()), (3, 3));
         assert_ne!(plain, once);
         assert_eq!(plain, twice);
-        // PACKED32 and BGRA8888 give the same as the run without the plug-in.
+        // PACKED32 and BGRA8888 have the same result as the run without the plug-in.
         let grab = hashes(&format!(
             "test size={size} format=rgba frames=3 ! plugin frei0r:delay0r delaytime=0 ! framemd5 -"
         ));
@@ -71,7 +71,7 @@ fn a_filter_twice_gives_the_picture_back() {
 }
 
 #[test]
-fn other_formats_than_rgba_are_converted() {
+fn frames_of_other_formats_are_converted_to_rgba() {
     let by_stage =
         hashes("test size=70x50 frames=2 ! convert format=rgba ! plugin frei0r:invert0r ! framemd5 -");
     assert_eq!(by_stage, hashes("test size=70x50 frames=2 ! plugin frei0r:invert0r ! framemd5 -"));

@@ -9,7 +9,7 @@ const COMMANDS: [&str; 9] =
     ["run", "lab", "compare", "gate", "report", "doctor", "stages", "plugins", "completions"];
 
 #[test]
-fn help_has_examples_everywhere() {
+fn every_command_has_help_with_examples() {
     let top = run(&["--help"]).ended(0).shows("Examples:");
     for command in COMMANDS {
         assert!(top.stdout.contains(command), "{command}");
@@ -21,9 +21,9 @@ fn help_has_examples_everywhere() {
 }
 
 #[test]
-fn every_stage_is_explained() {
+fn every_stage_has_a_description() {
     let all = run(&["stages"]).ended(0);
-    // The help is wrapped into lines.
+    // The help has line breaks.
     let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let help = flat(&run(&["help", "path"]).ended(0).stdout);
     for def in framepath::Registry::built_in().definitions().iter() {
@@ -34,7 +34,7 @@ fn every_stage_is_explained() {
 }
 
 #[test]
-fn completions_know_the_commands() {
+fn completions_include_the_commands() {
     for shell in ["bash", "zsh", "fish"] {
         let script = run(&["completions", shell]).ended(0).stdout;
         for command in COMMANDS {
@@ -44,7 +44,7 @@ fn completions_know_the_commands() {
     run(&["completions", "tcsh"]).ended(2).prints("bash");
 }
 
-/// Runs the script in a bash of its own, with the variables that readline would set.
+/// Runs the script in a separate bash, with the variables that readline sets.
 #[test]
 fn bash_completes_paths() {
     let folder = tempfile::tempdir().unwrap();
@@ -74,7 +74,7 @@ fn bash_completes_paths() {
 }
 
 #[test]
-fn the_doctor_says_what_is_missing_and_how_to_get_it() {
+fn the_doctor_lists_missing_capabilities_with_remedies() {
     let ran = run(&["doctor"]).ended(0);
     let ran = ran
         .shows("PMU")

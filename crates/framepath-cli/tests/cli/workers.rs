@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Stages in workers, seen from outside.
+//! CPU time and deaths of workers.
 
 use framepath_lab::process::Program;
 use serde_json::Value;
 
 use framepath_testkit::{in_checkout, run};
 
-/// Frames of the path, and CPU time that each burns in the worker.
+/// Number of frames, and CPU time that each frame burns in the worker.
 const FRAMES: u64 = 50;
 const BURN_NS: u64 = 2_000_000;
 
@@ -17,8 +17,8 @@ fn resources_of_workers_are_charged_to_the_path() {
     let program = Program::new(env!("CARGO_BIN_EXE_framepath"), ["run", "--count", "--quiet", &path]);
     let finished = program.run(true).unwrap();
     assert_eq!(finished.stdout.trim(), FRAMES.to_string());
-    // The stage burns by its own CPU clock: a lower figure would mean that the worker's time
-    // is not counted.
+    // The stage measures its burn by its own CPU clock. A lower figure would mean that the worker's
+    // time is not counted.
     assert!(finished.usage.cpu_ns >= FRAMES * BURN_NS, "{:?}", finished.usage);
 }
 
@@ -35,9 +35,9 @@ fn faults(words: &[&str]) -> Vec<Value> {
 }
 
 #[test]
-fn no_frame_is_lost_to_killed_workers() {
+fn killed_workers_lose_no_frame() {
     let rows = faults(&["--pairs", "6", "--case", "kill-paced", "--case", "kill-flat-out"]);
-    // On a busy machine, a stream can end before its kill comes.
+    // On a busy machine, a stream can end before its kill.
     for case in ["kill-paced", "kill-flat-out"] {
         let kills = rows.iter().find(|row| row["case"] == case && row["contender"] == "process");
         let kills = kills.and_then(|row| row["kills"].as_f64());
@@ -51,7 +51,7 @@ fn no_frame_is_lost_to_killed_workers() {
 }
 
 #[test]
-fn clients_that_are_killed_leave_no_worker() {
+fn killed_clients_leave_no_worker() {
     let rows = faults(&["--case", "client"]);
     assert_eq!((rows[0]["kills"].as_f64(), rows[0]["left_processes"].as_f64()), (Some(8.0), Some(0.0)));
     assert!(rows[0]["workers"].as_f64() >= Some(8.0), "{rows:?}");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Stages in worker processes, as links: frames go in and come out in another
-//! thread, through another process.
+//! Stages in worker processes, tested as links: frames pass through another process and
+//! arrive in another thread.
 
 use framepath::{Pipeline, path};
 
@@ -11,9 +11,9 @@ use framepath_testkit::service::ServiceProcess;
 const CELLS: u64 = 64;
 /// Slots of the pool of `encode raw copy=1`.
 const COPY_SLOTS: u64 = 8;
-/// Each run starts a process.
+/// Number of repetitions; small, because each run starts a process.
 const RUNS: usize = 8;
-/// On a busy machine a worker must not seem to hang.
+/// Watchdog timeout, long enough for a busy machine.
 const WATCHDOG: &str = "watchdog=60s";
 
 /// Output of the worker.
@@ -47,16 +47,16 @@ fn link(gives: Gives, host: String, keep: impl Fn(Pipeline) -> Pipeline + 'stati
         Gives::Copies => "encode raw copy=1",
     };
     let hop = path::parse_stage(&format!("{stage} {host} {WATCHDOG}")).unwrap();
-    // Frames that are done: the worker can pass on no more of them than it has cells or
-    // slots, and the sink holds one of these.
+    // Finished frames: the worker can send at most as many as it has cells or slots, and
+    // the sink holds one of them.
     let done = match gives {
         Gives::Same => CELLS,
         Gives::Copies => COPY_SLOTS - 1,
     };
     LinkUnderTest {
         add: Box::new(move |built| keep(built).add_hop(&hop, 1).unwrap()),
-        // One more frame is in the worker. The last cell is for a layout. A
-        // source that found no cell sleeps until half of them are free.
+        // One more frame is in the worker. The last cell is reserved for a layout. A
+        // source without a free cell sleeps until half of the cells are free.
         holds: Some(CELLS - 1 + 1 + done),
         holds_least: CELLS / 2 + 1 + 1 + done,
         full: WhenFull::Waits,

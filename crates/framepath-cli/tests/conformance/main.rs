@@ -25,12 +25,12 @@ macro_rules! worker_conformance {
             }
 
             #[test]
-            fn no_frame_is_lost_with_a_worker() {
+            fn a_worker_loses_no_frame() {
                 isolated(|| worker_death::no_frame_is_lost(&way()));
             }
 
             #[test]
-            fn frames_wake_each_side_once() {
+            fn a_frame_wakes_each_side_once() {
                 isolated(|| wakeups::one_each_way(&way()));
             }
         }

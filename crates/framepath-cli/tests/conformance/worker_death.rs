@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A worker is killed while it has frames inside: another continues, and no frame is
+//! A worker is killed while it holds frames. The next worker continues, and no frame is
 //! lost, duplicated or out of order.
 
 use std::sync::Arc;
@@ -14,11 +14,10 @@ use framepath_testkit::conformance::parts::{PathRecord, run, unpoisoned};
 use framepath_testkit::conformance::way::PathUnderTest;
 
 const FRAMES: u64 = 400;
-/// Numbers of the frames at whose arrival the worker is killed.
+/// Frame numbers: the worker is killed when they arrive.
 const KILLS: [u64; 3] = [50, 150, 300];
 
-/// Stage that kills the worker in front of it at these frames, as any program could that knows its
-/// process id.
+/// Stage that kills the worker before it at these frames.
 struct Kills {
     worker: Arc<WorkerStats>,
 }
@@ -50,7 +49,7 @@ pub fn no_frame_is_lost(way: &PathUnderTest) {
         assert_eq!(watch.order(), (0..FRAMES).collect::<Vec<_>>());
         assert!(unpoisoned(&watch.seen).iter().all(|s| s.written == s.seq));
         let [worker] = &report.workers[..] else { panic!("one hop has workers") };
-        // With many frames in flight the last worker may have decoded all before its kill.
+        // With many frames in flight the last worker may have decoded all frames before its kill.
         assert!((KILLS.len() as u64 - 1..=KILLS.len() as u64).contains(&worker.deaths), "{worker:?}");
         assert_eq!((worker.lost, worker.skipped), (0, 0));
         watch.assert_all_back();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A demuxer's worker, or a decoder's, ends before the end of the file.
+//! The worker of a demuxer or of a decoder dies before the end of the file.
 
 use std::fs;
 use std::thread;
@@ -8,11 +8,11 @@ use std::time::Duration;
 use crate::{ffmpeg, frames_of};
 use framepath_testkit::{framepath, in_checkout, run, wait};
 
-/// A clip with frames in the order of packets: no reordering, one thread.
+/// A clip without reordering: its frames have the order of the packets.
 const CLIP: &str = "clips/vp9-180p8.ivf";
 
 #[test]
-fn frames_before_a_demuxers_end_are_delivered_and_the_run_fails() {
+fn a_demuxer_death_fails_the_run_after_the_earlier_frames() {
     let folder = tempfile::tempdir().unwrap();
     let (whole, part) = (folder.path().join("whole"), folder.path().join("part"));
     let clip = in_checkout(CLIP);
@@ -30,7 +30,7 @@ fn frames_before_a_demuxers_end_are_delivered_and_the_run_fails() {
 }
 
 #[test]
-fn a_decoders_end_does_not_lose_the_place_in_the_file() {
+fn a_decoder_death_keeps_the_position_in_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let listing = folder.path().join("listing");
     let clip = in_checkout(CLIP);
@@ -46,7 +46,7 @@ fn a_decoders_end_does_not_lose_the_place_in_the_file() {
 }
 
 #[test]
-fn a_demuxer_may_have_a_worker_where_its_decoder_has_none() {
+fn a_demuxer_has_a_worker_although_its_decoder_is_inline() {
     let folder = tempfile::tempdir().unwrap();
     let listing = folder.path().join("listing");
     let clip = in_checkout(CLIP);
@@ -61,9 +61,9 @@ fn a_demuxer_may_have_a_worker_where_its_decoder_has_none() {
     assert!(listings.iter().all(|listing| *listing == listings[0]));
 }
 
-/// A pipe may be silent; a worker that has input may not.
+/// The watchdog ignores an idle pipe, but not a worker that has input.
 #[test]
-fn a_demuxer_that_stands_still_on_a_full_pipe_is_ended() {
+fn a_demuxer_that_hangs_on_a_full_pipe_is_killed() {
     let folder = tempfile::tempdir().unwrap();
     let fifo = folder.path().join("fifo");
     rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
@@ -71,7 +71,7 @@ fn a_demuxer_that_stands_still_on_a_full_pipe_is_ended() {
     let child = framepath(&["run", &path]).spawn().unwrap();
     let writer = thread::spawn(move || {
         let clip = fs::read(in_checkout("clips/h264-1080p8.h264")).unwrap();
-        // The reader closes the pipe before all is written.
+        // The reader closes the pipe before the writer has finished.
         let _ = fs::write(&fifo, clip);
     });
     wait(child, &path).ended(1).prints("demuxer");
@@ -79,7 +79,7 @@ fn a_demuxer_that_stands_still_on_a_full_pipe_is_ended() {
 }
 
 #[test]
-fn a_file_that_gives_nothing_when_it_is_read_again_fails() {
+fn a_loop_over_a_pipe_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("clip.h264");
     for host in ["inline", "process"] {
@@ -92,10 +92,10 @@ fn a_file_that_gives_nothing_when_it_is_read_again_fails() {
     }
 }
 
-/// A stream with one keyframe is not kept whole for a replay. The frames lost at a
+/// The replay log of a stream with a single keyframe is bounded. The frames lost at a
 /// worker's death are reported.
 #[test]
-fn a_stream_without_keyframes_is_not_kept_whole() {
+fn the_replay_log_of_a_stream_without_keyframes_is_bounded() {
     let folder = tempfile::tempdir().unwrap();
     let (file, listing) = (folder.path().join("noise.mkv"), folder.path().join("listing"));
     let source = "color=gray:size=320x180:rate=30:duration=20,noise=alls=100:allf=t,format=yuv420p";

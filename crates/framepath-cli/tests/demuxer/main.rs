@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Demuxing in workers, and files that attack it.
+//! Demuxers in workers, and files that attack them.
 
 mod deaths;
 mod memory;
@@ -10,7 +10,7 @@ mod track;
 
 use std::path::Path;
 
-/// Makes a file with the ffmpeg tool.
+/// Creates a file with the ffmpeg tool.
 fn ffmpeg(arguments: &[&str]) {
     framepath_testkit::ffmpeg(arguments);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory that a file can make its caller allocate: little, whatever it claims to be.
+//! Memory that a file can make its caller allocate is bounded.
 
 use std::fs;
 use std::path::Path;
@@ -7,13 +7,13 @@ use std::path::Path;
 use crate::{ffmpeg, frames_of};
 use framepath_testkit::{finish, framepath, in_checkout, wait};
 
-/// Most memory of the caller, in bytes.
+/// Limit of the caller's memory, in bytes.
 const MOST: u64 = 100 << 20;
 
-/// Four tracks, for each of which a demuxer decodes a picture of 141 megapixels
-/// while it probes.
+/// A demuxer decodes a picture of 141 megapixels for each of the four tracks while it
+/// probes the file.
 #[test]
-fn four_huge_tracks_take_no_memory_of_the_caller() {
+fn four_huge_tracks_allocate_no_memory_in_the_caller() {
     let folder = tempfile::tempdir().unwrap();
     let (one, four) = (folder.path().join("one.mkv"), folder.path().join("four.mkv"));
     let (one, four) = (one.to_str().unwrap(), four.to_str().unwrap());
@@ -27,7 +27,7 @@ fn four_huge_tracks_take_no_memory_of_the_caller() {
         let status = format!("/proc/{}/status", child.id());
         let watcher = std::thread::spawn(move || {
             let mut most = 0;
-            // Until the process has ended: a zombie has no memory figures.
+            // Polls until the process has ended: a zombie has no memory figures.
             while let Some(peak) = peak_of(&status) {
                 most = most.max(peak);
                 std::thread::sleep(std::time::Duration::from_millis(2));
@@ -50,8 +50,8 @@ fn peak_of(status: &str) -> Option<u64> {
     Some(line.trim().split(' ').next()?.parse::<u64>().ok()? << 10)
 }
 
-/// libavformat's Matroska demuxer drops a block that it has no memory for, and
-/// continues after it: the frames of that cluster are missing then.
+/// libavformat's Matroska demuxer drops a block if it has no memory for the block, and
+/// continues: the frames of that cluster would be missing.
 #[test]
 fn a_demuxer_without_memory_for_a_block_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
@@ -73,7 +73,7 @@ fn a_demuxer_without_memory_for_a_block_is_an_error() {
     assert!(some.len() < 30 && some == whole[..some.len()], "{some:#?}");
 }
 
-/// The same for a track's description: the demuxer continues with another track.
+/// Without memory for a track's description, the demuxer would continue with another track.
 #[test]
 fn a_demuxer_without_memory_for_a_track_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
@@ -84,15 +84,15 @@ fn a_demuxer_without_memory_for_a_track_is_an_error() {
     assert_eq!(ran.frames().len(), 0, "{ran:#?}");
 }
 
-/// The part of a file that takes memory.
+/// The part of a file that needs much memory.
 enum Large {
-    /// A block of a sound track in the second cluster, so many bytes long.
+    /// A block of a sound track in the second cluster; its length in bytes.
     Block(usize),
-    /// The codec's data of a video track before the one that has the frames.
+    /// The codec data of a video track before the track with the frames.
     Track(usize),
 }
 
-/// Makes a file of a clip's VP9 frames in clusters of ten, with the large part.
+/// Creates a file of a clip's VP9 frames in clusters of ten, with the large part.
 fn matroska(large: Large) -> Vec<u8> {
     let ivf = fs::read(in_checkout("clips/vp9-180p8.ivf")).unwrap();
     let number = |at: usize, length: usize| {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Files with random damage, inline and in workers: each run ends by itself, with an
-//! error or the frames that could be decoded, and leaves no resources behind.
+//! error or with the decodable frames, and leaks no resources.
 //!
-//! `FRAMEPATH_MUTATED=900` tries that many files, which takes hours of a quiet machine;
-//! a few are always tried.
+//! `FRAMEPATH_MUTATED=900` tests 900 files, which takes hours on an idle machine. The
+//! default is a few files.
 
 use std::fs;
 use std::path::Path;
@@ -29,7 +29,7 @@ const MODES: [&str; 4] = ["host=inline threads=1", "host=inline", "host=process 
 const FEW: usize = 27;
 
 #[test]
-fn damaged_files_end_by_themselves() {
+fn runs_of_damaged_files_end_in_time() {
     let asked = std::env::var("FRAMEPATH_MUTATED").ok();
     let files = asked.map_or(FEW, |count| count.parse().expect("FRAMEPATH_MUTATED is a count"));
     let folder = tempfile::tempdir().unwrap();
@@ -61,7 +61,7 @@ fn damaged_files_end_by_themselves() {
 fn ends_in_every_mode(file: &Path) -> bool {
     let mut good = true;
     for mode in MODES {
-        // A run that does not end in time fails the test in `run`.
+        // `run` fails the test if the command does not end in time.
         let ran = run(&["run", "--quiet", &format!("file {} ! decode {mode} ! null", file.display())]);
         // 0: all frames; 1: failed after some frames; 3: something was skipped.
         if !matches!(ran.code, Some(0 | 1 | 3)) || ran.stderr.contains("panicked") {
@@ -84,7 +84,7 @@ fn mutated(bytes: &[u8], seed: u64) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     for _ in 0..=below(4) {
         let len = bytes.len();
-        // Most of the syntax is in the head.
+        // Most damage is in the head, because most of the syntax is there.
         let reach = if below(2) == 0 { len.min(600) } else { len };
         let (at, span) = (below(reach), 1 + below(64));
         match below(6) {

@@ -9,9 +9,9 @@ use rustix::fs::inotify;
 use crate::ffmpeg;
 use framepath_testkit::{in_checkout, run};
 
-/// Name of the disguise, its text, and libavformat's name for the real format,
-/// if it knows one. OTHER is a video, FIFO a pipe without a writer,
-/// SELF the disguise, FOLDER the folder of all of them.
+/// File name of the disguise, its content, and libavformat's name of the real format,
+/// if it has one. OTHER is a video, FIFO a pipe without a writer,
+/// SELF the disguise, FOLDER the folder of all these files.
 const DISGUISES: [(&str, &str, &str); 12] = [
     ("hls.mp4", "#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1.0,\nOTHER\n#EXT-X-ENDLIST\n", "hls"),
     ("hls-pipe.mp4", "#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1.0,\nFIFO\n#EXT-X-ENDLIST\n", "hls"),
@@ -52,12 +52,12 @@ const DISGUISES: [(&str, &str, &str); 12] = [
 ];
 
 #[test]
-fn no_other_file_is_opened() {
+fn disguised_playlists_open_no_other_file() {
     let folder = tempfile::tempdir().unwrap();
     let other = folder.path().join("other.mp4");
     let fifo = folder.path().join("fifo");
     ffmpeg(&["-i", &word(&in_checkout("clips/h264-180p8-container.mp4")), "-c", "copy", &word(&other)]);
-    // The file that vobsub would open beside its index.
+    // The demuxer vobsub would open this file beside its index.
     fs::copy(&other, folder.path().join("titles.sub")).unwrap();
     rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
     for (name, text, _) in DISGUISES {
@@ -65,7 +65,7 @@ fn no_other_file_is_opened() {
         let text = text.replace("OTHER", &word(&other)).replace("FIFO", &word(&fifo));
         fs::write(&own, text.replace("SELF", &word(&own))).unwrap();
     }
-    // A file that is opened below proves that the watch works.
+    // The following run opens a file, which proves that the watch works.
     let watch = Watch::new(folder.path());
     for (name, _, format) in DISGUISES {
         for host in ["inline", "process"] {
@@ -80,7 +80,7 @@ fn no_other_file_is_opened() {
     assert_eq!(watch.opened(), ["other.mp4"]);
 }
 
-/// Watch for opened files of a folder.
+/// Watch (inotify) for opened files of a folder.
 struct Watch(std::os::fd::OwnedFd);
 
 impl Watch {

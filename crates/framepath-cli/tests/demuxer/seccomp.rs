@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! No demuxer, parser or decoder function runs outside a seccomp filter if a
-//! path asks for workers: a preloaded library checks it in every process.
+//! path uses workers. A preloaded library checks this in every process.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -59,7 +59,7 @@ impl Stage {
             .status();
         assert!(gcc.expect("gcc").success());
         let program = env!("CARGO_BIN_EXE_framepath");
-        // Workers have a clean environment: this script gives them the shim.
+        // Workers have a clean environment, so this script sets the shim's variable for them.
         let script = format!("#!/bin/sh\nLD_PRELOAD={} exec {program} \"$@\"\n", shim.display());
         fs::write(&worker, script).unwrap();
         fs::set_permissions(&worker, fs::Permissions::from_mode(0o755)).unwrap();
@@ -96,12 +96,12 @@ impl Stage {
     }
 }
 
-/// Returns how many frames of a file are decoded: only a few of the large ones.
+/// Returns the number of frames to decode: few for large files.
 fn frames_of(file: &Path) -> &'static str {
     if file.to_string_lossy().contains("1080p") { "20" } else { "1000000" }
 }
 
-/// Returns the functions called inside a filter, and those called outside of any.
+/// Returns the functions called inside a filter, and the functions called outside.
 fn calls(stderr: &str) -> (BTreeSet<&str>, BTreeSet<&str>) {
     let of = |place: &str| {
         let prefix = format!("shim: {place} ");
@@ -120,7 +120,7 @@ fn assert_all_inside(file: &Path, ran: CommandOutput) {
 }
 
 #[test]
-fn with_workers_everything_runs_inside() {
+fn workers_run_all_codec_functions_inside_the_filter() {
     let stage = Stage::new();
     for file in stage.files() {
         let path = format!("file {} ! decode host=process ! null", file.display());
@@ -129,7 +129,7 @@ fn with_workers_everything_runs_inside() {
 }
 
 #[test]
-fn without_workers_it_is_seen_outside() {
+fn inline_stages_run_codec_functions_outside_the_filter() {
     let stage = Stage::new();
     let file = in_checkout("clips/h264-180p8-container.mp4");
     let path = format!("file {} ! decode ! null", file.display());
@@ -144,15 +144,15 @@ fn without_workers_it_is_seen_outside() {
 }
 
 #[test]
-fn with_a_service_everything_runs_inside() {
+fn a_service_runs_all_codec_functions_inside_the_filter() {
     let stage = Stage::new();
-    let (socket, said) = (stage.folder.path().join("socket"), stage.folder.path().join("said"));
+    let (socket, log) = (stage.folder.path().join("socket"), stage.folder.path().join("log"));
     let mut serve = stage.command(&["serve", "--socket", socket.to_str().unwrap()]);
-    serve.stdout(Stdio::null()).stderr(fs::File::create(&said).unwrap());
+    serve.stdout(Stdio::null()).stderr(fs::File::create(&log).unwrap());
     let mut service = serve.spawn().unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
     while !socket.exists() {
-        assert!(Instant::now() < deadline, "no service: {}", fs::read_to_string(&said).unwrap());
+        assert!(Instant::now() < deadline, "no service: {}", fs::read_to_string(&log).unwrap());
         sleep(Duration::from_millis(5));
     }
     for file in stage.files() {
@@ -165,8 +165,8 @@ fn with_a_service_everything_runs_inside() {
     }
     children::signal(&service, 15).unwrap();
     service.wait().unwrap();
-    let said = fs::read_to_string(&said).unwrap();
-    let (inside, outside) = calls(&said);
+    let log = fs::read_to_string(&log).unwrap();
+    let (inside, outside) = calls(&log);
     assert!(outside.is_empty(), "{outside:?}");
     for function in ["avformat_find_stream_info", "av_read_frame", "avcodec_send_packet", "dav1d_send_data"] {
         assert!(inside.contains(function), "{function} is not in {inside:?}");

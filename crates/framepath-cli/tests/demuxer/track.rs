@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Files whose track has a long description.
+//! Files with a long track description.
 
 use std::fs;
 
 use crate::frames_of;
 use framepath_testkit::{in_checkout, run};
 
-/// Longest description, including the eight words in front of the codec's own head.
+/// Longest description, including the eight words before the codec's own head.
 const LONGEST: usize = 4 << 20;
 const WORDS: usize = 32;
 
 #[test]
-fn a_tracks_description_is_4_mib_at_most() {
+fn a_track_description_is_limited_to_4_mib() {
     let folder = tempfile::tempdir().unwrap();
     let (file, listing) = (folder.path().join("long.mkv"), folder.path().join("listing"));
     let clip = fs::read(in_checkout("clips/vp8-99x57p8-odd.ivf")).unwrap();
@@ -27,10 +27,10 @@ fn a_tracks_description_is_4_mib_at_most() {
     decode(LONGEST - WORDS).ended(0);
     assert_eq!(frames_of(&listing), frames);
     for head in [LONGEST - WORDS + 1, 6 << 20] {
-        // A run that fails to open may leave the previous listing.
+        // A run that fails to open the file may leave the previous listing.
         let _ = fs::remove_file(&listing);
-        // The length is in the demuxer's own error; a caller that refuses a received
-        // message does not know it.
+        // The error with the length is the demuxer's: a caller that rejects the received
+        // message does not know the length.
         decode(head).ended(1).prints(&format!(" {} bytes", head + WORDS));
         assert!(frames_of(&listing).is_empty());
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A caller without enough descriptors fails; it neither blames nor skips a packet.
+//! A caller without enough descriptors fails. The error blames no packet, and no packet is
+//! skipped.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -27,7 +28,7 @@ pub fn too_few_descriptors_fail_the_run_and_skip_no_packet() {
     let clip = in_checkout("clips/vp9-180p8.ivf");
     let path = format!("file {} ! decode host=process ! framemd5 -", clip.display());
     let mut codes = Vec::new();
-    // From too few to load the program, to enough.
+    // From too few descriptors to load the program, to enough.
     for files in 4..40 {
         let ran = with_files(files, &path);
         assert!(!ran.stderr.contains("skipped"), "{files} descriptors: {ran:#?}");
@@ -38,33 +39,34 @@ pub fn too_few_descriptors_fail_the_run_and_skip_no_packet() {
     assert!(codes.contains(&Some(0)) && codes.contains(&Some(1)), "{codes:?}");
 }
 
-/// Runs of [`with_fewer`] for each number of descriptors, from too few for a worker
-/// up to enough.
+/// Runs [`with_fewer`] for each number of descriptors, from too few for a worker
+/// to enough.
 const ROUNDS: usize = 5;
 
-/// The next worker can be started, and the caller cannot share the frames with it.
-pub fn descriptors_that_run_out_in_a_run_fail_it_and_skip_no_frame() {
+/// The next worker starts, but the caller has no descriptor to share the frames with it.
+pub fn running_out_of_descriptors_fails_the_run_and_skips_no_frame() {
     let path = "file FIFO host=inline ! decode threads=1 ! threshold host=process fault=crash@15 ! y4m -";
-    // It happens at one number of descriptors only, and other threads use some for a moment.
+    // Several attempts: only one number of descriptors has this effect, and other threads also use
+    // descriptors for short times.
     let unshared = (0..ROUNDS).any(|_| with_fewer(path).iter().any(|ran| ran.stderr.contains("sharing")));
     assert!(unshared, "no run failed at that");
 }
 
-pub fn descriptors_that_run_out_in_a_run_fail_it_and_skip_no_packet() {
+pub fn running_out_of_descriptors_fails_the_run_and_skips_no_packet() {
     with_fewer("file FIFO host=inline ! decode threads=1 host=process fault=crash@15 ! y4m -");
 }
 
-/// Runs the path, whose worker dies after [`BEFORE`]: the next worker needs descriptors,
-/// and only a few are left.
+/// Runs the path, whose worker dies after [`BEFORE`] packets. The next worker needs descriptors,
+/// and only a few are free.
 fn with_fewer(path: &str) -> Vec<CommandOutput> {
     let clip = fs::read(in_checkout("clips/vp9-180p8.ivf")).unwrap();
     let (first, rest) = clip.split_at(end_of_packet(&clip, BEFORE));
     let run = |more| {
         let (mut child, mut fifo) = started(path, first);
-        // Frames of the first packets have come: the first worker has all it needs.
+        // After the frames of the first packets, the first worker has all its descriptors.
         let seen = child.stdout.as_mut().unwrap().read(&mut [0; 4096]).unwrap();
         lower_limit(&child, more);
-        // The command may have ended.
+        // An error is ignored, because the command may have ended.
         let _ = fifo.write_all(rest);
         drop(fifo);
         let ran = wait_for_bytes(child);
@@ -100,7 +102,7 @@ fn started(path: &str, first: &[u8]) -> (Child, File) {
     (child, writer)
 }
 
-/// Limits the process to so many descriptors more than it has.
+/// Limits the process to `more` descriptors in addition to its open ones.
 fn lower_limit(child: &Child, more: usize) {
     let files = fs::read_dir(format!("/proc/{}/fd", child.id())).unwrap();
     let number = |file: std::io::Result<fs::DirEntry>| file.unwrap().file_name().to_str().unwrap().parse();
@@ -110,7 +112,7 @@ fn lower_limit(child: &Child, more: usize) {
     prlimit(pid, Resource::Nofile, Rlimit { current: limit, maximum: limit }).unwrap();
 }
 
-/// Waits for the end; standard output is not text, and is discarded.
+/// Waits for the end; discards standard output, which is not text.
 fn wait_for_bytes(mut child: Child) -> CommandOutput {
     let mut stdout = child.stdout.take().unwrap();
     let reader = std::thread::spawn(move || std::io::copy(&mut stdout, &mut std::io::sink()));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Ends of commands: the exit code tells if everything was delivered, standard
-//! error what was lost, and no text from a file reaches the terminal raw.
+//! Ends of commands: the exit code shows if everything was delivered, standard error names
+//! the losses, and control characters from a file are escaped.
 
 mod lack;
 mod names;
@@ -12,20 +12,20 @@ use framepath_testkit::harness::{Missing, Tested};
 use framepath_testkit::{CommandOutput, in_checkout, run};
 
 framepath_testkit::tests! {
-    a_skipped_packet_is_said_quietly_or_not_and_is_exit_code_3,
+    a_skipped_packet_is_reported_even_with_quiet_and_exits_with_3,
     all_frames_lost_is_a_failure,
-    frames_lost_with_their_worker_are_exit_code_3,
+    frames_lost_with_their_worker_exit_with_3,
     a_source_that_ends_without_a_frame_is_a_failure,
-    a_packet_that_no_worker_takes_ends_the_run_behind_what_came_before,
-    requested_drops_are_no_loss,
-    a_comparison_of_a_path_that_loses_frames_has_no_figures,
-    a_run_that_fails_leaves_no_empty_file,
-    an_export_replaces_what_a_link_names_and_keeps_its_permissions,
+    a_packet_too_large_for_every_worker_ends_the_run_after_the_earlier_frames,
+    requested_drops_do_not_count_as_loss,
+    a_path_that_loses_frames_gives_a_comparison_no_figures,
+    a_failed_run_leaves_no_empty_file,
+    an_export_replaces_the_target_of_a_link_and_keeps_permissions,
     lack::too_few_descriptors_fail_the_run_and_skip_no_packet,
-    lack::descriptors_that_run_out_in_a_run_fail_it_and_skip_no_frame,
-    lack::descriptors_that_run_out_in_a_run_fail_it_and_skip_no_packet,
-    names::errors_and_summaries_escape_the_names_of_files,
-    names::words_that_are_no_option_are_escaped,
+    lack::running_out_of_descriptors_fails_the_run_and_skips_no_frame,
+    lack::running_out_of_descriptors_fails_the_run_and_skips_no_packet,
+    names::errors_and_summaries_escape_file_names,
+    names::unknown_options_are_escaped_in_errors,
     reader::a_slow_reader_of_a_stream_without_keyframes_loses_nothing,
 }
 
@@ -40,10 +40,10 @@ fn decoded(clip: &str, options: &str) -> CommandOutput {
     run(&["run", "--quiet", &format!("file {} ! decode {options} ! framemd5 -", clip.display())])
 }
 
-fn a_skipped_packet_is_said_quietly_or_not_and_is_exit_code_3() {
+fn a_skipped_packet_is_reported_even_with_quiet_and_exits_with_3() {
     let whole = decoded("vp9-180p8.ivf", "host=process").ended(0);
     assert_eq!(whole.stderr, "");
-    // Late enough that frames before it are delivered.
+    // The packet is late enough that frames before it are delivered.
     let last = delivered(&whole) - 3;
     let options = format!("host=process fault=poison@{last}");
     let ran = decoded("vp9-180p8.ivf", &options).ended(3);
@@ -58,9 +58,9 @@ fn all_frames_lost_is_a_failure() {
     ran.prints("no frame").prints("packet 0");
 }
 
-fn frames_lost_with_their_worker_are_exit_code_3() -> Tested {
+fn frames_lost_with_their_worker_exit_with_3() -> Tested {
     framepath_codec::frei0r::find("baltan").map_err(|error| Missing::new(error.to_string()))?;
-    // Its filter has state: frames inside a dead worker cannot be made again.
+    // The filter has state, so frames inside a dead worker cannot be computed again.
     let ran = run(&[
         "run",
         "--quiet",
@@ -73,7 +73,7 @@ fn frames_lost_with_their_worker_are_exit_code_3() -> Tested {
 
 fn a_source_that_ends_without_a_frame_is_a_failure() {
     let folder = tempfile::tempdir().unwrap();
-    // An IVF head, and no frame.
+    // An IVF head without a frame.
     let file = folder.path().join("empty.ivf");
     let clip = fs::read(in_checkout("clips/vp9-180p8.ivf")).unwrap();
     fs::write(&file, &clip[..32]).unwrap();
@@ -82,7 +82,7 @@ fn a_source_that_ends_without_a_frame_is_a_failure() {
         .prints("empty.ivf");
 }
 
-fn requested_drops_are_no_loss() {
+fn requested_drops_do_not_count_as_loss() {
     for leaky in ["upstream", "downstream"] {
         let path =
             format!("test size=64x48 frames=200 ! queue depth=1 leaky={leaky} ! block time=1ms ! null");
@@ -94,7 +94,7 @@ fn requested_drops_are_no_loss() {
     }
 }
 
-fn a_comparison_of_a_path_that_loses_frames_has_no_figures() {
+fn a_path_that_loses_frames_gives_a_comparison_no_figures() {
     let clip = in_checkout("clips/vp9-180p8.ivf");
     let path = |fault: &str| format!("file {} ! decode host=process{fault} ! null", clip.display());
     let (good, lossy) = (path(""), path(" fault=poison@7"));
@@ -102,7 +102,7 @@ fn a_comparison_of_a_path_that_loses_frames_has_no_figures() {
     assert_eq!(ran.stdout, "");
 }
 
-fn a_run_that_fails_leaves_no_empty_file() {
+fn a_failed_run_leaves_no_empty_file() {
     let folder = tempfile::tempdir().unwrap();
     let json = folder.path().join("run.json");
     let (csv, trace) = (folder.path().join("run.csv"), folder.path().join("trace.json"));
@@ -123,7 +123,7 @@ fn a_run_that_fails_leaves_no_empty_file() {
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 
-fn an_export_replaces_what_a_link_names_and_keeps_its_permissions() {
+fn an_export_replaces_the_target_of_a_link_and_keeps_permissions() {
     use std::os::unix::fs::PermissionsExt;
 
     let folder = tempfile::tempdir().unwrap();
@@ -141,10 +141,10 @@ fn an_export_replaces_what_a_link_names_and_keeps_its_permissions() {
         .prints("\"frames\": 2");
 }
 
-/// Number of slices that the worker gets before the large packet.
+/// Number of slices before the large packet.
 const SLICES_BEFORE: usize = 14;
 
-fn a_packet_that_no_worker_takes_ends_the_run_behind_what_came_before() {
+fn a_packet_too_large_for_every_worker_ends_the_run_after_the_earlier_frames() {
     let clip = fs::read(in_checkout("clips/h264-180p8-high.h264")).unwrap();
     let is_slice = |at: &usize| clip[*at..].starts_with(&[0, 0, 1]) && clip[at + 3] & 0x1f == 1;
     let slice = (0..clip.len() - 4).filter(is_slice).nth(SLICES_BEFORE).unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! File names do not act on the terminal.
+//! Control characters in file names are escaped.
 
 use std::fs;
 
@@ -17,7 +17,7 @@ fn assert_plain(text: &str) {
     assert!(!text.contains("\nframepath: all is well"), "{text:?}");
 }
 
-pub fn errors_and_summaries_escape_the_names_of_files() {
+pub fn errors_and_summaries_escape_file_names() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join(NAME);
     let path = |rest: &str| format!("file '{}' {rest}", file.display());
@@ -43,7 +43,7 @@ pub fn errors_and_summaries_escape_the_names_of_files() {
     assert!(escaped >= 8, "the names are shown, escaped: {escaped}");
 }
 
-pub fn words_that_are_no_option_are_escaped() {
+pub fn unknown_options_are_escaped_in_errors() {
     let ran = run(&["run", "--\u{1b}[2J\u{202e}", "test ! null"]).ended(2);
     assert_plain(&ran.stderr);
     let ran = run(&["run", "test ! nu\u{1b}[2Jll"]).ended(2);

@@ -12,9 +12,9 @@ const FRAMES: usize = 300;
 /// Bytes of a 4:2:0 picture, and of the line before it in Y4M.
 const FRAME_BYTES: usize = 320 * 240 * 3 / 2 + "FRAME\n".len();
 
-/// One keyframe and packets of some 140 kB: the bound in bytes is below the bytes in
-/// flight. The caller keeps some of the packets for a replay, and
-/// forgets others whose frames the reader has not taken yet.
+/// One keyframe and packets of about 140 kB: the size limit of the replay log is below the
+/// bytes in flight. The caller keeps some packets for a replay, and drops others whose
+/// frames the reader has not received yet.
 pub fn a_slow_reader_of_a_stream_without_keyframes_loses_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("one-keyframe.mkv");
@@ -35,7 +35,7 @@ pub fn a_slow_reader_of_a_stream_without_keyframes_loses_nothing() {
             break;
         }
         bytes += count;
-        // Lets the decoder get ahead of the reader, as far as it may.
+        // Lets the decoder run ahead of the reader, up to its limit.
         sleep(Duration::from_millis(2));
     }
     let output = child.wait_with_output().unwrap();

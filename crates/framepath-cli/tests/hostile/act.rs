@@ -39,14 +39,14 @@ pub enum Part {
 /// Expected result of `framepath`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Then {
-    /// An error; if only the first worker is hostile, nothing is lost.
+    /// An error; no frame is lost if only the first worker is hostile.
     Broken,
-    /// An error, because there is no stream yet.
+    /// An error at the start, because no stream is open yet.
     Opening,
-    /// An error; if only the first worker is hostile, frames may be wrong
-    /// or missing.
+    /// An error; frames may be wrong or missing if only the first worker
+    /// is hostile.
     Wrong,
-    /// Any result; the run ends in time.
+    /// Any result, in time.
     Anything,
 }
 
@@ -70,7 +70,7 @@ fn of_another_version() -> [u8; MESSAGE_BYTES] {
     bytes
 }
 
-/// Repeats `step` for ever.
+/// Repeats `step` without end.
 pub fn endlessly(mut step: impl FnMut()) -> ! {
     loop {
         step();
@@ -105,7 +105,7 @@ fn wild_words(socket: Socket) -> ! {
 }
 
 pub const ACTS: &[Act] = &[
-    // Acts before there is a stream.
+    // Acts before the stream is open.
     packets("exits-at-start", Then::Opening, |_| ()),
     packets("is-never-ready", Then::Opening, |socket| {
         let _socket = socket;
@@ -190,7 +190,7 @@ pub const ACTS: &[Act] = &[
     }),
     packets("takes-all-and-lets-the-caller-sleep", Then::Broken, |socket| {
         let peer = opened_quietly(socket, true);
-        // When the ring is full, the thread that fills it sleeps.
+        // If the ring is full, the thread that fills the ring sleeps.
         while peer.get(Word::RoomBell) == 0 {
             sleep(Duration::from_millis(1));
         }
@@ -371,7 +371,8 @@ pub const ACTS: &[Act] = &[
             std::thread::sleep(std::time::Duration::from_millis(300));
         })
     }),
-    // Invalid numbers of a request: a keyframe with a bit rate, no bit rate, too much, a seek.
+    // Invalid values of a request: a keyframe with a bit rate, no bit rate, a bit rate above the
+    // limit, a seek.
     packets("requests-a-keyframe-at-a-bit-rate", Then::Broken, |socket| {
         cell([138 | 1 << 8, 1, 0, 0, 0, 0, 0, 0])(socket);
     }),
@@ -467,7 +468,7 @@ pub const ACTS: &[Act] = &[
         let memory = memory(4096, sealed());
         endlessly(|| say(&peer.socket, &Message::PoolMemory { pool: 0, memory: 0 }, Some(memory.as_fd())))
     }),
-    // Also played by `flood`, beside an honest stream of the same user.
+    // `flood` also plays this act, beside an honest stream of the same user.
     packets(super::flood::ACT, Then::Broken, |socket| super::flood::play(&opened(socket).socket)),
     // Acts of a stage that takes frames.
     frames("takes-frames-and-gives-nothing", Then::Broken, |socket| {

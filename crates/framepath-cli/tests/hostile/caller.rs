@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The caller's side of the protocol, played by hand against a real worker.
+//! The caller's side of the protocol, played by test code against a real worker.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -24,37 +24,37 @@ use framepath_os::process::spawn::{WorkerProcess, spawn};
 
 use super::peer::Word;
 
-/// Longest time that a worker needs for anything here; a worker that takes longer hangs.
+/// Timeout of every operation of a worker; a worker that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Bytes of the packet area: every packet of the clip fits several times.
+/// Size of the packet area in bytes: several times the largest packet of the clip.
 pub const PACKET_BYTES: u64 = 1 << 20;
 
 /// A worker of `framepath` in its sandbox, and the socket to it.
 pub struct Caller {
     process: WorkerProcess,
-    /// `None` once this side is gone.
+    /// `None` after the caller has closed it.
     socket: Option<Arc<Socket>>,
 }
 
-/// A stream that is open in the worker.
+/// An open stream in the worker.
 pub struct Stream {
     pub area: Arc<SharedArea>,
     pub writer: CellWriter,
     pub reader: CellReader,
     pub packets: PacketArea,
     socket: Arc<Socket>,
-    /// Number of memories granted.
+    /// Number of granted memories.
     granted: u32,
-    /// Memory to grant for a request of so many bytes; for `None` no answer is sent.
+    /// Memory to grant for a request of this number of bytes; `None` sends no answer.
     pub grants: fn(u64) -> Option<OwnedFd>,
     /// The shared area as a file.
     pub words: File,
     /// The clip.
     clip: Vec<Packet>,
-    /// Packets submitted.
+    /// Number of submitted packets.
     next: u64,
-    /// Number of frames that came.
+    /// Number of received frames.
     pub frames: u64,
 }
 
@@ -67,12 +67,12 @@ pub struct Opening {
 }
 
 impl Caller {
-    /// Starts a worker and waits until it is ready. The worker ends with the thread that starts it.
+    /// Starts a worker and waits until the worker is ready. The worker ends with the calling thread.
     pub fn start() -> Caller {
         Caller::of(&["framepath-worker", "stage memory=1073741824"])
     }
 
-    /// Starts a worker that decodes by a device.
+    /// Starts a worker that decodes with a device.
     pub fn of_device_worker() -> Caller {
         Caller::of(&["framepath-worker", "device memory=1073741824 /dev/null"])
     }
@@ -98,12 +98,12 @@ impl Caller {
         self.send(&bytes, fd);
     }
 
-    /// Sends a record. The worker may be gone.
+    /// Sends a record. Ignores errors, because the worker may have ended.
     pub fn send(&self, record: &[u8], fd: Option<BorrowedFd<'_>>) {
         let _ = self.socket().send(record, fd);
     }
 
-    /// Receives the worker's next message; `None` if the worker is gone.
+    /// Receives the worker's next message; `None` if the worker has ended.
     pub fn hear(&self) -> Option<Message> {
         assert!(self.socket().readable_within(PATIENCE).unwrap(), "the worker says nothing");
         let mut bytes = [0; MESSAGE_BYTES];
@@ -113,8 +113,8 @@ impl Caller {
         }
     }
 
-    /// Opens a stream as an honest caller does, except for the changes of `change` to
-    /// the message; `None` if the worker refuses it or exits.
+    /// Opens a stream as an honest caller does, with the changes of `change` to the
+    /// message. Returns `None` if the worker rejects the message or exits.
     pub fn open(&self, stage: &str, change: impl FnOnce(&mut Open)) -> Option<Stream> {
         let mut opening = Opening::new(stage);
         change(&mut opening.open);
@@ -135,15 +135,15 @@ impl Caller {
         self.open("threshold level=99", |_| ()).expect("it opens")
     }
 
-    /// Closes this side.
+    /// Closes the caller's side of the socket.
     pub fn leave(&mut self) {
         if let Some(socket) = self.socket.take() {
-            // A stream may have the socket too.
+            // The socket is also shut down, because a stream may hold a clone.
             socket.shut();
         }
     }
 
-    /// Waits until the worker has ended by itself, and returns its resource usage.
+    /// Waits until the worker ends by itself, and returns its resource usage.
     pub fn ended(&mut self) -> ResourceUsage {
         let since = Instant::now();
         loop {
@@ -217,7 +217,7 @@ fn stream_info() -> StreamInfo {
 }
 
 impl Stream {
-    /// Writes a cell, if there is room.
+    /// Writes a cell if the ring has room.
     pub fn cell(&mut self, cell: [u64; 8]) {
         let _ = self.writer.push(&cell);
     }
@@ -226,7 +226,7 @@ impl Stream {
         self.cell(submission.encode());
     }
 
-    /// Submits a packet at a place without one.
+    /// Submits a packet at an arbitrary place in the area.
     pub fn packet_at(&mut self, offset: u64, len: u32) {
         self.submit(&Submission::Packet {
             seq: 0,
@@ -238,8 +238,8 @@ impl Stream {
         });
     }
 
-    /// Submits the next packet of the clip, which is repeated for ever; returns true if
-    /// there was room.
+    /// Submits the next packet of the clip, which repeats without end. Returns true if the
+    /// ring had room.
     pub fn feed(&mut self) -> bool {
         let packet = &self.clip[self.next as usize % self.clip.len()];
         if self.writer.room().unwrap_or(0) == 0 {
@@ -260,7 +260,7 @@ impl Stream {
         true
     }
 
-    /// Takes one completion and returns it; gives a frame back at once.
+    /// Receives one completion; releases its frame immediately.
     pub fn take(&mut self) -> Option<Completion> {
         let cell = self.reader.pop().ok().flatten()?;
         let completion = Completion::decode(&cell).ok()?;
@@ -286,14 +286,14 @@ impl Stream {
         let _ = self.socket.send(&bytes, Some(memory.as_fd()));
     }
 
-    /// Gives frame `slot` back.
+    /// Releases frame `slot`.
     pub fn give_back(&self, slot: u32) {
         let area = &self.area;
         let words = GiveBackWords::new(area.slot_bell(), area.slot_summary(), area.slot_counts());
         words.unwrap().give_back(slot);
     }
 
-    /// Lets the worker decode, for `limit` or until it is gone.
+    /// Lets the worker decode for `limit`, or until the worker ends.
     pub fn work(&mut self, limit: Duration) {
         let since = Instant::now();
         while since.elapsed() < limit {
@@ -320,7 +320,7 @@ impl Stream {
 
     pub fn set(&self, word: Word, value: u64) {
         self.words.write_all_at(&value.to_le_bytes(), word as u64 * 128).unwrap();
-        // The worker may sleep.
+        // Wakes the worker, which may sleep.
         self.writer.bell().ring_out();
     }
 

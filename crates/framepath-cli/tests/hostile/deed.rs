@@ -24,11 +24,11 @@ pub struct Deed {
     pub play: fn(&mut Caller),
 }
 
-/// Expected result of the worker. In every case no signal ends it, nothing
-/// panics, and it ends when its caller does.
+/// Expected result of the worker. In every case the worker ends without a signal or a
+/// panic, at the latest when its caller ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Then {
-    /// The worker ends by itself, while its caller is there.
+    /// The worker ends by itself before its caller.
     Ends,
     /// The worker continues, or ends.
     Anything,
@@ -38,7 +38,7 @@ const fn deed(name: &'static str, then: Then, play: fn(&mut Caller)) -> Deed {
     Deed { name, then, play }
 }
 
-/// Time for which a worker is kept at work during an attack.
+/// Duration of an attack during which the worker decodes.
 const A_WHILE: Duration = Duration::from_millis(300);
 
 /// Returns the message that opens a decoder, and its bytes.
@@ -49,9 +49,9 @@ fn opening() -> (Opening, [u8; MESSAGE_BYTES]) {
     (opening, bytes)
 }
 
-/// Opens with an invalid message; the worker refuses it, or ends.
+/// Opens with an invalid message; the worker rejects the message, or ends.
 fn refused(change: impl FnOnce(&mut Open)) -> impl FnOnce(&mut Caller) {
-    move |caller| assert!(caller.open("decode", change).is_none(), "it opened that")
+    move |caller| assert!(caller.open("decode", change).is_none(), "the worker accepted an invalid message")
 }
 
 /// Opens with invalid memory.
@@ -59,11 +59,14 @@ fn refused_memory(fd: impl FnOnce(&Opening) -> OwnedFd) -> impl FnOnce(&mut Call
     move |caller| {
         let (opening, bytes) = opening();
         caller.send(&bytes, Some(fd(&opening).as_fd()));
-        assert!(matches!(caller.hear(), Some(Message::Refused { .. })), "it opened that");
+        assert!(
+            matches!(caller.hear(), Some(Message::Refused { .. })),
+            "the worker accepted an invalid message"
+        );
     }
 }
 
-/// Grants invalid memory to decode into; no frame comes.
+/// Grants invalid memory for frames; no frame arrives.
 fn grants(caller: &mut Caller, memory: fn(u64) -> Option<OwnedFd>) {
     let mut stream = caller.decode();
     stream.grants = memory;
@@ -88,7 +91,7 @@ fn device(name: &str) -> OwnedFd {
     File::options().read(true).write(true).open(name).unwrap().into()
 }
 
-/// Decodes the clip while another thread does `wrong` to the area.
+/// Decodes the clip while another thread damages the area with `wrong`.
 fn while_it_decodes(caller: &mut Caller, wrong: impl Fn(&File, &mut Random) + Sync) {
     let mut stream = caller.decode();
     let (words, done) = (stream.words.try_clone().unwrap(), AtomicBool::new(false));
@@ -108,7 +111,7 @@ fn write(words: &File, value: u64, at: u64) {
     words.write_all_at(&value.to_le_bytes(), at).unwrap();
 }
 
-/// Offsets of the words that give frames back, of the cells, and of the packets.
+/// Offsets of the words for released frames, of the cells, and of the packets.
 const GIVE_BACK: u64 = 128 * 16;
 const CELLS: u64 = GIVE_BACK + 512 + 4096 * 4;
 const PACKETS: u64 = (CELLS + 2 * 64 * 64).next_multiple_of(4096);
@@ -133,9 +136,9 @@ fn frame_of(slots: u32, slot_bytes: u64, memory: impl Fn() -> Option<OwnedFd>) -
 }
 
 pub const DEEDS: &[Deed] = &[
-    // No attack: if this fails, the other results mean nothing.
+    // A run without an attack: the other results are meaningless if it fails.
     deed("does-nothing-wrong", Then::Anything, |caller| caller.decode().play()),
-    // Deeds before there is a stream.
+    // Deeds before the stream is open.
     deed("goes-away-at-once", Then::Ends, Caller::leave),
     deed("says-nothing", Then::Anything, |_| ()),
     deed("grants-no-memory", Then::Anything, |caller| grants(caller, |_| None)),
@@ -262,7 +265,7 @@ pub const DEEDS: &[Deed] = &[
             stream.work(A_WHILE);
         }
     }),
-    // Deeds that go away at each step.
+    // Deeds that disconnect at each step.
     deed("goes-away-while-it-opens", Then::Ends, |caller| {
         let (opening, bytes) = opening();
         caller.send(&bytes, Some(opening.area.fd()));
@@ -302,7 +305,7 @@ pub const DEEDS: &[Deed] = &[
             stream.work(Duration::from_millis(1));
         }
         stream.set(Word::SubmissionTail, 1);
-        // The worker may wait for its frames first.
+        // The worker may wait for the release of its frames first.
         let since = Instant::now();
         while since.elapsed() < A_WHILE {
             stream.take();
@@ -393,7 +396,7 @@ pub const DEEDS: &[Deed] = &[
         }
         stream.work(A_WHILE);
     }),
-    // Deeds with frames given back.
+    // Deeds with released frames.
     deed("gives-back-what-it-never-had", Then::Anything, |caller| {
         let mut stream = caller.decode();
         (0..5000).for_each(|slot| stream.give_back(slot));
@@ -416,7 +419,7 @@ pub const DEEDS: &[Deed] = &[
         let mut stream = caller.decode();
         for _ in 0..1000 {
             stream.feed();
-            // The completion is taken, and its frame kept.
+            // Receives the completion, and keeps its frame.
             let _ = stream.reader.pop();
             sleep(A_WHILE / 1000);
         }
@@ -426,7 +429,7 @@ pub const DEEDS: &[Deed] = &[
         let mut stream = caller.decode();
         let null = device("/dev/null");
         let question = [0x5a; MESSAGE_BYTES];
-        // Only as long as there is room.
+        // Only while the socket has room.
         while caller.socket().try_send(&question, Some(null.as_fd())).is_ok_and(|sent| sent) {}
         stream.work(A_WHILE);
     }),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A worker under an attacker's control, in the sandbox, against the other workers of
-//! its user: the kernel counts descriptors in flight for all of them together.
+//! A sandboxed worker under an attacker's control, against the other workers of its user:
+//! the kernel limits the descriptors in flight of all of them together.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -18,13 +18,13 @@ use super::peer::{memory, sealed, stay};
 
 pub const ACT: &str = "sends-descriptors-that-nobody-reads";
 
-/// More descriptors than a worker may have open.
+/// Number of descriptors, above the limit of a worker.
 const DESCRIPTORS: usize = 80;
 
-/// User to whom the kernel's limit applies.
+/// An unprivileged user, because the kernel's limit does not apply to root.
 const NOBODY: u32 = 65_534;
 
-/// Enters the sandbox, sends as many descriptors as it can, and reports how many went.
+/// Enters the sandbox, sends as many descriptors as possible, and reports their number.
 pub fn play(socket: &Socket) -> ! {
     let own = memory(4096, sealed());
     sandbox::enter(SandboxRole::Decode, &ResourceLimits::default()).unwrap();
@@ -33,7 +33,7 @@ pub fn play(socket: &Socket) -> ! {
     stay()
 }
 
-/// Runs the attack and an honest stream as a user to whom the limit applies.
+/// Runs the attack and an honest stream as an unprivileged user.
 pub fn beside_an_honest_stream() {
     let folder = tempfile::tempdir().unwrap();
     let all_may_enter = fs::Permissions::from_mode(0o777);

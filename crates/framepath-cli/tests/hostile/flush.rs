@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Decoder workers that cheat at a flush, or claim to wait for a buffer while the
-//! program has nearly none. Another worker takes over their stream, which continues as in one
-//! process: at once if a rule was broken, else by the watchdog.
+//! Decoder workers that break the protocol at a flush, or claim to wait for a buffer while the
+//! program holds almost none. Another worker continues their stream without a loss: immediately
+//! after a protocol error, else after the watchdog's timeout.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::symlink;
@@ -17,14 +17,14 @@ use super::Test;
 use super::act::{Act, Part, Then, endlessly};
 use super::peer::{Peer, Word, opened_quietly, stay};
 
-/// Argument that makes this binary the program whose worker cheats.
+/// Argument that makes this binary the program with the hostile worker.
 pub const DRIVE: &str = "drive";
 
-/// Time between two lies: far below the watchdog's timeout.
+/// Interval between two false messages: far below the watchdog's timeout.
 const NOW_AND_THEN: Duration = Duration::from_millis(20);
 
 const fn act(name: &'static str, play: fn(Socket)) -> Act {
-    // Played only here, where the program seeks and keeps frames.
+    // Only this test plays these acts, because its program seeks and keeps frames.
     Act { name, part: Part::Packets, then: Then::Anything, play }
 }
 
@@ -91,8 +91,8 @@ fn now_and_then(peer: &mut Peer, completion: &Completion) {
     sleep(NOW_AND_THEN);
 }
 
-/// Answers each packet with a frame. At a flush calls `cheat` with the flush's number and that of
-/// the last packet before it.
+/// Answers each packet with a frame. At a flush calls `cheat` with the number of the flush and
+/// the number of the last packet before it.
 fn at_a_flush(socket: Socket, cheat: fn(&mut Peer, u64, u64)) {
     let mut peer = opened_quietly(socket, true);
     peer.names();
@@ -117,7 +117,7 @@ pub fn tests() -> impl Iterator<Item = (String, Test)> {
     })
 }
 
-/// Starts the program with one worker that cheats; the workers after it are honest.
+/// Starts the program with one hostile worker; its successors are honest.
 fn play(act: &Act) {
     let folder = tempfile::tempdir().unwrap();
     let own = std::env::current_exe().unwrap();
@@ -145,9 +145,9 @@ fn hashes(frames: &mut Frames) -> Vec<u64> {
     frames.map(|frame| hash(frame.unwrap())).collect()
 }
 
-/// Runs the program: it reaches the end of its stream with one death, and loses nothing.
+/// Runs the program, which reaches the end of its stream after one death, without a loss.
 pub fn drive(name: &str) {
-    // An honest worker must not miss the watchdog, however busy the machine is.
+    // The timeout is long, because an honest worker on a busy machine must not exceed it.
     let mut stream = frames("host=process watchdog=5s");
     let mut inline = frames("");
     if name == WAITS {

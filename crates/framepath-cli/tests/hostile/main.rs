@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Workers that attack `framepath` in every way. Whatever they do, `framepath` ends
-//! in time, by itself, and either reports an error or continues with another
-//! worker without a loss.
+//! Workers that attack `framepath`. After every attack `framepath` ends by itself, in
+//! time, and either reports an error or continues with another worker without a
+//! loss.
 //!
-//! A program that seeks has one such worker, too (`flush`).
+//! `flush` has such a worker in a program that seeks.
 //!
-//! Then callers that attack a worker of `framepath` in every way; the worker
-//! ends in time and by itself, too. And a third process that writes into the memory
-//! between the two.
+//! Callers that attack a worker of `framepath`: the worker also ends by itself, in time.
+//! A third process that writes into the memory shared by caller and worker.
 //!
-//! The binary is the worker too: `framepath` starts it under a name that selects
-//! the act. Names as arguments run only those acts.
+//! This binary is also the worker: `framepath` starts it under a name that selects
+//! the act. Arguments select the acts to run.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -38,7 +37,7 @@ use caller::Caller;
 use deed::{DEEDS, Deed};
 use scribble::PARTS;
 
-/// Acts that run at the same time; most of them sleep.
+/// Number of concurrent acts; most of them sleep.
 const AT_ONCE: usize = 6;
 
 type Test = Box<dyn Fn() + Send + Sync>;
@@ -62,7 +61,7 @@ fn main() -> ExitCode {
         .iter()
         .chain(demuxer::ACTS)
         .flat_map(|act| [false, true].map(|once| (act, once)))
-        // Without a stream, or without a second worker, one run is enough.
+        // One run is enough without a stream or without a second worker.
         .filter(|(act, once)| (act.then != Then::Opening && act.part != Part::File) || !once)
         .map(|(act, once)| {
             let name = format!("{}{}", if once { "once-" } else { "" }, act.name);
@@ -112,7 +111,7 @@ fn play(name: &str, act: &Act, once: bool) {
     let worker = folder.path().join(act.name);
     symlink(own, &worker).unwrap();
     if once {
-        // The first worker that starts takes the name away from the next.
+        // The first worker removes the name, so that the next worker is honest.
         symlink(env!("CARGO_BIN_EXE_framepath"), folder.path().join("honest")).unwrap();
     }
     let hashes = folder.path().join("hashes");
@@ -130,13 +129,13 @@ fn play(name: &str, act: &Act, once: bool) {
         }
         Part::File => format!("file {clip} {options} ! decode threads=1 ! framemd5 {hashes_name}"),
     };
-    // An honest worker must not miss the watchdog, however busy the machine is.
+    // The timeout is long, because an honest worker on a busy machine must not exceed it.
     let options = if once { "host=process watchdog=5s" } else { "host=process watchdog=200ms" };
     let mut command = framepath_testkit::framepath(&["run", &path(options)]);
     command.env("FRAMEPATH_WORKER", &worker);
     let ran = framepath_testkit::finish(command);
     let got = fs::read_to_string(&hashes).unwrap_or_default();
-    // 3: a packet at which every worker breaks the rules is skipped, and reported.
+    // 3: a packet at which every worker breaks the protocol is skipped and reported.
     assert!(matches!(ran.code, Some(0 | 1 | 3)), "{name}: {ran:#?}");
     assert!(!ran.stderr.contains("panicked"), "{name}: {ran:#?}");
     assert!(!ran.stderr.contains('\x1b'), "{name}: {ran:#?}");

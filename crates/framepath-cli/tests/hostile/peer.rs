@@ -92,12 +92,12 @@ pub fn say(socket: &Socket, message: &Message, fd: Option<BorrowedFd<'_>>) {
 }
 
 pub fn ready(socket: &Socket) {
-    // As if every layer were in force: the tests play a worker that lies.
+    // Claims that every layer is in force, as a hostile worker would.
     let all = Layer::ALL.into_iter().fold(Layers::default(), |all, layer| all.with(layer, LayerState::Given));
     say(socket, &Message::Ready { layers: all.bits() }, None);
 }
 
-/// Waits for the message that opens the stream; exits if none comes.
+/// Waits for the message that opens the stream; exits if there is none.
 pub fn hear_open(socket: &Socket) -> (Open, OwnedFd) {
     let mut bytes = [0; MESSAGE_BYTES];
     let Ok((MESSAGE_BYTES, Some(fd))) = socket.receive(&mut bytes) else { std::process::exit(0) };
@@ -147,7 +147,7 @@ impl Peer {
         }
     }
 
-    /// Writes a completion; waits while there is no room.
+    /// Writes a completion; waits while the ring is full.
     pub fn complete(&mut self, completion: &Completion) {
         self.cell(completion.encode());
     }
@@ -231,7 +231,7 @@ pub fn memory(bytes: u64, seals: SealFlags) -> OwnedFd {
     fd
 }
 
-/// Generator of pseudo-random numbers that are the same in every run.
+/// Generator of reproducible pseudo-random numbers.
 pub struct Random(pub u64);
 
 impl Random {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A worker that makes a pool for every frame: the memory of its caller is bounded.
+//! A worker that creates a pool for every frame: the memory of its caller is bounded.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -19,7 +19,7 @@ use super::peer::{layout, opened_quietly, say, sealed, stay};
 
 /// `memory=` of the worker.
 const MEMORY: u64 = 64 << 20;
-/// The largest grant, and one of a page, which is enough for a frame.
+/// The largest grant, and a grant of one page, which is enough for a frame.
 const LARGE: u64 = MEMORY / 4;
 const SMALL: u64 = 4096;
 /// The area that caller and worker share, with `memory=` as above, and some room.
@@ -34,14 +34,14 @@ struct Taking {
     name: &'static str,
     /// Bytes of each pool.
     bytes: u64,
-    /// Grants that the worker requests before each frame; a pool is in the last.
+    /// Number of grants that the worker requests before each frame; the last grant has a pool.
     grants: u32,
     /// Sinks, and the exit code with each.
     sinks: &'static [(&'static str, i32)],
 }
 
 const TAKINGS: [Taking; 3] = [
-    // Frames that are being read keep their memory, so that none is left for the next.
+    // Frames in the queue keep their memory, so that the next frame has none.
     Taking {
         name: "makes-large-pools",
         bytes: LARGE,
@@ -58,7 +58,7 @@ const TAKINGS: [Taking; 3] = [
 ];
 
 const fn act(index: usize, play: fn(Socket)) -> Act {
-    // Played only here, where the caller's holdings are counted.
+    // Only this test plays these acts, because it counts the caller's holdings.
     Act { name: TAKINGS[index].name, part: Part::Packets, then: Then::Anything, play }
 }
 
@@ -91,7 +91,7 @@ fn play(socket: Socket, taking: &Taking) {
                     fcntl_add_seals(&fd, sealed()).unwrap();
                     memory = number;
                 }
-                // An honest worker ends like this: with the caller's own text.
+                // Ends with the caller's own text, as an honest worker does.
                 (Ok(Message::Denied { text }), _) => {
                     say(&peer.socket, &Message::Failed { text, seq: None }, None);
                     peer.complete(&Completion::Failed);
@@ -149,12 +149,12 @@ fn bounded(taking: &Taking, sink: &str, code: i32) {
     let most = most.join().unwrap();
     let ran = ran.ended(code);
     if code == 1 {
-        // The bound; the caller told it to the worker.
+        // The limit that the caller sent to the worker.
         assert!(ran.stderr.contains(&format!("({MEMORY} bytes)")), "{ran:#?}");
     }
     let name = taking.name;
     println!("{name}: {most:?}");
-    // The holdings did grow, so the bounds below check the right ones.
+    // Checks that the holdings grew, so that the following bounds are meaningful.
     assert!(most.bytes > 3 * taking.bytes && most.mappings > 3 && most.descriptors > 3, "{name}: {most:?}");
     assert!(most.bytes <= MEMORY + AREA, "{name}: {most:?}");
     assert!(most.mappings <= MAPPINGS && most.descriptors <= DESCRIPTORS, "{name}: {most:?}");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A path with an honest worker, while a third process writes into their shared area
-//! during decoding: each side has to treat the other as hostile.
+//! A path with an honest worker, while a third process writes into the shared area: each
+//! side must treat the other as hostile.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -26,10 +26,10 @@ pub const PARTS: &[Part] = &[
     Part { name: "packets", from: 28_672, words: 64 << 10, step: 8 },
 ];
 
-/// Time for which the area is written into.
+/// Duration of the writes into the area.
 const A_WHILE: Duration = Duration::from_secs(1);
 
-/// Returns the areas that process `pid` has open now.
+/// Returns the open shared areas of process `pid`.
 fn areas(pid: u32) -> Vec<File> {
     let folder = format!("/proc/{pid}/fd");
     let Ok(files) = fs::read_dir(Path::new(&folder)) else { return Vec::new() };

@@ -13,7 +13,7 @@ use situation::{SITUATIONS, Situation};
 
 const SIGINT: i32 = 2;
 const SIGTERM: i32 = 15;
-/// Far more time than a process needs to end: a process that takes longer hangs.
+/// Timeout; a process that takes longer to end hangs.
 const HANGS: Duration = Duration::from_secs(10);
 
 #[test]
@@ -43,9 +43,9 @@ fn assert_all_end_after(signal: i32, name: &str) {
 }
 
 #[test]
-fn a_second_signal_ends_at_once() {
-    // 143 is the second signal's code. A process that ended by the first signal before the
-    // second was sent has 130, and the test tries again.
+fn a_second_signal_ends_the_command_at_once() {
+    // 143 is the second signal's code. The code is 130 if the process ended before the second
+    // signal; then the test tries again.
     let mut codes = Vec::new();
     while codes.len() < 10 && !codes.contains(&Some(128 + SIGTERM)) {
         codes.push(code_after_two_signals());
@@ -54,13 +54,14 @@ fn a_second_signal_ends_at_once() {
 }
 
 fn code_after_two_signals() -> Option<i32> {
-    // The first signal leaves it 0.4 s.
+    // The command has 0.4 s after the first signal.
     let hangs = "a worker that hangs, with the stream inside";
     let situation = SITUATIONS.iter().find(|situation| situation.what == hangs).unwrap();
     let (mut child, _others) = situation.begin();
     settle(&mut child, situation);
     children::signal(&child, SIGINT).unwrap();
-    // Wait until the first signal is taken: the kernel orders two pending ones itself.
+    // Waits until the first signal is delivered, because the kernel may reorder two pending
+    // signals.
     while field(child.id(), "ShdPnd").is_some_and(|pending| pending != 0) {
         thread::sleep(Duration::from_millis(1));
     }
@@ -75,7 +76,7 @@ fn field(pid: u32, name: &str) -> Option<u64> {
     u64::from_str_radix(line.trim(), 16).ok()
 }
 
-/// Waits until the child no longer uses CPU: it is blocked.
+/// Waits until the child uses no CPU, which means that it is blocked.
 fn settle(child: &mut Child, situation: &Situation) {
     let deadline = Instant::now() + Duration::from_secs(60);
     let (mut before, mut quiet) = (None, 0);
@@ -85,7 +86,7 @@ fn settle(child: &mut Child, situation: &Situation) {
             panic!("{}: ended by itself with {status}", situation.what);
         }
         let now = cpu_ticks(child.id());
-        // On a busy machine a starting process uses no CPU either.
+        // Several samples, because a starting process on a busy machine may use no CPU either.
         let handled = 1 << (SIGINT - 1) | 1 << (SIGTERM - 1);
         let catches = field(child.id(), "SigCgt").is_some_and(|caught| caught & handled == handled);
         quiet = if catches && before == Some(now) { quiet + 1 } else { 0 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Situations that a command can be blocked in.
+//! Situations in which a command is blocked.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -20,7 +20,7 @@ use framepath_testkit::{framepath, in_checkout};
 /// A command that never ends by itself.
 pub struct Situation {
     pub what: &'static str,
-    /// Arguments; `{fifo}`, `{clip}`, `{socket}` stand for names in its folder.
+    /// Arguments; `{fifo}`, `{clip}`, `{socket}` are replaced by names in its folder.
     args: &'static [&'static str],
     with: With,
 }
@@ -31,7 +31,7 @@ enum With {
     Nothing,
     /// A fifo that no other process opens.
     Fifo,
-    /// A fifo with a writer that writes so many bytes of the clip, and then waits.
+    /// A fifo with a writer that writes this number of bytes of the clip, and then waits.
     Writer(usize),
     /// Standard input is a pipe without data.
     SilentInput,
@@ -53,7 +53,7 @@ const HALF: usize = 10_000;
 #[rustfmt::skip]
 pub const SITUATIONS: &[Situation] = &[
     situation("opening a fifo without a writer", &["run", "file {fifo} ! null"], With::Fifo),
-    situation("reading a fifo that gives nothing", &["run", "file {fifo} ! null"], With::Writer(0)),
+    situation("reading a fifo without data", &["run", "file {fifo} ! null"], With::Writer(0)),
     situation("reading a fifo in the middle of a stream", &["run", "file {fifo} ! decode ! queue ! null"], With::Writer(HALF)),
     situation("reading a pipe on standard input", &["run", "file /dev/stdin ! decode host=process ! null"], With::SilentInput),
     situation("opening a fifo without a reader", &["run", "test size=64x48 ! framemd5 {fifo}"], With::Fifo),
@@ -78,7 +78,7 @@ const fn situation(what: &'static str, args: &'static [&'static str], with: With
     Situation { what, args, with }
 }
 
-/// Resources that have to live as long as the command.
+/// Resources that must live as long as the command.
 #[derive(Default)]
 pub struct Others {
     folder: Option<TempDir>,
@@ -91,7 +91,7 @@ pub struct Others {
 }
 
 impl Situation {
-    /// Starts the command; the input that it waits for never comes.
+    /// Starts the command, whose input never arrives.
     pub fn begin(&self) -> (Child, Others) {
         let folder = tempfile::tempdir().unwrap();
         let name = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `framepath run` on a machine that lacks layers of the sandbox.
 //!
-//! The binary is also the launcher: it removes system calls from itself, as on
+//! This binary is also the launcher: it disables system calls for itself, as on
 //! a kernel without them, and executes `framepath`.
 
 use std::os::unix::process::CommandExt;
@@ -19,12 +19,12 @@ const UNSHARE: i64 = if cfg!(target_arch = "x86_64") { 272 } else { 97 };
 type Test = (&'static str, fn());
 
 const TESTS: &[Test] = &[
-    ("with_every_layer_nothing_is_said", complete),
-    ("without_landlock_it_runs_and_says_so_once", no_landlock),
-    ("without_namespaces_it_runs_and_says_so", no_namespaces),
-    ("without_seccomp_it_is_refused", no_seccomp),
-    ("sandbox_allow_goes_on_without_seccomp", allowed),
-    ("sandbox_require_refuses_whatever_is_missing", required),
+    ("a_machine_with_all_layers_prints_no_note", complete),
+    ("a_machine_without_landlock_runs_with_one_note", no_landlock),
+    ("a_machine_without_namespaces_runs_with_a_note", no_namespaces),
+    ("a_machine_without_seccomp_is_an_error", no_seccomp),
+    ("sandbox_allow_runs_without_seccomp", allowed),
+    ("sandbox_require_fails_without_any_layer", required),
 ];
 
 fn main() -> ExitCode {
@@ -77,8 +77,8 @@ fn run(calls: &[i64], options: &str) -> framepath_testkit::CommandOutput {
     framepath_testkit::finish(command)
 }
 
-/// Counts layers that this machine lacks itself: old kernels have no ports or
-/// signals in Landlock, and some users get no namespace.
+/// Counts layers that this machine lacks: old kernels have no ports or signals in
+/// Landlock, and some users may not create namespaces.
 fn lacks_by_itself() -> usize {
     run(&[], "").ended(0).stderr.lines().count()
 }
@@ -86,7 +86,7 @@ fn lacks_by_itself() -> usize {
 fn complete() {
     let ran = run(&[], "").ended(0);
     assert!(ran.stderr.lines().count() <= 1, "{ran:#?}");
-    // On a machine with all layers the strictest choice makes no difference.
+    // On a machine with all layers the strictest setting has no effect.
     if ran.stderr.is_empty() {
         assert_eq!(run(&[], "sandbox=require").ended(0).stderr, "");
         assert_eq!(run(&[], "sandbox=allow").ended(0).stderr, "");
@@ -94,7 +94,7 @@ fn complete() {
 }
 
 /// Checks the only line of standard error, which names these layers.
-fn said(ran: &framepath_testkit::CommandOutput, layers: &[&str]) {
+fn assert_note(ran: &framepath_testkit::CommandOutput, layers: &[&str]) {
     let lines: Vec<&str> = ran.stderr.lines().collect();
     let [line] = lines[..] else { panic!("one line: {ran:#?}") };
     for layer in layers {
@@ -103,11 +103,11 @@ fn said(ran: &framepath_testkit::CommandOutput, layers: &[&str]) {
 }
 
 fn no_landlock() {
-    said(&run(&[LANDLOCK], "").ended(0), &["Landlock files", "Landlock network"]);
+    assert_note(&run(&[LANDLOCK], "").ended(0), &["Landlock files", "Landlock network"]);
 }
 
 fn no_namespaces() {
-    said(&run(&[UNSHARE], "").ended(0), &["user namespace", "pid namespace", "network namespace"]);
+    assert_note(&run(&[UNSHARE], "").ended(0), &["user namespace", "pid namespace", "network namespace"]);
 }
 
 fn no_seccomp() {
@@ -116,8 +116,8 @@ fn no_seccomp() {
 }
 
 fn allowed() {
-    said(&run(&[SECCOMP], "sandbox=allow").ended(0), &["seccomp"]);
-    said(&run(&[SECCOMP, LANDLOCK], "sandbox=allow").ended(0), &["seccomp", "Landlock files"]);
+    assert_note(&run(&[SECCOMP], "sandbox=allow").ended(0), &["seccomp"]);
+    assert_note(&run(&[SECCOMP, LANDLOCK], "sandbox=allow").ended(0), &["seccomp", "Landlock files"]);
 }
 
 fn required() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A service and its clients of several users. Only root can run these tests.
+//! A service and clients of several users. Only root can run these tests.
 
 mod squatters;
 mod users;
@@ -10,16 +10,16 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 framepath_testkit::tests! {
-    users::only_its_own_user_unless_it_says_so,
-    squatters::a_folder_of_another_user_is_refused_and_no_file_changes,
-    squatters::a_service_of_another_user_gets_no_client_unless_it_is_named,
+    users::a_service_accepts_only_its_own_user_and_allowed_users,
+    squatters::a_socket_in_another_users_folder_is_an_error_and_changes_no_file,
+    squatters::clients_refuse_a_service_of_another_user_unless_named,
 }
 
 const NOBODY: u32 = 65_534;
 const NOGROUP: u32 = 65_534;
 
-/// Makes a `framepath` command as user nobody. The caller opens the binary, because user nobody
-/// cannot find a checkout in a home folder that only its owner may enter.
+/// Creates a `framepath` command as user nobody. The caller opens the binary, because user nobody
+/// may not enter the home folder of a checkout.
 fn as_nobody(binary: &File, args: &[&str]) -> Command {
     let mut command = Command::new(format!("/proc/self/fd/{}", binary.as_raw_fd()));
     command.args(args).uid(NOBODY).gid(NOGROUP);

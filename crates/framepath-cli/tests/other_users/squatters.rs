@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Other users who own the folder of the socket, or listen where clients look.
+//! Other users that own the folder of the socket, or listen at the clients' default path.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
@@ -22,7 +22,7 @@ fn folder_of_nobody() -> tempfile::TempDir {
     folder
 }
 
-/// Runs a service that must not start; ends it if it does.
+/// Runs a service that must not start.
 fn serve_at(socket: &Path) -> CommandOutput {
     let mut serve =
         framepath(&["serve", "--spares", "0", "--grace", "0", "--allow-uid", "12345", "--socket"]);
@@ -39,8 +39,8 @@ fn serve_at(socket: &Path) -> CommandOutput {
     wait(child, "serve")
 }
 
-/// The owner of a folder creates links in it that lead elsewhere.
-pub fn a_folder_of_another_user_is_refused_and_no_file_changes() -> Tested {
+/// The owner of a folder can create links in it to other folders.
+pub fn a_socket_in_another_users_folder_is_an_error_and_changes_no_file() -> Tested {
     needs_root()?;
     let victims = tempfile::tempdir().unwrap();
     let victim = victims.path().join("victim");
@@ -61,10 +61,10 @@ pub fn a_folder_of_another_user_is_refused_and_no_file_changes() -> Tested {
     fs::remove_file(&socket).unwrap();
     fs::write(&socket, "nobody's").unwrap();
     refused(&socket);
-    // A folder of root's, inside a folder of user nobody, who can rename it away.
+    // A folder of root inside a folder of user nobody: user nobody can replace it.
     fs::create_dir(folder.path().join("inner")).unwrap();
     refused(&folder.path().join("inner/socket"));
-    // A link of user nobody's that leads to a folder of root's.
+    // A link of user nobody to a folder of root.
     let public = tempfile::tempdir().unwrap();
     fs::set_permissions(public.path(), Permissions::from_mode(0o1777)).unwrap();
     let link = public.path().join("link");
@@ -72,8 +72,8 @@ pub fn a_folder_of_another_user_is_refused_and_no_file_changes() -> Tested {
     std::os::unix::fs::lchown(&link, Some(NOBODY), None).unwrap();
     serve_at(&link.join("socket")).ended(1).prints("symbolic link").prints("belongs to user 65534");
     assert_eq!(fs::read_dir(victims.path()).unwrap().count(), 1);
-    // In a folder where every user may add files and none can replace another's, the service
-    // listens, but does not take over a name of another user.
+    // In a sticky folder, where every user may create files but not replace files of others, the
+    // service listens, but does not take over a name of another user.
     let name = public.path().join("socket");
     serve_at(&name).ended(0);
     drop(std::os::unix::net::UnixListener::bind(&name).unwrap());
@@ -83,7 +83,7 @@ pub fn a_folder_of_another_user_is_refused_and_no_file_changes() -> Tested {
     Ok(())
 }
 
-pub fn a_service_of_another_user_gets_no_client_unless_it_is_named() -> Tested {
+pub fn clients_refuse_a_service_of_another_user_unless_named() -> Tested {
     needs_root()?;
     let (binary, folder) = (binary(), folder_of_nobody());
     let socket = folder.path().join("socket");
@@ -101,11 +101,11 @@ pub fn a_service_of_another_user_gets_no_client_unless_it_is_named() -> Tested {
     assert!(!names_both(client("")).stdout.contains("0, "), "frames of a service of nobody's");
     names_both(client("service_uid=12345"));
     names_both(run(&["top", "--once", "--socket", at]));
-    // The clients that refused the service sent no request to it.
+    // Clients that refuse the service send no request to it.
     let top = run(&["top", "--once", "--socket", at, "--service-uid", "65534"]).ended(0);
     top.shows("no streams");
     client("service_uid=65534").ended(0);
-    // User nobody trusts services of its own, and root's.
+    // User nobody trusts its own services and those of root.
     finish(as_nobody(&binary, &["top", "--once", "--socket", at])).ended(0);
     service.kill().unwrap();
     service.wait().unwrap();

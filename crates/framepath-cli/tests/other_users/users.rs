@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Users that may use a service: the kernel's credentials decide, whatever the socket's
-//! permissions are.
+//! Users that may use a service: the service checks the kernel's credentials, not the socket's
+//! permissions.
 
 use framepath_testkit::harness::{Tested, needs_root};
 use framepath_testkit::service::ServiceProcess;
@@ -12,11 +12,11 @@ fn as_nobody(service: &ServiceProcess) -> CommandOutput {
     finish(crate::as_nobody(&crate::binary(), &["top", "--once", "--socket", socket.to_str().unwrap()]))
 }
 
-pub fn only_its_own_user_unless_it_says_so() -> Tested {
+pub fn a_service_accepts_only_its_own_user_and_allowed_users() -> Tested {
     needs_root()?;
     let service = ServiceProcess::start(&[]);
     as_nobody(&service).ended(1).prints("Permission denied");
-    // A socket that every user may connect to, with a service for another user.
+    // A socket with permissions for every user, of a service for other users.
     let service = ServiceProcess::start(&["--allow-uid", "12345"]);
     as_nobody(&service).ended(1).prints("65534").prints("--allow-uid");
     assert_eq!(service.snapshot().totals.denied, 1);

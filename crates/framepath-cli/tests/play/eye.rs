@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Contents of a screen, by xwd: it needs no extension of the server.
+//! Contents of a screen, by xwd, which needs no extension of the server.
 
 use std::process::{Command, Stdio};
 
-/// Words of a dump's header (X11/XWDFile.h), which are big-endian.
+/// Indices of words in a dump's header (X11/XWDFile.h). The words are big-endian.
 const HEADER_BYTES: usize = 0;
 const WIDTH: usize = 4;
 const HEIGHT: usize = 5;
@@ -27,7 +27,7 @@ pub fn screenshot(display: &str, width: usize) -> Vec<u8> {
         let bytes = dump[index * 4..][..4].try_into().unwrap();
         u32::from_be_bytes(bytes) as usize
     };
-    // 0: the least significant byte is first: blue, green, red, unused.
+    // 0: the least significant byte is first, which means blue, green, red, unused.
     assert_eq!((word(BITS_PER_PIXEL), word(LITTLE_ENDIAN)), (32, 0));
     let pixels = &dump[word(HEADER_BYTES) + word(COLOURS) * COLOUR_BYTES..];
     let times = word(WIDTH) / width;

@@ -23,7 +23,7 @@ pub fn the_command_is_not_linked_with_sdl() {
     let needed: Vec<&str> = dynamic.lines().filter(|line| line.contains("(NEEDED)")).collect();
     assert!(needed.iter().any(|line| line.contains("libavcodec")), "{dynamic}");
     assert!(!needed.iter().any(|line| line.contains("libSDL2")), "{needed:#?}");
-    // If exported, the functions would replace SDL's own.
+    // Exported functions would replace SDL's own.
     let symbols = readelf("--dyn-syms");
     assert!(symbols.contains(" avcodec_"), "{symbols}");
     assert!(!symbols.contains(" SDL_"), "{symbols}");
@@ -35,7 +35,7 @@ fn loaded(folder: &Path, arguments: &[&str]) -> Vec<String> {
     let logs = folder.join("logs");
     fs::create_dir(&logs).unwrap();
     let (log, worker) = (logs.join("pid"), folder.join("worker"));
-    // Workers have a clean environment: this script gives them the variables.
+    // Workers have a clean environment, so this script sets the variables for them.
     let variables = format!("LD_DEBUG=files LD_DEBUG_OUTPUT={}", log.display());
     fs::write(&worker, format!("#!/bin/sh\n{variables} exec {FRAMEPATH} \"$@\"\n")).unwrap();
     fs::set_permissions(&worker, fs::Permissions::from_mode(0o755)).unwrap();
@@ -47,7 +47,7 @@ fn loaded(folder: &Path, arguments: &[&str]) -> Vec<String> {
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     let files = fs::read_dir(&logs).unwrap().map(|entry| entry.unwrap().path());
     let texts = files.map(|file| String::from_utf8_lossy(&fs::read(file).unwrap()).into_owned());
-    // Leaves out other programs, whose logs need not name FFmpeg.
+    // Ignores other programs, whose logs need not name FFmpeg.
     texts.filter(|text| text.contains(&format!("program: {FRAMEPATH}"))).collect()
 }
 
@@ -80,7 +80,7 @@ fn without_sdl(arguments: &[&str]) -> std::process::Output {
     ended(command.spawn().unwrap())
 }
 
-pub fn without_sdl_only_the_window_fails() {
+pub fn a_missing_sdl_fails_only_the_window() {
     let output = without_sdl(&["run", "test size=64x48 frames=3 ! play"]);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{errors}");

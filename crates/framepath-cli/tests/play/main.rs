@@ -15,23 +15,23 @@ use framepath_testkit::harness::Tested;
 use server::{Manager, Xvfb};
 
 framepath_testkit::tests! {
-    the_right_frame_is_on_the_screen,
-    colours_are_those_that_the_stream_tells,
-    a_window_without_shared_memory_shows_them_too,
-    a_picture_that_stands_still_is_one_of_the_clip,
-    a_window_that_grows_has_a_larger_picture,
-    f_is_the_whole_screen_and_back,
-    keys_end_and_pause,
+    the_screen_shows_the_right_frame,
+    colours_follow_the_matrix_and_range_of_the_stream,
+    a_server_without_shared_memory_shows_the_right_frame,
+    a_paused_picture_is_a_frame_of_the_clip,
+    a_larger_window_has_a_larger_picture,
+    key_f_toggles_full_screen,
+    keys_q_and_space_end_and_pause,
     every_format_is_played_to_the_end,
-    memory_does_not_grow_with_the_sizes_of_pictures,
-    one_table_has_the_cells_of_two_machines,
+    memory_does_not_grow_with_the_number_of_picture_sizes,
+    one_table_merges_the_cells_of_two_machines,
     library::the_command_is_not_linked_with_sdl,
     library::a_sandboxed_decoder_does_not_load_sdl,
     library::the_doctor_loads_sdl,
-    library::without_sdl_only_the_window_fails,
+    library::a_missing_sdl_fails_only_the_window,
 }
 
-/// Longest time of a test; a test that takes longer hangs.
+/// Timeout; a test that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 const SIZE: (u32, u32) = (320, 180);
@@ -85,10 +85,11 @@ fn screenshot(server: &Xvfb) -> Vec<u8> {
     eye::screenshot(&server.name(), SIZE.0 as usize)
 }
 
-/// Size of the clip that [`moving_box`] makes: bands of eight rows are painted separately.
+/// Size of the clip of [`moving_box`]: large enough for several bands of eight rows, which are
+/// painted separately.
 const BOXED: (u32, u32) = (320, 176);
 
-/// Makes a clip in which a box moves over a static background: most of a frame is not
+/// Creates a clip in which a box moves over a static background, so that most of a frame is not
 /// repainted. Returns its file and its frames in RGB.
 fn moving_box(folder: &Path) -> (String, Vec<Vec<u8>>) {
     let file = folder.join("box.h264").display().to_string();
@@ -125,7 +126,7 @@ fn distance(a: &[u8], b: &[u8]) -> f64 {
     sum as f64 / a.len() as f64
 }
 
-/// Polls until the screen has this picture; returns the last screenshot in any case.
+/// Polls until the screen has this picture or the time is over; returns the last screenshot.
 fn seen(server: &Xvfb, picture: &[u8], near: f64) -> Vec<u8> {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -155,13 +156,13 @@ fn window_is_there(server: &Xvfb) {
     }
 }
 
-fn the_right_frame_is_on_the_screen() -> Tested {
+fn the_screen_shows_the_right_frame() -> Tested {
     let server = Xvfb::start(SIZE)?;
     let file = clip("vp9-180p8.ivf");
     let (first, other) = (reference(&file, 0), reference(&file, 20));
     assert!(distance(&first, &other) > 5.0, "the frames are too much alike to tell");
     for (host, driver) in [("inline", "software"), ("process", "software"), ("inline", "opengl")] {
-        // Each frame comes after three seconds, and so stays for three.
+        // Frames arrive every three seconds, so each frame stays for three seconds.
         let rest = format!("block time=3s ! play driver={driver} sync=0");
         let child = play(&server, &format!("file '{file}' ! decode host={host} ! {rest}"));
         let screen = seen(&server, &first, 3.0);
@@ -176,9 +177,9 @@ fn the_right_frame_is_on_the_screen() -> Tested {
     Ok(())
 }
 
-/// A picture all of one colour, in YUV of each kind that streams have: a wrong conversion
-/// would show another colour.
-fn colours_are_those_that_the_stream_tells() -> Tested {
+/// The picture has one colour, in each type of YUV. A wrong conversion would show another
+/// colour.
+fn colours_follow_the_matrix_and_range_of_the_stream() -> Tested {
     let server = Xvfb::start(SIZE)?;
     let folder = tempfile::tempdir().unwrap();
     let wanted: Vec<u8> = [0x90, 0x50, 0x30].repeat((SIZE.0 * SIZE.1) as usize);
@@ -206,8 +207,8 @@ fn colours_are_those_that_the_stream_tells() -> Tested {
     Ok(())
 }
 
-/// With a server without shared memory SDL sends the pictures.
-fn a_window_without_shared_memory_shows_them_too() -> Tested {
+/// SDL sends the pictures to a server without shared memory.
+fn a_server_without_shared_memory_shows_the_right_frame() -> Tested {
     let server = Xvfb::without(SIZE, "MIT-SHM")?;
     let file = clip("vp9-180p8.ivf");
     let first = reference(&file, 0);
@@ -222,9 +223,9 @@ fn a_window_without_shared_memory_shows_them_too() -> Tested {
     Ok(())
 }
 
-/// Frames go to the server ahead of their times, often only the changed part:
-/// whenever playback pauses, the screen has a whole frame.
-fn a_picture_that_stands_still_is_one_of_the_clip() -> Tested {
+/// `play` sends frames to the server before their times, often only the changed part. The
+/// screen must have a complete frame whenever playback pauses.
+fn a_paused_picture_is_a_frame_of_the_clip() -> Tested {
     let server = Xvfb::start(BOXED)?;
     let folder = tempfile::tempdir().unwrap();
     let (file, frames) = moving_box(folder.path());
@@ -233,7 +234,7 @@ fn a_picture_that_stands_still_is_one_of_the_clip() -> Tested {
     for _ in 0..4 {
         thread::sleep(Duration::from_millis(700));
         xdotool(&server, &["key", "space"]);
-        // Frames that were handed over already are shown first.
+        // The server first shows frames that are already queued.
         thread::sleep(Duration::from_millis(700));
         let foreign = foreign_pixels(&screenshot(&server), &frames);
         assert!(foreign <= 0.1, "{foreign} % of the pixels are of no one frame");
@@ -244,11 +245,11 @@ fn a_picture_that_stands_still_is_one_of_the_clip() -> Tested {
     Ok(())
 }
 
-fn a_window_that_grows_has_a_larger_picture() -> Tested {
+fn a_larger_window_has_a_larger_picture() -> Tested {
     let server = Xvfb::start((2 * SIZE.0, 2 * SIZE.1))?;
     let file = clip("vp9-180p8.ivf");
     let first = reference(&file, 0);
-    // A frame stays for three seconds: time to resize its window.
+    // A frame stays for three seconds, which is enough to resize its window.
     let child =
         play(&server, &format!("file '{file}' ! decode ! block time=3s ! play driver=software sync=0"));
     window_is_there(&server);
@@ -269,16 +270,16 @@ fn window_has(server: &Xvfb, size: (u32, u32)) {
     loop {
         let mut command = Command::new("xdotool");
         command.args(["search", "--name", "^framepath$", "getwindowgeometry"]).env("DISPLAY", server.name());
-        let told = String::from_utf8(bytes_of(&mut command)).unwrap();
-        if told.lines().any(|line| line.trim() == wanted) {
+        let geometry = String::from_utf8(bytes_of(&mut command)).unwrap();
+        if geometry.lines().any(|line| line.trim() == wanted) {
             return;
         }
-        assert!(Instant::now() < deadline, "{told}, and not {wanted}");
+        assert!(Instant::now() < deadline, "{geometry}, and not {wanted}");
         thread::sleep(Duration::from_millis(20));
     }
 }
 
-fn f_is_the_whole_screen_and_back() -> Tested {
+fn key_f_toggles_full_screen() -> Tested {
     let whole = (2 * BOXED.0, 2 * BOXED.1);
     let server = Xvfb::start(whole)?;
     let _manager = Manager::start(&server)?;
@@ -290,7 +291,7 @@ fn f_is_the_whole_screen_and_back() -> Tested {
         xdotool(&server, &["search", "--name", "^framepath$", "windowfocus", "--sync", "key", "f"]);
         window_has(&server, size);
     }
-    // While playback pauses, the screen has exactly one of the clip's pictures,
+    // While playback pauses, the screen must have exactly one of the clip's pictures,
     // even if the window changes while frames are in flight.
     for _ in 0..2 {
         xdotool(&server, &["key", "space", "key", "f"]);
@@ -309,7 +310,7 @@ fn f_is_the_whole_screen_and_back() -> Tested {
     Ok(())
 }
 
-fn keys_end_and_pause() -> Tested {
+fn keys_q_and_space_end_and_pause() -> Tested {
     let server = Xvfb::start((64, 48))?;
     for key in ["q", "Escape"] {
         let child = play(&server, "test size=64x48 frames=0 rate=30 ! play");
@@ -381,8 +382,8 @@ fn many_sizes(folder: &Path, frames: u16) -> String {
     many
 }
 
-/// A stream with many sizes: each has a texture, and few textures are kept.
-fn memory_does_not_grow_with_the_sizes_of_pictures() -> Tested {
+/// The stream has many sizes; each size needs a texture, and only few textures are kept.
+fn memory_does_not_grow_with_the_number_of_picture_sizes() -> Tested {
     let server = Xvfb::start(SIZE)?;
     let folder = tempfile::tempdir().unwrap();
     let file = many_sizes(folder.path(), 160);
@@ -400,20 +401,20 @@ fn memory_does_not_grow_with_the_sizes_of_pictures() -> Tested {
         thread::sleep(Duration::from_millis(5));
     }
     assert_eq!(counts(&ended(child)), (160, 0));
-    // 160 textures of 3 MB each would be there twice: for SDL and for OpenGL.
+    // 160 textures of 3 MB would exist twice: for SDL and for OpenGL.
     assert!((1..500 << 10).contains(&most_kib), "{most_kib} KiB");
     Ok(())
 }
 
-/// Beauchesne's table: one command makes one machine's, another merges two. The second
-/// machine is a copy with another name, and the table shows that name.
-fn one_table_has_the_cells_of_two_machines() {
+/// Beauchesne's table: `lab` makes the table of one machine, `report` merges two. The second
+/// machine is a copy of the first with another name, which the table must show.
+fn one_table_merges_the_cells_of_two_machines() {
     let folder = tempfile::tempdir().unwrap();
     let place = |name: &str| folder.path().join(name);
     let file = clip("vp9-180p8.ivf");
     let mut lab = Command::new(env!("CARGO_BIN_EXE_framepath"));
     lab.args(["lab", "players", &file, "--pairs", "1", "--out"]).arg(place("here"));
-    // Use the lab's own screen, whatever this machine has.
+    // Without a display, the lab uses its own screen.
     lab.env_remove("DISPLAY").env_remove("WAYLAND_DISPLAY").stdin(Stdio::null()).stdout(Stdio::null());
     let lab = lab.stderr(Stdio::piped()).spawn().unwrap();
     let output = ended(lab);

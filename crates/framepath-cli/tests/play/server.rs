@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The test's own X server, ended with it.
+//! The test's own X server.
 
 use std::io::{BufRead, BufReader, ErrorKind};
 use std::process::{Child, Command, Stdio};
@@ -45,7 +45,7 @@ impl Xvfb {
 pub struct Manager(Child);
 
 impl Manager {
-    /// Starts one for that server; an error if none is installed.
+    /// Starts a window manager for that server; an error if none is installed.
     pub fn start(server: &Xvfb) -> Result<Manager, Missing> {
         let mut command = Command::new("jwm");
         command.env("DISPLAY", server.name()).stdout(Stdio::null());
@@ -75,7 +75,7 @@ fn started(command: &mut Command, missing: &str) -> Result<Child, Missing> {
 }
 
 fn end(child: &mut Child) {
-    // It may have ended by itself.
+    // The server may have ended by itself.
     let _ = child.kill();
     let _ = child.wait();
 }

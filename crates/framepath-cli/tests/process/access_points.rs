@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Files that flag packets as random access points that are none.
+//! Files with false flags of random access points.
 
 use std::fs;
 use std::path::Path;
@@ -23,8 +23,8 @@ fn decoded(file: &Path, options: &str) -> (Vec<String>, Option<i32>) {
     (text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect(), code)
 }
 
-/// Makes a copy in MP4 whose packets are all flagged as random access points, by removing the box
-/// that lists them.
+/// Creates a copy in MP4 without the box that lists the random access points, so that all packets
+/// count as random access points.
 fn all_flagged(clip: &str, folder: &Path) -> std::path::PathBuf {
     let file = folder.join("flagged.mp4");
     let clip = in_checkout(clip);
@@ -37,13 +37,13 @@ fn all_flagged(clip: &str, folder: &Path) -> std::path::PathBuf {
     file
 }
 
-/// Makes a copy with a recovery point SEI in each access unit, of 0 frames: it claims that all
-/// pictures are right from there on.
+/// Creates a copy with a recovery point SEI of 0 frames in each access unit. The SEI claims that all
+/// following pictures are correct.
 fn all_recovery_points(clip: &str, folder: &Path) -> std::path::PathBuf {
     let bytes = fs::read(in_checkout(clip)).unwrap();
     let mut changed = Vec::new();
     for at in 0..bytes.len() {
-        // A slice that begins a picture: `first_mb_in_slice` is 0.
+        // The first slice of a picture has `first_mb_in_slice` 0.
         let is_first = bytes[at..].starts_with(&[0, 0, 1])
             && bytes
                 .get(at + 3..at + 5)
@@ -60,7 +60,7 @@ fn all_recovery_points(clip: &str, folder: &Path) -> std::path::PathBuf {
 }
 
 #[test]
-fn false_flags_cost_no_frame() {
+fn false_random_access_flags_lose_no_frame() {
     let folder = tempfile::tempdir().unwrap();
     let files = [
         all_flagged("clips/hevc-180p8-container.mkv", folder.path()),
@@ -76,7 +76,7 @@ fn false_flags_cost_no_frame() {
 }
 
 #[test]
-fn a_gradual_refresh_is_replayed_whole_and_resumed_at_when_it_must() {
+fn a_gradual_refresh_is_replayed_completely_or_is_the_resume_point() {
     let folder = tempfile::tempdir().unwrap();
     for reordered in ["0", "2"] {
         let file = folder.path().join("gradual.mkv");
@@ -100,7 +100,7 @@ fn a_gradual_refresh_is_replayed_whole_and_resumed_at_when_it_must() {
         {
             assert_eq!(decoded(&file, options), inline, "{reordered} {options}");
         }
-        // Losses are counted, delivered frames are right, and the stream continues.
+        // Losses are counted, delivered frames are correct, and the stream continues.
         let (frames, code) = decoded(&file, "host=process fault=poison@30");
         assert_eq!(code, Some(3));
         let wrong: Vec<_> = frames.iter().filter(|frame| !inline.0.contains(frame)).collect();
@@ -116,8 +116,8 @@ fn units(bytes: &[u8]) -> Vec<&[u8]> {
     starts.iter().zip(ends).map(|(start, end)| &bytes[*start..end]).collect()
 }
 
-/// Makes one stream of two encodings; the second has its own parameter sets, only at its first
-/// random access point.
+/// Creates one stream of two encodings. The second encoding has its own parameter sets, only at its
+/// first random access point.
 fn two_encodings(
     folder: &Path,
     extension: &str,
@@ -135,7 +135,7 @@ fn two_encodings(
         let bytes = fs::read(&file).unwrap();
         let mut has_picture = false;
         for unit in units(&bytes) {
-            // After the first picture the sets are left out.
+            // Only the first picture keeps the sets.
             if is_set(unit[3]) && number == 1 && has_picture {
                 continue;
             }
@@ -149,14 +149,14 @@ fn two_encodings(
 }
 
 #[test]
-fn a_replay_has_the_parameter_sets_that_came_in_earlier_packets() {
+fn a_replay_includes_parameter_sets_of_earlier_packets() {
     let folder = tempfile::tempdir().unwrap();
     let x264 = "-c:v libx264 -pix_fmt yuv420p -g 12 -sc_threshold 0 -x264-params";
     let x265 =
         "-c:v libx265 -pix_fmt yuv420p -x265-params log-level=error:repeat-headers=1:keyint=12:min-keyint=12";
     let [a, b] = ["repeat-headers=1:ref=1:cabac=0", "repeat-headers=1:ref=4:qp=30"];
     let h264 = [format!("{x264} {a}"), format!("{x264} {b}")];
-    // The second has the first's picture set, which belongs to another sequence set there.
+    // The second encoding has the same picture set as the first, with another sequence set.
     let level = ["3.0", "4.0"].map(|level| format!("{x264} repeat-headers=1:level={level}"));
     let [a, b] = ["ref=1", "ref=3:sao=0:ctu=16:amp=1"];
     let hevc = [format!("{x265}:{a}"), format!("{x265}:{b}")];
@@ -182,7 +182,7 @@ fn a_replay_has_the_parameter_sets_that_came_in_earlier_packets() {
                 assert_eq!(replayed, inline, "{} {fault} {threads}", file.display());
             }
         }
-        // The packet with the sets is given up: frames delivered after it are right.
+        // The packet with the sets is skipped; later delivered frames are correct.
         let (frames, code) = decoded(&file, "host=process threads=1 fault=poison@48");
         assert_eq!(code, Some(3), "{}", file.display());
         let hash = |line: &String| line.rsplit(' ').next().unwrap().to_owned();
@@ -192,7 +192,7 @@ fn a_replay_has_the_parameter_sets_that_came_in_earlier_packets() {
     }
 }
 
-/// The tags of an FLV file that hold video, but for that of its end.
+/// The video tags of an FLV file, without the end tag.
 fn video_tags(bytes: &[u8]) -> Vec<Vec<u8>> {
     let (mut at, mut tags) = (13, Vec::new());
     while at + 11 < bytes.len() {
@@ -208,7 +208,7 @@ fn video_tags(bytes: &[u8]) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn a_configuration_that_changes_inside_a_file_reaches_the_workers() {
+fn a_configuration_change_inside_a_file_reaches_the_workers() {
     let folder = tempfile::tempdir().unwrap();
     let mut joined = Vec::new();
     for (number, options) in ["ref=1:cabac=0", "ref=4:qp=30"].iter().enumerate() {

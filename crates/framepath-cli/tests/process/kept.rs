@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A program may keep frames for as long as it likes: an honest worker is not ended because
-//! it cannot output frames meanwhile, however short its watchdog is.
+//! A program may keep frames for any time. The watchdog does not kill an honest worker that
+//! cannot output frames meanwhile, even with a short timeout.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,9 +11,9 @@ use std::time::Duration;
 use framepath::{Frames, Pipeline};
 use framepath_testkit::in_checkout;
 
-/// Long for an honest worker on a busy machine, and short for a test.
+/// Watchdog timeout: long for an honest worker on a busy machine, and short for a test.
 const WATCHDOG: &str = "watchdog=1s";
-/// Three times the watchdog.
+/// Three times the watchdog's timeout.
 const PAUSE: Duration = Duration::from_secs(3);
 
 fn frames(path: &str) -> Frames {
@@ -50,7 +50,7 @@ fn keep_four(path: &str) {
 }
 
 #[test]
-fn four_frames_of_each_decoder_are_kept_while_others_are_asked_for() {
+fn a_program_keeps_four_frames_of_each_decoder_and_requests_more() {
     let clips = ["h264-180p8-high.h264", "hevc-180p8.hevc", "vp9-180p8.ivf", "av1-180p8.ivf"];
     thread::scope(|scope| {
         for (clip, options) in
@@ -61,8 +61,8 @@ fn four_frames_of_each_decoder_are_kept_while_others_are_asked_for() {
     });
 }
 
-/// Keeps all frames until none comes, for three watchdogs; then drops them, and takes the
-/// rest.
+/// Keeps all frames until no frame arrives for three timeouts of the watchdog. Then drops them and
+/// receives the rest.
 fn keep_all(path: &str, expected: usize) {
     let mut frames = frames(path);
     let (came, drops) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
@@ -85,7 +85,7 @@ fn keep_all(path: &str, expected: usize) {
     }
     assert!((1..expected).contains(&before), "{path}: {before}: its worker waits for a slot");
     drops.store(true, Ordering::Relaxed);
-    // Includes frames that come later.
+    // Includes frames that arrive later.
     while !program.is_finished() {
         drop(kept.try_iter().collect::<Vec<_>>());
         thread::sleep(Duration::from_millis(1));
@@ -95,7 +95,7 @@ fn keep_all(path: &str, expected: usize) {
 }
 
 #[test]
-fn a_worker_waits_for_a_slot_as_long_as_the_program_keeps_all() {
+fn a_worker_waits_for_a_slot_while_the_program_keeps_all_frames() {
     let high = "h264-180p8-high.h264";
     let threshold = format!("test frames=100 size=64x36 format=yuv420p ! threshold host=process {WATCHDOG}");
     let convert =
@@ -103,7 +103,7 @@ fn a_worker_waits_for_a_slot_as_long_as_the_program_keeps_all() {
     let paths = [
         (decode(high, "threads=1"), 150),
         (decode(high, "threads=4"), 150),
-        // The smallest pool with which this clip can be decoded.
+        // The smallest pool that can decode this clip.
         (decode(high, "threads=1 pool=12"), 150),
         (decode("vp9-180p8.ivf", "threads=1"), 150),
         (decode("av1-180p8.ivf", "threads=2"), 150),

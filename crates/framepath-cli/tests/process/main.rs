@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `host=process` gives the same frames as `host=inline`, copies each packet
-//! once and no frame, and leaves no resources behind in its caller.
+//! `host=process` delivers the same frames as `host=inline`, copies each packet
+//! once and no frame, and leaks no resources in its caller.
 
 use std::fs;
 use std::thread;
@@ -44,7 +44,7 @@ fn assert_same(clip: &str, options: &str) {
 }
 
 #[test]
-fn small_clips_through_a_worker_are_what_they_are_inline() {
+fn small_clips_have_the_same_frames_in_a_worker_and_inline() {
     for clip in clips(false) {
         for threads in ["threads=1", "threads=2"] {
             assert_same(&clip, threads);
@@ -57,14 +57,14 @@ fn small_clips_through_a_worker_are_what_they_are_inline() {
 }
 
 #[test]
-fn large_clips_through_a_worker_are_what_they_are_inline() {
+fn large_clips_have_the_same_frames_in_a_worker_and_inline() {
     for clip in clips(true).iter().filter(|clip| !clip.contains("hard-")) {
         assert_same(clip, "threads=1");
     }
 }
 
 #[test]
-fn branches_decode_in_workers_and_beside_them() {
+fn branches_of_a_tee_decode_in_workers_and_inline() {
     let clip = in_checkout("clips/h264-180p8-high.h264");
     let clip = clip.to_str().unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -90,7 +90,8 @@ fn held() -> (usize, usize) {
     (files, maps.lines().filter(|line| line.contains("memfd:framepath")).count())
 }
 
-/// Returns the same once the spare worker is ready, because runs do not wait for it.
+/// Waits until the spare worker is ready, because runs do not wait for it. Returns the same
+/// numbers.
 fn held_at_rest() -> (usize, usize) {
     let (mut last, mut looks) = (held(), 0);
     for _ in 0..1000 {
@@ -106,7 +107,7 @@ fn held_at_rest() -> (usize, usize) {
 }
 
 #[test]
-fn packets_are_copied_twice_and_nothing_is_left_behind() {
+fn packets_are_copied_twice_and_no_resource_leaks() {
     framepath::host::set_worker_program(env!("CARGO_BIN_EXE_framepath"));
     let clip = in_checkout("clips/h264-180p8-high.h264");
     let packets = fs::metadata(&clip).unwrap().len();
@@ -119,7 +120,7 @@ fn packets_are_copied_twice_and_nothing_is_left_behind() {
         assert_eq!(report.frames, 30);
         report
     };
-    // The first run also makes the spare worker, which stays.
+    // The first run also starts the spare worker, which stays.
     run();
     let before = held_at_rest();
     for _ in 0..5 {

@@ -10,13 +10,13 @@ use framepath::plugins::list;
 
 use framepath_testkit::run;
 
-/// Fewest filters and sources: every version of Debian's package has more.
+/// Minimum number of filters and sources; every version of Debian's package has more.
 const LEAST: usize = 90;
 
-/// Plug-ins that run at the same time.
+/// Number of concurrent plug-ins.
 const AT_ONCE: usize = 2;
 
-/// Plug-ins that do not run with their defaults, a setting with which they run, and the reason.
+/// Plug-ins that fail with their defaults, a setting that works, and the reason.
 const NEED_A_SETTING: &[(&str, &str, &str)] = &[
     (
         "3dflippo",
@@ -33,10 +33,10 @@ const NEED_A_SETTING: &[(&str, &str, &str)] = &[
 
 /// Result of a plug-in.
 enum Became {
-    /// Three frames came, all from one worker.
+    /// Three frames from a single worker.
     Frames,
-    /// It takes several frames at a time, which no path supports, or refuses to start; the
-    /// error says so.
+    /// An expected error: the plug-in needs several inputs, which no path supports, or fails to
+    /// start.
     Mixer,
     Failed(String),
 }
@@ -57,7 +57,7 @@ fn run_in_a_worker(name: &str) -> Became {
 }
 
 #[test]
-fn every_plugin_there_is_runs_in_a_worker() {
+fn every_installed_plugin_runs_in_a_worker() {
     let all = list();
     let next = AtomicUsize::new(0);
     let became = Mutex::new(Vec::new());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Seeks of streams that are demuxed and decoded in workers: the frames after a seek are those
-//! of a decode in this process, and none is lost if a worker dies at a seek.
+//! Seeks in streams with demuxer and decoder in workers. The frames after a seek equal those
+//! of a decode in this process. No frame is lost if a worker dies at a seek.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
@@ -16,7 +16,7 @@ type Shown = (Option<i64>, u64);
 /// Frames of each clip, 25 a second.
 const FRAMES: usize = 60;
 
-/// Ten targets in milliseconds, and the number of the first frame that is not before each: the
+/// Ten targets in milliseconds, each with the number of the first frame at or after it: the
 /// start, frames, between frames, backwards, after the end.
 const TARGETS: [(u64, usize); 10] = [
     (1000, 25),
@@ -80,7 +80,7 @@ fn frames(text: &str) -> Frames {
     Pipeline::parse(text).unwrap_or_else(|error| panic!("{text}: {error}")).frames().unwrap()
 }
 
-/// Takes at most `count` frames.
+/// Receives at most `count` frames.
 fn take(frames: &mut Frames, count: usize) -> Vec<Shown> {
     frames.by_ref().take(count).map(|frame| shown(&frame.unwrap())).collect()
 }
@@ -101,7 +101,7 @@ fn assert_tail(text: &str, to: u64, rest: &[Shown], expected: &[Shown]) {
     );
 }
 
-/// Seeks ten times, with frames inside and at the end; `whole` is a decode in this process.
+/// Seeks ten times, with frames in flight and at the end; `whole` is a decode in this process.
 fn check(text: &str, whole: &[Shown]) {
     let mut stream = frames(text);
     for leave_at in [5, usize::MAX] {
@@ -157,7 +157,7 @@ fn ten_seeks_in_each_codec_in_the_service() {
 }
 
 #[test]
-fn a_stage_of_frames_in_a_process_behind_one_of_packets() {
+fn a_frame_stage_follows_a_packet_stage_in_worker_processes() {
     ends(|| {
         let folder = tempfile::tempdir().unwrap();
         let file = clip(folder.path(), "a.mp4", X264);
@@ -167,7 +167,7 @@ fn a_stage_of_frames_in_a_process_behind_one_of_packets() {
 }
 
 #[test]
-fn files_in_a_process_start_and_loop_at_a_time_and_keep_their_edit_lists() {
+fn demuxers_in_workers_honour_start_loop_and_edit_lists() {
     ends(|| {
         let folder = tempfile::tempdir().unwrap();
         for (name, encoder) in [("a.mp4", X264), ("a.h264", X264), ("e.mp4", ALL[5].1)] {
@@ -195,7 +195,7 @@ fn files_in_a_process_start_and_loop_at_a_time_and_keep_their_edit_lists() {
 }
 
 /// Checks the frames before and after a seek from the end to 1 s, with a fault at input
-/// `number`. 60 packets come before it, the flush is the 61st input.
+/// `number`. The first 60 inputs are packets, the 61st is the flush.
 fn seek_with_fault(file: &str, fault: &str, number: u64, whole: &[Shown]) {
     for threads in [1, 3] {
         let path = format!(
@@ -205,7 +205,7 @@ fn seek_with_fault(file: &str, fault: &str, number: u64, whole: &[Shown]) {
         assert_tail(&path, 0, &take(&mut stream, usize::MAX), whole);
         stream.seek(Duration::from_secs(1), SeekTo::Exact).unwrap();
         assert_tail(&path, 1000, &take(&mut stream, usize::MAX), &whole[25..]);
-        // Seeks once more: the next worker behaves like the first.
+        // Seeks once more, because the next worker must behave like the first.
         stream.seek(Duration::from_millis(1341), SeekTo::Exact).unwrap();
         assert_tail(&path, 1341, &take(&mut stream, usize::MAX), &whole[34..]);
         let report = stream.report().unwrap();
@@ -215,7 +215,7 @@ fn seek_with_fault(file: &str, fault: &str, number: u64, whole: &[Shown]) {
 }
 
 #[test]
-fn a_worker_that_dies_right_before_at_or_behind_a_seek_loses_nothing() {
+fn a_worker_death_just_before_at_or_after_a_seek_loses_no_frame() {
     ends(|| {
         let folder = tempfile::tempdir().unwrap();
         for (name, encoder) in [("a.mp4", X264), ("d.ivf", ALL[4].1)] {
@@ -230,13 +230,13 @@ fn a_worker_that_dies_right_before_at_or_behind_a_seek_loses_nothing() {
 }
 
 #[test]
-fn a_worker_that_dies_while_a_seek_comes_loses_nothing() {
+fn a_worker_death_during_a_seek_loses_no_frame() {
     ends(|| {
         let folder = tempfile::tempdir().unwrap();
         let file = clip(folder.path(), "a.mp4", X264);
         let whole = all(&format!("file {file} ! decode"));
-        // How many packets were submitted before the seek is random: each of these may be
-        // before or after it.
+        // The number of packets submitted before the seek is random, so the fault may be
+        // before or after the seek.
         for number in 6..46 {
             let path = format!("file {file} ! decode host=process threads=2 fault=crash@{number}");
             let mut stream = frames(&path);
@@ -254,7 +254,7 @@ fn a_worker_that_dies_while_a_seek_comes_loses_nothing() {
 }
 
 #[test]
-fn a_demuxer_that_dies_behind_a_seek_is_an_error() {
+fn a_demuxer_death_after_a_seek_is_an_error() {
     ends(|| {
         let folder = tempfile::tempdir().unwrap();
         let file = clip(folder.path(), "a.mp4", X264);
@@ -269,7 +269,7 @@ fn a_demuxer_that_dies_behind_a_seek_is_an_error() {
 }
 
 #[test]
-fn a_flush_goes_on_at_the_next_random_access_point() {
+fn decoding_resumes_at_the_next_random_access_point_after_a_flush() {
     ends(|| {
         let folder = tempfile::tempdir().unwrap();
         let file = clip(folder.path(), "a.mp4", X264);
@@ -293,7 +293,7 @@ fn a_seek_wakes_a_path_whose_worker_is_idle() {
         let folder = tempfile::tempdir().unwrap();
         let file = clip(folder.path(), "a.mp4", X264);
         let whole = all(&format!("file {file} ! decode"));
-        // The next packet is due in a thousand seconds; a decoder may want several first.
+        // The next packet is due in a thousand seconds; the decoder may need several packets first.
         let path = format!("file {file} rate=0.001 ! decode host=process threads=1");
         let stream = frames(&path);
         let requests = stream.requests();
@@ -302,11 +302,11 @@ fn a_seek_wakes_a_path_whose_worker_is_idle() {
         }
         requests.send(Request::Stop).unwrap();
         drop(stream);
-        // With all packets submitted, the worker is idle at the end.
+        // The worker is idle at the end, after all packets.
         let path = format!("file {file} ! decode host=process threads=1 watchdog=100ms");
         let mut stream = frames(&path);
         assert_tail(&path, 0, &take(&mut stream, usize::MAX), &whole);
-        // Longer than the watchdog: an idle worker is not to blame.
+        // Longer than the watchdog's timeout, which must not apply to an idle worker.
         std::thread::sleep(Duration::from_millis(500));
         stream.seek(Duration::from_secs(2), SeekTo::Exact).unwrap();
         assert_tail(&path, 2000, &take(&mut stream, usize::MAX), &whole[50..]);

@@ -11,7 +11,7 @@ use framepath_serve::Viewer;
 use framepath_testkit::until;
 use framepath_testkit::wait;
 
-/// The shell replaces the service manager: it puts the socket at number 3.
+/// A shell acts as the service manager and passes the socket as descriptor 3.
 const MANAGER: &str =
     "exec 3<&0 0</dev/null; LISTEN_PID=$$ LISTEN_FDS=$1; export LISTEN_PID LISTEN_FDS; shift; exec \"$@\"";
 
@@ -23,16 +23,16 @@ fn manager(stdin: Stdio, count: &str, options: &[&str]) -> Command {
 }
 
 #[test]
-fn a_passed_socket_is_served_and_its_name_stays() {
+fn a_passed_socket_is_served_and_keeps_its_name() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("passed");
     let listener = Listener::bind(&path, 0o600).unwrap();
     let stdin = || Stdio::from(listener.as_fd().try_clone_to_owned().unwrap());
     let child = manager(stdin(), "1", &[]).spawn().unwrap();
-    // A client that connects before the service listens waits in the socket's backlog.
+    // A client that connects early waits in the socket's backlog.
     until("the service answers", || Viewer::connect(&path).unwrap().snapshot().is_ok());
     children::signal(&child, 15).unwrap();
-    wait(child, "the service").ended(0).prints("passed in");
+    wait(child, "the service").ended(0).prints("passed by the service manager");
     assert!(path.exists());
 
     let refused = |count: &str, options: &[&str], code: i32, words: &str| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Figures that the service reports: to `top`, and to Prometheus.
+//! Figures of the service for `top` and for Prometheus.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -10,8 +10,8 @@ use framepath_testkit::until;
 use framepath_testkit::{finish, run};
 
 fn address(service: &ServiceProcess) -> String {
-    let said = service.stderr();
-    let (_, rest) = said.split_once("http://").unwrap_or_else(|| panic!("{said}"));
+    let log = service.stderr();
+    let (_, rest) = log.split_once("http://").unwrap_or_else(|| panic!("{log}"));
     rest.split_once('/').unwrap().0.to_owned()
 }
 
@@ -88,22 +88,22 @@ fn the_page_for_prometheus_parses_and_adds_up() {
     assert!(refused.starts_with("HTTP/1.0 405"), "{refused}");
     client.kill().unwrap();
     client.wait().unwrap();
-    // Readers that connect and close without a request.
+    // Readers that connect and disconnect without a request.
     let idle: Vec<TcpStream> = (0..50).map(|_| TcpStream::connect(&address).unwrap()).collect();
     drop(idle);
     assert!(get(&address, "GET / HTTP/1.0\r\n\r\n").contains("\nframepath_streams 0\n"));
     assert_eq!(service.quiet(), before);
 }
 
-/// Connections without a request delay no other: the oldest are closed to make room.
+/// The service closes the oldest idle connections, so that they delay no other reader.
 #[test]
-fn a_hundred_idle_readers_do_not_stand_in_the_way() {
+fn a_hundred_idle_readers_delay_no_other() {
     let service = ServiceProcess::start(&["--metrics", "127.0.0.1:0"]);
     let before = service.quiet();
     let address = address(&service);
     let idle: Vec<TcpStream> = (0..100).map(|_| TcpStream::connect(&address).unwrap()).collect();
     assert!(get(&address, "GET / HTTP/1.0\r\n\r\n").contains("\nframepath_streams 0\n"));
-    // The service did not wait for the latest connections.
+    // The answer did not wait for the newest connections.
     let is_open = |stream: &TcpStream| {
         stream.set_nonblocking(true).unwrap();
         matches!(stream.peek(&mut [0]), Err(error) if error.kind() == std::io::ErrorKind::WouldBlock)
@@ -114,10 +114,10 @@ fn a_hundred_idle_readers_do_not_stand_in_the_way() {
     assert_eq!(service.quiet(), before);
 }
 
-/// A reader that cannot be accepted for lack of a descriptor keeps its socket
-/// readable: the service must sleep all the same.
+/// Without free descriptors the service cannot accept a reader, whose socket stays
+/// readable. The service must sleep nevertheless.
 #[test]
-fn without_a_descriptor_left_the_service_sleeps() {
+fn a_service_without_free_descriptors_sleeps() {
     use rustix::process::{Pid, Resource, Rlimit, prlimit};
     let service = ServiceProcess::start(&["--metrics", "127.0.0.1:0"]);
     let before = service.quiet();
@@ -126,7 +126,7 @@ fn without_a_descriptor_left_the_service_sleeps() {
     let limit = |files: u64| {
         prlimit(pid, Resource::Nofile, Rlimit { current: Some(files), maximum: Some(1024) }).unwrap()
     };
-    // A new descriptor has the lowest free number.
+    // A new descriptor gets the lowest free number.
     let fds = format!("/proc/{}/fd", service.pid());
     limit((0..).find(|number| !std::path::Path::new(&format!("{fds}/{number}")).exists()).unwrap());
     let mut reader = TcpStream::connect(&address).unwrap();
@@ -146,7 +146,7 @@ fn without_a_descriptor_left_the_service_sleeps() {
 }
 
 #[test]
-fn figures_are_for_this_machine_alone() {
+fn metrics_are_served_only_on_this_machine() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("socket");
     let socket = socket.to_str().unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Clients that send invalid messages, too many, or none.
+//! Clients that send invalid messages, too many messages, or none.
 
 use framepath_model::wire::{MAGIC, MESSAGE_BYTES, Message, VERSION};
 use framepath_os::crossing::Socket;
@@ -15,7 +15,7 @@ fn record(message: &Message) -> [u8; MESSAGE_BYTES] {
 }
 
 #[test]
-fn rubbish_ends_its_own_connection_and_says_why() {
+fn an_invalid_message_ends_only_its_connection_with_a_reason() {
     let service = ServiceProcess::start(&[]);
     let before = service.quiet();
     let hello = record(&Message::Hello { version: VERSION });
@@ -51,7 +51,7 @@ fn rubbish_ends_its_own_connection_and_says_why() {
 
 /// Checks that descriptors sent with a message are closed, not kept.
 #[test]
-fn descriptors_that_nobody_asked_for_are_closed() {
+fn unexpected_descriptors_are_closed() {
     use std::os::fd::AsFd;
     let service = ServiceProcess::start(&[]);
     let before = service.quiet();
@@ -67,7 +67,7 @@ fn descriptors_that_nobody_asked_for_are_closed() {
 }
 
 #[test]
-fn a_thousand_that_come_and_go_leave_nothing() {
+fn a_thousand_short_connections_leak_no_resource() {
     let service = ServiceProcess::start(&[]);
     let before = service.quiet();
     for turn in 0..1000 {
@@ -76,7 +76,7 @@ fn a_thousand_that_come_and_go_leave_nothing() {
             0 => {}
             // Half of a message, then closes.
             1 => socket.send(&[0; 100], None).unwrap_or_default(),
-            // Requests a stream, and closes before the grant.
+            // Requests a stream, and disconnects before the grant.
             _ if turn % 50 == 2 => {
                 socket.send(&record(&Message::Hello { version: VERSION }), None).unwrap_or_default();
             }
@@ -88,13 +88,13 @@ fn a_thousand_that_come_and_go_leave_nothing() {
 }
 
 #[test]
-fn a_crowd_that_stays_is_turned_away_and_takes_nobody_with_it() {
+fn excess_idle_clients_are_denied_without_harm_to_others() {
     let service = ServiceProcess::start(&["--connections", "20"]);
     let before = service.quiet();
     let mut client = service.client("vp9-180p8.ivf", "loop=inf ! decode", "null").spawn().unwrap();
     let frames = service.stream_of(client.id()).figures.frames;
     let crowd: Vec<RawClient> = (0..1000).map(|_| RawClient::connect(&service.socket())).collect();
-    // The accepted clients are closed because they send nothing, the others were denied.
+    // The service disconnects accepted clients that send nothing, and denies the others.
     let text = crowd[999].denied();
     assert!(text.contains("20 connections") && text.contains("--connections"), "{text}");
     assert!(crowd[999].recv().is_none());
@@ -108,14 +108,14 @@ fn a_crowd_that_stays_is_turned_away_and_takes_nobody_with_it() {
 }
 
 #[test]
-fn a_flood_ends_and_nobody_else_does() {
+fn a_flooding_client_is_disconnected_without_harm_to_others() {
     let service = ServiceProcess::start(&[]);
     let before = service.quiet();
     let mut client = service.client("vp9-180p8.ivf", "loop=inf ! decode", "null").spawn().unwrap();
     let frames = service.stream_of(client.id()).figures.frames;
 
-    // A client that asks and never reads: the service stops reading from it when its answers have
-    // no room.
+    // A client that sends requests and reads no answer: the service stops reading from the client
+    // when the client's socket is full.
     let deaf = RawClient::connect(&service.socket());
     let watch = record(&Message::Watch { from: 0 });
     let mut sent = 0;
@@ -123,7 +123,7 @@ fn a_flood_ends_and_nobody_else_does() {
         sent += 1;
         assert!(sent < 100_000, "nothing holds it up");
     }
-    // A client that asks and reads, too often.
+    // A client that sends too many requests and reads the answers.
     let loud = RawClient::connect(&service.socket());
     let mut answers = 0;
     let denied = loop {
@@ -134,7 +134,7 @@ fn a_flood_ends_and_nobody_else_does() {
             other => panic!("{other:?}"),
         }
         if answers == 100_000 {
-            // The machine is too slow to flood the service.
+            // This machine is too slow to flood the service.
             break None;
         }
     };
@@ -148,7 +148,7 @@ fn a_flood_ends_and_nobody_else_does() {
 
 /// A client that sends invalid data to its worker harms only that worker.
 #[test]
-fn rubbish_for_a_worker_ends_that_worker() {
+fn invalid_data_for_a_worker_ends_only_that_worker() {
     let service = ServiceProcess::start(&[]);
     let before = service.quiet();
     let talker = RawClient::connect(&service.socket());
@@ -156,7 +156,8 @@ fn rubbish_for_a_worker_ends_that_worker() {
     let (stream, worker) = talker.granted();
     worker.send(&[0x5a; MESSAGE_BYTES], None).unwrap();
     let mut bytes = [0; MESSAGE_BYTES];
-    // The worker ends: the socket reads its end, or an error because the data was never read.
+    // The worker ends. The socket then reads the end of stream, or an error because the worker
+    // never read the data.
     assert!(matches!(worker.receive(&mut bytes), Ok((0, _)) | Err(_)));
     talker.send(&Message::Replace { stream, kill: false });
     let (again, _worker) = talker.granted();

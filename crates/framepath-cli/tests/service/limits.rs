@@ -7,7 +7,7 @@ use framepath_testkit::finish;
 use framepath_testkit::service::{RawClient, ServiceProcess};
 
 #[test]
-fn streams_of_a_user() {
+fn the_number_of_streams_of_a_user_is_limited() {
     let service = ServiceProcess::start(&["--streams", "2"]);
     let before = service.quiet();
     let (one, other) = (RawClient::connect(&service.socket()), RawClient::connect(&service.socket()));
@@ -31,7 +31,7 @@ fn streams_of_a_user() {
 }
 
 #[test]
-fn replacements_in_a_minute() {
+fn replacements_of_workers_per_minute_are_limited() {
     let service = ServiceProcess::start(&["--replacements-per-minute", "1"]);
     let before = service.quiet();
     let options = "! decode fault=crash@3";
@@ -42,7 +42,7 @@ fn replacements_in_a_minute() {
 }
 
 #[test]
-fn streams_in_a_minute() {
+fn new_streams_per_minute_are_limited() {
     // A path opens two streams: its demuxer's, and its decoder's.
     let service = ServiceProcess::start(&["--opens-per-minute", "4"]);
     for _ in 0..2 {
@@ -54,7 +54,7 @@ fn streams_in_a_minute() {
 }
 
 #[test]
-fn memory_of_a_worker() {
+fn the_memory_of_a_worker_is_limited() {
     let service = ServiceProcess::start(&["--memory", "700"]);
     let before = service.quiet();
     // The fault exhausts the worker's memory limit, long before the machine's memory.

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The service ends when told to, and leaves no process or file behind.
+//! The service ends after a signal, and leaves no process or file behind.
 
 use framepath_testkit::service::{RawClient, ServiceProcess, lives};
 use framepath_testkit::until;
 use framepath_testkit::{finish, framepath, wait};
 
 #[test]
-fn running_streams_finish_and_no_new_one_is_opened() {
+fn a_stopping_service_finishes_streams_and_opens_no_new_stream() {
     let service = ServiceProcess::start(&["--grace", "3600"]);
     let talker = RawClient::connect(&service.socket());
     talker.hello();
@@ -27,7 +27,7 @@ fn running_streams_finish_and_no_new_one_is_opened() {
 }
 
 #[test]
-fn a_path_beyond_the_grace_period_is_ended() {
+fn the_end_of_the_grace_period_ends_running_paths() {
     let service = ServiceProcess::start(&["--grace", "0"]);
     let client = service.client("vp9-180p8.ivf", "loop=inf ! decode", "null").spawn().unwrap();
     let worker = service.stream_of(client.id()).worker_pid;
@@ -36,13 +36,13 @@ fn a_path_beyond_the_grace_period_is_ended() {
     assert_eq!(service.ended(), Some(0));
     assert!(!lives(worker));
     let ran = wait(client, "the client").ended(1);
-    // The error depends on which of the stream's two workers is missed first.
+    // The error depends on the order in which the two workers of the path end.
     let missed = [format!("no service at {}", socket.display()), "the demuxer's worker ended".to_owned()];
     assert!(missed.iter().any(|missed| ran.stderr.contains(missed)), "{ran:#?}");
 }
 
 #[test]
-fn a_second_signal_waits_for_nobody() {
+fn a_second_signal_ends_the_service_at_once() {
     let service = ServiceProcess::start(&["--grace", "3600"]);
     let talker = RawClient::connect(&service.socket());
     talker.hello();
@@ -64,7 +64,7 @@ fn a_killed_service_takes_its_workers_along() {
     service.stream_of(client.id());
     let workers = service.workers();
     let socket = service.socket();
-    // While the service runs, no other can take its name.
+    // A second service cannot take the socket of a running service.
     finish(framepath(&["serve", "--socket", socket.to_str().unwrap()])).ended(1).prints("listening at");
     drop(service);
     until("all workers are gone", || workers.iter().all(|pid| !lives(*pid)));

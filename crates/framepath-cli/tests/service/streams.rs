@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Streams through the service equal inline streams.
+//! Streams through the service have the same frames as inline streams.
 
 use std::fs;
 use std::process::Command;
@@ -33,7 +33,7 @@ fn kill(pid: u32) {
 }
 
 #[test]
-fn every_clip_has_the_frames_it_has_inline() {
+fn every_clip_has_the_same_frames_in_the_service_and_inline() {
     let service = ServiceProcess::start(&[]);
     let before = service.quiet();
     let clips = clips();
@@ -43,12 +43,12 @@ fn every_clip_has_the_frames_it_has_inline() {
         assert_eq!(ours, inline(clip, "! decode"), "{clip}");
     }
     assert_eq!(service.quiet(), before);
-    // Each has a demuxer's worker and a decoder's.
+    // Each path has a worker for the demuxer and a worker for the decoder.
     assert_eq!(service.snapshot().totals.granted, 2 * clips.len() as u64);
 }
 
 #[test]
-fn a_stage_that_takes_frames_runs_there_too() {
+fn a_frame_stage_runs_in_the_service() {
     let service = ServiceProcess::start(&[]);
     let stage = "test frames=60 size=64x36 format=grey ! threshold level=90";
     let path = |host: &str| format!("{stage} {host} ! framemd5 -");
@@ -58,7 +58,7 @@ fn a_stage_that_takes_frames_runs_there_too() {
 }
 
 #[test]
-fn four_clients_at_once_have_their_own_frames() {
+fn four_concurrent_clients_receive_their_own_frames() {
     let service = ServiceProcess::start(&[]);
     let before = service.quiet();
     let clips = ["vp9-180p8.ivf", "av1-180p8.ivf", "h264-180p8-high.h264", "hevc-180p8.hevc"];
@@ -70,7 +70,7 @@ fn four_clients_at_once_have_their_own_frames() {
 }
 
 #[test]
-fn the_end_of_a_client_is_the_end_of_its_worker_alone() {
+fn a_killed_client_ends_only_its_own_worker() {
     let service = ServiceProcess::start(&[]);
     let before = service.quiet();
     let endless = || service.client("vp9-180p8.ivf", "loop=inf ! decode", "null").spawn().unwrap();
@@ -91,7 +91,7 @@ fn the_end_of_a_client_is_the_end_of_its_worker_alone() {
 }
 
 #[test]
-fn a_killed_worker_is_replaced_and_no_frame_is_missed_or_given_twice() {
+fn a_killed_worker_is_replaced_without_lost_or_duplicated_frames() {
     let service = ServiceProcess::start(&[]);
     let before = service.quiet();
     let options = "loop=60 ! decode";
@@ -108,12 +108,12 @@ fn a_killed_worker_is_replaced_and_no_frame_is_missed_or_given_twice() {
     assert_eq!(ran.stdout, inline("vp9-180p8.ivf", options));
     assert!(ran.stderr.contains("replaced a worker"), "{}", ran.stderr);
     assert_eq!(service.quiet(), before);
-    // A worker that died before its stream was open does not count as a death for the client.
+    // The client does not count a worker that died before its stream was open.
     assert_eq!(service.snapshot().totals.crashes, 3);
 }
 
 #[test]
-fn a_hung_worker_is_ended_by_the_service() {
+fn the_service_kills_a_hung_worker() {
     let service = ServiceProcess::start(&[]);
     let before = service.quiet();
     let options = "! decode watchdog=300ms fault=hang@12";
@@ -124,7 +124,7 @@ fn a_hung_worker_is_ended_by_the_service() {
 }
 
 #[test]
-fn a_spare_that_dies_is_made_anew() {
+fn a_dead_spare_worker_is_replaced() {
     let service = ServiceProcess::start(&[]);
     let before = service.quiet();
     let spare = service.workers()[0];
@@ -137,7 +137,7 @@ fn a_spare_that_dies_is_made_anew() {
 }
 
 #[test]
-fn without_a_service_it_is_said_what_to_do() {
+fn the_error_without_a_service_names_the_remedy() {
     let clip = in_checkout("clips/vp9-180p8.ivf");
     let path = format!("file '{}' ! decode host=service socket=/nowhere/fp.sock ! null", clip.display());
     run(&["run", &path])

@@ -61,8 +61,8 @@ fn a_service_refuses_a_client_of_another_version() {
     let service = ServiceProcess::start(&[]);
     let before = service.quiet();
     let newer = VERSION + 1;
-    // The version is in the head of the message, as another release writes it; and in
-    // the hello alone, as no release writes it.
+    // First the version is in the head of the message, as in another release. Then it is
+    // only in the hello, which no release sends.
     let head = of_version(&Message::Hello { version: newer }, newer);
     let body = of_version(&Message::Hello { version: newer }, VERSION);
     for bytes in [head, body] {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Search for a worker program by a program that is not one itself.
+//! Search for the worker program by a program without `worker::init`.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -9,17 +9,17 @@ use framepath::{Options, Pipeline};
 
 use framepath_testkit::{CommandOutput, finish, in_checkout};
 
-/// Variable with the path that the program below runs.
+/// Environment variable with the path that [`runs_a_path`] runs.
 const TEXT: &str = "PLAYER_TEXT";
 
 #[test]
-fn a_program_in_the_folder_above_is_not_the_worker() {
+fn a_program_in_the_parent_folder_is_not_the_worker() {
     let folder = tempfile::tempdir().unwrap();
     let (outer, inner) = (folder.path().join("outer"), folder.path().join("outer/inner"));
     fs::create_dir_all(&inner).unwrap();
     let program = inner.join("player");
     fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
-    // An attacker with write access to the folder above would have this program run.
+    // An attacker with write access to the parent folder could place this program.
     let (planted, started) = (outer.join("framepath"), outer.join("started"));
     fs::write(&planted, format!("#!/bin/sh\n: >{}\n", started.display())).unwrap();
     fs::set_permissions(&planted, Permissions::from_mode(0o755)).unwrap();
@@ -35,7 +35,7 @@ fn a_program_in_the_folder_above_is_not_the_worker() {
     let places = format!("{}, /usr/libexec/framepath, /nowhere/bin;", inner.display());
     let ran = play().prints("FRAMEPATH_WORKER").prints(&places);
     assert!(!ran.stderr.contains("relative") && !started.exists(), "{ran:#?}");
-    // A worker program in the program's own folder is found.
+    // The search finds a worker program in the program's own folder.
     fs::rename(&planted, inner.join("framepath")).unwrap();
     play();
     assert!(started.exists());

@@ -22,20 +22,20 @@ pub enum ComparedSide {
     Command(Program),
 }
 
-/// Reason for which arguments are not two sides.
+/// Reason why the arguments are not two sides.
 #[derive(Debug, thiserror::Error)]
 pub enum SideError {
-    /// A path that cannot be read; [`PathError::render`] shows where.
+    /// An invalid path; [`PathError::render`] shows the wrong word.
     #[error("{error}")]
     Path {
-        /// The path as it was given.
+        /// The path as typed.
         text: String,
         /// The error in the path.
         error: PathError,
     },
     /// The number of sides is not two.
     #[error(
-        "takes two sides, not {found}: two paths, each in quotes, or two commands after `--`: \
+        "expected two sides, found {found}; give two paths, each in quotes, or two commands after `--`: \
          compare 'test ! null' 'test ! queue ! null'; compare -- 'COMMAND A' 'COMMAND B'"
     )]
     Count {
@@ -51,21 +51,21 @@ pub enum SideError {
         error: PathError,
     },
     /// An empty command.
-    #[error("a command is empty")]
+    #[error("a command is empty; expected a program and its arguments")]
     Empty,
 }
 
-/// Reads the sides from paths and from the words after `--`.
+/// Parses the sides from paths and from the words after `--`.
 ///
-/// Those words are two commands: either each is one word that is split as a shell would
-/// (`'ls -l' 'ls'`), or each is several words with a `--` between
-/// (`ls -l -- ls`). After one path they are one command.
+/// The words after `--` are two commands. Either each command is one word, split as in a shell
+/// (`'ls -l' 'ls'`), or the commands are separated by `--` (`ls -l -- ls`). After one path the
+/// words are one command.
 ///
 /// # Errors
-/// The arguments do not make two sides, or a side cannot be read.
+/// The arguments are not two sides, or a side is invalid.
 pub fn sides(paths: &[String], commands: &[String]) -> Result<[ComparedSide; 2], SideError> {
-    // Most likely words of a path that was not quoted. Say that, instead of
-    // that the first word is no path.
+    // Most likely the words of an unquoted path. The number of sides is the clearer
+    // error than the first word alone.
     if paths.len() > 2 {
         return Err(SideError::Count { found: paths.len() });
     }
@@ -94,7 +94,7 @@ fn command(words: &[String]) -> Result<ComparedSide, SideError> {
 }
 
 impl ComparedSide {
-    /// Runs it once, in processes of its own.
+    /// Runs the side once, in its own processes.
     pub(super) fn run(&self, framepath: &Path) -> Result<Measured, LabError> {
         match self {
             ComparedSide::Command(program) => Ok(program.run(false)?.measured(0)),
@@ -116,7 +116,7 @@ impl ComparedSide {
     }
 }
 
-/// Formats it as a user would type it.
+/// Formats the side as a user would type it.
 impl fmt::Display for ComparedSide {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn two_sides_are_written_in_several_ways() {
+    fn sides_are_paths_quoted_commands_or_separated_commands() {
         for (paths, commands, expected) in [
             (&["test ! null", "test ! queue ! null"][..], &[][..], ["test ! null", "test ! queue ! null"]),
             (&[], &["ls -l 'a b'", "ls"], ["ls -l 'a b'", "ls"]),
@@ -151,15 +151,15 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_refused_in_words() {
+    fn invalid_sides_are_errors_with_a_reason() {
         for (paths, commands, expected) in [
-            (&["test ! null"][..], &[][..], "takes two sides, not 1"),
-            (&[], &["a", "b", "c"], "takes two sides, not 3"),
+            (&["test ! null"][..], &[][..], "expected two sides, found 1"),
+            (&[], &["a", "b", "c"], "expected two sides, found 3"),
             (&[], &["a", "'b"], "'b: this ' is never closed"),
             (&[], &["a", "--"], "a command is empty"),
             (&[], &["", "b"], "a command is empty"),
             (&["test ! nul", "test ! null"], &[], "nul"),
-            (&["test", "!", "null", "test", "!", "null"], &[], "takes two sides, not 6"),
+            (&["test", "!", "null", "test", "!", "null"], &[], "expected two sides, found 6"),
         ] {
             let error = texts(paths, commands).unwrap_err();
             assert!(error.contains(expected), "{error}");

@@ -45,15 +45,16 @@ fn v4l2() -> Probe {
     let (name, unlocks) = ("V4L2 nodes", "`v4l2` sources and `decode api=v4l2m2m`");
     let nodes = machine::nodes("/dev", "video");
     if nodes.is_empty() {
-        let remedy = "a camera or a codec device; to try without one: sudo modprobe vivid, vicodec or vim2m";
+        let remedy =
+            "a camera or a codec device; to test without hardware: sudo modprobe vivid, vicodec or vim2m";
         return Probe::lacking(GROUP, name, unlocks, ProbeState::Missing, "no /dev/video*", remedy);
     }
     let described: Vec<String> = nodes.iter().map(|node| described(node)).collect();
     opened(name, unlocks, &nodes, described.join(", "), "video")
 }
 
-/// Describes a node: `/dev/video0 is a stateful decoder (vicodec)`. If it cannot be
-/// opened, with the name that the system has for it.
+/// Describes a node: `/dev/video0 is a stateful decoder (vicodec)`. A node that cannot be
+/// opened is described by its name in sysfs.
 fn described(node: &Path) -> String {
     match Node::open(node) {
         Ok(opened) => format!("{} is {} ({})", node.display(), opened.role(), opened.card()),
@@ -72,7 +73,7 @@ fn node_name(node: &Path) -> String {
     }
 }
 
-/// Probes framepath's kernel module: its records, or the node where a decoder attaches.
+/// Probes framepath's kernel module: its node for records, or its node for a decoder.
 fn module(folder: &str) -> Probe {
     let (name, unlocks) =
         ("framepath.ko", "decoding for every program of the machine, and the measuring node");
@@ -81,20 +82,20 @@ fn module(folder: &str) -> Probe {
         let described: Vec<String> = nodes.iter().map(|node| node.display().to_string()).collect();
         return opened(name, unlocks, &nodes, described.join(", "), "video");
     }
-    let remedy = "build kernel/ and load it: sudo modprobe framepath (docs/device.md)";
+    let remedy = "build kernel/ and load the module: sudo modprobe framepath (docs/device.md)";
     Probe::lacking(GROUP, name, unlocks, ProbeState::Missing, format!("no {folder}/framepath*"), remedy)
 }
 
-/// Probes the installed header for explicit fences on buffers. They
-/// were proposed for V4L2 and not merged when this was written.
+/// Probes the installed header for explicit fences on buffers, which
+/// were proposed for V4L2 and not merged by 2026.
 fn fence_flags(header: &Path) -> Probe {
     let (name, unlocks) =
-        ("V4L2 fence flags", "handing a device a buffer before its frame is finished (planned)");
+        ("V4L2 fence flags", "sending a device a buffer before its frame is finished (planned)");
     let text = match fs::read_to_string(header) {
         Ok(text) => text,
         Err(error) => {
             let found = format!("{}: {error}", header.display());
-            let remedy = "apt install linux-libc-dev, to look at all";
+            let remedy = "apt install linux-libc-dev, so that the probe can read the header";
             return Probe::lacking(GROUP, name, unlocks, ProbeState::from_error(&error), found, remedy);
         }
     };
@@ -102,11 +103,13 @@ fn fence_flags(header: &Path) -> Probe {
     let present: Vec<&str> = words.into_iter().filter(|word| text.contains(word)).collect();
     if present.is_empty() {
         let found = format!("none in {}", header.display());
-        let remedy = "a kernel with explicit V4L2 fences; none was released when this was written";
+        let remedy = "a kernel with explicit V4L2 fences; no released kernel had them in 2026";
         return Probe::lacking(GROUP, name, unlocks, ProbeState::Missing, found, remedy);
     }
-    let found =
-        format!("*** THIS KERNEL'S HEADER HAS THEM: {} *** please tell the project", present.join(", "));
+    let found = format!(
+        "*** THIS KERNEL'S HEADER HAS THEM: {} *** please report this to the project",
+        present.join(", ")
+    );
     Probe::ok(GROUP, name, unlocks, found)
 }
 
@@ -147,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_module_is_known_by_its_nodes() {
+    fn the_module_is_detected_by_its_nodes() {
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path().to_str().unwrap();
         assert_eq!(module(place).state, ProbeState::Missing);
@@ -156,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn fences_in_a_header_are_said_loudly() {
+    fn fences_in_a_header_are_reported_in_capitals() {
         let folder = tempfile::tempdir().unwrap();
         let header = folder.path().join("videodev2.h");
         fs::write(&header, "#define V4L2_BUF_FLAG_LAST 0x00100000\n").unwrap();

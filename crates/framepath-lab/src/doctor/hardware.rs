@@ -12,7 +12,7 @@ pub(super) fn probes() -> Vec<Probe> {
     HardwareApi::ALL.into_iter().map(probe).collect()
 }
 
-/// Returns how to get an API.
+/// Returns the hardware and packages that an API needs.
 fn remedy(api: HardwareApi) -> &'static str {
     match api {
         HardwareApi::Vaapi => {
@@ -29,7 +29,7 @@ fn remedy(api: HardwareApi) -> &'static str {
 /// # Errors
 /// The missing part, and how to get it.
 pub(crate) fn offered(api: HardwareApi) -> Result<(), String> {
-    Hardware::open(api).map(drop).map_err(|error| format!("{error}; it needs {}", remedy(api)))
+    Hardware::open(api).map(drop).map_err(|error| format!("{error}; needs {}", remedy(api)))
 }
 
 fn probe(api: HardwareApi) -> Probe {
@@ -66,8 +66,8 @@ fn offers(api: HardwareApi, device: &Hardware) -> String {
 
 /// Parses the profiles that `vainfo` reports as decodable: `VAProfileH264Main :
 /// VAEntrypointVLD` is `H264Main`.
-fn profiles(said: &str) -> Vec<&str> {
-    let decoded = said.lines().filter_map(|line| line.split_once(':'));
+fn profiles(output: &str) -> Vec<&str> {
+    let decoded = output.lines().filter_map(|line| line.split_once(':'));
     let decoded = decoded.filter(|(_, entry)| entry.trim() == "VAEntrypointVLD");
     decoded.filter_map(|(profile, _)| profile.trim().strip_prefix("VAProfile")).collect()
 }
@@ -77,17 +77,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn vainfos_lines_are_profiles() {
-        let said = "vainfo: VA-API version: 1.17 (libva 2.12.0)\n\
+    fn vainfo_output_parses_to_profiles() {
+        let output = "vainfo: VA-API version: 1.17 (libva 2.12.0)\n\
                     vainfo: Supported profile and entrypoints\n\
                     \x20     VAProfileH264Main               :\tVAEntrypointVLD\n\
                     \x20     VAProfileH264Main               :\tVAEntrypointEncSlice\n\
                     \x20     VAProfileVP9Profile0            :\tVAEntrypointVLD\n";
-        assert_eq!(profiles(said), ["H264Main", "VP9Profile0"]);
+        assert_eq!(profiles(output), ["H264Main", "VP9Profile0"]);
     }
 
     #[test]
-    fn every_api_has_an_answer() {
+    fn every_api_has_a_result() {
         let names: Vec<&str> = probes().iter().map(|probe| probe.name).collect();
         assert_eq!(names, ["VA-API", "NVDEC", "Vulkan", "VDPAU"]);
     }

@@ -26,7 +26,7 @@ fn pmu() -> Probe {
                 ProbeState::NotPermitted => (ProbeState::NotPermitted, paranoid_remedy()),
                 _ => (
                     ProbeState::Missing,
-                    "bare metal, or a hypervisor that gives its guests a PMU (KVM: -cpu host,pmu=on)".into(),
+                    "bare metal, or a hypervisor with a virtual PMU (KVM: -cpu host,pmu=on)".into(),
                 ),
             };
             Probe::lacking(GROUP, name, unlocks, state, format!("perf_event_open: {error}"), remedy)
@@ -35,8 +35,7 @@ fn pmu() -> Probe {
 }
 
 fn switch_records() -> Probe {
-    let (name, unlocks) =
-        ("switch records", "telling a thread that waits from one that was preempted, exactly");
+    let (name, unlocks) = ("switch records", "exact distinction between waiting and preempted threads");
     match machine::switch_records() {
         Ok(()) => Probe::ok(GROUP, name, unlocks, format!("perf_event_paranoid is {}", paranoid())),
         Err(error) => {
@@ -66,7 +65,8 @@ fn paranoid_remedy() -> String {
 }
 
 fn run_delay() -> Probe {
-    let (name, unlocks) = ("schedstat", "time a thread was runnable and did not run, without switch records");
+    let (name, unlocks) =
+        ("schedstat", "time that a thread was runnable and did not run, without switch records");
     let file = "/proc/thread-self/schedstat";
     match fs::read_to_string(file) {
         Ok(text) if text.split_whitespace().count() == 3 => Probe::ok(GROUP, name, unlocks, file),
@@ -80,7 +80,7 @@ fn kernel_without(name: &'static str, unlocks: &'static str, found: &str) -> Pro
 }
 
 fn tracepoints() -> Probe {
-    let (name, unlocks) = ("scheduler tracepoints", "who had the CPU while a frame was preempted (planned)");
+    let (name, unlocks) = ("scheduler tracepoints", "names of the threads that preempted a frame (planned)");
     let roots = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
     let mut refusal = None;
     for root in roots {
@@ -93,7 +93,7 @@ fn tracepoints() -> Probe {
     }
     match refusal {
         Some(root) => {
-            let found = format!("{root} may be read by root alone");
+            let found = format!("only root may read {root}");
             Probe::lacking(GROUP, name, unlocks, ProbeState::NotPermitted, found, "run as root")
         }
         None => Probe::lacking(
@@ -109,8 +109,8 @@ fn tracepoints() -> Probe {
 
 fn realtime() -> Probe {
     let name = "real-time scheduling";
-    let unlocks = "lab `inject`: taking a CPU away for a known time";
-    // In a thread of its own: the priority is gone when the thread ends.
+    let unlocks = "lab `inject`: preempting a thread for a known time";
+    // In a separate thread, because the priority ends with the thread.
     match thread::spawn(affinity::become_realtime).join() {
         Ok(Ok(())) => Probe::ok(GROUP, name, unlocks, "SCHED_FIFO can be set"),
         Ok(Err(error)) => {
@@ -123,7 +123,7 @@ fn realtime() -> Probe {
             name,
             unlocks,
             ProbeState::Missing,
-            "the thread that asked for it ended",
+            "the thread that requested SCHED_FIFO panicked",
             "report this as a bug",
         ),
     }

@@ -16,18 +16,18 @@ pub(super) fn probes() -> Vec<Probe> {
     vec![sealed_memfd(), huge_pages(), udp_gso()]
 }
 
-/// Probes sealed memfds by making one: a pool is a sealed memfd.
+/// Probes sealed memfds by creating one, because a pool is a sealed memfd.
 fn sealed_memfd() -> Probe {
-    let (name, unlocks) = ("sealed memfds", "pools: nothing runs without them");
+    let (name, unlocks) = ("sealed memfds", "pools: every path needs them");
     match Pool::new(4096, 1) {
-        Ok(_) => Probe::ok(GROUP, name, unlocks, "a pool was made and sealed"),
+        Ok(_) => Probe::ok(GROUP, name, unlocks, "a pool was created and sealed"),
         Err(error) => Probe::lacking(
             GROUP,
             name,
             unlocks,
             ProbeState::Missing,
             error.to_string(),
-            "a kernel from 3.17 on with CONFIG_MEMFD_CREATE=y",
+            "a kernel 3.17 or newer with CONFIG_MEMFD_CREATE=y",
         ),
     }
 }
@@ -83,7 +83,7 @@ fn udp_gso() -> Probe {
                 unlocks,
                 ProbeState::from_error(&error),
                 found,
-                "a kernel from 4.18 on",
+                "a kernel 4.18 or newer",
             )
         }
     }
@@ -94,7 +94,7 @@ mod tests {
     use super::chosen;
 
     #[test]
-    fn the_mode_in_brackets_is_the_one() {
+    fn the_current_mode_is_in_brackets() {
         assert_eq!(chosen("always within_size advise [never] deny force\n"), Some("never"));
         assert_eq!(chosen(""), None);
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One capability that a machine may or may not have.
+//! One capability of a machine.
 
 use std::io;
 
@@ -49,7 +49,7 @@ pub struct Probe {
     pub found: String,
     /// Features that need the capability.
     pub unlocks: &'static str,
-    /// How to get it, if it is absent.
+    /// How to get an absent capability.
     pub remedy: Option<String>,
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sandbox layers available to stages in processes of their own: each layer is
-//! tried, on a thread and a child that end right after.
+//! Sandbox layers available to workers. Each probe applies a layer to a thread or a child
+//! process that ends immediately afterwards.
 
 use framepath_os::machine::landlock_abi;
 use framepath_os::process::cgroup::{CgroupError, Delegated};
@@ -29,20 +29,21 @@ fn state(layers: Layers, layer: Layer) -> ProbeState {
 }
 
 fn no_new_privileges(layers: Layers) -> Probe {
-    let (name, unlocks) = ("no_new_privs", "a worker that cannot gain rights, and every layer below");
+    let (name, unlocks) = ("no_new_privs", "a worker that cannot gain privileges, and all following layers");
     match state(layers, Layer::NoNewPrivileges) {
         ProbeState::Ok => {
             let capabilities = if layers.has(Layer::Capabilities) { "; capabilities dropped" } else { "" };
             Probe::ok(GROUP, name, unlocks, format!("set on a thread{capabilities}"))
         }
-        state => Probe::lacking(GROUP, name, unlocks, state, "prctl refuses it", "a kernel from 3.5 on"),
+        state => Probe::lacking(GROUP, name, unlocks, state, "prctl fails", "a kernel 3.5 or newer"),
     }
 }
 
 fn seccomp(layers: Layers, refusal: Option<String>) -> Probe {
-    let (name, unlocks) = ("seccomp filters", "host=process: a worker with only the system calls it needs");
+    let (name, unlocks) =
+        ("seccomp filters", "host=process: a worker restricted to the system calls it needs");
     match state(layers, Layer::Seccomp) {
-        ProbeState::Ok => Probe::ok(GROUP, name, unlocks, "the decoder's policy holds on a thread"),
+        ProbeState::Ok => Probe::ok(GROUP, name, unlocks, "the decoder's filter was applied to a thread"),
         state => {
             let found = refusal.unwrap_or_else(|| "not tried".to_owned());
             let remedy = "a kernel with CONFIG_SECCOMP_FILTER=y; in a container, allow seccomp";
@@ -53,7 +54,7 @@ fn seccomp(layers: Layers, refusal: Option<String>) -> Probe {
 
 fn landlock(layers: Layers) -> Probe {
     let (name, unlocks) = ("Landlock", "a worker that can open no file, without root");
-    let missing = "a kernel from 5.13 on with CONFIG_SECURITY_LANDLOCK=y, and landlock in lsm= at boot";
+    let missing = "a kernel 5.13 or newer with CONFIG_SECURITY_LANDLOCK=y, and landlock in lsm= at boot";
     match (state(layers, Layer::LandlockFiles), landlock_abi()) {
         (ProbeState::Ok, abi) => {
             let parts: Vec<&str> = [
@@ -64,7 +65,7 @@ fn landlock(layers: Layers) -> Probe {
             .into_iter()
             .filter_map(|(layer, part)| layers.has(layer).then_some(part))
             .collect();
-            let found = format!("version {} of its interface: {}", abi.unwrap_or(0), parts.join(", "));
+            let found = format!("interface version {}: {}", abi.unwrap_or(0), parts.join(", "));
             Probe::ok(GROUP, name, unlocks, found)
         }
         (state, Err(error)) => {
@@ -72,7 +73,7 @@ fn landlock(layers: Layers) -> Probe {
             Probe::lacking(GROUP, name, unlocks, state, found, missing)
         }
         (state, Ok(abi)) => {
-            let found = format!("version {abi} of its interface, but no thread may restrict itself");
+            let found = format!("interface version {abi}, but threads may not restrict themselves");
             Probe::lacking(GROUP, name, unlocks, state, found, "in a container, allow the landlock calls")
         }
     }
@@ -95,7 +96,7 @@ fn cgroup() -> Probe {
 }
 
 fn namespaces() -> Probe {
-    let (name, unlocks) = ("namespaces", "a worker without a network or other processes in sight");
+    let (name, unlocks) = ("namespaces", "a worker that sees no network and no other processes");
     let remedy = "sudo sysctl user.max_user_namespaces=10000; on Debian also \
                   kernel.unprivileged_userns_clone=1, on Ubuntu \
                   kernel.apparmor_restrict_unprivileged_userns=0";
@@ -112,10 +113,17 @@ fn namespaces() -> Probe {
         all.into_iter().filter_map(|(name, has)| (has == own).then_some(name)).collect()
     };
     let (own, shared) = (of(true).join(", "), of(false).join(", "));
-    // Root may lack only the user namespace: root gets the others without it.
+    // Root needs no user namespace for the others.
     if pid && net {
         Probe::ok(GROUP, name, unlocks, if shared.is_empty() { own } else { format!("{own}; not {shared}") })
     } else {
-        Probe::lacking(GROUP, name, unlocks, ProbeState::NotPermitted, format!("not given: {shared}"), remedy)
+        Probe::lacking(
+            GROUP,
+            name,
+            unlocks,
+            ProbeState::NotPermitted,
+            format!("not available: {shared}"),
+            remedy,
+        )
     }
 }

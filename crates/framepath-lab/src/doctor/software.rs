@@ -52,7 +52,7 @@ pub(super) fn probes(places: &Places) -> Vec<Probe> {
     probes
 }
 
-/// Returns the first line that `program` prints about itself, or why there is none.
+/// Returns the first line of the version output of `program`, or the error.
 fn first_output(program: &str, args: &[&str]) -> Result<String, (ProbeState, String)> {
     match Program::new(program, args.iter().copied()).run(true) {
         Ok(finished) => Ok(finished.stdout.lines().next().unwrap_or_default().trim().to_owned()),
@@ -64,17 +64,17 @@ fn first_output(program: &str, args: &[&str]) -> Result<String, (ProbeState, Str
 fn tool(
     name: &'static str,
     unlocks: &'static str,
-    said: Result<String, (ProbeState, String)>,
+    version: Result<String, (ProbeState, String)>,
     remedy: &str,
 ) -> Probe {
-    match said {
+    match version {
         Ok(version) => Probe::ok(GROUP, name, unlocks, version),
         Err((state, found)) => Probe::lacking(GROUP, name, unlocks, state, found, remedy),
     }
 }
 
 fn ffmpeg() -> Probe {
-    // "ffmpeg version 7.1 Copyright (c) ...": the copyright is left out.
+    // Removes the copyright from "ffmpeg version 7.1 Copyright (c) ...".
     let version = first_output("ffmpeg", &["-version"])
         .map(|line| line.split(" Copyright").next().unwrap_or_default().to_owned());
     tool("ffmpeg tool", "contenders `ffmpeg` and `ffmpeg-t1` of lab `decode`", version, "apt install ffmpeg")
@@ -109,7 +109,7 @@ fn sdl() -> Probe {
     tool("SDL2", "sink `play` with a window", version, remedy)
 }
 
-/// Probes a built peer, given the probe's name and the program's.
+/// Probes a built peer by the names of the probe and the program.
 fn peer(peers: &Path, (name, program): (&'static str, &str), unlocks: &'static str, remedy: &str) -> Probe {
     let file = peers.join(program);
     if file.is_file() {
@@ -133,7 +133,7 @@ fn clips(folder: &Path) -> Probe {
         return Probe::ok(GROUP, name, unlocks, found);
     }
     let found = format!("none in {}", folder.display());
-    let remedy = "run inside the checkout, or say where with --clips DIR";
+    let remedy = "run inside the checkout, or give the folder with --clips DIR";
     Probe::lacking(GROUP, name, unlocks, ProbeState::Missing, found, remedy)
 }
 

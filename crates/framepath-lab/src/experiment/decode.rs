@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `decode`: daedalus' comparison. Each clip is decoded at full speed, to
-//! NV12 (P010 for 10 bits), and the frames are discarded. Every contender is a process of
-//! its own and is charged with all its CPU, start-up included.
+//! NV12 (P010 for 10 bits), and the frames are discarded. Every contender runs in its own
+//! process. Its CPU time includes the start-up.
 
 mod device;
 mod paced;
@@ -24,7 +24,7 @@ use crate::progress::ProgressView;
 use device::Device;
 use service::Served;
 
-/// Frames of every clip.
+/// Number of frames of every clip.
 const FRAMES: u64 = 150;
 
 /// A clip of the set.
@@ -58,7 +58,7 @@ pub(super) struct OwnDecoder {
     inline: &'static str,
 }
 
-/// Framepath's contenders. A further host is a line or two here.
+/// Framepath's contenders, by host.
 const OURS: [OwnDecoder; 4] = [
     OwnDecoder { contender: "inline", host: "inline", threads: "auto", inline: "inline" },
     OwnDecoder { contender: "inline-t1", host: "inline", threads: "1", inline: "inline-t1" },
@@ -66,8 +66,8 @@ const OURS: [OwnDecoder; 4] = [
     OwnDecoder { contender: "process-t1", host: "process", threads: "1", inline: "inline-t1" },
 ];
 
-/// Paths with a ledger at `full`: contender, host, format (the clip's
-/// NV12 or P010 if `None`), threads.
+/// Paths with a ledger at `full`: contender, host, format (`None` is the clip's
+/// NV12 or P010), threads.
 const LEDGERS: [(&str, &str, Option<&str>, &str); 5] = [
     ("inline", "inline", None, "auto"),
     ("inline-t1", "inline", None, "1"),
@@ -98,14 +98,14 @@ pub(super) fn run(
     let clips: Vec<&Clip> =
         CLIPS.iter().filter(|c| settings.wants(c.case()) && (named || !quick || !c.hard)).collect();
     let rounds = settings.rounds(3, 10);
-    // The demo has time for the first three of framepath's contenders; the full set has
-    // the service too.
+    // The quick set has only the first three of framepath's contenders, because of its
+    // time limit.
     let ours = &OURS[..if quick { 3 } else { OURS.len() }];
     let ledgers = &LEDGERS[..if quick { 4 } else { LEDGERS.len() }];
     let contenders = ours.len() + if quick { 2 } else { 7 };
     let device = Device::find();
     let served = if quick { None } else { Some(Served::start(settings, device.is_there())?) };
-    // A paced run takes its clip's duration: too long for the demo.
+    // The quick set has no paced runs, because each takes its clip's duration.
     let paced = named && settings.wants(paced::CASE) || !named && !quick;
     let paced_steps = if paced { paced::steps(rounds) } else { 0 };
     watch.begin("decode", (clips.len() * (contenders * rounds + ledgers.len()) + paced_steps) as u64);
@@ -124,15 +124,15 @@ pub(super) fn run(
         paced::run(settings, rounds, watch, summary)?;
     }
     summary.notes.push(
-        "wall and CPU are of all processes together; latency, causes and copies of ours come from one more \
-         run with the ledger at `full`, which is in no ratio; its copies are those of pixels and packets in \
-         either process"
+        "wall time and CPU include all processes; framepath's latency, causes and copies come from a separate \
+         run with the ledger at `full`, which is in no ratio; copies include pixels and packets in both \
+         processes"
             .to_owned(),
     );
     Ok(())
 }
 
-/// Parts of which the contenders of one clip are made.
+/// Inputs of the contenders of one clip.
 struct OneClip<'a> {
     settings: &'a ExperimentSettings,
     clip: &'a Clip,
@@ -189,7 +189,7 @@ impl OneClip<'_> {
         args.extend(threads.into_iter().flat_map(|t| ["-threads".into(), t.into()]));
         args.extend(decoder.into_iter().flat_map(|name| ["-c:v".into(), name.into()]));
         args.extend(["-i".into(), self.file.into()]);
-        // Output every frame: elementary streams have no times, and ffmpeg would drop some.
+        // Outputs every frame: elementary streams have no times, and ffmpeg would drop some.
         args.extend(["-fps_mode", "passthrough", "-pix_fmt", pixels].map(Into::into));
         args.extend(["-f", "rawvideo", "-y", "/dev/null"].map(Into::into));
         Program::new("ffmpeg", args)
@@ -207,7 +207,7 @@ impl OneClip<'_> {
 }
 
 /// Runs the client, and adds the CPU time of its stream in the service. A missing client
-/// fails only when it would run.
+/// is an error at its run, not before.
 fn serviced(
     served: &Served,
     program: Result<Program, LabError>,
@@ -242,8 +242,8 @@ fn path_text(file: &Path, host: &str, format: &str, threads: &str) -> String {
     format!("file {file} ! decode format={format} threads={threads}{} ! null", host_text(host))
 }
 
-/// Returns ` host=process`, or ` api=v4l2m2m device=PATH` for a device. Empty for `inline`:
-/// users leave it out, and then no workers are prepared.
+/// Returns ` host=process`, or ` api=v4l2m2m device=PATH` for a device. Empty for `inline`,
+/// because an explicit host would start spare workers.
 fn host_text(host: &str) -> String {
     match host {
         "inline" => String::new(),
@@ -252,7 +252,7 @@ fn host_text(host: &str) -> String {
     }
 }
 
-/// Runs the path once more in this process, for the figures that only the ledger has.
+/// Runs the path once in this process, for the figures that only the ledger has.
 fn add_ledger(
     clip: &Clip,
     text: &str,

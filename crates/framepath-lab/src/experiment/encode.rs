@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `encode`: RootStream's raw encoder bench. 1000 frames of 1280x720 NV12; the
-//! time that each spends in the encoder.
+//! `encode`: RootStream's raw encoder bench. Measures the time of each of 1000 frames
+//! of 1280x720 NV12 in the encoder.
 
 use framepath::{Level, Options};
 use framepath_model::format::{Layout, PixelFormat};
@@ -38,8 +38,8 @@ pub(super) fn run(
     let comparisons = [("encode_p50_us", "raw", "memcpy"), ("encode_p50_us", "raw-copy", "memcpy")];
     pairs::run(CASE, contenders, &comparisons, rounds, watch, summary)?;
     summary.notes.push(format!(
-        "{FRAMES} frames of {}x{} NV12; encode_* is the time of one frame in the encoder alone; wall and CPU \
-         include drawing the frames, but for memcpy",
+        "{FRAMES} frames of {}x{} NV12; encode_* is the time of one frame in the encoder alone; wall time and CPU \
+         include drawing the frames, except for memcpy",
         SIZE.0, SIZE.1
     ));
     Ok(())
@@ -57,7 +57,7 @@ fn encoder(arguments: &str) -> Result<Measured, LabError> {
     Ok(measured)
 }
 
-/// Measures the least cost of a naive encoder's copy: the same bytes, one call.
+/// Measures the lower bound of a naive encoder's copy: one memcpy of the same bytes.
 fn memcpy() -> Result<Measured, LabError> {
     let bytes = Layout::packed(PixelFormat::Nv12, SIZE.0, SIZE.1).map_or(0, |l| l.size);
     let from = vec![1u8; bytes];

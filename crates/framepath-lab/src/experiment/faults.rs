@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `faults`: effects of dying workers that readers notice.
+//! `faults`: effects of dying workers on the readers of their streams.
 //!
 //! Four streams of four codecs run at once in this process, each decoded in a
 //! worker. Workers are killed with SIGKILL at random moments, hang, take all
-//! memory, or get a packet that kills every one of them; clients are killed
+//! memory, or get a packet that kills every worker; clients are killed
 //! as well. Every frame is compared with an undisturbed run by its MD5.
 
 mod check;
@@ -29,9 +29,9 @@ use stream::{FaultClip, FinishedStream};
 /// replays are as long as possible, and has a frame for every packet.
 const CLIPS: [&str; 4] = ["h264-180p8-high.h264", "vp9-180p8.ivf", "av1-180p8.ivf", "hevc-180p8.hevc"];
 
-/// Packets a second of paced streams.
+/// Packets per second of paced streams.
 const RATE: u32 = 60;
-/// Passes over a stream's clip for each kill.
+/// Number of passes over a stream's clip per kill.
 const PASSES_PER_KILL: f64 = 1.5;
 /// Seed of the random moments of the kills.
 const SEED: u64 = 1000;
@@ -68,7 +68,7 @@ pub(super) fn run(
     watch.step("undisturbed");
     let clips: Vec<FaultClip> =
         CLIPS.iter().map(|name| FaultClip::new(&settings.clip(name)?)).collect::<Result<_, _>>()?;
-    // Run once, so that one-time resources exist before they are counted.
+    // One run before the count, so that one-time resources are not counted as leaks.
     clips[0].start(1, 0, "")?.wait()?;
     let before = Holdings::now();
     let mut lab = Lab { settings, watch, clips, random: Random::new(SEED), before };
@@ -79,10 +79,10 @@ pub(super) fn run(
     }
     lab.clients(client_rounds, summary)?;
     summary.notes.push(format!(
-        "four streams at once ({}), each with a worker; recovery: from the kill until the next worker gave its \
-         first frame, without its work on that frame, so without what is decoded again; gap: until the first \
-         frame that the reader had not seen; others: frames of a stream that is not recovering while another is; \
-         left: after each case, beyond what was there before the first",
+        "four streams at the same time ({}), each with a worker; recovery: from the kill until the first frame of \
+         the next worker, without the time of decoding that frame and its history; gap: from the kill until the \
+         first frame that is new to the reader; others: frames of a stream that is not recovering while another \
+         stream is; left: resources after each case, minus those before the first case",
         CLIPS.join(", ")
     ));
     Ok(())
@@ -118,14 +118,14 @@ impl Lab<'_> {
         if !self.settings.wants(CASE) {
             return Ok(());
         }
-        // Two passes would be over before a late kill.
+        // A late kill needs more than two passes.
         let passes = self.passes(kills).max(8);
         let outcome = kills::run(&self.clips, passes, 0, kills, &mut self.random, self.watch)?;
         summary.rows.push(self.killed(CASE, &outcome, passes));
         Ok(())
     }
 
-    /// Returns the passes over each clip for so many kills.
+    /// Returns the number of passes over each clip for `kills` kills.
     fn passes(&self, kills: u64) -> u64 {
         (kills as f64 / self.clips.len() as f64 * PASSES_PER_KILL).ceil().max(2.0) as u64
     }
@@ -146,7 +146,7 @@ impl Lab<'_> {
         row
     }
 
-    /// Runs a case in which all streams get the fault at once.
+    /// Runs a case in which all streams get the fault at the same time.
     fn injected(
         &mut self,
         case: &str,
@@ -197,13 +197,13 @@ impl Lab<'_> {
         Ok(())
     }
 
-    /// Makes the row of streams that ran `passes` passes each. The streams are assigned to the
-    /// clips in turn.
+    /// Makes the row of streams of `passes` passes each. Stream n plays clip n modulo the number of
+    /// clips.
     fn row(&self, case: &str, contender: &str, streams: &[FinishedStream], passes: u64) -> SummaryRow {
         let mut faults = FrameErrors::default();
         for (ended, clip) in streams.iter().zip(self.clips.iter().cycle()) {
             let mut judged = clip.expected.judge(&ended.seen, passes);
-            // Frames given up with a poisoned packet are counted separately.
+            // Frames skipped with a poisoned packet are counted separately.
             judged.lost = judged.lost.saturating_sub(ended.skipped);
             faults += judged;
         }

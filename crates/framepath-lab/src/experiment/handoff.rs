@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `handoff`: transfer of one frame between two processes, small and of 1080p NV12,
-//! paced at 60 Hz and flat out.
+//! paced at 60 Hz and at full speed.
 //!
 //! A contender is a pair of processes that shares the convention of
 //! `peers/handoff/handoff.h`: the producer writes only a sequence number and a
@@ -23,7 +23,7 @@ use crate::progress::ProgressView;
 const LARGE: u64 = 1920 * 1080 * 3 / 2;
 /// A packet, or a message.
 const SMALL: u64 = 4096;
-/// Frames a second of paced cases.
+/// Frames per second of paced cases.
 const RATE: u64 = 60;
 
 /// Name of framepath's contender.
@@ -40,7 +40,7 @@ struct Peer {
 
 const GST_REMEDY: &str = "apt install libgstreamer1.0-dev gstreamer1.0-plugins-bad, then make build";
 
-/// Contenders that sleep while they wait come first, because users run those.
+/// Peers; those that sleep while they wait come first, because users run those.
 const PEERS: [Peer; 5] = [
     Peer { name: "iceoryx2-wait", program: "iceoryx2-handoff", mode: Some("wait"), remedy: "make peers" },
     Peer { name: "gst-unixfd", program: "gst-handoff", mode: Some("unixfd"), remedy: GST_REMEDY },
@@ -54,7 +54,7 @@ const PEERS: [Peer; 5] = [
 struct Case {
     name: &'static str,
     bytes: u64,
-    /// Frames a second; 0 is flat out.
+    /// Frames per second; 0 is full speed.
     rate: u64,
     frames_quick: u64,
     frames_full: u64,
@@ -98,15 +98,15 @@ pub(super) fn run(
         summary.notes.push(format!("versions: {}", software.join(", ")));
     }
     summary.notes.push(format!(
-        "latency: from the stamp taken when the frame is ready, just before it is sent, to the consumer holding \
-         it; CPU of both processes between the first frame and the last, start-up left out; large frames have \
-         {LARGE} bytes; at most 8 frames are under way, in `unix-socket` what the socket's buffer takes"
+        "latency: from the timestamp of the finished frame, just before the send, to its arrival at the consumer; \
+         CPU: both processes, from the first frame to the last, without start-up; large frames have \
+         {LARGE} bytes; at most 8 frames are in flight, in `unix-socket` as many as fit the socket's buffer"
     ));
     Ok(())
 }
 
-/// Compares framepath with each of the others. Flat out, a frame waits for those before
-/// it; for this reason the time per frame says more than the latency.
+/// Compares framepath with each of the others. At full speed the latency includes the wait for
+/// earlier frames, so the comparison uses the time per frame.
 fn comparisons(case: &Case) -> Vec<Comparison<'static>> {
     let metrics: &[&str] = if case.rate > 0 {
         &["latency_p50_us", "latency_p99_us", "cpu_us_per_frame"]
@@ -127,7 +127,7 @@ impl Peer {
     ) -> Result<Measured, LabError> {
         let program = settings.peers.join(self.program);
         if !program.exists() {
-            return Err(LabError::Missing(format!("`{}` is not built: {}", self.program, self.remedy)));
+            return Err(LabError::Missing(format!("`{}` is not built; {}", self.program, self.remedy)));
         }
         hand_over(&Program::new(program, args(self.mode, case, case.frames(settings.size))), software)
     }
@@ -136,9 +136,9 @@ impl Peer {
 /// Runs `program` and parses its line; adds the software it measured to `software`.
 fn hand_over(program: &Program, software: &RefCell<BTreeSet<String>>) -> Result<Measured, LabError> {
     let finished = program.run(true)?;
-    let told = run_figures::parse(program, &finished.stdout)?;
-    let measured = told.measured(program)?;
-    software.borrow_mut().insert(told.software);
+    let figures = run_figures::parse(program, &finished.stdout)?;
+    let measured = figures.measured(program)?;
+    software.borrow_mut().insert(figures.software);
     Ok(measured)
 }
 
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_those_of_the_peers() {
+    fn arguments_follow_the_convention_of_the_peers() {
         let words = |peer: &Peer, case: &Case| args(peer.mode, case, 30).join(" ");
         assert_eq!(words(&PEERS[0], &CASES[0]), "wait --bytes 3110400 --frames 30 --rate 60");
         assert_eq!(words(&PEERS[3], &CASES[3]), "--bytes 4096 --frames 30 --rate 0");

@@ -65,8 +65,7 @@ pub(super) fn run(
     watch.begin("inject", cases.len() as u64);
     for (name, inject) in cases {
         watch.step(name);
-        // In a thread of its own: a run may pin its threads to CPUs, and this
-        // thread has other work later.
+        // A separate thread per run, because a run may pin its threads to CPUs.
         let outcome = std::thread::scope(|scope| scope.spawn(|| inject(frames)).join());
         match outcome {
             Ok(Ok(outcome)) => summary.rows.push(outcome.row(name)),
@@ -80,8 +79,9 @@ pub(super) fn run(
         }
     }
     summary.notes.push(
-        "injected: by the injecting stage's own stamps, in a worker what the stage was told to take; attributed: the ledger's row for that cause on the hop \
-         it was injected into; medians over the frames; error: attributed less injected, median over the frames"
+        "injected: the cost by the injecting stage's own timestamps, in a worker the requested cost; attributed: the \
+         ledger's row for that cause on the injected hop; error: attributed minus injected; all are medians over \
+         the frames"
             .to_owned(),
     );
     Ok(())
@@ -105,8 +105,8 @@ impl Outcome {
     }
 }
 
-/// Runs `built` at level full and pairs the cost injected into each frame with
-/// the field of its row on hop `hop`.
+/// Runs `built` at level full. Pairs the cost injected into each frame with the field of
+/// the frame's row on hop `hop`.
 fn collect(
     built: Pipeline,
     cpus: Vec<usize>,
@@ -130,7 +130,7 @@ fn collect(
     Ok((outcome, report))
 }
 
-/// Creates a path that begins with `frames` small frames, `rate` a second.
+/// Creates a path that begins with `frames` small frames, `rate` per second.
 fn source(rate: f64, frames: u64) -> Result<Pipeline, LabError> {
     let options = TestOptions { bytes: Some(64), rate, frames, pool: 64, ..TestOptions::default() };
     let source =
@@ -157,8 +157,8 @@ fn copy(frames: u64) -> Result<Outcome, LabError> {
     Ok(outcome)
 }
 
-/// Injects queueing: frames come faster than the consumer takes them, and each waits from its
-/// hand-off until the consumer is done with the one before.
+/// Injects queueing: the source is faster than the consumer, so each frame waits from its
+/// hand-off until the consumer has finished the previous frame.
 fn queue(frames: u64) -> Result<Outcome, LabError> {
     let frames = frames.min(60);
     let (probe, log) = InjectStage::new(InjectedCost::Burn(BURN_NS));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `loopback`: RootStream's network bench. 10 MB over loopback TCP: throughput,
-//! and the time of the first chunk; then the same bytes as UDP datagrams,
-//! one send each and in segmented sends (GSO).
+//! and the time of the first chunk; then the same bytes as UDP datagrams, with
+//! one send per datagram and with segmented sends (GSO).
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
@@ -20,15 +20,15 @@ use crate::progress::ProgressView;
 
 const CASE: &str = "10MB";
 const BYTES: usize = 10 * 1024 * 1024;
-/// One TCP write, and the "first chunk".
+/// Bytes of one TCP write, and of the first chunk.
 const CHUNK: usize = 64 * 1024;
-/// Bytes that fit an Ethernet frame with its headers, in round numbers.
+/// Bytes of a datagram: about the payload of an Ethernet frame.
 const DATAGRAM: usize = 1400;
-/// Most datagrams by which the sender may be ahead of the receiver: the kernel's
-/// default receive buffer (212,992 bytes, each datagram charged with its
-/// overhead) takes these without loss.
+/// Largest lead of the sender over the receiver, in datagrams. The kernel's default
+/// receive buffer (212,992 bytes, including the overhead of each datagram) holds this
+/// number without loss.
 const WINDOW: u64 = 64;
-/// Time for which a receiver waits for a datagram that may be lost.
+/// Time after which a receiver counts a datagram as lost.
 const PATIENCE: Duration = Duration::from_millis(200);
 
 pub(super) fn run(
@@ -52,7 +52,7 @@ pub(super) fn run(
     pairs::run(CASE, contenders, &comparisons, rounds, watch, summary)?;
     summary.notes.push(format!(
         "{} MiB between two threads; TCP in writes of {} KiB, UDP in datagrams of {DATAGRAM} bytes, at most \
-         {WINDOW} ahead of the receiver; first chunk: from the first write to the receiver holding it",
+         {WINDOW} ahead of the receiver; first chunk: from the first write to its arrival at the receiver",
         BYTES >> 20,
         CHUNK >> 10
     ));
@@ -113,7 +113,7 @@ fn datagrams(per_send: usize) -> Result<Measured, LabError> {
     receiver.set_read_timeout(Some(PATIENCE)).map_err(io("timeout"))?;
     if per_send > 1 {
         net::set_segment_size(&sender, DATAGRAM as u16).map_err(|e| {
-            LabError::Missing(format!("the kernel has no UDP segmentation (4.18 has it): {e}"))
+            LabError::Missing(format!("the kernel has no UDP segmentation: {e}; use 4.18 or newer"))
         })?;
     }
     let total = (BYTES / DATAGRAM) as u64;
@@ -127,7 +127,7 @@ fn datagrams(per_send: usize) -> Result<Measured, LabError> {
             let mut buffer = vec![0; DATAGRAM];
             let (mut first_ns, mut last_ns) = (0, now_ns());
             let mut count = 0;
-            // A datagram that does not come within `PATIENCE` is lost.
+            // A datagram that does not arrive within `PATIENCE` is lost.
             while count < total && receiver.recv(&mut buffer).is_ok() {
                 count += 1;
                 last_ns = now_ns();

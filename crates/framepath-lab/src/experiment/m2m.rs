@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `m2m`: vpipe's questions. The cost of capturing a frame by each kind of
-//! memory, and of taking it through a memory-to-memory device: copied in or lent,
-//! copied there or processed in place.
+//! `m2m`: vpipe's questions. Measures the cost of capturing a frame by each type of
+//! memory, and of sending it through a memory-to-memory device: copied or lent to the
+//! device, copied or processed in place by the device.
 //!
 //! ```text
 //! capture          vivid ──read|mmap|dmabuf|userptr──▶ null
@@ -33,7 +33,7 @@ use run::PathRun;
 /// Size of the frames of every contender, in GREY.
 const SIZE: (u32, u32) = (640, 480);
 
-/// Frames a second requested from vivid; the highest it offers at this size.
+/// Frames per second requested from vivid: its maximum at this size.
 const RATE: u32 = 60;
 
 const LEVEL: u8 = 128;
@@ -43,7 +43,7 @@ struct Way {
     contender: &'static str,
     path: String,
     needs: Vec<Need>,
-    /// Index of the device's hop, if the measuring node is in it.
+    /// Index of the measuring node's hop; `None` for paths without the node.
     device_hop: Option<u16>,
 }
 
@@ -85,7 +85,7 @@ pub(super) fn run(
     let picture = Fixture::make()?;
     let cases = cases(&nodes, &picture.file, frames);
     let wanted: Vec<_> = cases.into_iter().filter(|(case, _)| settings.wants(case)).collect();
-    // heap-none also has vim2m.
+    // The case heap-none has one more contender, vim2m.
     let contenders: usize =
         wanted.iter().map(|(case, ways)| ways.len() + usize::from(*case == "heap-none")).sum();
     watch.begin("m2m", (contenders * rounds) as u64);
@@ -121,38 +121,37 @@ fn notes(frames: u64) -> Vec<String> {
     let (width, height) = SIZE;
     let mut notes = vec![
         format!(
-            "{frames} frames of {width}x{height} GREY a run, the ledger at `full`; vivid is asked for {RATE} a \
-             second, a dma-heap gives as fast as they are taken; latency runs from the driver's stamp (`read` \
-             has none: from the copy) or from before the copy into the heap"
+            "{frames} frames of {width}x{height} GREY per run, the ledger at `full`; vivid sends {RATE} frames per \
+             second, a dma-heap sends at full speed; latency begins at the driver's timestamp (`read` has none: \
+             at the copy), or before the copy into the heap"
         ),
-        "every frame that went through the measuring node has one record of its own, in order, with no frame \
-         missing but those that the camera's driver counted as dropped; a run in which that is not so fails"
+        "every frame through the measuring node has its own record, in order; only frames that the camera's \
+         driver counted as dropped are missing; any other run fails"
             .to_owned(),
-        "`copied` is what this process copied, `kernel copied` what the node says its kernel code did; a frame \
-         is one buffer queued on each queue; CPU is of this process: work in the kernel's own threads is in no \
-         process's account"
+        "`copied` counts bytes copied by this process, `kernel copied` bytes that the node reports; a frame \
+         is one buffer queued on each queue; CPU is that of this process, without the kernel's own threads"
             .to_owned(),
-        "vim2m waits 1 ms for each frame, the least it can, in steps of its kernel's timer; it moves as many \
-         bytes, 320x480 of RGB565".to_owned(),
+        "vim2m waits 1 ms for each frame, its minimum, in steps of its kernel's timer; it moves the same number \
+         of bytes, as 320x480 of RGB565".to_owned(),
     ];
     if let Err(error) = framepath_os::machine::pmu() {
-        notes.push(format!("cycles and cache misses: not on this machine ({error})"));
+        notes.push(format!("this machine does not count cycles and cache misses ({error})"));
     }
     let step_ns = cpu_clock_step_ns();
     if step_ns > COARSE_NS {
         notes.push(format!(
-            "this kernel's CPU clock goes in steps of {} ms: compute, copy and unexplained say nothing here, \
-             latency, device, counts and records do",
+            "this kernel's CPU clock has steps of {} ms: compute, copy and unexplained are meaningless here; \
+             latency, device, counts and records are valid",
             step_ns / 1_000_000
         ));
     }
     notes
 }
 
-/// From this value on, a step of the CPU clock is longer than a stage's work.
+/// Step of the CPU clock above which the clock is too coarse for a stage's work.
 const COARSE_NS: u64 = 100_000;
 
-/// Measures the step of the thread's CPU clock. User-Mode Linux has one of 10 ms.
+/// Measures the step of the thread's CPU clock: 10 ms in User-Mode Linux.
 fn cpu_clock_step_ns() -> u64 {
     let next = |from: u64| loop {
         let now = thread_cpu_ns();
@@ -187,7 +186,7 @@ fn cases(nodes: &Nodes, picture: &Path, frames: u64) -> Vec<(&'static str, Vec<W
         ("heap-none", "none"),
         ("heap-threshold", "threshold"),
     ] {
-        // Sources for the driver's own memory and for user pointers need no dmabuf.
+        // Sources with mmap or user pointers need no dmabuf.
         let source = |dmabuf: bool| match (case.starts_with("vivid"), dmabuf) {
             (true, _) => (camera("mmap"), Need::Camera),
             (false, true) => (heap(""), Need::Heap),
@@ -212,8 +211,8 @@ fn cases(nodes: &Nodes, picture: &Path, frames: u64) -> Vec<(&'static str, Vec<W
     cases
 }
 
-/// Compares lent with copied, in place with not, and the device with this process and
-/// with vim2m.
+/// Compares lent with copied frames, in place with copying, and the device with this
+/// process and with vim2m.
 fn comparisons(case: &str) -> Vec<Comparison<'static>> {
     if case == "capture" {
         return ["mmap", "dmabuf", "userptr"].map(|io| ("cpu_us_per_frame", io, "read")).into();
@@ -234,8 +233,8 @@ fn comparisons(case: &str) -> Vec<Comparison<'static>> {
     comparisons
 }
 
-/// Picture of the heap's frames, in a file that exists as long as the
-/// experiment runs.
+/// Picture of the heap's frames, in a file that is removed after the
+/// experiment.
 struct Fixture {
     folder: PathBuf,
     file: PathBuf,
@@ -256,7 +255,7 @@ impl Fixture {
             return Err(error.into());
         }
         let picture = framepath::pgm::PgmPicture::open(&fixture.file)
-            .map_err(|error| LabError::Unknown(format!("the fixture cannot be read: {error}")))?;
+            .map_err(|error| LabError::Unknown(format!("reading the fixture: {error}")))?;
         fixture.pixels = picture.pixels;
         Ok(fixture)
     }
@@ -264,7 +263,7 @@ impl Fixture {
 
 impl Drop for Fixture {
     fn drop(&mut self) {
-        // A folder that remains is no reason to fail.
+        // An error does not matter: only a temporary folder remains.
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }

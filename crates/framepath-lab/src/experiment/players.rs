@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `players`: Beauchesne's question. Every installed player plays every clip at
-//! its own rate, by every decode API and to every output that it and the machine
-//! have; a cell is the CPU use of that.
+//! its own rate, by every decode API and to every output that both the player and the machine
+//! have. A cell is the CPU use of one combination.
 
 mod accuracy;
 mod api;
@@ -31,11 +31,10 @@ use display::Display;
 use player::{OURS, PLAYERS, Player, PlayerFigures, PlayerRequest};
 use watched::{PlayerEnvironment, Watched, Window};
 
-/// Share of all cores from which a configuration is not suitable.
+/// Share of all cores above which a configuration is unsuitable.
 const MAXED: f64 = 0.95;
 
-/// Suffix of framepath's cells that are measured a second time, to show how far a cell
-/// differs from itself.
+/// Suffix of framepath's cells that are measured a second time, to show the noise of a cell.
 const AGAIN: &str = "again";
 
 /// Figures that are compared with the best player's.
@@ -57,7 +56,7 @@ pub(super) fn run(
     let screens = Screens::open(outputs, summary);
     let rounds = settings.rounds(3, 6);
     let files = clip::files(settings)?;
-    // Framepath's cells are played twice.
+    // Framepath's cells are measured twice.
     let players_again = players.len() + usize::from(players.iter().any(|(player, _)| player.name == OURS));
     watch.begin("players", (files.len() * players_again * screens.outputs.len() * rounds) as u64);
     summary.machine.display = screens.text();
@@ -66,11 +65,11 @@ pub(super) fn run(
         one_clip(&clip, &players, &apis, &screens, rounds, watch, summary)?;
     }
     summary.notes.push(format!(
-        "cpu_share is percent of one core, of the player and all it started, as top counts, from window_from_s to \
-         window_to_s after its start; maxed is {:.0} % of all cores, or a frame dropped; server_cpu_share is the \
-         display server's part and in no player's; wakeups_per_s are voluntary switches of all its threads; \
-         unaccounted is the clip's frames less those that the player says it showed or dropped; \
-         equal is whether the API's frames are software's, to the byte; a ratio to `{AGAIN}` is of a cell to itself, \
+        "cpu_share: percent of one core used by the player and its child processes, as in top, from window_from_s to \
+         window_to_s after the start; maxed: {:.0} % of all cores, or a dropped frame; server_cpu_share: the \
+         display server's CPU, in no player's share; wakeups_per_s: voluntary switches of the player's threads; \
+         unaccounted: frames of the clip that the player reports neither as shown nor as dropped; \
+         equal: the API's frames equal software's, byte by byte; a ratio to `{AGAIN}` compares a cell with itself, \
          measured a second time in the same rounds",
         MAXED * 100.0
     ));
@@ -163,8 +162,8 @@ struct Cell<'a> {
     program: &'a PathBuf,
     api: PlayerApi,
     output: PlayerOutput,
-    /// True if its decoder gives software's pixels; `None` if that is not
-    /// known, and for software.
+    /// True if its decoder outputs the same pixels as software; `None` if that is not
+    /// known, and for software itself.
     equal: Option<bool>,
 }
 
@@ -193,23 +192,23 @@ impl Cell<'_> {
         };
         let window = Window::from_clip(clip.seconds);
         let watched = watched::watch(&mut command, window, &around)?;
-        let told = (self.player.figures)(&watched.said);
-        if let Some(why) = told.otherwise {
+        let reported = (self.player.figures)(&watched.text);
+        if let Some(why) = reported.otherwise {
             return Err(LabError::Missing(why));
         }
-        let mut measured = measured(clip, window, &watched, &told);
+        let mut measured = measured(clip, window, &watched, &reported);
         let equal = self.equal.map(|equal| ("equal".to_owned(), f64::from(u8::from(equal))));
         measured.extra.extend(equal);
         Ok(measured)
     }
 }
 
-fn measured(clip: &Clip, window: Window, watched: &Watched, told: &PlayerFigures) -> Measured {
+fn measured(clip: &Clip, window: Window, watched: &Watched, reported: &PlayerFigures) -> Measured {
     let seconds = watched.window_ns as f64 / 1e9;
     let share = |ns: u64| ns as f64 / watched.window_ns.max(1) as f64 * 100.0;
     let cores = framepath_os::machine::cores() as f64;
     let cpu_share = share(watched.cpu_ns);
-    let maxed = cpu_share >= MAXED * 100.0 * cores || told.dropped.is_some_and(|dropped| dropped > 0);
+    let maxed = cpu_share >= MAXED * 100.0 * cores || reported.dropped.is_some_and(|dropped| dropped > 0);
     let mut measured = Measured {
         frames: clip.frames,
         wall_ns: watched.window_ns,
@@ -221,10 +220,13 @@ fn measured(clip: &Clip, window: Window, watched: &Watched, told: &PlayerFigures
         ("cpu_share", Some(cpu_share)),
         ("server_cpu_share", watched.server_cpu_ns.map(share)),
         ("wakeups_per_s", Some(watched.wakeups as f64 / seconds)),
-        ("shown", told.shown.map(|count| count as f64)),
-        ("dropped", told.dropped.map(|count| count as f64)),
-        ("late", told.late.map(|count| count as f64)),
-        ("unaccounted", told.shown.zip(told.dropped).map(|(a, b)| clip.frames as f64 - (a + b) as f64)),
+        ("shown", reported.shown.map(|count| count as f64)),
+        ("dropped", reported.dropped.map(|count| count as f64)),
+        ("late", reported.late.map(|count| count as f64)),
+        (
+            "unaccounted",
+            reported.shown.zip(reported.dropped).map(|(a, b)| clip.frames as f64 - (a + b) as f64),
+        ),
         ("maxed", Some(f64::from(u8::from(maxed)))),
         ("joules_per_minute", watched.microjoules.map(|uj| uj / 1e6 / seconds * 60.0)),
         ("window_from_s", Some(window.from_ns as f64 / 1e9)),
@@ -267,7 +269,7 @@ fn one_clip(
         contenders.push(Contender::new(name, move || cell.play(clip, screens)));
     }
     let runs = pairs::run(&clip.case, contenders, &[], rounds, watch, summary)?;
-    // Remove the repeated cells: their information is in the ratios.
+    // The rows of the repeated cells are removed, because the ratios contain their information.
     summary.rows.retain(|row| !row.contender.ends_with(AGAIN));
     summary.skipped.retain(|skipped| !skipped.contender.ends_with(AGAIN));
     for (metric, (second, (at, name))) in
@@ -295,8 +297,8 @@ fn one_clip(
     Ok(())
 }
 
-/// Returns by API if framepath's frames equal those of software. Framepath is the only
-/// player here that reports its decoded pixels.
+/// Returns for each API if framepath's frames equal those of software. Other players do not
+/// report their decoded pixels.
 fn accurate(
     clip: &Clip,
     players: &[(&'static Player, PathBuf)],
@@ -319,7 +321,7 @@ fn accurate(
         match outcome {
             Ok(is) => drop(equal.insert(api.name(), is)),
             Err(LabError::Missing(why)) => {
-                let reason = format!("its frames could not be compared with software's: {why}");
+                let reason = format!("the comparison of its frames with software's failed: {why}");
                 skip(summary, &format!("{OURS}-{}", api.name()), Some(&clip.case), reason);
             }
             Err(error) => return Err(error),
@@ -328,7 +330,7 @@ fn accurate(
     Ok(equal)
 }
 
-/// Finds the rival with the least of `metric` among those that play without dropping.
+/// Finds the rival with the lowest `metric` among the players that drop no frame.
 fn best<'a, C>(
     rivals: impl Iterator<Item = (C, &'a [Measured])>,
     metric: &str,
@@ -359,17 +361,17 @@ mod tests {
     }
 
     #[test]
-    fn drops_and_a_full_machine_are_maxed() {
+    fn dropped_frames_and_full_cores_count_as_maxed() {
         let cores = framepath_os::machine::cores() as u64;
         let figures = |cpu_ns, dropped| {
             let watched = Watched { window_ns: 1_000_000_000, cpu_ns, wakeups: 60, ..Watched::default() };
-            let told = PlayerFigures {
+            let reported = PlayerFigures {
                 shown: Some(150 - dropped),
                 dropped: Some(dropped),
                 late: None,
                 ..PlayerFigures::default()
             };
-            measured(&clip(), Window::from_clip(5.0), &watched, &told).extra
+            measured(&clip(), Window::from_clip(5.0), &watched, &reported).extra
         };
         let usual = figures(400_000_000, 0);
         assert_eq!((usual["cpu_share"], usual["wakeups_per_s"], usual["maxed"]), (40.0, 60.0, 0.0));

@@ -3,9 +3,9 @@
 //! direct and through a queue, framepath's beside GStreamer's; then paced, where the
 //! hand-off latency matters.
 //!
-//! The bytes are not touched: only passing buffers on is measured. Framepath's
-//! contenders run in this process, GStreamer's in the `gst-push` peer; both
-//! count the CPU of both threads over the pushing alone, without start-up.
+//! No contender touches the bytes: the experiment measures only the hand-off. Framepath's
+//! contenders run in this process, GStreamer's in the `gst-push` peer. Both count the
+//! CPU of both threads during the pushes, without start-up.
 
 use framepath::{Level, Options};
 use framepath_model::stats::median;
@@ -21,14 +21,14 @@ use crate::progress::ProgressView;
 
 /// Bytes of all buffers of a run together, as in the original.
 const TOTAL: u64 = 16 << 20;
-/// Fewest and most pushes of a run: enough to measure, and not too slow.
+/// Smallest and largest number of pushes of a run.
 const PUSHES: std::ops::RangeInclusive<u64> = 4096..=(TOTAL / 8);
 /// Ledger rows kept: enough for the latencies of a paced run. The number is small because
 /// allocating the rows is start-up, which the peer excludes from its figures.
 const LEDGER_ROWS: usize = 1 << 12;
 /// Depth of framepath's queue: GStreamer's default, 200 buffers.
 const DEPTH: u32 = 200;
-/// Slots: those in the queue, and a few in use.
+/// Slots of the pool: a full queue, and a few in use.
 const POOL: u32 = 256;
 
 pub(super) fn run(
@@ -49,17 +49,18 @@ pub(super) fn run(
         paced(settings, rate, rounds, watch, summary)?;
     }
     summary.notes.push(format!(
-        "flat out: {} MiB in buffers of the case's size, at least {} and at most {} pushes; CPU of both threads, \
-         start-up left out; our queue is {DEPTH} deep, GStreamer's has its default limits (200 buffers, 10 MiB)",
+        "at full speed: {} MiB in buffers of the case's size, at least {} and at most {} pushes; CPU of both \
+         threads, without start-up; framepath's queue has depth {DEPTH}, GStreamer's its default limits \
+         (200 buffers, 10 MiB)",
         TOTAL >> 20,
         PUSHES.start(),
         most_pushes(settings),
     ));
     summary.notes.push(
-        "our contenders and gst-direct, gst-queue, gst-queue2 take a fresh buffer for every push and give it back \
-         at the end, GStreamer's in the way that is cheapest for it (direct: allocated, queues: GstBufferPool); \
-         the -reuse contenders only reference buffers made before the clock starts, which no program that fills \
-         its buffers can do, and are shown as GStreamer's floor"
+        "framepath's contenders and gst-direct, gst-queue, gst-queue2 acquire a buffer for every push and release it \
+         at the end, GStreamer's in its cheapest way (direct: allocated, queues: GstBufferPool); the -reuse \
+         contenders only reference buffers made before the clock starts; a program that fills its buffers cannot \
+         do this, so they show GStreamer's lower bound"
             .to_owned(),
     );
     Ok(())
@@ -70,7 +71,7 @@ fn sizes(settings: &ExperimentSettings) -> Vec<u64> {
         Size::Quick => vec![3, 6, 10, 16, 20],
         Size::Full => (3..=20).collect(),
     };
-    // A case requested by name runs whatever the size of the set.
+    // A case requested by name runs in the quick set too.
     let exponents = if settings.cases.is_empty() { exponents } else { (3..=20).collect() };
     exponents.into_iter().map(|e| 1 << e).filter(|s| settings.wants(&case_of(*s))).collect()
 }
@@ -216,7 +217,7 @@ fn gst_push(
 ) -> Result<Measured, LabError> {
     let program = settings.peers.join("gst-push");
     if !program.exists() {
-        let how = "the GStreamer peer is not built: apt install libgstreamer1.0-dev, then make build";
+        let how = "the GStreamer peer is not built; apt install libgstreamer1.0-dev, then make build";
         return Err(LabError::Missing(how.to_owned()));
     }
     let mut args = vec![mode.to_owned(), size.to_string()];
@@ -224,25 +225,25 @@ fn gst_push(
     args.extend(rate.into_iter().flat_map(|r| ["--rate".to_owned(), r.to_string()]));
     let program = Program::new(program, args);
     let finished = program.run(true)?;
-    let told: GstPush = serde_json::from_str(&finished.stdout).map_err(|e| LabError::Command {
+    let report: GstPush = serde_json::from_str(&finished.stdout).map_err(|e| LabError::Command {
         exit_code: None,
         command: program.text(),
-        outcome: "printed something else than its line of JSON".to_owned(),
+        outcome: "printed no valid line of JSON".to_owned(),
         stderr: e.to_string(),
     })?;
     let us = |ns: u64| ns as f64 / 1e3;
     let mut measured = Measured {
-        frames: told.pushes,
-        wall_ns: told.wall_ns,
-        cpu_ns: told.cpu_ns,
-        latency: told.latency_ns.map(|l| LatencyUs {
+        frames: report.pushes,
+        wall_ns: report.wall_ns,
+        cpu_ns: report.cpu_ns,
+        latency: report.latency_ns.map(|l| LatencyUs {
             p50: us(l.p50),
             p95: us(l.p95),
             p99: us(l.p99),
             max: us(l.max),
         }),
         switches_per_frame: Some(
-            (told.voluntary_switches + told.involuntary_switches) as f64 / told.pushes as f64,
+            (report.voluntary_switches + report.involuntary_switches) as f64 / report.pushes as f64,
         ),
         ..Measured::default()
     };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `rpc`: nspluginwrapper's table. Messages of a decoding session to its
-//! worker and their cost, with constant information asked once, and
-//! asked again for every frame; and the activity of an idle stream.
+//! `rpc`: nspluginwrapper's table. Measures the messages between a decoding session and its
+//! worker, their cost with constant information queried once and queried for every frame, and
+//! the activity of an idle stream.
 
 mod crossing;
 mod idle;
@@ -24,8 +24,8 @@ use crate::progress::ProgressView;
 const CLIP: &str = "h264-1080p8.h264";
 const FRAMES: u64 = 150;
 
-/// Contenders: name, and options for the decoder's host. The last asks another process for
-/// constant information with each frame.
+/// Contenders: name, and options for the decoder's host. The last contender queries another
+/// process for constant information with each frame.
 const CONTENDERS: [(&str, &str); 3] =
     [("inline", ""), ("process", " host=process"), (UNCACHED, " host=process")];
 const UNCACHED: &str = "process-uncached";
@@ -46,7 +46,7 @@ pub(super) fn run(
     let quick = settings.size == Size::Quick;
     let rounds = settings.rounds(2, 6);
     let clip = settings.clip(CLIP)?;
-    // Three minutes of 30 frames a second, decoded at full speed.
+    // Three minutes of 30 frames per second, decoded at full speed.
     let passes = if quick { 2 } else { 36 };
     watch.begin("rpc", (2 * CONTENDERS.len() * rounds + 4 * rounds + CONTENDERS.len()) as u64);
     for (case, passes, rate) in [("session", passes, 0), ("paced-30", 1, 30)] {
@@ -68,10 +68,11 @@ pub(super) fn run(
         summary.rows.push(idle::run(&settings.framepath, &clip, "idle", looked)?);
     }
     summary.notes.push(format!(
-        "session: {CLIP} {passes} times over, flat out; messages have {MESSAGE_BYTES} bytes, a packet's cell \
-         {PACKET_SUBMISSION_BYTES} of its {CELL_BYTES} and a frame's all; packets and pixels are not counted; \
-         uncached: one question and answer over a socket, with a process of its own, for every frame; crossing: CPU time of both processes \
-         with a stage that does nothing, less the same inline; wake-ups: voluntary switches of all processes"
+        "session: {passes} passes over {CLIP} at full speed; messages have {MESSAGE_BYTES} bytes, a packet's cell \
+         uses {PACKET_SUBMISSION_BYTES} of {CELL_BYTES} bytes, a frame's cell all; packets and pixels are not \
+         counted; uncached: one query to a separate process over a socket for every frame; crossing: CPU time of \
+         both processes with a stage that does nothing, minus the same inline; wake-ups: voluntary switches of \
+         all processes"
     ));
     Ok(())
 }
@@ -121,7 +122,7 @@ fn timed(program: &Program, frames: u64) -> Result<Measured, LabError> {
     Ok(measured)
 }
 
-/// Runs the path once more, in this process, for the figures that only its session counts.
+/// Runs the path once in this process, for the figures that only the session counts.
 fn calls(name: &str, text: &str) -> Result<[(&'static str, f64); 8], LabError> {
     let (report, questions) = match name {
         UNCACHED => {

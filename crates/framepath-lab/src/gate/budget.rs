@@ -4,7 +4,7 @@
 use framepath_model::path::nearest;
 use toml::{Table, Value};
 
-/// A limit on one figure over one or more cases.
+/// A limit on one figure in one or more cases.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Budget {
     /// Name in the gate's output.
@@ -15,7 +15,7 @@ pub struct Budget {
     pub case: String,
     /// The limited figure and its limit.
     pub limit: Limit,
-    /// True if a missing figure is a skip and not a failure.
+    /// True if a missing figure skips the budget instead of failing it.
     pub optional: bool,
 }
 
@@ -37,22 +37,22 @@ pub enum Limit {
     Count {
         /// The figure's name, as [`Row::figure`](framepath_model::summary::SummaryRow::figure) knows it.
         metric: String,
-        /// The contender; `*` stands for any characters, and then rows that
-        /// do not have the figure are left out.
+        /// The contender; `*` stands for any characters. With `*`, rows without the
+        /// figure are skipped.
         contender: String,
         /// Limit of the figure.
         max_count: f64,
     },
 }
 
-/// Reason for which a budget file cannot be used.
+/// Reason why a budget file is invalid.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum BudgetError {
     /// The file is not TOML; the parser's error, with line and column.
     #[error("{0}")]
     Syntax(String),
     /// An unknown key.
-    #[error("{place}: unknown key `{key}`{guess}; known are {known}")]
+    #[error("{place}: unknown key `{key}`{guess}; known keys: {known}")]
     UnknownKey {
         /// The budget, or the file as a whole.
         place: String,
@@ -73,8 +73,8 @@ pub enum BudgetError {
         /// Description of the key.
         what: &'static str,
     },
-    /// A key that excludes another.
-    #[error("{place}: `{key}` does not go with `{other}`: {why}")]
+    /// A pair of keys that exclude each other.
+    #[error("{place}: `{key}` and `{other}` exclude each other: {why}")]
     Conflict {
         /// The budget.
         place: String,
@@ -97,7 +97,7 @@ pub enum BudgetError {
         /// The value found.
         found: String,
     },
-    /// The file limits nothing: it would pass whatever happens.
+    /// The file has no budget, so it would always pass.
     #[error("the file has no [[budget]]")]
     Empty,
 }
@@ -109,7 +109,7 @@ const KEYS: [&str; 10] =
 ///
 /// # Errors
 ///
-/// The first error, with the budget that it is in.
+/// The first error, with the name of its budget.
 pub fn parse(text: &str) -> Result<Vec<Budget>, BudgetError> {
     let file: Table = text.parse().map_err(|e: toml::de::Error| BudgetError::Syntax(e.to_string()))?;
     for key in file.keys() {
@@ -141,7 +141,7 @@ fn read_budget(number: usize, table: &Table) -> Result<Budget, BudgetError> {
         known_key(&place, key, &KEYS)?;
     }
     let reader = Reader { place: &place, table };
-    let name = reader.text("name", "what the gate calls the budget")?;
+    let name = reader.text("name", "the budget's name in the gate's output")?;
     let experiment = reader.text("experiment", "the experiment's name, such as \"decode\"")?;
     let case = reader.text("case", "the case's name, or \"*\" for every case")?;
     let metric = reader.text("metric", "the figure's name, such as \"cpu_ms\"")?;
@@ -158,7 +158,7 @@ fn read_budget(number: usize, table: &Table) -> Result<Budget, BudgetError> {
         }
         Limit::Count {
             metric,
-            contender: reader.text("contender", "whose figure is limited")?,
+            contender: reader.text("contender", "the contender with the limited figure")?,
             max_count: reader.limit("max_count", "the greatest count that passes")?,
         }
     } else {
@@ -190,7 +190,7 @@ impl Reader<'_> {
     fn text(&self, key: &'static str, what: &'static str) -> Result<String, BudgetError> {
         match self.get(key, what)? {
             Value::String(text) if !text.trim().is_empty() => Ok(text.clone()),
-            other => Err(wrong(self.place, key, "a text that is not empty", other)),
+            other => Err(wrong(self.place, key, "a non-empty text", other)),
         }
     }
 
@@ -204,7 +204,7 @@ impl Reader<'_> {
         if number.is_finite() && number >= 0.0 {
             Ok(number)
         } else {
-            Err(wrong(self.place, key, "a number from 0 up", value))
+            Err(wrong(self.place, key, "a number of 0 or more", value))
         }
     }
 }

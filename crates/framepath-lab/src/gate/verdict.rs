@@ -11,7 +11,7 @@ use crate::plain::number::figure;
 /// Result of a budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BudgetOutcome {
-    /// Within the limit, or not provably beyond it.
+    /// Within the limit, or beyond it within noise.
     Pass,
     /// Beyond the limit.
     Fail,
@@ -57,7 +57,7 @@ pub fn evaluate(budgets: &[Budget], summaries: &[Summary]) -> Vec<BudgetLine> {
 /// One case of a budget.
 struct Finding {
     outcome: BudgetOutcome,
-    /// Share of the limit that is used: the case with the greatest is shown.
+    /// Used share of the limit; the gate shows the case with the largest share.
     used: f64,
     text: String,
 }
@@ -104,7 +104,7 @@ fn judge(budget: &Budget, summaries: &[Summary]) -> BudgetLine {
     BudgetLine { name: budget.name.clone(), outcome, details }
 }
 
-/// Adds a finding for each case in which the contender above the line ran, or which has the ratio.
+/// Adds a finding for each case with a row of contender `a` or with the ratio.
 fn ratio_findings(
     budget: &Budget,
     summary: &Summary,
@@ -141,14 +141,14 @@ fn ratio_findings(
                 outcome: BudgetOutcome::Missing,
                 used: 0.0,
                 text: format!(
-                    "{what} is {} from one pair, which has no interval; limit {limit}",
+                    "{what} is {}, limit {limit}: one pair has no interval; run at least two pairs",
                     figure(median)
                 ),
             },
             Some([low, high]) => {
                 let outcome = if low > max { BudgetOutcome::Fail } else { BudgetOutcome::Pass };
                 let shown = format!("{} ({} to {})", figure(median), figure(low), figure(high));
-                // Not provably beyond the limit is not the same as within it.
+                // The median is beyond the limit, but the interval is not.
                 let note = match outcome {
                     BudgetOutcome::Pass if median > max => ", within noise",
                     _ => "",
@@ -163,7 +163,7 @@ fn ratio_findings(
     }
 }
 
-/// Finds the ratio a/b, also if the summary has b/a.
+/// Finds the ratio a/b; inverts b/a if the summary has only that.
 fn find_ratio(
     ratios: &[Ratio],
     case: &str,
@@ -204,7 +204,7 @@ fn count_findings(
             None => findings.push(Finding {
                 outcome: BudgetOutcome::Missing,
                 used: 0.0,
-                text: format!("{what} is not known"),
+                text: format!("{what} is missing"),
             }),
         }
     }
@@ -229,7 +229,7 @@ fn nothing_found(budget: &Budget, summaries: &[Summary]) -> String {
     format!("no {what} in `{}`, case `{}`{why}", budget.experiment, budget.case)
 }
 
-/// Returns the reason that the summary gives for a contender that did not run.
+/// Returns the reason in the summary for a contender that did not run.
 fn why_skipped(summary: &Summary, case: &str, contenders: &[&str]) -> String {
     let skipped = summary.skipped.iter().find(|skipped| {
         let for_case = skipped.case.as_ref().is_none_or(|c| c == case || matches(case, c));

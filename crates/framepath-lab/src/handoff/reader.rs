@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The sink that takes the worker's frames and counts them.
+//! The sink that receives the worker's frames and counts them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,7 +12,7 @@ use framepath_os::time::now_ns;
 
 use super::trigger::Meeting;
 
-/// Frames received, up to the last one.
+/// Frames received until the end of the run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ReceivedFrames {
     pub(super) received: u64,
@@ -20,13 +20,13 @@ pub(super) struct ReceivedFrames {
     pub(super) out_of_order: u64,
     /// Time at which the last frame arrived, CLOCK_MONOTONIC nanoseconds.
     pub(super) end_ns: u64,
-    /// Resources that this process had used by then.
+    /// Resources that this process used until then.
     pub(super) used: Used,
     /// Latency by frame number; 0 for a frame that did not arrive.
     pub(super) latency_ns: Vec<u64>,
 }
 
-/// Sink that reads the first 16 bytes of every frame, like `handoff_saw` of the peers.
+/// Sink that reads the first 16 bytes of every frame, like the peers' `handoff_saw`.
 pub(super) struct HeaderReader {
     seen: ReceivedFrames,
     /// Number of the next expected frame.
@@ -46,12 +46,12 @@ impl HeaderReader {
         let seen = &mut self.seen;
         let last = number + 1 == seen.latency_ns.len() as u64;
         let Some(latency) = seen.latency_ns.get_mut(number as usize) else {
-            return Err(StageError::Option(format!("frame {number} was never asked for")));
+            return Err(StageError::Option(format!("frame {number} was never requested")));
         };
         if *latency > 0 {
             seen.duplicated += 1;
         } else {
-            // A latency of 0 would look like a frame that did not arrive.
+            // 0 means that the frame did not arrive, so the smallest latency is 1.
             *latency = now.saturating_sub(stamp_ns).max(1);
             seen.received += 1;
         }
@@ -63,7 +63,7 @@ impl HeaderReader {
         if last {
             seen.used = running::own_usage();
             seen.end_ns = now;
-            // If the receiver is gone, the run was given up.
+            // A missing receiver means that the run was cancelled.
             let _ = self.done.send(std::mem::take(seen));
         }
         Ok(())
@@ -78,7 +78,7 @@ impl Stage for HeaderReader {
     fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
         let now = now_ns();
         let Item::Frame(frame) = item else {
-            let (takes, gets, advice) = ("frames", "packets", "`fill` gives frames");
+            let (takes, gets, advice) = ("frames", "packets", "`fill` emits frames");
             return Err(out.fail(StageError::WrongInput { takes, gets, advice }));
         };
         let mut head = [[0; 8]; 2];
@@ -106,11 +106,11 @@ mod tests {
         let (done, is_done) = channel();
         let mut reader = HeaderReader::new(4, Arc::default(), done);
         numbers.iter().try_for_each(|number| reader.record_frame(*number, 100, 100 + number))?;
-        Ok(is_done.try_recv().expect("the last frame came"))
+        Ok(is_done.try_recv().expect("the last frame arrived"))
     }
 
     #[test]
-    fn frames_are_told_by_their_numbers() {
+    fn lost_duplicated_and_reordered_frames_are_counted() {
         let all = seen(&[0, 1, 2, 3]).unwrap();
         assert_eq!((all.received, all.duplicated, all.out_of_order), (4, 0, 0));
         assert_eq!((all.latency_ns, all.end_ns), (vec![1, 1, 2, 3], 103));

@@ -15,8 +15,8 @@ enum Line {
     Ran(Box<RunFigures>),
 }
 
-/// Parameters and figures of a run, by the keys of `peers/README.md`. All figures are
-/// of measured frames only.
+/// Parameters and figures of a run, by the keys of `peers/README.md`. All figures
+/// exclude the warm-up.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct RunFigures {
     /// Its name in the lab.
@@ -25,7 +25,7 @@ pub(crate) struct RunFigures {
     pub(crate) software: String,
     pub(super) bytes: u64,
     pub(super) frames: u64,
-    /// Frames per second; 0 is flat out.
+    /// Frames per second; 0 is full speed.
     pub(super) rate: u64,
     pub(super) received: u64,
     pub(super) lost: u64,
@@ -60,7 +60,7 @@ pub(crate) fn parse(program: &Program, text: &str) -> Result<RunFigures, LabErro
         Err(error) => Err(LabError::Command {
             exit_code: None,
             command: program.text(),
-            outcome: "printed something else than its line of JSON".to_owned(),
+            outcome: "printed no valid line of JSON".to_owned(),
             stderr: error.to_string(),
         }),
     }
@@ -70,8 +70,8 @@ impl RunFigures {
     /// Returns the figures.
     ///
     /// # Errors
-    /// [`LabError::Command`] if a frame was lost, came twice or out of
-    /// order: the time of such a run means nothing.
+    /// [`LabError::Command`] if a frame was lost, duplicated or out of
+    /// order, because the times of such a run are meaningless.
     pub(crate) fn measured(&self, program: &Program) -> Result<Measured, LabError> {
         let RunFigures { frames, received, lost, duplicated, out_of_order, .. } = *self;
         if received != frames || lost + duplicated + out_of_order > 0 || frames == 0 {
@@ -79,7 +79,7 @@ impl RunFigures {
                 exit_code: None,
                 command: program.text(),
                 outcome: format!(
-                    "handed over {received} of {frames} frames: {lost} lost, {duplicated} duplicated, \
+                    "transferred {received} of {frames} frames: {lost} lost, {duplicated} duplicated, \
                      {out_of_order} out of order"
                 ),
                 stderr: String::new(),
@@ -131,23 +131,26 @@ mod tests {
         assert_eq!(measured.metric("latency_p50_us"), Some(1.0));
         assert_eq!(measured.metric("latency_p99_us"), Some(3.5));
         let paced = read(&LINE.replace("\"rate\":0", "\"rate\":60")).unwrap();
-        assert_eq!(paced.metric("wall_us_per_frame"), None, "paced, the clock gives it");
+        assert_eq!(paced.metric("wall_us_per_frame"), None, "the pace determines the wall time");
     }
 
     #[test]
-    fn frames_that_are_not_all_there_once_are_a_failure() {
-        for (from, to, said) in [
+    fn lost_duplicated_and_reordered_frames_are_errors() {
+        for (from, to, message) in [
             ("\"received\":200,\"lost\":0", "\"received\":198,\"lost\":2", "198 of 200 frames: 2 lost"),
             ("\"duplicated\":0", "\"duplicated\":1", "1 duplicated"),
             ("\"out_of_order\":0", "\"out_of_order\":3", "3 out of order"),
         ] {
             let error = read(&LINE.replace(from, to)).unwrap_err();
-            assert!(matches!(error, LabError::Command { .. }) && error.to_string().contains(said), "{error}");
+            assert!(
+                matches!(error, LabError::Command { .. }) && error.to_string().contains(message),
+                "{error}"
+            );
         }
     }
 
     #[test]
-    fn a_skip_is_told_from_a_failure() {
+    fn a_skip_and_a_failure_are_different_errors() {
         let error = read(r#"{"skipped":"GStreamer 1.22.0 has no unixfdsink"}"#).unwrap_err();
         assert!(matches!(&error, LabError::Missing(why) if why.contains("unixfdsink")), "{error}");
         for text in ["", "{}", "frames: 3", "{\"received\":200}"] {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The source that makes the worker give frames, and that reads the clocks.
+//! The source that makes the worker emit frames, and reads the clocks.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
@@ -18,26 +18,26 @@ use framepath_os::time::{now_ns, sleep_until};
 use super::Handoff;
 use super::reader::ReceivedFrames;
 
-/// Fewest frames of the warm-up: every slot of the worker is used twice.
+/// Smallest number of frames of the warm-up: it uses every slot of the worker twice.
 const WARM_UP_FRAMES: u64 = 16;
 /// Time between two frames of the warm-up.
 const WARM_UP_PERIOD_NS: u64 = 1_000_000;
-/// Shortest warm-up: meanwhile the spare worker loads, which the library
-/// starts after the first.
+/// Shortest warm-up. The library starts a spare worker after the first worker; this time
+/// lets the spare worker finish its start-up.
 const WARM_UP_LEAST_NS: u64 = 250_000_000;
-/// Bytes of a frame sent to the worker.
+/// Size of a frame to the worker, in bytes.
 const TRIGGER_BYTES: usize = 64;
-/// More slots than the ring to the worker has cells, so that the worker's own pool of 8
-/// limits the frames in flight.
+/// Number of slots, larger than the number of cells in the ring to the worker, so that the
+/// worker's own pool of 8 limits the frames in flight.
 const TRIGGERS: u32 = 128;
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// State that trigger and reader share.
+/// State shared by trigger and reader.
 #[derive(Debug)]
 pub(super) struct Meeting {
-    /// Warm-up frames that the reader has seen.
+    /// Number of warm-up frames that reached the reader.
     pub(super) warm: AtomicU64,
-    /// Number of the first frame that is measured.
+    /// Number of the first measured frame.
     pub(super) first: AtomicU64,
 }
 
@@ -50,15 +50,15 @@ impl Default for Meeting {
 /// The clocks of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clocks {
-    /// Time at which no frame was in flight and all clocks were read, CLOCK_MONOTONIC nanoseconds.
+    /// Start of the measurement, with no frame in flight; CLOCK_MONOTONIC nanoseconds.
     pub(super) start_ns: u64,
-    /// Resources that this process had used by then.
+    /// Resources that this process used until then.
     pub(super) own: Used,
-    /// Resources that the worker used from then on.
+    /// Resources that the worker used after that time.
     pub(super) worker: Used,
 }
 
-/// Source that sends the worker a small frame whenever a large one is due.
+/// Source that sends the worker a small frame whenever a large frame is due.
 pub(super) struct TriggerSource {
     pool: Pool,
     info: StreamInfo,
@@ -70,17 +70,17 @@ pub(super) struct TriggerSource {
     meeting: Arc<Meeting>,
     worker: Arc<OnceLock<Arc<WorkerStats>>>,
     is_done: Receiver<ReceivedFrames>,
-    told: Sender<(ReceivedFrames, Clocks)>,
+    results: Sender<(ReceivedFrames, Clocks)>,
 }
 
 impl TriggerSource {
-    /// Creates the source. It receives what the reader has `seen` at the end, and sends it to
-    /// `told` with the clocks.
+    /// Creates the source. At the end it receives the reader's counts from `seen` and sends them
+    /// with the clocks to `results`.
     pub(super) fn new(
         handoff: &Handoff,
         meeting: Arc<Meeting>,
         seen: Receiver<ReceivedFrames>,
-        told: Sender<(ReceivedFrames, Clocks)>,
+        results: Sender<(ReceivedFrames, Clocks)>,
     ) -> Result<TriggerSource, RunError> {
         let layout = Layout::opaque(TRIGGER_BYTES);
         let frame_rate = Rational::new(i32::try_from(handoff.rate.max(1)).unwrap_or(i32::MAX), 1);
@@ -97,7 +97,7 @@ impl TriggerSource {
             meeting,
             worker: Arc::default(),
             is_done: seen,
-            told,
+            results,
         })
     }
 
@@ -115,36 +115,38 @@ impl TriggerSource {
         now - begun >= WARM_UP_LEAST_NS && seen >= WARM_UP_FRAMES && seen == self.next_seq
     }
 
-    /// Returns the resources that the worker has used; an error if the first worker died.
+    /// Returns the resources used by the worker; an error if the first worker died.
     fn worker_used(&self) -> Result<Used, StageError> {
         let io = |error| StageError::Io { what: "the worker's CPU".to_owned(), error };
         let gone = || io(std::io::ErrorKind::NotFound.into());
         let stats = self.worker.get().ok_or_else(gone)?;
         if stats.deaths.load(Ordering::Relaxed) > 0 {
-            return Err(StageError::Option("the worker died during the run".to_owned()));
+            return Err(StageError::Option(
+                "the worker died during the run; its figures are incomplete".to_owned(),
+            ));
         }
         running::of(stats.pid.load(Ordering::Relaxed)).map_err(io)
     }
 
     fn start(&mut self) -> Result<Clocks, StageError> {
         let worker = self.worker_used()?;
-        // Release: pairs with the Acquire of the reader; the ring in between
-        // would be enough too.
+        // Release: pairs with the Acquire of the reader. The ring in between
+        // synchronizes too.
         self.meeting.first.store(self.next_seq, Ordering::Release);
         let clocks = Clocks { worker, own: running::own_usage(), start_ns: now_ns() };
         self.clocks = Some(clocks);
         Ok(clocks)
     }
 
-    /// Waits until the reader has the last frame, and reads the worker's
-    /// clock. A reader that failed ends the wait.
+    /// Waits until the reader has the last frame, then reads the worker's
+    /// clock. A failure of the reader ends the wait.
     fn finish(&self, mut clocks: Clocks) -> Result<(), StageError> {
         while !signal::interrupted() {
             match self.is_done.recv_timeout(Duration::from_millis(100)) {
                 Ok(seen) => {
                     clocks.worker = self.worker_used()?.since(clocks.worker);
-                    // The receiver may be gone.
-                    let _ = self.told.send((seen, clocks));
+                    // A cancelled run has no receiver.
+                    let _ = self.results.send((seen, clocks));
                     break;
                 }
                 Err(RecvTimeoutError::Timeout) => {}

@@ -11,7 +11,7 @@ use framepath_model::summary::{Ratio, Summary, SummaryRow};
 
 use super::number::{bare_ratio, bytes, case_bytes, figure, percent, time_us, times};
 
-/// Largest share of unexplained time with which a ledger closes.
+/// Largest share of unexplained time in a ledger that closes.
 const CLOSES: f64 = 0.05;
 
 /// Returns the findings of the summaries, in their order.
@@ -59,7 +59,7 @@ pub fn contender_in_words(name: &str) -> String {
         "bare" => "bare libavcodec".to_owned(),
         "bare-t1" => "bare libavcodec with one thread".to_owned(),
         "iceoryx2-wait" => "iceoryx2".to_owned(),
-        "iceoryx2-poll" => "iceoryx2 that never sleeps".to_owned(),
+        "iceoryx2-poll" => "iceoryx2 with polling".to_owned(),
         "unix-socket" => "a plain unix socket".to_owned(),
         "gst-shm" | "gst-unixfd" => format!("GStreamer's `{}sink`", &name[4..]),
         _ => match name.strip_prefix("gst-") {
@@ -107,7 +107,7 @@ fn interval(ratio: &Ratio) -> String {
 fn compared(ratio: &Ratio) -> String {
     let figures = format!("{}, {}", times(ratio.median), interval(ratio));
     match ratio.verdict() {
-        // One pair tells nothing about noise, so there is no verdict.
+        // One pair has no interval, so there is no verdict.
         Verdict::NoDifference if ratio.ci95.is_none() => format!("no verdict: {figures}"),
         Verdict::NoDifference => format!("no difference: {figures}"),
         Verdict::ALess | Verdict::AMore => figures,
@@ -138,16 +138,16 @@ fn capital(text: &str) -> String {
 fn queue(summary: &Summary, found: &mut Vec<String>) {
     const METRIC: &str = "cpu_us_per_push";
     let cost = |case: &str, contender: &str| summary.row(case, contender)?.figure(METRIC);
-    // 64 bytes is the original's small buffer; without it, take the smallest there is.
+    // 64 bytes is the original's small buffer; without that case, the smallest buffer is used.
     let sizes = summary.cases().into_iter().filter_map(|case| Some((case_bytes(case)?, case)));
     let Some((size, case)) = sizes.min_by_key(|(size, _)| (*size != 64, *size)) else {
         return queue_paced(summary, found);
     };
     let pushed = bytes(size);
     for (ours, theirs, at) in [
-        ("queue", "gst-queue", "`queue` here costs"),
-        ("direct", "gst-direct", "A direct push (`!`) here costs"),
-        ("direct-times", "gst-direct", "With the ledger at `times` a direct push here costs"),
+        ("queue", "gst-queue", "framepath's `queue` costs"),
+        ("direct", "gst-direct", "A direct push (`!`) in framepath costs"),
+        ("direct-times", "gst-direct", "With the ledger at `times`, framepath's direct push costs"),
     ] {
         let Some(us) = cost(case, ours) else { continue };
         let mut text = format!("{at} {} of CPU per push of {pushed}", time_us(us));
@@ -160,8 +160,9 @@ fn queue(summary: &Summary, found: &mut Vec<String>) {
     if let (Some(queue), Some(direct)) = (cost(case, "queue"), cost(case, "direct")) {
         let ours = queue / direct;
         let theirs = cost(case, "gst-queue").zip(cost(case, "gst-direct")).map(|(q, d)| q / d);
-        let theirs = theirs.map_or(String::new(), |ratio| format!("; in GStreamer {}", times(ratio)));
-        found.push(format!("A thread boundary costs {} a direct push here{theirs}.", times(ours)));
+        let theirs =
+            theirs.map_or(String::new(), |ratio| format!("; in GStreamer it costs {}", times(ratio)));
+        found.push(format!("In framepath, a thread boundary costs {} a direct push{theirs}.", times(ours)));
     }
     queue_paced(summary, found);
 }
@@ -177,13 +178,13 @@ fn queue_paced(summary: &Summary, found: &mut Vec<String>) {
             let Some(r) = ratio(summary, case, metric, ours, "gst-queue") else { continue };
             let of = |name: &str| summary.row(case, name).and_then(|row| row.figure(metric));
             let figures = of(ours).zip(of("gst-queue")).map_or(String::new(), |(us, theirs)| {
-                format!("{} against {}, ", time_us(us), time_us(theirs))
+                format!("{} compared with {}, ", time_us(us), time_us(theirs))
             });
             parts.push(format!("{} {figures}{}", metric_in_words(metric), compared(r)));
         }
         if !parts.is_empty() {
             found.push(format!(
-                "At {rate} pushes a second, {} beside GStreamer's `queue`: {}.",
+                "At {rate} pushes per second, {} compared with GStreamer's `queue`: {}.",
                 contender_in_words(ours),
                 parts.join("; ")
             ));
@@ -200,7 +201,7 @@ fn decode(summary: &Summary, found: &mut Vec<String>) {
             parts.push(match cpu.verdict() {
                 Verdict::NoDifference => {
                     format!(
-                        "is no different in CPU from the ffmpeg tool's default ({}, {})",
+                        "shows no difference in CPU from the ffmpeg tool's default ({}, {})",
                         times(cpu.median),
                         interval(cpu)
                     )
@@ -215,18 +216,25 @@ fn decode(summary: &Summary, found: &mut Vec<String>) {
         if let Some(wall) = of("wall_ms", "inline", "ffmpeg") {
             parts.push(match wall.verdict() {
                 Verdict::NoDifference => {
-                    format!("is no different in time ({}, {})", times(wall.median), interval(wall))
+                    format!("shows no difference in wall time ({}, {})", times(wall.median), interval(wall))
                 }
-                _ => format!("takes {} its time ({})", times(wall.median), interval(wall)),
+                _ => format!("takes {} its wall time ({})", times(wall.median), interval(wall)),
             });
         }
         if let Some(one) = of("cpu_ms", "inline-t1", "ffmpeg") {
-            parts.push(format!("with `threads=1` {} that CPU ({})", times(one.median), interval(one)));
+            parts.push(format!(
+                "with `threads=1` it costs {} that CPU ({})",
+                times(one.median),
+                interval(one)
+            ));
         }
         for (a, b, threads) in [("inline", "bare", "`threads=auto`"), ("inline-t1", "bare-t1", "`threads=1`")]
         {
             if let Some(floor) = of("cpu_ms", a, b) {
-                parts.push(format!("beside the floor, bare libavcodec, at {threads} {}", compared(floor)));
+                parts.push(format!(
+                    "compared with the lower bound, bare libavcodec, at {threads}: {}",
+                    compared(floor)
+                ));
             }
         }
         if !parts.is_empty() {
@@ -247,7 +255,7 @@ fn inject(summary: &Summary, found: &mut Vec<String>) {
             worst = worst.max(injection.error_us.abs());
         } else {
             off.push(format!(
-                "{} injected as `{}` came out as {}",
+                "{} injected as `{}` appears as {}",
                 time_us(injection.injected_us),
                 row.case,
                 time_us(injection.attributed_us)
@@ -256,13 +264,13 @@ fn inject(summary: &Summary, found: &mut Vec<String>) {
     }
     if off.is_empty() && near > 0 {
         found.push(format!(
-            "The ledger tells the truth: each of {near} injected causes came out on its own row, \
-             within 10 % or 20 µs (at most {} off).",
+            "The ledger is accurate: each of {near} injected causes appears on its own row, \
+             within 10 % or 20 µs (largest error {}).",
             time_us(worst)
         ));
     } else if !off.is_empty() {
         found.push(format!(
-            "{} of {} injected causes came out more than 10 % and 20 µs off: {}.",
+            "The ledger is inaccurate: {} of {} injected causes are more than 10 % and 20 µs off: {}.",
             off.len(),
             off.len() + near,
             off.join("; ")
@@ -276,15 +284,17 @@ fn encode(summary: &Summary, found: &mut Vec<String>) {
         let Some(us) = summary.row(case, "raw").and_then(|row| row.figure(METRIC)) else {
             continue;
         };
-        let mut text = format!("Raw encode of a {case} frame takes {} at the median", time_us(us));
-        for (contender, words) in [("memcpy", "a memcpy of it"), ("raw-copy", "with `copy=1`")] {
+        let mut text = format!("Raw encoding of a {case} frame takes {} at the median", time_us(us));
+        for (contender, words) in
+            [("memcpy", "a memcpy of the frame"), ("raw-copy", "encoding with `copy=1`")]
+        {
             let other = summary.row(case, contender).and_then(|row| row.figure(METRIC));
             if let Some(other) = other {
                 text.push_str(&format!(", {words} {}", time_us(other)));
             }
         }
         if let Some(r) = ratio(summary, case, METRIC, "raw-copy", "memcpy") {
-            text.push_str(&format!("; the copying encoder beside memcpy: {}", compared(r)));
+            text.push_str(&format!("; the copying encoder compared with memcpy: {}", compared(r)));
         }
         found.push(text + ".");
     }
@@ -297,11 +307,11 @@ fn loopback(summary: &Summary, found: &mut Vec<String>) {
             let Some(throughput) = row.figure("throughput_mb_s") else { continue };
             let first = row
                 .figure("first_chunk_us")
-                .map_or(String::new(), |us| format!(", the first chunk after {}", time_us(us)));
+                .map_or(String::new(), |us| format!(" (first chunk after {})", time_us(us)));
             parts.push(format!("`{}` {} MB/s{first}", row.contender, figure(throughput)));
         }
         if !parts.is_empty() {
-            found.push(format!("Over loopback, {case}: {}.", parts.join("; ")));
+            found.push(format!("Throughput over loopback, {case}: {}.", parts.join("; ")));
         }
     }
     for r in &summary.ratios {
@@ -313,9 +323,9 @@ fn handoff(summary: &Summary, found: &mut Vec<String>) {
     for case in summary.cases() {
         let what = if case.ends_with("-4KiB") { "4 KiB" } else { "a 1080p frame" };
         let (metrics, pace): (&[&str], _) = if case.starts_with("paced-60") {
-            (&["latency_p50_us", "latency_p99_us"], "60 times a second")
+            (&["latency_p50_us", "latency_p99_us"], "60 times per second")
         } else {
-            (&["wall_us_per_frame", "cpu_us_per_frame"], "flat out")
+            (&["wall_us_per_frame", "cpu_us_per_frame"], "at full speed")
         };
         let rows = summary.rows.iter().filter(|row| row.case == case);
         let parts: Vec<String> = rows
@@ -336,7 +346,7 @@ fn handoff(summary: &Summary, found: &mut Vec<String>) {
     }
 }
 
-/// Reports `aa`: every ratio is of a contender with itself, each metric on its own.
+/// Reports `aa` by metric: every ratio compares a contender with itself.
 fn aa(summary: &Summary, found: &mut Vec<String>) {
     let mut metrics: Vec<&str> = Vec::new();
     for r in &summary.ratios {
@@ -355,7 +365,7 @@ fn aa(summary: &Summary, found: &mut Vec<String>) {
         })
         .collect();
     if !parts.is_empty() {
-        found.push(format!("A contender compared with itself was called different {}.", parts.join(", ")));
+        found.push(format!("The lab reported a difference of a contender from itself {}.", parts.join(", ")));
     }
 }
 
@@ -378,7 +388,7 @@ fn other(summary: &Summary, found: &mut Vec<String>) {
     }
 }
 
-/// Formats the main figures of a row that is compared with no other.
+/// Formats the main figures of a row without a comparison.
 fn figures_of(row: &SummaryRow) -> Option<String> {
     if let Some(us) = row.latency_us {
         return Some(format!(
@@ -414,7 +424,7 @@ fn ledger(summary: &Summary, found: &mut Vec<String>) {
         )
     } else {
         format!(
-            "The ledger of `{}` does not close on {} of {rows} paths: {} is unexplained on {place}.",
+            "The ledger of `{}` does not close on {} of {rows} paths: {} of the latency is unexplained on {place}.",
             summary.experiment,
             rows - closed,
             percent(share)

@@ -6,7 +6,7 @@ pub fn figure(value: f64) -> String {
     digits(value, 3)
 }
 
-/// Formats a number with so many significant digits, and all digits of its whole part.
+/// Formats a number with `digits` significant digits, and all digits of its whole part.
 fn digits(value: f64, significant: u8) -> String {
     if value == 0.0 {
         return "0".to_owned();
@@ -19,7 +19,7 @@ fn digits(value: f64, significant: u8) -> String {
     if magnitude >= wanted {
         return grouped(value.round());
     }
-    // 0.0996 and 9.996 round up into the next magnitude: one digit less there.
+    // 0.0996 and 9.996 round up into the next magnitude, which needs one digit less.
     let mut decimals = (wanted - magnitude).clamp(0.0, 12.0) as usize;
     let scale = 10_f64.powi(decimals as i32);
     let rounded = (value * scale).round() / scale;
@@ -30,7 +30,7 @@ fn digits(value: f64, significant: u8) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
-/// Formats a whole number with commas between the thousands, from five digits on.
+/// Formats a whole number; numbers of five or more digits have commas between the thousands.
 fn grouped(value: f64) -> String {
     let digits = format!("{:.0}", value.abs());
     let sign = if value < 0.0 { "-" } else { "" };
@@ -69,8 +69,8 @@ pub fn time_us(us: f64) -> String {
     format!("{} {unit}", figure(us / us_of_unit))
 }
 
-/// Returns a suitable unit for a time given in microseconds, and its microseconds:
-/// the ticks of an axis share the unit of its end.
+/// Returns a suitable unit for a time given in microseconds, and the unit in microseconds.
+/// Public to charts, because the ticks of an axis share the unit of its end.
 pub fn time_unit(us: f64) -> (&'static str, f64) {
     match us.abs() {
         x if x < 1000.0 => ("µs", 1.0),
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_have_three_digits() {
+    fn figures_have_three_significant_digits() {
         for (value, text) in [
             (0.0, "0"),
             (0.110_4, "0.11"),
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn cases_name_bytes() {
+    fn case_names_convert_to_bytes() {
         assert_eq!(case_bytes("64B"), Some(64));
         assert_eq!(case_bytes("16MiB"), Some(16 << 20));
         assert_eq!(case_bytes("paced-60"), None);

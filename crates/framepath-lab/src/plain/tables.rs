@@ -9,8 +9,8 @@ use framepath_model::summary::{Summary, SummaryRow};
 
 use super::number::{bare_ratio, figure};
 
-/// Formats a summary as aligned tables with units in the headings. A column without
-/// any figure is left out; an unknown figure is an empty cell.
+/// Formats a summary as aligned tables with units in the headings. Omits columns without
+/// any figure. An unknown figure is an empty cell.
 pub fn tables(summary: &Summary) -> String {
     let mut parts = Vec::new();
     parts.extend(grid(&summary.rows, &time_columns()));
@@ -133,7 +133,7 @@ fn grid(rows: &[SummaryRow], columns: &[Column]) -> Option<String> {
     cells(rows, columns).map(|lines| aligned(&lines, 2))
 }
 
-/// Returns the verdict's words about the contender above the line.
+/// Returns the verdict about contender `a`.
 pub(crate) fn verdict_in_words(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::NoDifference => "no difference",
@@ -166,10 +166,10 @@ fn ratios(summary: &Summary) -> Option<String> {
     Some(aligned(&lines, 4))
 }
 
-/// Formats lines of cells: the first `left` columns to the left, the rest to
-/// the right, a rule under the headings.
+/// Formats lines of cells with a rule under the headings. The first `left` columns are
+/// aligned to the left, the others to the right.
 fn aligned(lines: &[Vec<String>], left: usize) -> String {
-    // Cells contain file names and output of other programs.
+    // Control characters are escaped, because cells contain file names and output of other programs.
     let lines: Vec<Vec<_>> = lines.iter().map(|line| line.iter().map(|cell| shown(cell)).collect()).collect();
     let columns = lines.first().map_or(0, Vec::len);
     let width =

@@ -12,7 +12,7 @@ const BAR: f64 = 18.0;
 const TOTALS: f64 = 76.0;
 const LEGEND: f64 = 34.0;
 
-/// Most paths drawn; the others are only in the table.
+/// Maximum number of drawn paths; the others are only in the table.
 const MOST: usize = 32;
 
 struct Bar<'a> {
@@ -25,7 +25,7 @@ fn bars(run: &LabRun) -> Vec<Bar<'_>> {
     let mut bars = Vec::new();
     for summary in &run.summaries {
         for row in &summary.rows {
-            // If unexplained is not known, the parts are not the whole.
+            // Without a known remainder the pieces do not add up to the latency.
             let whole = row.causes_us.filter(|causes| causes.unexplained.is_some());
             let Some(causes) = whole.filter(|causes| drawn(causes) > 0.0) else { continue };
             bars.push(Bar {
@@ -38,7 +38,7 @@ fn bars(run: &LabRun) -> Vec<Bar<'_>> {
     bars
 }
 
-/// Returns the sum of the drawable causes: an unexplained below zero has no width.
+/// Returns the sum of the drawable causes: a negative remainder has no width.
 fn drawn(causes: &CausesUs) -> f64 {
     causes.named().iter().filter_map(|(_, us)| *us).map(|us| us.max(0.0)).sum()
 }
@@ -47,7 +47,7 @@ fn title(bars: &[Bar]) -> String {
     let shares: Vec<f64> = bars.iter().filter_map(|bar| bar.causes.unexplained_share()).collect();
     let most = shares.iter().copied().fold(0.0, f64::max);
     if shares.len() < bars.len() {
-        return "What a frame's latency was spent on".to_owned();
+        return "Latency of a frame by cause".to_owned();
     }
     let paths = match bars.len() {
         1 => "1 path".to_owned(),
@@ -57,7 +57,10 @@ fn title(bars: &[Bar]) -> String {
         format!("The ledger closes: at most {} of a frame is unexplained, over {paths}", percent(most))
     } else {
         let open = shares.iter().filter(|share| **share > 0.05).count();
-        format!("The ledger leaves more than 5 % unexplained on {open} of {paths}, at most {}", percent(most))
+        format!(
+            "The ledger does not close on {open} of {paths}: more than 5 % is unexplained, at most {}",
+            percent(most)
+        )
     }
 }
 
@@ -121,9 +124,9 @@ pub fn draw(run: &LabRun, id: &str, width: f64) -> Option<Picture> {
         svg: svg.finish(id, &title, desc.trim_end()),
         title,
         caption: format!(
-            "Each bar is the median frame of one path, birth to the end of its sink, as shares of \
-             the time at its right. Unexplained is what is left by subtraction; it is never folded \
-             into another cause.{more}"
+            "Each bar is the median frame of one path, from birth to the end of its sink. The pieces are \
+             shares of the time on the right. Unexplained is the remainder by subtraction; it is never \
+             added to another cause.{more}"
         ),
     })
 }

@@ -104,10 +104,10 @@ pub fn draw(run: &LabRun, id: &str, width: f64) -> Option<Picture> {
     Some(Picture {
         svg: svg.finish(id, &title, desc.trim_end()),
         title,
-        caption: "CPU time of everything a contender started, for one whole clip. A bar is the \
-                  median, its whisker the least and the greatest run; the ratio is per pair, \
-                  against the ffmpeg tool's default (dotted line), with ≈ where the interval \
-                  includes 1. Each panel has its own scale from 0."
+        caption: "CPU time of all processes of a contender, for one whole clip. A bar is the \
+                  median; its whisker spans the minimum and the maximum of the runs. The ratio \
+                  is the median of the pairs, to the ffmpeg tool's default (dotted line); ≈ marks \
+                  an interval that includes 1. Each panel has its own scale from 0."
             .to_owned(),
     })
 }
@@ -130,7 +130,7 @@ fn draw_panel(svg: &mut Svg, case: &str, bars: &[Bar], [left, top, width, height
     for (i, bar) in bars.iter().enumerate() {
         let y = top + HEAD + i as f64 * STEP;
         let (colour, _) = contender_style(&bar.contender, i);
-        // One thread has a paler shade than several of the same contender.
+        // A contender with one thread has a paler shade than the same with several.
         let shade = if bar.contender.ends_with("-t1") { "pale" } else { "bar" };
         let Spread { median, min, max } = bar.cpu_ms;
         let words = |ms: f64| time_us(ms * 1000.0);
@@ -143,7 +143,7 @@ fn draw_panel(svg: &mut Svg, case: &str, bars: &[Bar], [left, top, width, height
         for end in [min, max] {
             svg.line("whisker", x.at(end), middle - 4.0, x.at(end), middle + 4.0);
         }
-        // In columns of their own, clear of whiskers and the dotted line.
+        // Separate columns keep the figures clear of whiskers and the dotted line.
         let right = left + width;
         svg.text("", Anchor::End, right - 54.0, middle + 4.0, &words(median));
         if let Some(ratio) = &bar.to_ffmpeg {

@@ -14,7 +14,7 @@ const HEAD: f64 = 34.0;
 const FOOT: f64 = 42.0;
 const VALUES: f64 = 138.0;
 
-/// Most rows drawn; the others are only in the table.
+/// Maximum number of drawn rows; the others are only in the table.
 const MOST: usize = 36;
 
 struct Line<'a> {
@@ -34,7 +34,7 @@ fn lines(run: &LabRun) -> Vec<Line<'_>> {
 }
 
 fn title(lines: &[Line]) -> String {
-    // The tail matters most: name the path with the longest tail relative to its median.
+    // The title names the path with the longest tail relative to its median.
     let tail = |line: &Line| line.us.p99 / line.us.p50;
     let longest = lines.iter().max_by(|a, b| tail(a).total_cmp(&tail(b)));
     match longest {
@@ -45,7 +45,8 @@ fn title(lines: &[Line]) -> String {
             time_us(line.us.p50),
             time_us(line.us.p99)
         ),
-        _ => "Latency: no path has a long tail; 99th percentiles are within 1.5 times the median".to_owned(),
+        _ => "Latency: no path has a long tail; every 99th percentile is within 1.5 times the median"
+            .to_owned(),
     }
 }
 
@@ -98,8 +99,8 @@ pub fn draw(run: &LabRun, id: &str, width: f64) -> Option<Picture> {
         svg: svg.finish(id, &title, desc.trim_end()),
         title,
         caption: format!(
-            "Percentiles by nearest rank over the frames of a run, medians over the runs. The scale goes by \
-             powers of ten.{more}"
+            "Percentiles by nearest rank over the frames of a run, as medians over the runs. The scale is \
+             logarithmic.{more}"
         ),
     })
 }
@@ -126,7 +127,7 @@ fn draw_line(svg: &mut Svg, line: &Line, place: usize, x: &Scale, y: f64, names:
     svg.circle(&format!("dot {colour}"), x.at(p50), middle, 5.0, &tip);
 }
 
-/// Draws the key of the marks, in the form of a line.
+/// Draws the legend of the marks as one line.
 fn draw_key(svg: &mut Svg, left: f64) {
     let y = 10.0;
     let mut x = left;

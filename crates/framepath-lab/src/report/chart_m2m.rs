@@ -23,7 +23,7 @@ const HEADINGS: [(&str, f64); 4] =
 /// Returns the pieces of a row's bar: a class, a name and microseconds each.
 fn pieces(row: &SummaryRow) -> Vec<(String, String, f64)> {
     let Some(causes) = row.causes_us else {
-        // The latency was not divided: only the whole is known.
+        // Without causes, one piece shows the whole latency.
         let whole = row.latency_us.map_or(0.0, |us| us.p50);
         return vec![("bar grey".to_owned(), "not divided".to_owned(), whole)];
     };
@@ -66,7 +66,7 @@ fn title(summary: &Summary) -> String {
             time_us(whole(copied)),
             time_us(whole(lent))
         ),
-        _ => "What a frame costs on its way through a device".to_owned(),
+        _ => "Latency of a frame through a device".to_owned(),
     }
 }
 
@@ -111,9 +111,10 @@ pub fn draw(run: &LabRun, id: &str, width: f64) -> Option<Picture> {
     Some(Picture {
         svg: svg.finish(id, &title, desc.trim_end()),
         title,
-        caption: "The median frame from the camera's stamp, or from before its copy into the heap, to the \
-                  end of its sink, all on one scale. Copied is what this process copied for a frame, in \
-                  kernel what the measuring node says of itself; an empty place is not known, not 0."
+        caption: "Latency of the median frame, from the camera's timestamp or from before its copy into the \
+                  heap to the end of its sink, all on one scale. `copied` counts bytes per frame copied by \
+                  this process, `in kernel` bytes that the measuring node reports. An empty place is not \
+                  known, not 0."
             .to_owned(),
     })
 }
@@ -175,12 +176,12 @@ mod tests {
         let Picture { svg, .. } = draw(&run, "m2m", 1112.0).unwrap();
         assert!(svg.contains("device, of which queued 3 µs and worked on 60 µs 80 µs"), "{svg}");
         assert!(svg.contains("vim2m: not divided 1.2 ms"), "{svg}");
-        // A part below zero cannot be drawn, and is no piece.
+        // A negative cause is not drawn.
         assert!(!svg.contains("k-unexplained"));
     }
 
     #[test]
-    fn another_experiment_has_no_such_picture() {
+    fn other_experiments_have_no_device_picture() {
         assert!(draw(&LabRun::default(), "m2m", 800.0).is_none());
     }
 }

@@ -39,8 +39,8 @@ fn lines(run: &LabRun) -> Vec<Line> {
     lines
 }
 
-/// Returns the finding at 64 bytes, where a push costs only its constant part.
-/// A comparison is made only if pairs were run.
+/// Returns the finding at 64 bytes, where the cost of a push is its constant part.
+/// Compares with GStreamer only if the summary has the ratio.
 fn title(run: &LabRun, lines: &[Line]) -> String {
     let at = |name: &str| {
         let line = lines.iter().find(|line| line.contender == name)?;
@@ -85,7 +85,7 @@ pub fn draw(run: &LabRun, id: &str, width: f64) -> Option<Picture> {
     }
     let base = HEIGHT - BOTTOM;
     svg.line("axis", first, base, last, base);
-    // Every third power of two has a label; these are about as far apart as decades.
+    // Every third power of two has a label, so that labels are about a decade apart.
     let mut size = 8_u64;
     while size <= greatest {
         if size >= smallest {
@@ -136,9 +136,9 @@ pub fn draw(run: &LabRun, id: &str, width: f64) -> Option<Picture> {
     Some(Picture {
         svg: svg.finish(id, &title, &desc),
         title,
-        caption: "16 MiB pushed flat out in buffers of each size; medians. Both scales go by \
-                  powers: a flat line is a constant cost per push, whatever the size. Dashed: ours \
-                  with the ledger at `times`; GStreamer's with buffers that are only referenced."
+        caption: "16 MiB pushed at full speed in buffers of each size; medians. Both scales are \
+                  logarithmic; a flat line is a constant cost per push. Dashed lines: framepath \
+                  with the ledger at `times`, and GStreamer with buffers that are only referenced."
             .to_owned(),
     })
 }

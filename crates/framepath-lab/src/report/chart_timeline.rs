@@ -15,7 +15,7 @@ const FOOT: f64 = 34.0;
 const NAMES: f64 = 96.0;
 const TOTALS: f64 = 70.0;
 
-/// Most frames shown of one path.
+/// Maximum number of frames shown per path.
 const MOST: usize = 8;
 
 /// Groups the frames by path, slowest first.
@@ -34,7 +34,7 @@ fn groups(run: &LabRun) -> Vec<(&str, Vec<&FrameTimeline>)> {
     groups
 }
 
-/// Returns the name of a known cause, else unexplained: the name becomes a class.
+/// Returns the name of a known cause, else `unexplained`, because the name becomes a CSS class.
 fn cause_of(name: &str) -> &'static str {
     let known = CausesUs::default().named();
     known.iter().find(|(cause, _)| *cause == name).map_or("unexplained", |(cause, _)| cause)
@@ -82,7 +82,7 @@ pub fn draw(run: &LabRun, id: &str, width: f64) -> Option<Picture> {
         svg: svg.finish(id, &title, desc.trim_end()),
         title,
         caption: "Time from each frame's birth. A piece is one cause within one hop, in the colours \
-                  of the picture of causes; a gap is unexplained. Each path has its own scale."
+                  of the picture of causes. A gap is unexplained time. Each path has its own scale."
             .to_owned(),
     })
 }

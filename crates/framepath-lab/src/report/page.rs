@@ -16,7 +16,7 @@ use crate::plain::findings;
 /// Width of the page's column, in CSS pixels.
 const WIDTH: f64 = 1112.0;
 
-/// Space between runs that stand side by side.
+/// Space between runs shown side by side.
 const GAP: f64 = 28.0;
 
 /// Draws one run's picture with an id and a width; `None` without figures.
@@ -113,7 +113,7 @@ fn pictures(body: &mut String, runs: &[LabRun]) {
                 }
                 None => {
                     let _ =
-                        write!(body, "<p class=\"of\">This run has no figures of {}.</p>", marked_up(what));
+                        write!(body, "<p class=\"of\">This run has no figures for {}.</p>", marked_up(what));
                 }
             }
             body.push_str("</figure>");
@@ -123,7 +123,7 @@ fn pictures(body: &mut String, runs: &[LabRun]) {
     if !absent.is_empty() {
         let _ = write!(
             body,
-            "<p class=\"of\">Not drawn, for want of figures: {}.</p>",
+            "<p class=\"of\">Not drawn, because there are no figures: {}.</p>",
             marked_up(&absent.join("; "))
         );
     }
@@ -179,7 +179,7 @@ fn tables(body: &mut String, runs: &[LabRun]) {
     }
     let skipped: Vec<String> = runs.iter().map(table::skipped).collect();
     if skipped.iter().any(|html| !html.is_empty()) {
-        body.push_str("<h2>Skipped</h2><p>What could not run here. None of it counts as passed.</p>");
+        body.push_str("<h2>Skipped</h2><p>These contenders could not run on this machine. None of them counts as passed.</p>");
         for (run, html) in runs.iter().zip(skipped) {
             if runs.len() > 1 && !html.is_empty() {
                 let _ = write!(body, "<h4>{}</h4>", escape(&run.label));
@@ -196,7 +196,7 @@ fn machines(body: &mut String, runs: &[LabRun]) {
         if runs.len() > 1 {
             let _ = write!(body, "<h4>{}</h4>", escape(&run.label));
         }
-        // Summaries of one run share their machine; if one differs, show it too.
+        // Summaries of one run share their machine; a different machine is shown too.
         let mut shown: Vec<&Machine> = Vec::new();
         for summary in &run.summaries {
             if !shown.contains(&&summary.machine) {
@@ -212,32 +212,31 @@ fn machines(body: &mut String, runs: &[LabRun]) {
 fn method(body: &mut String) {
     body.push_str(
         "<h2>Method</h2>\
-         <p>Contenders run in interleaved pairs (A B, then B A), never in blocks, so that what the \
-         machine does meanwhile falls on both. Figures are medians with the least and the greatest \
-         run. A comparison is the median of the ratios within the pairs, with a 95 % interval: the \
-         percentile bootstrap of that median (10,000 resamples), widened to the order statistics \
-         that hold it whatever the noise is. With fewer than six pairs no order statistics reach \
-         95 %, and Student&#39;s interval of the logarithms takes their place: wide, and to be read \
-         as a hint. A verdict is given only where the interval excludes 1; everything else is \
-         &ldquo;no difference&rdquo;.</p>\
+         <p>Contenders run in interleaved pairs (A B, then B A), never in blocks, so that other load on the \
+         machine affects both sides. Figures are medians with the minimum and the maximum of the runs. A \
+         comparison is the median of the ratios within the pairs, with a 95 % interval: the percentile \
+         bootstrap of that median (10,000 resamples), widened to the order statistics that cover it for \
+         any distribution of the noise. With fewer than six pairs no order statistics reach 95 %, and \
+         Student&#39;s interval of the logarithms replaces them; it is wide, and only a hint. A verdict is \
+         given only if the interval excludes 1; every other result is &ldquo;no difference&rdquo;.</p>\
          <h4>How each figure is known</h4><div class=\"scroll\"><table>\
          <tr><th>figure</th><th>known by</th><th></th></tr>\
          <tr><td>wall, latency</td><td>measured</td><td class=\"wrap\">CLOCK_MONOTONIC at the start and the \
          end; percentiles by nearest rank</td></tr>\
-         <tr><td>CPU</td><td>measured</td><td class=\"wrap\">thread and process CPU clocks; children by wait4, so \
-         everything a contender starts is in it</td></tr>\
+         <tr><td>CPU</td><td>measured</td><td class=\"wrap\">thread and process CPU clocks; child processes by wait4, \
+         so the figure includes everything that a contender starts</td></tr>\
          <tr><td>load</td><td>derived</td><td class=\"wrap\">CPU time over wall time</td></tr>\
-         <tr><td>compute, copy, blocked</td><td>measured</td><td class=\"wrap\">the thread&#39;s CPU clock; the one \
-         function that copies; stamps at each wait that is known</td></tr>\
-         <tr><td>queue, wakeup</td><td>measured</td><td class=\"wrap\">stamps at enqueue and dequeue, and whether \
-         the consumer was idle</td></tr>\
+         <tr><td>compute, copy, blocked</td><td>measured</td><td class=\"wrap\">the thread&#39;s CPU clock; the only \
+         function that copies; timestamps at each known wait</td></tr>\
+         <tr><td>queue, wakeup</td><td>measured</td><td class=\"wrap\">timestamps at enqueue and dequeue, and \
+         the state of the consumer</td></tr>\
          <tr><td>preempted</td><td>measured</td><td class=\"wrap\">the scheduler&#39;s run delay within a \
          stage</td></tr>\
-         <tr><td>unexplained</td><td>derived</td><td class=\"wrap\">what is left of the latency; the only cause \
-         got by subtraction</td></tr>\
+         <tr><td>unexplained</td><td>derived</td><td class=\"wrap\">the remainder of the latency; the only cause \
+         obtained by subtraction</td></tr>\
          <tr><td>bytes copied, switches, system calls, frames</td><td>counted</td>\
          <td class=\"wrap\">exact</td></tr></table></div>\
-         <p>What is not known is an empty cell, never zero.</p>",
+         <p>An unknown figure is an empty cell, never zero.</p>",
     );
 }
 
@@ -251,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn no_run_is_still_a_page() {
+    fn a_report_without_runs_is_a_page() {
         let html = page(&[]);
         assert!(html.starts_with("<!DOCTYPE html>") && html.ends_with("</html>\n"));
         assert!(page(&[LabRun::default()]).contains("no experiment was run"));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Beauchesne's table: platforms with their players, decode APIs and outputs
-//! down, clips across, CPU share in the cells.
+//! Beauchesne's table of CPU shares: a row per platform, player, decode API and output, a
+//! column per clip.
 
 use std::fmt::Write;
 
@@ -12,7 +12,7 @@ use super::svg::escape;
 /// The programs whose versions the heading names.
 const PLAYERS: [&str; 6] = ["framepath", "mpv", "ffplay", "mplayer", "gst-play", "vlc"];
 
-/// Makes the table of all runs that have one; empty if none has.
+/// Creates the table of all runs of `players`; empty if there is no such run.
 pub fn table(runs: &[LabRun]) -> String {
     let platforms: Vec<(&str, &Summary)> = runs
         .iter()
@@ -95,10 +95,10 @@ fn cells(platforms: &[(&str, &Summary)]) -> String {
         }
     }
     html.push_str(
-        "</table></div><p class=\"of\">CPU share of the player and all it started, in percent of one core, \
-         start-up left out; behind the plus, what the display server took besides. <b>maxed</b>: more than \
-         95 % of all cores, or frames were dropped: not suitable. <b>equal</b>, of the machine's decoders: \
-         every frame is software's, to the byte.</p>",
+        "</table></div><p class=\"of\">CPU share of the player and its child processes, in percent of one core, \
+         without start-up; the figure after the plus is the display server's share. <b>maxed</b>: more than \
+         95 % of all cores, or dropped frames; the configuration is unsuitable. <b>equal</b>: every frame of \
+         the hardware decoder equals software's, byte by byte.</p>",
     );
     if !reasons.is_empty() {
         html.push_str("<ol>");
@@ -110,7 +110,7 @@ fn cells(platforms: &[(&str, &Summary)]) -> String {
     html
 }
 
-/// Lists contenders with a row, and those that were skipped, in the order of rows.
+/// Lists contenders with a row and skipped contenders, in the order of rows.
 fn contenders(summary: &Summary) -> Vec<&str> {
     let mut names = summary.contenders();
     for skipped in summary.skipped.iter().filter(|skipped| skipped.case.is_some()) {
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn two_machines_are_one_table() {
+    fn two_machines_share_one_table() {
         // The second run is the first with another machine's name.
         let html = table(&[run("here", "Atom Z530"), run("copied", "Phenom 8450")]);
         for part in [
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn other_experiments_have_no_such_table() {
+    fn other_experiments_have_no_player_table() {
         assert_eq!(table(&[LabRun::default()]), "");
     }
 }

@@ -70,14 +70,14 @@ impl Scale {
     }
 }
 
-/// Moves positions apart so that neighbours are at least `gap` from each other, each as
-/// near to its original as possible, and none beyond `least` or `most`
-/// if there is room. The result has the order of `places`.
+/// Moves positions apart so that neighbours are at least `gap` from each other. Each stays as
+/// near to its original as possible, and between `least` and `most` if there is room. The
+/// result has the order of `places`.
 pub fn spread_out(places: &[f64], gap: f64, least: f64, most: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..places.len()).collect();
     order.sort_by(|a, b| places[*a].total_cmp(&places[*b]));
     let mut moved: Vec<f64> = order.iter().map(|i| places[*i]).collect();
-    // Neighbours push each other apart by halves until none moves.
+    // Each step moves two close neighbours apart by half the missing gap, until none moves.
     for _ in 0..200 {
         let mut still = true;
         for i in 1..moved.len() {
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scales_end_where_they_should() {
+    fn scales_map_their_ends_to_the_edges() {
         let linear = Scale::linear(50.0, 100.0, 200.0);
         assert_eq!((linear.at(0.0), linear.at(25.0), linear.at(99.0)), (100.0, 150.0, 200.0));
         assert_eq!(linear.ticks(5), [0.0, 10.0, 20.0, 30.0, 40.0, 50.0]);
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_ranges_still_have_a_scale() {
+    fn empty_and_invalid_ranges_have_a_scale() {
         for (least, most) in [(0.0, 0.0), (f64::NAN, f64::NAN), (5.0, 5.0), (-1.0, f64::INFINITY)] {
             assert!(Scale::linear(most, 0.0, 9.0).ticks(5).len() < 20);
             assert!(Scale::decades(least, most, 0.0, 9.0).at(1.0).is_finite());

@@ -80,7 +80,7 @@ impl Svg {
         }
     }
 
-    /// Returns the whole element; `title` and `desc` are for readers who cannot see it.
+    /// Returns the whole element; `title` and `desc` are for screen readers.
     pub fn finish(self, id: &str, title: &str, desc: &str) -> String {
         let (width, height) = (Px(self.width), Px(self.height));
         format!(
@@ -95,7 +95,7 @@ impl Svg {
     }
 }
 
-/// A coordinate: a tenth of a pixel is enough.
+/// A coordinate, printed with a precision of 0.1 pixels.
 struct Px(f64);
 
 impl std::fmt::Display for Px {
@@ -105,7 +105,7 @@ impl std::fmt::Display for Px {
     }
 }
 
-/// Estimates the width of a text: good enough to decide if it fits.
+/// Estimates the width of a text, precisely enough to check that the text fits.
 pub fn text_width(text: &str, font_px: f64) -> f64 {
     text.chars().count() as f64 * font_px * 0.56
 }

@@ -21,7 +21,7 @@ pub fn rows(summary: &Summary) -> String {
     ];
     for (what, columns) in parts {
         let Some(lines) = cells(&summary.rows, &columns) else { continue };
-        // Long tables fold, so that the page can be read from top to bottom.
+        // Long tables are folded, so that the page stays readable from top to bottom.
         let open = if lines.len() <= 25 { " open" } else { "" };
         let _ = write!(
             html,
@@ -34,7 +34,7 @@ pub fn rows(summary: &Summary) -> String {
     html
 }
 
-/// Makes a table of lines of cells, headings first; columns from `left` on are figures.
+/// Creates a table of lines of cells, headings first; columns from index `left` are figures.
 fn table(lines: &[Vec<String>], left: usize) -> String {
     let mut html = String::from("<div class=\"scroll\"><table>");
     for (i, line) in lines.iter().enumerate() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A sink that waits stops the source, or makes the link drop.
+//! A slow sink stops the source, or makes the link drop frames.
 
 use std::sync::atomic::Ordering;
 use std::thread::sleep;
@@ -22,27 +22,27 @@ pub fn a_slow_sink_stops_the_source(way: &PathUnderTest) {
                 waits(way, slots);
             }
         }
-        // The frame in the sink, and those that the link held at that time.
+        // The frame in the sink, and the frames in the link at that time.
         WhenFull::DropsNew => drops(way, (0..=holds).collect()),
         WhenFull::DropsOldest => drops(way, [0].into_iter().chain(FRAMES - holds..FRAMES).collect()),
     }
 }
 
 fn waits(way: &PathUnderTest, slots: u32) {
-    // One frame is in the sink, and one the source cannot pass on.
+    // One frame is in the sink, and the source cannot pass on one more.
     let in_pool = u64::from(slots) + way.link.copied();
     let most = way.link.holds.map_or(1, |holds| (holds + 2).min(in_pool));
     let least = way.link.holds.map_or(1, |_| (way.link.holds_least + 2).min(in_pool));
     let watch = PathRecord::new(slots);
     let sink = watch.sink().gated(move |watch| {
         wait_for("the source running full", || watch.given.load(Ordering::SeqCst) >= least);
-        // Time for the source to go on, if it could.
+        // A wrong source would continue within this time.
         sleep(Duration::from_millis(10));
         let given = watch.given.load(Ordering::SeqCst);
-        assert!(given <= most, "the source ran on: {given} frames");
+        assert!(given <= most, "the source did not stop: {given} frames");
     });
-    // If the link is full, it may let the source sleep until more than one
-    // frame has left it, so the sink must have the first frame before that.
+    // A full link may let the source sleep until more than one frame has left
+    // the link, so the sink must have the first frame before that.
     let mut source = watch.source(FRAMES);
     source.awaits_first = true;
     let built = Pipeline::from_source(source).named("numbered");
@@ -71,7 +71,7 @@ fn drops(way: &PathUnderTest, arrive: Vec<u64>) {
     watch.assert_all_back();
 }
 
-/// Numbers of the frames with a row that marks them as dropped.
+/// Numbers of the frames that have a row with the flag for a drop.
 fn dropped_frames(report: &Report) -> Vec<u64> {
     let mut dropped: Vec<u64> =
         report.rows.iter().filter(|r| r.has(flag::DROPPED | flag::LINK)).map(|r| r.seq).collect();

@@ -28,7 +28,7 @@ pub fn rows_tile_the_latency_of_every_frame(way: &PathUnderTest) {
             let last = frame.last().expect("chunks are not empty");
             if last.has(flag::DROPPED) {
                 dropped += 1;
-                assert!(frame.iter().all(|r| !r.has(flag::LAST)), "dropped and delivered");
+                assert!(frame.iter().all(|r| !r.has(flag::LAST)), "a dropped frame has the flag LAST");
             } else {
                 delivered += 1;
                 assert!(last.has(flag::LAST), "frame {} has no end", last.seq);

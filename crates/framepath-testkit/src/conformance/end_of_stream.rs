@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The end of the stream passes every hop and leaves nothing behind.
+//! The end of the stream passes every hop and drains every frame.
 
 use std::sync::atomic::Ordering;
 
@@ -21,7 +21,7 @@ pub fn an_empty_stream_ends(way: &PathUnderTest) {
 
 /// Checks that frames in stages on both sides of the link, and in the link, arrive when the
 /// source ends.
-pub fn everything_inside_is_drained(way: &PathUnderTest) {
+pub fn frames_in_flight_are_drained(way: &PathUnderTest) {
     const FRAMES: u64 = 4;
     let watch = PathRecord::new(FRAMES as u32);
     let source = Pipeline::from_source(watch.source(FRAMES)).named("numbered");

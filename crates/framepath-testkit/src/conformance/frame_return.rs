@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Frames go back to their pool and their memory is used again.
+//! Frames return to their pool, which reuses their memory.
 
 use std::collections::HashSet;
 
@@ -9,7 +9,7 @@ use super::parts::{PathRecord, unpoisoned};
 use super::way::PathUnderTest;
 
 /// Checks that frames use no more addresses than the pool has slots.
-pub fn slots_are_used_again(way: &PathUnderTest) {
+pub fn slots_are_reused(way: &PathUnderTest) {
     const FRAMES: u64 = 300;
     for slots in [1, 3, 5] {
         let watch = PathRecord::new(slots);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Check that a run leaves nothing behind in its process.
+//! Check that a run leaks no resources in its process.
 
 use std::fs;
 use std::sync::Mutex;
@@ -9,14 +9,14 @@ use framepath::host::dismiss_spares;
 use super::parts::{unpoisoned, wait_for};
 use super::way::BEHIND;
 
-/// Held by the check that runs, because the counts are of the whole process.
+/// Lock of the running check, because the counts are of the whole process.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Names of the threads that a path makes, and the watchers of its workers.
+/// Names of the threads of a path, including the watchers of its workers.
 const THREADS: [&str; 2] = [BEHIND, "fp-watch"];
 
-/// Runs `check`; asserts that afterwards the same files are open as before, there are the
-/// same children, and no thread of a path is left.
+/// Runs `check`; asserts that the open files and the children are the same as before, and that
+/// no thread of a path is left.
 pub fn none(check: impl FnOnce()) {
     let _alone = unpoisoned(&ALONE);
     // Spare workers for the next path do not belong to this one.
@@ -24,7 +24,7 @@ pub fn none(check: impl FnOnce()) {
     let before = (open_files(), children());
     check();
     dismiss_spares();
-    // A thread that was joined stays listed for a moment.
+    // A joined thread stays in /proc for a moment.
     wait_for("the end of the path's threads", || threads_behind() == 0);
     assert_eq!((open_files(), children()), before, "open files, children");
 }
@@ -34,7 +34,7 @@ fn open_files() -> Vec<String> {
         .unwrap()
         .filter_map(|entry| fs::read_link(entry.unwrap().path()).ok())
         .map(|link| link.display().to_string())
-        // Leaves out the folder that is being read.
+        // Excludes the descriptor of the folder itself.
         .filter(|link| !link.starts_with("/proc/"))
         .collect();
     files.sort_unstable();
@@ -47,10 +47,10 @@ fn threads_behind() -> usize {
     names.filter(|name| THREADS.contains(&name.trim_end())).count()
 }
 
-/// Processes that any thread of this process has started, also dead ones.
+/// Child processes of all threads of this process, including zombies.
 fn children() -> Vec<String> {
     let tasks = fs::read_dir("/proc/self/task").unwrap();
-    // A thread may have ended since.
+    // A thread may have ended in the meantime.
     let lists = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("children")).ok());
     lists.flat_map(|list| list.split_whitespace().map(str::to_owned).collect::<Vec<_>>()).collect()
 }

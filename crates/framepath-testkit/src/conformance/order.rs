@@ -10,18 +10,18 @@ const FRAMES: u64 = 2_000;
 
 fn assert_order(watch: &PathRecord, way: &PathUnderTest, delivered: u64, dropped: u64) {
     let order = watch.order();
-    assert!(order.windows(2).all(|w| w[0] < w[1]), "out of order, or twice");
+    assert!(order.windows(2).all(|w| w[0] < w[1]), "frames out of order or duplicated");
     assert_eq!(order.len() as u64, delivered);
     assert_eq!(delivered + dropped, FRAMES);
     if way.keeps_all() {
         assert_eq!(dropped, 0);
     }
-    // A slot that was reused too early would hold a later number.
+    // A slot reused too early would have a later number.
     assert!(unpoisoned(&watch.seen).iter().all(|s| s.written == s.seq));
 }
 
 /// Checks order and content at every level of the ledger.
-pub fn frames_come_in_order_and_unchanged(way: &PathUnderTest) {
+pub fn frames_arrive_in_order_and_unchanged(way: &PathUnderTest) {
     for level in [Level::Off, Level::Times, Level::Full] {
         let watch = PathRecord::new(8);
         let report = watch.run(way, FRAMES, level);
@@ -31,8 +31,8 @@ pub fn frames_come_in_order_and_unchanged(way: &PathUnderTest) {
     }
 }
 
-/// Checks two of the links in a row, one end slower than the other.
-pub fn rates_of_any_two_ends_lose_nothing(way: &PathUnderTest) {
+/// Checks two links in a row, with one end slower than the other.
+pub fn unequal_rates_lose_no_frame(way: &PathUnderTest) {
     for slots in [1, 2, 64] {
         let watch = PathRecord::new(slots);
         let source = Pipeline::from_source(watch.source(FRAMES)).named("numbered");

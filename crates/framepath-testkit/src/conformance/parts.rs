@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sources, stages and sinks that record what happens to them.
+//! Sources, stages and sinks that record their calls.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,27 +14,27 @@ use framepath_os::memory::pool::{Frame, Pool};
 
 use super::way::PathUnderTest;
 
-/// Number of frames of a source that goes on until the path stops it.
+/// Number of frames of a source that runs until the path stops it.
 pub const ENDLESS: u64 = u64::MAX;
 
-/// Records of both ends of one path.
+/// Counters and records of both ends of one path.
 pub struct PathRecord {
     pool: Mutex<Pool>,
-    /// Frames the source took out of its pool.
+    /// Frames that the source has acquired from its pool.
     pub given: AtomicU64,
-    /// The most frames that were out of the pool and not yet at the sink's end.
+    /// Largest number of frames that were out of the pool and not yet dropped by the sink.
     pub most_alive: AtomicU64,
     /// Frames the sink has dropped, or is about to drop.
     pub taken: AtomicU64,
     /// True once the source has reported its end.
     pub ended: AtomicBool,
-    /// Frames that the sink got, in its order.
+    /// Frames in the order of their arrival at the sink.
     pub seen: Mutex<Vec<SeenFrame>>,
-    /// How often the sink was drained.
+    /// Number of drains of the sink.
     pub drained: AtomicU64,
 }
 
-/// A frame as it arrived.
+/// A frame at its arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SeenFrame {
     /// The frame's sequence number.
@@ -46,7 +46,7 @@ pub struct SeenFrame {
 }
 
 impl PathRecord {
-    /// Makes a watch over a pool of `slots` slots.
+    /// Creates a watch over a pool of `slots` slots.
     pub fn new(slots: u32) -> Arc<PathRecord> {
         let pool = Pool::new(layout().size, slots).unwrap();
         Arc::new(PathRecord {
@@ -60,12 +60,12 @@ impl PathRecord {
         })
     }
 
-    /// Makes a source of `frames` frames.
+    /// Creates a source of `frames` frames.
     pub fn source(self: &Arc<PathRecord>, frames: u64) -> Numbered {
         Numbered { watch: self.clone(), frames, next: 0, fails: false, awaits_first: false }
     }
 
-    /// Makes a sink.
+    /// Creates a sink.
     pub fn sink(self: &Arc<PathRecord>) -> CollectSink {
         CollectSink { watch: self.clone(), gate: None }
     }
@@ -81,8 +81,8 @@ impl PathRecord {
         unpoisoned(&self.seen).iter().map(|s| s.seq).collect()
     }
 
-    /// Asserts that all slots can be taken out at once. (With a leaked slot this would
-    /// wait until the deadline of the check.)
+    /// Asserts that all slots can be acquired at the same time. A leaked slot would let
+    /// this wait until the deadline of the check.
     pub fn assert_all_back(&self) {
         let mut pool = unpoisoned(&self.pool);
         let all: Vec<_> = (0..pool.slots()).map(|_| pool.acquire().unwrap()).collect();
@@ -95,12 +95,12 @@ pub fn run(built: Pipeline, level: Level) -> Report {
     built.run(&Options { level, rows: 1 << 14, ..Options::default() }).unwrap()
 }
 
-/// Makes the error with which the parts below fail.
+/// Creates the error of the failing parts.
 pub fn on_purpose() -> StageError {
     StageError::Io { what: "the part".to_owned(), error: io::Error::other("failed on purpose") }
 }
 
-/// Waits for `done`, with a time limit.
+/// Waits until `done` returns true, with a time limit.
 pub fn wait_for(what: &str, done: impl Fn() -> bool) {
     for _ in 0..20_000 {
         if done() {
@@ -111,7 +111,7 @@ pub fn wait_for(what: &str, done: impl Fn() -> bool) {
     panic!("{what} did not happen");
 }
 
-/// Locks `mutex`, also one poisoned by a panic of another test.
+/// Locks `mutex`; ignores the poison of another test's panic.
 pub fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -120,14 +120,14 @@ fn layout() -> Layout {
     Layout::packed(PixelFormat::Grey, 16, 16).unwrap()
 }
 
-/// Gives frames that have their number in their pixels.
+/// Source of frames with their number in the pixels.
 pub struct Numbered {
     watch: Arc<PathRecord>,
     frames: u64,
     next: u64,
     /// True to end in a failure.
     pub fails: bool,
-    /// True to give the second frame only when the sink has the first.
+    /// True to emit the second frame only after the sink has the first.
     pub awaits_first: bool,
 }
 
@@ -169,7 +169,7 @@ impl Source for Numbered {
     }
 }
 
-/// Passes every item on.
+/// Stage that passes every item on.
 pub struct Pass;
 
 impl Stage for Pass {
@@ -182,19 +182,19 @@ impl Stage for Pass {
     }
 }
 
-/// Passes items on, then fails, a moment after it has dropped the item.
+/// Stage that passes items on, then fails, a moment after it has dropped the item.
 pub struct FailsAt {
     left: u64,
     panics: bool,
 }
 
 impl FailsAt {
-    /// Makes a stage that fails at frame `frame`, counted from 0.
+    /// Creates a stage that fails at frame `frame`, counted from 0.
     pub fn new(frame: u64) -> FailsAt {
         FailsAt { left: frame, panics: false }
     }
 
-    /// Makes a stage that panics at frame `frame`, counted from 0.
+    /// Creates a stage that panics at frame `frame`, counted from 0.
     pub fn panicking(frame: u64) -> FailsAt {
         FailsAt { left: frame, panics: true }
     }
@@ -207,7 +207,7 @@ impl Stage for FailsAt {
 
     fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
         if self.left == 0 {
-            // The source gets the slot, and goes on before it can know of the failure.
+            // The source acquires the slot and continues before it can notice the failure.
             drop(item);
             sleep(Duration::from_millis(2));
             assert!(!self.panics, "panics on purpose");
@@ -218,7 +218,7 @@ impl Stage for FailsAt {
     }
 }
 
-/// Keeps all items until it is drained.
+/// Stage that keeps all items until the drain.
 #[derive(Default)]
 pub struct KeepStage {
     inside: Vec<Item>,
@@ -248,7 +248,7 @@ impl Stage for KeepStage {
 /// Action of a sink while it holds the first frame.
 pub type FirstFrameHook = Box<dyn FnMut(&PathRecord) + Send>;
 
-/// Records the frames that arrive.
+/// Sink that records its frames.
 pub struct CollectSink {
     watch: Arc<PathRecord>,
     gate: Option<FirstFrameHook>,
@@ -267,8 +267,8 @@ impl Stage for CollectSink {
     }
 
     fn push(&mut self, item: Item, _: &mut Out<'_>) -> Result<(), HopFailure> {
-        assert_eq!(self.watch.drained.load(Ordering::SeqCst), 0, "a frame behind the end");
-        let Item::Frame(frame) = item else { panic!("frames were given") };
+        assert_eq!(self.watch.drained.load(Ordering::SeqCst), 0, "a frame after the end");
+        let Item::Frame(frame) = item else { panic!("expected frames") };
         self.watch.taken.fetch_add(1, Ordering::SeqCst);
         if let Some(mut gate) = self.gate.take() {
             gate(&self.watch);

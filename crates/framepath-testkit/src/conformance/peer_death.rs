@@ -13,7 +13,7 @@ use super::way::{BEFORE, BEHIND, PathUnderTest};
 
 const GOOD: u64 = 5;
 
-/// Asserts that the failure is `hop`'s, reported once, and `delivered` frames have all rows.
+/// Asserts that the report has one error, of hop `hop`, and that `delivered` frames have all rows.
 fn assert_failed(report: &Report, hop: &str, delivered: u64) {
     let error = report.error.as_ref().expect("an error");
     assert!(matches!(error, RunError::Stage { hop: at, .. } if at == hop), "{error}");
@@ -31,8 +31,8 @@ fn assert_first(watch: &PathRecord, way: &PathUnderTest, frames: u64) {
     }
 }
 
-/// Checks that the stages before it stop, and that the frames it delivered are in the ledger.
-pub fn a_stage_behind_fails(way: &PathUnderTest) {
+/// Checks a failing stage after the link: earlier stages stop, and delivered frames are in the ledger.
+pub fn a_stage_after_the_link_fails(way: &PathUnderTest) {
     let watch = PathRecord::new(4);
     let source = Pipeline::from_source(watch.source(ENDLESS)).named("numbered");
     let built = (way.link.add)((way.host.pass)(source, BEFORE));
@@ -40,16 +40,16 @@ pub fn a_stage_behind_fails(way: &PathUnderTest) {
     let report = run(built.sink(watch.sink()).named("collect"), Level::Full);
     assert_failed(&report, BEHIND, GOOD);
     assert_first(&watch, way, GOOD);
-    // These frames were delivered or dropped, or are in the link or in the stages on either
-    // side.
+    // The other frames were delivered or dropped, or were in the link or in the stages on both
+    // sides.
     let inside = GOOD + way.link.holds.unwrap_or(0) + 4 + report.dropped;
     assert!(watch.given.load(Ordering::SeqCst) <= inside);
     watch.assert_all_back();
 }
 
-/// Checks that the frames of a failing stage still arrive, also those kept behind it.
-pub fn a_stage_before_fails(way: &PathUnderTest) {
-    // As many frames as the smallest link that drops can hold at once.
+/// Checks that the frames of a failing stage still arrive, including those held by later stages.
+pub fn a_stage_before_the_link_fails(way: &PathUnderTest) {
+    // The capacity of the smallest link that drops frames.
     let good = GOOD.min(way.link.holds.filter(|_| !way.keeps_all()).unwrap_or(GOOD));
     let watch = PathRecord::new(8);
     let source = Pipeline::from_source(watch.source(ENDLESS)).named("numbered");
@@ -63,7 +63,7 @@ pub fn a_stage_before_fails(way: &PathUnderTest) {
     watch.assert_all_back();
 }
 
-/// Checks a sink that fails when the path before it is full, or just then.
+/// Checks a sink that fails while or before the path before it becomes full.
 pub fn a_sink_fails_while_the_source_waits_for_it(way: &PathUnderTest) {
     for slots in [1, 2, 3, 256].into_iter().cycle().take(way.link.runs) {
         let watch = PathRecord::new(slots);
@@ -91,15 +91,15 @@ pub fn the_source_fails(way: &PathUnderTest) {
 }
 
 /// Checks that a bug in a stage ends its own thread, not the process.
-pub fn a_stage_behind_panics(way: &PathUnderTest) {
+pub fn a_stage_after_the_link_panics(way: &PathUnderTest) {
     for slots in [1, 4] {
         let watch = PathRecord::new(slots);
         let source = Pipeline::from_source(watch.source(ENDLESS)).named("numbered");
         let built = way.through(source).stage(FailsAt::panicking(GOOD)).named("panics");
         let built = built.sink(watch.sink()).named("collect");
         if way.link.holds.is_none() {
-            // The stage runs in the caller's thread, so the caller panics. Uses another
-            // thread: the counters of a thread whose run was unwound are closed with the thread.
+            // The stage runs in the caller's thread, so the caller panics. A separate thread is
+            // needed, because a thread with an unwound run closes its counters only at its end.
             assert!(thread::spawn(|| run(built, Level::Full)).join().is_err());
             assert_first(&watch, way, GOOD);
             watch.assert_all_back();

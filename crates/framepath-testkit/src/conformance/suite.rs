@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The list of checks, as a macro that makes one test per check and combination.
 
-/// Makes a module of tests for each line `NAME: LINK, HOST;`, one test per check.
+/// Defines a module of tests for each line `NAME: LINK, HOST;`, with one test per check.
 #[macro_export]
 macro_rules! conformance {
     ($($name:ident: $link:expr, $host:expr;)+) => {$(
@@ -13,17 +13,17 @@ macro_rules! conformance {
             }
 
             $crate::conformance! { @checks
-                order::frames_come_in_order_and_unchanged,
-                order::rates_of_any_two_ends_lose_nothing,
+                order::frames_arrive_in_order_and_unchanged,
+                order::unequal_rates_lose_no_frame,
                 back_pressure::a_slow_sink_stops_the_source,
                 end_of_stream::an_empty_stream_ends,
-                end_of_stream::everything_inside_is_drained,
-                peer_death::a_stage_behind_fails,
-                peer_death::a_stage_before_fails,
+                end_of_stream::frames_in_flight_are_drained,
+                peer_death::a_stage_after_the_link_fails,
+                peer_death::a_stage_before_the_link_fails,
                 peer_death::a_sink_fails_while_the_source_waits_for_it,
                 peer_death::the_source_fails,
-                peer_death::a_stage_behind_panics,
-                frame_return::slots_are_used_again,
+                peer_death::a_stage_after_the_link_panics,
+                frame_return::slots_are_reused,
                 closing::rows_tile_the_latency_of_every_frame,
                 closing::causes_add_up_exactly,
             }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The ways of a frame from a source to a sink: over which link, through
-//! which host.
+//! The middle of a path between source and sink: the link under test, and the
+//! host of its stages.
 
 use framepath::Pipeline;
 
@@ -9,11 +9,11 @@ use super::parts::{FailsAt, Pass};
 /// Behaviour of a full link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenFull {
-    /// Makes the source wait.
+    /// The source waits.
     Waits,
-    /// Drops the frame that arrives.
+    /// The link drops the arriving frame.
     DropsNew,
-    /// Drops the frame that it has held longest.
+    /// The link drops its oldest frame.
     DropsOldest,
 }
 
@@ -21,22 +21,22 @@ pub enum WhenFull {
 pub struct LinkUnderTest {
     /// Adds the link to a path.
     pub add: Box<dyn Fn(Pipeline) -> Pipeline>,
-    /// Most frames that it holds; `None` if the sink runs in the source's own
+    /// Maximum number of frames in the link; `None` if the sink runs in the source's
     /// call.
     pub holds: Option<u64>,
-    /// Fewest frames that it holds when it makes the source wait.
+    /// Minimum number of frames in the link while the source waits.
     pub holds_least: u64,
-    /// Behaviour when it is full.
+    /// Behaviour of the full link.
     pub full: WhenFull,
-    /// Slots of the frames that come out of it; `None` if it passes on the frames that
-    /// went in.
+    /// Number of slots for the link's output frames; `None` if the link passes on its input
+    /// frames.
     pub own_slots: Option<usize>,
-    /// Runs of a check that is repeated to meet many different orders of events.
+    /// Number of repetitions of a check that depends on the order of events.
     pub runs: usize,
 }
 
 impl LinkUnderTest {
-    /// Returns the number of frames in the sink whose slot the source has back already.
+    /// Returns the number of frames in the sink whose slot has already returned to the source.
     pub fn copied(&self) -> u64 {
         u64::from(self.own_slots.is_some())
     }
@@ -60,7 +60,7 @@ pub struct PathUnderTest {
 
 /// Name of the hosted stage before the link.
 pub const BEFORE: &str = "before";
-/// Name of the hosted stage behind the link, and so of its thread.
+/// Name of the hosted stage after the link, and of its thread.
 pub const BEHIND: &str = "behind";
 
 impl PathUnderTest {
@@ -81,7 +81,7 @@ impl PathUnderTest {
     }
 }
 
-/// Makes the host of stages in the thread of the path.
+/// Creates the host of stages in the thread of the path.
 pub fn inline() -> Host {
     Host {
         pass: |built, name| built.stage(Pass).named(name),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The decoder node that any program can use, with `framepath serve --device`
-//! behind it: framepath's client, and the ffmpeg tool's.
+//! The V4L2 decoder node of framepath.ko, served by `framepath serve --device`, with two
+//! clients: framepath and the ffmpeg tool.
 
 use std::path::PathBuf;
 
@@ -18,7 +18,7 @@ impl Device {
         Device(find_node(|node| node.driver() == "framepath" && node.role() == NodeRole::Decoder))
     }
 
-    /// Returns true if there is a node for which a service can decode.
+    /// Returns true if the machine has a node that a service can decode for.
     pub(super) fn is_there(&self) -> bool {
         self.0.is_some()
     }
@@ -27,13 +27,13 @@ impl Device {
     pub(super) fn options(&self) -> Result<String, LabError> {
         let node = self.0.as_ref().ok_or_else(|| {
             let remedy =
-                "no decoder node: build kernel/ and load it: sudo modprobe framepath (docs/device.md)";
+                "no decoder node: build kernel/ and load the module: sudo modprobe framepath (docs/device.md)";
             LabError::Missing(remedy.to_owned())
         })?;
         Ok(format!("api=v4l2m2m device={}", framepath_model::path::quote(&node.to_string_lossy())))
     }
 
-    /// Returns the name of the ffmpeg tool's decoder that uses such a node.
+    /// Returns the name of the ffmpeg tool's decoder for V4L2 nodes.
     pub(super) fn ffmpeg(&self, clip: &Clip) -> Result<String, LabError> {
         self.options()?;
         let codec = clip.case().trim_start_matches("hard-").split('-').next().unwrap_or_default();
@@ -51,7 +51,7 @@ mod tests {
     use crate::experiment::decode::CLIPS;
 
     #[test]
-    fn ffmpegs_decoders_are_named_by_codec() {
+    fn ffmpeg_decoders_are_named_by_codec() {
         let device = Device(Some("/dev/video7".into()));
         let named: Vec<Option<String>> = CLIPS.iter().map(|clip| device.ffmpeg(clip).ok()).collect();
         let names: Vec<Option<&str>> = named.iter().map(Option::as_deref).collect();

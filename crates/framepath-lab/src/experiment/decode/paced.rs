@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `decode` at the pace of a camera: the latency that a worker adds to a frame.
+//! `decode` at a camera's frame rate: the latency that a worker adds to a frame.
 //!
-//! Each run is a process that decodes a clip at 30 frames a second with the
+//! Each run is a process that decodes a clip at 30 frames per second with the
 //! ledger at `times`. The figure is a difference and not a ratio, because the time
 //! to reach the worker and return does not depend on the decoding time.
 
@@ -23,10 +23,10 @@ pub(super) const CASE: &str = "paced-30";
 const CLIP: &str = "vp9-1080p8.ivf";
 const FRAMES: u64 = 150;
 
-/// Contenders and their hosts; all others are compared with the first.
+/// Contenders and their hosts; the first is the baseline.
 const CONTENDERS: [(&str, &str); 2] = [("inline-t1", "inline"), ("process-t1", "process")];
 
-/// Seed of the bootstrap, so that a summary can be computed again.
+/// Seed of the bootstrap, constant for reproducible summaries.
 const SEED: u64 = 30;
 
 pub(super) fn steps(rounds: usize) -> usize {
@@ -57,8 +57,8 @@ pub(super) fn run(
         }
     }
     summary.notes.push(format!(
-        "{CASE}: {CLIP} at 30 frames a second, one decoder thread, ledger at `times`; `added` is the difference \
-         of a pair's percentiles, the median over the pairs, `low` and `high` its 95 % interval"
+        "{CASE}: {CLIP} at 30 frames per second, one decoder thread, ledger at `times`; `added` is the difference \
+         of a pair's percentiles, as the median over the pairs; `low` and `high` are its 95 % interval"
     ));
     Ok(())
 }
@@ -73,14 +73,14 @@ fn program(framepath: &Path, file: &Path, host: &str) -> Program {
 fn measured(program: &Program) -> Result<Measured, LabError> {
     let finished = program.run(true)?;
     let unreadable = |detail: String| LabError::Unknown(format!("`{}` wrote {detail}", program.text()));
-    let told: Summary =
+    let run: Summary =
         serde_json::from_str(&finished.stdout).map_err(|error| unreadable(format!("no summary: {error}")))?;
-    let latency = told.rows.first().and_then(|row| row.latency_us);
+    let latency = run.rows.first().and_then(|row| row.latency_us);
     let latency = latency.ok_or_else(|| unreadable("a summary without latencies".to_owned()))?;
     Ok(Measured { latency: Some(latency), ..finished.measured(FRAMES) })
 }
 
-/// Adds `added_p50_us` and its interval, and the same of the 99th percentile.
+/// Adds `added_p50_us`, `added_p99_us` and their intervals.
 fn add_differences(row: &mut SummaryRow, hosted: &[Measured], inline: &[Measured]) {
     for percentile in ["p50", "p99"] {
         let metric = format!("latency_{percentile}_us");
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn added_time_is_a_difference_within_pairs() {
+    fn added_latency_is_a_difference_within_pairs() {
         let run = |p50: f64| Measured {
             latency: Some(LatencyUs { p50, p95: p50, p99: 2.0 * p50, max: 2.0 * p50 }),
             ..Measured::default()

@@ -21,8 +21,8 @@ const SIGTERM: i32 = 15;
 const LOOKS: u32 = 1000;
 const BETWEEN: Duration = Duration::from_millis(10);
 
-/// Polls for which the number of the service's children has to stay the same, if the service
-/// keeps workers for the device: it does not report how many it keeps.
+/// Number of polls without a change of the service's children. Needed for a service with a
+/// device, because that service does not report its number of spare workers.
 const STILL: u32 = 20;
 
 /// A running service; stopped on drop.
@@ -52,16 +52,16 @@ impl Served {
         Ok(served)
     }
 
-    /// Waits until no stream is left and a spare is ready: by then all CPU time of a run
-    /// has been charged to the service.
+    /// Waits until no stream is left and a spare worker is ready. The service's CPU time then
+    /// includes all of a run.
     fn wait_until_idle(&self) -> Result<(), LabError> {
         let pid = self.child.as_ref().map_or(0, Child::id);
         let (mut before, mut still) = (0, 0);
         for _ in 0..LOOKS {
             let seen = Viewer::connect(&self.socket).ok().and_then(|viewer| viewer.snapshot().ok());
             let spares = seen.filter(|seen| seen.totals.streams == 0).map_or(0, |seen| seen.totals.spares);
-            // A released worker's CPU time counts once the service has waited for it: until
-            // then the service has more children than spares.
+            // The CPU time of a released worker counts after the service has waited for the worker.
+            // Until then the service has more children than spare workers.
             let living = children_of(pid);
             still = if living == before { still + 1 } else { 0 };
             before = living;
@@ -84,7 +84,7 @@ impl Served {
         work: impl FnOnce() -> Result<R, LabError>,
     ) -> Result<(R, u64), LabError> {
         let pid = self.child.as_ref().map_or(0, Child::id);
-        let used = || with_children(pid).map_err(LabError::io("asking what framepath serve used"));
+        let used = || with_children(pid).map_err(LabError::io("reading the CPU time of framepath serve"));
         let before = used()?;
         let done = work()?;
         self.wait_until_idle()?;
@@ -95,7 +95,7 @@ impl Served {
 impl Drop for Served {
     fn drop(&mut self) {
         if let Some(child) = self.child.take() {
-            // If the service is gone already, there is nothing to stop.
+            // The service may have ended already.
             let _ = children::signal(&child, SIGTERM);
             let _ = children::wait(child);
         }

@@ -19,16 +19,16 @@ pub(super) struct FrameErrors {
     pub(super) lost: u64,
     pub(super) duplicated: u64,
     pub(super) out_of_order: u64,
-    /// Frames with pixels that differ, and frames of packets that give none.
+    /// Frames with other pixels, and frames of packets that have no frame.
     pub(super) wrong: u64,
 }
 
 impl Expected {
-    /// Takes an undisturbed run of two passes over a clip. Both must be alike, so that any
-    /// number of passes can be predicted; `None` if they are not.
+    /// Creates the reference from an undisturbed run of two passes over a clip. Returns `None` if
+    /// the passes differ, because the reference could not predict further passes.
     pub(super) fn of_two_passes(seen: &[SinkFrame]) -> Option<Expected> {
         let (first, second) = seen.split_at_checked(seen.len() / 2)?;
-        // Every packet of these clips gives a frame.
+        // Every packet of these clips has a frame.
         let packets = first.len() as u64;
         let alike = |(a, b): (&SinkFrame, &SinkFrame)| a.0 + packets == b.0 && a.1 == b.1;
         if packets == 0 || first.len() != second.len() || !first.iter().zip(second).all(alike) {
@@ -49,7 +49,7 @@ impl Expected {
         Some((seq / self.packets * self.frames() + place, hash))
     }
 
-    /// Judges a stream of `passes` passes.
+    /// Counts the errors in a stream of `passes` passes.
     pub(super) fn judge(&self, seen: &[SinkFrame], passes: u64) -> FrameErrors {
         let mut faults = FrameErrors::default();
         let mut times: HashMap<u64, u64> = HashMap::new();
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn passes_that_differ_foretell_nothing() {
+    fn different_passes_give_no_reference() {
         assert!(Expected::of_two_passes(&seen(&[(0, "a"), (1, "b")])).is_none());
         assert!(Expected::of_two_passes(&seen(&[(0, "a"), (2, "a")])).is_none());
         assert!(Expected::of_two_passes(&[]).is_none());
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn each_fault_is_counted_on_its_own() {
+    fn each_fault_has_its_own_counter() {
         let good = [(0, "a"), (2, "c"), (1, "b"), (3, "a"), (5, "c"), (4, "b")];
         let judge = |frames: &[(u64, &str)]| expected().judge(&seen(frames), 2);
         assert_eq!(judge(&good), FrameErrors::default());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Kills clients: the processes that run paths. Their workers must end with
-//! them.
+//! Kills clients, the processes that run paths. The workers of a client must end with
+//! the client.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -71,8 +71,7 @@ fn start(framepath: &Path, clip: &FaultClip) -> Result<Child, LabError> {
     command.spawn().map_err(LabError::io("starting a client"))
 }
 
-/// Waits until the client has a worker: without one, its death would leave no process to look
-/// for. How soon it has one depends on the machine.
+/// Waits until the client has a worker, because only a worker can outlive the client.
 fn wait_for_a_worker(client: &Child) {
     let since = Instant::now();
     while descendants(client.id()).is_empty() && since.elapsed() < PATIENCE {
@@ -80,7 +79,8 @@ fn wait_for_a_worker(client: &Child) {
     }
 }
 
-/// Returns how many still run at the timeout, and how long the others took.
+/// Returns the number of workers that still run at the timeout, and the time until the last
+/// of the others ended.
 fn wait_for(processes: &[Descendant]) -> (u64, Duration) {
     let since = Instant::now();
     loop {

@@ -12,10 +12,10 @@ use crate::progress::ProgressView;
 
 /// Interval between two polls of the streams.
 const LOOK: Duration = Duration::from_micros(500);
-/// Longest delay of a kill after its frame, so that a worker is killed at any point of
-/// its work.
+/// Longest random delay between a frame and its kill, so that kills hit every point of a
+/// worker's work.
 const AFTER_NS: u64 = 8_000_000;
-/// Streams without progress for this time hang.
+/// Time without progress after which a stream counts as hung.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One kill: victim and time.
@@ -26,7 +26,7 @@ pub(super) struct Kill {
     pub(super) at_ns: u64,
 }
 
-/// The kills, and the streams that ran to their ends.
+/// The kills, and the finished streams.
 pub(super) struct KillRun {
     pub(super) kills: Vec<Kill>,
     pub(super) streams: Vec<FinishedStream>,
@@ -46,7 +46,7 @@ pub(super) fn run(
     let mut due: Vec<Vec<u64>> = clips.iter().map(|_| Vec::new()).collect();
     for kill in 0..kills as usize {
         let stream = kill % clips.len();
-        // Leave out the last frames: there may be no worker any more.
+        // The last frames are excluded, because the worker may have ended already.
         let most = (passes * clips[stream].expected.frames() * 9 / 10).max(1);
         due[stream].push(random.below(most));
     }
@@ -77,7 +77,9 @@ fn kill_when_due(
             last = (delivered, Instant::now());
         } else if last.1.elapsed() > PATIENCE {
             let patience = PATIENCE.as_secs();
-            return Err(LabError::Unknown(format!("no frame of any stream for {patience} s: it hangs")));
+            return Err(LabError::Unknown(format!(
+                "no frame of any stream for {patience} s: the streams hang"
+            )));
         }
         for (stream, (one, due)) in running.iter().zip(due.iter_mut()).enumerate() {
             if due.last().is_none_or(|frame| *frame > one.frames()) {
@@ -86,7 +88,7 @@ fn kill_when_due(
             std::thread::sleep(Duration::from_nanos(random.below(AFTER_NS)));
             let killed = one.stats.as_ref().and_then(|stats| stats.recoveries.kill_present());
             let Some((worker, at_ns)) = killed else { continue };
-            // The same worker twice: its end has not been noticed yet.
+            // The caller has not noticed the death of this worker yet.
             if !kills.iter().rev().any(|kill| kill.stream == stream && kill.worker == worker) {
                 due.pop();
                 kills.push(Kill { stream, worker, at_ns });
@@ -100,13 +102,12 @@ fn kill_when_due(
 /// Times of the recoveries from kills, milliseconds, in rising order.
 #[derive(Debug, Default)]
 pub(super) struct Times {
-    /// From the kill until the next worker gave its first frame, without the
-    /// time that it worked on that frame.
+    /// From the kill until the first frame of the next worker, without the time of
+    /// decoding that frame.
     ///
-    /// The time after it, up to `gap`, is spent on decoding the history again, at full speed.
-    /// This time is the other cost of a death: the death is
-    /// noticed, a worker found, its stream opened, its history submitted, and
-    /// its first frame received.
+    /// This time covers the detection of the death, the start of the next worker, the opening
+    /// of the stream, the submission of the history and the transfer of the first frame. The
+    /// time from there up to `gap` is the decoding of the history, at full speed.
     pub(super) recovery: Vec<f64>,
     /// From the kill until the first frame that is new to the reader.
     pub(super) gap: Vec<f64>,
@@ -129,8 +130,8 @@ impl KillRun {
         times
     }
 
-    /// Returns latencies of frames that were created while another stream was recovering
-    /// and their own was not, in rising order.
+    /// Returns latencies, in rising order, of frames that were created while another stream was
+    /// recovering and their own stream was not.
     pub(super) fn latencies_of_others(&self) -> Vec<u64> {
         let recovering: Vec<(usize, u64, u64)> = self
             .kills

@@ -8,7 +8,7 @@ use framepath::host::dismiss_spares;
 use crate::descendants::descendants;
 
 /// Resources of this process. Spare workers are ended before counting, because
-/// they are no leak.
+/// they are not a leak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Holdings {
     processes: u64,

@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_gives_the_same_numbers_within_their_limit() {
+    fn a_seed_reproduces_numbers_below_the_limit() {
         let draw = |seed| {
             let mut random = Random::new(seed);
             (0..1000).map(|_| random.below(10)).collect::<Vec<u64>>()

@@ -31,7 +31,7 @@ pub(super) struct Timed {
     pub(super) latency_ns: u64,
 }
 
-/// A stream that ran to its end.
+/// A finished stream.
 pub(super) struct FinishedStream {
     pub(super) seen: Vec<SinkFrame>,
     pub(super) timed: Vec<Timed>,
@@ -57,13 +57,15 @@ impl FaultClip {
         let file = framepath_model::path::quote(&file.to_string_lossy());
         let ended = start(&format!("file {file} loop=2 ! decode"), 1024)?.wait()?;
         let expected = Expected::of_two_passes(&ended.seen).ok_or_else(|| {
-            LabError::Unknown(format!("two passes over {file} differ: no stream can be judged by it"))
+            LabError::Unknown(format!(
+                "two undisturbed passes over {file} differ; the clip cannot be a reference"
+            ))
         })?;
         Ok(FaultClip { file, expected })
     }
 
-    /// Starts `passes` passes, `rate` packets a second (0: flat out), decoded in
-    /// a worker with these further options.
+    /// Starts `passes` passes, `rate` packets per second (0: full speed), decoded in
+    /// a worker with these additional options.
     pub(super) fn start(&self, passes: u64, rate: u32, options: &str) -> Result<Running, LabError> {
         let text = format!("file {} loop={passes} rate={rate} ! decode host=process {options}", self.file);
         start(&text, passes * self.expected.frames())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Known costs inside a worker, and on the way to it: they must appear in the
+//! Known costs inside a worker, and between caller and worker: they must appear in the
 //! same rows as in the caller's own process.
 
 use std::sync::atomic::Ordering;
@@ -34,7 +34,7 @@ pub(super) fn compute(frames: u64) -> Result<Outcome, LabError> {
     Ok(collect(built, Vec::new(), HOP, |_, _| Some(BURN_NS as f64), |row| row.compute_ns)?.0)
 }
 
-/// Injects a sleep; it is longer than requested by the timer's slack.
+/// Injects a sleep; the timer's slack makes the sleep longer than requested.
 pub(super) fn blocked(frames: u64) -> Result<Outcome, LabError> {
     let stage = format!("block time={}us", BURN_NS / 1000);
     let built = hosted(source(250.0, frames)?, &stage)?.sink(DropSink).named("null");
@@ -51,9 +51,9 @@ pub(super) fn copy(frames: u64) -> Result<Outcome, LabError> {
     Ok(outcome)
 }
 
-/// Injects queueing: frames come faster than the worker takes them, and each waits from its
-/// hand-off until the worker is done with the one before. The sink's own timestamps tell
-/// when that was.
+/// Injects queueing: the source is faster than the worker, so each frame waits from its
+/// hand-off until the worker has finished the previous frame. The sink's timestamps record
+/// that moment.
 pub(super) fn queue(frames: u64) -> Result<Outcome, LabError> {
     let frames = frames.min(60);
     let (probe, log) = InjectStage::new(InjectedCost::Burn(0));
@@ -72,8 +72,8 @@ pub(super) fn wakeup(frames: u64) -> Result<Outcome, LabError> {
     let preempter = Arc::new(Preempter::start(cpus[1], BURN_NS)?);
     let (mut trigger, log) = PreemptStage::new(preempter);
     let built = source(100.0, frames)?;
-    // The worker exists once the path has started, which is before its first
-    // frame; it is pinned to its CPU then.
+    // The worker is pinned before the first frame, because it exists only after the
+    // start of the path.
     let worker = Arc::new(OnceLock::<Arc<WorkerStats>>::new());
     let (known, cpu) = (worker.clone(), cpus[1]);
     trigger.before_first(move || {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A real-time thread that takes one CPU away for a known time when asked.
+//! A real-time thread that occupies one CPU for a known time on request.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use crate::error::LabError;
 
 #[derive(Default)]
 struct Shared {
-    /// Number of requests made and served, and the timestamps of the last one served.
+    /// Number of requests made and served, and the timestamps of the last served request.
     asked: AtomicU64,
     began: AtomicU64,
     served: AtomicU64,
@@ -49,7 +49,7 @@ impl Preempter {
         match started.recv() {
             Ok(Ok(())) => Ok(preempter),
             Ok(Err(error)) => Err(LabError::Missing(format!(
-                "no real-time priority ({error}): run as root, or raise RLIMIT_RTPRIO"
+                "no real-time priority ({error}); run as root, or raise RLIMIT_RTPRIO"
             ))),
             Err(_) => Err(LabError::Missing("the real-time thread did not start".to_owned())),
         }

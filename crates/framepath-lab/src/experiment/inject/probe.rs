@@ -17,7 +17,7 @@ struct Entry {
     start_ns: u64,
     end_ns: u64,
     cpu_ns: u64,
-    /// Start and end of the time for which the CPU was taken away.
+    /// Start and end of the preemption.
     taken: Option<(u64, u64)>,
 }
 
@@ -44,28 +44,28 @@ impl Log {
         self.get(seq).map(|e| (e.end_ns - e.start_ns) as f64)
     }
 
-    /// Returns the time at which the stage was done with the frame.
+    /// Returns the time at which the stage finished the frame.
     pub(super) fn end_ns(&self, seq: u64) -> Option<u64> {
         self.get(seq).map(|e| e.end_ns)
     }
 
-    /// Returns how long the CPU was taken away.
+    /// Returns the duration of the preemption.
     pub(super) fn taken_ns(&self, seq: u64) -> Option<f64> {
         self.get(seq)?.taken.map(|(from, to)| (to - from) as f64)
     }
 
-    /// Returns the time from the end of the stage's work until the CPU was given back.
+    /// Returns the time from the end of the stage's work to the end of the preemption.
     pub(super) fn until_released_ns(&self, seq: u64) -> Option<f64> {
         let entry = self.get(seq)?;
         Some(entry.taken?.1.saturating_sub(entry.end_ns) as f64)
     }
 }
 
-/// Cost that a [`InjectStage`] injects into every frame.
+/// Cost that an [`InjectStage`] injects into every frame.
 pub(super) enum InjectedCost {
     /// CPU time, nanoseconds.
     Burn(u64),
-    /// CPU time during which a real-time thread takes the CPU.
+    /// CPU time interrupted by a real-time thread that preempts the stage.
     BurnUnder(u64, Arc<Preempter>),
     /// A counted copy from the first buffer to the second.
     Copy(Vec<u8>, Vec<u8>),
@@ -134,7 +134,7 @@ impl Stage for InjectStage {
     }
 }
 
-/// Stage that takes the consumer's CPU away just before it hands each frame on.
+/// Stage that preempts the consumer's CPU just before it passes each frame on.
 pub(super) struct PreemptStage {
     preempter: Arc<Preempter>,
     log: Log,
@@ -163,7 +163,7 @@ impl Stage for PreemptStage {
 
     fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
         if let Some(prepare) = self.before_first.take() {
-            let io = |error| StageError::Io { what: "tying the worker to a CPU".to_owned(), error };
+            let io = |error| StageError::Io { what: "pinning the worker to a CPU".to_owned(), error };
             prepare().map_err(|error| out.fail(io(error)))?;
         }
         let start_ns = now_ns();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The devices that take part, and how to get those that are absent.
+//! The devices of the experiment, and how to get the absent ones.
 
 use std::path::{Path, PathBuf};
 
@@ -21,19 +21,19 @@ impl Nodes {
         let find = |is: fn(&Node) -> bool, remedy: &str| find_node(is).ok_or_else(|| remedy.to_owned());
         let camera = find(
             |node| node.driver() == "vivid" && node.role() == NodeRole::Camera,
-            "no vivid, the kernel's test camera: sudo modprobe vivid",
+            "no vivid, the kernel's test camera; load it: sudo modprobe vivid",
         );
         let measuring = find(
             |node| node.role() == NodeRole::Measuring,
-            "no measuring node: build kernel/ and load it: sudo modprobe framepath (docs/device.md)",
+            "no measuring node; build kernel/ and load the module: sudo modprobe framepath (docs/device.md)",
         );
         let vim2m = find(
             |node| node.driver() == "vim2m",
-            "no vim2m: sudo modprobe vim2m, where the kernel has it (CONFIG_VIDEO_VIM2M)",
+            "no vim2m; load it: sudo modprobe vim2m (needs a kernel with CONFIG_VIDEO_VIM2M)",
         );
         let heap = match Heap::any().exists() {
             true => Ok(()),
-            false => Err("no dma-heap and no udmabuf: sudo modprobe udmabuf".to_owned()),
+            false => Err("no dma-heap and no udmabuf; load one: sudo modprobe udmabuf".to_owned()),
         };
         Nodes { camera, measuring, vim2m, heap }
     }

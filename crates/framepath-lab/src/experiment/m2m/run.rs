@@ -53,13 +53,13 @@ impl PathRun<'_> {
         outcome.map_err(|what| LabError::Command {
             exit_code: None,
             command: format!("framepath run '{}'", self.way.path),
-            outcome: "did not keep its frames apart".to_owned(),
+            outcome: "lost, duplicated or reordered frames".to_owned(),
             stderr: what,
         })
     }
 
-    /// Reads the records of this run. No other program should use the node meanwhile; [`joined`]
-    /// finds it if one does.
+    /// Reads the records of this run. [`joined`] detects records of other programs that use the
+    /// node at the same time.
     fn records(&self, reader: &MetaReader, since_ns: u64) -> Result<Vec<MetaRecord>, LabError> {
         let refused = |error: framepath_os::v4l2::V4l2Error| LabError::Missing(error.to_string());
         let mut records = Vec::new();
@@ -69,26 +69,28 @@ impl PathRun<'_> {
     }
 }
 
-/// Returns the frame numbers of the source, in the order the frames ended.
+/// Returns the frame numbers of the source, in the order of arrival at the sink.
 fn sequences(rows: &[Row]) -> Vec<u64> {
     let mut ended: Vec<&Row> = rows.iter().filter(|row| row.has(flag::LAST)).collect();
     ended.sort_by_key(|row| row.leave_ns);
     ended.iter().map(|row| row.seq).collect()
 }
 
-/// Checks that `frames` frames ended, each once and in order, with no number
-/// missing except the `dropped` ones.
+/// Checks that `frames` frames arrived, each once and in order. Only `dropped` numbers
+/// may be missing.
 fn check_sequences(sequences: &[u64], frames: u64, dropped: u64) -> Result<(), String> {
     if sequences.len() as u64 != frames {
-        return Err(format!("{} frames ended of {frames}", sequences.len()));
+        return Err(format!("{} of {frames} frames arrived", sequences.len()));
     }
     if let Some(pair) = sequences.windows(2).find(|pair| pair[1] <= pair[0]) {
-        return Err(format!("frame {} ended behind frame {}", pair[1], pair[0]));
+        return Err(format!("frame {} arrived after frame {}", pair[1], pair[0]));
     }
     let (first, last) = (sequences[0], sequences[sequences.len() - 1]);
     let missing = last + 1 - first - frames;
     if missing != dropped {
-        return Err(format!("{missing} numbers are missing, and the driver counted {dropped} dropped"));
+        return Err(format!(
+            "{missing} numbers are missing, and the driver counted {dropped} dropped frames"
+        ));
     }
     Ok(())
 }
@@ -98,12 +100,12 @@ fn joined(sequences: &[u64], records: &[MetaRecord]) -> Result<(), String> {
     if let Some(failed) = records.iter().find(|record| record.status >= measuring::STATUS_FAILED) {
         return Err(format!("frame {} failed in the node", failed.source_sequence));
     }
-    let told: Vec<u64> = records.iter().map(|record| record.source_sequence).collect();
-    if told == sequences {
+    let recorded: Vec<u64> = records.iter().map(|record| record.source_sequence).collect();
+    if recorded == sequences {
         return Ok(());
     }
-    let at = told.iter().zip(sequences).take_while(|(a, b)| a == b).count();
-    Err(format!("{} records for {} frames; they differ from number {at} on", told.len(), sequences.len()))
+    let at = recorded.iter().zip(sequences).take_while(|(a, b)| a == b).count();
+    Err(format!("{} records for {} frames; they differ from number {at} on", recorded.len(), sequences.len()))
 }
 
 fn per_frame(rows: &[Row], frames: u64, figure: impl Fn(&Row) -> u64) -> f64 {
@@ -141,18 +143,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_lost_doubled_or_swapped_are_found() {
+    fn lost_duplicated_and_reordered_frames_are_errors() {
         assert_eq!(check_sequences(&[0, 1, 2], 3, 0), Ok(()));
         assert_eq!(check_sequences(&[0, 1, 4], 3, 2), Ok(()));
-        assert!(check_sequences(&[0, 1], 3, 0).unwrap_err().contains("2 frames ended of 3"));
-        assert!(check_sequences(&[0, 2, 1], 3, 0).unwrap_err().contains("frame 1 ended behind frame 2"));
+        assert!(check_sequences(&[0, 1], 3, 0).unwrap_err().contains("2 of 3 frames arrived"));
+        assert!(check_sequences(&[0, 2, 1], 3, 0).unwrap_err().contains("frame 1 arrived after frame 2"));
         assert!(check_sequences(&[0, 1, 1], 3, 0).is_err());
         assert!(check_sequences(&[0, 1, 4], 3, 0).unwrap_err().contains("2 numbers are missing"));
-        assert!(check_sequences(&[0, 1, 2], 3, 1).is_err(), "a drop that was counted and is not there");
+        assert!(check_sequences(&[0, 1, 2], 3, 1).is_err(), "a counted drop without a missing number");
     }
 
     #[test]
-    fn a_record_for_each_frame_and_no_other() {
+    fn frames_and_records_must_match_one_to_one() {
         let records = |numbers: &[u64]| -> Vec<MetaRecord> {
             numbers.iter().map(|n| MetaRecord { source_sequence: *n, ..MetaRecord::default() }).collect()
         };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The kernel's own test device, driven frame by frame as `threshold
-//! device=` drives the measuring node.
+//! Contender `vim2m`: the kernel's own test device, used frame by frame like the measuring
+//! node by `threshold device=`.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,17 +22,17 @@ use super::nodes::Nodes;
 use crate::error::LabError;
 use crate::measure::Measured;
 
-/// ControlValue id from the driver's source: the time that it waits for a frame, in ms.
+/// Control id from the driver's source: the device's delay per frame, in ms.
 const CID_TRANS_TIME: u32 = 0x0098_0900 + 0x1000;
 
-/// Format with as many bytes as the GREY picture: half as wide, two bytes a pixel.
+/// Format with the byte count of the GREY picture: half the width, two bytes per pixel.
 const FORMAT: Fourcc = Fourcc::new(b"RGBP");
 
-/// A frame that takes longer than this is lost.
+/// Timeout after which a frame counts as lost.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Takes `frames` frames with `pixels` in them through the device, lent as
-/// dmabufs of the same heap as for framepath's contenders.
+/// Sends `frames` frames with `pixels` through the device, as dmabufs of the same heap as
+/// framepath's contenders.
 pub(super) fn measured(nodes: &Nodes, pixels: &[u8], frames: u64) -> Result<Measured, LabError> {
     let node = Nodes::of(&nodes.vim2m)?;
     nodes.heap.clone().map_err(LabError::Missing)?;
@@ -118,7 +118,7 @@ impl Device {
             self.node.wait_for_capture(PATIENCE, || false)?;
             if let Some(taken) = self.capture.dequeue()? {
                 let latency_ns = now_ns() - birth_ns;
-                // The OUTPUT buffer came back first.
+                // The device returned the OUTPUT buffer first.
                 self.output.collect()?;
                 self.capture.give_back(&taken);
                 return Ok(latency_ns);

@@ -26,7 +26,7 @@ impl<'a> Reference<'a> {
     /// Decodes the clip in software.
     ///
     /// # Errors
-    /// [`LabError::Missing`]: software does not decode it, and why.
+    /// [`LabError::Missing`] with the reason if software does not decode the clip.
     pub(super) fn of(framepath: &'a Path, clip: &'a Clip) -> Result<Reference<'a>, LabError> {
         let [shallow, deep] = FORMATS;
         let (format, hashes) = match hashes(framepath, clip, PlayerApi::Software, shallow) {
@@ -39,7 +39,7 @@ impl<'a> Reference<'a> {
     /// Decodes the clip by `api`, and compares every frame.
     ///
     /// # Errors
-    /// As [`Reference::of`].
+    /// Like [`Reference::of`].
     pub(super) fn equals(&self, api: PlayerApi) -> Result<bool, LabError> {
         Ok(hashes(self.framepath, self.clip, api, self.format)? == self.hashes)
     }
@@ -51,9 +51,9 @@ fn hashes(framepath: &Path, clip: &Clip, api: PlayerApi, format: &str) -> Result
     let path = format!("file {file} ! decode api={} format={format} ! framemd5 -", api.name());
     let mut command = Command::new(framepath);
     command.args(["run", "--ledger", "off", "--quiet", &path]);
-    let said = listen(&mut command, Duration::from_secs_f64(60.0 + 10.0 * clip.seconds))?;
-    match said.lines().find(|line| line.contains(CAME_TO_SOFTWARE)) {
+    let text = listen(&mut command, Duration::from_secs_f64(60.0 + 10.0 * clip.seconds))?;
+    match text.lines().find(|line| line.contains(CAME_TO_SOFTWARE)) {
         Some(note) => Err(LabError::Missing(note.to_owned())),
-        None => Ok(said.lines().filter(|line| line.starts_with("0,")).map(str::to_owned).collect()),
+        None => Ok(text.lines().filter(|line| line.starts_with("0,")).map(str::to_owned).collect()),
     }
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Decode APIs and outputs, by the names they have in contenders, and which of
-//! them this machine has.
+//! Decode APIs and outputs: their names in contenders, and checks that this machine has them.
 
 use framepath_os::machine::nodes;
 use framepath_os::v4l2::{NodeRole, find_node};
@@ -49,7 +48,7 @@ impl PlayerApi {
             PlayerApi::V4l2m2m => match find_node(|node| node.role() == NodeRole::Decoder) {
                 Some(_) => Ok(()),
                 None => {
-                    Err("no stateful decoder among /dev/video*: to try without one: sudo modprobe vicodec, \
+                    Err("no stateful decoder among /dev/video*; to test without hardware: sudo modprobe vicodec, \
                               or framepath.ko (docs/device.md)"
                         .to_owned())
                 }
@@ -97,22 +96,22 @@ impl PlayerOutput {
         }
     }
 
-    /// Returns true if it is on an X server.
+    /// Returns true if the output is on an X server.
     pub(super) fn wants_x(self) -> bool {
         matches!(self, PlayerOutput::X11 | PlayerOutput::Xv | PlayerOutput::Opengl | PlayerOutput::Egl)
     }
 }
 
-/// Checks that a screen can be used without a display server.
+/// Checks that a screen is usable without a display server.
 ///
 /// # Errors
 /// The missing part.
 pub(super) fn drm() -> Result<(), String> {
     match nodes("/dev/dri", "card").is_empty() {
-        true => {
-            Err("no /dev/dri/card*: it needs a GPU's kernel driver; to try without one: sudo modprobe vkms"
-                .to_owned())
-        }
+        true => Err(
+            "no /dev/dri/card*; install a GPU's kernel driver; to test without hardware: sudo modprobe vkms"
+                .to_owned(),
+        ),
         false => Ok(()),
     }
 }

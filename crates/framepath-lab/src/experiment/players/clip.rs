@@ -10,8 +10,8 @@ use crate::error::LabError;
 use crate::experiment::{ExperimentSettings, Size};
 use crate::measure::complete;
 
-/// The committed clips to play; their containers have timestamps, so
-/// that all players agree on their own rate.
+/// The committed clips to play. Their containers have timestamps, so that all players use
+/// the same frame rate.
 const COMMITTED: [(&str, Size); 6] = [
     ("vp9-1080p8.ivf", Size::Quick),
     ("hard-vp9-1080p8.ivf", Size::Quick),
@@ -35,7 +35,7 @@ pub(super) struct Clip {
 }
 
 impl Clip {
-    /// Opens it, and counts the frames that framepath's decoder gives.
+    /// Opens the clip, and counts its frames with framepath's decoder.
     pub(super) fn open(file: &Path) -> Result<Clip, LabError> {
         let unreadable =
             |error: &dyn std::fmt::Display| LabError::Unknown(format!("{}: {error}", file.display()));
@@ -66,7 +66,7 @@ impl Clip {
     }
 }
 
-/// Returns the files to play: the given ones, or committed ones.
+/// Returns the files to play: those of the settings, else the committed clips.
 pub(super) fn files(settings: &ExperimentSettings) -> Result<Vec<PathBuf>, LabError> {
     if !settings.files.is_empty() {
         return Ok(settings.files.clone());

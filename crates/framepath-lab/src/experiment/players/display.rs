@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Displays for players: the present ones, and those that the lab
-//! starts for itself on a machine without one and ends again.
+//! Displays for players: those of the session, or display servers that the lab starts and
+//! ends itself.
 
 use std::env;
 use std::fs::{self, File};
@@ -23,7 +23,7 @@ const SIGKILL: i32 = 9;
 const LOOKS: u32 = 500;
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A display server's name for its clients, and its process.
+/// A display server: its environment for clients, and its process.
 pub(super) struct Display {
     /// Environment of clients: `DISPLAY`, or `WAYLAND_DISPLAY` and the folder of its
     /// socket.
@@ -36,7 +36,7 @@ pub(super) struct Display {
     own: Option<Child>,
     /// The folder of its socket.
     folder: Option<PathBuf>,
-    /// X server that the lab's own compositor shows on; ended after the compositor.
+    /// X server below the lab's own compositor; ended after the compositor.
     under: Option<Box<Display>>,
 }
 
@@ -44,7 +44,7 @@ impl Display {
     /// Opens the X server of the session, or starts an Xvfb.
     ///
     /// # Errors
-    /// How to get one.
+    /// No display server, and how to install one.
     pub(super) fn x11() -> Result<Display, String> {
         if let Some(name) = env::var("DISPLAY").ok().filter(|name| !name.is_empty()) {
             let server = named_process(&["Xorg", "Xwayland", "Xvfb", "X", "Xtigervnc"]);
@@ -56,13 +56,13 @@ impl Display {
     }
 
     fn xvfb() -> Result<Display, String> {
-        let mut said =
+        let mut log =
             framepath_os::memory::memory_file("framepath-xvfb").map_err(|error| error.to_string())?;
-        let out = said.try_clone().map_err(|error| error.to_string())?;
+        let out = log.try_clone().map_err(|error| error.to_string())?;
         let mut command = Command::new("Xvfb");
         command.args(["-displayfd", "1", "-screen", "0", "1920x1080x24", "-nolisten", "tcp", "-noreset"]);
         without_display(&mut command);
-        let child = started(command.stdout(out), "no X server: apt install xvfb")?;
+        let child = started(command.stdout(out), "no X server; apt install xvfb")?;
         let mut display = Display {
             environment: Vec::new(),
             name: String::new(),
@@ -72,7 +72,7 @@ impl Display {
             under: None,
         };
         // Xvfb writes its number when it is ready.
-        let number = display.awaited(|| whole_line(&mut said)).ok_or("Xvfb does not start")?;
+        let number = display.awaited(|| whole_line(&mut log)).ok_or("Xvfb does not start")?;
         display.environment = vec![("DISPLAY", format!(":{number}"))];
         display.name = format!("Xvfb :{number}");
         Ok(display)
@@ -82,9 +82,9 @@ impl Display {
     /// its own: weston's headless backend has no seat, and SDL 2.26 dies without one.
     ///
     /// # Errors
-    /// How to get one.
+    /// No display server, and how to install one.
     pub(super) fn wayland() -> Result<Display, String> {
-        const MISSING: &str = "no Wayland compositor: apt install weston";
+        const MISSING: &str = "no Wayland compositor; apt install weston";
         if let Some(name) = env::var("WAYLAND_DISPLAY").ok().filter(|name| !name.is_empty()) {
             let server = named_process(&["weston", "gnome-shell", "kwin_wayland", "sway", "cage", "labwc"]);
             let environment = vec![("WAYLAND_DISPLAY", name.clone())];
@@ -106,7 +106,7 @@ impl Display {
         under.offer(&mut command);
         command.arg(format!("--socket={socket}")).env("XDG_RUNTIME_DIR", &folder).stdout(Stdio::null());
         let child = started(&mut command, MISSING).inspect_err(|_| {
-            // The folder is empty and of no use.
+            // An error does not matter: the folder is empty.
             let _ = fs::remove_dir(&folder);
         })?;
         let path = folder.display().to_string();
@@ -124,7 +124,7 @@ impl Display {
         Ok(display)
     }
 
-    /// Polls `look` while the server runs; returns the value it finds.
+    /// Polls `look` while the server runs; returns the first value.
     fn awaited<T>(&mut self, mut look: impl FnMut() -> Option<T>) -> Option<T> {
         for _ in 0..LOOKS {
             if let Some(found) = look() {
@@ -142,7 +142,7 @@ impl Display {
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
     }
 
-    /// Checks that an X display of the lab's own shows a window of some size.
+    /// Checks that the lab's own X display shows a window large enough for pictures.
     ///
     /// # Errors
     /// There is no such window.
@@ -154,25 +154,27 @@ impl Display {
             return Ok(());
         };
         match Program::new("xwininfo", ["-root", "-children", "-display", name]).run(true) {
-            Ok(told) if !lists_window(&told.stdout) => Err("opened no window, and was ended".to_owned()),
-            // Without xwininfo this cannot be checked.
+            Ok(listing) if !lists_window(&listing.stdout) => {
+                Err("opened no window, and was stopped".to_owned())
+            }
+            // The check needs xwininfo.
             _ => Ok(()),
         }
     }
 
-    /// Checks that the X server can scale and convert video itself.
+    /// Checks that the X server can scale and convert video (Xv).
     ///
     /// # Errors
-    /// The reason for which it cannot.
+    /// The missing part.
     pub(super) fn has_xv(&self) -> Result<(), String> {
         let Some((_, name)) = self.environment.iter().find(|(key, _)| *key == "DISPLAY") else {
             return Err("no X server".to_owned());
         };
         match Program::new("xvinfo", ["-display", name]).run(true) {
-            Ok(told) if told.stdout.contains("Adaptor #") => Ok(()),
-            Ok(_) => Err(format!("{} has no Xv adaptor: it needs a GPU's X driver", self.name)),
+            Ok(listing) if listing.stdout.contains("Adaptor #") => Ok(()),
+            Ok(_) => Err(format!("{} has no Xv adaptor; install a GPU's X driver", self.name)),
             Err(LabError::Missing(_)) => {
-                Err("xvinfo, which would tell, is not installed: apt install x11-utils".to_owned())
+                Err("xvinfo, which checks for Xv, is not installed; apt install x11-utils".to_owned())
             }
             Err(error) => Err(error.to_string()),
         }
@@ -182,7 +184,7 @@ impl Display {
 impl Drop for Display {
     fn drop(&mut self) {
         if let Some(child) = self.own.take() {
-            // It may have ended by itself.
+            // The server may have ended by itself.
             let _ = children::signal_group(&child, SIGTERM);
             for _ in 0..LOOKS {
                 if process(child.id()).is_none() {
@@ -200,7 +202,7 @@ impl Drop for Display {
     }
 }
 
-/// Removes all displays from a command's environment.
+/// Removes all variables of displays from a command's environment.
 pub(super) fn without_display(command: &mut Command) {
     for name in ["DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY"] {
         if name != "XAUTHORITY" || env::var_os("DISPLAY").is_none() {
@@ -230,7 +232,7 @@ fn whole_line(file: &mut File) -> Option<String> {
     text.split_once('\n').map(|(line, _)| line.trim().to_owned())
 }
 
-/// Finds the first process of one of these names; a guess if several run.
+/// Finds the first process of one of these names. The result is a guess if several run.
 fn named_process(names: &[&str]) -> Option<u32> {
     let entries = fs::read_dir("/proc").ok()?;
     entries.flatten().find_map(|entry| {
@@ -256,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn helpers_are_no_windows() {
+    fn small_helper_windows_do_not_count() {
         let root = "xwininfo: Window id: 0x1e6 (the root window) (has no name)\n\n  Root window id: 0x1e6\n  \
                     Parent window id: 0x0 (none)\n";
         let tiny = format!("{root}     1 child:\n     0x200001 (has no name): ()  1x1+-1+-1  +-1+-1\n");

@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// One reading of the counters.
+/// Values of the counters at one time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Energy {
     /// Microjoules so far of each package, and the value at which the counter wraps.
@@ -21,7 +21,7 @@ impl Energy {
 
     fn of(powercap: &Path, supplies: &Path) -> Energy {
         let packages = entries(powercap).into_iter().filter_map(|zone| {
-            // Zones within a package are already included in it.
+            // A package's counter already includes the zones within the package.
             let name = word(&zone.join("name"))?;
             name.starts_with("package").then_some(())?;
             Some((number(&zone.join("energy_uj"))?, number(&zone.join("max_energy_range_uj"))?))
@@ -39,8 +39,8 @@ impl Energy {
     }
 
     /// Returns the microjoules since `before`, `ns` nanoseconds ago; `None` if the
-    /// machine does not report them. A battery, if there is one, takes precedence, because it
-    /// feeds the whole machine; its power is the mean of both readings.
+    /// machine does not report them. A battery takes precedence, because it powers the whole
+    /// machine; its power is the mean of both readings.
     pub(super) fn since(&self, before: &Energy, ns: u64) -> Option<f64> {
         if let (Some(now), Some(then)) = (self.battery_uw, before.battery_uw) {
             return Some((now + then) as f64 / 2.0 * ns as f64 / 1e9);
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn packages_count_and_their_parts_do_not() {
+    fn packages_count_without_their_subzones() {
         let folder = tempfile::tempdir().unwrap();
         let zone = |name: &str, kind: &str, energy: u64| {
             let zone = folder.path().join(name);
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_battery_tells_of_the_whole_machine() {
+    fn a_battery_takes_precedence_over_packages() {
         let folder = tempfile::tempdir().unwrap();
         for (name, text) in [("type", "Battery"), ("status", "Discharging"), ("power_now", "6000000")] {
             file(folder.path().join("BAT0").join(name), text);

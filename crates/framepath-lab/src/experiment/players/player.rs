@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The players: how to make each play a clip once, silently, by an API to an
-//! output, and how to parse its report about its frames.
+//! The players: for each, the command that plays a clip once, silently, by an API to an
+//! output, and the parser of its report about its frames.
 
 mod ffplay;
 mod gst;
@@ -22,13 +22,13 @@ pub(super) struct Player {
     pub(super) name: &'static str,
     /// Program name in PATH; framepath's is the running binary.
     program: &'static str,
-    /// How to get it.
+    /// How to install it.
     remedy: &'static str,
     /// True if it runs as root.
     as_root: bool,
-    /// Option that prints its version, and the line's prefix to leave out.
+    /// Option that prints its version, and the prefix to remove from that line.
     version: (&'static str, &'static str),
-    /// Makes the command that plays.
+    /// Creates the command that plays.
     command: fn(&PlayerRequest<'_>) -> Result<Command, String>,
     /// Parses its report about its frames from all its output.
     pub(super) figures: fn(&str) -> PlayerFigures,
@@ -49,7 +49,7 @@ pub(super) struct PlayerFigures {
     pub(super) dropped: Option<u64>,
     /// Frames shown after their time.
     pub(super) late: Option<u64>,
-    /// Reason for which it did not decode as requested.
+    /// Reason why it did not decode by the requested API.
     pub(super) otherwise: Option<String>,
 }
 
@@ -64,7 +64,7 @@ impl Player {
     /// Finds the program.
     ///
     /// # Errors
-    /// It is not installed.
+    /// The player is not installed.
     pub(super) fn found(&self, framepath: &Path) -> Result<PathBuf, String> {
         if self.name == OURS {
             return Ok(framepath.to_owned());
@@ -75,13 +75,13 @@ impl Player {
     /// Makes the command of one cell.
     ///
     /// # Errors
-    /// The player does not support the cell, and why.
+    /// The API or output that the player does not support.
     pub(super) fn command(&self, ask: &PlayerRequest<'_>) -> Result<Command, String> {
         (self.command)(ask)
     }
 
-    /// Makes a command of its program, without arguments. If root asks for a player that does
-    /// not run as root, and util-linux is present, it runs as user nobody.
+    /// Creates a command of the player's program, without arguments. For root, a player that does
+    /// not run as root runs as user nobody, if util-linux is installed.
     fn start(&self, program: &Path) -> Command {
         let other = !self.as_root && framepath_os::machine::effective_uid() == 0;
         let Some(setpriv) = in_path("setpriv").filter(|_| other) else { return Command::new(program) };
@@ -91,11 +91,11 @@ impl Player {
         command
     }
 
-    /// Returns its version, if it reports one.
+    /// Returns the player's version, if the player reports one.
     pub(super) fn version(&self, program: &Path) -> Option<String> {
         let (option, prefix) = self.version;
-        let told = self.start(program).arg(option).stdin(std::process::Stdio::null()).output().ok()?;
-        let text = String::from_utf8_lossy(&told.stdout).into_owned();
+        let version = self.start(program).arg(option).stdin(std::process::Stdio::null()).output().ok()?;
+        let text = String::from_utf8_lossy(&version.stdout).into_owned();
         let line = text.lines().find_map(|line| line.trim().strip_prefix(prefix))?;
         line.split_whitespace().next().map(|word| word.trim_end_matches(',').to_owned())
     }
@@ -110,7 +110,7 @@ pub(super) fn in_path(name: &str) -> Option<PathBuf> {
     env::split_paths(&env::var_os("PATH")?).map(|folder| folder.join(name)).find(runs)
 }
 
-/// Part of framepath's note if a hardware decoder was not available.
+/// Part of framepath's note about a fallback from hardware to software.
 pub(super) const CAME_TO_SOFTWARE: &str = ": in software, because ";
 
 /// Formats the error for an output or API that a player lacks.
@@ -118,10 +118,10 @@ fn not_offered(player: &str, what: &str) -> String {
     format!("{player} has no {what}")
 }
 
-/// Returns the last number after `key` in a player's output, in which a carriage return
-/// may end a line.
-fn last_number(said: &str, key: &str) -> Option<u64> {
-    let (_, behind) = said.rsplit_once(key)?;
+/// Returns the last number after `key` in a player's output. Lines may end with a carriage
+/// return.
+fn last_number(text: &str, key: &str) -> Option<u64> {
+    let (_, behind) = text.rsplit_once(key)?;
     let behind = behind.trim_start();
     let digits = behind.find(|c: char| !c.is_ascii_digit()).unwrap_or(behind.len());
     behind[..digits].parse().ok()

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A player while it plays: resources that it and everything it started use in a window
-//! of time without its start-up, and how it is ended if it does not
-//! end by itself.
+//! Runs a player and measures the resources of all its processes within a window of time,
+//! without its start-up. Stops a player that does not end by itself.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -21,14 +20,14 @@ use crate::error::LabError;
 const SIGTERM: i32 = 15;
 const SIGKILL: i32 = 9;
 
-/// Interval between two checks that the player still runs.
+/// Interval between two checks of the player's processes.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Time between SIGTERM to a player and SIGKILL.
 const GRACE_NS: u64 = 1_000_000_000;
 
-/// Times at which figures are taken, counted from the player's start, and the time at which
-/// it must have ended; nanoseconds.
+/// Start and end of the measurement, and the player's time limit, in nanoseconds from the
+/// player's start.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Window {
     pub(super) from_ns: u64,
@@ -37,9 +36,9 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// Makes the window of a clip of so many seconds: a player has a second and a half to start,
-    /// less in a short clip; figures end before the clip can; and a player that
-    /// still runs ten seconds after the clip's end is ended.
+    /// Creates the window of a clip of this duration. A player has 1.5 s to start, less in a short
+    /// clip. The measurement ends before the clip. The limit is ten seconds after the clip's
+    /// end.
     pub(super) fn from_clip(seconds: f64) -> Window {
         let ns = |seconds: f64| (seconds * 1e9) as u64;
         Window {
@@ -62,14 +61,14 @@ pub(super) struct Watched {
     pub(super) peak_kib: Option<u64>,
     pub(super) microjoules: Option<f64>,
     /// All output of the player, standard output first.
-    pub(super) said: String,
+    pub(super) text: String,
 }
 
-/// Display server, and check to make while a player plays.
+/// Display server, and a check of the player's window.
 pub(super) struct PlayerEnvironment<'a> {
     pub(super) server: Option<u32>,
-    /// Returns an error about the player's window; called once, before the
-    /// figures begin.
+    /// Checks the player's window; called once, before the
+    /// measurement.
     pub(super) window: &'a dyn Fn() -> Result<(), String>,
 }
 
@@ -88,7 +87,7 @@ struct Usage {
 /// Runs `command` and measures it.
 ///
 /// # Errors
-/// [`LabError::Missing`] with the failure, as the cell's reason;
+/// [`LabError::Missing`] with the reason for the empty cell, or
 /// [`LabError::Interrupted`].
 pub(super) fn watch(
     command: &mut Command,
@@ -101,8 +100,8 @@ pub(super) fn watch(
         Ok(figures) => (Ok(figures), player.reap()),
         Err(error) => (Err(error), player.end()),
     };
-    let said = output.text();
-    let why = |what: String| LabError::Missing(with_last_line(what, &said));
+    let text = output.text();
+    let why = |what: String| LabError::Missing(with_last_line(what, &text));
     let figures = outcome.map_err(|trouble| match trouble {
         Trouble::Interrupted => LabError::Interrupted,
         Trouble::Ended(seconds) => {
@@ -113,12 +112,12 @@ pub(super) fn watch(
     })?;
     let ended = ended.map_err(LabError::io("waiting for a player"))?;
     match ended.exit_code {
-        Some(0) => Ok(Watched { said, ..figures }),
-        _ => Err(why(format!("{} when the clip was over", how_ended(&ended)))),
+        Some(0) => Ok(Watched { text, ..figures }),
+        _ => Err(why(format!("{} at the end of the clip", how_ended(&ended)))),
     }
 }
 
-/// Runs `command` to its end, which must come before `limit`. Returns its output.
+/// Runs `command` for at most `limit`. Returns its output.
 ///
 /// # Errors
 /// Like [`watch`].
@@ -126,13 +125,13 @@ pub(super) fn listen(command: &mut Command, limit: Duration) -> Result<String, L
     let Started { mut player, start_ns, output } = Started::new(command)?;
     let runs = player.runs_until(start_ns + limit.as_nanos() as u64);
     let ended = if matches!(runs, Ok(false)) { player.reap() } else { player.end() };
-    let said = output.text();
-    let why = |what: String| LabError::Missing(with_last_line(what, &said));
+    let text = output.text();
+    let why = |what: String| LabError::Missing(with_last_line(what, &text));
     match (runs, ended) {
         (Err(_), _) => Err(LabError::Interrupted),
-        (Ok(true), _) => Err(why(format!("still ran after {} s, and was ended", limit.as_secs()))),
+        (Ok(true), _) => Err(why(format!("still ran after {} s, and was stopped", limit.as_secs()))),
         (_, Err(error)) => Err(LabError::io("waiting for a player")(error)),
-        (_, Ok(ended)) if ended.exit_code == Some(0) => Ok(said),
+        (_, Ok(ended)) if ended.exit_code == Some(0) => Ok(text),
         (_, Ok(ended)) => Err(why(how_ended(&ended))),
     }
 }
@@ -157,12 +156,12 @@ impl Started {
         };
         let clone = |file: &File| file.try_clone().map_err(LabError::io("a file in memory"));
         let output = Output { stdout: file()?, stderr: file()? };
-        // Nobody answers a question: a player that asks waits for ever, and is found and ended.
+        // A player that reads standard input blocks for ever; the watch detects and stops it.
         command.stdin(Stdio::piped()).stdout(clone(&output.stdout)?).stderr(clone(&output.stderr)?);
         let start_ns = now_ns();
         let child = children::on_a_lead(command)
             .spawn()
-            .map_err(|error| LabError::Missing(format!("it does not start: {error}")))?;
+            .map_err(|error| LabError::Missing(format!("the player does not start: {error}")))?;
         Ok(Started { player: Player { child: Some(child), known: Vec::new() }, start_ns, output })
     }
 }
@@ -174,7 +173,7 @@ impl Output {
     }
 }
 
-/// Reason for which there are no figures.
+/// Reason why a player has no figures.
 enum Trouble {
     /// The player ended before the figures were taken, after so many seconds.
     Ended(f64),
@@ -203,13 +202,13 @@ fn observed(
     let after = player.usage(around.server);
     player.known = after.processes.clone();
     if player.runs_until(start_ns + window.limit_ns)? {
-        return Err(Trouble::Wrong(format!("still ran after {:.0} s, and was ended", seconds())));
+        return Err(Trouble::Wrong(format!("still ran after {:.0} s, and was stopped", seconds())));
     }
     Ok(between(&before, &after))
 }
 
 /// Computes the resources used from `before` to `after`. New threads and processes
-/// count from zero; those that began and ended in between are not seen.
+/// count from zero. Threads and processes that started and ended in between are missing.
 fn between(before: &Usage, after: &Usage) -> Watched {
     let grown = |before: &BTreeMap<u32, u64>, after: &BTreeMap<u32, u64>| -> u64 {
         after.iter().map(|(id, now)| now.saturating_sub(before.get(id).copied().unwrap_or(0))).sum()
@@ -221,13 +220,13 @@ fn between(before: &Usage, after: &Usage) -> Watched {
         server_cpu_ns: before.server_cpu_ns.zip(after.server_cpu_ns).map(|(a, b)| b.saturating_sub(a)),
         peak_kib: Some(after.peak_kib).filter(|kib| *kib > 0),
         microjoules: after.energy.since(&before.energy, after.at_ns - before.at_ns),
-        said: String::new(),
+        text: String::new(),
     }
 }
 
-/// A started player; dropping it ends the player.
+/// A started player; dropping this stops the player.
 struct Player {
-    /// `None` once it was waited for.
+    /// `None` after the wait for its end.
     child: Option<Child>,
     /// Processes of the player when it was last checked.
     known: Vec<Descendant>,
@@ -255,10 +254,10 @@ impl Player {
         }
     }
 
-    /// Fails if the player waits for an answer, because such a player will not play.
+    /// Fails if the player reads standard input, because a player that asks does not play.
     fn refuse_questions(&self) -> Result<(), Trouble> {
         match self.processes().iter().any(|process| waits_for_input(process.pid())) {
-            true => Err(Trouble::Wrong("asks something on its standard input, and was ended".to_owned())),
+            true => Err(Trouble::Wrong("asks a question on standard input, and was stopped".to_owned())),
             false => Ok(()),
         }
     }
@@ -281,12 +280,12 @@ impl Player {
         }
     }
 
-    /// Sends SIGTERM to the player's group, and kills the processes that remain. Processes that the
-    /// player had started and that left its group are ended too.
+    /// Sends SIGTERM to the player's group, and kills the remaining processes. Includes child
+    /// processes that left the group.
     fn end(&mut self) -> std::io::Result<children::ResourceUsage> {
         self.known.extend(self.processes());
         if let Some(child) = &self.child {
-            // It may have ended meanwhile, so the error is ignored.
+            // The error is ignored, because the player may have ended.
             let _ = children::signal_group(child, SIGTERM);
             let until = now_ns() + GRACE_NS;
             while process(child.id()).is_some() && now_ns() < until {
@@ -318,15 +317,15 @@ impl Drop for Player {
     }
 }
 
-/// Returns true if a thread of it sleeps in read(2) of descriptor 0; false if its system calls
-/// may not be read.
+/// Returns true if a thread of the process sleeps in read(2) of descriptor 0; false if this user
+/// may not read its system calls.
 fn waits_for_input(pid: u32) -> bool {
     const READ: &str = if cfg!(target_arch = "x86_64") { "0 0x0 " } else { "63 0x0 " };
     fs::read_to_string(format!("/proc/{pid}/syscall")).is_ok_and(|call| call.starts_with(READ))
 }
 
-/// Lists threads of a process with their voluntary switches (proc_pid_status(5)):
-/// each is a sleep, and so a wake-up.
+/// Lists threads of a process with their voluntary switches (proc_pid_status(5)); each
+/// switch is a sleep and a wake-up.
 fn voluntary_switches(pid: u32) -> Vec<(u32, u64)> {
     let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     let of_task = |task: fs::DirEntry| {
@@ -350,22 +349,22 @@ fn field(status: &str, name: &str) -> Option<u64> {
 fn how_ended(usage: &children::ResourceUsage) -> String {
     match (usage.exit_code, usage.signal) {
         (Some(code), _) => format!("exited with {code}"),
-        (_, Some(signal)) => format!("was ended by signal {signal}"),
+        (_, Some(signal)) => format!("was killed by signal {signal}"),
         _ => "did not end normally".to_owned(),
     }
 }
 
-fn with_last_line(what: String, said: &str) -> String {
-    let mut lines = said.split(['\n', '\r']).map(str::trim).filter(|line| !line.is_empty());
+fn with_last_line(what: String, text: &str) -> String {
+    let mut lines = text.split(['\n', '\r']).map(str::trim).filter(|line| !line.is_empty());
     match lines.next_back() {
         Some(line) => format!("{what}: {}", line.chars().take(160).collect::<String>()),
-        None => format!("{what}, and said nothing"),
+        None => format!("{what}, without an error message"),
     }
 }
 
 fn text_of(file: &mut File) -> String {
     let mut bytes = Vec::new();
-    // A file in memory; output that cannot be read is left out.
+    // A read error of the memory file leaves the output empty.
     let _ = file.rewind().and_then(|()| file.read_to_end(&mut bytes));
     String::from_utf8_lossy(&bytes).into_owned()
 }
@@ -389,14 +388,14 @@ mod tests {
     }
 
     #[test]
-    fn one_that_plays_has_figures() {
+    fn a_playing_player_has_figures() {
         let watched = run("echo hello; sleep 0.9; echo done >&2").unwrap();
-        assert_eq!(watched.said, "hello\ndone\n");
+        assert_eq!(watched.text, "hello\ndone\n");
         assert!(watched.window_ns > 0 && watched.peak_kib.is_some());
     }
 
     #[test]
-    fn output_is_read_to_its_end() {
+    fn listen_returns_all_output_or_a_reason() {
         let listen =
             |script: &str| super::listen(Command::new("sh").args(["-c", script]), Duration::from_millis(400));
         assert_eq!(listen("echo hashes; echo a note >&2").unwrap(), "hashes\na note\n");
@@ -416,18 +415,18 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_a_failure_and_silence_are_reasons() {
-        assert_eq!(reason("kill -SEGV $$").split(" after").next(), Some("was ended by signal 11"));
+    fn crashes_and_early_exits_are_reasons() {
+        assert_eq!(reason("kill -SEGV $$").split(" after").next(), Some("was killed by signal 11"));
         assert!(reason("echo no such codec >&2; exit 3").ends_with(": no such codec"));
-        assert!(reason("exit 0").ends_with(", and said nothing"));
-        assert!(reason("sleep 0.8; exit 4").starts_with("exited with 4 when the clip was over"));
+        assert!(reason("exit 0").ends_with(", without an error message"));
+        assert!(reason("sleep 0.8; exit 4").starts_with("exited with 4 at the end of the clip"));
     }
 
     #[test]
-    fn one_that_hangs_is_ended_with_all_it_started() {
+    fn a_hung_player_is_stopped_with_its_children() {
         let folder = tempfile::tempdir().unwrap();
         let pids = folder.path().join("pids");
-        // One process that ignores SIGTERM, and one in a session of its own.
+        // One process ignores SIGTERM, the other is in its own session.
         let script = format!(
             "trap '' TERM; (trap '' TERM; exec sleep 103) & echo $! > {0}; setsid sleep 104 & echo $! >> {0}; \
              echo playing; sleep 105",
@@ -437,7 +436,7 @@ mod tests {
         assert!(reason.starts_with("still ran after") && reason.ends_with("playing"), "{reason}");
         for pid in fs::read_to_string(&pids).unwrap().lines() {
             let pid = pid.parse().unwrap();
-            // A killed process takes a moment to be gone.
+            // A killed process takes a moment to disappear.
             let gone = (0..100).any(|_| {
                 sleep(Duration::from_millis(20));
                 process(pid).is_none()
@@ -447,20 +446,20 @@ mod tests {
     }
 
     #[test]
-    fn a_question_is_not_waited_for() {
+    fn a_player_that_asks_is_stopped() {
         let reason = reason("echo 'Overwrite? [y/N]'; read answer; sleep 9");
-        assert!(reason.starts_with("asks something") && reason.ends_with("[y/N]"), "{reason}");
+        assert!(reason.starts_with("asks a question") && reason.ends_with("[y/N]"), "{reason}");
     }
 
     #[test]
-    fn no_window_is_a_reason() {
+    fn a_missing_window_is_a_reason() {
         let around = PlayerEnvironment { server: None, window: &|| Err("opened no window".to_owned()) };
         let outcome = watch(Command::new("sleep").arg("100"), SHORT, &around);
         assert!(matches!(outcome, Err(LabError::Missing(reason)) if reason.starts_with("opened no window")));
     }
 
     #[test]
-    fn windows_leave_the_start_and_the_end_out() {
+    fn windows_exclude_the_start_and_the_end() {
         let window = Window::from_clip(5.0);
         assert_eq!(
             (window.from_ns, window.to_ns, window.limit_ns),

@@ -2,7 +2,7 @@
 //! Total cost of sending a frame to a worker and back: the CPU time
 //! of both processes with a stage that does nothing, minus the same inline.
 //!
-//! The cost is that of a long run minus a short one, so that it has no start-up.
+//! The cost is that of a long run minus a short run, which removes the start-up.
 
 use framepath::{Level, Options, Report};
 use framepath_model::stats::paired_difference;
@@ -15,11 +15,11 @@ use crate::progress::ProgressView;
 
 /// Frames of the short run.
 const SHORT: u64 = 15;
-/// Seed of the bootstrap, so that a summary can be computed again.
+/// Seed of the bootstrap, constant for reproducible summaries.
 const SEED: u64 = 2005;
 const METRIC: &str = "crossing_cpu_us_per_frame";
 
-/// Sends `frames` frames there and back at `rate` (0: flat out).
+/// Measures a round trip of `frames` frames at `rate` (0: full speed).
 pub(super) fn run(
     case: &str,
     rate: u32,
@@ -43,7 +43,7 @@ pub(super) fn run(
     Ok(())
 }
 
-/// Adds `crossing_us` with its interval, and its share of one CPU at 30 frames a second.
+/// Adds `crossing_us` with its interval, and its share of one CPU at 30 frames per second.
 fn add(row: &mut SummaryRow, median: f64, ci95: Option<[f64; 2]>) {
     row.extra.insert("crossing_us".to_owned(), median);
     row.extra.insert("share_at_30_percent".to_owned(), median * 30.0 / 1e6 * 100.0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An open stream that has nothing to do: neither side may be active.
+//! An idle stream: neither the caller nor the worker may be active.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -10,16 +10,16 @@ use framepath_model::summary::SummaryRow;
 use crate::descendants::{Activity, activity, descendants};
 use crate::error::LabError;
 
-/// Time until the first packet is through and the worker's watch sleeps.
+/// Time until the first packet is decoded and all threads sleep.
 const SETTLING: Duration = Duration::from_secs(3);
 
-/// Opens a stream whose second packet is not due during the measurement, and counts how
-/// often a thread of the caller, its workers or the spare worker ran.
+/// Opens a stream whose second packet is not due during the measurement. Counts the switches of
+/// all threads of the caller, its workers and the spare worker.
 pub(super) fn run(
     framepath: &Path,
     clip: &Path,
     case: &str,
-    looked: Duration,
+    duration: Duration,
 ) -> Result<SummaryRow, LabError> {
     let clip = framepath_model::path::quote(&clip.to_string_lossy());
     let path = format!("file {clip} rate=0.01 ! decode host=process ! null");
@@ -29,12 +29,12 @@ pub(super) fn run(
     let mut child = command.spawn().map_err(LabError::io("starting an idle stream"))?;
     std::thread::sleep(SETTLING);
     let before = tree_activity(child.id());
-    std::thread::sleep(looked);
+    std::thread::sleep(duration);
     let after = tree_activity(child.id());
     child.kill().map_err(LabError::io("ending an idle stream"))?;
     child.wait().map_err(LabError::io("waiting for an idle stream"))?;
     let ran = after.switches.saturating_sub(before.switches) + before.awake + after.awake;
-    let seconds = looked.as_secs_f64();
+    let seconds = duration.as_secs_f64();
     let extra = [
         ("threads", after.threads as f64),
         ("looked_s", seconds),
@@ -45,8 +45,7 @@ pub(super) fn run(
         case: case.to_owned(),
         contender: "process".to_owned(),
         runs: 1,
-        // A thread that slept all the time made no system call; the number of calls of a
-        // thread that ran is not known.
+        // Unknown for a thread that ran; a thread that slept all the time made no system call.
         syscalls_per_frame: None,
         extra: extra
             .into_iter()

@@ -12,9 +12,9 @@ const MUST_BE_ZERO: [(&str, &str); 7] = [
     ("duplicated", "duplicated"),
     ("out_of_order", "out of order"),
     ("wrong", "wrong"),
-    ("left_processes", "processes left over"),
-    ("left_fds", "descriptors left over"),
-    ("left_shared_memory", "shared memory left over"),
+    ("left_processes", "leaked processes"),
+    ("left_fds", "leaked descriptors"),
+    ("left_shared_memory", "leaked mappings of shared memory"),
 ];
 
 /// Compares a worker with the caller's own process.
@@ -28,18 +28,18 @@ pub(super) fn decode(summary: &Summary, case: &str, found: &mut Vec<String>) {
             parts.extend(["p50", "p99"].into_iter().filter_map(|percentile| added(row, percentile)));
         }
         if !parts.is_empty() {
-            found.push(format!("{case}: `{hosted}` beside `{inline}`: {}.", parts.join("; ")));
+            found.push(format!("{case}: `{hosted}` compared with `{inline}`: {}.", parts.join("; ")));
         }
     }
 }
 
-/// Formats `added p50 of latency 40 µs (95 % interval 35 µs to 48 µs)`.
+/// Formats `adds 40 µs to the p50 latency (95 % interval 35 µs to 48 µs)`.
 fn added(row: &SummaryRow, percentile: &str) -> Option<String> {
     let of = |key: &str| row.figure(&format!("added_{percentile}{key}_us"));
     let interval = of("_low").zip(of("_high")).map_or(String::new(), |(low, high)| {
         format!(" (95 % interval {} to {})", time_us(low), time_us(high))
     });
-    Some(format!("added {percentile} of latency {}{interval}", time_us(of("")?)))
+    Some(format!("adds {} to the {percentile} latency{interval}", time_us(of("")?)))
 }
 
 pub(super) fn faults(summary: &Summary, found: &mut Vec<String>) {
@@ -58,28 +58,28 @@ pub(super) fn faults(summary: &Summary, found: &mut Vec<String>) {
         };
         let verdict = match bad.is_empty() {
             true if row.frames > 0 => {
-                "every frame came once, in order and right, and nothing is left".to_owned()
+                "every frame was delivered once, in order and correct, and no resource leaked".to_owned()
             }
-            true => "nothing is left".to_owned(),
+            true => "no resource leaked".to_owned(),
             false => bad.join(", "),
         };
         let mut text =
             format!("Faults, {} (`{}`): {what}, {} frames: {verdict}", row.case, row.contender, row.frames);
         if let Some((p50, p99)) = of("recovery_ms").zip(of("recovery_p99_ms")) {
             text.push_str(&format!(
-                "; recovery {} ms at the median, {} ms at the 99th percentile",
+                "; recovery takes {} ms at the median, {} ms at the 99th percentile",
                 figure(p50),
                 figure(p99)
             ));
         }
         if let Some(times) = of("others_p99_ratio") {
             text.push_str(&format!(
-                "; the other streams' 99th percentile latency meanwhile is {}x",
+                "; the 99th percentile latency of the other streams is {}× during a recovery",
                 figure(times)
             ));
         }
         if let Some(skipped) = of("skipped").filter(|skipped| *skipped > 0.0) {
-            text.push_str(&format!("; {} packets given up and said", figure(skipped)));
+            text.push_str(&format!("; {} packets skipped and reported", figure(skipped)));
         }
         found.push(text + ".");
     }
@@ -90,7 +90,7 @@ fn events(case: &str) -> &'static str {
         "client" => "clients killed",
         "hang" => "workers hung",
         "bomb" => "workers out of memory",
-        "poison" => "deaths of a poisoned packet",
+        "poison" => "workers killed by a poisoned packet",
         _ => "workers killed",
     }
 }
@@ -100,7 +100,7 @@ pub(super) fn rpc(summary: &Summary, found: &mut Vec<String>) {
         let of = |key: &str| row.figure(key);
         if let Some((calls, bytes)) = of("calls").zip(of("wire_bytes_per_frame")) {
             found.push(format!(
-                "A {} of {} frames through `{}` takes {} calls and {} bytes a frame besides the packet.",
+                "A {} of {} frames through `{}` takes {} calls, and {} bytes per frame without the packet.",
                 row.case,
                 row.frames,
                 row.contender,
@@ -110,7 +110,7 @@ pub(super) fn rpc(summary: &Summary, found: &mut Vec<String>) {
         }
         if let Some((us, share)) = of("crossing_us").zip(of("share_at_30_percent")) {
             found.push(format!(
-                "Crossing to a worker and back ({}) costs {} of CPU a frame, both sides: {} % of a CPU at 30 a second.",
+                "Crossing to a worker and back ({}) costs {} of CPU per frame on both sides: {} % of a CPU at 30 frames per second.",
                 row.case,
                 time_us(us),
                 figure(share)
@@ -127,7 +127,7 @@ pub(super) fn rpc(summary: &Summary, found: &mut Vec<String>) {
     }
     for r in &summary.ratios {
         found.push(format!(
-            "Rpc, {}: {} of `{}` beside `{}` {}.",
+            "Rpc, {}: {} of `{}` compared with `{}`: {}.",
             r.case,
             super::metric_in_words(&r.metric),
             r.a,
@@ -151,7 +151,7 @@ mod tests {
         }
     }
 
-    fn told(experiment: fn(&Summary, &mut Vec<String>), rows: Vec<SummaryRow>) -> String {
+    fn findings_of(experiment: fn(&Summary, &mut Vec<String>), rows: Vec<SummaryRow>) -> String {
         let machine = framepath_model::summary::Machine::default();
         let (experiment_name, none) = ("faults".to_owned(), Vec::new());
         let summary = Summary {
@@ -169,20 +169,24 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_frame_is_never_passed_over() {
+    fn a_lost_frame_appears_in_the_finding() {
         let good =
             [("kills", 50.0), ("lost", 0.0), ("wrong", 0.0), ("recovery_ms", 8.0), ("recovery_p99_ms", 20.0)];
-        let text = told(faults, vec![row("kill-paced", 100, &good)]);
-        assert!(text.contains("50 workers killed") && text.contains("nothing is left; recovery 8"), "{text}");
-        let text = told(faults, vec![row("client", 0, &[("kills", 8.0), ("left_processes", 1.0)])]);
-        assert!(text.contains("8 clients killed") && text.ends_with("1 processes left over."), "{text}");
-        let text = told(faults, vec![row("kill-paced", 99, &[("kills", 1.0), ("lost", 1.0)])]);
+        let text = findings_of(faults, vec![row("kill-paced", 100, &good)]);
+        assert!(
+            text.contains("50 workers killed") && text.contains("no resource leaked; recovery takes 8"),
+            "{text}"
+        );
+        let text = findings_of(faults, vec![row("client", 0, &[("kills", 8.0), ("left_processes", 1.0)])]);
+        assert!(text.contains("8 clients killed") && text.ends_with("1 leaked processes."), "{text}");
+        let text = findings_of(faults, vec![row("kill-paced", 99, &[("kills", 1.0), ("lost", 1.0)])]);
         assert!(text.contains("1 lost") && !text.contains("every frame"), "{text}");
     }
 
     #[test]
-    fn an_idle_stream_that_woke_up_is_said() {
-        let idle = |wakeups| told(rpc, vec![row("idle", 0, &[("wakeups", wakeups), ("looked_s", 10.0)])]);
+    fn wakeups_of_an_idle_stream_appear_in_the_finding() {
+        let idle =
+            |wakeups| findings_of(rpc, vec![row("idle", 0, &[("wakeups", wakeups), ("looked_s", 10.0)])]);
         assert!(idle(0.0).contains("no system call"));
         assert!(idle(3.0).contains("woke up 3"));
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! ffplay, FFmpeg's player on SDL. It has no output that shows nothing: SDL's
-//! dummy driver replaces one, and ffplay still makes RGB for it.
+//! ffplay, FFmpeg's player on SDL. It has no null output; SDL's dummy driver replaces it,
+//! although ffplay still converts to RGB for that driver.
 
 use std::process::Command;
 
@@ -34,7 +34,7 @@ fn command(ask: &PlayerRequest<'_>) -> Result<Command, String> {
         let help = Program::new(ask.program, ["-hide_banner", "-h"]).run(true);
         let help = help.map_err(|error| error.to_string())?.stdout;
         if !help.lines().any(|line| line.starts_with("-hwaccel ")) {
-            return Err("this ffplay has no -hwaccel: FFmpeg 6.1 and newer have".to_owned());
+            return Err("this ffplay has no -hwaccel; use FFmpeg 6.1 or newer".to_owned());
         }
     }
     match ask.api {
@@ -49,8 +49,8 @@ fn command(ask: &PlayerRequest<'_>) -> Result<Command, String> {
 }
 
 /// Parses `fd=` in its status line.
-fn figures(said: &str) -> PlayerFigures {
-    PlayerFigures { shown: None, dropped: last_number(said, "fd="), late: None, ..PlayerFigures::default() }
+fn figures(text: &str) -> PlayerFigures {
+    PlayerFigures { shown: None, dropped: last_number(text, "fd="), late: None, ..PlayerFigures::default() }
 }
 
 #[cfg(test)]
@@ -58,11 +58,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_status_counts() {
-        let said = "    nan M-V:    nan fd=   0 aq=    0KB vq=   10KB sq=    0B f=0/0   \r   \
+    fn figures_come_from_the_last_status_line() {
+        let text = "    nan M-V:    nan fd=   0 aq=    0KB vq=   10KB sq=    0B f=0/0   \r   \
                     5.10 M-V:  0.066 fd=  96 aq=    0KB vq=    0KB sq=    0B f=0/0   \r\n";
         assert_eq!(
-            figures(said),
+            figures(text),
             PlayerFigures { shown: None, dropped: Some(96), late: None, ..PlayerFigures::default() }
         );
         assert_eq!(figures("clip.ivf: No such file or directory"), PlayerFigures::default());

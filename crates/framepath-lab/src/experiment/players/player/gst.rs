@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! GStreamer's playbin, by gst-play. Its sink is put into fpsdisplaysink, which
-//! counts frames.
+//! GStreamer's playbin, by gst-play. fpsdisplaysink wraps the sink and counts its frames.
 
 use std::process::Command;
 
@@ -71,12 +70,12 @@ fn command(ask: &PlayerRequest<'_>) -> Result<Command, String> {
     Ok(command)
 }
 
-/// Parses fpsdisplaysink's last message. It reports once a second and not at the end:
-/// the number of frames shown is not known, nor are drops of the last second.
-fn figures(said: &str) -> PlayerFigures {
+/// Parses fpsdisplaysink's last message. The sink reports once per second and not at the end, so
+/// the number of shown frames and the drops of the last second are not known.
+fn figures(text: &str) -> PlayerFigures {
     PlayerFigures {
         shown: None,
-        dropped: last_number(said, "dropped:"),
+        dropped: last_number(text, "dropped:"),
         late: None,
         ..PlayerFigures::default()
     }
@@ -87,14 +86,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_message_counts() {
-        let said = "/GstPlayBin:playbin/GstPlaySink:playsink/GstBin:vbin/GstFPSDisplaySink:fpsdisplaysink0: \
+    fn figures_come_from_the_last_message() {
+        let text = "/GstPlayBin:playbin/GstPlaySink:playsink/GstBin:vbin/GstFPSDisplaySink:fpsdisplaysink0: \
                     last-message = rendered: 93, dropped: 0, current: 29.99, average: 30.37\n\
                     0:00:04.1 / 0:00:04.7       \r/GstPlayBin:playbin/GstPlaySink:playsink/GstBin:vbin/\
                     GstFPSDisplaySink:fpsdisplaysink0: last-message = rendered: 120, dropped: 4, current: 30.14, \
                     drop rate: 1.99, average: 30.31\n";
         assert_eq!(
-            figures(said),
+            figures(text),
             PlayerFigures { shown: None, dropped: Some(4), late: None, ..PlayerFigures::default() }
         );
         assert_eq!(figures("Reached end of play list."), PlayerFigures::default());

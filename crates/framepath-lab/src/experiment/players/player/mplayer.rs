@@ -48,10 +48,10 @@ fn command(ask: &PlayerRequest<'_>) -> Result<Command, String> {
 
 /// Parses its status line: `V:   5.0 149/150 28% 27%  0.0% 2 0`; frames, shares,
 /// dropped. Debian's prints `0/  0` for the frames.
-fn figures(said: &str) -> PlayerFigures {
-    let mut lines = said.split(['\r', '\n']).map(str::trim).filter(|line| line.starts_with("V:"));
+fn figures(text: &str) -> PlayerFigures {
+    let mut lines = text.split(['\r', '\n']).map(str::trim).filter(|line| line.starts_with("V:"));
     let Some(line) = lines.next_back() else { return PlayerFigures::default() };
-    // The count after the last share, whatever precedes it.
+    // The count follows the last share.
     let dropped =
         line.rsplit_once('%').and_then(|(_, counts)| counts.split_whitespace().next()?.parse().ok());
     PlayerFigures { shown: None, dropped, late: None, ..PlayerFigures::default() }
@@ -62,11 +62,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_status_counts() {
-        let said = "Starting playback...\nV:   0.0   0/  0 ??% ??% ??,?% 0 0 \u{1b}[J\r\
+    fn figures_come_from_the_last_status_line() {
+        let text = "Starting playback...\nV:   0.0   0/  0 ??% ??% ??,?% 0 0 \u{1b}[J\r\
                     V:   5.0   0/  0 27% 28%  0.0% 3 0 \u{1b}[J\r\n\nExiting... (End of file)\n";
         assert_eq!(
-            figures(said),
+            figures(text),
             PlayerFigures { shown: None, dropped: Some(3), late: None, ..PlayerFigures::default() }
         );
         assert_eq!(figures("V:   0.0   0/  0 ??% ??% ??,?% 0 0 \r").dropped, Some(0));

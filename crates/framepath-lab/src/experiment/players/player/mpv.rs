@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! mpv. Its status line is set to print counters.
+//! mpv. An option sets its status line to counters.
 
 use std::process::Command;
 
@@ -34,7 +34,7 @@ fn command(ask: &PlayerRequest<'_>) -> Result<Command, String> {
         PlayerOutput::Wayland => &["--vo=wlshm"],
         PlayerOutput::Drm => &["--vo=drm"],
     });
-    // Only the GPU's outputs take frames that remain in its memory.
+    // Only the GPU's outputs accept frames in GPU memory.
     let copies = !matches!(ask.output, PlayerOutput::Opengl | PlayerOutput::Egl);
     let decoder = match (ask.api, copies) {
         (PlayerApi::Software, _) => "no",
@@ -59,12 +59,12 @@ fn command(ask: &PlayerRequest<'_>) -> Result<Command, String> {
     Ok(command)
 }
 
-fn figures(said: &str) -> PlayerFigures {
-    let Some((_, behind)) = said.rsplit_once("framepath=") else { return PlayerFigures::default() };
+fn figures(text: &str) -> PlayerFigures {
+    let Some((_, behind)) = text.rsplit_once("framepath=") else { return PlayerFigures::default() };
     let Some((counts, _)) = behind.split_once(';') else { return PlayerFigures::default() };
     let counts: Vec<Option<u64>> = counts.split('/').map(|count| count.parse().ok()).collect();
     let of = |at: usize| counts.get(at).copied().flatten();
-    // An output that never was late has no such counter.
+    // An output without late frames has no such counter.
     let dropped = of(0).zip(of(1)).map(|(output, decoder)| output + decoder);
     PlayerFigures { shown: None, dropped, late: of(2), ..PlayerFigures::default() }
 }
@@ -74,11 +74,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_status_counts() {
-        let said = "VO: [x11] 1920x1080 yuv420p\n\u{1b}[Kframepath=1/0/0;\r\u{1b}[Kframepath=2/3/1;\r\n\
+    fn figures_come_from_the_last_status_line() {
+        let text = "VO: [x11] 1920x1080 yuv420p\n\u{1b}[Kframepath=1/0/0;\r\u{1b}[Kframepath=2/3/1;\r\n\
                     Exiting... (End of file)\n";
         assert_eq!(
-            figures(said),
+            figures(text),
             PlayerFigures { shown: None, dropped: Some(5), late: Some(1), ..PlayerFigures::default() }
         );
         assert_eq!(figures("framepath=(unavailable)/0/0;").dropped, None);

@@ -33,7 +33,7 @@ fn command(ask: &PlayerRequest<'_>) -> Result<Command, String> {
         api => format!(" api={}", api.name()),
     };
     let file = framepath_model::path::quote(&ask.clip.file.to_string_lossy());
-    // Only clips that need a second thread get one, because each frame wakes it up.
+    // Clips that one thread can decode get no second thread, because each frame would wake it up.
     let threads = if ask.clip.easy && ask.api == PlayerApi::Software { " threads=1" } else { "" };
     let path = format!("file {file} ! decode{api}{threads} ! play driver={driver}");
     let mut command = Command::new(ask.program);
@@ -42,10 +42,10 @@ fn command(ask: &PlayerRequest<'_>) -> Result<Command, String> {
     Ok(command)
 }
 
-/// Parses the summary that it prints at its end.
-fn figures(said: &str) -> PlayerFigures {
-    let Some(start) = said.find('{') else { return PlayerFigures::default() };
-    let mut summaries = serde_json::Deserializer::from_str(&said[start..]).into_iter::<Summary>();
+/// Parses the summary at the end of the output.
+fn figures(text: &str) -> PlayerFigures {
+    let Some(start) = text.find('{') else { return PlayerFigures::default() };
+    let mut summaries = serde_json::Deserializer::from_str(&text[start..]).into_iter::<Summary>();
     let Some(Ok(summary)) = summaries.next() else { return PlayerFigures::default() };
     let of = |key: &str| summary.rows.first()?.extra.get(key).map(|count| *count as u64);
     let otherwise = summary.notes.iter().find(|note| note.contains(CAME_TO_SOFTWARE)).cloned();
@@ -57,12 +57,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn its_summary_counts() {
-        let said = r#"{"experiment":"run","machine":{"cpu":"x","cores":2,"kernel":"6.1","pmu":false},
+    fn figures_come_from_the_summary() {
+        let text = r#"{"experiment":"run","machine":{"cpu":"x","cores":2,"kernel":"6.1","pmu":false},
             "rows":[{"case":"p","contender":"path","runs":1,"frames":150,"shown":148.0,"dropped":2.0,"late":2.0}]}
             a word of a library"#;
         assert_eq!(
-            figures(said),
+            figures(text),
             PlayerFigures { shown: Some(148), dropped: Some(2), late: None, ..PlayerFigures::default() }
         );
         assert_eq!(figures("no window"), PlayerFigures::default());
@@ -71,9 +71,9 @@ mod tests {
     #[test]
     fn the_software_fallback_is_reported() {
         let note = "decode api=vaapi: in software, because vaapi: no device: no /dev/dri/renderD*";
-        let said = format!(
+        let text = format!(
             r#"{{"experiment":"run","machine":{{"cpu":"x","cores":2,"kernel":"6.1","pmu":false}},"notes":["{note}"]}}"#
         );
-        assert_eq!(figures(&said).otherwise.as_deref(), Some(note));
+        assert_eq!(figures(&text).otherwise.as_deref(), Some(note));
     }
 }

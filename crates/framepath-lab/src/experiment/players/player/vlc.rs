@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! VLC without an interface. It reports pictures that came too late. It does not
-//! run as root; root runs it as user nobody.
+//! VLC without an interface. It reports late pictures. It does not run as root; for root
+//! it runs as user nobody.
 
 use std::process::Command;
 
@@ -45,12 +45,12 @@ fn command(ask: &PlayerRequest<'_>) -> Result<Command, String> {
     Ok(command)
 }
 
-/// Counts its warnings: one for each picture that it did not show, or showed late.
-fn figures(said: &str) -> PlayerFigures {
-    if !said.contains("VLC media player") {
+/// Counts the warnings: one for each dropped or late picture.
+fn figures(text: &str) -> PlayerFigures {
+    if !text.contains("VLC media player") {
         return PlayerFigures::default();
     }
-    let lines = |part: &str| said.lines().filter(|line| line.contains(part)).count() as u64;
+    let lines = |part: &str| text.lines().filter(|line| line.contains(part)).count() as u64;
     PlayerFigures {
         shown: None,
         dropped: Some(lines("too late to be displayed")),
@@ -65,12 +65,12 @@ mod tests {
 
     #[test]
     fn warnings_count() {
-        let said = "VLC media player 3.0.24 Vetinari (revision 3.0.24-0-g0)\n\
+        let text = "VLC media player 3.0.24 Vetinari (revision 3.0.24-0-g0)\n\
                     [00007f] main video output warning: picture is too late to be displayed (missing 47 ms)\n\
                     [00007f] main video output warning: picture might be displayed late (missing 12 ms)\n\
                     [00007f] main video output warning: picture is too late to be displayed (missing 9 ms)\n";
         assert_eq!(
-            figures(said),
+            figures(text),
             PlayerFigures { shown: None, dropped: Some(2), late: Some(1), ..PlayerFigures::default() }
         );
         assert_eq!(figures("VLC is not supposed to be run as root. Sorry."), PlayerFigures::default());
