@@ -296,10 +296,10 @@ mod refusals {
         };
         let file = std::fs::File::open("/proc/self/exe").unwrap();
         assert_eq!(what(opened(file.into(), 4096, 1)), "not a memfd");
-        let size = "not sealed against another size";
+        let size = "not sealed against a change of its size";
         assert_eq!(what(opened(memfd(SealFlags::empty()), 4096, 1)), size);
         assert_eq!(what(opened(memfd(SealFlags::GROW), 4096, 1)), size);
-        let writable = "neither sealed against writing nor opened for reading";
+        let writable = "neither sealed against writing nor opened read-only";
         assert_eq!(what(opened(memfd(fixed), 4096, 1)), writable);
         let whole = memfd(fixed | SealFlags::FUTURE_WRITE);
         let short = opened(whole.try_clone().unwrap(), 4096, 2);
