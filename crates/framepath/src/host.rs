@@ -5,7 +5,7 @@
 //! caller's thread                 worker                     next thread
 //! SubmitEnd ───packets──────▶ worker ──▶ stage ──▶ Export ──frames──▶ CollectEnd
 //!     │ ▲                                                              │  ▲
-//!     │ └─────── ways: the next worker, and which end submits ─────────┘  │
+//!     │ └───── commands: the next worker, and which end submits ───────┘  │
 //!     └───────── log: the inputs, in their order ─────────────────────────┘
 //! ```
 //!
@@ -16,7 +16,7 @@
 //! The two ends of a stream run in two threads and share no lock. The submit end owns
 //! `Sending`, the right to write the ring to the worker, and logs an
 //! input before the worker can see it. The collect end owns the `History`,
-//! which has everything that a restart needs. `log` and `ways` are channels. The collect
+//! which has everything that a restart needs. `log` and `commands` are channels. The collect
 //! end takes one lock when a worker begins or ends. This lock is for threads outside the stream
 //! that abandon it ([`Session::abandon`]).
 //!

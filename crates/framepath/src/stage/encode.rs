@@ -11,7 +11,7 @@ use crate::item::Item;
 use crate::out::{HopFailure, Out};
 use crate::stage::Stage;
 
-static DEFINITION: Definition = Definition::stage("encode", "frames into packets")
+static DEFINITION: Definition = Definition::stage("encode", "raw video: passes frames on unchanged, or a copy of each")
     .args(&[
         Arg::word("codec", ValueKind::choice(&["raw"]), "raw: the pixels as they are"),
         Arg::option(
