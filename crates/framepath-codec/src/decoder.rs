@@ -64,7 +64,7 @@ pub struct DecoderOptions {
     pub give_back: Option<&'static GiveBack>,
     /// Provider of the memory to decode into; `None` for the decoder's own pool. With a provider,
     /// `output`, `pool_slots` and `give_back` are ignored.
-    pub lender: Option<ProviderRef>,
+    pub provider: Option<ProviderRef>,
 }
 
 impl Default for DecoderOptions {
@@ -75,7 +75,7 @@ impl Default for DecoderOptions {
             pool_slots: None,
             downstream_frames: 2,
             give_back: None,
-            lender: None,
+            provider: None,
         }
     }
 }
@@ -83,7 +83,7 @@ impl Default for DecoderOptions {
 impl DecoderOptions {
     /// Returns the minimum number of frames that later stages hold while a decoder of `codec`
     /// waits for a slot of its pool: the decoder can need all other slots for itself. At least 1.
-    /// Ignores `lender`.
+    /// Ignores `provider`.
     pub fn least_out(&self, codec: Codec) -> u32 {
         let threads = match self.threads {
             DecoderThreads::Count(count) => count,
@@ -139,15 +139,15 @@ impl Decoder {
     /// The installed libraries cannot decode the track, or not into the requested output.
     pub fn open(track: &TrackInfo, options: &DecoderOptions) -> Result<Decoder, CodecError> {
         let codec = track.codec.name();
-        if let (Some(decoded), None) = (track.stream.format, options.lender) {
+        if let (Some(decoded), None) = (track.stream.format, options.provider) {
             output_format(codec, decoded, options.output)?;
         }
         let slots = |threads| {
             let advised = default_slots(track.codec, threads, options.downstream_frames);
             let slots = options.pool_slots.unwrap_or(advised);
             let slots = Slots::new(codec, options.output, slots, advised, options.give_back);
-            match options.lender {
-                Some(lender) => slots.with_provider(lender, slots_from_provider(track.codec, threads)),
+            match options.provider {
+                Some(provider) => slots.with_provider(provider, slots_from_provider(track.codec, threads)),
                 None => slots,
             }
         };
@@ -161,7 +161,7 @@ impl Decoder {
 
     /// Makes a decoder for `track` that uses the machine's hardware decoder. Each picture is
     /// copied once into the pool; the meter counts the copy. Native output is the device's
-    /// format, NV12 or P010. `threads` and `lender` are ignored.
+    /// format, NV12 or P010. `threads` and `provider` are ignored.
     ///
     /// # Errors
     /// libavcodec cannot decode the track in this way. `send` and `receive` return the driver's

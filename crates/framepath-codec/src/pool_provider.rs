@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use framepath_model::buffer_request::{BufferRequest, LentFormat};
+use framepath_model::buffer_request::{BufferRequest, ProvidedFormat};
 use framepath_os::memory::pool::Pool;
 
 /// Provider of a decoder's slots, in place of the decoder's own pool.
@@ -14,7 +14,7 @@ pub trait DecodeProvider: Sync {
     ///
     /// # Errors
     /// There is no such memory. The stream fails with this message.
-    fn provide(&self, want: &BufferRequest) -> Result<(Pool, LentFormat), String>;
+    fn provide(&self, want: &BufferRequest) -> Result<(Pool, ProvidedFormat), String>;
 }
 
 /// Reference to a provider that lives as long as the process.

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use framepath_model::buffer_request::{BufferRequest, LentFormat, MOST_BUFFERS};
+use framepath_model::buffer_request::{BufferRequest, MOST_BUFFERS, ProvidedFormat};
 use framepath_model::colors::Colors;
 use framepath_model::format::PixelFormat;
 use framepath_model::stream::FrameMeta;
@@ -57,7 +57,7 @@ pub(crate) struct Slots {
     advised: u32,
     give_back: Option<&'static GiveBack>,
     /// Provider of the memory, and the number of slots to request in addition to the references.
-    lender: Option<(ProviderRef, u32)>,
+    provider: Option<(ProviderRef, u32)>,
     state: Mutex<SlotsState>,
     /// True if no thread may wait for a slot any more.
     closed: AtomicBool,
@@ -87,7 +87,7 @@ impl Slots {
             slots,
             advised,
             give_back,
-            lender: None,
+            provider: None,
             state: Mutex::new(SlotsState { pool: None, surface: None }),
             closed: AtomicBool::new(false),
             closer: Mutex::new(None),
@@ -96,10 +96,10 @@ impl Slots {
         }
     }
 
-    /// Makes the decoder use the memory of `lender`. The decoder needs `slots` slots in addition
+    /// Makes the decoder use the memory of `provider`. The decoder needs `slots` slots in addition
     /// to the references that the stream declares.
-    pub(crate) fn with_provider(self, lender: ProviderRef, slots: u32) -> Slots {
-        Slots { lender: Some((lender, slots)), ..self }
+    pub(crate) fn with_provider(self, provider: ProviderRef, slots: u32) -> Slots {
+        Slots { provider: Some((provider, slots)), ..self }
     }
 
     pub(crate) fn codec(&self) -> &'static str {
@@ -133,9 +133,9 @@ impl Slots {
         let surface = match state.surface {
             Some((last, surface)) if last == request => surface,
             _ => {
-                let (surface, pool) = match self.lender {
+                let (surface, pool) = match self.provider {
                     None => (self.divide(request, pad())?, None),
-                    Some((lender, slots)) => self.request_memory(lender, slots, request, pad())?,
+                    Some((provider, slots)) => self.request_memory(provider, slots, request, pad())?,
                 };
                 state.surface = Some((request, surface));
                 if let Some(pool) = pool {
@@ -189,7 +189,7 @@ impl Slots {
     /// Takes memory of the provider, for pictures of one size from now on.
     fn request_memory(
         &self,
-        ProviderRef(lender): ProviderRef,
+        ProviderRef(provider): ProviderRef,
         slots: u32,
         request: SlotRequest,
         padded: Padded,
@@ -217,15 +217,15 @@ impl Slots {
             buffers: slots.saturating_add(padded.references).min(MOST_BUFFERS),
             colors: padded.colors,
         };
-        let provided = meter::blocked(|| lender.provide(&want));
+        let provided = meter::blocked(|| provider.provide(&want));
         let (pool, plane_format) = provided.map_err(|message| CodecError::Decoder {
             codec,
             operation: "decode into the provider's memory",
             message,
         })?;
         let surface = match plane_format {
-            LentFormat::Native => native,
-            LentFormat::Packed => packed,
+            ProvidedFormat::Native => native,
+            ProvidedFormat::Packed => packed,
         };
         if pool.slot_bytes() < surface.bytes {
             return Err(

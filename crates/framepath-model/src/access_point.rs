@@ -119,7 +119,8 @@ impl Framing {
         Framing { length_bytes: length_at.map(|byte| usize::from(byte & 3) + 1) }
     }
 
-    /// Returns the framing of a packet, from its first `bytes`.
+    /// Returns the framing of a packet: the stream's, or start codes if a packet of a stream with
+    /// 4-byte lengths begins with one. `bytes` are the first bytes of the packet.
     pub(crate) fn of(self, bytes: &[u8]) -> Framing {
         match self.length_bytes {
             // Some files have start codes although their head announces lengths, and decoders
@@ -370,8 +371,9 @@ mod tests {
     const NEXT_I: &[u8] = &[0x41, 0x4c, 0x80];
     const NEXT_P: &[u8] = &[0x41, 0x58, 0x80];
     const NOT_REFERENCE: &[u8] = &[0x01, 0x9a, 0x80];
-    /// Recovery point after a message of another kind: 0 and 9 frames.
+    /// SEI unit with another message, then a recovery point: recovery after 0 frames.
     const NOW: &[u8] = &[6, 5, 2, 0, 0, 3, 6, 1, 0xc4, 0x80];
+    /// SEI unit with a recovery point: recovery after 9 frames.
     const LATER: &[u8] = &[6, 6, 1, 0x14, 0x80];
 
     fn starts(units: &[&[u8]]) -> Vec<u8> {

@@ -13,7 +13,7 @@ pub const MOST_BUFFERS: u32 = 32;
 
 /// Plane format of the frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LentFormat {
+pub enum ProvidedFormat {
     /// The decoder's own format, YU12. Nothing is copied.
     Native,
     /// NV12 for 8 bits: chroma is copied; P010 for 10 bits: all planes are copied.
@@ -33,9 +33,9 @@ pub struct BufferRequest {
     pub stride: u32,
     /// Rows of luma in a buffer, even.
     pub rows: u32,
-    /// Bytes of a buffer for [`LentFormat::Native`].
+    /// Bytes of a buffer for [`ProvidedFormat::Native`].
     pub native_bytes: u32,
-    /// Bytes of a buffer for [`LentFormat::Packed`].
+    /// Bytes of a buffer for [`ProvidedFormat::Packed`].
     pub packed_bytes: u32,
     /// Minimum number of buffers that the decoder needs, not counting buffers held by others; at
     /// most [`MOST_BUFFERS`].
@@ -46,10 +46,10 @@ pub struct BufferRequest {
 
 impl BufferRequest {
     /// Bytes of a buffer.
-    pub fn bytes(&self, lent: LentFormat) -> u32 {
+    pub fn bytes(&self, lent: ProvidedFormat) -> u32 {
         match lent {
-            LentFormat::Native => self.native_bytes,
-            LentFormat::Packed => self.packed_bytes,
+            ProvidedFormat::Native => self.native_bytes,
+            ProvidedFormat::Packed => self.packed_bytes,
         }
     }
 

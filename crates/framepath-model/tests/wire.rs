@@ -2,7 +2,7 @@
 //! The wire format from outside: a written value is read back, every value has exactly one
 //! encoding, and no input causes harm.
 
-use framepath_model::buffer_request::{BufferRequest, LentFormat, MOST_BUFFERS};
+use framepath_model::buffer_request::{BufferRequest, MOST_BUFFERS, ProvidedFormat};
 use framepath_model::colors::{ColorRange, Colors};
 use framepath_model::format::{Layout, PixelFormat, PlaneLayout};
 use framepath_model::ledger::Row;
@@ -113,7 +113,7 @@ fn completion() -> impl Strategy<Value = Completion> {
         ),
         Just(Completion::Failed),
         Just(Completion::End),
-        Just(Completion::Want),
+        Just(Completion::MemoryRequest),
         any::<u64>().prop_map(|seq| Completion::Passed { seq }),
         any::<u64>().prop_map(|number| Completion::Flushed { number }),
         Just(Completion::Request(UpstreamRequest::Keyframe)),
@@ -222,16 +222,16 @@ fn message() -> impl Strategy<Value = Message> {
         (text(TEXT_BYTES), any::<Option<u64>>()).prop_map(|(text, seq)| Message::Failed { text, seq }),
         (any::<u16>(), any::<u32>()).prop_map(|(pool, memory)| Message::PoolMemory { pool, memory }),
         any::<u32>().prop_map(|number| Message::Memory { number }),
-        (1..=1u64 << 40).prop_map(|bytes| Message::WantMemory { bytes }),
-        (any::<bool>(), 1..=MOST_BUFFERS).prop_map(|(packed, buffers)| Message::Lend {
-            lent: if packed { LentFormat::Packed } else { LentFormat::Native },
+        (1..=1u64 << 40).prop_map(|bytes| Message::RequestMemory { bytes }),
+        (any::<bool>(), 1..=MOST_BUFFERS).prop_map(|(packed, buffers)| Message::ProvideBuffers {
+            lent: if packed { ProvidedFormat::Packed } else { ProvidedFormat::Native },
             buffers
         }),
         (0..MOST_BUFFERS).prop_map(|index| Message::Buffer { index }),
         (any::<bool>(), 1..=4096u32, 1..=4096u32, 1..=MOST_BUFFERS, any::<u8>(), colors()).prop_map(
             |(deep, width, height, buffers, more, colors)| {
                 let (stride, rows) = (width.next_multiple_of(64) * 2, height.next_multiple_of(2));
-                Message::Want(BufferRequest {
+                Message::RequestBuffers(BufferRequest {
                     decoded: if deep { PixelFormat::Yuv420p10 } else { PixelFormat::Yuv420p },
                     width,
                     height,

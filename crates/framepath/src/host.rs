@@ -281,7 +281,7 @@ pub enum HostError {
         /// Message of the worker.
         text: String,
     },
-    /// The demuxer's worker ended by itself.
+    /// The demuxer's worker ended before the end of the file.
     #[error("demux: the demuxer's worker ended after {packets} packets; the rest of the file is missing")]
     DemuxerEnded {
         /// Number of packets received before.

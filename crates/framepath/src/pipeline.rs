@@ -28,11 +28,11 @@ pub(crate) struct ThreadSegment {
     /// Input of the segment; `None` for the first, which has the source.
     pub(crate) input: Option<SegmentInput>,
     pub(crate) chain: Vec<HopStage>,
-    /// Index of its first hop.
+    /// Index of the segment's first hop.
     pub(crate) first: u16,
-    /// Index of the segment that sends its items; `None` for the first.
+    /// Index of the segment that sends this segment's items; `None` for the first segment.
     pub(crate) before: Option<usize>,
-    /// Index of the hop that sends its items.
+    /// Index of the hop that sends this segment's items.
     pub(crate) behind: u16,
 }
 

@@ -144,10 +144,11 @@ impl Mailbox {
     }
 }
 
-/// Puts a request into its first mailbox: `mailbox`, or that of the last thread of each branch.
+/// Puts a request into `mailbox`. Without one, puts it into the mailbox of the last thread of each
+/// branch; threads pass it on towards the source.
 ///
-/// A seek or flush goes into all mailboxes, so that the source handles it before it emits items that
-/// would be discarded. The other threads only pass it to their hops.
+/// Puts a seek or flush into all mailboxes, so that the source handles it before it emits items
+/// that would be discarded. Each thread passes it only to its own hops.
 fn deliver(threads: &[RequestThread], mailbox: Option<&Mailbox>, pending: Pending) {
     if pending.request.flushes() {
         threads.iter().for_each(|thread| thread.mailbox.put(pending));

@@ -46,7 +46,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "ADDR", value_parser = address)]
     metrics: Option<SocketAddr>,
 
-    /// Also decode for clients of the kernel module's V4L2 decoder (framepath.ko)
+    /// Also decode for clients of the kernel module's V4L2 decoder (framepath.ko); PATH is the module's node
     #[arg(long, value_name = "PATH", num_args = 0..=1, default_missing_value = "/dev/framepath")]
     device: Option<PathBuf>,
 

@@ -431,8 +431,8 @@ pub const ACTS: &[Act] = &[
     packets("wants-memory-and-receives-none", Then::Broken, |socket| {
         let mut peer = opened(socket);
         endlessly(|| {
-            say(&peer.socket, &Message::WantMemory { bytes: 4096 }, None);
-            peer.complete(&Completion::Want);
+            say(&peer.socket, &Message::RequestMemory { bytes: 4096 }, None);
+            peer.complete(&Completion::MemoryRequest);
         })
     }),
     packets("wants-more-memory-than-it-may-have", Then::Broken, |socket| {
@@ -441,12 +441,12 @@ pub const ACTS: &[Act] = &[
         peer.want_memory(1 << 40);
     }),
     packets("wants-memory-and-says-nothing", Then::Broken, |socket| {
-        cell(Completion::Want.encode())(socket);
+        cell(Completion::MemoryRequest.encode())(socket);
     }),
     packets("wants-memory-for-ever-before-its-stream", Then::Opening, |socket| {
         ready(&socket);
         hear_open(&socket);
-        endlessly(|| say(&socket, &Message::WantMemory { bytes: 4096 }, None))
+        endlessly(|| say(&socket, &Message::RequestMemory { bytes: 4096 }, None))
     }),
     packets("offers-pools-backwards", Then::Broken, |socket| {
         let mut peer = opened(socket);

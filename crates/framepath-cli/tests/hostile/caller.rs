@@ -269,7 +269,7 @@ impl Stream {
                 self.frames += 1;
                 self.give_back(slot);
             }
-            Completion::Want => self.grant(),
+            Completion::MemoryRequest => self.grant(),
             _ => {}
         }
         Some(completion)
@@ -279,7 +279,7 @@ impl Stream {
     fn grant(&mut self) {
         let mut bytes = [0; MESSAGE_BYTES];
         let Ok((MESSAGE_BYTES, _)) = self.socket.receive(&mut bytes) else { return };
-        let Ok(Message::WantMemory { bytes: wanted }) = Message::decode(&bytes) else { return };
+        let Ok(Message::RequestMemory { bytes: wanted }) = Message::decode(&bytes) else { return };
         let Some(memory) = (self.grants)(wanted) else { return };
         Message::Memory { number: self.granted }.encode(&mut bytes);
         self.granted += 1;

@@ -169,7 +169,7 @@ pub const ACTS: &[Act] = &[
     file("a-pool", Then::Broken, |socket| {
         cell(Completion::Pool { pool: 0, slots: 4, slot_bytes: 4096, first_slot: 0 })(socket)
     }),
-    file("a-want", Then::Broken, |socket| cell(Completion::Want)(socket)),
+    file("a-want", Then::Broken, |socket| cell(Completion::MemoryRequest)(socket)),
     file("a-failure-without-a-word", Then::Broken, |socket| cell(Completion::Failed)(socket)),
     file("a-failure-in-colours", Then::Broken, |socket| {
         let (mut peer, _pool) = given(socket).open();

@@ -159,7 +159,7 @@ fn play(name: &str, act: &Act, once: bool) {
 
 /// Checks that the text names both versions of the wire format, and the program of the other version.
 fn assert_names_versions(text: &str, worker: &Path) {
-    let named = [format!("version {} of", VERSION + 1), format!("version {VERSION}")];
+    let named = [format!("version {},", VERSION + 1), format!("version {VERSION};")];
     assert!(named.iter().all(|version| text.contains(version)), "{text}");
     assert!(text.contains(worker.to_str().unwrap()), "{text}");
 }

@@ -170,8 +170,8 @@ impl Peer {
 
     /// Requests memory; returns its number and descriptor.
     pub fn want_memory(&mut self, bytes: u64) -> (u32, OwnedFd) {
-        say(&self.socket, &Message::WantMemory { bytes }, None);
-        self.complete(&Completion::Want);
+        say(&self.socket, &Message::RequestMemory { bytes }, None);
+        self.complete(&Completion::MemoryRequest);
         let mut reply = [0; MESSAGE_BYTES];
         let Ok((MESSAGE_BYTES, Some(fd))) = self.socket.receive(&mut reply) else { std::process::exit(0) };
         match Message::decode(&reply) {

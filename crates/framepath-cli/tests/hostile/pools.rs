@@ -82,8 +82,8 @@ fn play(socket: Socket, taking: &Taking) {
         };
         let mut memory = 0;
         for _ in 0..taking.grants {
-            say(&peer.socket, &Message::WantMemory { bytes: taking.bytes }, None);
-            peer.complete(&Completion::Want);
+            say(&peer.socket, &Message::RequestMemory { bytes: taking.bytes }, None);
+            peer.complete(&Completion::MemoryRequest);
             let mut reply = [0; MESSAGE_BYTES];
             let Ok((MESSAGE_BYTES, fd)) = peer.socket.receive(&mut reply) else { std::process::exit(0) };
             match (Message::decode(&reply), fd) {

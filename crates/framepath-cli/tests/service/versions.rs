@@ -19,7 +19,7 @@ fn of_version(message: &Message, version: u16) -> [u8; MESSAGE_BYTES] {
 
 /// Texts that a message about the two versions contains.
 fn versions(theirs: u16) -> [String; 2] {
-    [format!("version {theirs} of"), format!("version {VERSION}")]
+    [format!("version {theirs}"), format!("version {VERSION}")]
 }
 
 #[test]

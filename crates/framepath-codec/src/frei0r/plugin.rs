@@ -91,7 +91,7 @@ pub struct Info {
     pub color_model: ColorModel,
     /// Version of the plug-in, major and minor.
     pub version: (i32, i32),
-    /// Description of the purpose; empty if the plug-in has none.
+    /// The plug-in's description of its own purpose; empty if it has none.
     pub explanation: String,
     /// Parameters, in the plug-in's order.
     pub params: Vec<Param>,

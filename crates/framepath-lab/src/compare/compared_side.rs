@@ -42,12 +42,12 @@ pub enum SideError {
         /// Number of sides given.
         found: usize,
     },
-    /// A command with an unclosed quote.
-    #[error("{command}: {error}")]
+    /// A command that cannot be split into words: an unclosed quote, or a backslash at the end.
+    #[error("cannot split command `{command}`: {error}; {}", error.help)]
     Words {
         /// The command.
         command: String,
-        /// Position of the quote.
+        /// Position and description of the error.
         error: PathError,
     },
     /// An empty command.
@@ -155,7 +155,7 @@ mod tests {
         for (paths, commands, expected) in [
             (&["test ! null"][..], &[][..], "expected two sides, found 1"),
             (&[], &["a", "b", "c"], "expected two sides, found 3"),
-            (&[], &["a", "'b"], "'b: this ' is never closed"),
+            (&[], &["a", "'b"], "cannot split command `'b`: this ' is never closed"),
             (&[], &["a", "--"], "a command is empty"),
             (&[], &["", "b"], "a command is empty"),
             (&["test ! nul", "test ! null"], &[], "nul"),

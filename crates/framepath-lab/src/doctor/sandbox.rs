@@ -87,7 +87,7 @@ fn cgroup() -> Probe {
         Ok(_) => Probe::ok(GROUP, name, unlocks, "delegated, with the controllers memory and pids"),
         Err(error) => {
             let state = match error {
-                CgroupError::NotMounted => ProbeState::Missing,
+                CgroupError::NotMounted | CgroupError::NoParent => ProbeState::Missing,
                 CgroupError::NotDelegated { .. } => ProbeState::NotPermitted,
             };
             Probe::lacking(GROUP, name, unlocks, state, error.to_string(), remedy)

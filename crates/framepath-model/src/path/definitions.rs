@@ -26,7 +26,7 @@ pub enum DefinitionError {
     /// The constructor makes another kind of hop.
     #[error("`{0}` is declared as another kind of hop than its constructor makes")]
     Kind(&'static str),
-    /// An argument is invalid.
+    /// The declaration of an argument is invalid.
     #[error("argument `{arg}` of `{definition}`: {what}")]
     Arg {
         /// Name of the declaration.

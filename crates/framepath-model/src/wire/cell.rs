@@ -44,7 +44,7 @@ const POOL: u8 = 131;
 const FAILED: u8 = 132;
 const END: u8 = 133;
 const PASSED: u8 = 134;
-const WANT: u8 = 135;
+const MEMORY_REQUEST: u8 = 135;
 const PACKET_OUT: u8 = 136;
 const FLUSHED: u8 = 137;
 const REQUEST: u8 = 138;
@@ -164,7 +164,7 @@ pub enum Completion {
     /// All frames of the input before [`Submission::Drain`] have been output.
     End,
     /// The worker waits for memory; its request is on the socket.
-    Want,
+    MemoryRequest,
     /// The worker finished an input frame without output for it.
     Passed {
         /// Number of the input.
@@ -306,7 +306,7 @@ impl Completion {
             }
             Completion::Failed => alone(FAILED, 0),
             Completion::End => alone(END, 0),
-            Completion::Want => alone(WANT, 0),
+            Completion::MemoryRequest => alone(MEMORY_REQUEST, 0),
             Completion::Passed { seq } => alone(PASSED, seq),
             Completion::Packet { pts, duration, offset, len, id, key, transit, preroll } => {
                 let flags = has_pts(pts) | if key { KEY } else { 0 } | if transit { TRANSIT } else { 0 };
@@ -362,10 +362,10 @@ impl Completion {
                 zero(cell, 1, "end")?;
                 Ok(Completion::End)
             }
-            WANT => {
+            MEMORY_REQUEST => {
                 only_kind(cell, "want")?;
                 zero(cell, 1, "want")?;
-                Ok(Completion::Want)
+                Ok(Completion::MemoryRequest)
             }
             PASSED => {
                 only_kind(cell, "passed")?;

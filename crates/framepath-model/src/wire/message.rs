@@ -6,7 +6,7 @@ use super::error::check;
 use super::layout::{colors_number, colors_of, format_number, format_of};
 use super::record::{RecordReader, RecordWriter};
 use super::{Demux, MAGIC, Open, StreamStatus, Totals, VERSION, WireError};
-use crate::buffer_request::{BufferRequest, LentFormat, MOST_BUFFERS};
+use crate::buffer_request::{BufferRequest, MOST_BUFFERS, ProvidedFormat};
 use crate::stream::StreamInfo;
 
 /// Bytes of a message.
@@ -28,7 +28,7 @@ pub const MAX_CELLS: u32 = 65_536;
 pub const MAX_LEVEL: u8 = 2;
 
 const OPEN: u16 = 1;
-const LEND: u16 = 5;
+const PROVIDE_BUFFERS: u16 = 5;
 const BUFFER: u16 = 6;
 const INPUT_POOL: u16 = 2;
 const PAGE: u16 = 3;
@@ -41,9 +41,9 @@ const OPENED: u16 = 17;
 const REFUSED: u16 = 18;
 const FAILED: u16 = 19;
 const POOL_MEMORY: u16 = 20;
-const WANT: u16 = 22;
+const REQUEST_BUFFERS: u16 = 22;
 const DEMUXED: u16 = 23;
-const WANT_MEMORY: u16 = 24;
+const REQUEST_MEMORY: u16 = 24;
 const HELLO: u16 = 32;
 const GRANT: u16 = 33;
 const REPLACE: u16 = 34;
@@ -68,11 +68,11 @@ pub enum Message {
         /// Bytes from one slot to the next, at least one.
         slot_bytes: u64,
     },
-    /// Caller to worker, answer to [`Message::Want`]: the number of buffers. One
+    /// Caller to worker, answer to [`Message::RequestBuffers`]: the number of buffers. One
     /// [`Message::Buffer`] follows for each.
-    Lend {
+    ProvideBuffers {
         /// Plane format of the frames.
-        lent: LentFormat,
+        lent: ProvidedFormat,
         /// 1 to [`MOST_BUFFERS`].
         buffers: u32,
     },
@@ -81,7 +81,7 @@ pub enum Message {
         /// Index of the buffer.
         index: u32,
     },
-    /// Caller to worker, answer to [`Message::WantMemory`]: a memfd of the requested size
+    /// Caller to worker, answer to [`Message::RequestMemory`]: a memfd of the requested size
     /// attached, sealed against resizing.
     Memory {
         /// Number of the memory: the count of memories sent before.
@@ -146,13 +146,13 @@ pub enum Message {
     },
     /// Worker to caller: requests memory for a pool. The answer is
     /// [`Message::Memory`] or [`Message::Denied`].
-    WantMemory {
+    RequestMemory {
         /// Requested size in bytes, at least 1.
         bytes: u64,
     },
     /// Worker to caller: requests memory to decode into. The answer is
-    /// [`Message::Lend`] or [`Message::Denied`].
-    Want(BufferRequest),
+    /// [`Message::ProvideBuffers`] or [`Message::Denied`].
+    RequestBuffers(BufferRequest),
     /// Client to service: requests a stream.
     Hello {
         /// Newest version of the wire format that the sender supports.
@@ -218,12 +218,12 @@ impl Message {
                 w.u32(*slots);
                 w.u64(*slot_bytes);
             }
-            Message::Lend { lent, buffers } => {
-                w.u32(u32::from(*lent == LentFormat::Packed));
+            Message::ProvideBuffers { lent, buffers } => {
+                w.u32(u32::from(*lent == ProvidedFormat::Packed));
                 w.u32(*buffers);
             }
             Message::Buffer { index } => w.u32(*index),
-            Message::Want(want) => {
+            Message::RequestBuffers(want) => {
                 w.u32(format_number(want.decoded).into());
                 w.u32(want.width);
                 w.u32(want.height);
@@ -251,7 +251,7 @@ impl Message {
                 w.u32(*memory);
             }
             Message::Memory { number } => w.u32(*number),
-            Message::WantMemory { bytes } => w.u64(*bytes),
+            Message::RequestMemory { bytes } => w.u64(*bytes),
             Message::Hello { version } => w.u16(*version),
             Message::Page => {}
             Message::Device { node: name } | Message::File { name } => w.text(name, TEXT_BYTES),
@@ -312,20 +312,23 @@ impl Message {
                 check_pool(slots, slot_bytes, r.record)?;
                 Message::InputPool { pool, slots, slot_bytes }
             }
-            LEND => {
+            PROVIDE_BUFFERS => {
                 let flags = r.u32()?;
-                let lent =
-                    if r.flags(flags.into(), 1)? != 0 { LentFormat::Packed } else { LentFormat::Native };
+                let lent = if r.flags(flags.into(), 1)? != 0 {
+                    ProvidedFormat::Packed
+                } else {
+                    ProvidedFormat::Native
+                };
                 let buffers = r.u32()?;
                 check((1..=MOST_BUFFERS).contains(&buffers), r.record, "buffers", buffers.into())?;
-                Message::Lend { lent, buffers }
+                Message::ProvideBuffers { lent, buffers }
             }
             BUFFER => {
                 let index = r.u32()?;
                 check(index < MOST_BUFFERS, r.record, "index", index.into())?;
                 Message::Buffer { index }
             }
-            WANT => {
+            REQUEST_BUFFERS => {
                 let decoded = format_of(r.u8()?, r.record)?;
                 r.zeros(3)?;
                 let want = BufferRequest {
@@ -340,7 +343,7 @@ impl Message {
                     colors: colors_of(r.u32()?, r.record)?,
                 };
                 check(want.is_sound(), r.record, "numbers", want.buffers.into())?;
-                Message::Want(want)
+                Message::RequestBuffers(want)
             }
             READY => Message::Ready { layers: r.u32()? },
             OPENED => {
@@ -368,10 +371,10 @@ impl Message {
                 Message::PoolMemory { pool, memory: r.u32()? }
             }
             MEMORY => Message::Memory { number: r.u32()? },
-            WANT_MEMORY => {
+            REQUEST_MEMORY => {
                 let bytes = r.u64()?;
                 check_pool(1, bytes, r.record)?;
-                Message::WantMemory { bytes }
+                Message::RequestMemory { bytes }
             }
             HELLO => Message::Hello { version: r.u16()? },
             GRANT => Message::Grant { stream: r.u32()?, pid: r.u32()?, layers: r.u32()? },
@@ -403,16 +406,16 @@ impl Message {
         match self {
             Message::Open(_) => OPEN,
             Message::InputPool { .. } => INPUT_POOL,
-            Message::Lend { .. } => LEND,
+            Message::ProvideBuffers { .. } => PROVIDE_BUFFERS,
             Message::Buffer { .. } => BUFFER,
-            Message::Want(_) => WANT,
+            Message::RequestBuffers(_) => REQUEST_BUFFERS,
             Message::Ready { .. } => READY,
             Message::Opened { .. } => OPENED,
             Message::Refused { .. } => REFUSED,
             Message::Failed { .. } => FAILED,
             Message::PoolMemory { .. } => POOL_MEMORY,
             Message::Memory { .. } => MEMORY,
-            Message::WantMemory { .. } => WANT_MEMORY,
+            Message::RequestMemory { .. } => REQUEST_MEMORY,
             Message::Hello { .. } => HELLO,
             Message::Grant { .. } => GRANT,
             Message::Replace { .. } => REPLACE,
@@ -434,16 +437,16 @@ impl Message {
         Some(match kind {
             OPEN => "open",
             INPUT_POOL => "input pool",
-            LEND => "lend",
+            PROVIDE_BUFFERS => "lend",
             BUFFER => "buffer",
-            WANT => "want",
+            REQUEST_BUFFERS => "want",
             READY => "ready",
             OPENED => "opened",
             REFUSED => "refused",
             FAILED => "failed",
             POOL_MEMORY => "pool memory",
             MEMORY => "memory",
-            WANT_MEMORY => "want memory",
+            REQUEST_MEMORY => "want memory",
             HELLO => "hello",
             GRANT => "grant",
             REPLACE => "replace",

@@ -15,7 +15,7 @@ pub struct Open {
     /// Level of the ledger, at most [`MAX_LEVEL`].
     pub level: u8,
     /// True if the stage decodes into the caller's memory, which the worker requests by
-    /// [`super::Message::Want`].
+    /// [`super::Message::RequestBuffers`].
     pub lent: bool,
     /// Size of the track's description at the start of the packet area, bytes. 0 if the stage
     /// takes frames.

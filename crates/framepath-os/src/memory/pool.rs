@@ -102,7 +102,7 @@ pub enum PoolError {
     /// The pool's memory belongs to another process, which may write it at any time. So it cannot
     /// be written as a slice.
     #[error("pool: the memory belongs to another process, which can write it; use acquire_hold")]
-    Lent,
+    PeerOwned,
 }
 
 #[derive(Debug)]
@@ -443,12 +443,12 @@ impl Pool {
     ///
     /// # Errors
     /// [`PoolError::Starved`] if no reader holds a frame, so that waiting would never end;
-    /// [`PoolError::Closed`] if a [`Closer`] ended the wait; [`PoolError::Lent`] if the memory
+    /// [`PoolError::Closed`] if a [`Closer`] ended the wait; [`PoolError::PeerOwned`] if the memory
     /// belongs to another process.
     #[inline]
     pub fn acquire(&mut self) -> Result<FrameMut, PoolError> {
         if self.inner().peer_owned {
-            return Err(PoolError::Lent);
+            return Err(PoolError::PeerOwned);
         }
         let slot = self.take_slot()?;
         Ok(self.unwritten(slot))

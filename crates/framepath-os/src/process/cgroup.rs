@@ -16,11 +16,15 @@ const CONTROLLERS: [&str; 2] = ["memory", "pids"];
 /// Reason why no groups can be made.
 #[derive(Debug, thiserror::Error)]
 pub enum CgroupError {
-    /// There is no cgroup of version 2 with these controllers.
-    #[error(
-        "cgroup: no version 2 hierarchy with the controllers memory and pids at {MOUNT}; mount it or enable them"
-    )]
+    /// This process is in no group of version 2.
+    #[error("cgroup: no version 2 hierarchy; mount it at {MOUNT}")]
     NotMounted,
+    /// The parent of this process's group does not exist, or lacks controllers.
+    #[error(
+        "cgroup: the parent of this process's group is missing or lacks the controllers memory and pids; \
+         start the program by systemd with Delegate=yes and DelegateSubgroup=main"
+    )]
+    NoParent,
     /// The parent of this process's group belongs to another user.
     #[error("cgroup {path}: not delegated to this user; use Delegate=yes in the unit: {source}")]
     NotDelegated {
@@ -50,7 +54,7 @@ impl Delegated {
         let own = own_group(&own).ok_or(CgroupError::NotMounted)?;
         let own = Path::new(MOUNT).join(own.trim_start_matches('/'));
         let parent = own.parent().filter(|parent| parent.starts_with(MOUNT));
-        Delegated::at(parent.ok_or(CgroupError::NotMounted)?)
+        Delegated::at(parent.ok_or(CgroupError::NoParent)?)
     }
 
     /// Uses the group with the folder `path`.
@@ -63,7 +67,7 @@ impl Delegated {
             CONTROLLERS.iter().all(|controller| names.split_whitespace().any(|name| name == *controller))
         };
         if !has("cgroup.controllers") {
-            return Err(CgroupError::NotMounted);
+            return Err(CgroupError::NoParent);
         }
         let failed = |source| CgroupError::NotDelegated { path: path.to_owned(), source };
         // Moving a process also needs write access to this file.
@@ -156,9 +160,9 @@ mod tests {
         assert_eq!(fs::read_to_string(path.join("cgroup.subtree_control")).unwrap(), "+memory +pids");
         fs::remove_dir_all(path).unwrap();
         let path = tree("lacks", "cpu pids\n");
-        assert!(matches!(Delegated::at(&path), Err(CgroupError::NotMounted)));
+        assert!(matches!(Delegated::at(&path), Err(CgroupError::NoParent)));
         fs::remove_dir_all(path).unwrap();
-        assert!(matches!(Delegated::at(Path::new("/nowhere")), Err(CgroupError::NotMounted)));
+        assert!(matches!(Delegated::at(Path::new("/nowhere")), Err(CgroupError::NoParent)));
     }
 
     #[test]

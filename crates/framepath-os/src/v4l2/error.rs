@@ -12,7 +12,7 @@ use super::NodeRole;
 #[non_exhaustive]
 pub enum V4l2Error {
     /// The node cannot be opened.
-    #[error("{}: {errno}", node.display())]
+    #[error("cannot open {}: {errno}", node.display())]
     Open {
         /// The node.
         node: PathBuf,

@@ -6,13 +6,13 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use framepath_model::buffer_request::{BufferRequest, LentFormat};
+use framepath_model::buffer_request::{BufferRequest, ProvidedFormat};
 use framepath_model::format::PixelFormat;
 use framepath_os::memory::pool::Frame;
 use framepath_os::v4l2::attach::{Drained, FrameInfo, NextCapture, Refusal, Stream, StreamFormat};
 use framepath_os::v4l2::{Fourcc, V4l2Colors};
 
-use framepath::host::for_serve::{BufferProvider, LentSlots, Loan};
+use framepath::host::for_serve::{BufferProvider, ProvidedBuffers, ProvidedSlots};
 
 /// Interval of checks for changes without an event.
 const CHECK_INTERVAL: Duration = Duration::from_millis(5);
@@ -33,7 +33,7 @@ struct CapturesState {
     /// Setup of the streaming queue; `None` while it does not stream.
     setup: Option<QueueSetup>,
     buffers: Vec<Buffer>,
-    loan: Option<CurrentLoan>,
+    loan: Option<CurrentBuffers>,
     /// Number of loans so far.
     loans: u64,
     /// The last announced format, and its epoch.
@@ -53,12 +53,12 @@ struct QueueSetup {
 }
 
 /// The loan of the present worker.
-struct CurrentLoan {
+struct CurrentBuffers {
     number: u64,
     /// Generation of each buffer at the time of the loan.
     generations: Vec<u32>,
     /// `None` until the worker has mapped the buffers.
-    slots: Option<LentSlots>,
+    slots: Option<ProvidedSlots>,
     /// Number of buffers that the worker needs.
     needed: u32,
 }
@@ -273,7 +273,7 @@ impl Captures {
         Ok(())
     }
 
-    fn provide(&self, request: &BufferRequest, epoch: u32) -> Result<Loan, String> {
+    fn provide(&self, request: &BufferRequest, epoch: u32) -> Result<ProvidedBuffers, String> {
         self.announce_format(request, epoch)
             .map_err(|error| format!("announce the format to the device: {error}"))?;
         let mut state = self.locked();
@@ -282,16 +282,19 @@ impl Captures {
                 return Err("the stream is over".to_owned());
             }
             if let Some(QueueSetup { count, pixelformat, length }) = state.setup {
-                let lent =
-                    if Fourcc(pixelformat) == Fourcc::YU12 { LentFormat::Native } else { LentFormat::Packed };
+                let lent = if Fourcc(pixelformat) == Fourcc::YU12 {
+                    ProvidedFormat::Native
+                } else {
+                    ProvidedFormat::Packed
+                };
                 if length >= request.bytes(lent) {
                     match self.exported(count) {
                         Ok((generations, buffers)) => {
                             state.loans += 1;
                             let (number, needed) = (state.loans, request.buffers.min(count));
-                            state.loan = Some(CurrentLoan { number, generations, slots: None, needed });
+                            state.loan = Some(CurrentBuffers { number, generations, slots: None, needed });
                             state.buffers.iter_mut().for_each(|buffer| buffer.at_worker = false);
-                            return Ok(Loan { buffers, lent });
+                            return Ok(ProvidedBuffers { buffers, lent });
                         }
                         // Waits, because an imported buffer has no memory before it is queued.
                         Err(error) if Refusal::of(&error) == Refusal::Unknown => {}
@@ -309,7 +312,7 @@ impl Captures {
         Ok(exported?.into_iter().unzip())
     }
 
-    fn mapped(&self, slots: LentSlots) {
+    fn mapped(&self, slots: ProvidedSlots) {
         let mut state = self.locked();
         let CapturesState { loan, buffers, .. } = &mut *state;
         let Some(loan) = loan else { return };
@@ -360,11 +363,11 @@ pub(super) struct SessionBuffers {
 }
 
 impl BufferProvider for SessionBuffers {
-    fn provide(&self, request: &BufferRequest) -> Result<Loan, String> {
+    fn provide(&self, request: &BufferRequest) -> Result<ProvidedBuffers, String> {
         self.captures.provide(request, self.epoch)
     }
 
-    fn mapped(&self, slots: LentSlots) {
+    fn mapped(&self, slots: ProvidedSlots) {
         self.captures.mapped(slots);
     }
 }

@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 
 use framepath_codec::{DecodeProvider, ProviderRef};
-use framepath_model::buffer_request::{BufferRequest, LentFormat};
+use framepath_model::buffer_request::{BufferRequest, ProvidedFormat};
 use framepath_model::wire::Message;
 use framepath_os::crossing::Socket;
 use framepath_os::memory::pool::{GiveBack, Pool, Returns};
@@ -18,11 +18,11 @@ use super::export::{Exporter, locked};
 use super::message_io::recv;
 
 /// The caller's buffers for one worker.
-pub struct Loan {
+pub struct ProvidedBuffers {
     /// Dmabufs, or memfds, in the order of their numbers.
     pub buffers: Vec<OwnedFd>,
     /// Layout of the planes that frames are to have.
-    pub lent: LentFormat,
+    pub lent: ProvidedFormat,
 }
 
 /// Provider of the memory that a stream's workers decode into.
@@ -32,20 +32,20 @@ pub trait BufferProvider: Send + Sync {
     ///
     /// # Errors
     /// There are no such buffers; the stream then fails with this text.
-    fn provide(&self, request: &BufferRequest) -> Result<Loan, String>;
+    fn provide(&self, request: &BufferRequest) -> Result<ProvidedBuffers, String>;
 
     /// Receives the slots of the last loan when the worker has mapped it: from then on the slots can be
     /// released to the worker. Called in the same thread as [`provide`](BufferProvider::provide).
-    fn mapped(&self, slots: LentSlots);
+    fn mapped(&self, slots: ProvidedSlots);
 }
 
 /// The slots of a loan. The caller uses them to release buffers to the worker.
-pub struct LentSlots {
+pub struct ProvidedSlots {
     pub(super) returns: Arc<dyn Returns>,
     pub(super) first: u32,
 }
 
-impl LentSlots {
+impl ProvidedSlots {
     /// Releases buffer `index` to the worker, which may then write it. Call it once for each buffer,
     /// while no frame is in the buffer. Later, dropping a frame releases the frame's buffer.
     pub fn release(&self, index: u32) {
@@ -72,12 +72,12 @@ impl Borrower {
 }
 
 impl DecodeProvider for Borrower {
-    fn provide(&self, request: &BufferRequest) -> Result<(Pool, LentFormat), String> {
+    fn provide(&self, request: &BufferRequest) -> Result<(Pool, ProvidedFormat), String> {
         let failed = |error: HostError| error.to_string();
         // The lock is released before the wait for the caller.
         locked(&self.exporter).request_buffers(request).map_err(failed)?;
         let (lent, count) = match recv(&self.socket).map_err(failed)? {
-            Some((Message::Lend { lent, buffers }, _)) => (lent, buffers),
+            Some((Message::ProvideBuffers { lent, buffers }, _)) => (lent, buffers),
             Some((Message::Denied { text }, _)) => return Err(text),
             _ => return Err("the caller sent an unexpected message instead of buffers".to_owned()),
         };

@@ -96,15 +96,15 @@ impl Exporter {
 
     /// Requests buffers of the caller's provider. The answer arrives on the socket.
     pub(super) fn request_buffers(&mut self, request: &BufferRequest) -> Result<(), HostError> {
-        send(&self.socket, &Message::Want(*request), None)?;
-        self.complete(&Completion::Want)
+        send(&self.socket, &Message::RequestBuffers(*request), None)?;
+        self.complete(&Completion::MemoryRequest)
     }
 
     /// Requests memory for a pool, in bytes. The answer arrives on the socket. If the stream is `opened`,
     /// the caller only reads the socket after a cell, so this function also writes one.
     pub(super) fn want_memory(&mut self, bytes: u64, opened: bool) -> Result<(), HostError> {
-        send(&self.socket, &Message::WantMemory { bytes }, None)?;
-        if opened { self.complete(&Completion::Want) } else { Ok(()) }
+        send(&self.socket, &Message::RequestMemory { bytes }, None)?;
+        if opened { self.complete(&Completion::MemoryRequest) } else { Ok(()) }
     }
 
     /// Announces the pool of the provider's buffers, which this worker has mapped.

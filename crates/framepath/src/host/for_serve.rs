@@ -3,7 +3,7 @@
 //!
 //! They are not stable: any release may change them.
 
-pub use super::buffer_provider::{BufferProvider, LentSlots, Loan};
+pub use super::buffer_provider::{BufferProvider, ProvidedBuffers, ProvidedSlots};
 pub use super::collect::{Arrival, CollectEnd};
 pub use super::fault::InjectedFaults;
 pub use super::input::WorkerInput;

@@ -260,7 +260,7 @@ mod tests {
             assert!(client.input(pool, 0, &layout, FrameMeta::default()).is_ok(), "{pool}");
         }
         // A message that nobody waits for is refused.
-        send(&caller, &Message::WantMemory { bytes: 1 }, None).unwrap();
+        send(&caller, &Message::RequestMemory { bytes: 1 }, None).unwrap();
         assert!(client.input(3, 0, &layout, FrameMeta::default()).is_err());
     }
 

@@ -125,7 +125,7 @@ fn ask(
                 return Ok(Opened { threads, replayable, stream });
             }
             // A stage may make its pool when it is constructed.
-            Some((Message::WantMemory { bytes }, _)) if requests < CONSTANTS => {
+            Some((Message::RequestMemory { bytes }, _)) if requests < CONSTANTS => {
                 requests += 1;
                 check_answers_received(socket, || 0)?;
                 let (answer, memory) = granter.grant(bytes);

@@ -16,7 +16,7 @@ use framepath_os::crossing::{Breach, CellReader, SharedArea};
 use framepath_os::memory::pool::{ForeignPool, Frame, GiveBackWords, Returns};
 
 use super::HostError;
-use super::buffer_provider::{BufferProvider, LentSlots};
+use super::buffer_provider::{BufferProvider, ProvidedSlots};
 use super::health::WorkerHealth;
 use super::memory::{Grant, GrantShare, Granter};
 use super::message_io::{check_answers_received, recv_within, send};
@@ -135,7 +135,7 @@ impl Receiving {
                     }
                 }
             }
-            Completion::Want => self.provide()?,
+            Completion::MemoryRequest => self.provide()?,
             _ => return Err(Breach("an unexpected kind of completion").into()),
         }
         Ok(WorkerMessage::Constant)
@@ -145,12 +145,15 @@ impl Receiving {
     fn provide(&mut self) -> Result<(), HostError> {
         check_answers_received(&self.link.socket, || self.link.health.announced_pools())?;
         match self.recv()? {
-            Some((Message::Want(request), _)) => self.provide_buffers(request),
-            Some((Message::WantMemory { bytes }, _)) => {
+            Some((Message::RequestBuffers(request), _)) => self.provide_buffers(request),
+            Some((Message::RequestMemory { bytes }, _)) => {
                 let (answer, memory) = self.pools.grant(bytes);
                 self.send(&answer, memory.as_ref())
             }
-            _ => Err(Breach("a request for memory without a message").into()),
+            _ => {
+                Err(Breach("the ring announced a request for memory, but the next message was not one")
+                    .into())
+            }
         }
     }
 
@@ -172,7 +175,7 @@ impl Receiving {
             }
         };
         let buffers = provided.buffers.len() as u32;
-        self.send(&Message::Lend { lent: provided.lent, buffers }, None)?;
+        self.send(&Message::ProvideBuffers { lent: provided.lent, buffers }, None)?;
         for (index, buffer) in provided.buffers.iter().enumerate() {
             self.send(&Message::Buffer { index: index as u32 }, Some(buffer))?;
         }
@@ -291,7 +294,7 @@ impl WorkerPools {
         let foreign = ForeignPool::unmapped(slot_bytes, slots, first_slot, self.returns.clone())?;
         // All slots count as out until the caller releases them to the worker.
         (0..slots).for_each(|_| self.returns.health.frame_out());
-        provider.mapped(LentSlots { returns: self.returns.clone(), first: first_slot });
+        provider.mapped(ProvidedSlots { returns: self.returns.clone(), first: first_slot });
         self.add(number, foreign);
         Ok(())
     }

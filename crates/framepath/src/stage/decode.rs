@@ -204,6 +204,6 @@ fn decoder_options(hop: &Hop, place: &HopPlace<'_>) -> DecoderOptions {
         },
         downstream_frames: place.frames_behind,
         give_back: place.give_back,
-        lender: place.provider,
+        provider: place.provider,
     }
 }

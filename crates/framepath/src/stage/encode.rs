@@ -11,17 +11,18 @@ use crate::item::Item;
 use crate::out::{HopFailure, Out};
 use crate::stage::Stage;
 
-static DEFINITION: Definition = Definition::stage("encode", "raw video: passes frames on unchanged, or a copy of each")
-    .args(&[
-        Arg::word("codec", ValueKind::choice(&["raw"]), "raw: the pixels as they are"),
-        Arg::option(
-            "copy",
-            ValueKind::Flag,
-            DefaultValue::Is("0"),
-            "copy the pixels, as a naive encoder does",
-        ),
-    ])
-    .hosts(Hosts::Any);
+static DEFINITION: Definition =
+    Definition::stage("encode", "raw video: passes frames on unchanged, or a copy of each")
+        .args(&[
+            Arg::word("codec", ValueKind::choice(&["raw"]), "raw: the pixels as they are"),
+            Arg::option(
+                "copy",
+                ValueKind::Flag,
+                DefaultValue::Is("0"),
+                "copy the pixels, as a naive encoder does",
+            ),
+        ])
+        .hosts(Hosts::Any);
 
 pub(crate) fn element() -> Element {
     Element::stage(&DEFINITION, |hop, place| Ok(RawEncode::new(hop.flag("copy").then(|| place.copy_pool()))))

@@ -48,12 +48,12 @@ pub enum ForeignError {
         what: &'static str,
     },
     /// The memory is smaller than reported.
-    #[error("foreign pool: the memory has {bytes} bytes; expected {told}")]
+    #[error("foreign pool: the memory has {bytes} bytes; expected {expected}")]
     Short {
         /// Size of the memory, bytes.
         bytes: u64,
         /// Size that the slots need, bytes.
-        told: usize,
+        expected: usize,
     },
     /// A system call failed.
     #[error("foreign pool: {call} for {bytes} bytes: {errno}")]
@@ -159,9 +159,9 @@ impl ForeignPool {
         Ok(ForeignPool::of(mapping, slot_bytes, slots, first_slot, returns))
     }
 
-    /// Makes the other side's pool of memory that this process provided
-    /// ([`Pool::from_buffers`](super::Pool::from_buffers)) and does not read. All pixels of its
-    /// frames read as 0.
+    /// Makes a pool of buffers that this process gave to the other process, which uses them
+    /// through [`Pool::from_buffers`](super::Pool::from_buffers). This process does not map them:
+    /// all pixels of its frames read as 0.
     ///
     /// # Errors
     /// As [`ForeignPool::new`].
@@ -252,7 +252,7 @@ fn checked_bytes(slot_bytes: usize, slots: u32, first_slot: u32) -> Result<usize
 fn refused_as(refused: MapError, needed: usize) -> ForeignError {
     match refused {
         MapError::Kind(what) => ForeignError::Memory { what },
-        MapError::Short(bytes) => ForeignError::Short { bytes, told: needed },
+        MapError::Short(bytes) => ForeignError::Short { bytes, expected: needed },
         MapError::Os(call, errno) => ForeignError::Os { call, bytes: needed, errno },
     }
 }

@@ -27,12 +27,12 @@ impl OwnerWait {
         OwnerWait { word, own: None }
     }
 
-    /// Announces that the owner is about to sleep. The owner checks for a slot afterwards.
+    /// Announces that the pool's owner is about to sleep. The owner checks for a slot afterwards.
     pub(super) fn announce_sleep(self) {
         self.word.store(1, Ordering::Relaxed);
     }
 
-    /// Announces that the owner does not sleep after all.
+    /// Announces that the pool's owner does not sleep after all.
     pub(super) fn cancel_sleep(self) {
         self.word.store(0, Ordering::Relaxed);
     }

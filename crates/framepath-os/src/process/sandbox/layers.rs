@@ -91,7 +91,7 @@ impl Layer {
 /// State of one layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LayerState {
-    /// Not tried yet, or not by this side: the parent makes the namespaces.
+    /// No result: the layer was not tried yet, or the parent tries it, as with the namespaces.
     Untried,
     /// In force.
     Given,

@@ -303,7 +303,7 @@ mod refusals {
         assert_eq!(what(opened(memfd(fixed), 4096, 1)), writable);
         let whole = memfd(fixed | SealFlags::FUTURE_WRITE);
         let short = opened(whole.try_clone().unwrap(), 4096, 2);
-        assert!(matches!(short, ForeignError::Short { bytes: 4096, told: 8192 }), "{short}");
+        assert!(matches!(short, ForeignError::Short { bytes: 4096, expected: 8192 }), "{short}");
         for (bytes, slots) in [(0, 1), (64, 0), (usize::MAX, 2), (usize::MAX, 1), (65, 2)] {
             let size = opened(whole.try_clone().unwrap(), bytes, slots);
             assert!(matches!(size, ForeignError::Size { .. }), "{size}");

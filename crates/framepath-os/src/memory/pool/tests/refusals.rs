@@ -23,7 +23,7 @@ fn lent_memory_is_never_a_slice() {
     let (mut pool, give_back, shared) = lent_pool();
     shared.give_back(0);
     shared.give_back(1);
-    assert!(matches!(pool.acquire(), Err(PoolError::Lent)));
+    assert!(matches!(pool.acquire(), Err(PoolError::PeerOwned)));
     let hold = pool.acquire_hold().unwrap();
     let frame = hold.frame(&Layout::opaque(64), FrameMeta::default()).unwrap();
     assert!(frame.plane(0).as_stable().is_none());
