@@ -226,7 +226,7 @@ pub enum CodecError {
     },
     /// The pool has fewer slots than the decoder holds at a time.
     #[error(
-        "{codec}: a pool of {slots} slots is too small, the decoder holds all of them; use {advised} or more"
+        "{codec}: a pool of {slots} slots is too small, the decoder holds all of them; use pool={advised} or more"
     )]
     PoolTooSmall {
         /// The codec.

@@ -61,7 +61,7 @@ pub struct Machine {
     /// The graphics card's kernel driver.
     #[serde(default)]
     pub gpu_driver: Option<String>,
-    /// The display that windows were shown on.
+    /// Names of the displays that windows were shown on, separated by commas.
     #[serde(default)]
     pub display: Option<String>,
     /// Versions of the programs and libraries that took part.

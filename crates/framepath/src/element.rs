@@ -163,8 +163,9 @@ impl<'a> HopPlace<'a> {
 }
 
 impl HopPlace<'_> {
-    /// Returns the maximum number of frames that the hops behind keep: those in their queues, and one in
-    /// each of their threads. With one more slot, the stage's pool always has a free slot.
+    /// Returns the number of frames to add to a stage's pool for the hops behind: those in their
+    /// queues, one for each thread that runs them, and those that the program may keep. Does not count
+    /// frames inside workers; always 0 for a source.
     pub fn frames_behind(&self) -> u32 {
         self.frames_behind
     }

@@ -126,12 +126,12 @@ impl StageError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// A stage stopped.
+    /// A hop could not be made or started, or failed during the run.
     #[error("{hop}: {error}")]
     Stage {
         /// Text of the hop in the path.
         hop: String,
-        /// Reason why it stopped.
+        /// Reason of the failure.
         #[source]
         error: StageError,
     },

@@ -242,7 +242,8 @@ fn the_error_of_a_small_pool_names_a_sufficient_size() {
                 assert_names(&error, "decode", &[codec, "pool of 1 slots is too small"]);
                 assert!(report.is_some_and(|r| r.frames < 30), "{name}");
                 // The number in the error's advice is enough.
-                let advised = error.split("use ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
+                let advised =
+                    error.split("use pool=").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
                 assert!(advised.parse::<u32>().is_ok_and(|slots| slots > 1), "{error}");
                 assert_eq!(run(&text(advised), &at(Level::Full)).frames, 30, "{name}");
             }

@@ -28,9 +28,9 @@ fn an_invalid_message_ends_only_its_connection_with_a_reason() {
     let long = [hello.as_slice(), &[0]].concat();
     let cases: [(&[u8], &str); 9] = [
         (&[0xa5; MESSAGE_BYTES], "not a framepath message"),
-        (&hello[..MESSAGE_BYTES / 2], "a message of 512 bytes"),
-        (&hello[..1], "a message of 1 bytes"),
-        (&long, "a message of 1025 bytes"),
+        (&hello[..MESSAGE_BYTES / 2], "message has 512 bytes"),
+        (&hello[..1], "message has 1 bytes"),
+        (&long, "message has 1025 bytes"),
         (&old, "version 9"),
         (&unknown, "unknown message kind"),
         (&record(&Message::Grant { stream: 1, pid: 1, layers: 0 }), "a client does not send this message"),

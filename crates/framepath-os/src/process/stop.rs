@@ -292,8 +292,8 @@ mod tests {
         assert!(!stop.is_requested());
     }
 
-    /// Waits for a silent pipe, which replaces a device, on a thread of a run. `news` ends the
-    /// wait; `wake` is called when the thread is about to wait.
+    /// Waits on a thread of a run for a pipe that stands in for a silent device. The wait ends when
+    /// `news` is true or `stop` is requested. Calls `wake` when the thread is about to wait.
     fn wait_for_a_silent_device(stop: &Stop, news: &Arc<AtomicBool>, wake: impl Fn()) {
         let (device, _writer) = rustix::pipe::pipe().unwrap();
         let (sender, waits) = std::sync::mpsc::channel();

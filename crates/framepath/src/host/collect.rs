@@ -287,7 +287,7 @@ impl CollectEnd {
                 OutputCheck::Wanted => {}
                 OutputCheck::Flushed { is_timely } => {
                     if !is_timely {
-                        self.link.health.record_late();
+                        self.link.health.exclude_from_progress();
                     }
                     return Ok(None);
                 }

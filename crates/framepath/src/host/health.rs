@@ -124,8 +124,9 @@ impl WorkerHealth {
         self.answer_due.store(due, Ordering::Relaxed);
     }
 
-    /// Excludes the last cell from the worker's progress.
-    pub(super) fn record_late(&self) {
+    /// Excludes the last received cell from the worker's progress, because a stuck worker can send such
+    /// cells too: late output of a flushed input, or a request.
+    pub(super) fn exclude_from_progress(&self) {
         self.late.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -275,7 +276,7 @@ mod tests {
         health.completed(false);
         assert!(!is_killed(&health));
         health.completed(false);
-        health.record_late();
+        health.exclude_from_progress();
         assert!(is_killed(&health));
     }
 }

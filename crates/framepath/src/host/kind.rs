@@ -115,7 +115,9 @@ impl fmt::Display for WorkerKind {
 
 /// Error of a text that does not describe a kind of worker.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a kind of worker; expected TASK memory=BYTES [without-seccomp] [FILE]")]
+#[error(
+    "`{0}` is not a kind of worker; expected stage|device|plugin memory=BYTES [without-seccomp], and a FILE for device and plugin"
+)]
 pub struct UnknownKind(String);
 
 impl FromStr for WorkerKind {

@@ -75,10 +75,10 @@ fn shown(message: Message) -> Message {
     }
 }
 
-/// Receives like [`recv`], with a time limit.
+/// Receives like `recv`, with a time limit.
 ///
 /// # Errors
-/// As [`recv`]; [`HostError::NotOpened`] after the time limit.
+/// As `recv`; [`HostError::NotOpened`] after the time limit.
 pub fn recv_within(
     socket: &Socket,
     limit: Duration,

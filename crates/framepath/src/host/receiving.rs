@@ -100,7 +100,7 @@ impl Receiving {
             Completion::Flushed { number: seq } => Ok(Some(WorkerMessage::Flushed { seq })),
             Completion::Request(request) => {
                 // The watchdog must not count requests as progress: a stuck stage can send them too.
-                self.link.health.record_late();
+                self.link.health.exclude_from_progress();
                 self.requests.count_request(self.link.health.submissions())?;
                 Ok(Some(WorkerMessage::Request(request)))
             }

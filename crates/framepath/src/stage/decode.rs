@@ -67,7 +67,7 @@ enum Candidate {
     Library(HardwareApi),
 }
 
-/// Decoders that `hop` allows.
+/// Hardware decoders that the hop allows. Without candidates and reasons, the hop requests software.
 struct Choice {
     /// Decoders in the order in which to try them.
     candidates: Vec<Candidate>,

@@ -81,7 +81,7 @@ fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<Box<dyn Stage>, StageError> {
 pub(crate) struct Threshold {
     /// 0 to 255; scaled to the depth of the format.
     pub(crate) level: u8,
-    /// x, y, width, height in pixels; clamped to the frame.
+    /// x, y, width, height in pixels; clamped to the frame. `None` is the whole frame.
     pub(crate) region: Option<(u32, u32, u32, u32)>,
     /// Pool for frames that cannot be changed in place.
     pub(crate) copies: CopyPool,

@@ -5,7 +5,8 @@
 use crate::process::sandbox::policy::{condition, table};
 
 table! {
-    /// Calls of the dynamic loader, and for entering the next role.
+    /// Calls for loading a plug-in, in addition to those of a decoder: the dynamic loader's, and those
+    /// for entering the next role.
     LOADING on "x86_64":
     // The dynamic loader: reads libraries, maps their code. Landlock limits the files.
     SYS_open = 2 if condition::reading(1),
