@@ -82,7 +82,7 @@ pub enum CodecError {
     },
     /// The demuxer had not enough memory for a part of the file.
     #[error(
-        "{file}: cannot {operation} the file: out of memory; a demuxer in a worker may have more by `memory=`"
+        "{file}: cannot {operation} the file: out of memory; if the demuxer runs in a worker, raise `memory=`"
     )]
     Memory {
         /// The file, as it was given.

@@ -17,7 +17,8 @@ struct Entry {
     discarded: bool,
 }
 
-/// Number of frames that are not output, from a packet on.
+/// Frames that the decoder decodes but does not output: the first `left` in presentation order,
+/// from packet number `from` on.
 #[derive(Clone, Copy, Debug)]
 struct Skip {
     from: i64,

@@ -37,7 +37,8 @@ pub(crate) struct Padded {
     pub(crate) rows: usize,
     /// Visible pixels of a row, and visible rows.
     pub(crate) visible: (usize, usize),
-    /// Number of pictures that this stream keeps, as reported by the decoder; 0 if not reported.
+    /// Number of pictures that the decoder keeps for this stream: references plus reorder delay. 0 if
+    /// the decoder does not report it (dav1d).
     pub(crate) references: u32,
     /// Colours that the stream declares.
     pub(crate) colors: Colors,

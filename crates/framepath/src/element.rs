@@ -23,7 +23,7 @@ type MakeStage = dyn Fn(&Hop, &HopPlace<'_>) -> Result<Box<dyn Stage>, StageErro
 pub(crate) type LeastOut = fn(&Hop, &HopPlace<'_>) -> u32;
 type FindTask = dyn Fn(&Hop, &HopPlace<'_>) -> Result<Task, StageError> + Send + Sync;
 
-/// The constructor.
+/// Constructor of an element. The pipeline itself builds `queue` and `tee`.
 #[derive(Clone)]
 pub(crate) enum Make {
     Source(Arc<MakeSource>),

@@ -166,7 +166,8 @@ pub enum RunError {
     /// A thread could not be started, or ended in a panic.
     #[error("thread of `{hop}`: {detail}")]
     Thread {
-        /// First hop of the thread.
+        /// Name of the first hop of the thread; `frames` for the thread that runs the pipeline of
+        /// [`Pipeline::frames`](crate::Pipeline::frames).
         hop: String,
         /// Description of the failure.
         detail: String,

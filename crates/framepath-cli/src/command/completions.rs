@@ -36,7 +36,8 @@ _framepath_words() {
 complete -F _framepath_words -o nosort -o bashdefault -o default framepath
 "#;
 
-/// Text prepended to the generated function, which runs if this one finds no words.
+/// Function for zsh in front of the generated script: asks the program for the words of a path. If
+/// there are none, it calls the generated function.
 const ZSH: &str = r#"
 _framepath_words() {
     local -a words_of_path

@@ -114,7 +114,7 @@ pub(super) struct Functions {
 pub(super) struct Loaded {
     /// Path with all symlinks resolved, so that two names of one file are one plug-in.
     path: PathBuf,
-    /// Name of the file, for messages.
+    /// Name of the file without `.so`, for messages.
     pub(super) name: String,
     pub(super) info: Info,
     pub(super) functions: Functions,

@@ -436,7 +436,7 @@ mod model {
             let area = Arc::new(SharedArea::new(Sizes { cells: 2, packet_bytes: 0 }).unwrap());
             let (mut writer, mut reader) = submissions(&area);
             let written = loom::sync::Arc::new(AtomicU32::new(0));
-            let (room, done) = (Bell::of_room(&area), written.clone());
+            let (room, done) = (Bell::for_room(&area), written.clone());
             let sender = loom::thread::spawn(move || {
                 for n in 0..3 {
                     while !writer.push(&[n; 8]).unwrap() {

@@ -18,8 +18,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connec
 
 /// Maximum number of symbolic links in one path: the kernel's limit.
 const MOST_LINKS: u32 = 40;
-/// Flags for opening the entry itself, without access to its content and not the target of a
-/// link.
+/// Flags for opening the entry itself: does not follow a link, gives no access to the content.
 const NAMED: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// Folder in which no other user can replace this user's files.

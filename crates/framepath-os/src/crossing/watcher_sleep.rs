@@ -96,7 +96,7 @@ mod model {
                     }
                     quiet.wake_up();
                 }
-                quiet.look_and_settle(|| {
+                quiet.check_and_sleep(|| {
                     let now = work.load(Ordering::Relaxed);
                     let new = now != seen;
                     seen = now;

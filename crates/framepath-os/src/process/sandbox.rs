@@ -37,7 +37,7 @@ pub enum SandboxRole<'a> {
     /// library folders, and no other file. The plug-in's constructors run in this role.
     /// [`SandboxRole::Plugin`] is entered next.
     PluginLoading {
-        /// Shared object of the plug-in.
+        /// Shared object of the plug-in; the worker may read and map it.
         file: &'a Path,
     },
     /// Runs a loaded plug-in: opens no file, maps no code.

@@ -367,7 +367,8 @@ impl Refusal {
     }
 }
 
-/// The device, with this process attached as its only decoder.
+/// Open device node of the kernel module. This process is attached and decodes all streams of the
+/// device; a second process gets EBUSY.
 #[derive(Debug)]
 pub struct Attached(OwnedFd);
 

@@ -291,7 +291,10 @@ impl CollectEnd {
                     }
                     return Ok(None);
                 }
-                OutputCheck::Impossible => return Err(Breach("output of a flushed input").into()),
+                OutputCheck::Impossible => return Err(Breach(
+                    "unexpected output after a flush: its input was flushed, or the flush is not answered",
+                )
+                .into()),
             }
         }
         let (seq, frame, work) = match message {

@@ -75,7 +75,9 @@ impl RequestBudget {
         let new = submitted.saturating_sub(self.submitted);
         self.submitted = submitted;
         let left = self.left.saturating_add(new.saturating_mul(REQUESTS_PER_CELL)).min(MOST_REQUESTS);
-        self.left = left.checked_sub(1).ok_or(Breach("more requests than its inputs allow"))?;
+        self.left = left
+            .checked_sub(1)
+            .ok_or(Breach("too many requests to the hops in front; at most 2 for each submitted cell"))?;
         Ok(())
     }
 }

@@ -286,7 +286,8 @@ impl WorkerPools {
         provider: &dyn BufferProvider,
     ) -> Result<(), HostError> {
         self.check_number(number)?;
-        let not_provided = Breach("a pool in memory that no provider gave");
+        let not_provided =
+            Breach("a pool in provided buffers, but the provider has not provided buffers for it");
         let (buffers, least) = self.unmapped.take().ok_or(not_provided)?;
         if slots != buffers || slot_bytes < least as usize {
             return Err(WRONG_POOL.into());

@@ -137,7 +137,7 @@ impl RemoteDemuxer {
         &self.track
     }
 
-    /// Returns the statistics of the worker. They include its CPU time after the demuxer was dropped.
+    /// Returns the statistics of the worker. Its CPU time is added when the demuxer is dropped.
     pub(crate) fn stats(&self) -> Arc<WorkerStats> {
         self.stats.clone()
     }

@@ -16,7 +16,8 @@ pub(super) struct Nodes {
 }
 
 impl Nodes {
-    /// Finds the machine's nodes.
+    /// Finds the devices of the experiment: the camera, the measuring node, vim2m and a heap. An
+    /// absent device gets advice on how to load it.
     pub(super) fn find() -> Nodes {
         let find = |is: fn(&Node) -> bool, remedy: &str| find_node(is).ok_or_else(|| remedy.to_owned());
         let camera = find(
