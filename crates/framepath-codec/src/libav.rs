@@ -147,6 +147,9 @@ pub(crate) struct LibavDecoder {
     slots: Arc<Slots>,
     numbers: Numbers,
     state: LibavState,
+    /// H.264: a picture was output since the start or the last flush, or an I picture came at the
+    /// drain. Later pictures, in presentation order, have all their references.
+    recovered: bool,
     /// Error to return after the earlier pictures.
     failure: Option<LibavFailure>,
 }
@@ -185,6 +188,12 @@ impl LibavDecoder {
         unsafe {
             (*context.as_ptr()).opaque = Arc::as_ptr(&slots).cast_mut().cast();
             (*context.as_ptr()).get_buffer2 = Some(get_buffer);
+            if track.codec == Codec::H264 {
+                // At the drain, libavcodec leaves out pictures that it held back while it had not
+                // reached the recovery point: right ones too, which follow the point. With this
+                // flag it outputs them; `is_recovered` selects.
+                (*context.as_ptr()).flags |= ff::AV_CODEC_FLAG_OUTPUT_CORRUPT as c_int;
+            }
         }
         context.open(name, codec)?;
         let threads = active_threads(&context);
@@ -194,6 +203,7 @@ impl LibavDecoder {
             slots,
             numbers: Numbers::new(threads),
             state: LibavState::Running,
+            recovered: false,
             failure: None,
         })
     }
@@ -239,6 +249,7 @@ impl LibavDecoder {
         unsafe { ff::avcodec_flush_buffers(self.context.as_ptr()) };
         self.slots.forget_failure();
         self.failure = None;
+        self.recovered = false;
         self.state = LibavState::Running;
         self.numbers.flush()
     }
@@ -271,6 +282,27 @@ impl LibavDecoder {
         }
     }
 
+    /// Returns true if the received picture has all its references. Only in H.264 a picture may not:
+    /// libavcodec marks pictures in front of the recovery point, unless they come at the drain. There
+    /// the first I picture is the recovery point (open GOP), and what is shown before it is a leading
+    /// picture.
+    fn is_recovered(&mut self) -> bool {
+        if self.slots.codec() != Codec::H264.name() {
+            return true;
+        }
+        let picture = self.picture.as_ptr();
+        // SAFETY: a filled frame, ours until the next receive. The type is read as a number, because
+        // Rust may not know its value.
+        let (flags, picture_type) =
+            unsafe { ((*picture).flags, ptr::addr_of!((*picture).pict_type).cast::<u32>().read()) };
+        if flags & ff::AV_FRAME_FLAG_CORRUPT as c_int != 0 {
+            return false;
+        }
+        self.recovered |=
+            self.state != LibavState::Draining || picture_type == ff::AVPictureType::AV_PICTURE_TYPE_I as u32;
+        self.recovered
+    }
+
     /// Returns the received picture as a frame; `None` if it is withheld.
     fn take_picture(&mut self) -> Result<Option<Frame>, CodecError> {
         let codec = self.slots.codec();
@@ -284,6 +316,11 @@ impl LibavDecoder {
             let (number, flags) = ((*picture).pts, (*picture).decode_error_flags);
             (number, flags, (*picture).buf[0], data, linesizes, width, height)
         };
+        if !self.is_recovered() {
+            // SAFETY: our frame; this releases its slot now, not with the next picture.
+            unsafe { ff::av_frame_unref(self.picture.as_ptr()) };
+            return Ok(None);
+        }
         let Some(meta) = self.numbers.find(number) else {
             // SAFETY: our frame; this releases its slot now, not with the next picture.
             unsafe { ff::av_frame_unref(self.picture.as_ptr()) };

@@ -288,3 +288,55 @@ fn pictures_lost_behind_a_poisoned_packet_of_an_open_gop_are_all_counted() {
         }
     }
 }
+
+#[test]
+fn the_last_pictures_behind_an_open_gop_keyframe_are_output() {
+    let folder = tempfile::tempdir().unwrap();
+    for frames in [41, 42, 43] {
+        let file = folder.path().join(format!("{frames}.mp4"));
+        let count = frames.to_string();
+        ffmpeg(&[
+            "-f",
+            "lavfi",
+            "-i",
+            "testsrc2=s=64x64:r=25",
+            "-frames:v",
+            &count,
+            "-pix_fmt",
+            "yuv420p",
+            "-c:v",
+            "libx264",
+            "-bf",
+            "3",
+            "-b_strategy",
+            "0",
+            "-x264-params",
+            "open-gop=1:keyint=18:min-keyint=18:scenecut=0:ref=3:threads=1",
+            file.to_str().unwrap(),
+        ]);
+        let inline = decoded(&file, "threads=1");
+        assert_eq!((inline.0.len(), inline.1), (frames, Some(0)));
+        // A worker that dies at one of the last packets: the next one starts at the last keyframe, and
+        // is drained a few packets behind it.
+        for last in frames - 4..frames {
+            let killed = decoded(&file, &format!("host=process threads=1 fault=crash@{last}"));
+            assert_eq!(killed, inline, "{frames} crash@{last}");
+        }
+        // The same by a seek.
+        for start in frames - 5..frames {
+            let hashes = folder.path().join("hashes");
+            let path = format!(
+                "file '{}' start={}ms ! decode ! framemd5 '{}'",
+                file.display(),
+                start * 40,
+                hashes.display()
+            );
+            run(&["run", &path]).ended(0);
+            let text = fs::read_to_string(&hashes).unwrap();
+            let hash = |line: &str| line.rsplit(' ').next().unwrap().to_owned();
+            let got: Vec<String> = text.lines().filter(|line| !line.starts_with('#')).map(hash).collect();
+            let all: Vec<String> = inline.0.iter().map(|line| hash(line)).collect();
+            assert_eq!(got, all[start..], "{frames} start={start}");
+        }
+    }
+}
