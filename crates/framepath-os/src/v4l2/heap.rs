@@ -307,7 +307,7 @@ mod tests {
     #[test]
     fn a_heap_that_is_not_there_is_named() {
         let error = DevicePool::new(&Heap::named("/dev/dma_heap/none"), 1, 1).err().unwrap();
-        assert!(error.to_string().starts_with("/dev/dma_heap/none: "), "{error}");
+        assert!(error.to_string().starts_with("cannot open /dev/dma_heap/none: "), "{error}");
     }
 
     #[test]

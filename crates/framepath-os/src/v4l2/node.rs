@@ -514,6 +514,6 @@ mod tests {
         assert!(matches!(open("/dev"), V4l2Error::NoNode { .. }));
         let missing = open("/dev/no-such-video");
         assert!(matches!(missing, V4l2Error::Open { errno: Errno::NOENT, .. }));
-        assert!(missing.to_string().starts_with("/dev/no-such-video: "));
+        assert!(missing.to_string().starts_with("cannot open /dev/no-such-video: "));
     }
 }
