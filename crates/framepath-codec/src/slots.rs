@@ -80,7 +80,7 @@ pub(crate) struct Slots {
 
 impl Slots {
     /// Creates the slots of one decoder. The first pool is made when the decoder requests a slot. If
-    /// another process reads the frames, `give_back` receives the frames that this process returns.
+    /// another process reads the frames, `give_back` collects the slots that this other process returns.
     pub(crate) fn new(
         codec: &'static str,
         output: OutputFormat,
