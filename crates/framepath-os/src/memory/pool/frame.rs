@@ -275,7 +275,8 @@ impl Drop for FrameMut {
 
 /// Handle for reading a frame. No code in this process writes the pixels while the handle lives. The
 /// owner of the memory may write the pixels at any time if the memory belongs to another process or a
-/// device: a foreign frame ([`Frame::is_foreign`]) or a pool of `Pool::from_buffers`. The handle is one pointer, so it passes from stage to stage in a register.
+/// device: a foreign frame ([`Frame::is_foreign`]) or a pool of `Pool::from_buffers`. The handle is one
+/// pointer, so it passes from stage to stage in a register.
 ///
 /// Rows are `stride` bytes apart; [`Frame::row`] returns the pixels of a row:
 ///
