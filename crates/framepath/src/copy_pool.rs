@@ -31,7 +31,7 @@ pub struct CopyPool {
     give_back: Option<&'static GiveBack>,
     slots: u32,
     pool: Option<Pool>,
-    /// Layouts of the last frame and of its copy.
+    /// Layouts of the last frame and of the copy of that frame.
     layouts: Option<(Layout, Layout)>,
 }
 

@@ -57,10 +57,10 @@ pub enum StageError {
     Format {
         /// The format that arrived.
         format: PixelFormat,
-        /// The formats it takes.
+        /// Formats that the stage takes.
         takes: &'static str,
     },
-    /// The frames change size, and the output cannot change it.
+    /// The frames change size, and the output file cannot hold frames of two sizes.
     #[error("{what}: frames change from {from} to {to}, which a {kind} file cannot hold")]
     SizeChange {
         /// The output.

@@ -243,7 +243,7 @@ pub enum HostError {
     /// A worker ended by itself, or was killed because it made no progress.
     #[error("the worker ended")]
     Gone,
-    /// The stream was abandoned, because its output is no longer needed.
+    /// The stream was abandoned, because the output of the stream is no longer needed.
     #[error("the stream was abandoned")]
     Abandoned,
     /// There is no service at this socket.

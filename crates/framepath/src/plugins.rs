@@ -66,10 +66,10 @@ pub struct PluginEntry {
     pub name: String,
     /// Path of the plug-in's file.
     pub file: String,
-    /// The plug-in's description; `None` where it could not be read.
+    /// Description of the plug-in; `None` if it could not be read.
     #[serde(flatten)]
     pub description: Option<Description>,
-    /// The reason why it could not be read.
+    /// Reason why the description could not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -141,7 +141,7 @@ fn read_description(mut child: Child) -> Result<Description, String> {
     }
 }
 
-/// Waits for the child to end; kills it if it takes too long.
+/// Waits for the child to end. Kills a child that takes too long.
 fn wait(child: &mut Child) -> Result<ExitStatus, String> {
     let failed = |error: std::io::Error| format!("cannot wait for its process: {error}");
     let deadline = Instant::now() + PATIENCE;

@@ -25,9 +25,9 @@ pub(crate) fn element() -> Element {
 
 /// The stage in front of two branches.
 pub(crate) struct Tee {
-    /// The branch with a thread of its own.
+    /// Queue of the branch that has a thread of its own.
     side: QueueEnd,
-    /// Failure of the hops behind it in this thread; they take no more items then.
+    /// Failure of the next hops in the tee's own thread, which then take no more items; `None` before.
     ended: Option<HopFailure>,
 }
 

@@ -27,7 +27,8 @@ use crate::stage::Stage;
 /// Number of CAPTURE buffers: one that the device writes, and those in frames downstream.
 const BUFFERS: u32 = 8;
 
-/// Stage that runs in the measuring node. It queues one frame, waits for the result and passes it on.
+/// Stage that runs in the measuring node. The stage queues one frame, waits for the result and passes
+/// the result on.
 pub(crate) struct DeviceThreshold {
     node: PathBuf,
     level: u8,

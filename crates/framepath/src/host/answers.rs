@@ -62,7 +62,8 @@ pub(super) struct Answers {
     owed: VecDeque<Question>,
     /// Flush that was not sent to the worker yet.
     unsent: Option<Flush>,
-    /// The present worker has no inputs before this number: it has flushed them, or never had them.
+    /// Number of the first input that the present worker can have. The worker has flushed all earlier
+    /// inputs, or never had these inputs.
     forgotten: u64,
 }
 

@@ -359,7 +359,7 @@ impl CollectEnd {
         frame.and_then(|sent| sent.input.take()).map(|_| ()).ok_or(unexpected.into())
     }
 
-    /// Counts a frame as lost, because its input was removed from the history.
+    /// Counts a frame as lost, because the input of the frame was removed from the history.
     fn lose(&mut self, seq: u64) -> Result<(), HostError> {
         if !self.history.book.lose_unknown(seq) {
             return Err(Breach("output of an input that was never submitted").into());

@@ -85,7 +85,7 @@ impl Exporter {
         self.complete(&Completion::Frame { seq, pool, slot: exported.slot, layout, work })
     }
 
-    /// Returns the number of a layout; announces it to the caller when it is new.
+    /// Returns the number of a layout. Announces a new layout to the caller.
     fn layout(&mut self, layout: &Layout) -> Result<u8, HostError> {
         let (id, is_new) = self.names.layout(layout);
         if is_new {
@@ -118,7 +118,7 @@ impl Exporter {
         })
     }
 
-    /// Returns the number of the frame's pool; announces it to the caller when it is new.
+    /// Returns the number of the frame's pool. Announces a new pool to the caller.
     fn pool(&mut self, frame: &Frame) -> Result<u16, HostError> {
         let (pool, is_new) = self.names.pool(frame.pool_id())?;
         if is_new {

@@ -32,7 +32,7 @@ const CHECK_BYTES: u64 = 2 << 20;
 const LEAST: u64 = 16 << 20;
 const MOST: u64 = 256 << 20;
 
-/// The inputs of one stream, across all its workers.
+/// Inputs of one stream, across all workers of the stream.
 pub(super) struct History {
     log: Receiver<Logged>,
     pub(super) book: ReplayLog<LoggedInput>,
@@ -43,7 +43,7 @@ pub(super) struct History {
     sets: Option<ParameterSets>,
     /// Parameter sets that the present worker has.
     worker_sets: Option<Arc<SetLog>>,
-    /// The right to submit to the present worker, while the collect end has it.
+    /// Right to submit to the present worker, while the collect end has this right; else `None`.
     pub(super) sending: Option<Box<Sending>>,
     /// Number of the present worker.
     worker: u64,
@@ -299,7 +299,7 @@ impl History {
         Ok(is_full)
     }
 
-    /// Returns the answer to the submit end, if it has asked and all its inputs are submitted.
+    /// Returns the answer for the submit end, if that end has asked and all logged inputs are submitted.
     pub(super) fn answer(&mut self) -> Option<SubmitCommand> {
         let is_behind = self.answers.first_unreported().is_some() || self.book.next_unsent().is_some();
         if !self.is_asked || self.sending.is_none() || is_behind {

@@ -36,7 +36,7 @@ pub(crate) enum Task {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct WorkerKind {
     pub(crate) task: Task,
-    /// Limit of its address space, bytes.
+    /// Limit of the worker's address space, bytes.
     pub(crate) memory_bytes: u64,
     /// True if the worker may run where the kernel has no seccomp.
     without_seccomp: bool,

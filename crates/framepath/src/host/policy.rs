@@ -31,7 +31,7 @@ use super::process::SharedProcess;
 
 /// Longest time a worker takes to load and lock itself in.
 pub const LOADING: Duration = Duration::from_secs(20);
-/// Longest time the service takes to grant a worker: it may have to load one.
+/// Longest time that the service takes to grant a worker, because the service may have to load a new worker.
 pub(super) const GRANTING: Duration = LOADING.saturating_add(Duration::from_secs(10));
 /// Longest time a worker takes to open a stream.
 pub(super) const OPENING: Duration = Duration::from_secs(20);
@@ -67,7 +67,7 @@ pub(super) struct RequestBudget {
 }
 
 impl RequestBudget {
-    /// Counts a request of the worker. `submitted` is the number of cells submitted to it so far.
+    /// Counts a request of the worker. `submitted` is the number of cells submitted to this worker so far.
     ///
     /// # Errors
     /// The worker has no request left.

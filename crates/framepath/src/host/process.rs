@@ -15,7 +15,7 @@ use super::zygote::ZygoteProcess;
 pub(super) struct Worker {
     pub(super) socket: Arc<Socket>,
     pub(super) process: Arc<SharedProcess>,
-    /// The layers of its sandbox.
+    /// Layers of the worker's sandbox.
     pub(super) layers: Layers,
 }
 

@@ -57,7 +57,7 @@ pub(super) enum WorkerMessage {
     Failed(String),
     /// The stage sends a request to the hops in front.
     Request(UpstreamRequest),
-    /// A layout, a pool or a request for memory, which this end has handled already.
+    /// A layout, a pool or a request for memory, which the receiver has handled already.
     Constant,
 }
 
@@ -157,7 +157,7 @@ impl Receiving {
         }
     }
 
-    /// Asks the provider for buffers, and passes them to the worker.
+    /// Requests buffers from the provider, and passes these buffers to the worker.
     fn provide_buffers(&mut self, request: BufferRequest) -> Result<(), HostError> {
         let Some(provider) = self.provider.clone() else {
             return Err(Breach("a request for buffers of a provider, but the stream has none").into());

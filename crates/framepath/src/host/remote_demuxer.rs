@@ -57,7 +57,7 @@ pub(crate) struct DemuxerSpec {
     pub(crate) private: bool,
 }
 
-/// Reads the packets of a file that a worker demuxes. Dropping it ends the worker.
+/// Reader of the packets of a file that a worker demuxes. Dropping the reader ends the worker.
 pub(crate) struct RemoteDemuxer {
     // First, so that it is dropped first: its thread uses the other fields.
     _watcher: Watcher,
@@ -137,7 +137,7 @@ impl RemoteDemuxer {
         &self.track
     }
 
-    /// Returns the statistics of the worker. They include its CPU time after the demuxer was dropped.
+    /// Returns the statistics of the worker. The worker's CPU time is included after the demuxer was dropped.
     pub(crate) fn stats(&self) -> Arc<WorkerStats> {
         self.stats.clone()
     }

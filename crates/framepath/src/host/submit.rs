@@ -46,9 +46,9 @@ pub(crate) struct Submit {
 pub struct SubmitEnd {
     log: SyncSender<Logged>,
     commands: Receiver<SubmitCommand>,
-    /// The newest worker that this end knows.
+    /// Newest worker that the submit end knows.
     link: Arc<WorkerStream>,
-    /// The right to submit to that worker; `None` while the collect end has it.
+    /// Right to submit to that worker; `None` while the collect end has this right.
     sending: Option<Box<Sending>>,
     /// Number of the next input.
     next_seq: u64,
@@ -61,7 +61,7 @@ pub struct SubmitEnd {
 /// Reason why an input cannot be submitted.
 #[derive(Debug)]
 pub enum SubmitError {
-    /// The collect end has ended; it reports the reason.
+    /// The collect end has ended. The collect end reports the reason.
     Closed,
     /// This process or the input itself is at fault.
     Host(HostError),
@@ -443,7 +443,7 @@ impl Sending {
         self.writer.is_empty() == Ok(true)
     }
 
-    /// Returns the number of the frame's pool; announces it to the worker when it is new.
+    /// Returns the number of the frame's pool. Announces a new pool to the worker.
     fn pool(&mut self, frame: &Frame) -> Result<u16, HostError> {
         let (pool, is_new) = self.names.pool(frame.pool_id())?;
         if is_new {
@@ -457,7 +457,7 @@ impl Sending {
         Ok(pool)
     }
 
-    /// Returns the number of a layout; announces it to the worker when it is new.
+    /// Returns the number of a layout. Announces a new layout to the worker.
     fn layout(&mut self, layout: &Layout) -> Result<u8, HostError> {
         let (id, is_new) = self.names.layout(layout);
         if is_new {

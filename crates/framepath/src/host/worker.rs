@@ -45,7 +45,7 @@ const ROWS: usize = 4;
 /// end of `socket`. The process ends when the caller closes the connection. This function returns only
 /// if no stream was opened, or the caller broke the rules.
 ///
-/// Call it in the main thread of a process that does nothing else.
+/// Call this function in the main thread of a process that does nothing else.
 ///
 /// # Errors
 /// The sandbox cannot be entered, the caller broke the rules, or memory is short. Errors of the stage
