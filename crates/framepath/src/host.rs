@@ -18,7 +18,7 @@
 //! input before the worker can see it. The collect end owns the `History`,
 //! which has everything that a restart needs. `log` and `commands` are channels. The collect
 //! end takes one lock when a worker begins or ends. This lock is for threads outside the stream
-//! that abandon it ([`Session::abandon`]).
+//! that abandon the stream ([`Session::abandon`]).
 //!
 //! # States of a stream
 //!

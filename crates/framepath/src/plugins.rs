@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Descriptions of plug-ins.
 //!
-//! Each plug-in is loaded in a process of its own. A plug-in that crashes while it is loaded costs one line of
-//! the list, and the list continues.
+//! Each plug-in is loaded in a separate process. If a plug-in crashes while it is loaded, the list has an
+//! error in place of this plug-in's description, and continues with the next plug-in.
 
 use std::io::Read;
 use std::path::Path;

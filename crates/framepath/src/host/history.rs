@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! History of a stream: the inputs that another worker may have to decode again. The collect end keeps it.
+//! History of a stream: the inputs that another worker may have to decode again. The collect end keeps
+//! the history.
 //!
-//! The history begins at the last random access point from which all undelivered frames can be decoded. A stream
-//! without such points would be kept whole, so this module limits the memory of the history.
+//! The history begins at the last random access point from which all undelivered frames can be decoded. In a
+//! stream without such points the history would keep every packet, so this module limits its memory.
 
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;

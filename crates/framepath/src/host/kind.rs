@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Kind of a worker: everything that distinguishes one worker's start from another's.
 //!
-//! One text carries the kind: to the zygote in the spawn message, and to a worker that is started as a program
-//! in its argument:
+//! One text carries the kind. The zygote gets this text in the spawn message; a worker that is started as a
+//! program gets it as an argument:
 //!
 //! ```text
 //! TASK memory=BYTES [without-seccomp] [FILE]

@@ -7,12 +7,12 @@
 //! | a worker to load and enter its sandbox | [`LOADING`] | the start fails |
 //! | the service to grant a worker | [`GRANTING`] | the start fails |
 //! | a worker to open a stream | [`OPENING`] | the start fails |
-//! | a worker that has work | `watchdog=` ([`Watchdog`]) | it is killed and replaced |
+//! | a worker that has work | `watchdog=` ([`Watchdog`]) | the worker is killed and replaced |
 //! | a demuxer's worker that computes | `watchdog=` of CPU time ([`DemuxerWait`]) | the stream fails |
 //! | a demuxer's worker that opens or seeks | [`SILENCE`] times `watchdog=` of CPU time | the stream fails |
 //! | a demuxer's worker with input to read | [`SILENCE`] times `watchdog=` | the stream fails |
 //! | a worker's start after a death | [`OPENING_TRIES`] more tries ([`Restarts`]) | the stream fails |
-//! | requests of a stage in a worker | [`REQUESTS_PER_CELL`] for each submission, [`MOST_REQUESTS`] at once ([`RequestBudget`]) | it is killed and replaced |
+//! | requests of a stage in a worker | [`REQUESTS_PER_CELL`] for each submission, [`MOST_REQUESTS`] at once ([`RequestBudget`]) | the worker is killed and replaced |
 //! | a new frame after deaths | [`FRUITLESS`] deaths ([`Restarts`]) | the stream fails |
 //!
 //! [`framepath_model::replay`] knows the decoded packets, and decides which packet is skipped as

@@ -6,8 +6,9 @@
 //! a ring of packets. The caller checks its cells. The bytes of its packets are never a slice here;
 //! they are copied once more, into the decoder's memory.
 //!
-//! The caller writes a seek into the ring to the worker, and the worker reads that ring between two packets. Packets
-//! that arrive before the answer are dropped. These drops also make the room that the worker may wait for.
+//! The caller writes a seek into the ring to the worker, and the worker reads that ring between two packets.
+//! The caller drops packets that arrive before the answer. These drops also make room in the ring of packets,
+//! for which the worker may wait.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};

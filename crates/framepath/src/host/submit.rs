@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Submit end of a stream: the caller's stage in front of a worker, which sends it the inputs. Also the right to
-//! write the worker's ring.
+//! Submit end of a stream: the caller's stage in front of a worker, which sends the inputs to the worker.
+//! Also the right to write the ring to the worker.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -326,7 +326,8 @@ impl Sending {
     }
 
     /// Copies `input` into shared memory; returns the full resource if there is no room. Call
-    /// [`Sending::submit`] with the result before the next call. With `after_loss` the decoder outputs its frames and starts anew before the packet.
+    /// [`Sending::submit`] with the result before the next call of this function. With `after_loss`, the
+    /// decoder outputs all frames inside and starts anew before it takes the packet.
     ///
     /// # Errors
     /// The worker broke the rules, this process lacks a resource, or the packet is too large.

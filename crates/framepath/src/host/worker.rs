@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Worker's own side: the main function of a worker process, which runs one stage of one stream for one caller.
+//! Worker's own side: the main function of a worker process. The worker runs one stage of one stream for one
+//! caller.
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
