@@ -88,7 +88,7 @@ impl CopyPool {
         Ok(copy)
     }
 
-    /// Returns `from` without padding. Keeps the last result, because computing it allocates.
+    /// Returns layout `from` without padding. Keeps the last result, because the computation allocates.
     fn packed(&mut self, from: &Layout) -> Layout {
         match &self.layouts {
             Some((last, packed)) if last == from => *packed,

@@ -52,7 +52,7 @@ pub enum StageError {
         /// Advice for the user.
         advice: &'static str,
     },
-    /// The stage does not work on this pixel format.
+    /// The stage does not support the pixel format of the frame.
     #[error("does not work on {format} frames; it takes {takes}")]
     Format {
         /// The format that arrived.
@@ -75,7 +75,7 @@ pub enum StageError {
     /// The device failed.
     #[error(transparent)]
     Device(Box<V4l2Error>),
-    /// A device's buffer cannot hold this frame.
+    /// The frame does not fit a device's buffer.
     #[error(transparent)]
     Foreign(#[from] ForeignError),
     /// The stage's worker failed.

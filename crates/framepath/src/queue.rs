@@ -50,7 +50,7 @@ pub(crate) enum Queued {
     End,
 }
 
-/// Writing end of a queue: the last stage of its thread.
+/// Writing end of a queue: the last stage of the thread in front of the queue.
 pub(crate) struct QueueEnd {
     /// Index of the link in the path.
     index: u16,

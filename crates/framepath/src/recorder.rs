@@ -367,7 +367,7 @@ impl Recorder {
         });
     }
 
-    /// Removes the frames inside stages, because they were flushed.
+    /// Removes the frames inside stages, because the stages were flushed.
     pub(crate) fn flush(&mut self) {
         self.inside.clear();
         self.resumed = None;

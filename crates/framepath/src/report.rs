@@ -96,9 +96,9 @@ pub struct WorkerReport {
     pub first_lost: Option<u64>,
     /// Reason why the last worker was replaced; empty if none was.
     pub last_death: String,
-    /// Messages on sockets to the workers and from them, from each stream's opening on.
+    /// Number of messages on sockets, to the workers and from the workers, from each stream's opening on.
     pub messages: (u64, u64),
-    /// Cells of the rings to the workers and from them.
+    /// Number of cells in the rings, to the workers and from the workers.
     pub cells: (u64, u64),
 }
 

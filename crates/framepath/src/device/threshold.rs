@@ -37,7 +37,7 @@ pub(crate) struct DeviceThreshold {
     in_place: bool,
     /// True if the node's records get a checksum.
     crc32: bool,
-    /// Memory type of the option `io`; `None` if the frames determine it.
+    /// Memory type of the option `io`; `None` if the memory of the frames determines the type.
     io: Option<Io>,
     /// The node, opened when the stage is made, so that no other program takes it before the first frame.
     opened: Option<Arc<Node>>,

@@ -55,7 +55,7 @@ pub(super) enum InputsEnd {
     Last,
 }
 
-/// Drains and flushes that the present worker has to answer, and the flush to send to it.
+/// Drains and flushes that the present worker has to answer, and a flush that is still to be sent.
 #[derive(Default)]
 pub(super) struct Answers {
     /// Questions that were sent to the worker, oldest first.

@@ -39,7 +39,7 @@ pub trait BufferProvider: Send + Sync {
     fn mapped(&self, slots: ProvidedSlots);
 }
 
-/// The slots of a loan. The caller uses them to release buffers to the worker.
+/// Slots of provided buffers. The caller releases buffers to the worker through this value.
 pub struct ProvidedSlots {
     pub(super) returns: Arc<dyn Returns>,
     pub(super) first: u32,

@@ -62,7 +62,7 @@ pub(crate) fn channel(hop: u16, session: Arc<Session>) -> (Submit, CollectInput)
     (submit, CollectInput { hop, session, is_by_device, started, end: None, idle: Idle::default() })
 }
 
-/// The end of a stream that takes the output of its workers, and replaces workers that die.
+/// Collect end of a stream: takes the output of the workers, and replaces workers that die.
 ///
 /// Only this end knows which inputs have no output yet. After it has replaced a worker, it submits
 /// these inputs again, and then returns the right to submit to the submit end.
@@ -97,7 +97,7 @@ pub(crate) enum WorkerOutput<T> {
     Request,
 }
 
-/// A frame from a worker, with its times for the ledger.
+/// Frame from a worker, with the times of the frame for the ledger.
 pub struct Arrival {
     /// The frame.
     pub frame: Frame,

@@ -28,7 +28,7 @@ pub(super) struct Exporter {
     socket: Arc<Socket>,
     /// Pools and layouts that the caller knows.
     names: Names,
-    /// Time that the worker was idle before its present input arrived, nanoseconds.
+    /// Time that the worker was idle before the present input arrived, nanoseconds.
     pub(super) idle_ns: u32,
     /// Number of frames sent since the last call of [`Exporter::take_count`].
     frames: u64,
@@ -36,7 +36,7 @@ pub(super) struct Exporter {
     tally: Option<Tally>,
 }
 
-/// Locks `exporter`, even if it is poisoned: a panic leaves it consistent, and ends the worker anyway.
+/// Locks `exporter`, even if it is poisoned: a panic leaves the exporter consistent, and ends the worker.
 pub(super) fn locked(exporter: &Mutex<Exporter>) -> MutexGuard<'_, Exporter> {
     exporter.lock().unwrap_or_else(PoisonError::into_inner)
 }

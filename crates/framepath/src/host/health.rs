@@ -21,7 +21,7 @@ pub(super) struct WorkerHealth {
     gone: AtomicBool,
     /// True if the collect end has to read the log.
     attention: AtomicBool,
-    /// Counts of messages, of cells submitted to the worker, and of cells taken from it.
+    /// Counts of messages, of cells submitted to the worker, and of cells taken from the worker.
     pub(super) traffic: Traffic,
     /// Number of input pools announced by messages. The worker reads such a message when it needs the pool.
     announced_pools: AtomicU32,

@@ -198,7 +198,7 @@ impl History {
         }
     }
 
-    /// Takes the right to submit back, if the submit end sent it.
+    /// Takes the right to submit back, if the submit end handed the right over.
     fn take_back_sending(&mut self, sending: Option<Box<Sending>>) {
         // The right to write to an older worker is of no use.
         if let Some(sending) = sending.filter(|sending| sending.link.number == self.worker) {
@@ -206,7 +206,7 @@ impl History {
         }
     }
 
-    /// Returns input `seq`; `None` if the book no longer has it.
+    /// Returns input `seq`; `None` if the book no longer has this input.
     pub(super) fn get(&mut self, seq: u64) -> Option<&mut LoggedInput> {
         self.read_log_for(seq);
         self.book.get_mut(seq)
@@ -355,7 +355,7 @@ fn record_sets(sets: &mut ParameterSets, packet: &Packet) {
     sets.inspect(&packet.peek(usize::MAX), true);
 }
 
-/// Classifies the packet by how decoding can start at it.
+/// Returns how decoding can start at `packet`, if it can.
 fn access(points: &mut AccessPoints, packet: &Packet) -> RandomAccess {
     let flagged = packet.is_key();
     if !points.needs(flagged, packet.meta().pts.is_some()) {

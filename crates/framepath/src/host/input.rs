@@ -20,7 +20,7 @@ pub enum WorkerInput {
 
 /// An entry of the log: an input and the state of its processing.
 pub(super) struct LoggedInput {
-    /// `None` once the output of a frame has arrived, because the frame then returns to its pool.
+    /// The input itself. `None` for a frame whose output has arrived: the frame then returns to its pool.
     pub(super) input: Option<WorkerInput>,
     pub(super) meta: FrameMeta,
     /// Position of the input's cell in the ring of the worker that has the input.

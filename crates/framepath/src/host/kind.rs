@@ -26,7 +26,7 @@ use super::{HostError, SandboxChoice};
 pub(crate) enum Task {
     /// Runs a stage, or demuxes a file that the caller sends.
     Stage,
-    /// Decodes with the device at this path, which the caller sends open.
+    /// Decodes with the V4L2 device at this path. The caller sends the open device.
     Device(PathBuf),
     /// Runs the plug-in at this canonical path.
     Plugin(PathBuf),

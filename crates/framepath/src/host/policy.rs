@@ -124,7 +124,7 @@ impl Restarts {
 #[derive(Debug)]
 pub(super) struct Watchdog {
     limit_ns: u64,
-    /// Highest progress observed, cells. Only the watcher's thread uses it.
+    /// Highest progress observed, cells. Only the watcher's thread uses this field.
     progress: AtomicU64,
     /// CLOCK_MONOTONIC time when the progress last advanced, nanoseconds. Only the watcher's thread
     /// uses it.
@@ -168,7 +168,7 @@ pub(super) struct DemuxerWait {
     since: Instant,
     /// CPU time of the worker at `since`, nanoseconds.
     cpu_ns: u64,
-    /// Since this time every check has found bytes to read, or the end of a pipe.
+    /// Time since when every check has found bytes to read, or the end of a pipe.
     readable_since: Instant,
     /// Limit of the worker's CPU time.
     busy: Duration,

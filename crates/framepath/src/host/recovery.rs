@@ -96,7 +96,7 @@ impl Recoveries {
         }
     }
 
-    /// Locks the state, even if it is poisoned: a panic leaves it consistent.
+    /// Locks the state, even if it is poisoned: a panic leaves the state consistent.
     fn locked(&self) -> MutexGuard<'_, RecoveryState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

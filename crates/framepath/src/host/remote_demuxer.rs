@@ -73,7 +73,7 @@ pub(crate) struct RemoteDemuxer {
     packets: Arc<PooledPackets>,
     gone: Arc<AtomicBool>,
     spec: DemuxerSpec,
-    /// The file, open in this process too, to check whether it has bytes to read.
+    /// The demuxed file. Open in this process, too, to check if there are bytes to read.
     file: MediaFile,
     /// Packets received so far.
     received: u64,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use super::{Recoveries, Traffic};
 
-/// Statistics of a stream's workers; any thread may read them.
+/// Statistics of a stream's workers. Any thread may read the fields.
 #[derive(Debug, Default)]
 pub struct WorkerStats {
     /// Process id of the present worker; 0 before the first. For display and measurement only, because

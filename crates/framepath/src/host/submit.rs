@@ -39,7 +39,7 @@ pub(crate) struct Submit {
     end: Option<SubmitEnd>,
 }
 
-/// The end of a stream that submits packets or frames to its worker.
+/// Submit end of a stream: submits packets or frames to the worker.
 ///
 /// It shares no lock with the collect end. It logs each input before submitting it, so that the
 /// collect end can submit it again, to the next worker.
@@ -63,7 +63,7 @@ pub struct SubmitEnd {
 pub enum SubmitError {
     /// The collect end has ended. The collect end reports the reason.
     Closed,
-    /// This process or the input itself is at fault.
+    /// Error of this process or of the input. The worker is not the cause.
     Host(HostError),
 }
 
@@ -301,7 +301,7 @@ pub(super) struct Sending {
     writer: CellWriter,
     packets: PacketArea,
     names: Names,
-    /// The bells that wake this process when it waits for room.
+    /// Bells by which the worker wakes this process when this process waits for room.
     room: [Bell; 2],
     /// Position of the next cell: the number of cells submitted so far.
     cells: u64,
@@ -406,7 +406,7 @@ impl Sending {
         Ok(Ok(()))
     }
 
-    /// Wakes the worker if cells were submitted, and makes the watcher check it from now on.
+    /// Wakes the worker if cells were submitted. Makes the watcher check the worker from now on.
     pub(super) fn wake_worker(&mut self) {
         if std::mem::take(&mut self.wake_due) {
             self.writer.bell().ring();

@@ -12,7 +12,7 @@ use framepath_os::time::now_ns;
 /// Number of inputs whose time is kept. It exceeds the reorder delay of any decoder.
 const REMEMBERED: usize = 1024;
 
-/// The counters of one stream, written by its worker.
+/// Counters of one stream. The worker of the stream writes the counters.
 pub(super) struct Tally {
     page: Page,
     /// For each of the last inputs: its number plus one, and the CLOCK_MONOTONIC time, nanoseconds, when

@@ -144,7 +144,7 @@ fn serve_file(
 
 /// Reason why a stream stopped.
 enum Stopped {
-    /// The stage failed with this message for the caller.
+    /// The stage failed. The text is the error message for the caller.
     Stage(String),
     /// The caller broke the rules.
     Caller,

@@ -126,7 +126,7 @@ pub(crate) struct File {
 }
 
 impl File {
-    /// Opens `path`. Demuxes in the worker of `spec`, or inline without it.
+    /// Opens `path`. Demuxes in the worker of `spec`; without `spec`, demuxes in this process.
     pub(crate) fn open(
         path: &str,
         options: &FileOptions,

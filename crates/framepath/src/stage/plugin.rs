@@ -254,7 +254,7 @@ fn same_layout(frame: &Frame, padded: &Layout) -> bool {
         && frame.plane(0).as_ptr() as usize % frei0r::ALIGN == 0
 }
 
-/// Fills the parts right of and below the visible part with copies of its last column and row.
+/// Fills the parts right of and below the visible part with copies of the last visible column and row.
 fn repeat_edges(pixels: &mut [u8], visible: PlaneLayout) {
     for row in pixels.chunks_exact_mut(visible.stride).take(visible.rows) {
         let (inside, outside) = row.split_at_mut(visible.width);
