@@ -6,8 +6,8 @@
 //! `framepath`, this crate runs the libraries in the caller's process.
 //!
 //! - [`Demuxer`] reads the [`Packet`]s of one track of a file. [`containers`] lists the supported containers.
-//! - [`Decoder`] turns packets into frames of a `framepath-os` pool. The decoder writes into the pool's slots:
-//!   [`OutputFormat::Native`] copies nothing, the other outputs name their conversion.
+//! - [`Decoder`] turns packets into frames of a `framepath-os` pool. The decoder writes into the pool's
+//!   slots: [`OutputFormat::Native`] copies nothing; each other output format requires a conversion.
 //! - [`Hardware`] opens a decoder of the machine (VA-API, NVDEC, VDPAU, Vulkan).
 //! - [`Converter`] changes the pixel format; [`Painter`] makes RGB for a screen.
 //! - [`frei0r`] loads filters of other people.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Decoding into buffers that the caller provides, for example those of a V4L2 client.
 //!
-//! The worker's side requests and maps the buffers. The caller's side is a trait, which the provider of the buffers
-//! implements.
+//! The worker's side requests and maps the buffers. The caller's side is a trait, which the provider of the
+//! buffers implements.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};

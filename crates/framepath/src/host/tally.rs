@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Counters of a worker of the service.
 //!
-//! The worker writes them to a page that the service created. Writing makes no system call and wakes no process.
+//! The worker writes the counters to a page that the service created. A write makes no system call and wakes
+//! no process.
 
 use framepath_model::format::Layout;
 use framepath_model::wire::WorkerTime;
