@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Exit code of the program, and at most one line with the reason.
+//! Exit code of the program, and the message on standard error with the reason.
 
 use std::error::Error;
 use std::fmt;
@@ -11,7 +11,7 @@ use framepath_os::process::signal;
 
 use crate::terminal;
 
-/// Exit code of a run that lost something.
+/// Exit code of a run that lost packets or frames.
 const LOST: u8 = 3;
 // The lab distinguishes a loss from a failure by this code.
 #[cfg(feature = "lab")]
@@ -28,11 +28,11 @@ pub(crate) enum ExitStatus {
     Failed,
     /// The command has reported lost packets or frames. Exit code 3.
     Lost,
-    /// SIGINT or SIGTERM; the results until then are shown. Exit code 130.
+    /// SIGINT or SIGTERM ended the command, which has shown the results up to the signal. Exit code 130.
     Interrupted,
 }
 
-/// Invalid arguments. Exit code 2.
+/// Error of invalid arguments. Exit code 2.
 #[derive(Debug)]
 pub(crate) struct UsageError(pub String);
 
@@ -44,7 +44,8 @@ impl fmt::Display for UsageError {
 
 impl Error for UsageError {}
 
-/// The reader of standard output is gone, so no message can reach it.
+/// Error of a write to standard output whose reader is gone. The program ends without a message. Exit
+/// code 1.
 #[derive(Debug)]
 pub(crate) struct OutputClosed;
 
@@ -56,14 +57,15 @@ impl fmt::Display for OutputClosed {
 
 impl Error for OutputClosed {}
 
-/// Returns the exit code of `command`; prints a line on standard error if it failed.
+/// Returns the exit code for the result of `command`. Prints an error on standard error, except an
+/// interruption and a closed standard output.
 pub(crate) fn code(command: &str, outcome: anyhow::Result<ExitStatus>) -> ExitCode {
     match outcome {
         Ok(ExitStatus::Done) => ExitCode::SUCCESS,
         Ok(ExitStatus::Failed) => ExitCode::FAILURE,
         Ok(ExitStatus::Lost) => ExitCode::from(LOST),
         Ok(ExitStatus::Interrupted) => ExitCode::from(INTERRUPTED),
-        // A wait that a signal ended is an interruption, not a failure.
+        // If the signal ended a wait, the error is an interruption and not a failure.
         Err(error) if signal::interrupted() && is_canceled(&error) => ExitCode::from(INTERRUPTED),
         Err(error) if error.is::<OutputClosed>() => ExitCode::FAILURE,
         Err(error) => {
@@ -73,7 +75,7 @@ pub(crate) fn code(command: &str, outcome: anyhow::Result<ExitStatus>) -> ExitCo
     }
 }
 
-/// Returns true if `error` is a wait that a signal ended.
+/// Returns true if the cause of `error` is a wait that was canceled.
 fn is_canceled(error: &anyhow::Error) -> bool {
     let canceled = |cause: &(dyn Error + 'static)| cause.downcast_ref().is_some_and(cancel::is_canceled);
     error.chain().any(canceled)
@@ -81,14 +83,14 @@ fn is_canceled(error: &anyhow::Error) -> bool {
 
 /// Prints `error` as `framepath: COMMAND: error: cause` on standard error.
 pub(crate) fn print_error(command: &str, error: &anyhow::Error) {
-    // A usage error has several lines: the arguments, and a mark below the wrong word.
+    // A usage error may have several lines: the arguments, and a mark below the wrong word.
     let line = one_line(error);
     let line = if error.is::<UsageError>() { shown_lines(&line) } else { shown(&line) };
     terminal::note(&format!("framepath: {command}: {line}"));
 }
 
-/// Formats the chain of causes. Omits a cause that the line already contains, because the
-/// libraries' errors include their cause.
+/// Formats `error` and the chain of causes as one line. Omits a cause that the line already contains,
+/// because many errors of libraries already include the text of the cause.
 fn one_line(error: &anyhow::Error) -> String {
     let mut line = error.to_string();
     for cause in error.chain().skip(1) {
@@ -100,7 +102,8 @@ fn one_line(error: &anyhow::Error) -> String {
     line
 }
 
-/// Prints the help or a usage error of the arguments, and returns the exit code.
+/// Prints the result of parsing the arguments, which is the requested help or a usage error. Returns the
+/// exit code.
 pub(crate) fn from_usage_error(error: &clap::Error) -> ExitCode {
     if error.use_stderr() {
         // The error repeats the arguments, which may be file names with control characters.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Files named by options.
+//! Output files of a command, whose names come from options.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -10,9 +10,9 @@ use framepath_os::process::cancel::StoppableWriter;
 
 use crate::terminal;
 
-/// Output file of a command. The file is created before the work starts, so that an unwritable
-/// folder is found early. It gets its final name after the result is written, so that a failed
-/// run leaves the old file.
+/// Output file of a command. A temporary file is created before the work starts, so that an unwritable
+/// folder is found early. The temporary file gets the final name after the result is written, so that
+/// a failed run leaves the old file.
 pub(crate) struct OutputFile {
     name: String,
     target: Target,
@@ -20,22 +20,25 @@ pub(crate) struct OutputFile {
 
 enum Target {
     Stdout,
-    /// A device or a pipe; writes go to it directly.
+    /// A device or a pipe, which the command writes directly.
     Open(File),
-    /// A temporary file, renamed to the target at the end.
+    /// A temporary file, which is renamed after the result is written.
     Temporary(Temporary),
 }
 
-/// A temporary file; dropping it before the renaming removes it.
+/// A temporary file. Dropping this value removes the file, unless the file was renamed.
 struct Temporary {
     file: File,
+    /// Name of the temporary file.
     path: PathBuf,
+    /// Final name of the file.
     target: PathBuf,
     renamed: bool,
 }
 
 impl Temporary {
-    /// Creates a file in the folder of `target`. Follows symbolic links.
+    /// Creates a temporary file in the folder of `target`. If `target` is a symbolic link to an existing
+    /// file, uses that file as the target.
     fn create_beside(target: &Path) -> io::Result<Temporary> {
         let target = fs::canonicalize(target).unwrap_or_else(|_| target.to_owned());
         let name = target.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_string_lossy();
@@ -51,7 +54,7 @@ impl Temporary {
 
     fn rename(mut self) -> io::Result<()> {
         if let Ok(before) = fs::metadata(&self.target) {
-            // The new file has permissions by the umask; the old file's permissions are kept.
+            // Copies the old file's permissions to the new file, which has permissions by the umask.
             self.file.set_permissions(before.permissions())?;
         }
         fs::rename(&self.path, &self.target)?;
@@ -99,7 +102,7 @@ impl OutputFile {
         matches!(self.target, Target::Stdout)
     }
 
-    /// Writes the output of `content`.
+    /// Writes the bytes that `content` writes, and gives the file the final name.
     pub(crate) fn write(self, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow::Result<()> {
         let written = match self.target {
             Target::Stdout => {
@@ -113,7 +116,7 @@ impl OutputFile {
         written.with_context(|| format!("writing `{}`", self.name))
     }
 
-    /// Writes the result of `serde_json`, and a line end.
+    /// Writes `text`, a result of `serde_json`, and a line end.
     pub(crate) fn json(self, text: serde_json::Result<String>) -> anyhow::Result<()> {
         let text = text.context("JSON")?;
         self.write(|to| writeln!(to, "{text}"))

@@ -2,16 +2,16 @@
 //! Codec libraries of framepath: touches files, FFmpeg's libraries, dav1d and frei0r plug-ins.
 //!
 //! No other crate of the workspace uses these libraries. Programs that move frames use the crate
-//! `framepath`, whose stage `decode` stands on this one and can run it in a sandbox; this crate alone
-//! runs the libraries in the caller's process.
+//! `framepath`: the stage `decode` uses this crate, and can run the decoder in a sandbox. Without
+//! `framepath`, this crate runs the libraries in the caller's process.
 //!
 //! - [`Demuxer`] reads the [`Packet`]s of one track of a file. [`containers`] lists the supported containers.
-//! - [`Decoder`] turns packets into frames of a `framepath-os` pool. The decoder writes into the pool's slots:
-//!   [`OutputFormat::Native`] copies nothing, the other outputs name their conversion.
+//! - [`Decoder`] turns packets into frames of a `framepath-os` pool. The decoder writes into the pool's
+//!   slots: [`OutputFormat::Native`] copies nothing; each other output format requires a conversion.
 //! - [`Hardware`] opens a decoder of the machine (VA-API, NVDEC, VDPAU, Vulkan).
 //! - [`Converter`] changes the pixel format; [`Painter`] makes RGB for a screen.
 //! - [`frei0r`] loads filters of other people.
-//! - [`bare`] decodes without any of this, as a baseline for measurements.
+//! - [`bare`] decodes with libavcodec only, without framepath's pools, as a baseline for measurements.
 //!
 //! # Example
 //!

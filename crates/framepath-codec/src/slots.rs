@@ -26,7 +26,7 @@ pub(crate) struct SlotRequest {
     pub(crate) height: usize,
 }
 
-/// Strides and rows that a decoder requires for a request.
+/// Strides and rows that a decoder requires for a [`SlotRequest`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Padded {
     /// Bytes from one luma row to the next.
@@ -45,36 +45,42 @@ pub(crate) struct Padded {
 }
 
 struct SlotsState {
+    /// Current pool; `None` before the first picture.
     pool: Option<Pool>,
-    /// Layout of a slot for the last request.
+    /// Last request, and the layout of a slot for this request.
     surface: Option<(SlotRequest, Surface)>,
 }
 
-/// Pool of one decoder. Shared with its callbacks, which may run on any of the library's threads.
+/// Current pool of one decoder. The decoder's callbacks share this value, and may run on any thread of
+/// the codec library.
 pub(crate) struct Slots {
     codec: &'static str,
     output: OutputFormat,
+    /// Number of slots of a pool that is made here.
     slots: u32,
+    /// Number of slots to recommend if `slots` is not sufficient.
     advised: u32,
+    /// Receiver of the frames that another process returns; `None` if no other process reads them.
     give_back: Option<&'static GiveBack>,
-    /// Provider of the memory, and the number of slots to request in addition to the references.
+    /// Provider of the memory, and the number of slots to request in addition to
+    /// [`Padded::references`]; `None` if pools are made here.
     provider: Option<(ProviderRef, u32)>,
     state: Mutex<SlotsState>,
     /// True if no thread may wait for a slot any more.
     closed: AtomicBool,
-    /// Handle that ends the waits of the current pool. Outside of `state`, because a waiting
-    /// thread holds the lock of `state`.
+    /// Handle that ends waits for a slot of the current pool. Not inside `state`, because a thread
+    /// that waits for a slot holds the lock of `state`.
     closer: Mutex<Option<Closer>>,
-    /// Set with `failure`, so that a check needs no lock.
+    /// True if `failure` was set. Lets a check do without the lock.
     failed: AtomicBool,
-    /// Number of the packet and reason why a slot could not be provided. Kept here, because
-    /// libraries pass on at most a number.
+    /// Number of the packet whose picture could not be made, and the reason. Kept here, because
+    /// codec libraries pass at most an error number from a callback to the caller.
     failure: Mutex<Option<(i64, CodecError)>>,
 }
 
 impl Slots {
-    /// Creates the slots of one decoder, from one pool after the other. `give_back` is for pools
-    /// that another process reads.
+    /// Creates the slots of one decoder. The first pool is made when the decoder requests a slot. If
+    /// another process reads the frames, `give_back` collects the slots that this other process returns.
     pub(crate) fn new(
         codec: &'static str,
         output: OutputFormat,
@@ -107,10 +113,10 @@ impl Slots {
         self.codec
     }
 
-    /// Takes a slot for a picture. `pad` returns the decoder's requirements, and is called only
-    /// if the request differs from the last one. Sleeps while later stages hold all slots.
-    /// Returns `None` after a failure, which [`take_failure`](Slots::take_failure) returns with
-    /// the `number` of the packet.
+    /// Takes a slot for the picture of packet `number`. Calls `pad`, which returns the decoder's
+    /// requirements, only if `request` differs from the last request. Sleeps while later stages
+    /// hold all slots. Returns `None` if this call or an earlier call failed;
+    /// [`take_failure`](Slots::take_failure) then returns the first failure.
     pub(crate) fn take(
         &self,
         number: i64,
@@ -147,8 +153,8 @@ impl Slots {
             }
         };
         // Keeps a pool whose slots are large enough: otherwise a stream that switches between
-        // sizes would map a new pool at every switch. The slots of a replaced pool return to it
-        // when their frames end.
+        // sizes would map a new pool at every switch. A slot of a replaced pool returns to that
+        // pool when the last handle to the slot is dropped.
         let pool = match &mut state.pool {
             Some(pool) if pool.slot_bytes() >= surface.bytes => pool,
             place => {
@@ -161,8 +167,8 @@ impl Slots {
                 place.insert(pool)
             }
         };
-        // Acquire: pairs with the Release in `close`. Comes after the lock of the closer: either
-        // `close` finds this pool's closer, or this thread sees the flag.
+        // Acquire: pairs with the Release in `close`. This check comes after the closer was stored,
+        // so either `close` finds the closer of this pool, or this thread sees the flag.
         if self.closed.load(Ordering::Acquire) {
             return Err(self.pool_error(PoolError::Closed));
         }
@@ -170,8 +176,8 @@ impl Slots {
         Ok(Slot { hold, surface, codec: self.codec, converted: OnceLock::new() })
     }
 
-    /// Ends the wait of a decoder thread for a slot, and provides none from now on. Slots in use
-    /// stay valid.
+    /// Ends the wait of a decoder thread for a slot. Provides no slot from now on. Slots in use stay
+    /// valid.
     pub(crate) fn close(&self) {
         // Release: see `try_take`.
         self.closed.store(true, Ordering::Release);
@@ -180,6 +186,7 @@ impl Slots {
         }
     }
 
+    /// Computes the layout of a slot in a pool that is made here.
     fn divide(&self, request: SlotRequest, padded: Padded) -> Result<Surface, CodecError> {
         let output = output_format(self.codec, request.decoded, self.output)?;
         let Padded { stride, chroma_stride, rows, .. } = padded;
@@ -187,7 +194,8 @@ impl Slots {
             .ok_or_else(|| self.pool_error(PoolError::Size { slot_bytes: usize::MAX, slots: self.slots }))
     }
 
-    /// Takes memory of the provider, for pictures of one size from now on.
+    /// Requests memory for pictures of `request` from the provider. Returns the layout of a slot, and
+    /// the pool in that memory.
     fn request_memory(
         &self,
         ProviderRef(provider): ProviderRef,
@@ -239,7 +247,7 @@ impl Slots {
     fn pool_error(&self, source: PoolError) -> CodecError {
         match source {
             PoolError::Starved { slots } => {
-                // The advised number is larger than one that was not sufficient.
+                // `slots` was not sufficient, so recommends at least one more.
                 let advised = self.advised.max(slots.saturating_add(1));
                 CodecError::PoolTooSmall { codec: self.codec, slots, advised }
             }
@@ -247,8 +255,8 @@ impl Slots {
         }
     }
 
-    /// Records the reason why the picture of packet `number` cannot be made. Keeps only the first
-    /// failure.
+    /// Records `error`, the reason why the picture of packet `number` cannot be made. Keeps only the
+    /// first failure.
     pub(crate) fn fail(&self, number: i64, error: CodecError) {
         unpoisoned(&self.failure).get_or_insert((number, error));
         // Release: pairs with the Acquire in `has_failed`.
@@ -259,7 +267,7 @@ impl Slots {
         self.failed.load(Ordering::Acquire)
     }
 
-    /// Provides slots again after a failure, because the decoder was flushed.
+    /// Forgets a failure, so that slots are provided again. Called when the decoder was flushed.
     pub(crate) fn forget_failure(&self) {
         *unpoisoned(&self.failure) = None;
         self.failed.store(false, Ordering::Release);
@@ -271,18 +279,19 @@ impl Slots {
     }
 }
 
-/// Locks a mutex, also after a panic: a panic leaves no value under these locks half changed.
+/// Locks `mutex` even if a thread panicked while it held the lock: no code under these locks can leave
+/// a value half changed.
 fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Slot that the decoder holds.
+/// Slot that the decoder holds, with the layout of the pictures in the slot.
 pub(crate) struct Slot {
     hold: Hold,
     pub(crate) surface: Surface,
     codec: &'static str,
-    /// Conversion already done in this slot. A picture that is shown twice is converted once, and
-    /// never while its first frame is read.
+    /// Picture that was converted in this slot; empty before the conversion. If the decoder outputs a
+    /// picture twice, only the first output converts, because a reader may already read the result.
     converted: OnceLock<DecodedPicture>,
 }
 
@@ -297,11 +306,11 @@ impl Slot {
         self.hold.len()
     }
 
-    /// Makes a frame of the decoded picture, converted if required. `starts` are the addresses of
-    /// the first visible pixel of each plane.
+    /// Makes a frame of the decoded picture. Converts the picture if the output format requires it.
+    /// `starts` has the address of the first visible pixel of each plane.
     ///
     /// # Safety
-    /// The decoder has finished the picture.
+    /// The decoder has finished the picture in this slot.
     pub(crate) unsafe fn frame(
         &self,
         (width, height): (u32, u32),
@@ -337,9 +346,9 @@ impl Slot {
                 None => {
                     meter::copy(picture.converted_bytes(), || {
                         // SAFETY: the layouts fit the slot, and the caller guarantees that the
-                        // picture is finished. The written areas are read only through frames. No
-                        // frame exists before `converted` is set, because frames are made on one
-                        // thread.
+                        // decoder has finished the picture. Other code reads the written areas only
+                        // through frames. No frame of this slot exists before `converted` is set,
+                        // because frames are made on one thread.
                         unsafe { picture.convert(self.base()) }
                     });
                     let _ = self.converted.set(picture);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Description of a video that a decoder needs before its first packet.
+//! Description of a video track, which a decoder needs before the first packet.
 
 use std::ffi::c_int;
 use std::fmt;
@@ -34,7 +34,7 @@ impl Codec {
     /// All codecs.
     pub const ALL: [Codec; 5] = [Codec::H264, Codec::Hevc, Codec::Vp8, Codec::Vp9, Codec::Av1];
 
-    /// Returns the name used in errors and output: that of libavcodec.
+    /// Returns libavcodec's name of the codec, which errors and output use.
     pub fn name(self) -> &'static str {
         match self {
             Codec::H264 => "h264",
@@ -69,17 +69,17 @@ impl fmt::Display for Codec {
 /// libav's description of a stream, owned.
 pub(crate) struct Parameters(NonNull<ff::AVCodecParameters>);
 
-// SAFETY: written once when copied, only read afterwards.
+// SAFETY: written only while one thread creates the value, and only read afterwards.
 unsafe impl Send for Parameters {}
-// SAFETY: as above; every later access reads.
+// SAFETY: as for Send: after the creation every access reads.
 unsafe impl Sync for Parameters {}
 
 impl Parameters {
     /// # Safety
     /// `source` is a valid, initialised parameter set.
     pub(crate) unsafe fn copy_of(source: *const ff::AVCodecParameters) -> Option<Parameters> {
-        // SAFETY: the new set is owned by the result; the caller guarantees `source`. On failure
-        // the drop frees the new set.
+        // SAFETY: `copy` owns the new set, and its drop frees the set if the copy fails. The caller
+        // guarantees that `source` is valid.
         unsafe {
             let copy = Parameters(NonNull::new(ff::avcodec_parameters_alloc())?);
             (ff::avcodec_parameters_copy(copy.0.as_ptr(), source) >= 0).then_some(copy)
@@ -106,24 +106,25 @@ impl fmt::Debug for Parameters {
     }
 }
 
-/// Description of the video before the first packet. Cheap to clone.
+/// Description of a video track, known before the first packet. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct TrackInfo {
     /// Codec of the packets.
     pub codec: Codec,
-    /// Geometry, time base and rate, as declared by the container. `format` is the expected
-    /// format of the decoder's pictures, if framepath supports it.
+    /// Geometry, time base and rate, as declared by the container. `format` is the expected format
+    /// of the decoder's pictures; `None` if this format is unknown or framepath does not support it.
     pub stream: StreamInfo,
     pub(crate) parameters: Arc<Parameters>,
 }
 
-/// Number of bytes before the codec's own head in [`TrackInfo::to_bytes`].
+/// Number of bytes before the codec's head in [`TrackInfo::to_bytes`].
 const FIXED: usize = 8 * 4;
 
 impl TrackInfo {
-    /// Returns the codec's own head, as stored in the container.
+    /// Returns the codec's head (libavcodec's `extradata`), as stored in the container: parameter sets
+    /// or a configuration record. Empty if the container stores none.
     pub(crate) fn head(&self) -> &[u8] {
-        // SAFETY: a valid parameter set that is never written, alive with `self`.
+        // SAFETY: a valid parameter set that nothing writes, and that lives as long as `self`.
         unsafe {
             let raw = self.parameters.as_ptr();
             match usize::try_from((*raw).extradata_size) {
@@ -153,12 +154,11 @@ impl TrackInfo {
         }
     }
 
-    /// Returns the description for a decoder in another process: little-endian 32-bit words
-    /// (codec, tag, pixel format, width, height, profile, level, reorder delay), then the codec's
-    /// own head. [`TrackInfo::stream`] is not included.
+    /// Encodes the description for a decoder in another process: little-endian 32-bit words (codec,
+    /// tag, pixel format, width, height, profile, level, reorder delay), then the codec's head.
+    /// [`TrackInfo::stream`] is not included.
     pub fn to_bytes(&self) -> Vec<u8> {
-        // SAFETY: a valid parameter set that is never written; enums are read as integers as in
-        // C.
+        // SAFETY: a valid parameter set that nothing writes; enums are read as integers, as in C.
         let words = unsafe {
             let raw = self.parameters.as_ptr();
             [
@@ -178,7 +178,7 @@ impl TrackInfo {
     /// Parses the bytes of [`TrackInfo::to_bytes`], which may come from an untrusted process.
     ///
     /// # Errors
-    /// There are too few bytes, or the codec is unknown.
+    /// There are too few or too many bytes, the codec is unknown, or there is not enough memory.
     pub fn from_bytes(bytes: &[u8], stream: StreamInfo) -> Result<TrackInfo, CodecError> {
         let (fixed, head) = bytes.split_at_checked(FIXED).ok_or(CodecError::Track { detail: "too short" })?;
         let word = |index: usize| {
@@ -187,8 +187,8 @@ impl TrackInfo {
         };
         let codec = Codec::from_id(word(0)).ok_or(CodecError::Track { detail: "unknown codec" })?;
         let memory = CodecError::Track { detail: "no memory" };
-        // SAFETY: a new parameter set that `parameters` owns immediately. The head is copied into
-        // memory of libav's own, zeroed and padded as libav requires.
+        // SAFETY: a new parameter set, which `parameters` owns immediately. The head is copied into
+        // memory that libav allocated, zeroed, with the padding that libav requires.
         unsafe {
             let raw = ff::avcodec_parameters_alloc();
             let parameters = Parameters(NonNull::new(raw).ok_or(memory)?);
@@ -220,16 +220,16 @@ impl TrackInfo {
 }
 
 impl TrackInfo {
-    /// Creates the description of a video of which only the codec is known: the packets declare
-    /// the rest, as in elementary streams.
+    /// Creates the description of a video from the codec and the size in `stream` alone, without a
+    /// head. The packets have to declare the rest, as in elementary streams.
     ///
     /// # Errors
     /// There is not enough memory.
     pub fn from_codec(codec: Codec, stream: StreamInfo) -> Result<TrackInfo, CodecError> {
         let mut words = [0; FIXED];
         words[..4].copy_from_slice(&(codec.id() as u32).to_le_bytes());
-        // Pixel format, profile and level are not known. libav writes -1, or -99 in some
-        // versions, and decoders check for neither.
+        // Pixel format, profile and level are unknown. libav's own value for unknown is -1 or -99,
+        // depending on its version; decoders check for neither number.
         for unknown in [2, 5, 6] {
             words[unknown * 4..][..4].copy_from_slice(&(-1i32).to_le_bytes());
         }
@@ -245,7 +245,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// Makes the bytes with which another process would describe a track.
+    /// Makes the bytes by which another process describes a track with `codec` and `head`.
     fn bytes_of(codec: Codec, head: &[u8]) -> Vec<u8> {
         let mut bytes = vec![0; FIXED];
         bytes[..4].copy_from_slice(&(codec.id() as u32).to_le_bytes());
@@ -265,7 +265,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Makes a track of which only the head is known.
+    /// Makes a track with `codec` and `head`; size and times are unknown.
     pub(crate) fn track(codec: Codec, head: &[u8]) -> TrackInfo {
         TrackInfo::from_bytes(&bytes_of(codec, head), unknown_stream()).unwrap()
     }

@@ -12,7 +12,7 @@
 //! | [`ledger`] | rows of frames and hops, and the arithmetic from rows to causes |
 //! | [`stats`], [`summary`] | medians, percentiles, intervals of paired ratios; JSON summaries |
 //! | [`wire`] | the wire format between a caller, its workers and the service |
-//! | [`replay`] | what is decoded again after the death of a worker |
+//! | [`replay`] | choice of the packets that another worker decodes again after the death of a worker |
 //! | [`access_point`], [`access_unit`], [`parameter_sets`] | the parts of H.264, HEVC, VP8, VP9 and AV1 streams that a replay needs |
 //! | [`service`] | limits and accounting of the service |
 //! | [`shown`] | text of other programs, made safe for a terminal |

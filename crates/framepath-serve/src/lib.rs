@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Service of framepath: touches the service's socket, its workers, a local TCP port and the kernel module's node.
 //!
-//! The service starts sandboxed workers for every program of the machine that may use them. It hands
-//! each worker to one client, and ends it when this client is gone.
+//! The service starts sandboxed workers for every program of the machine that may use the service. The
+//! service hands each worker to one client, and ends the worker when this client is gone.
 //!
 //! ```text
 //! client ──hello──▶ broker ──spawns──▶ worker
@@ -11,8 +11,8 @@
 //!                                  page ──▶ broker ──▶ top, metrics
 //! ```
 //!
-//! No packet and no frame passes through the service. A client waits for it only when it requests a
-//! worker. The service has one thread, which sleeps in poll(2) and makes no system call
+//! No packet and no frame passes through the service. A client waits for the service only when the
+//! client requests a worker. The service has one thread, which sleeps in poll(2) and makes no system call
 //! while nothing happens.
 //!
 //! - [`Service`] listens and runs; [`ServiceSettings`] has its limits and the users that it admits.

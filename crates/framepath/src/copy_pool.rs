@@ -31,7 +31,7 @@ pub struct CopyPool {
     give_back: Option<&'static GiveBack>,
     slots: u32,
     pool: Option<Pool>,
-    /// Layouts of the last frame and of its copy.
+    /// Layouts of the last frame and of the copy of that frame.
     layouts: Option<(Layout, Layout)>,
 }
 
@@ -88,7 +88,7 @@ impl CopyPool {
         Ok(copy)
     }
 
-    /// Returns `from` without padding. Keeps the last result, because computing it allocates.
+    /// Returns layout `from` without padding. Keeps the last result, because the computation allocates.
     fn packed(&mut self, from: &Layout) -> Layout {
         match &self.layouts {
             Some((last, packed)) if last == from => *packed,

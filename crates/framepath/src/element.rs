@@ -42,7 +42,7 @@ pub(crate) struct Element {
     pub(crate) make: Make,
     /// Task of the element's worker; `None` for [`Task::Stage`].
     pub(crate) task: Option<Arc<FindTask>>,
-    /// True if the element decodes: its output is frames.
+    /// True if the element decodes: the input is packets, and the output is frames.
     pub(crate) decodes: bool,
     /// Minimum number of its frames that the hops behind it hold while it waits for a slot of its pool.
     /// The watchdog ignores a worker's report that it waits while they hold fewer.
@@ -123,7 +123,7 @@ impl Element {
 
 /// Surroundings of a hop in the path, for its constructor.
 pub struct HopPlace<'a> {
-    /// The hops behind it; empty in a worker.
+    /// Hops behind the hop in the path; empty in a worker.
     pub(crate) behind: &'a [Hop],
     /// Description of the source's compressed track; `None` for frames.
     pub(crate) track: Option<TrackInfo>,

@@ -52,15 +52,15 @@ pub enum StageError {
         /// Advice for the user.
         advice: &'static str,
     },
-    /// The stage does not work on this pixel format.
+    /// The stage does not support the pixel format of the frame.
     #[error("does not work on {format} frames; it takes {takes}")]
     Format {
         /// The format that arrived.
         format: PixelFormat,
-        /// The formats it takes.
+        /// Formats that the stage takes.
         takes: &'static str,
     },
-    /// The frames change size, and the output cannot change it.
+    /// The frames change size, and the output file cannot hold frames of two sizes.
     #[error("{what}: frames change from {from} to {to}, which a {kind} file cannot hold")]
     SizeChange {
         /// The output.
@@ -75,7 +75,7 @@ pub enum StageError {
     /// The device failed.
     #[error(transparent)]
     Device(Box<V4l2Error>),
-    /// A device's buffer cannot hold this frame.
+    /// The frame does not fit a device's buffer.
     #[error(transparent)]
     Foreign(#[from] ForeignError),
     /// The stage's worker failed.

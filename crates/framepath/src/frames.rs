@@ -73,14 +73,14 @@ pub struct Frames {
 
 /// Message from the run to the iterator.
 struct Sent {
-    /// `None` for the end of a stream that is held open.
+    /// Next frame; `None` at the end of a stream that is held open for a seek.
     frame: Option<Frame>,
-    /// Number of the last seek or flush before it.
+    /// Number of the last seek or flush before this message.
     generation: u64,
 }
 
 impl Pipeline {
-    /// Runs the pipeline in a thread of its own and returns its frames one by one.
+    /// Runs the pipeline in a new thread. Returns an iterator of the frames at the end of the pipeline.
     ///
     /// ```
     /// use framepath::Pipeline;
@@ -208,7 +208,7 @@ impl Frames {
         self.report.get()
     }
 
-    /// Ends the run at the end of its stream, and waits for that; returns `None` after the first call.
+    /// Lets the run end at the end of the stream, and waits for the run. Returns `None` after the first call.
     fn join(&self) -> Option<Result<Report, RunError>> {
         let run = self.run.lock().unwrap_or_else(PoisonError::into_inner).take()?;
         self.requests.hold_open(false);

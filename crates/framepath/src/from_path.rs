@@ -40,7 +40,7 @@ impl Pipeline {
         Pipeline::from_path_with(registry, &registry.definitions().parse_open(text)?)
     }
 
-    /// Builds the pipeline of `path`: opens its files and makes its pools.
+    /// Builds the pipeline of `path`: opens all files and makes all pools.
     ///
     /// # Errors
     /// [`RunError::Stage`] for a hop that cannot be made.
@@ -107,7 +107,7 @@ impl Pipeline {
         self.append_keeping(hops, kept)
     }
 
-    /// Adds `hops`; the program may keep `kept` frames behind them.
+    /// Adds `hops`. The program may keep `kept` frames that come out of the last of these hops.
     fn append_keeping(self, hops: &[Hop], kept: u32) -> Result<Pipeline, RunError> {
         let mut pipeline = self;
         for (at, hop) in hops.iter().enumerate() {
@@ -163,7 +163,7 @@ impl Pipeline {
         Ok(pipeline)
     }
 
-    /// Adds a stage in a worker: the hops behind it run in another thread.
+    /// Adds a stage in a worker. The hops behind the stage run in another thread.
     fn hosted(
         self,
         hop: &Hop,

@@ -18,7 +18,7 @@
 //! input before the worker can see it. The collect end owns the `History`,
 //! which has everything that a restart needs. `log` and `commands` are channels. The collect
 //! end takes one lock when a worker begins or ends. This lock is for threads outside the stream
-//! that abandon it ([`Session::abandon`]).
+//! that abandon the stream ([`Session::abandon`]).
 //!
 //! # States of a stream
 //!
@@ -199,7 +199,7 @@ pub enum HostError {
     WorkerVersion {
         /// The worker's program.
         program: String,
-        /// Version of this side.
+        /// Version of this program.
         ours: u16,
         /// Version of the worker.
         theirs: u16,
@@ -213,7 +213,7 @@ pub enum HostError {
     ServiceVersion {
         /// The socket's name.
         path: PathBuf,
-        /// Version of this side.
+        /// Version of this program.
         ours: u16,
         /// Version of the service.
         theirs: u16,
@@ -228,7 +228,7 @@ pub enum HostError {
     ServiceUser {
         /// The socket's name.
         path: PathBuf,
-        /// User of this side.
+        /// User id of this program.
         ours: u32,
         /// User of the service.
         theirs: u32,
@@ -240,13 +240,13 @@ pub enum HostError {
         /// Verb and object: what the worker did.
         what: &'static str,
     },
-    /// A worker ended by itself, or was killed because it made no progress.
+    /// A worker ended by itself, or the watchdog killed the worker because it made no progress.
     #[error("the worker ended")]
     Gone,
-    /// The stream was abandoned, because its output is no longer needed.
+    /// The stream was abandoned, because the output of the stream is no longer needed.
     #[error("the stream was abandoned")]
     Abandoned,
-    /// There is no service at this socket.
+    /// No service listens at the socket.
     #[error(
         "no service at {path}: {source}; start one with `framepath serve`, or name another socket with socket=",
         path = .path.display()

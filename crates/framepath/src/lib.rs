@@ -7,8 +7,8 @@
 //!
 //! # Frames in a loop
 //!
-//! A [`Pipeline`] comes from path text, from parts of your own, or from both. It is an
-//! iterator of frames:
+//! A [`Pipeline`] comes from path text, from parts of your own, or from both.
+//! [`Pipeline::frames`] returns an iterator of the frames:
 //!
 //! ```
 //! use framepath::Pipeline;
@@ -72,14 +72,15 @@
 //!
 //! # Decoders in a sandbox
 //!
-//! `decode host=process` runs demuxer and decoder in sandboxed processes (`docs/sandbox.md`). Their
-//! program is yours if [`worker::init`] is the first call in `main`; otherwise it is the
-//! `framepath` command.
+//! `decode host=process` runs demuxer and decoder in sandboxed processes (`docs/sandbox.md`). These
+//! processes run your own program if [`worker::init`] is the first call in `main`; otherwise they run
+//! the `framepath` command.
 //!
 //! # Side effects
 //!
 //! The library installs no signal handler, and changes neither the umask nor FFmpeg's log callback.
-//! Programs that want these call [`install_signal_handlers`] and [`silence_ffmpeg`].
+//! A program that wants signal handlers calls [`install_signal_handlers`]; a program that wants no
+//! output of FFmpeg calls [`silence_ffmpeg`].
 //! [`Options::stop`] ends one run.
 //!
 //! # Diagnostics

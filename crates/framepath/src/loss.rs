@@ -23,7 +23,7 @@ pub struct Loss {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LossReason {
-    /// Packets were skipped: the first packet kills every worker, and the others depend on it.
+    /// Packets were skipped: the first packet kills every worker, and the others depend on that packet.
     Poisoned {
         /// Reason why the last worker was replaced.
         last_death: String,
@@ -36,12 +36,12 @@ pub enum LossReason {
     },
     /// Frames arrived so late that the caller no longer had their packets.
     TooLate,
-    /// Frames were inside a worker that died, and its stage cannot repeat them.
+    /// Frames were inside a worker that died, and the stage cannot make these frames again.
     WorkerDied {
         /// Reason why the last worker was replaced.
         last_death: String,
     },
-    /// The source's device dropped frames because its buffers were not back in time.
+    /// The source's device dropped frames because the path did not return buffers in time.
     Device,
 }
 

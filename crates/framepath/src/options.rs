@@ -10,7 +10,7 @@ use framepath_os::process::stop::Stop;
 use crate::out::ThreadContext;
 use crate::requests::{Mailbox, Requests};
 
-/// Frames that reached the sink so far; any thread may read it during the run.
+/// Number of frames that reached the sink so far. Any thread may read this number during the run.
 pub type FrameCount = Arc<AtomicU64>;
 
 /// Options of a run.

@@ -46,11 +46,11 @@ impl HopFailure {
     }
 }
 
-/// One thread's part of a run: the count of its sink's items, and the thread's requests.
+/// One thread's part of a run: the count of the items of the thread's sink, and the thread's requests.
 pub(crate) struct ThreadContext {
     /// Items that the thread's sink took.
     delivered: Cell<u64>,
-    /// Number of items of the sink that has taken the most, across all threads.
+    /// Largest number of items that any sink of the run has taken.
     progress: Arc<AtomicU64>,
     /// Maximum number of items that the sink takes.
     most: u64,
@@ -293,7 +293,7 @@ impl<'a> Out<'a> {
         self.recorder.hold(self.hop, seq);
     }
 
-    /// Records that the stage's next work belongs to another frame than the one that it last pushed.
+    /// Records that the stage's next work belongs to a different frame from the last pushed frame.
     pub fn mark(&mut self) {
         self.recorder.mark();
     }

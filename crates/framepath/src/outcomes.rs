@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use crate::host::WorkerStats;
 use crate::notes::Notes;
 
-/// Counts and notes that hops write and the run's report reads; clones share them.
+/// Counts and notes that hops write and the run's report reads. Clones share the counts and notes.
 #[derive(Clone, Default)]
 pub(crate) struct Outcomes {
     /// Notes for the user.

@@ -30,7 +30,7 @@ pub fn parse_open(text: &str) -> Result<Path, PathError> {
     Registry::built_in().definitions().parse_open(text)
 }
 
-/// [`parse`] for the rest of a path behind its source.
+/// Parses the part of a path that follows the source. Otherwise like [`parse`].
 ///
 /// # Errors
 /// As [`parse`].

@@ -125,7 +125,7 @@ impl Pipeline {
         }
     }
 
-    /// Adds a stage. It runs in the thread of the hop before it.
+    /// Adds a stage, which runs in the thread of the previous hop.
     ///
     /// Behind a sink this is an error, which [`run`](Pipeline::run) and
     /// [`frames`](Pipeline::frames) return.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Descriptions of plug-ins.
 //!
-//! Each plug-in is loaded in a process of its own. A plug-in that crashes while it is loaded costs one line of
-//! the list, and the list continues.
+//! Each plug-in is loaded in a separate process. If a plug-in crashes while it is loaded, the list has an
+//! error in place of this plug-in's description, and continues with the next plug-in.
 
 use std::io::Read;
 use std::path::Path;
@@ -66,10 +66,10 @@ pub struct PluginEntry {
     pub name: String,
     /// Path of the plug-in's file.
     pub file: String,
-    /// The plug-in's description; `None` where it could not be read.
+    /// Description of the plug-in; `None` if it could not be read.
     #[serde(flatten)]
     pub description: Option<Description>,
-    /// The reason why it could not be read.
+    /// Reason why the description could not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -141,7 +141,7 @@ fn read_description(mut child: Child) -> Result<Description, String> {
     }
 }
 
-/// Waits for the child to end; kills it if it takes too long.
+/// Waits for the child to end. Kills a child that takes too long.
 fn wait(child: &mut Child) -> Result<ExitStatus, String> {
     let failed = |error: std::io::Error| format!("cannot wait for its process: {error}");
     let deadline = Instant::now() + PATIENCE;

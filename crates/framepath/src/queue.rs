@@ -39,18 +39,18 @@ pub(crate) enum Queued {
     /// An item.
     Item {
         item: Item,
-        /// Stamp of its hand-off.
+        /// Time of the hand-off to the queue, nanoseconds.
         enqueued_ns: u64,
-        /// Number of the last seek or flush before it.
+        /// Number of the last seek or flush before the item.
         generation: u64,
     },
-    /// A seek or flush with this number: the hops behind have to discard their items.
+    /// A seek or flush with this number: the hops behind the queue have to discard the items inside them.
     Flush(u64),
     /// The end of a stream that is held open.
     End,
 }
 
-/// Writing end of a queue: the last stage of its thread.
+/// Writing end of a queue: the last stage of the thread in front of the queue.
 pub(crate) struct QueueEnd {
     /// Index of the link in the path.
     index: u16,
@@ -60,7 +60,7 @@ pub(crate) struct QueueEnd {
     dropped: Arc<AtomicU64>,
 }
 
-/// An item that a full queue has dropped, and the stamp of its hand-off.
+/// An item that a full queue has dropped, and the time of its hand-off to the queue.
 pub(crate) type Dropped = (Item, u64);
 
 impl QueueEnd {

@@ -25,7 +25,7 @@ pub struct Stretch {
     copy_ns: u64,
     blocked_ns: u64,
     device_ns: u64,
-    /// Time between its parts, if it was joined from several stretches, nanoseconds.
+    /// Time between the parts of a joined stretch, nanoseconds; 0 for a single stretch.
     apart_ns: u64,
     compute_ns: u64,
     preempted_ns: u64,
@@ -53,7 +53,7 @@ struct Before {
     stretch: Stretch,
     /// Cause of the time between `stretch` and the stretch that ends with the hand-off.
     gap: Gap,
-    /// Part of that time from the frame's arrival until this thread ran, nanoseconds.
+    /// Part of the gap from the frame's arrival until the recorder's thread ran, nanoseconds.
     wakeup_ns: u64,
 }
 
@@ -136,7 +136,7 @@ impl Recorder {
         }
     }
 
-    /// Records that frame `seq` stays inside hop `hop` for now; keeps its time so far.
+    /// Records that frame `seq` stays inside hop `hop` for now. Keeps the frame's time so far.
     pub fn hold(&mut self, hop: u16, seq: u64) {
         if self.level != Level::Off {
             let stretch = self.stretch();
@@ -257,7 +257,7 @@ impl Recorder {
         self.write(row);
     }
 
-    /// Records that a frame came out of the queue that is hop `hop`: its wait ends now.
+    /// Records that a frame came out of the queue that is hop `hop`: the wait of the frame ends now.
     #[inline]
     pub(crate) fn dequeued(&mut self, hop: u16, meta: &FrameMeta, enqueued_ns: u64, idle: Idle) {
         if self.level == Level::Off {
@@ -367,7 +367,7 @@ impl Recorder {
         });
     }
 
-    /// Removes the frames inside stages, because they were flushed.
+    /// Removes the frames inside stages, because the stages were flushed.
     pub(crate) fn flush(&mut self) {
         self.inside.clear();
         self.resumed = None;

@@ -96,7 +96,7 @@ impl Registry {
         })
     }
 
-    /// Adds a source: its declaration, and a function that makes it for a hop of a path.
+    /// Adds a source: the declaration, and a function that makes the source for a hop of a path.
     ///
     /// # Errors
     /// The name is taken, or the declaration contradicts itself or is not that of a source.

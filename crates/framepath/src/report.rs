@@ -86,19 +86,19 @@ pub struct WorkerReport {
     pub deaths: u64,
     /// Packets or frames that were submitted again to a new worker.
     pub replayed: u64,
-    /// Packets skipped because they, or packets they need, kill every worker.
+    /// Number of skipped packets: packets that kill every worker, and packets that depend on such packets.
     pub skipped: u64,
     /// Number of the first packet that was skipped because it kills every worker; `None` if there is none.
     pub poisoned: Option<u64>,
     /// Frames lost because the stage cannot be replayed.
     pub lost: u64,
-    /// Number of the first of them.
+    /// Number of the first lost frame; `None` if no frame was lost.
     pub first_lost: Option<u64>,
     /// Reason why the last worker was replaced; empty if none was.
     pub last_death: String,
-    /// Messages on sockets to the workers and from them, from each stream's opening on.
+    /// Number of messages on sockets, to the workers and from the workers, from each stream's opening on.
     pub messages: (u64, u64),
-    /// Cells of the rings to the workers and from them.
+    /// Number of cells in the rings, to the workers and from the workers.
     pub cells: (u64, u64),
 }
 
@@ -126,7 +126,7 @@ impl WorkerReport {
 pub struct PlayReport {
     /// Frames that were shown.
     pub shown: u64,
-    /// Frames that were dropped because they arrived too late.
+    /// Number of frames that `play` dropped because the frames arrived too late.
     pub late: u64,
     /// True if the viewer ended the playback.
     pub ended: bool,

@@ -16,7 +16,7 @@ pub enum Request {
     Seek {
         /// The time.
         to: Duration,
-        /// Precision: exactly this time, or the random access point before it.
+        /// Precision: exactly the requested time, or the random access point before that time.
         mode: SeekTo,
     },
     /// Discard the items inside the run, and continue with the next item of the source.

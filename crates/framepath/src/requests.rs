@@ -38,7 +38,7 @@ use crate::request::{Request, RequestError};
 pub struct Requests(Arc<Shared>);
 
 struct Shared {
-    /// Receivers discard items of an older generation than this.
+    /// Oldest valid generation: receivers discard items of older generations.
     stale_below: AtomicU64,
     /// Number of items that were discarded for a seek or flush.
     flushed: AtomicU64,
@@ -50,7 +50,7 @@ struct MailboxState {
     sent: u64,
     /// Requests that were sent before the run.
     early: VecDeque<Pending>,
-    /// Threads of the run, in path order; empty before it.
+    /// Threads of the run, in path order; empty before the run.
     threads: Vec<RequestThread>,
     /// Reason why the source cannot seek.
     cannot_seek: Option<RequestError>,
@@ -70,7 +70,7 @@ struct MailboxState {
 pub(crate) struct Pending {
     pub(crate) request: Request,
     pub(crate) number: u64,
-    /// Index of the hop that sent the request: only hops in front of it get the request.
+    /// Index of the hop that sent the request. Only hops in front of that hop get the request.
     pub(crate) origin: u16,
 }
 
@@ -78,9 +78,9 @@ pub(crate) struct Pending {
 #[derive(Clone)]
 pub(crate) struct RequestThread {
     pub(crate) mailbox: Arc<Mailbox>,
-    /// The thread before it; `None` for the source's.
+    /// Index of the thread in front of this thread; `None` for the source's thread.
     pub(crate) before: Option<usize>,
-    /// Index of its first hop.
+    /// Index of the first hop that the thread runs.
     pub(crate) first: u16,
 }
 
@@ -359,7 +359,7 @@ pub(crate) struct Upstream {
 }
 
 impl Upstream {
-    /// Sends a request as a stage at this hop would.
+    /// Sends a request on behalf of a stage at `hop`.
     pub(crate) fn send(&self, request: Request) -> Result<u64, RequestError> {
         self.requests.send_from(self.hop, request, self.mailbox.as_deref())
     }

@@ -67,7 +67,7 @@ pub trait Source: Send {
     /// Returns the description of the source's stream.
     fn info(&self) -> StreamInfo;
 
-    /// Returns the description of its compressed track, for a decoder behind it; `None` for frames.
+    /// Returns the description of the source's compressed track, for a later decoder; `None` for frames.
     fn track_info(&self) -> Option<TrackInfo> {
         None
     }

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `tee`: passes each item to a branch with a thread of its own, and to the hops behind it in this thread.
+//! `tee`: passes each item to the queue of a branch, which has its own thread, and then to the next hop in
+//! the tee's thread.
 //!
-//! A tee with more than two branches in path text becomes several of these in a row. Items are shared,
-//! not copied. The queue of a slow branch decides what happens to the other branches: a queue that waits makes them
-//! wait, and this wait is in this hop's row of the ledger; a leaky queue drops. If a branch fails, or
-//! its sink wants no more items, the other branches continue.
+//! A tee with more than two branches in path text becomes several tees with two branches in a row. Items are
+//! shared, not copied. The queue of a slow branch decides what happens to the other branches. A queue that
+//! waits makes the other branches wait, and the tee's row of the ledger has this wait. A leaky queue drops
+//! items, and the other branches do not wait. If a branch fails, or the sink of a branch wants no more
+//! items, the other branches continue.
 
 use framepath_model::path::Definition;
 use framepath_model::stream::StreamInfo;
@@ -25,9 +27,9 @@ pub(crate) fn element() -> Element {
 
 /// The stage in front of two branches.
 pub(crate) struct Tee {
-    /// The branch with a thread of its own.
+    /// Queue of the branch that has a thread of its own.
     side: QueueEnd,
-    /// Failure of the hops behind it in this thread; they take no more items then.
+    /// Failure of the next hops in the tee's own thread, which then take no more items; `None` before.
     ended: Option<HopFailure>,
 }
 

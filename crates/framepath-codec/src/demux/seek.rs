@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Seeking to a random access point from which all requested frames can be decoded.
 //!
-//! In some containers libavformat seeks by decoding time, in others it stops between random
-//! access points or fails without an index. So the packets after each seek are checked.
+//! Depending on the container, libavformat seeks by decoding time instead of presentation time,
+//! stops between two random access points, or fails because there is no index. So the demuxer
+//! checks the packets after each seek.
 
 use std::time::Duration;
 
@@ -12,19 +13,22 @@ use super::Demuxer;
 use crate::shortage::Shortage;
 use crate::{Codec, CodecError, Packet};
 
-/// Maximum number of seeks before the demuxer restarts at the beginning of the file. Each goes
-/// back twice as far as the one before.
+/// Maximum number of seeks before the demuxer reads from the beginning of the file. Each seek aims
+/// at an earlier time than the previous seek; the distance between the two times doubles.
 const TRIES: u32 = 24;
 
-/// Marker for packets whose pictures are shown before a seek's target.
+/// State of marking the packets after a seek: a packet whose picture is shown before the target of the
+/// seek is marked, and the decoded picture is discarded.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Marking {
-    /// Presentation time of the first requested picture.
+    /// Target of the seek: pictures with an earlier presentation time are discarded.
     target: i64,
-    /// Presentation time of the first random access point after the target. From there on no
-    /// packet is marked, and times may restart.
+    /// Presentation time of the first random access point at or after the target, not counting the
+    /// packet at which decoding starts; `None` until this point was read. Pictures that are decoded
+    /// after the point but shown before it are still marked. The first packet that is shown after
+    /// the point ends the marking, because the stream's times may restart afterwards.
     next_key: Option<i64>,
-    /// True before the first packet.
+    /// True until the first packet after the seek was read.
     is_new: bool,
 }
 
@@ -33,8 +37,8 @@ impl Marking {
         Marking { target, next_key: None, is_new: true }
     }
 
-    /// Marks the next packet in decoding order if required. Returns false if no later packet has
-    /// to be marked.
+    /// Marks `packet`, the next packet in decoding order, if its picture has to be discarded. Returns
+    /// false if the marking has ended: no later packet has to be marked.
     pub(super) fn mark(&mut self, packet: &mut Packet) -> bool {
         let is_first = std::mem::take(&mut self.is_new);
         let Some(pts) = packet.meta().pts else { return true };
@@ -51,19 +55,19 @@ impl Marking {
 }
 
 impl Demuxer {
-    /// Returns true if [`seek`](Demuxer::seek) and [`rewind`](Demuxer::rewind) can work: the file
-    /// is not a pipe.
+    /// Returns true if [`seek`](Demuxer::seek) and [`rewind`](Demuxer::rewind) can work: the input is
+    /// a regular file, not a pipe or a device.
     pub fn is_seekable(&self) -> bool {
         self.input.seekable
     }
 
-    /// Seeks to another time from the stream's start. The next [`read`](Demuxer::read) returns
-    /// the random access point from which a flushed decoder can decode the requested frames.
-    /// Earlier pictures are [preroll](Packet::preroll). A time after the last frame is the end of
-    /// the stream.
+    /// Seeks to the time `to`, counted from the start of the stream. The next
+    /// [`read`](Demuxer::read) returns the random access point from which a flushed decoder can
+    /// decode the requested frames. Pictures before the requested frames are
+    /// [preroll](Packet::preroll). If `to` is after the last frame, an exact seek leaves no frame.
     ///
     /// In a stream without timestamps, the time of frame n is n divided by the frame rate; the
-    /// file is then read from its start.
+    /// demuxer then reads the file from the beginning.
     ///
     /// # Errors
     /// [`CodecError::CannotSeek`], or the file can no longer be read.
@@ -73,7 +77,7 @@ impl Demuxer {
         }
         self.marking = None;
         if self.first.is_none() {
-            // `rewind` identifies the start by this packet.
+            // Reads the first packet, by which `rewind` identifies the start of the stream.
             self.read_ahead = self.read()?;
         }
         let Some(first) = self.first else { return Ok(()) };
@@ -86,7 +90,7 @@ impl Demuxer {
         Ok(())
     }
 
-    /// Continues at the next random access point, where a flushed decoder can start.
+    /// Skips packets up to the next random access point, where a flushed decoder can start.
     ///
     /// # Errors
     /// As [`read`](Demuxer::read).
@@ -108,8 +112,8 @@ impl Demuxer {
         let landed = self.read_to_target(latest)?;
         self.marking = match (mode, &landed) {
             (SeekTo::Exact, _) => Some(Marking::starting_before(target)),
-            // A picture shown before the key frame and decoded after it refers to missing
-            // pictures.
+            // Discards pictures that are decoded after the keyframe and shown before it: they refer
+            // to pictures that were not decoded.
             (SeekTo::KeyframeBefore, Some(key)) => key.meta().pts.map(Marking::starting_before),
             (SeekTo::KeyframeBefore, None) => None,
         };
@@ -128,8 +132,9 @@ impl Demuxer {
         Ok(())
     }
 
-    /// Finds the last random access point that is shown at or before `latest`; no later packet
-    /// was read. Returns `None` if decoding has to start at the first packet.
+    /// Reads the last random access point that is shown at or before `latest`. The next read returns
+    /// the packet after this point. Returns `None` if decoding has to start at the first packet of
+    /// the file.
     fn read_to_target(&mut self, latest: i64) -> Result<Option<Packet>, CodecError> {
         let base = self.info.stream.time_base;
         let (mut step, _) = base.ticks_around(Duration::from_secs(1)).unwrap_or_default();
@@ -152,14 +157,17 @@ impl Demuxer {
         self.land_by_reading(latest)
     }
 
+    /// Seeks to a packet at or before `ticks`. Returns false if libavformat cannot seek, or memory was
+    /// short.
     fn go_before(&mut self, ticks: i64) -> bool {
         self.read_ahead = None;
         let shortage = Shortage::watch();
         self.context.seek_before(self.stream, ticks) && !shortage.occurred()
     }
 
-    /// Returns the last random access point at or before `latest`, by reading from the result of
-    /// a seek to `aim`. That result may be farther back.
+    /// Returns the last random access point at or before `latest`, after the caller has sought to `aim`
+    /// and has read the first random access point from there. Counts the further points up to
+    /// `latest`, seeks to `aim` again, and reads up to the last counted point.
     fn advance(&mut self, aim: i64, latest: i64) -> Result<Option<Packet>, CodecError> {
         let mut keys: u64 = 0;
         while let Some(key) = self.read_key()? {
@@ -177,8 +185,8 @@ impl Demuxer {
         self.read_key()
     }
 
-    /// Finds the point as [`land`](Demuxer::land) does, in containers where libavformat cannot
-    /// seek: reads from the start, twice.
+    /// Does the work of [`read_to_target`](Demuxer::read_to_target) where libavformat cannot seek:
+    /// reads the file from the start to find the point, and again up to the point.
     fn land_by_reading(&mut self, latest: i64) -> Result<Option<Packet>, CodecError> {
         self.rewind()?;
         let mut found = None;
@@ -219,8 +227,9 @@ impl Demuxer {
         let (floor, ceil) = frames.ok_or_else(|| self.cannot_seek(unknown))?;
         let target = u64::try_from(if mode == SeekTo::Exact { ceil } else { floor }).unwrap_or(0);
         self.rewind()?;
-        // A picture before an IDR picture in decoding order is shown before it. Each packet is a
-        // frame only if there are no fields, and if the first packet can be decoded alone.
+        // Decoding can begin at an IDR picture: all pictures that precede it in decoding order are
+        // also shown before it. The number of packets is the number of frames only if no packet is a
+        // field, and if the first packet can be decoded alone; otherwise decoding begins at packet 0.
         let counts = !self.context.has_fields(self.stream);
         let mut begin: u64 = 0;
         let mut number: u64 = 0;
@@ -256,7 +265,8 @@ impl Demuxer {
     }
 }
 
-/// Returns true if a packet with start codes (Annex B) contains an IDR picture.
+/// Returns true if `packet`, a random access point, contains an IDR picture. H.264 and HEVC packets
+/// have start codes (Annex B).
 fn is_idr(codec: Codec, packet: &Packet) -> bool {
     let bytes = packet.bytes().unwrap_or_default();
     let units = bytes.windows(4).filter(|window| window[..3] == [0, 0, 1]).map(|window| window[3]);
@@ -265,7 +275,7 @@ fn is_idr(codec: Codec, packet: &Packet) -> bool {
         Codec::H264 => units.any(|head| head & 0x1f == 5),
         // IDR_W_RADL and IDR_N_LP.
         Codec::Hevc => units.any(|head| matches!(head >> 1 & 0x3f, 19 | 20)),
-        // Key frames are the only random access points of these codecs.
+        // The random access points of these codecs are keyframes, which act as IDR pictures.
         Codec::Vp8 | Codec::Vp9 | Codec::Av1 => true,
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Errors of finding, loading or running a plug-in.
+//! Errors while a plug-in is found, loaded or run.
 
 use std::path::PathBuf;
 
@@ -22,9 +22,9 @@ pub enum Frei0rError {
     /// The dynamic linker rejected the file.
     #[error("{plugin}: cannot load: {message}")]
     Open {
-        /// Name of the file.
+        /// The file's name.
         plugin: String,
-        /// Message of the linker.
+        /// Message of the dynamic linker.
         message: String,
     },
     /// The file is a shared object, but not a frei0r plug-in.
@@ -63,14 +63,14 @@ pub enum Frei0rError {
         /// Height in pixels.
         height: u32,
     },
-    /// The plug-in declares no such parameter.
+    /// The plug-in declares no parameter with the requested name.
     #[error("{plugin}: no parameter `{name}`{} {}", .nearest.as_ref().map_or(":".to_owned(), |near| format!(", did you mean `{near}`?")), known_parameters(.known))]
     NoParam {
         /// The file's name.
         plugin: String,
-        /// Requested name.
+        /// Requested name of a parameter.
         name: String,
-        /// Nearest existing name.
+        /// Nearest declared name.
         nearest: Option<String>,
         /// Names of the declared parameters, in path syntax.
         known: Vec<String>,
@@ -87,7 +87,7 @@ pub enum Frei0rError {
         /// Description of the accepted values.
         wants: &'static str,
     },
-    /// The plug-in takes more pictures at a time than a path provides.
+    /// The plug-in takes several pictures at a time; a path provides one.
     #[error(
         "{plugin}: a {kind} takes {inputs} frames at a time, and a path carries one; only filters and sources run as a stage"
     )]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The page: pictures, findings in words, tables, machine, method.
+//! HTML page of a report: pictures, findings in words, tables, machine, method.
 
 use std::fmt::Write;
 
@@ -19,10 +19,10 @@ const WIDTH: f64 = 1112.0;
 /// Space between runs shown side by side.
 const GAP: f64 = 28.0;
 
-/// Draws one run's picture with an id and a width; `None` without figures.
+/// Draws one run's picture with an HTML id and a width in CSS pixels; `None` if the run lacks the figures.
 type Draw = fn(&LabRun, &str, f64) -> Option<Picture>;
 
-/// The pictures: id, drawing function, and name for the note if no run has the figures.
+/// The pictures: HTML id, drawing function, and name of the figures for notes about missing figures.
 const PICTURES: [(&str, Draw, &str); 6] = [
     ("queue-sweep", chart_queue::draw, "the queue sweep (lab `queue`)"),
     ("decode-bars", chart_decode::draw, "decode (lab `decode`)"),
@@ -68,7 +68,7 @@ fn header(body: &mut String, runs: &[LabRun]) {
     body.push_str("</header>");
 }
 
-/// Describes a run in a line: time, experiments, machine.
+/// Describes a run in one line: start time, experiments, machine.
 fn about(run: &LabRun) -> String {
     let Some(first) = run.summaries.first() else { return "no experiment was run".to_owned() };
     let names: Vec<&str> = run.summaries.iter().map(|s| s.experiment.as_str()).collect();
@@ -129,7 +129,7 @@ fn pictures(body: &mut String, runs: &[LabRun]) {
     }
 }
 
-/// Escapes a text, with `words` in back quotes as code.
+/// Converts `text` to HTML: text inside back quotes becomes `<code>`, and all text is escaped.
 fn marked_up(text: &str) -> String {
     let mut html = String::new();
     for (i, part) in text.split('`').enumerate() {
@@ -196,7 +196,7 @@ fn machines(body: &mut String, runs: &[LabRun]) {
         if runs.len() > 1 {
             let _ = write!(body, "<h4>{}</h4>", escape(&run.label));
         }
-        // Summaries of one run share their machine; a different machine is shown too.
+        // Shows each different machine once: usually all summaries of a run have the same machine.
         let mut shown: Vec<&Machine> = Vec::new();
         for summary in &run.summaries {
             if !shown.contains(&&summary.machine) {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Colours and type, for light, dark and paper.
+//! Colours and fonts of the report, for light screens, dark screens and paper.
 
-/// The page's style sheet. The colours are of Okabe and Ito's set, which is safe
-/// for the common kinds of colour blindness. Each theme has its own shades, so
-/// that lines and bars contrast with the background by at least 3:1, and text by 4.5:1.
+/// Style sheet of the page. The colours come from the set of Okabe and Ito, which readers with
+/// the common kinds of colour blindness can distinguish. The light and the dark theme have
+/// different shades of these colours: the contrast to the background is at least 3:1 for lines
+/// and bars, and 4.5:1 for text.
 pub const SHEET: &str = r#"
 :root{color-scheme:light dark;
 --ground:#fff;--panel:#f6f7f9;--ink:#1a1e23;--soft:#57606b;--grid:#e2e5e9;--rule:#c5cad1;
@@ -79,9 +80,11 @@ dt{color:var(--soft)}dd{margin:0}
 @media print{:root{color-scheme:light}main{max-width:none;padding:0}h2{break-after:avoid}body{font-size:12px}}
 "#;
 
-/// Returns the style of a contender: a colour's class, and true if its line is dashed.
-/// Framepath's are blue and green, GStreamer and ffmpeg red and yellow, floors grey;
-/// a variant of a contender has its colour, dashed.
+/// Returns the style of contender `name`: the CSS class of a colour, and true for a dashed line.
+/// framepath's contenders are blue, green or sky; those of GStreamer and ffmpeg are vermilion,
+/// orange or purple; those of iceoryx2 are purple; lower bounds and a Unix socket are grey. A dashed
+/// line marks a variant of the contender with the same colour. An unknown name gets a colour by
+/// `place`, the contender's position in the chart.
 pub fn contender_style(name: &str, place: usize) -> (&'static str, bool) {
     const OTHERS: [&str; 7] = ["blue", "orange", "green", "purple", "vermilion", "sky", "grey"];
     match name {

@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Totals of each frame over its hops, from the ledger's rows.
+//! Totals of each frame over all hops, computed from the ledger's rows.
 
 use super::{Cause, Causes, Row, flag};
 
 /// Totals of one frame over the whole path.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FrameTotal {
-    /// The frame's number.
+    /// Sequence number of the frame.
     pub seq: u64,
-    /// Creation time, nanoseconds.
+    /// Time at which the frame was created, nanoseconds.
     pub birth_ns: u64,
-    /// End of its sink, nanoseconds.
+    /// Time at which the sink had finished the frame, nanoseconds.
     pub end_ns: u64,
     /// Latency by cause.
     pub causes: Causes,
     /// Bytes copied by the CPU.
     pub copied_bytes: u64,
-    /// Switches, voluntary and not; `None` below level `full`.
+    /// Context switches, voluntary and involuntary; `None` below level `full`.
     pub switches: Option<u64>,
 }
 
 impl FrameTotal {
-    /// Returns the time from creation to the end of the sink, nanoseconds.
+    /// Returns the time from the creation of the frame to the end of the sink, nanoseconds.
     pub fn latency_ns(&self) -> u64 {
         self.end_ns.saturating_sub(self.birth_ns)
     }
@@ -35,9 +35,9 @@ impl FrameTotal {
     }
 }
 
-/// Computes the totals of every frame that reached the end of a way, in order of `seq`. `way` is
-/// true for each hop on the way ([`HopTree::way_to`](super::HopTree::way_to)). Rows may be in any
-/// order; the function sorts them.
+/// Computes the totals of every frame that reached one sink, in order of `seq`. `way` has one value
+/// for each hop: true if the hop is on the way to this sink
+/// ([`HopTree::way_to`](super::HopTree::way_to)). Rows may be in any order; the function sorts them.
 pub fn frame_totals(rows: &mut [Row], way: &[bool]) -> Vec<FrameTotal> {
     rows.sort_unstable_by_key(|r| (r.seq, r.enter_ns, r.hop));
     let frames = rows.chunk_by(|a, b| a.seq == b.seq);
@@ -49,7 +49,8 @@ pub fn frame_totals(rows: &mut [Row], way: &[bool]) -> Vec<FrameTotal> {
     frames.filter_map(|frame| total(&of_way(frame))).collect()
 }
 
-/// Computes the total of `rows`, the rows of one frame on its way to one sink.
+/// Computes the total of `rows`, the rows of one frame on the way to one sink. Returns `None` if the frame
+/// did not reach the sink.
 fn total(rows: &[Row]) -> Option<FrameTotal> {
     let last = rows.iter().find(|r| r.has(flag::LAST))?;
     let mut causes = Causes::default();

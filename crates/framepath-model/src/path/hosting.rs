@@ -1,25 +1,27 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Hosts of hops, and the arguments that all hosted hops share.
+//! Hosts on which a hop can run, and the arguments that all hops with a choice of hosts share.
 
 use super::definition::{Arg, DefaultValue};
 use super::value::ValueKind;
 
-/// Hosts of a stage or source. A hop that can run in a worker has the arguments of workers, such
-/// as `host=` and `watchdog=`.
+/// Hosts on which a stage or source can run. A hop that can run in a worker has the arguments for
+/// workers, such as `host=` and `watchdog=`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hosts {
     /// The path's own thread only.
     Inline,
     /// The path's own thread, a sandboxed process, or a process of the service.
     Any,
-    /// The path's own thread or a sandboxed process. A service opens no file for its clients.
+    /// The path's own thread or a sandboxed process. Excludes the service, because it opens no file for
+    /// a client, not even a plug-in's.
     NoService,
-    /// The host of the decoder after the hop, or any host that is given.
+    /// Any host. Without `host=`, the host of the decoder after the hop if that is a worker; else the
+    /// path's own thread.
     AsDecoder,
 }
 
 impl Hosts {
-    /// Returns the arguments of these hosts, `host` first.
+    /// Returns the arguments for workers that a hop with these hosts has, `host` first.
     pub fn args(self) -> &'static [Arg] {
         match self {
             Hosts::Inline => &[],

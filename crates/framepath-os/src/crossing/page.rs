@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Page of words that one process writes and another reads at any time: a worker's counters, for
-//! observers.
+//! Page of words that one process writes and another process reads at any time: the counters of a
+//! worker, for observers.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,8 +32,8 @@ impl Page {
     /// Maps a page made by another process.
     ///
     /// # Errors
-    /// `INVAL` if `fd` is not a memfd of that size, sealed against a change of its size: an
-    /// access could otherwise end in SIGBUS.
+    /// `INVAL` if `fd` is not a memfd of one page (4096 bytes) that is sealed against a change of its
+    /// size; without this seal an access could end in SIGBUS. Other errors of the system calls.
     pub fn open(fd: OwnedFd) -> Result<Page, Errno> {
         if fstat(&fd)?.st_size != BYTES as i64 {
             return Err(Errno::INVAL);
@@ -46,7 +46,10 @@ impl Page {
         self.0.fd()
     }
 
-    /// Returns word `at`.
+    /// Returns word `at`, from 0.
+    ///
+    /// # Panics
+    /// `at` is [`PAGE_WORDS`] or more; [`Page::set`] and [`Page::add`] panic then, too.
     pub fn get(&self, at: usize) -> u64 {
         self.word(at).load(Ordering::Relaxed)
     }
@@ -56,16 +59,17 @@ impl Page {
         self.word(at).store(value, Ordering::Relaxed);
     }
 
-    /// Adds to word `at`. The addition is not atomic, because only one thread writes.
+    /// Adds `value` to word `at`, and wraps on overflow. The addition is not atomic: only one thread may
+    /// write the page.
     pub fn add(&self, at: usize, value: u64) {
         self.set(at, self.get(at).wrapping_add(value));
     }
 
     fn word(&self, at: usize) -> &AtomicU64 {
         assert!(at < PAGE_WORDS, "word {at} of a page");
-        // SAFETY: inside the mapping, which is sealed against a change of its size, is
-        // page-aligned, and lives as long as `self`; atomics are valid for all bit patterns that
-        // any process writes.
+        // SAFETY: the word is inside the mapping. The mapping is page-aligned and lives as long as
+        // `self`, and the memfd is sealed against a change of its size. An atomic is valid for every
+        // bit pattern that another process writes.
         unsafe { self.0.base().cast::<AtomicU64>().add(at).as_ref() }
     }
 }

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Bounded queue between two threads: a ring, plus sleeping while it is empty or full.
+//! Bounded queue between two threads: a ring, whose ends sleep while the ring is empty or full.
 //!
-//! No system call is made while the other side is awake. A side announces in a word of the ring
-//! that it sleeps; only then does the other side wake it:
+//! No side makes a system call while the other side is awake. A side sets a flag in the ring before it
+//! sleeps. The other side makes the system call that wakes only if this flag is set:
 //!
 //! ```text
 //! sleeper: flag = 1; barrier; look at the ring again; futex wait
 //! waker:   change the ring; barrier; look at flag; futex wake
 //! ```
 //!
-//! At least one of the two sees the other's write (see `barrier`). The producer of a full queue
-//! sleeps until half of it is free, so a slow consumer costs one wake-up per half queue and not
-//! one per frame.
+//! At least one of the two sides sees the write of the other side (see `barrier`). The producer of a
+//! full queue sleeps until half of the queue is free, so a slow consumer costs one wake-up for each half
+//! queue, and not one for each frame.
 
-// over 600 lines because the model of its sleeping handshake stands beside it.
+// over 600 lines because the file also has the model of the sleeping handshake.
 
 use crate::measure::meter;
 use crate::sync::adaptive_poll::AdaptivePoll;
@@ -28,7 +28,7 @@ use loom::sync::Arc;
 #[cfg(not(loom))]
 use std::sync::Arc;
 
-/// Policy of a full queue, with GStreamer's words and meanings.
+/// Policy of a full queue, with the names and meanings of GStreamer's `leaky`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leaky {
     /// The producer waits.
@@ -55,11 +55,11 @@ pub enum Sent<T> {
 pub struct Idle {
     /// Time at which the consumer found the queue empty.
     pub since_ns: u64,
-    /// Time at which the consumer found a value and ran.
+    /// Time at which the consumer was running again and found a value.
     pub until_ns: u64,
 }
 
-/// Period between two checks by a side that cannot rely on being woken.
+/// Period between two checks of the ring by a side that cannot rely on a wake-up.
 const UNWOKEN_NAP: std::time::Duration = std::time::Duration::from_micros(200);
 
 /// Makes a queue of `depth` values, at least 1.
@@ -130,7 +130,7 @@ impl<T: Send> Sender<T> {
         loop {
             match self.leaky {
                 Leaky::Upstream => return Ok(Sent::DroppedNew(value)),
-                // If nothing was dropped, the consumer has just taken a value.
+                // If `drop_oldest` returns nothing, the consumer has just made room.
                 Leaky::Downstream => oldest = oldest.or_else(|| self.producer.drop_oldest()),
                 Leaky::No => self.wait_for_space(),
             }
@@ -190,7 +190,7 @@ pub enum Received<T> {
     Value(T),
     /// The sender is gone and all values were taken.
     Closed,
-    /// The queue is empty, and the condition of [`Receiver::recv_unless`] is true.
+    /// The queue is empty, and `news` of [`Receiver::recv_unless`] returned true.
     News,
 }
 
@@ -201,7 +201,7 @@ pub struct Waker<T: Send> {
 }
 
 impl<T: Send> Waker<T> {
-    /// Makes the receiver check its condition, which the caller set before.
+    /// Makes the receiver call its `news` function again. The caller has made `news` true before.
     pub fn wake(&self) {
         self.barrier.before_look();
         wake(&self.ring.consumer_sleeps.0);
@@ -219,7 +219,7 @@ pub struct Receiver<T: Send> {
 }
 
 impl<T: Send> Receiver<T> {
-    /// Turns the timestamps of [`Receiver::idle`] on or off.
+    /// Turns the timestamps that [`Receiver::idle`] returns on or off.
     pub fn set_timed(&mut self, timed: bool) {
         self.timed = timed;
     }
@@ -245,20 +245,20 @@ impl<T: Send> Receiver<T> {
         self.consumer.is_empty()
     }
 
-    /// Returns a handle with which other threads wake this end.
+    /// Returns a handle by which other threads wake this receiver.
     pub fn waker(&self) -> Waker<T> {
         Waker { ring: self.consumer.ring.clone(), barrier: self.barrier }
     }
 
-    /// Takes a value as [`Receiver::recv`] does, but sleeps on an empty queue only until `news`
-    /// returns true. The thread that makes `news` true has to call a [`Waker`] afterwards.
+    /// Takes a value as [`Receiver::recv`] does. While the queue is empty, sleeps only until `news`
+    /// returns true. The thread that makes `news` true has to call [`Waker::wake`] afterwards.
     #[inline(always)]
     pub fn recv_unless(&mut self, news: impl Fn() -> bool) -> Received<T> {
         match self.consumer.pop() {
             Some(value) => {
-                // The producer may sleep since the queue was full, and half of it is free now.
-                // (The producer checks again after raising its flag, so it cannot miss both this
-                // wake-up and the one for an empty queue.)
+                // Wakes a producer that sleeps because the queue was full: half of it is free now. A
+                // producer that raises the flag only after this check is not lost: before it sleeps it
+                // looks at the ring again, and `recv_empty` wakes it when the queue is empty.
                 if self.consumer.known() == self.consumer.ring.depth() / 2 {
                     self.wake_producer();
                 }
@@ -313,13 +313,14 @@ impl<T: Send> Drop for Receiver<T> {
     fn drop(&mut self) {
         self.consumer.close();
         self.wake_producer();
-        // Returns the remaining frames to their pool now: the pool's owner may wait for one of
-        // them, and would never learn that this end is gone.
+        // Drops the remaining values now, which returns frames to their pool. The owner of the pool may
+        // wait for one of these frames, and would not notice that the receiver is gone.
         while self.consumer.pop().is_some() {}
     }
 }
 
-/// Sleeps while `idle` returns true, until the other side wakes `flag`. May return early.
+/// Raises `flag` and sleeps until the other side clears and wakes it. Does not sleep if `idle` returns
+/// false after the flag is raised. May return early.
 fn sleep_while(idle: impl Fn() -> bool, flag: &AtomicU32, barrier: Barrier) {
     flag.store(1, Ordering::Relaxed);
     let will_be_woken = barrier.before_sleep();
@@ -507,15 +508,15 @@ mod model {
         bounded_by(3)
     }
 
-    /// Allows at most `most` preemptions, or fewer if the environment says so.
+    /// Makes a model with at most `most` preemptions; LOOM_MAX_PREEMPTIONS can lower this limit.
     fn bounded_by(most: usize) -> loom::model::Builder {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(model.preemption_bound.map_or(most, |requested| requested.min(most)));
         model
     }
 
-    /// One thread sends `values` values, the other receives until the end. None is lost, no
-    /// thread sleeps forever, and the end is seen.
+    /// Checks a queue in which one thread sends `values` values and the other thread receives until the
+    /// sender is gone: no value is lost, no thread sleeps forever, and the receiver sees the end.
     fn check(depth: usize, leaky: Leaky, values: u32) {
         check_with(bounded(), Barrier::Symmetric, depth, leaky, values);
     }
@@ -557,10 +558,10 @@ mod model {
         });
     }
 
-    /// A consumer that found the queue full wakes its producer when half of it is free, and takes
-    /// no more until then. (A consumer that looked before the queue was full may first reach the
-    /// end of the values it saw. It then wakes the producer before it sleeps, as the other models
-    /// show.)
+    /// A consumer that saw the full queue wakes the producer when half of the queue is free. To prove
+    /// this, the consumer here takes one of two values, and no more before the producer has sent the
+    /// third. (A consumer that read the tail before the queue was full may not pass the half. Such a
+    /// consumer wakes the producer when it finds no more values, as the other models show.)
     #[test]
     fn a_producer_is_woken_when_half_of_the_queue_is_free() {
         for barrier in [Barrier::Symmetric, Barrier::Asymmetric] {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Records of the measuring node's frames, from `/dev/framepath-meta`.
+//! Records of the frames that passed through the measuring node, from `/dev/framepath-meta`.
 
 use std::mem::offset_of;
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,7 +15,7 @@ use super::V4l2Error;
 use super::call::call;
 use crate::c_layout::{Facts, numbers, structure};
 
-/// File with the records of the kernel module.
+/// Device node that provides the records of the kernel module.
 pub const META_NODE: &str = "/dev/framepath-meta";
 
 const MISSED: Opcode = opcode::read::<u64>(0xfb, 0x20);
@@ -28,9 +28,9 @@ pub mod measuring {
     const CID_BASE: u32 = 0x0098_0900 + 0x1e00;
     /// Control: number of the frame at its source, 64 bits.
     pub const CID_SRC_SEQUENCE: u32 = CID_BASE;
-    /// Control: the algorithm.
+    /// Control: algorithm that the node applies, `ALGO_*`.
     pub const CID_ALGO: u32 = CID_BASE + 1;
-    /// Control: level of the threshold.
+    /// Control: level of the threshold, 0 to 255.
     pub const CID_THRESHOLD: u32 = CID_BASE + 2;
     /// Control: left edge of the region.
     pub const CID_ROI_LEFT: u32 = CID_BASE + 3;
@@ -40,9 +40,9 @@ pub mod measuring {
     pub const CID_ROI_WIDTH: u32 = CID_BASE + 5;
     /// Control: height of the region; 0 means up to the frame's edge.
     pub const CID_ROI_HEIGHT: u32 = CID_BASE + 6;
-    /// Control: the CAPTURE buffer is the memory of the OUTPUT buffer.
+    /// Control: 1 if the node works in place: CAPTURE and OUTPUT buffer have the same memory.
     pub const CID_IN_PLACE: u32 = CID_BASE + 7;
-    /// Control: the record has a CRC-32 of the CAPTURE frame.
+    /// Control: 1 if the node puts a CRC-32 of the CAPTURE frame into the record.
     pub const CID_CRC32: u32 = CID_BASE + 8;
 
     /// No algorithm.
@@ -68,7 +68,7 @@ pub mod measuring {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MetaRecord {
-    /// Number of the record since the module was loaded.
+    /// Number of the record, from 0 since the module was loaded.
     pub number: u64,
     /// Number of the frame at its source.
     pub source_sequence: u64,
@@ -80,9 +80,9 @@ pub struct MetaRecord {
     pub start_ns: u64,
     /// Time at which the pixels were complete.
     pub end_ns: u64,
-    /// Time at which the buffers were returned.
+    /// Time at which the OUTPUT buffer was returned; the CAPTURE buffer is returned just afterwards.
     pub done_ns: u64,
-    /// Number of the node's open file.
+    /// Number of the open file of the measuring node that the frame passed through.
     pub context: u32,
     /// `measuring::ALGO_*`.
     pub algo: u32,
@@ -90,9 +90,9 @@ pub struct MetaRecord {
     pub status: u32,
     /// `measuring::META_*`.
     pub flags: u32,
-    /// Used region: left, top, width, height in pixels.
+    /// Region that the algorithm used: left, top, width, height in pixels; 0 without an algorithm.
     pub roi: [u32; 4],
-    /// Result of the threshold: level, number of pixels set.
+    /// Result of the threshold: level, number of pixels that were set to 255.
     pub value: [u32; 2],
     /// Number of bytes copied.
     pub copied: u64,
@@ -105,7 +105,7 @@ pub struct MetaRecord {
 }
 
 impl MetaRecord {
-    /// Bytes of a record.
+    /// Size of a record with all fields, bytes.
     pub const BYTES: usize = size_of::<MetaRecord>();
 
     /// Parses a record in the kernel's format.
@@ -133,7 +133,7 @@ impl MetaRecord {
         }
     }
 
-    /// Returns the checksum, if the frame has one.
+    /// Returns the checksum; `None` if the record has none.
     pub fn checksum(&self) -> Option<u32> {
         (self.flags & measuring::META_CRC32 != 0).then_some(self.crc32)
     }
@@ -172,24 +172,24 @@ pub(super) fn list_layout(facts: &mut Facts) {
     });
 }
 
-/// Parses a record that may lack the last fields; missing fields are 0.
+/// Parses a record of an older kernel module, which may lack the last fields; missing fields are 0.
 fn padded(record: &[u8]) -> MetaRecord {
     let mut bytes = [0; MetaRecord::BYTES];
     bytes[..record.len()].copy_from_slice(record);
     MetaRecord::from_bytes(&bytes)
 }
 
-/// Reader of the records, with its own cursor.
+/// Reader of the records. Each reader has its own position in the records.
 #[derive(Debug)]
 pub struct MetaReader {
     fd: OwnedFd,
     path: PathBuf,
-    /// Size of a record of this kernel module, bytes.
+    /// Size of the records that the kernel module returns to this reader, bytes.
     record_bytes: usize,
 }
 
 impl MetaReader {
-    /// Opens the node. Records are read from now on.
+    /// Opens the node. The reader gets the records that are made from now on.
     ///
     /// # Errors
     /// The node does not exist, or may not be read.
@@ -205,14 +205,14 @@ impl MetaReader {
         // SAFETY: one u32, as the ioctl requires.
         match unsafe { call(reader.fd.as_fd(), META_BYTES, &mut bytes) } {
             Ok(_) => reader.record_bytes = bytes as usize,
-            // Records of an older module have the first size.
+            // An older module rejects the ioctl. Its records have META_BYTES_FIRST bytes.
             Err(Errno::NOTTY) => {}
             Err(errno) => return Err(V4l2Error::of(&reader.path, "FRAMEPATH_IOC_META_BYTES", errno)),
         }
         Ok(reader)
     }
 
-    /// Adds the available records to `records`, without waiting.
+    /// Appends all available records to `records`, without waiting.
     ///
     /// # Errors
     /// The error of the kernel.
@@ -233,7 +233,8 @@ impl MetaReader {
         }
     }
 
-    /// Waits for a record for at most `time`. Returns true if there is one.
+    /// Waits for a record, for at most `time`. Returns true if a record is available. A signal ends the
+    /// wait early.
     ///
     /// # Errors
     /// The error of the kernel.
@@ -246,13 +247,13 @@ impl MetaReader {
         }
     }
 
-    /// Returns the number of records that were lost since the node was opened.
+    /// Returns the number of records that this reader missed since it opened the node.
     ///
     /// # Errors
     /// The error of the kernel.
     pub fn missed(&self) -> Result<u64, V4l2Error> {
         let mut missed = 0u64;
-        // SAFETY: one u64, as the ioctl requires; a file of another kind does not know the
+        // SAFETY: one u64, as the ioctl requires. A file of another kind rejects the ioctl's
         // number.
         unsafe { call(self.fd.as_fd(), MISSED, &mut missed) }
             .map_err(|errno| V4l2Error::of(&self.path, "FRAMEPATH_IOC_META_MISSED", errno))?;
@@ -266,7 +267,7 @@ mod tests {
 
     #[test]
     fn a_record_is_read_as_the_header_has_it() {
-        // Every field at its own place: as many as the words of the structure.
+        // Each 32-bit word of the structure has its own index as value.
         let words: Vec<u8> = (0..30u32).flat_map(u32::to_ne_bytes).collect();
         let record = MetaRecord::from_bytes(words.as_slice().try_into().unwrap());
         let pair = |low: u32| {

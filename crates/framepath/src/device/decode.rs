@@ -48,7 +48,7 @@ pub(crate) struct DeviceDecode {
     copies: Option<CopyPool>,
     packets: OutputBuffers,
     start_codes: AnnexB,
-    /// Metadata of each packet, by its stamp; `true` if its picture is discarded.
+    /// Metadata of each packet inside the device, by the packet's stamp; `true` if the picture is discarded.
     inside: HashMap<u64, (FrameMeta, bool)>,
     /// Pictures to skip: the stamp of a packet, and the number of pictures to skip from it on, in
     /// presentation order. Sorted by stamp.
@@ -181,7 +181,7 @@ impl DeviceDecode {
         chosen.copied().ok_or_else(|| self.node.lacks(Direction::Capture, name).into())
     }
 
-    /// Waits at most `time` for the device, handles its events, and passes its frames on.
+    /// Waits at most `time` for the device, handles the device's events, and passes frames on.
     fn poll_device(&mut self, time: Duration, out: &mut Out<'_>) -> Result<(), HopFailure> {
         if let Some(frames) = &self.frames {
             if !time.is_zero() && frames.buffers.queued() == 0 && !self.last_seen {

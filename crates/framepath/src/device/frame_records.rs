@@ -6,14 +6,14 @@ use std::path::Path;
 
 use framepath_os::v4l2::{META_NODE, MetaReader, MetaRecord};
 
-/// Reader of the records of this run's frames.
+/// Reader of the measuring node's records for the frames of one run.
 pub(crate) struct FrameRecords {
     reader: MetaReader,
     unread: Vec<MetaRecord>,
 }
 
 impl FrameRecords {
-    /// Opens the records; `None` if there are none, or this process may not read them.
+    /// Opens the node of the records; `None` if there is no such node, or this process may not read the node.
     pub(crate) fn open() -> Option<FrameRecords> {
         let reader = MetaReader::open(Path::new(META_NODE)).ok()?;
         Some(FrameRecords { reader, unread: Vec::new() })

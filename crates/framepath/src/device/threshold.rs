@@ -27,7 +27,8 @@ use crate::stage::Stage;
 /// Number of CAPTURE buffers: one that the device writes, and those in frames downstream.
 const BUFFERS: u32 = 8;
 
-/// Stage that runs in the measuring node. It queues one frame, waits for the result and passes it on.
+/// Stage that runs in the measuring node. The stage queues one frame, waits for the result and passes
+/// the result on.
 pub(crate) struct DeviceThreshold {
     node: PathBuf,
     level: u8,
@@ -36,7 +37,7 @@ pub(crate) struct DeviceThreshold {
     in_place: bool,
     /// True if the node's records get a checksum.
     crc32: bool,
-    /// Memory type of the option `io`; `None` if the frames determine it.
+    /// Memory type of the option `io`; `None` if the memory of the frames determines the type.
     io: Option<Io>,
     /// The node, opened when the stage is made, so that no other program takes it before the first frame.
     opened: Option<Arc<Node>>,

@@ -33,7 +33,7 @@ pub fn machine() -> Machine {
     }
 }
 
-/// Returns the version of the ffmpeg tool; `None` if it is not installed.
+/// Returns the version of the ffmpeg tool; `None` if the tool is not installed.
 fn ffmpeg_version() -> Option<String> {
     let mut ffmpeg = Command::new("ffmpeg");
     let output = ffmpeg.arg("-version").stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;

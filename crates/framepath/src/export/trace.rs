@@ -45,7 +45,7 @@ pub fn write_all(runs: &[(&str, &Report)], to: &mut dyn Write) -> io::Result<()>
     to.flush()
 }
 
-/// Writes one run as process `pid`; its time starts at 0.
+/// Writes one run as process `pid`. The time of the process starts at 0.
 fn process(pid: usize, name: &str, report: &Report, to: &mut dyn Write) -> io::Result<()> {
     let origin = report.rows.iter().map(|r| r.enter_ns).min().unwrap_or(0);
     write!(to, "{}", json!({"ph": "M", "pid": pid, "name": "process_name", "args": {"name": name}}))?;

@@ -55,14 +55,15 @@ pub(super) enum InputsEnd {
     Last,
 }
 
-/// Drains and flushes that the present worker has to answer, and the flush to send to it.
+/// Drains and flushes that the present worker has to answer, and a flush that is still to be sent.
 #[derive(Default)]
 pub(super) struct Answers {
     /// Questions that were sent to the worker, oldest first.
     owed: VecDeque<Question>,
     /// Flush that was not sent to the worker yet.
     unsent: Option<Flush>,
-    /// The present worker has no inputs before this number: it has flushed them, or never had them.
+    /// Number of the first input that the present worker can have. The worker has flushed all earlier
+    /// inputs, or never had these inputs.
     forgotten: u64,
 }
 

@@ -17,7 +17,7 @@ pub(super) enum Logged {
     /// The submit end has another input and no worker. It waits for [`SubmitCommand::Direct`] or
     /// [`SubmitCommand::Relay`].
     Ask,
-    /// Earlier inputs are discarded. Returns the right to submit, if the submit end has it.
+    /// All earlier inputs are discarded. Hands over the right to submit, if the submit end has this right.
     Flush {
         /// Number of the seek or flush.
         generation: u64,

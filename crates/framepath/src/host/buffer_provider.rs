@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Decoding into buffers that the caller provides, for example those of a V4L2 client.
 //!
-//! The worker's side requests and maps the buffers. The caller's side is a trait, which the provider of the buffers
-//! implements.
+//! The worker's side requests and maps the buffers. The caller's side is a trait, which the provider of the
+//! buffers implements.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
@@ -39,7 +39,7 @@ pub trait BufferProvider: Send + Sync {
     fn mapped(&self, slots: ProvidedSlots);
 }
 
-/// The slots of a loan. The caller uses them to release buffers to the worker.
+/// Slots of provided buffers. The caller releases buffers to the worker through this value.
 pub struct ProvidedSlots {
     pub(super) returns: Arc<dyn Returns>,
     pub(super) first: u32,

@@ -33,7 +33,7 @@ use crate::requests::Wake;
 /// Longest sleep of the collect end while it has inputs to submit that do not fit into the ring yet.
 const SUBMITTING: Duration = Duration::from_millis(5);
 
-/// The collect end of a worker, as the input of a thread.
+/// Collect end of a stream, as the input of a thread. The end itself exists after the stream has started.
 pub(crate) struct CollectInput {
     /// The hop that the worker runs.
     pub(crate) hop: u16,
@@ -62,10 +62,10 @@ pub(crate) fn channel(hop: u16, session: Arc<Session>) -> (Submit, CollectInput)
     (submit, CollectInput { hop, session, is_by_device, started, end: None, idle: Idle::default() })
 }
 
-/// The end of a stream that takes the output of its workers, and replaces workers that die.
+/// Collect end of a stream: takes the output of the workers, and replaces workers that die.
 ///
-/// Only this end knows which inputs have no output yet. After it has replaced a worker, it submits
-/// these inputs again, and then returns the right to submit to the submit end.
+/// Only the collect end knows which inputs have no output yet. After the collect end has replaced a worker,
+/// it submits these inputs again. Then it returns the right to submit to the submit end.
 pub struct CollectEnd {
     pub(super) session: Arc<Session>,
     pub(super) start: Start,
@@ -74,20 +74,20 @@ pub struct CollectEnd {
     pub(super) history: History,
     pub(super) commands: Sender<SubmitCommand>,
     pub(super) restarts: Restarts,
-    /// True until the first new frame after a death.
+    /// True from the death of a worker until the first new frame.
     pub(super) is_recovering: bool,
     /// Number of the last seek or flush that was passed to the next thread.
     generation: u64,
-    /// True if the worker has sent all output of a stream that is held.
+    /// True if the stream has ended, is held open for a seek, and the worker has sent all output.
     at_end: bool,
 }
 
-/// An event from a worker, for the thread behind.
+/// Event from a worker, for the thread that takes the worker's output.
 pub(crate) enum WorkerOutput<T> {
     /// A frame.
     Frame(T),
-    /// A seek or flush: its number, and the number of frames discarded for it. Later items belong to
-    /// the time after it.
+    /// A seek or flush: number of this request, and number of frames that were discarded for the request.
+    /// Later items come from after the seek or flush.
     Flush(u64, u64),
     /// The stream has ended, and another seek may come.
     Held,
@@ -97,7 +97,7 @@ pub(crate) enum WorkerOutput<T> {
     Request,
 }
 
-/// A frame from a worker, with its times for the ledger.
+/// Frame from a worker, with the times of the frame for the ledger.
 pub struct Arrival {
     /// The frame.
     pub frame: Frame,
@@ -362,7 +362,7 @@ impl CollectEnd {
         frame.and_then(|sent| sent.input.take()).map(|_| ()).ok_or(unexpected.into())
     }
 
-    /// Counts a frame as lost, because its input was removed from the history.
+    /// Counts a frame as lost, because the input of the frame was removed from the history.
     fn lose(&mut self, seq: u64) -> Result<(), HostError> {
         if !self.history.book.lose_unknown(seq) {
             return Err(Breach("output of an input that was never submitted").into());

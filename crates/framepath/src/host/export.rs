@@ -28,7 +28,7 @@ pub(super) struct Exporter {
     socket: Arc<Socket>,
     /// Pools and layouts that the caller knows.
     names: Names,
-    /// Time that the worker was idle before its present input arrived, nanoseconds.
+    /// Time that the worker was idle before the present input arrived, nanoseconds.
     pub(super) idle_ns: u32,
     /// Number of frames sent since the last call of [`Exporter::take_count`].
     frames: u64,
@@ -36,7 +36,7 @@ pub(super) struct Exporter {
     tally: Option<Tally>,
 }
 
-/// Locks `exporter`, even if it is poisoned: a panic leaves it consistent, and ends the worker anyway.
+/// Locks `exporter`, even if it is poisoned: a panic leaves the exporter consistent, and ends the worker.
 pub(super) fn locked(exporter: &Mutex<Exporter>) -> MutexGuard<'_, Exporter> {
     exporter.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -85,7 +85,7 @@ impl Exporter {
         self.complete(&Completion::Frame { seq, pool, slot: exported.slot, layout, work })
     }
 
-    /// Returns the number of a layout; announces it to the caller when it is new.
+    /// Returns the number of a layout. Announces a new layout to the caller.
     fn layout(&mut self, layout: &Layout) -> Result<u8, HostError> {
         let (id, is_new) = self.names.layout(layout);
         if is_new {
@@ -118,7 +118,7 @@ impl Exporter {
         })
     }
 
-    /// Returns the number of the frame's pool; announces it to the caller when it is new.
+    /// Returns the number of the frame's pool. Announces a new pool to the caller.
     fn pool(&mut self, frame: &Frame) -> Result<u16, HostError> {
         let (pool, is_new) = self.names.pool(frame.pool_id())?;
         if is_new {

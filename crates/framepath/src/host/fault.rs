@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Faults that are injected into a worker, for tests and experiments: `decode host=process fault=crash@100`.
+//! Faults that tests and experiments inject into a worker: `decode host=process fault=crash@100`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -33,7 +33,7 @@ struct Fault {
     seq: u64,
 }
 
-/// Faults of one stream: `KIND@N`, several with commas.
+/// Faults of one stream. The text form of a fault is `KIND@N`; commas separate several faults.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InjectedFaults(Vec<Fault>);
 
@@ -66,13 +66,13 @@ impl fmt::Display for InjectedFaults {
 }
 
 impl InjectedFaults {
-    /// Returns the faults for a worker that replaces another: the poisoned packets.
+    /// Returns the faults for a worker that replaces another worker: only those of kind `poison`.
     pub(super) fn for_replacement(&self) -> InjectedFaults {
         InjectedFaults(self.0.iter().filter(|fault| fault.kind == FaultKind::Poison).copied().collect())
     }
 
-    /// Executes the fault for packet or frame `seq`, if there is one. The worker calls it just before
-    /// the stage gets the item.
+    /// Executes the fault for packet or frame `seq`, if the list has one. The worker calls this function just
+    /// before the stage gets the packet or frame.
     pub(super) fn inject(&self, seq: u64) {
         match self.0.iter().find(|fault| fault.seq == seq).map(|fault| fault.kind) {
             Some(FaultKind::Crash | FaultKind::Poison) => crash::segmentation_fault(),

@@ -55,7 +55,7 @@ fn make(zygote: &Zygote, kind: &str, registry: &Registry) -> Result<(WorkerProce
     Ok((child, callers))
 }
 
-/// Runs a worker from start to end; returns its exit code.
+/// Runs a worker from start to end; returns the exit code of the worker.
 fn work(socket: OwnedFd, kind: WorkerKind, registry: &Registry) -> i32 {
     match worker::lock_in_and_serve(socket, kind, registry) {
         Ok(()) => 0,

@@ -21,11 +21,11 @@ pub(super) struct WorkerHealth {
     gone: AtomicBool,
     /// True if the collect end has to read the log.
     attention: AtomicBool,
-    /// Counts of messages, of cells submitted to the worker, and of cells taken from it.
+    /// Counts of messages, of cells submitted to the worker, and of cells taken from the worker.
     pub(super) traffic: Traffic,
-    /// Input pools announced by messages, which the worker reads when it needs them.
+    /// Number of input pools announced by messages. The worker reads such a message when it needs the pool.
     announced_pools: AtomicU32,
-    /// Number of submitted frames. The worker answers each of them.
+    /// Number of submitted frames. The worker answers each frame.
     inputs: AtomicU64,
     /// Number of cells from the worker that answer a frame.
     answers: AtomicU64,
@@ -47,7 +47,7 @@ pub(super) struct WorkerHealth {
 }
 
 impl WorkerHealth {
-    /// Counts an input pool that is announced to the worker; called before its message is sent.
+    /// Counts an input pool that is announced to the worker; called before the announcement is sent.
     pub(super) fn announce_pool(&self) {
         // Release: pairs with the load in `announced_pools`.
         self.announced_pools.fetch_add(1, Ordering::Release);
@@ -83,7 +83,7 @@ impl WorkerHealth {
         }
     }
 
-    /// Counts a submitted cell. `is_frame` is true if the worker has to answer it.
+    /// Counts a submitted cell. `is_frame` is true for a cell that the worker has to answer.
     pub(super) fn submitted(&self, is_frame: bool) {
         self.traffic.cells_out.fetch_add(1, Ordering::Relaxed);
         if is_frame {
@@ -158,7 +158,7 @@ impl WorkerHealth {
         self.attention.load(Ordering::Relaxed)
     }
 
-    /// Clears the request for attention. The collect end calls it just before it reads the log.
+    /// Clears the request for attention. The collect end calls this function just before it reads the log.
     pub(super) fn clear_attention(&self) {
         // Acquire: pairs with the Release in `request_attention`. A swap, so that no request is lost
         // between a read and a store.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! History of a stream: the inputs that another worker may have to decode again. The collect end keeps it.
+//! History of a stream: the inputs that another worker may have to decode again. The collect end keeps
+//! the history.
 //!
-//! The history begins at the last random access point from which all undelivered frames can be decoded. A stream
-//! without such points would be kept whole, so this module limits the memory of the history.
+//! The history begins at the last random access point from which all undelivered frames can be decoded. In a
+//! stream without such points the history would keep every packet, so this module limits its memory.
 
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -32,7 +33,7 @@ const CHECK_BYTES: u64 = 2 << 20;
 const LEAST: u64 = 16 << 20;
 const MOST: u64 = 256 << 20;
 
-/// The inputs of one stream, across all its workers.
+/// Inputs of one stream, across all workers of the stream.
 pub(super) struct History {
     log: Receiver<Logged>,
     pub(super) book: ReplayLog<LoggedInput>,
@@ -43,7 +44,7 @@ pub(super) struct History {
     sets: Option<ParameterSets>,
     /// Parameter sets that the present worker has.
     worker_sets: Option<Arc<SetLog>>,
-    /// The right to submit to the present worker, while the collect end has it.
+    /// Right to submit to the present worker, while the collect end has this right; else `None`.
     pub(super) sending: Option<Box<Sending>>,
     /// Number of the present worker.
     worker: u64,
@@ -197,7 +198,7 @@ impl History {
         }
     }
 
-    /// Takes the right to submit back, if the submit end sent it.
+    /// Takes the right to submit back, if the submit end handed the right over.
     fn take_back_sending(&mut self, sending: Option<Box<Sending>>) {
         // The right to write to an older worker is of no use.
         if let Some(sending) = sending.filter(|sending| sending.link.number == self.worker) {
@@ -205,7 +206,7 @@ impl History {
         }
     }
 
-    /// Returns input `seq`; `None` if the book no longer has it.
+    /// Returns input `seq`; `None` if the book no longer has this input.
     pub(super) fn get(&mut self, seq: u64) -> Option<&mut LoggedInput> {
         self.read_log_for(seq);
         self.book.get_mut(seq)
@@ -299,7 +300,7 @@ impl History {
         Ok(is_full)
     }
 
-    /// Returns the answer to the submit end, if it has asked and all its inputs are submitted.
+    /// Returns the answer for the submit end, if that end has asked and all logged inputs are submitted.
     pub(super) fn answer(&mut self) -> Option<SubmitCommand> {
         let is_behind = self.answers.first_unreported().is_some() || self.book.next_unsent().is_some();
         if !self.is_asked || self.sending.is_none() || is_behind {
@@ -354,7 +355,7 @@ fn record_sets(sets: &mut ParameterSets, packet: &Packet) {
     sets.inspect(&packet.peek(usize::MAX), true);
 }
 
-/// Classifies the packet by how decoding can start at it.
+/// Returns how decoding can start at `packet`, if it can.
 fn access(points: &mut AccessPoints, packet: &Packet) -> RandomAccess {
     let flagged = packet.is_key();
     if !points.needs(flagged, packet.meta().pts.is_some()) {

@@ -20,14 +20,14 @@ pub enum WorkerInput {
 
 /// An entry of the log: an input and the state of its processing.
 pub(super) struct LoggedInput {
-    /// `None` once the output of a frame has arrived, because the frame then returns to its pool.
+    /// The input itself. `None` for a frame whose output has arrived: the frame then returns to its pool.
     pub(super) input: Option<WorkerInput>,
     pub(super) meta: FrameMeta,
-    /// Position of its cell in the ring of the worker that has it.
+    /// Position of the input's cell in the ring of the worker that has the input.
     pub(super) cell: u64,
-    /// Number of frames that the worker has emitted for it.
+    /// Number of frames that the worker has emitted for the input.
     pub(super) outputs: u32,
-    /// Ledger times up to its submission.
+    /// Ledger times up to the submission of the input.
     pub(super) stretch: Stretch,
     /// Parameter sets in force before the packet, in addition to those of the track's header.
     pub(super) sets_before: Option<Arc<SetLog>>,
@@ -48,7 +48,7 @@ impl LoggedInput {
         }
     }
 
-    /// Drops the input and its sets, which only a replay would need.
+    /// Drops the input and the parameter sets, which only a replay would need.
     pub(super) fn strip(&mut self) {
         (self.input, self.sets_before, self.sets_behind) = (None, None, None);
     }

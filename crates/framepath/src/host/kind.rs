@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Kind of a worker: everything that distinguishes one worker's start from another's.
 //!
-//! One text carries the kind: to the zygote in the spawn message, and to a worker that is started as a program
-//! in its argument:
+//! One text carries the kind. The zygote gets this text in the spawn message; a worker that is started as a
+//! program gets it as an argument:
 //!
 //! ```text
 //! TASK memory=BYTES [without-seccomp] [FILE]
@@ -26,7 +26,7 @@ use super::{HostError, SandboxChoice};
 pub(crate) enum Task {
     /// Runs a stage, or demuxes a file that the caller sends.
     Stage,
-    /// Decodes with the device at this path, which the caller sends open.
+    /// Decodes with the V4L2 device at this path. The caller sends the open device.
     Device(PathBuf),
     /// Runs the plug-in at this canonical path.
     Plugin(PathBuf),
@@ -36,7 +36,7 @@ pub(crate) enum Task {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct WorkerKind {
     pub(crate) task: Task,
-    /// Limit of its address space, bytes.
+    /// Limit of the worker's address space, bytes.
     pub(crate) memory_bytes: u64,
     /// True if the worker may run where the kernel has no seccomp.
     without_seccomp: bool,

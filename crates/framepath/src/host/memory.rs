@@ -63,7 +63,7 @@ impl MemoryClient {
         self.opened.store(true, Ordering::Relaxed);
     }
 
-    /// Requests memory of `bytes` bytes from the caller, and waits for it. Any thread may call it.
+    /// Requests memory of `bytes` bytes from the caller, and waits for the memory. Callable on any thread.
     ///
     /// # Errors
     /// The caller denied the request or broke the rules.
@@ -149,13 +149,13 @@ pub(super) struct Granter {
     alive: Arc<AtomicU64>,
 }
 
-/// Memory of one pool. It counts until the grant and all its shares are dropped.
+/// Memory of one pool. The memory counts until the grant and all shares of the grant are dropped.
 pub(super) struct Grant {
     pub(super) fd: OwnedFd,
     pub(super) share: Arc<GrantShare>,
 }
 
-/// Keeps the bytes of a grant counted until it is dropped.
+/// Share of a grant: the bytes of the grant stay counted until the share is dropped.
 pub(super) struct GrantShare {
     bytes: u64,
     alive: Arc<AtomicU64>,

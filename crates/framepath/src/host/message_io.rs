@@ -9,7 +9,7 @@ use framepath_os::crossing::{Breach, Socket, is_crowded};
 
 use super::HostError;
 
-/// Sends `message`, with `fd` attached. Any thread may call it.
+/// Sends `message`, with `fd` attached. Callable on any thread.
 ///
 /// # Errors
 /// The socket failed, or too many descriptors of this user are in flight.
@@ -25,7 +25,7 @@ pub fn send(socket: &Socket, message: &Message, fd: Option<BorrowedFd<'_>>) -> R
     })
 }
 
-/// Memory that an unread message takes in the kernel, at most, bytes: its 1 KiB and bookkeeping.
+/// Most memory that an unread message takes in the kernel, bytes: 1 KiB of message, and bookkeeping.
 const UNREAD_MESSAGE: u32 = 4096;
 
 /// Unread messages that a worker may have when it makes a request, besides announcements.

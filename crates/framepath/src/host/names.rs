@@ -23,7 +23,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Returns the number of a layout, and whether it is new.
+    /// Returns the number of a layout, and true if the layout is new.
     pub(super) fn layout(&mut self, layout: &Layout) -> (u8, bool) {
         if let Some(id) = self.layouts.iter().position(|known| known == layout) {
             return (id as u8, false);

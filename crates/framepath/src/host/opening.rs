@@ -104,7 +104,7 @@ pub(super) fn open(
     Ok((link.clone(), Box::new(Sending::new(link, writer, packets)), receiving))
 }
 
-/// Tells the worker to open its stream; returns its answer.
+/// Sends the worker the message that opens the stream; returns the worker's answer.
 fn ask(
     socket: &Socket,
     spec: &Spec,

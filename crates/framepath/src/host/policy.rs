@@ -7,12 +7,12 @@
 //! | a worker to load and enter its sandbox | [`LOADING`] | the start fails |
 //! | the service to grant a worker | [`GRANTING`] | the start fails |
 //! | a worker to open a stream | [`OPENING`] | the start fails |
-//! | a worker that has work | `watchdog=` ([`Watchdog`]) | it is killed and replaced |
+//! | a worker that has work | `watchdog=` ([`Watchdog`]) | the worker is killed and replaced |
 //! | a demuxer's worker that computes | `watchdog=` of CPU time ([`DemuxerWait`]) | the stream fails |
 //! | a demuxer's worker that opens or seeks | [`SILENCE`] times `watchdog=` of CPU time | the stream fails |
 //! | a demuxer's worker with input to read | [`SILENCE`] times `watchdog=` | the stream fails |
 //! | a worker's start after a death | [`OPENING_TRIES`] more tries ([`Restarts`]) | the stream fails |
-//! | requests of a stage in a worker | [`REQUESTS_PER_CELL`] for each submission, [`MOST_REQUESTS`] at once ([`RequestBudget`]) | it is killed and replaced |
+//! | requests of a stage in a worker | [`REQUESTS_PER_CELL`] for each submission, [`MOST_REQUESTS`] at once ([`RequestBudget`]) | the worker is killed and replaced |
 //! | a new frame after deaths | [`FRUITLESS`] deaths ([`Restarts`]) | the stream fails |
 //!
 //! [`framepath_model::replay`] knows the decoded packets, and decides which packet is skipped as
@@ -31,7 +31,7 @@ use super::process::SharedProcess;
 
 /// Longest time a worker takes to load and lock itself in.
 pub const LOADING: Duration = Duration::from_secs(20);
-/// Longest time the service takes to grant a worker: it may have to load one.
+/// Longest time that the service takes to grant a worker, because the service may have to load a new worker.
 pub(super) const GRANTING: Duration = LOADING.saturating_add(Duration::from_secs(10));
 /// Longest time a worker takes to open a stream.
 pub(super) const OPENING: Duration = Duration::from_secs(20);
@@ -67,7 +67,7 @@ pub(super) struct RequestBudget {
 }
 
 impl RequestBudget {
-    /// Counts a request of the worker. `submitted` is the number of cells submitted to it so far.
+    /// Counts a request of the worker. `submitted` is the number of cells submitted to this worker so far.
     ///
     /// # Errors
     /// The worker has no request left.
@@ -126,7 +126,7 @@ impl Restarts {
 #[derive(Debug)]
 pub(super) struct Watchdog {
     limit_ns: u64,
-    /// Highest progress observed, cells. Only the watcher's thread uses it.
+    /// Highest progress observed, cells. Only the watcher's thread uses this field.
     progress: AtomicU64,
     /// CLOCK_MONOTONIC time when the progress last advanced, nanoseconds. Only the watcher's thread
     /// uses it.
@@ -170,7 +170,7 @@ pub(super) struct DemuxerWait {
     since: Instant,
     /// CPU time of the worker at `since`, nanoseconds.
     cpu_ns: u64,
-    /// Since this time every check has found bytes to read, or the end of a pipe.
+    /// Time since when every check has found bytes to read, or the end of a pipe.
     readable_since: Instant,
     /// Limit of the worker's CPU time.
     busy: Duration,

@@ -15,7 +15,7 @@ use super::zygote::ZygoteProcess;
 pub(super) struct Worker {
     pub(super) socket: Arc<Socket>,
     pub(super) process: Arc<SharedProcess>,
-    /// The layers of its sandbox.
+    /// Layers of the worker's sandbox.
     pub(super) layers: Layers,
 }
 
@@ -30,7 +30,7 @@ pub(super) struct SharedProcess {
 #[derive(Debug)]
 pub(super) enum Parent {
     Us(Mutex<WorkerProcess>),
-    /// The zygote lives as long as its last worker.
+    /// The zygote. The handles of the workers keep the zygote alive.
     Zygote {
         process: Remote,
         _zygote: Arc<ZygoteProcess>,
@@ -54,7 +54,7 @@ impl SharedProcess {
         };
     }
 
-    /// Kills the process, and waits for its end unless it belongs to the service.
+    /// Kills the process. Waits until the process has ended, unless the process belongs to the service.
     pub(super) fn end(&self) {
         self.kill();
         match &self.kind {
@@ -76,7 +76,7 @@ impl SharedProcess {
         }
     }
 
-    /// Returns the CPU time used, nanoseconds; 0 once the process is gone, or if it is not visible.
+    /// Returns the CPU time used, nanoseconds; 0 if the process is gone, or is not visible to this program.
     pub(super) fn cpu_ns(&self) -> u64 {
         // The pid is 0 if it is not visible here; the kernel takes 0 as this process.
         if self.pid == 0 { 0 } else { cpu_ns_of(self.pid).unwrap_or(0) }

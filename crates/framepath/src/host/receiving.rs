@@ -45,19 +45,19 @@ pub(super) struct Receiving {
 pub(super) enum WorkerMessage {
     /// A frame in its pool.
     Frame { seq: u64, frame: Frame, work: WorkerTime },
-    /// The input frame with this number, passed on unchanged.
+    /// The stage passed on the input frame with number `seq` unchanged.
     Same { seq: u64, work: WorkerTime },
-    /// The input with this number has no output.
+    /// The input with number `seq` has no output.
     Nothing { seq: u64 },
-    /// Inputs before the flush with this number were discarded.
+    /// The worker has discarded all inputs before the flush with number `seq`.
     Flushed { seq: u64 },
-    /// The worker has sent its output for all inputs.
+    /// The worker has sent the output for all inputs.
     End,
     /// The stage failed.
     Failed(String),
     /// The stage sends a request to the hops in front.
     Request(UpstreamRequest),
-    /// A layout, a pool or a request for memory, which this end has handled already.
+    /// A layout, a pool or a request for memory, which the receiver has handled already.
     Constant,
 }
 
@@ -157,7 +157,7 @@ impl Receiving {
         }
     }
 
-    /// Asks the provider for buffers, and passes them to the worker.
+    /// Requests buffers from the provider, and passes these buffers to the worker.
     fn provide_buffers(&mut self, request: BufferRequest) -> Result<(), HostError> {
         let Some(provider) = self.provider.clone() else {
             return Err(Breach("a request for buffers of a provider, but the stream has none").into());
@@ -214,7 +214,7 @@ impl Receiving {
 
 /// Maximum number of pools of a worker. A further pool removes the oldest.
 const POOLS: u16 = 64;
-/// Number of the newest pools that are kept however large they are.
+/// Number of newest pools that are kept regardless of their size.
 const RECENT_POOLS: usize = 2;
 
 /// Error about a pool that differs from the announced one.

@@ -17,7 +17,7 @@ const REMEMBERED: usize = 4096;
 pub struct Recovery {
     /// Number of the worker that ended, among the workers of the stream, from 0.
     pub worker: u64,
-    /// Time when the collect end noticed the end, after it had taken all completions.
+    /// Time when the collect end noticed the worker's end, after the collect end had taken all completions.
     pub seen_ns: u64,
     /// Time when the next worker had opened the stream, just before the history was submitted to it.
     pub opened_ns: u64,
@@ -96,7 +96,7 @@ impl Recoveries {
         }
     }
 
-    /// Locks the state, even if it is poisoned: a panic leaves it consistent.
+    /// Locks the state, even if it is poisoned: a panic leaves the state consistent.
     fn locked(&self) -> MutexGuard<'_, RecoveryState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

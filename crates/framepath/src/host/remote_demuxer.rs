@@ -6,8 +6,9 @@
 //! a ring of packets. The caller checks its cells. The bytes of its packets are never a slice here;
 //! they are copied once more, into the decoder's memory.
 //!
-//! The caller writes a seek into the ring to the worker, and the worker reads that ring between two packets. Packets
-//! that arrive before the answer are dropped. These drops also make the room that the worker may wait for.
+//! The caller writes a seek into the ring to the worker, and the worker reads that ring between two packets.
+//! The caller drops packets that arrive before the answer. These drops also make room in the ring of packets,
+//! for which the worker may wait.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -57,7 +58,7 @@ pub(crate) struct DemuxerSpec {
     pub(crate) private: bool,
 }
 
-/// Reads the packets of a file that a worker demuxes. Dropping it ends the worker.
+/// Reader of the packets of a file that a worker demuxes. Dropping the reader ends the worker.
 pub(crate) struct RemoteDemuxer {
     // First, so that it is dropped first: its thread uses the other fields.
     _watcher: Watcher,
@@ -72,7 +73,7 @@ pub(crate) struct RemoteDemuxer {
     packets: Arc<PooledPackets>,
     gone: Arc<AtomicBool>,
     spec: DemuxerSpec,
-    /// The file, open in this process too, to check whether it has bytes to read.
+    /// The demuxed file. Open in this process, too, to check if there are bytes to read.
     file: MediaFile,
     /// Packets received so far.
     received: u64,

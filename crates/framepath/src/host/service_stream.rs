@@ -52,7 +52,7 @@ pub fn connect(path: &Path, allowed: Option<u32>) -> Result<Socket, HostError> {
     Ok(socket)
 }
 
-/// Number of a worker among those of its stream.
+/// Number of a worker among the workers of one stream.
 pub(super) type WorkerNumber = u64;
 
 /// One stream's connection to the service; dropping it ends the stream and its
@@ -60,7 +60,7 @@ pub(super) type WorkerNumber = u64;
 #[derive(Debug)]
 pub struct ServiceStream {
     path: PathBuf,
-    /// User id whose service is accepted, in addition to root and this user.
+    /// User id whose service is accepted, in addition to root and the user of this program.
     allowed: Option<u32>,
     state: Mutex<ServiceStreamState>,
 }

@@ -25,7 +25,7 @@ pub struct Spare<P> {
     pub socket: Socket,
     /// Path of the started program, for errors; empty for a worker that a zygote has forked.
     pub program: PathBuf,
-    /// Layers of its sandbox. Until the worker is ready, these are the layers that its parent made.
+    /// Layers of the worker's sandbox. Until the worker is ready, only the layers that the parent made.
     pub layers: Layers,
     /// CLOCK_MONOTONIC time by which the worker has to be ready, nanoseconds; `None` when it is ready.
     until_ns: Option<u64>,
@@ -38,12 +38,12 @@ impl<P> Spare<P> {
         Spare { process, socket, program, layers, until_ns }
     }
 
-    /// True once the worker has reported that it is locked in.
+    /// Returns true once the worker has reported that it is inside the sandbox.
     pub fn is_ready(&self) -> bool {
         self.until_ns.is_none()
     }
 
-    /// Waits, with a time limit, for the worker's message that it is locked in.
+    /// Waits, with a time limit, for the worker's message that it is inside the sandbox.
     ///
     /// # Errors
     /// The worker reported an error, ended, or took too long.
@@ -98,7 +98,7 @@ impl<P> Spares<P> {
         self.0.iter().filter(|spare| spare.is_ready())
     }
 
-    /// Returns the workers that are loading, each with its socket to wait for by poll(2).
+    /// Returns the workers that are loading, each with the worker's socket, to wait for by poll(2).
     pub fn loading(&self) -> impl Iterator<Item = (&Spare<P>, BorrowedFd<'_>)> {
         self.0.iter().filter(|spare| !spare.is_ready()).map(|spare| (spare, spare.socket.as_fd()))
     }
@@ -108,7 +108,7 @@ impl<P> Spares<P> {
         self.0.iter()
     }
 
-    /// Makes workers until there are `count` of them.
+    /// Makes workers until there are `count` workers.
     ///
     /// # Errors
     /// The first error that `make` returns.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use super::{Recoveries, Traffic};
 
-/// Statistics of a stream's workers; any thread may read them.
+/// Statistics of a stream's workers. Any thread may read the fields.
 #[derive(Debug, Default)]
 pub struct WorkerStats {
     /// Process id of the present worker; 0 before the first. For display and measurement only, because
@@ -16,12 +16,12 @@ pub struct WorkerStats {
     pub deaths: AtomicU64,
     /// Number of packets or frames that were submitted again.
     pub replayed: AtomicU64,
-    /// Number of skipped packets: packets that kill every worker, and packets that depend on them.
+    /// Number of skipped packets: packets that kill every worker, and packets that depend on such packets.
     pub skipped: AtomicU64,
     /// Number of the first packet that was skipped because it kills every worker, plus one; 0 if there is
     /// none.
     pub first_poisoned: AtomicU64,
-    /// Number of frames that were inside a worker when it died, and that its stage cannot repeat.
+    /// Number of frames that were inside a worker when the worker died, and that the stage cannot repeat.
     pub lost: AtomicU64,
     /// Number of the first lost frame, plus one; 0 if there is none.
     pub first_lost: AtomicU64,

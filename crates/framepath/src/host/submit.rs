@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Submit end of a stream: the caller's stage in front of a worker, which sends it the inputs. Also the right to
-//! write the worker's ring.
+//! Submit end of a stream: the caller's stage in front of a worker, which sends the inputs to the worker.
+//! Also the right to write the ring to the worker.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -39,16 +39,16 @@ pub(crate) struct Submit {
     end: Option<SubmitEnd>,
 }
 
-/// The end of a stream that submits packets or frames to its worker.
+/// Submit end of a stream: submits packets or frames to the worker.
 ///
 /// It shares no lock with the collect end. It logs each input before submitting it, so that the
 /// collect end can submit it again, to the next worker.
 pub struct SubmitEnd {
     log: SyncSender<Logged>,
     commands: Receiver<SubmitCommand>,
-    /// The newest worker that this end knows.
+    /// Newest worker that the submit end knows.
     link: Arc<WorkerStream>,
-    /// The right to submit to that worker; `None` while the collect end has it.
+    /// Right to submit to that worker; `None` while the collect end has this right.
     sending: Option<Box<Sending>>,
     /// Number of the next input.
     next_seq: u64,
@@ -61,9 +61,9 @@ pub struct SubmitEnd {
 /// Reason why an input cannot be submitted.
 #[derive(Debug)]
 pub enum SubmitError {
-    /// The collect end has ended; it reports the reason.
+    /// The collect end has ended. The collect end reports the reason.
     Closed,
-    /// This process or the input itself is at fault.
+    /// Error of this process or of the input. The worker is not the cause.
     Host(HostError),
 }
 
@@ -301,7 +301,7 @@ pub(super) struct Sending {
     writer: CellWriter,
     packets: PacketArea,
     names: Names,
-    /// The bells that wake this process when it waits for room.
+    /// Bells by which the worker wakes this process when this process waits for room.
     room: [Bell; 2],
     /// Position of the next cell: the number of cells submitted so far.
     cells: u64,
@@ -326,7 +326,8 @@ impl Sending {
     }
 
     /// Copies `input` into shared memory; returns the full resource if there is no room. Call
-    /// [`Sending::submit`] with the result before the next call. With `after_loss` the decoder outputs its frames and starts anew before the packet.
+    /// [`Sending::submit`] with the result before the next call of this function. With `after_loss`, the
+    /// decoder outputs all frames inside and starts anew before it takes the packet.
     ///
     /// # Errors
     /// The worker broke the rules, this process lacks a resource, or the packet is too large.
@@ -405,7 +406,7 @@ impl Sending {
         Ok(Ok(()))
     }
 
-    /// Wakes the worker if cells were submitted, and makes the watcher check it from now on.
+    /// Wakes the worker if cells were submitted. Makes the watcher check the worker from now on.
     pub(super) fn wake_worker(&mut self) {
         if std::mem::take(&mut self.wake_due) {
             self.writer.bell().ring();
@@ -443,7 +444,7 @@ impl Sending {
         self.writer.is_empty() == Ok(true)
     }
 
-    /// Returns the number of the frame's pool; announces it to the worker when it is new.
+    /// Returns the number of the frame's pool. Announces a new pool to the worker.
     fn pool(&mut self, frame: &Frame) -> Result<u16, HostError> {
         let (pool, is_new) = self.names.pool(frame.pool_id())?;
         if is_new {
@@ -457,7 +458,7 @@ impl Sending {
         Ok(pool)
     }
 
-    /// Returns the number of a layout; announces it to the worker when it is new.
+    /// Returns the number of a layout. Announces a new layout to the worker.
     fn layout(&mut self, layout: &Layout) -> Result<u8, HostError> {
         let (id, is_new) = self.names.layout(layout);
         if is_new {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Counters of a worker of the service.
 //!
-//! The worker writes them to a page that the service created. Writing makes no system call and wakes no process.
+//! The worker writes the counters to a page that the service created. A write makes no system call and wakes
+//! no process.
 
 use framepath_model::format::Layout;
 use framepath_model::wire::WorkerTime;
@@ -12,7 +13,7 @@ use framepath_os::time::now_ns;
 /// Number of inputs whose time is kept. It exceeds the reorder delay of any decoder.
 const REMEMBERED: usize = 1024;
 
-/// The counters of one stream, written by its worker.
+/// Counters of one stream. The worker of the stream writes the counters.
 pub(super) struct Tally {
     page: Page,
     /// For each of the last inputs: its number plus one, and the CLOCK_MONOTONIC time, nanoseconds, when

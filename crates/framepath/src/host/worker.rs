@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Worker's own side: the main function of a worker process, which runs one stage of one stream for one caller.
+//! Worker's own side: the main function of a worker process. The worker runs one stage of one stream for one
+//! caller.
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -45,7 +46,7 @@ const ROWS: usize = 4;
 /// end of `socket`. The process ends when the caller closes the connection. This function returns only
 /// if no stream was opened, or the caller broke the rules.
 ///
-/// Call it in the main thread of a process that does nothing else.
+/// Call this function in the main thread of a process that does nothing else.
 ///
 /// # Errors
 /// The sandbox cannot be entered, the caller broke the rules, or memory is short. Errors of the stage
@@ -143,7 +144,7 @@ fn serve_file(
 
 /// Reason why a stream stopped.
 enum Stopped {
-    /// The stage failed with this message for the caller.
+    /// The stage failed. The text is the error message for the caller.
     Stage(String),
     /// The caller broke the rules.
     Caller,

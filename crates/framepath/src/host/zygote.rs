@@ -42,7 +42,7 @@ pub(super) struct Spawned {
 }
 
 impl ZygoteProcess {
-    /// Starts the zygote. The kernel kills it with the calling thread.
+    /// Starts the zygote. The kernel kills the zygote when the calling thread ends.
     pub(super) fn start() -> Result<ZygoteProcess, HostError> {
         let program = program::find()?;
         let failed = |source| HostError::Start { program: program.name.display().to_string(), source };

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `framemd5`: one line per frame, as `ffmpeg -f framemd5` writes it.
+//! `framemd5`: writes one line for each frame, as `ffmpeg -f framemd5` does.
 //!
-//! Times are in ticks of one frame, like those of ffmpeg for a stream of constant
-//! rate; the header's `software` line names framepath.
+//! One tick is the duration of one frame, as in ffmpeg for a stream of constant rate. If the frame rate is
+//! unknown, one tick is the unit of the stream's timestamps. The `software` line of the header names
+//! framepath.
 
 use framepath_model::path::Definition;
 use framepath_model::stream::{FrameMeta, Rational, StreamInfo};
@@ -24,11 +25,15 @@ pub(crate) fn element() -> Element {
 
 pub(crate) struct FrameMd5 {
     target: String,
+    /// Open output; `None` before the start.
     output: Option<SinkOutput>,
+    /// Unit of the input's timestamps, seconds.
     from: Rational,
+    /// Unit of the written times, seconds.
     tick: Rational,
     sample_aspect: Rational,
     header_written: bool,
+    /// Time of the next frame if the frame has no timestamp, ticks.
     next: i64,
 }
 
@@ -62,7 +67,8 @@ impl FrameMd5 {
         )
     }
 
-    /// Returns the time of the frame in ticks; without a timestamp, one tick after the previous frame.
+    /// Returns the time of the frame in ticks. A frame without a timestamp is one tick after the previous
+    /// frame; the first frame is then at 0.
     fn tick_of(&mut self, meta: &FrameMeta) -> i64 {
         let stamped = meta.pts.and_then(|pts| self.from.rescale(pts, self.tick));
         let tick = stamped.unwrap_or(self.next);
@@ -84,7 +90,7 @@ impl FrameMd5 {
     }
 }
 
-/// Returns the MD5 of the pixels, plane by plane, without padding.
+/// Returns the MD5 of the pixels of all planes in order, without the padding of the rows.
 fn digest(frame: &Frame) -> md5::Digest {
     let mut context = md5::Context::new();
     for (index, plane) in frame.layout().planes().iter().enumerate() {

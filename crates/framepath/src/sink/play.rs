@@ -94,11 +94,11 @@ pub(crate) enum ViewerCommand {
 #[cfg_attr(not(feature = "play"), allow(dead_code))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PresentTime {
-    /// At its due time: the caller sleeps until then.
+    /// At the due time of the frame: the caller sleeps until then.
     Due,
-    /// Now: the screen shows it at the refresh with this number.
+    /// Now: the screen shows the frame at the refresh with this number.
     Ahead(u64),
-    /// Never: the screen's refresh rate is too low for it.
+    /// Never: the screen's refresh rate is too low to show this frame.
     Never,
     /// Now, again: the frame was shown before.
     Again,
@@ -120,7 +120,7 @@ pub(crate) struct PlayOptions {
     /// `auto`, `software`, `null`, or an SDL renderer's name.
     pub(crate) driver: String,
     pub(crate) fullscreen: bool,
-    /// True to show frames at their times, false to show them as they arrive.
+    /// True: shows each frame at the presentation time. False: shows each frame on arrival.
     pub(crate) sync: bool,
     pub(crate) title: String,
 }
@@ -211,7 +211,7 @@ impl PlayTarget {
         }
     }
 
-    /// Waits until the screen has finished with all its frames.
+    /// Waits until the screen has finished with all frames.
     fn finish(&mut self) -> Result<(), StageError> {
         match self {
             PlayTarget::Null(_) => Ok(()),
@@ -321,7 +321,7 @@ impl Play {
         Ok(())
     }
 
-    /// Waits until the screen has shown its frames.
+    /// Waits until the screen has shown all frames that it got.
     fn finish(&mut self) -> Result<(), StageError> {
         if let Some(last) = self.ahead.last() {
             wait_until(last);
@@ -331,7 +331,7 @@ impl Play {
         self.count()
     }
 
-    /// Waits until the screen has shown its frames, and closes the screen.
+    /// Waits until the screen has shown all frames that it got, and closes the screen.
     fn end(&mut self) -> Result<(), StageError> {
         self.finish()?;
         self.screen.close();

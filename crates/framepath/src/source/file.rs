@@ -98,7 +98,7 @@ fn demuxer_of(file: &Hop, behind: &[Hop]) -> Result<Option<DemuxerSpec>, StageEr
     }))
 }
 
-/// The demuxer, in this process or in a worker.
+/// Demuxer of the file, in this process or in a worker.
 enum Demuxing {
     /// In the thread that runs the source.
     Inline(Box<Inline>),
@@ -106,7 +106,7 @@ enum Demuxing {
     Worker(Box<RemoteDemuxer>),
 }
 
-/// A demuxer in this process, and its remaining loops.
+/// Demuxer in this process, and the state of the option `loop`.
 struct Inline {
     demuxer: Demuxer,
     /// Time where each loop begins.
@@ -126,7 +126,7 @@ pub(crate) struct File {
 }
 
 impl File {
-    /// Opens `path`. Demuxes in the worker of `spec`, or inline without it.
+    /// Opens `path`. Demuxes in the worker of `spec`; without `spec`, demuxes in this process.
     pub(crate) fn open(
         path: &str,
         options: &FileOptions,

@@ -35,7 +35,7 @@ pub(crate) fn element() -> Element {
     })
 }
 
-/// The `fixture` source. The birth of a frame is the start of its copy.
+/// The `fixture` source. The birth of a frame is the time when the copy of the frame starts.
 pub(crate) struct Fixture {
     picture: PgmPicture,
     layout: Layout,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `decode`: packets into frames, and the choice of the decoder that does it.
+//! `decode`: decodes packets into frames, and chooses the decoder.
 
 mod inline;
 
@@ -67,19 +67,19 @@ enum Candidate {
     Library(HardwareApi),
 }
 
-/// Hardware decoders that the hop allows. Without candidates and reasons, the hop requests software.
+/// Hardware decoders that the hop allows. If `candidates` and `reasons` are empty, the hop requests software.
 struct Choice {
     /// Decoders in the order in which to try them.
     candidates: Vec<Candidate>,
-    /// True if the hop names a device: no other decoder may be used.
+    /// True if the hop has `device=`. No other decoder may then be used, not even software.
     only: bool,
     /// Reasons why other decoders are not tried.
     reasons: Vec<String>,
 }
 
 impl Choice {
-    /// Returns the decoders for `codec` that `hop` allows: V4L2 devices come first, then
-    /// libavcodec's in their order.
+    /// Returns the hardware decoders for `codec` that `hop` allows: first a V4L2 device, then libavcodec's
+    /// decoders in the order of [`HardwareApi::ALL`].
     fn of(hop: &Hop, codec: Codec) -> Result<Choice, StageError> {
         let api = hop.choice("api");
         let mut choice = Choice { candidates: Vec::new(), only: hop.is_set("device"), reasons: Vec::new() };
@@ -115,11 +115,12 @@ fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<Box<dyn Stage>, StageError> {
         advice: "the input is not compressed; leave `decode` out",
     })?;
     let options = decoder_options(hop, place);
-    // In a worker for a device, the caller has chosen the decoder.
+    // In a worker that has a device, the caller has already opened this device (see `task`).
     if let Some(node) = &place.node {
         return Ok(Box::new(DeviceDecode::by(node.clone(), track, &options)?));
     }
     let choice = Choice::of(hop, track.codec)?;
+    // In a worker without a device (`give_back` is set), the caller has already decided for software.
     if place.give_back.is_some() || choice.is_software() {
         return Ok(Box::new(Decode::new(track, options, None)));
     }
@@ -142,8 +143,9 @@ fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<Box<dyn Stage>, StageError> {
     Ok(Box::new(Decode::new(track, options, Some(fallback))))
 }
 
-/// Returns the task of decoding with a device, if `hop` requests a device that works; else adds a note
-/// with the reason for decoding in software.
+/// Returns the task of a worker that decodes for `hop`: [`Task::Device`] if the hop allows a V4L2 device that
+/// opens the stream, else [`Task::Stage`], which decodes in software. Adds a note with the reasons if the hop
+/// requested hardware and software decodes. Returns an error if the hop has `device=` and this device fails.
 fn task(hop: &Hop, place: &HopPlace<'_>) -> Result<Task, StageError> {
     let Some(track) = &place.track else { return Ok(Task::Stage) };
     let Choice { candidates, only, mut reasons } = Choice::of(hop, track.codec)?;
@@ -158,7 +160,7 @@ fn task(hop: &Hop, place: &HopPlace<'_>) -> Result<Task, StageError> {
                 reasons.push("a worker's sandbox has V4L2 devices only".to_owned());
                 break;
             };
-            // Tried in this process, because the worker would get the same errors.
+            // Opens the device in this process first: a worker would get the same error later.
             match probe(&node, track, hop, place) {
                 Ok(()) => return Ok(Task::Device(node)),
                 Err(error) if only => return Err(error),
@@ -173,6 +175,7 @@ fn task(hop: &Hop, place: &HopPlace<'_>) -> Result<Task, StageError> {
     Ok(Task::Stage)
 }
 
+/// Opens the stream in the device `node`, and closes the device again.
 fn probe(
     node: &std::path::Path,
     track: &TrackInfo,

@@ -29,13 +29,13 @@ pub(crate) fn element() -> Element {
         .with_least_out(|_, _| COPY_SLOTS - 1)
 }
 
-/// Stage that passes frames on. With `copies` it passes a copy on, as a naive raw encoder does.
+/// Stage that passes frames on. With `copies`, the stage passes on a copy, as a naive raw encoder does.
 pub(crate) struct RawEncode {
     copies: Option<CopyPool>,
 }
 
 impl RawEncode {
-    /// Makes the stage; with `copies` it copies each frame into that pool.
+    /// Makes the stage. With `copies`, the stage copies each frame into that pool.
     pub(crate) fn new(copies: Option<CopyPool>) -> RawEncode {
         RawEncode { copies }
     }

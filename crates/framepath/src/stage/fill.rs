@@ -44,7 +44,7 @@ pub(crate) struct Fill {
     bytes: usize,
     /// In a worker: the words by which the caller returns frames.
     give_back: Option<&'static GiveBack>,
-    /// Made when the stage starts, so that no frame waits for it.
+    /// Pool of the output frames. Made when the stage starts, so that no frame waits for the pool.
     pool: Option<Pool>,
 }
 

@@ -45,7 +45,7 @@ fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<PluginStage, StageError> {
     Ok(PluginStage::new(file, hop.open(), place.give_back))
 }
 
-/// Returns the task of a worker that loads this file, which its sandbox allows it to read.
+/// Returns the task of a worker that loads the plug-in's file. The worker's sandbox allows that file.
 fn task(hop: &Hop, _: &HopPlace<'_>) -> Result<Task, StageError> {
     let file = frei0r::find(hop.text("plugin"))?.path;
     let plugin = file.canonicalize().map_err(StageError::io(file.display().to_string()))?;
@@ -180,7 +180,7 @@ impl Loaded {
         Ok(output)
     }
 
-    /// Returns the time of a frame in seconds, by its timestamp if it has one.
+    /// Returns the time of a frame in seconds, from the timestamp if the frame has one.
     fn seconds(&self, meta: &FrameMeta) -> f64 {
         match (meta.pts, self.time_base.value()) {
             (Some(pts), Some(tick)) => pts as f64 * tick,
@@ -216,7 +216,7 @@ impl AtSize {
         Ok(AtSize { instance, padded, visible, pool: Pool::for_stage(bytes, SLOTS, give_back)?, scratch })
     }
 
-    /// Writes `frame` into the scratch picture as RGBA, and repeats its edges.
+    /// Writes `frame` into the scratch picture as RGBA, and repeats the edges of the frame.
     fn fill_scratch(&mut self, frame: &Frame, converter: &mut Converter) -> Result<(), StageError> {
         let scratch = &mut self.scratch;
         scratch.set_layout(&self.visible)?;
@@ -254,7 +254,7 @@ fn same_layout(frame: &Frame, padded: &Layout) -> bool {
         && frame.plane(0).as_ptr() as usize % frei0r::ALIGN == 0
 }
 
-/// Fills the parts right of and below the visible part with copies of its last column and row.
+/// Fills the parts right of and below the visible part with copies of the last visible column and row.
 fn repeat_edges(pixels: &mut [u8], visible: PlaneLayout) {
     for row in pixels.chunks_exact_mut(visible.stride).take(visible.rows) {
         let (inside, outside) = row.split_at_mut(visible.width);
@@ -270,7 +270,7 @@ fn repeat_edges(pixels: &mut [u8], visible: PlaneLayout) {
     }
 }
 
-/// Converts RGBA to BGRA or back; counted as a copy, because it writes every pixel.
+/// Converts RGBA to BGRA or back. The ledger counts this as a copy, because it writes every pixel.
 fn swap_red_and_blue(pixels: &mut [u8]) {
     meter::copy(pixels.len(), || {
         for pixel in pixels.chunks_exact_mut(4) {

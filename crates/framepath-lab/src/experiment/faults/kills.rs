@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Kills workers at random moments while four streams run.
+//! Kills workers at random moments while one stream for each clip runs.
 
 use std::time::{Duration, Instant};
 
@@ -12,13 +12,13 @@ use crate::progress::ProgressView;
 
 /// Interval between two polls of the streams.
 const LOOK: Duration = Duration::from_micros(500);
-/// Longest random delay between a frame and its kill, so that kills hit every point of a
-/// worker's work.
+/// Upper limit of the random delay between the frame at which a kill is due and the kill,
+/// nanoseconds. The delay makes kills hit every phase of a worker's work.
 const AFTER_NS: u64 = 8_000_000;
-/// Time without progress after which a stream counts as hung.
+/// Time without a frame from any stream after which the streams count as hung.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// One kill: victim and time.
+/// One kill: stream, number of the worker in the stream, and time (CLOCK_MONOTONIC).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kill {
     pub(super) stream: usize,
@@ -32,9 +32,9 @@ pub(super) struct KillRun {
     pub(super) streams: Vec<FinishedStream>,
 }
 
-/// Runs every clip for `passes` passes at once, and kills workers at `kills`
-/// frames drawn from `random`. A stream's kills are spread over its whole
-/// length, so that the stream makes progress between two kills.
+/// Runs one stream of `passes` passes for each clip, all streams at the same time. Kills workers
+/// at `kills` random frames. The kills of a stream are spread over the first 90 % of the stream's
+/// frames, so that the stream makes progress between two kills.
 pub(super) fn run(
     clips: &[FaultClip],
     passes: u64,
@@ -46,7 +46,7 @@ pub(super) fn run(
     let mut due: Vec<Vec<u64>> = clips.iter().map(|_| Vec::new()).collect();
     for kill in 0..kills as usize {
         let stream = kill % clips.len();
-        // The last frames are excluded, because the worker may have ended already.
+        // Excludes the last frames, because the stream's worker may have ended already.
         let most = (passes * clips[stream].expected.frames() * 9 / 10).max(1);
         due[stream].push(random.below(most));
     }
@@ -88,7 +88,8 @@ fn kill_when_due(
             std::thread::sleep(Duration::from_nanos(random.below(AFTER_NS)));
             let killed = one.stats.as_ref().and_then(|stats| stats.recoveries.kill_present());
             let Some((worker, at_ns)) = killed else { continue };
-            // The caller has not noticed the death of this worker yet.
+            // Does not count the kill of a worker that was killed before: the caller has not yet
+            // noticed that worker's death. The due kill is tried again at the next poll.
             if !kills.iter().rev().any(|kill| kill.stream == stream && kill.worker == worker) {
                 due.pop();
                 kills.push(Kill { stream, worker, at_ns });
@@ -99,17 +100,17 @@ fn kill_when_due(
     Ok(kills)
 }
 
-/// Times of the recoveries from kills, milliseconds, in rising order.
+/// Durations of the recoveries from kills, milliseconds, in rising order.
 #[derive(Debug, Default)]
 pub(super) struct Times {
-    /// From the kill until the first frame of the next worker, without the time of
-    /// decoding that frame.
+    /// Time from the kill until the next worker's first frame, without the time that the worker
+    /// spent on decoding that frame.
     ///
     /// This time covers the detection of the death, the start of the next worker, the opening
     /// of the stream, the submission of the history and the transfer of the first frame. The
-    /// time from there up to `gap` is the decoding of the history, at full speed.
+    /// rest of `gap` is the decoding of the history, at full speed.
     pub(super) recovery: Vec<f64>,
-    /// From the kill until the first frame that is new to the reader.
+    /// Time from the kill until the first frame that was not delivered before.
     pub(super) gap: Vec<f64>,
 }
 
@@ -130,8 +131,8 @@ impl KillRun {
         times
     }
 
-    /// Returns latencies, in rising order, of frames that were created while another stream was
-    /// recovering and their own stream was not.
+    /// Returns the latencies, in rising order, of all frames that were inside the path while another
+    /// stream was recovering and the frame's own stream was not.
     pub(super) fn latencies_of_others(&self) -> Vec<u64> {
         let recovering: Vec<(usize, u64, u64)> = self
             .kills
@@ -157,7 +158,7 @@ impl KillRun {
         latencies
     }
 
-    /// Returns latencies of all frames, in rising order.
+    /// Returns the latencies of all frames of all streams, in rising order.
     pub(super) fn latencies(&self) -> Vec<u64> {
         let timed = self.streams.iter().flat_map(|ended| &ended.timed);
         let mut latencies: Vec<u64> = timed.map(|timed| timed.latency_ns).collect();

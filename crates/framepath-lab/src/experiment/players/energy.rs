@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Energy counters of the machine: RAPL's counters of processor packages,
-//! or a battery's power while it discharges.
+//! Energy that the machine uses: from RAPL's counters of the processor packages,
+//! or from the power of a battery that discharges.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 /// Values of the counters at one time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Energy {
-    /// Microjoules so far of each package, and the value at which the counter wraps.
+    /// For each processor package: energy counter, and the value at which the counter wraps, microjoules.
     packages: Vec<(u64, u64)>,
-    /// Present power of the batteries, microwatts.
+    /// Power that all discharging batteries supply now, microwatts; `None` if no battery discharges.
     battery_uw: Option<u64>,
 }
 
@@ -38,9 +38,9 @@ impl Energy {
         }
     }
 
-    /// Returns the microjoules since `before`, `ns` nanoseconds ago; `None` if the
-    /// machine does not report them. A battery takes precedence, because it powers the whole
-    /// machine; its power is the mean of both readings.
+    /// Returns the energy in microjoules that the machine used since `before`, which was read `ns`
+    /// nanoseconds earlier; `None` if the machine does not report energy. Batteries take
+    /// precedence, because they power the whole machine; their power is the mean of both readings.
     pub(super) fn since(&self, before: &Energy, ns: u64) -> Option<f64> {
         if let (Some(now), Some(then)) = (self.battery_uw, before.battery_uw) {
             return Some((now + then) as f64 / 2.0 * ns as f64 / 1e9);

@@ -16,31 +16,34 @@ use crate::sync::atomics::{AtomicU32, Ordering};
 /// Maximum number of handles to one target.
 const MOST_HANDLES: u32 = 1 << 30;
 
-/// Target of a frame's handle. Its first cache lines do not change while the pool is in use, so
-/// they stay in all caches. The fields that a producer writes for every frame are on other lines.
+/// Target of the pointer in a frame's handle: slot, layout and metadata. The first cache lines of a
+/// target do not change while the pool is in use, so these lines stay in the caches of all cores. The
+/// fields that a producer writes for every frame are on other lines (`written`).
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct FrameTarget {
-    /// Dangling if `foreign` is true.
+    /// Shared part of the pool. Dangling if `foreign` is true.
     inner: NonNull<Inner>,
     /// First byte of the slot.
     first: NonNull<u8>,
+    /// Number of the slot in the pool; for a foreign frame, in the other process's pool.
     slot: u32,
-    /// Number of handles to a boxed target, made by [`Hold::frame`] or for a foreign frame. 0 for
-    /// the target that belongs to the slot and lives as long as the pool.
+    /// Number of handles to this target, if it is boxed: made by [`Hold::frame`] or for a foreign
+    /// frame. Always 0 for a target in `Inner::places`, which lives as long as the pool.
     handles: AtomicU32,
     /// True if the target is the head of a [`ForeignPlace`]; always boxed.
     foreign: bool,
     written: Written,
 }
 
-/// See [`FrameTarget`].
+/// Fields of a [`FrameTarget`] that are written for every frame, on cache lines of their own.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Written {
-    /// Interned in `inner`. Written by the only handle to the slot.
-    layout: UnsafeCell<NonNull<Layout>>,
+    /// Layout, interned in the target's `inner`; for a foreign frame, owned by the [`ForeignPlace`].
     /// Written by the only handle to the slot.
+    layout: UnsafeCell<NonNull<Layout>>,
+    /// Metadata of the frame. Written by the only handle to the slot.
     meta: UnsafeCell<FrameMeta>,
 }
 
@@ -62,8 +65,8 @@ impl FrameTarget {
         }
     }
 
-    /// Creates a target with one handle, in another process's memory. The layout is written after
-    /// the target has its final address.
+    /// Creates the target of a slot in another process's memory, with one handle. The caller sets the
+    /// layout by [`set_layout`](FrameTarget::set_layout) when the target has its final address.
     pub(super) fn foreign(slot: u32, first: NonNull<u8>, meta: FrameMeta) -> FrameTarget {
         let mut place = FrameTarget::new(NonNull::dangling(), slot, first, NonNull::dangling());
         place.foreign = true;
@@ -80,10 +83,10 @@ impl FrameTarget {
         *self.written.layout.get_mut() = layout;
     }
 
-    /// Returns the pool's shared part. Panics for a foreign target.
+    /// Returns the shared part of the pool. Panics for a foreign target.
     fn inner(&self) -> &Inner {
         assert!(!self.foreign, "a foreign frame has no pool in this process");
-        // SAFETY: not foreign, so the handle that led here keeps Inner alive.
+        // SAFETY: the target is not foreign, so the handle to this target keeps Inner alive.
         unsafe { self.inner.as_ref() }
     }
 
@@ -94,28 +97,29 @@ impl FrameTarget {
     fn add_reader(&self) {
         let before = self.refs().fetch_add(FRAME, Ordering::Relaxed);
         if before & FRAMES == FRAMES {
-            // Reverted before the panic, because the panic may be caught: a count that only grows
-            // would wrap, and free a slot in use.
+            // Subtracts before the panic, because a caller may catch the panic and try again: a count
+            // that only grows would wrap, and free a slot in use.
             self.refs().fetch_sub(FRAME, Ordering::Relaxed);
             panic!("too many handles to one frame");
         }
     }
 
     fn is_boxed(&self) -> bool {
-        // A count of 0 stays 0, and our handle keeps a higher count above 0.
+        // Relaxed: a count of 0 never changes, and the caller's handle keeps another count above 0.
         self.handles.load(Ordering::Relaxed) != 0
     }
 
     fn layout(&self) -> &Layout {
-        // SAFETY: written only by a unique handle; interned layouts live as long as Inner.
+        // SAFETY: only a unique handle writes the layout; an interned layout lives as long as Inner,
+        // and a foreign frame's layout as long as the target.
         unsafe { self.written.layout.get().read().as_ref() }
     }
 
-    /// Drops one handle to the target, and its share of the slot.
+    /// Drops one handle to the target, and the handle's share of the slot.
     ///
     /// # Safety
-    /// `this` is live. The caller owns one reader's share of its slot, and uses neither
-    /// afterwards.
+    /// `this` points to a live target. The caller owns one reader's share of the target's slot. The
+    /// caller uses neither the target nor the share afterwards.
     #[inline]
     unsafe fn let_go(this: NonNull<FrameTarget>) {
         // SAFETY: as the caller promises.
@@ -139,37 +143,40 @@ impl FrameTarget {
     }
 }
 
-/// Description of a pool's memory, for another process that reads it.
+/// Description of a pool's memory, for another process that reads the memory.
 #[cfg(not(any(loom, miri)))]
 #[derive(Debug)]
 pub struct PoolMemory {
     /// See [`Frame::pool_id`].
     pub id: u64,
-    /// Memfd with all slots, from its first byte on.
+    /// Memfd with all slots; the first slot begins at byte 0.
     pub fd: std::os::fd::OwnedFd,
     /// Number of slots.
     pub slots: u32,
     /// Bytes from one slot to the next.
     pub slot_bytes: usize,
-    /// Number of the first slot in an [`Exported`]; 0 if the pool is not shared.
+    /// Number of the pool's first slot among all slots of the [`GiveBack`](super::GiveBack), as in
+    /// [`Exported::slot`]; 0 if the pool is not shared.
     pub first_slot: u32,
 }
 
-/// Pool in memory that another process granted, for that process to read.
+/// Description of a pool in memory that another process granted, for that process, which reads the
+/// pool.
 #[cfg(not(any(loom, miri)))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GrantedPool {
-    /// Number of the memory.
+    /// Number of the memory, from [`GrantedMemory::number`](super::GrantedMemory::number).
     pub memory: u32,
     /// Number of slots.
     pub slots: u32,
     /// Bytes from one slot to the next.
     pub slot_bytes: usize,
-    /// Number of the first slot in an [`Exported`].
+    /// Number of the pool's first slot among all slots of the [`GiveBack`](super::GiveBack), as in
+    /// [`Exported::slot`].
     pub first_slot: u32,
 }
 
-/// Slot that is being written. This is the only handle to it.
+/// Handle for writing a slot. No other handle to the slot exists.
 ///
 /// ```
 /// use framepath_model::format::{Layout, PixelFormat};
@@ -190,7 +197,7 @@ pub struct FrameMut {
     place: NonNull<FrameTarget>,
 }
 
-// SAFETY: the handle is the only one to its slot; Inner is Sync by its atomics.
+// SAFETY: no other handle to the slot exists, and Inner is Sync because shared fields are atomics.
 unsafe impl Send for FrameMut {}
 
 impl FrameMut {
@@ -208,7 +215,7 @@ impl FrameMut {
         unsafe { self.place.as_ref() }
     }
 
-    /// Returns the format, size and planes; opaque bytes until [`FrameMut::set_layout`].
+    /// Returns the format, size and planes. Before [`FrameMut::set_layout`], the layout is opaque bytes.
     pub fn layout(&self) -> &Layout {
         self.place().layout()
     }
@@ -266,8 +273,10 @@ impl Drop for FrameMut {
     }
 }
 
-/// Frame for reading: nobody writes its pixels as long as it lives. The handle is one pointer, so
-/// it passes from stage to stage in a register.
+/// Handle for reading a frame. No code in this process writes the pixels while the handle lives. The
+/// owner of the memory may write the pixels at any time if the memory belongs to another process or a
+/// device: a foreign frame ([`Frame::is_foreign`]) or a pool of `Pool::from_buffers`. The handle is one
+/// pointer, so it passes from stage to stage in a register.
 ///
 /// Rows are `stride` bytes apart; [`Frame::row`] returns the pixels of a row:
 ///
@@ -354,8 +363,8 @@ impl Frame {
         self.place().slot
     }
 
-    /// Returns true if the frame is in another process's pool. That process may write the memory
-    /// at any time.
+    /// Returns true if the frame is in a pool of another process or of a device, which may write the
+    /// memory at any time.
     pub fn is_foreign(&self) -> bool {
         self.place().foreign
     }
@@ -368,9 +377,10 @@ impl Frame {
         }
     }
 
-    /// Describes the pool's memory for another process that reads it. If the pool is shared, that
-    /// process can only read the memory. If not, the process can make no writable mapping of the
-    /// descriptor, but must be prevented from opening the memory again by its path.
+    /// Describes the pool's memory for another process that reads the memory. If the pool is shared,
+    /// that process can only read. If the pool is not shared, that process cannot map the descriptor for
+    /// writing, but could open the memory again through the descriptor's path in /proc; a sandbox has to
+    /// prevent this.
     #[cfg(not(any(loom, miri)))]
     pub fn read_only_memory(&self) -> std::io::Result<PoolMemory> {
         if let Some(place) = self.foreign_place() {
@@ -386,8 +396,8 @@ impl Frame {
         })
     }
 
-    /// Returns the number of the [`GrantedMemory`](super::GrantedMemory) of the frame's pool, and
-    /// the pool's numbers; `None` for other pools.
+    /// Describes the frame's pool if the pool is in [`GrantedMemory`](super::GrantedMemory); `None` for
+    /// all other pools.
     #[cfg(not(any(loom, miri)))]
     pub fn granted_memory(&self) -> Option<GrantedPool> {
         if self.is_foreign() {
@@ -402,8 +412,8 @@ impl Frame {
         })
     }
 
-    /// Returns the slot as a dmabuf, from its first byte on, and its size in bytes; `None` if the
-    /// memory is not a dmabuf.
+    /// Returns a dmabuf whose first byte is the first byte of the slot, and the size of the slot in
+    /// bytes; `None` if the memory is not a dmabuf.
     #[cfg(not(any(loom, miri)))]
     pub fn dmabuf(&self) -> Option<(std::os::fd::BorrowedFd<'_>, usize)> {
         self.foreign_place().and_then(ForeignPlace::dmabuf)
@@ -419,8 +429,8 @@ impl Frame {
         }
     }
 
-    /// Lets another process read the frame until that process returns it. The pool's
-    /// [`GiveBack`](super::GiveBack) keeps the handle. A frame may be exported several times;
+    /// Lets another process read the frame until that process returns the slot. The pool's
+    /// [`GiveBack`](super::GiveBack) keeps this handle until then. A frame may be exported several times;
     /// each export is returned separately.
     ///
     /// # Errors
@@ -450,9 +460,11 @@ impl Frame {
         Frame { place: place.cast() }
     }
 
-    /// Converts the frame's only handle to a writable one. Returns the frame itself if another
-    /// reader, a decoder or another process still uses it, or if its memory belongs to another
-    /// process.
+    /// Converts this handle to a handle for writing, if it is the only handle to the slot.
+    ///
+    /// # Errors
+    /// Returns the frame itself if another reader, a decoder or another process still uses the slot, or
+    /// if the memory belongs to another process.
     pub fn try_unique(self) -> Result<FrameMut, Frame> {
         if self.is_foreign() || self.place().inner().peer_owned {
             return Err(self);
@@ -476,7 +488,7 @@ impl Frame {
         if self.place().is_boxed() {
             let before = self.place().handles.fetch_add(1, Ordering::Relaxed);
             if before >= MOST_HANDLES {
-                // As in `add_reader`, whose share is reverted too.
+                // Subtracts before the panic, as `add_reader` does, and also what `add_reader` added.
                 self.place().handles.fetch_sub(1, Ordering::Relaxed);
                 if !self.is_foreign() {
                     self.place().refs().fetch_sub(FRAME, Ordering::Relaxed);
@@ -504,7 +516,7 @@ pub struct Hold {
     pub(super) slot: u32,
 }
 
-// SAFETY: a hold only provides a raw pointer; its users are responsible for it.
+// SAFETY: a hold only provides a raw pointer; code that accesses the memory is responsible for it.
 unsafe impl Send for Hold {}
 // SAFETY: as above; `frame` touches only atomics and the layout mutex.
 unsafe impl Sync for Hold {}
@@ -533,7 +545,7 @@ impl Hold {
         false
     }
 
-    /// Outputs the picture as a frame.
+    /// Makes a frame of the picture in the slot. The hold keeps the slot, too. May be called again.
     ///
     /// # Errors
     /// The layout is larger than the slot.
@@ -541,8 +553,8 @@ impl Hold {
         // SAFETY: Inner is alive while this handle is.
         let inner = unsafe { self.inner.as_ref() };
         let layout = inner.intern(checked(layout, inner.slot_bytes)?);
-        // A separate target, because a decoder may output one picture several times, under
-        // different numbers.
+        // Makes a target for each frame, because a decoder may output one picture several times, with
+        // different metadata.
         let mut place = FrameTarget::new(self.inner, self.slot, inner.slot_ptr(self.slot), layout);
         place.handles = AtomicU32::new(1);
         place.written.meta = UnsafeCell::new(meta);

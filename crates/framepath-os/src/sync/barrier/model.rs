@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! membarrier(2) for the model checker, between the two threads of a queue.
+//! Model of membarrier(2) for the model checker, between the two threads of a queue.
 //!
 //! The kernel guarantees (kernel/sched/membarrier.c): between entry and return of the call, every
 //! other running thread of the process executes a full barrier at some point of its program. The
-//! caller executes one barrier before and one after. A thread that is not running (blocked or
-//! ended) executed one when it was switched out.
+//! caller executes one full barrier before that point and one after it. A thread that is not
+//! running (blocked or ended) has executed a full barrier when the kernel switched it out.
 //!
 //! The model is a rendezvous with the same guarantee. The caller executes a fence, posts a
 //! request, waits until the other thread has executed a fence of its own (or has ended), and
-//! executes another fence. The other thread takes requests at [`land`], each once. So the
-//! checker's schedule selects where the barrier takes effect relative to the accesses of that
+//! executes another fence. The other thread answers each request once, in [`land`]. So the
+//! checker's schedule selects where the barrier takes effect among the accesses of the other
 //! thread.
 //!
-//! The possible points are between a side's change of the ring and its check of the flag, after
-//! the check (which is also before the next change), and wherever the thread waits. A barrier at
-//! another point has the same accesses to ring positions and flags before and after it as a
-//! barrier at one of these points.
+//! The other thread calls [`land`] at three kinds of points: between a change of the ring and the
+//! check of the flag, after that check (which is also before the next change), and wherever the
+//! thread waits. These points are sufficient. A barrier anywhere else lies between the same two
+//! accesses to ring positions and flags as a barrier at one of these points.
 //!
-//! The words of the rendezvous are the standard library's, which the checker does not see. So
-//! only the fences order the threads, and without a request the fast side has no fence.
+//! The rendezvous uses atomics of the standard library, which the checker does not see. So only the
+//! fences order the threads, and without a request the side that does not sleep has no fence.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -34,6 +34,7 @@ loom::thread_local! {
 }
 
 #[derive(Default)]
+/// One of the two threads of a queue.
 struct Side {
     /// Number of barriers that the other side requested from this side.
     requested: AtomicU32,
@@ -43,17 +44,17 @@ struct Side {
     ended: AtomicBool,
 }
 
-/// Queues have symmetric barriers unless a model selects otherwise.
+/// Returns false, so that queues have symmetric barriers unless a test selects the other kind.
 pub(super) fn register() -> bool {
     false
 }
 
-/// Runs `side` on this thread, as the first or second of the two threads.
+/// Runs `run` on this thread, as thread `side` (0 or 1) of the queue.
 pub(crate) fn run_as<R>(side: usize, run: impl FnOnce() -> R) -> R {
     OWN.with(|own| own.set(side));
     SIDES[side].ended.store(false, Ordering::Relaxed);
     let result = run();
-    // The thread is switched out permanently.
+    // A thread that ends is switched out, so it executes a barrier.
     fence(Ordering::SeqCst);
     SIDES[side].ended.store(true, Ordering::Relaxed);
     result
@@ -75,7 +76,7 @@ pub(super) fn barrier() -> bool {
     let requested = other.requested.load(Ordering::Relaxed) + 1;
     other.requested.store(requested, Ordering::Relaxed);
     while other.passed.load(Ordering::Relaxed) != requested && !other.ended.load(Ordering::Relaxed) {
-        // The other side may be in this call too.
+        // Answers requests meanwhile: the other side may wait in this function, too.
         land();
         loom::thread::yield_now();
     }

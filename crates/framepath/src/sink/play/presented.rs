@@ -47,7 +47,7 @@ const AT_REFRESH: u32 = 1 << 31;
 /// Bit in the serial of a picture that was shown before.
 const AGAIN: u32 = 1 << 30;
 
-/// A window, and the pictures painted for it.
+/// A window, and the pictures painted for the window.
 pub(super) struct Presented {
     // Closed before the window is.
     server: Server,
@@ -381,7 +381,7 @@ impl Pictures {
         Ok(Pictures { canvas, pixmaps, segment, free, size, area, bars: true })
     }
 
-    /// Frees the pixmaps. The server keeps them until it has shown them.
+    /// Frees the pixmaps. The server keeps each pixmap until the server has shown it.
     fn free(self, server: &Server) -> Result<(), ReplyError> {
         for pixmap in self.pixmaps {
             server.connection.free_pixmap(pixmap)?;

@@ -1,37 +1,37 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The screen's refresh nearest to a time, learnt from the refreshes that the screen
-//! reports. Pure.
+//! Computes which refresh of the screen is nearest to a time, from the refreshes that the screen has
+//! reported. No I/O and no clock.
 
-/// Minimum distance of the first and last reported refresh for a reliable interval.
+/// Minimum number of refreshes from the first to the last reported refresh for a reliable interval.
 const ENOUGH: u64 = 8;
 
 /// Plausible refresh intervals of screens, nanoseconds: 500 Hz to 5 Hz.
 const INTERVALS_NS: std::ops::RangeInclusive<f64> = 2e6..=2e8;
 
-/// Maximum deviation of a refresh from its expected time, in intervals. With a larger deviation the clock
-/// is discarded, because the screen has changed its mode or was off.
+/// Maximum deviation of a reported refresh from the expected time, in refresh intervals. A larger deviation
+/// discards the clock, because the screen has changed its mode or was off.
 const STRANGE: f64 = 3.0;
 
-/// A refresh, its number and its time.
+/// One refresh of the screen: number, and time in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 struct Tick {
     number: u64,
     at_ns: u64,
 }
 
-/// A screen's clock.
+/// Clock of the screen's refreshes.
 #[derive(Debug, Default)]
 pub(super) struct Refresh {
-    /// First and last reported refresh.
+    /// First and last reported refresh; `None` before the first report.
     seen: Option<(Tick, Tick)>,
-    /// Number of the last refresh that was assigned to a frame.
+    /// Number of the last refresh that was assigned to a frame; 0 if none was.
     assigned: u64,
 }
 
-/// The refresh that shows a frame.
+/// Refresh that shows a frame, if there is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Nearest {
-    /// The screen's clock is not known yet.
+    /// The refresh interval is not known yet.
     Unknown,
     /// The frame is shown at this refresh.
     At(u64),
@@ -54,6 +54,7 @@ impl Refresh {
         };
     }
 
+    /// Returns true if `now` may be a refresh after `last` by the same clock.
     fn follows(&self, last: Tick, now: Tick) -> bool {
         let (Some(numbers), Some(ns)) =
             (now.number.checked_sub(last.number), now.at_ns.checked_sub(last.at_ns))
@@ -66,6 +67,7 @@ impl Refresh {
         }
     }
 
+    /// Returns the refresh interval, nanoseconds; `None` until it is reliable.
     fn interval_ns(&self) -> Option<f64> {
         let (first, last) = self.seen?;
         let numbers = last.number - first.number;
@@ -148,7 +150,7 @@ mod tests {
     #[test]
     fn a_changed_clock_is_determined_again() {
         let mut refresh = clock();
-        // The screen was off for a second, and its count stood still.
+        // The screen was off for a second, and the screen's count of refreshes hardly rose.
         refresh.record_refresh(1020, at(1018) + 1000 * MS);
         assert_eq!(refresh.nearest(8000 * MS), Nearest::Unknown);
         refresh.record_refresh(1040, at(1018) + 1200 * MS);

@@ -165,7 +165,7 @@ impl Window {
         Err(format!("SDL on {}: {}", video.current_video_driver(), refusals.join("; ")))
     }
 
-    /// Uploads or paints the frame, so that it can be shown.
+    /// Uploads or paints the frame, so that the window can show the frame.
     fn prepare(&mut self, frame: &Frame) -> Result<(), StageError> {
         let layout = frame.layout();
         self.picture = fit::square(layout.width, layout.height, self.sample_aspect);

@@ -36,10 +36,10 @@ pub(crate) struct HardwareFallback {
     pub(crate) notes: Notes,
 }
 
-/// A hardware decoder before its first frame. Some drivers accept a stream and then fail to decode it.
+/// Hardware decoder before the first frame. Some drivers accept a stream and then fail to decode the stream.
 struct Probe {
     fallback: HardwareFallback,
-    /// Packets sent so far; the software decoder gets them if the hardware fails.
+    /// Packets sent so far. The software decoder gets these packets if the hardware fails.
     packets: Vec<Packet>,
 }
 

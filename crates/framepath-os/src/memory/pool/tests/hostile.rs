@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A reader in another process that writes arbitrary values to the shared words.
+//! Tests with a hostile reader in another process, which writes arbitrary values to the shared words.
 
 use super::crossing::{owner_of, words};
 use super::*;
@@ -11,15 +11,20 @@ const SLOTS: u32 = 3;
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Acquire,
-    /// Action on an existing frame, selected by the number.
+    /// Drops a frame. The number selects one of the frames that this side has, here and below.
     Drop(usize),
+    /// Exports the only handle to a frame.
     Export(usize),
+    /// Exports a second handle to a frame and keeps the first.
     ExportShared(usize),
     Collect,
-    /// The other side returns a slot, even one that it does not have.
+    /// The other side returns a slot, even a slot that it does not have.
     GiveBack(u32),
+    /// The other side overwrites the count of a slot.
     Count(usize, u32),
+    /// The other side overwrites a word of the summary.
     Summary(usize, u64),
+    /// The other side overwrites the flag of the sleeping owner.
     Waits(u32),
 }
 
@@ -39,8 +44,9 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// For every value written to the words: no slot is taken while this side has a handle to it,
-    /// or before it was returned as often as it was exported. No call panics or hangs.
+    /// For every value that the other side writes to the words: the pool takes no slot while this side
+    /// has a handle to the slot, or before the slot was returned as often as it was exported. No call
+    /// panics or hangs.
     #[test]
     #[cfg_attr(miri, ignore = "too slow, and it wants a directory")]
     fn a_hostile_reader_gets_no_slot_written_that_it_did_not_give_back(
@@ -56,7 +62,7 @@ proptest! {
         pool.closer().close();
         let mut frames: Vec<(Frame, u8)> = Vec::new();
         let mut exported = [0u64; SLOTS as usize];
-        // Upper bound of the slots that the other side may have returned.
+        // For each slot, upper bound of the number of times that the other side may have returned it.
         let mut returned = [0u64; 70];
         let mut stamp = 0u8;
         for step in steps {
@@ -104,8 +110,8 @@ proptest! {
     }
 }
 
-/// The other side writes continuously while the owner waits, sleeps and is woken. The frames that
-/// it really returns still arrive.
+/// The other side returns random slots continuously while the owner waits, sleeps and is woken. Most of
+/// these returns are invalid; the valid returns still reach the owner.
 #[test]
 fn an_owner_gets_on_while_its_words_are_overwritten() {
     use std::sync::atomic::AtomicBool;
