@@ -293,8 +293,10 @@ impl LibavDecoder {
         let picture = self.picture.as_ptr();
         // SAFETY: a filled frame, ours until the next receive. The type is read as a number, because
         // Rust may not know its value.
-        let (flags, picture_type) =
-            unsafe { ((*picture).flags, ptr::addr_of!((*picture).pict_type).cast::<u32>().read()) };
+        let (flags, picture_type) = unsafe {
+            let picture_type = (&raw const (*picture).pict_type).cast::<u32>();
+            ((*picture).flags, picture_type.read())
+        };
         if flags & ff::AV_FRAME_FLAG_CORRUPT as c_int != 0 {
             return false;
         }
