@@ -60,7 +60,7 @@ pub fn in_band(coding: Coding, head: &[u8], new: &[u8]) -> Option<Vec<u8>> {
 pub struct ParameterSets {
     coding: Coding,
     framing: Framing,
-    /// Sets in the codec's head.
+    /// Parameter sets in the codec's head.
     head: Vec<Vec<u8>>,
     in_force: Option<Arc<SetLog>>,
     is_lost: bool,

@@ -21,9 +21,9 @@ pub const ENOUGH_PAIRS: usize = 6;
 pub struct Spread {
     /// Middle value, or the mean of the two middle values.
     pub median: f64,
-    /// The minimum.
+    /// Smallest of the figures.
     pub min: f64,
-    /// The maximum.
+    /// Largest of the figures.
     pub max: f64,
 }
 
@@ -142,25 +142,25 @@ pub struct PairedRatio {
 /// Reason why the ratio of pairs cannot be computed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum StatsError {
-    /// There is no pair.
+    /// The comparison got no pair of runs.
     #[error("no pairs of runs; a ratio needs at least one pair")]
     NoPairs,
     /// The numbers of runs differ.
     #[error("{a} runs of a and {b} runs of b; pairs need equal numbers")]
     Unpaired {
-        /// Runs of a.
+        /// Number of runs of contender a.
         a: usize,
-        /// Runs of b.
+        /// Number of runs of contender b.
         b: usize,
     },
-    /// A pair's figures have no ratio.
+    /// A ratio needs two positive figures; a difference needs two finite ones. This pair has others.
     #[error("pair {pair} has no ratio: {a} to {b}; both must be positive")]
     NoRatio {
         /// Index of the pair, from 0.
         pair: usize,
-        /// Figure of a in that pair.
+        /// Figure of contender a in that pair.
         a: f64,
-        /// Figure of b in that pair.
+        /// Figure of contender b in that pair.
         b: f64,
     },
 }

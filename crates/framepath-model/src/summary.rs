@@ -13,9 +13,9 @@ use crate::stats::{PairedRatio, Spread, Verdict, percentile};
 pub struct Summary {
     /// The experiment's name, such as `decode`.
     pub experiment: String,
-    /// The machine it ran on.
+    /// Machine on which the experiment ran.
     pub machine: Machine,
-    /// When it was started, in seconds since 1970-01-01 UTC.
+    /// Start of the experiment, in seconds since 1970-01-01 UTC.
     #[serde(default)]
     pub started_unix_s: Option<u64>,
     /// One row per case and contender.
@@ -46,10 +46,10 @@ pub struct Machine {
     /// The distribution, such as `Debian GNU/Linux 13 (trixie)`.
     #[serde(default)]
     pub os: Option<String>,
-    /// Memory in MiB.
+    /// The machine's memory in MiB.
     #[serde(default)]
     pub memory_mib: Option<u64>,
-    /// The hypervisor or container it runs in, if known.
+    /// Hypervisor or container in which the machine runs, if known.
     #[serde(default)]
     pub virtualisation: Option<String>,
     /// The processor's frequency governor.
@@ -116,13 +116,13 @@ pub struct SummaryRow {
 /// Percentiles of latency in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct LatencyUs {
-    /// Half of the frames took no longer.
+    /// Latency that half of the frames do not exceed.
     pub p50: f64,
-    /// 95 % took no longer.
+    /// Latency that 95 % of the frames do not exceed.
     pub p95: f64,
-    /// 99 % took no longer.
+    /// Latency that 99 % of the frames do not exceed.
     pub p99: f64,
-    /// None took longer.
+    /// Maximum latency of all frames.
     pub max: f64,
 }
 
@@ -141,19 +141,19 @@ impl LatencyUs {
 pub struct CausesUs {
     /// CPU time in a stage, copies left out.
     pub compute: Option<f64>,
-    /// Bytes moved by the CPU.
+    /// Time in which the CPU copied pixel or packet bytes.
     pub copy: Option<f64>,
     /// Waiting for a consumer that was busy.
     pub queue: Option<f64>,
-    /// From hand-off until an idle consumer ran.
+    /// Time from hand-off until an idle consumer ran.
     pub wakeup: Option<f64>,
-    /// Runnable but not running, inside a stage.
+    /// Time in which a stage could run, but another thread had the CPU.
     pub preempted: Option<f64>,
-    /// Known waits.
+    /// Time of known waits, such as for a free buffer or for I/O.
     pub blocked: Option<f64>,
-    /// Inside a V4L2 device.
+    /// Time inside a V4L2 device.
     pub device: Option<f64>,
-    /// On the wire.
+    /// Time on the network.
     pub network: Option<f64>,
     /// Time that no other cause accounts for.
     pub unexplained: Option<f64>,

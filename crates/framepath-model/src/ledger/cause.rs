@@ -12,15 +12,15 @@ pub enum Cause {
     Copy,
     /// Waiting for a consumer that was busy.
     Queue,
-    /// From hand-off until an idle consumer ran.
+    /// Time from hand-off until an idle consumer ran.
     Wakeup,
-    /// Runnable inside a stage, but another thread had the CPU.
+    /// Time in which a stage could run, but another thread had the CPU.
     Preempted,
     /// Waits: an empty pool, I/O, a lock or a futex.
     Blocked,
-    /// Inside a V4L2 device.
+    /// Time inside a V4L2 device.
     Device,
-    /// On the wire.
+    /// Time on the network.
     Network,
     /// Latency that no other cause accounts for: the only figure obtained by subtraction.
     Unexplained,

@@ -12,7 +12,7 @@ pub struct Latency {
     pub p95: u64,
     /// Latency that 99 % of the frames do not exceed.
     pub p99: u64,
-    /// Maximum.
+    /// Maximum latency of all frames.
     pub max: u64,
 }
 
@@ -28,9 +28,9 @@ impl Latency {
 /// Figures of one hop over all frames.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HopDigest {
-    /// Frames that passed.
+    /// Number of frames that passed the hop.
     pub frames: u64,
-    /// Frames dropped here.
+    /// Number of frames that the hop dropped.
     pub dropped: u64,
     /// Percentiles of the time from entering to leaving the hop, waits included, nanoseconds.
     pub wall: Latency,

@@ -12,9 +12,9 @@ pub struct FrameTotal {
     pub birth_ns: u64,
     /// Time at which the sink had finished the frame, nanoseconds.
     pub end_ns: u64,
-    /// Latency by cause.
+    /// The frame's latency, divided among its causes.
     pub causes: Causes,
-    /// Bytes copied by the CPU.
+    /// Bytes that the CPU copied for the frame.
     pub copied_bytes: u64,
     /// Context switches, voluntary and involuntary; `None` below level `full`.
     pub switches: Option<u64>,

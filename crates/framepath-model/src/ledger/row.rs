@@ -22,15 +22,15 @@ pub mod flag {
 pub struct Row {
     /// The frame's number.
     pub seq: u64,
-    /// Time at which the frame was created.
+    /// Time at which the frame was created, nanoseconds.
     pub birth_ns: u64,
-    /// Time at which the hop received the frame.
+    /// Time at which the hop received the frame, nanoseconds.
     pub enter_ns: u64,
-    /// Time at which the hop passed the frame on.
+    /// Time at which the hop passed the frame on, nanoseconds.
     pub leave_ns: u64,
     /// Bytes that the CPU copied for the frame.
     pub copied_bytes: u64,
-    /// Time in those copies.
+    /// Time that the CPU spent on the copies in `copied_bytes`, nanoseconds.
     pub copy_ns: u64,
     /// Time of waits: stamped by framepath, and at level `full` also by the kernel.
     pub blocked_ns: u64,
@@ -47,7 +47,7 @@ pub struct Row {
     pub device_run_ns: u32,
     /// CPU time, copies and waits left out. Level `full`.
     pub compute_ns: u64,
-    /// Time runnable but not running. Level `full`.
+    /// Time in which the thread could run but had no CPU, nanoseconds. Level `full`.
     pub preempted_ns: u64,
     /// Cycles, if the machine counts them. Level `full`.
     pub cycles: u64,
@@ -61,7 +61,7 @@ pub struct Row {
     pub involuntary_switches: u32,
     /// Page faults without I/O. Level `full`.
     pub minor_faults: u32,
-    /// See [`flag`].
+    /// Bits of the row, as defined in [`flag`].
     pub flags: u32,
     /// Index of the hop in the path.
     pub hop: u16,

@@ -58,7 +58,7 @@ impl<P> Forgotten<P> {
         Some(&self.entries[at])
     }
 
-    /// Returns true for a packet that was forgotten so long ago that it is unknown.
+    /// Returns true if the packet was forgotten so long ago that no entry for it remains.
     pub(super) fn is_unknown(&self, seq: u64) -> bool {
         Some(seq) <= self.unknown
     }

@@ -199,7 +199,7 @@ impl ForeignPool {
         }
     }
 
-    /// See [`Frame::pool_id`].
+    /// Returns the number of the pool, as in [`Frame::pool_id`].
     pub fn id(&self) -> u64 {
         self.memory.id
     }
