@@ -195,7 +195,7 @@ pub enum CodecError {
         codec: &'static str,
         /// Failed operation, as a verb phrase.
         operation: &'static str,
-        /// Message of the library.
+        /// Message of the library or of the memory provider.
         message: String,
     },
     /// The decoder rejected a packet.
@@ -208,7 +208,7 @@ pub enum CodecError {
         /// Number of earlier packets that may have caused the error as well: with frame threads,
         /// a rejection is reported only after later packets were sent.
         in_flight: u32,
-        /// Message of the library.
+        /// Message of the library or of the memory provider.
         message: String,
     },
     /// The decoder made a picture although the packet was damaged. The picture is withheld,

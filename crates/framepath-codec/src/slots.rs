@@ -35,7 +35,7 @@ pub(crate) struct Padded {
     pub(crate) chroma_stride: usize,
     /// Number of luma rows.
     pub(crate) rows: usize,
-    /// Visible pixels of a row, and visible rows.
+    /// Visible width and height, pixels.
     pub(crate) visible: (usize, usize),
     /// Number of pictures that the decoder keeps for this stream: references plus reorder delay. 0 if
     /// the decoder does not report it (dav1d).
@@ -73,8 +73,10 @@ pub(crate) struct Slots {
 }
 
 impl Slots {
-    /// Creates the slots of one decoder, from one pool after the other. `give_back` is for pools
-    /// that another process reads.
+    /// Creates the slots of one decoder; pools are made when slots are taken. `slots` is a pool's
+    /// number of slots, and `advised` is the number for the error about a small pool. `give_back`
+    /// is
+    /// for pools that another process reads.
     pub(crate) fn new(
         codec: &'static str,
         output: OutputFormat,

@@ -178,7 +178,7 @@ impl TrackInfo {
     /// Parses the bytes of [`TrackInfo::to_bytes`], which may come from an untrusted process.
     ///
     /// # Errors
-    /// There are too few bytes, or the codec is unknown.
+    /// There are too few or too many bytes, the codec is unknown, or there is not enough memory.
     pub fn from_bytes(bytes: &[u8], stream: StreamInfo) -> Result<TrackInfo, CodecError> {
         let (fixed, head) = bytes.split_at_checked(FIXED).ok_or(CodecError::Track { detail: "too short" })?;
         let word = |index: usize| {

@@ -177,8 +177,8 @@ impl Demuxer {
         self.read_key()
     }
 
-    /// Finds the point as [`land`](Demuxer::land) does, in containers where libavformat cannot
-    /// seek: reads from the start, twice.
+    /// Finds the packet as [`read_to_target`](Demuxer::read_to_target) does, for files in which
+    /// libavformat cannot seek. Reads from the start, twice.
     fn land_by_reading(&mut self, latest: i64) -> Result<Option<Packet>, CodecError> {
         self.rewind()?;
         let mut found = None;

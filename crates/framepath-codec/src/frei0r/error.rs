@@ -12,7 +12,7 @@ pub enum Frei0rError {
     NotFound {
         /// Requested name.
         name: String,
-        /// Nearest existing name.
+        /// Most similar existing name; `None` if no name is similar.
         nearest: Option<String>,
         /// Number of existing plug-ins.
         known: usize,
@@ -70,7 +70,7 @@ pub enum Frei0rError {
         plugin: String,
         /// Requested name.
         name: String,
-        /// Nearest existing name.
+        /// Most similar existing name; `None` if no name is similar.
         nearest: Option<String>,
         /// Names of the declared parameters, in path syntax.
         known: Vec<String>,

@@ -28,26 +28,26 @@ pub mod measuring {
     const CID_BASE: u32 = 0x0098_0900 + 0x1e00;
     /// Control: number of the frame at its source, 64 bits.
     pub const CID_SRC_SEQUENCE: u32 = CID_BASE;
-    /// Control: the algorithm.
+    /// Control: the algorithm, `ALGO_*`.
     pub const CID_ALGO: u32 = CID_BASE + 1;
-    /// Control: level of the threshold.
+    /// Control: level of the threshold, as a sample value.
     pub const CID_THRESHOLD: u32 = CID_BASE + 2;
-    /// Control: left edge of the region.
+    /// Control: left edge of the region, pixels.
     pub const CID_ROI_LEFT: u32 = CID_BASE + 3;
-    /// Control: upper edge of the region.
+    /// Control: upper edge of the region, pixels.
     pub const CID_ROI_TOP: u32 = CID_BASE + 4;
-    /// Control: width of the region; 0 means up to the frame's edge.
+    /// Control: width of the region, pixels; 0 means up to the frame's edge.
     pub const CID_ROI_WIDTH: u32 = CID_BASE + 5;
-    /// Control: height of the region; 0 means up to the frame's edge.
+    /// Control: height of the region, pixels; 0 means up to the frame's edge.
     pub const CID_ROI_HEIGHT: u32 = CID_BASE + 6;
     /// Control: the CAPTURE buffer is the memory of the OUTPUT buffer.
     pub const CID_IN_PLACE: u32 = CID_BASE + 7;
     /// Control: the record has a CRC-32 of the CAPTURE frame.
     pub const CID_CRC32: u32 = CID_BASE + 8;
 
-    /// No algorithm.
+    /// Value of [`CID_ALGO`]: no algorithm.
     pub const ALGO_NONE: u32 = 0;
-    /// Pixels at or above the level are 255, the others 0.
+    /// Value of [`CID_ALGO`]: pixels at or above the level become 255, the others 0.
     pub const ALGO_THRESHOLD: u32 = 1;
 
     /// Status: done.
@@ -82,7 +82,7 @@ pub struct MetaRecord {
     pub end_ns: u64,
     /// Time at which the buffers were returned.
     pub done_ns: u64,
-    /// Number of the node's open file.
+    /// Number that identifies the open file of the node.
     pub context: u32,
     /// `measuring::ALGO_*`.
     pub algo: u32,
@@ -105,7 +105,7 @@ pub struct MetaRecord {
 }
 
 impl MetaRecord {
-    /// Bytes of a record.
+    /// Size of a record, bytes.
     pub const BYTES: usize = size_of::<MetaRecord>();
 
     /// Parses a record in the kernel's format.
