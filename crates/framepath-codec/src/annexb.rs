@@ -79,20 +79,20 @@ impl AnnexB {
     }
 }
 
-/// Kind of a unit, for the start of decoding.
+/// Kind of a NAL unit, as needed to start decoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unit {
     /// A parameter set.
     Head,
     /// A picture at which decoding can begin.
     Access,
-    /// Another picture.
+    /// A picture at which decoding cannot begin.
     Picture,
     Other,
 }
 
 impl Codec {
-    /// Returns the kind of a unit by its first byte.
+    /// Returns the kind of a NAL unit by its first byte.
     fn kind(self, first: u8) -> Unit {
         match (self, first & 0x1f, first >> 1 & 0x3f) {
             (Codec::H264, 7 | 8, _) | (Codec::Hevc, _, 32..=34) => Unit::Head,

@@ -166,7 +166,7 @@ impl Converter {
         if rows == source.height as c_int { Ok(()) } else { Err(no_way()) }
     }
 
-    /// Makes the context for such pictures, unless the present context matches.
+    /// Makes the context for pictures like `source`, unless the present context matches.
     fn prepare(&mut self, source: &Layout) {
         let key = (source.format, (source.width, source.height), source.colors);
         if self.made_for == Some(key) {

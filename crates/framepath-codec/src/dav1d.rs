@@ -28,7 +28,7 @@ mod ffi {
 /// dav1d's return code for "try again later".
 const AGAIN: c_int = -libc::EAGAIN;
 
-/// dav1d's own limit.
+/// Maximum number of threads that dav1d supports.
 const MAX_THREADS: u32 = 256;
 
 /// Multiple to which dav1d pads its pictures, pixels.

@@ -18,7 +18,7 @@ pub enum DecoderThreads {
     /// Selected by the library for this machine.
     #[default]
     Auto,
-    /// Fixed number; 1 decodes on the caller's thread.
+    /// Fixed number, limited to the library's maximum; 1 decodes on the caller's thread.
     Count(u32),
 }
 
@@ -53,11 +53,11 @@ pub struct DecoderOptions {
     pub threads: DecoderThreads,
     /// Pixel format of the frames.
     pub output: OutputFormat,
-    /// Number of slots of the pool; `None` takes the maximum that any stream of the codec can
-    /// need. Only used slots take memory.
+    /// Number of slots of the pool; `None` selects a number sufficient for any stream of the codec.
+    /// Only used slots take memory.
     pub pool_slots: Option<u32>,
-    /// Maximum number of frames that later stages hold at a time, queues included. The pool gets
-    /// so many additional slots.
+    /// Maximum number of frames that later stages hold at a time, queues included. If `pool_slots`
+    /// is `None`, the pool gets that many additional slots, at most 4096.
     pub downstream_frames: u32,
     /// Return path for frames of another process, which makes the frames usable for
     /// [`Frame::export`]. With `None` only this process can use the pool.
@@ -164,7 +164,7 @@ impl Decoder {
     /// format, NV12 or P010. `threads` and `provider` are ignored.
     ///
     /// # Errors
-    /// libavcodec cannot decode the track in this way. `send` and `receive` return the driver's
+    /// libavcodec cannot decode the track with this API. `send` and `receive` return the driver's
     /// errors about the stream.
     pub fn on(
         hardware: &Hardware,
@@ -207,7 +207,8 @@ impl Decoder {
     /// Returns the next finished picture, if there is one.
     ///
     /// # Errors
-    /// The decoder rejected a packet, or the pool is too small. Earlier frames were returned.
+    /// Decoding failed: a rejected packet, an unsupported format, a failed pool or provider.
+    /// Earlier frames were returned.
     pub fn receive(&mut self) -> Result<DecoderOutput, CodecError> {
         match &mut self.backend {
             Backend::Libav(decoder) => decoder.receive(),

@@ -29,7 +29,7 @@ pub struct Demuxer {
     input: ContainerInput,
     name: String,
     info: TrackInfo,
-    /// The requested video track; `None` for the best.
+    /// Requested video track, from 0; `None` for the best by libavformat's rating.
     track: Option<usize>,
     stream: c_int,
     packets: u64,
@@ -408,9 +408,8 @@ impl Context {
 }
 
 impl Context {
-    /// Returns true if the container's index has a random access point after the packet `from`
-    /// (by its times) whose time in the index is not after `until`. (Some indices have
-    /// decoding times.)
+    /// Returns true if the container's index has a random access point later than the packet `from`
+    /// and not later than `until`, in ticks. Index times are decoding times in some containers.
     fn has_key_between(&self, stream: c_int, from: &Packet, until: i64) -> bool {
         // SAFETY: the context is valid and has this stream, and `from` is a valid packet. Entries
         // are valid until the next call into the demuxer; the end is null.

@@ -34,13 +34,13 @@ pub enum CodecError {
     /// The file has no bytes.
     #[error("{file}: empty file")]
     Empty {
-        /// The file, as it was given.
+        /// File, as specified by the user.
         file: String,
     },
-    /// The file refers to other files or to network addresses.
+    /// The file has a format that refers to other files or to network addresses.
     #[error("{file}: a playlist ({container}) is not supported; use the media file itself")]
     Playlist {
-        /// The file, as it was given.
+        /// File, as specified by the user.
         file: String,
         /// Name of the format in libavformat.
         container: String,
@@ -51,31 +51,31 @@ pub enum CodecError {
         crate::containers().collect::<Vec<_>>().join(", ")
     )]
     UnsupportedContainer {
-        /// The file, as it was given.
+        /// File, as specified by the user.
         file: String,
         /// Name of the format in libavformat.
         container: String,
     },
-    /// The description of a video from another process is invalid.
+    /// A track description is invalid, its parameter sets are damaged, or memory for it is missing.
     #[error("track description: {detail}")]
     Track {
         /// Description of the defect.
         detail: &'static str,
     },
-    /// A packet with length-prefixed parts is damaged.
+    /// A length prefix of a NAL unit exceeds the rest of its packet.
     #[error("{codec}: a length in a packet of {bytes} bytes exceeds the packet")]
     UnitLength {
-        /// The codec.
+        /// Name of the codec, as in libavcodec.
         codec: &'static str,
         /// Size of the packet, bytes.
         bytes: usize,
     },
-    /// libavformat rejected the file or a part of it.
+    /// libavformat failed on the file or a part of it, or the file has no packet to repeat.
     #[error("{file}: cannot {operation}: {message}")]
     Demux {
-        /// The file, as it was given.
+        /// File, as specified by the user.
         file: String,
-        /// The operation that failed.
+        /// Failed operation, as a verb phrase.
         operation: &'static str,
         /// Message of libavformat.
         message: String,
@@ -85,43 +85,43 @@ pub enum CodecError {
         "{file}: cannot {operation} the file: out of memory; if the demuxer runs in a worker, raise `memory=`"
     )]
     Memory {
-        /// The file, as it was given.
+        /// File, as specified by the user.
         file: String,
-        /// The operation that failed.
+        /// Failed operation, as a verb phrase.
         operation: &'static str,
     },
     /// The file was opened but has no video.
     #[error("{file}: no video stream")]
     NoVideo {
-        /// The file, as it was given.
+        /// File, as specified by the user.
         file: String,
     },
-    /// The file has fewer video tracks.
+    /// The requested video track does not exist.
     #[error("{file}: no video track {track}; the file has {}", tracks_of(*.tracks))]
     NoTrack {
-        /// The file, as it was given.
+        /// File, as specified by the user.
         file: String,
-        /// Requested number, from 0.
+        /// Requested track number, from 0.
         track: usize,
         /// Number of video tracks in the file, at least one.
         tracks: usize,
     },
-    /// A seek to another time of the stream is not possible.
+    /// The file is not seekable, the time is out of range, or the stream has neither timestamps
+    /// nor a frame rate.
     #[error("{file}: cannot seek: {reason}")]
     CannotSeek {
-        /// The file, as it was given.
+        /// File, as specified by the user.
         file: String,
-        /// The reason.
+        /// Reason why the seek is not possible.
         reason: &'static str,
     },
-    /// The codec's head changes inside the stream, to a head with NAL unit lengths of another
-    /// size.
+    /// A packet changes the size of the NAL unit length fields.
     #[error(
         "{file}: packet {packet} has another codec configuration, with NAL unit lengths of another size, which is \
          not supported"
     )]
     OtherFraming {
-        /// The file.
+        /// File, as specified by the user.
         file: String,
         /// Number of the packet, from 0.
         packet: u64,
@@ -129,15 +129,16 @@ pub enum CodecError {
     /// The container ends or is damaged inside a packet.
     #[error("{file}: packet {packet} is damaged or cut short")]
     DamagedPacket {
-        /// The file, as it was given.
+        /// File, as specified by the user.
         file: String,
-        /// Number of the packet, counted from 0 since the last start.
+        /// Number of packets read before it since the file was opened or rewound. Packets skipped
+        /// by a seek count.
         packet: u64,
     },
     /// framepath does not decode the codec of the video.
     #[error("{file}: codec `{codec}` is not supported; supported: h264, hevc, vp8, vp9, av1")]
     UnsupportedCodec {
-        /// The file, as it was given.
+        /// File, as specified by the user.
         file: String,
         /// Name of the codec in libavcodec.
         codec: String,
@@ -147,15 +148,15 @@ pub enum CodecError {
         "{codec}: pixel format `{format}` is not supported; supported: gray, yuv420p, yuvj420p, yuv420p10le"
     )]
     UnsupportedPixelFormat {
-        /// The codec.
+        /// Name of the codec, as in libavcodec.
         codec: &'static str,
-        /// Name of the format.
+        /// Name of the pixel format in libav.
         format: String,
     },
     /// The stream's pictures cannot be converted to the requested output.
     #[error("{codec}: cannot convert {stream} to {asked}; use format={instead}")]
     WrongOutput {
-        /// The codec.
+        /// Name of the codec, as in libavcodec.
         codec: &'static str,
         /// Requested output.
         asked: OutputFormat,
@@ -175,45 +176,46 @@ pub enum CodecError {
     /// The installed FFmpeg was built without this decoder.
     #[error("{codec}: the installed libavcodec has no decoder for this codec; install a build that has one")]
     NoDecoder {
-        /// The codec.
+        /// Name of the codec, as in libavcodec.
         codec: &'static str,
     },
     /// The decoder cannot write into memory of the caller.
     #[error("{codec}: decoder `{decoder}` cannot write into the pool: it has no direct rendering")]
     NoDirectRendering {
-        /// The codec.
+        /// Name of the codec, as in libavcodec.
         codec: &'static str,
         /// Name of the decoder in libavcodec.
         decoder: String,
     },
-    /// A call of a decoder library failed.
+    /// A call of a decoder library failed, the memory provider failed, or a repeated picture
+    /// changed its size.
     #[error("{codec}: cannot {operation}: {message}")]
     Decoder {
-        /// The codec.
+        /// Name of the codec, as in libavcodec.
         codec: &'static str,
-        /// The operation that failed.
+        /// Failed operation, as a verb phrase.
         operation: &'static str,
-        /// Message of the library.
+        /// Message of the library or of the memory provider.
         message: String,
     },
     /// The decoder rejected a packet.
     #[error("{codec}: packet {packet}{earlier} rejected: {message}", earlier = or_earlier(*.in_flight))]
     Rejected {
-        /// The codec.
+        /// Name of the codec, as in libavcodec.
         codec: &'static str,
         /// Number of the packet in the order of sending, from 0.
         packet: u64,
         /// Number of earlier packets that may have caused the error as well: with frame threads,
         /// a rejection is reported only after later packets were sent.
         in_flight: u32,
-        /// Message of the library.
+        /// Message of the library or of the memory provider.
         message: String,
     },
     /// The decoder made a picture although the packet was damaged. The picture is withheld,
     /// because parts of it are invalid.
     #[error("{codec}: the picture of packet {packet} is damaged")]
     DamagedPicture {
-        /// The codec.
+        /// Name of the codec, as in libavcodec.
         codec: &'static str,
         /// Number of the packet in the order of sending, from 0.
         packet: u64,
@@ -221,7 +223,7 @@ pub enum CodecError {
     /// A packet was sent before all frames were received.
     #[error("{codec}: packet sent too early; receive all frames of the last packet first")]
     NotDrained {
-        /// The codec.
+        /// Name of the codec, as in libavcodec.
         codec: &'static str,
     },
     /// The pool has fewer slots than the decoder holds at a time.
@@ -229,17 +231,17 @@ pub enum CodecError {
         "{codec}: a pool of {slots} slots is too small, the decoder holds all of them; use pool={advised} or more"
     )]
     PoolTooSmall {
-        /// The codec.
+        /// Name of the codec, as in libavcodec.
         codec: &'static str,
         /// Number of slots in the pool.
         slots: u32,
-        /// Number of slots that is sufficient for any stream of this codec.
+        /// Recommended number of slots; more than `slots`.
         advised: u32,
     },
-    /// The pool could not be made or used.
+    /// The frame pool could not be created, or its slot could not be taken.
     #[error("{codec}: frame pool: {source}")]
     Pool {
-        /// The codec.
+        /// Name of the codec, as in libavcodec.
         codec: &'static str,
         /// Error of the pool.
         source: PoolError,
@@ -247,7 +249,7 @@ pub enum CodecError {
     /// The layout of a picture does not fit its slot.
     #[error("{codec}: decoded picture: {source}")]
     Layout {
-        /// The codec.
+        /// Name of the codec, as in libavcodec.
         codec: &'static str,
         /// Mismatch between the layout and the slot.
         source: LayoutError,
@@ -255,7 +257,7 @@ pub enum CodecError {
     /// A picture is outside the memory of its slot.
     #[error("{codec}: decoded picture is outside its slot")]
     OutsideSlot {
-        /// The codec.
+        /// Name of the codec, as in libavcodec.
         codec: &'static str,
     },
 }

@@ -48,12 +48,13 @@ impl HardwareApi {
         }
     }
 
-    /// Returns the API named `name`.
+    /// Returns the API named `name`; `None` if there is no such API.
     pub fn named(name: &str) -> Option<HardwareApi> {
         HardwareApi::ALL.into_iter().find(|api| api.name() == name)
     }
 
-    /// Returns the part that is obviously missing; the drivers' errors have less detail.
+    /// Returns the part of the machine that is obviously missing; `None` if no such part is known.
+    /// The drivers' errors have less detail.
     fn absent(self) -> Option<&'static str> {
         let none = |folder, prefix| nodes(folder, prefix).is_empty();
         match self {
@@ -91,9 +92,9 @@ pub struct Hardware {
 unsafe impl Send for Hardware {}
 
 impl Hardware {
-    /// Opens the machine's device.
+    /// Opens the machine's device for `api`.
     ///
-    /// [`CodecError::Hardware`]: there is no device, or no driver for it.
+    /// # Errors
     /// [`CodecError::Hardware`]: there is no device, or no driver for it.
     pub fn open(api: HardwareApi) -> Result<Hardware, CodecError> {
         let mut device = ptr::null_mut();
@@ -109,8 +110,8 @@ impl Hardware {
         }
     }
 
-    /// Returns the codecs that this FFmpeg can decode on such a device. Whether the driver can
-    /// decode a stream is known only after trying.
+    /// Returns the codecs that the installed FFmpeg can decode with `api`. The driver may still
+    /// reject a stream.
     pub fn codecs(api: HardwareApi) -> impl Iterator<Item = Codec> {
         Codec::ALL.into_iter().filter(move |codec| decoder_for(*codec, api).is_some())
     }

@@ -42,7 +42,7 @@ impl Packet {
         })))
     }
 
-    /// Returns the sequence number, birth and presentation time.
+    /// Returns the packet's metadata, with sequence number, birth, presentation time and duration.
     pub fn meta(&self) -> FrameMeta {
         self.0.meta
     }
@@ -103,7 +103,7 @@ impl Packet {
         Some(packet)
     }
 
-    /// Makes a packet with a copy of `bytes`, which the meter counts. Returns `None` if there is
+    /// Makes a packet with a copy of `bytes`; the meter counts the copy. Returns `None` if there is
     /// not enough memory.
     pub fn copied(bytes: &[u8], meta: FrameMeta, key: bool) -> Option<Packet> {
         let mut packet = Packet::new()?;
@@ -260,7 +260,7 @@ impl Packet {
         Cow::Owned(copy)
     }
 
-    /// Returns the codec's head from here on, if the container declares a change.
+    /// Returns the codec's new head if the container declares a change at this packet.
     pub(crate) fn new_head(&self) -> Option<&[u8]> {
         let mut size = 0;
         // SAFETY: a valid packet, whose side data this handle borrows.

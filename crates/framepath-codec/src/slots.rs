@@ -35,7 +35,7 @@ pub(crate) struct Padded {
     pub(crate) chroma_stride: usize,
     /// Number of luma rows.
     pub(crate) rows: usize,
-    /// Visible pixels of a row, and visible rows.
+    /// Visible width and height, pixels.
     pub(crate) visible: (usize, usize),
     /// Number of pictures that the decoder keeps for this stream: references plus reorder delay. 0 if
     /// the decoder does not report it (dav1d).

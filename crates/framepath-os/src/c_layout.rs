@@ -29,7 +29,7 @@ pub(crate) enum Padding {
     Allowed,
 }
 
-/// One field on both sides.
+/// Field of a mirrored structure, with its name in Rust and in C.
 pub(crate) struct Field {
     rust: &'static str,
     c: &'static str,

@@ -22,7 +22,7 @@ pub fn cpu_name() -> String {
         .map_or_else(|| std::env::consts::ARCH.to_owned(), |(_, name)| name.trim().to_owned())
 }
 
-/// Returns the number of CPUs that the scheduler may use for this process.
+/// Returns the number of CPUs on which the calling thread may run; 1 if unknown.
 pub fn cores() -> usize {
     crate::process::affinity::allowed_cpus().map_or(1, |cpus| cpus.len().max(1))
 }
@@ -64,7 +64,8 @@ pub fn switch_records() -> std::io::Result<()> {
     crate::measure::switches::SwitchLog::open().map(drop)
 }
 
-/// Returns this process's maximum resident set size so far, KiB (`VmHWM`, proc(5)).
+/// Returns this process's maximum resident set size so far, KiB (`VmHWM`, proc(5)); `None` if
+/// /proc does not report the size.
 pub fn own_peak_memory_kib() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"))?;

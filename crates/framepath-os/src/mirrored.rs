@@ -4,7 +4,7 @@
 
 use crate::c_layout::{Fact, Facts};
 
-/// Returns all facts, of all headers.
+/// Returns the facts about all mirrored C headers, to compare with a C compiler.
 pub fn facts() -> Vec<Fact> {
     let mut facts = Facts::default();
     crate::v4l2::attach::layout::list(&mut facts);

@@ -12,7 +12,7 @@ pub enum Frei0rError {
     NotFound {
         /// Requested name.
         name: String,
-        /// Nearest existing name.
+        /// Most similar existing name; `None` if no name is similar.
         nearest: Option<String>,
         /// Number of existing plug-ins.
         known: usize,
@@ -30,7 +30,7 @@ pub enum Frei0rError {
     /// The file is a shared object, but not a frei0r plug-in.
     #[error("{plugin}: not a frei0r plug-in: it has no `{symbol}`")]
     NoSymbol {
-        /// The file's name.
+        /// Name of the plug-in's file.
         plugin: String,
         /// Missing function.
         symbol: &'static str,
@@ -38,17 +38,17 @@ pub enum Frei0rError {
     /// The plug-in declares a value that the specification does not define.
     #[error("{plugin}: not a plug-in of frei0r 1: its {what} is {value}")]
     Unknown {
-        /// The file's name.
+        /// Name of the plug-in's file.
         plugin: String,
         /// Property with the unknown value.
         what: &'static str,
-        /// Declared number.
+        /// Declared value.
         value: i32,
     },
     /// `f0r_init` failed.
     #[error("{plugin}: its f0r_init failed with {code}")]
     Init {
-        /// The file's name.
+        /// Name of the plug-in's file.
         plugin: String,
         /// Return value of `f0r_init`.
         code: i32,
@@ -56,7 +56,7 @@ pub enum Frei0rError {
     /// `f0r_construct` returned null.
     #[error("{plugin}: f0r_construct: pictures of {width}x{height} are not supported")]
     Construct {
-        /// The file's name.
+        /// Name of the plug-in's file.
         plugin: String,
         /// Width in pixels.
         width: u32,
@@ -66,7 +66,7 @@ pub enum Frei0rError {
     /// The plug-in declares no parameter with the requested name.
     #[error("{plugin}: no parameter `{name}`{} {}", .nearest.as_ref().map_or(":".to_owned(), |near| format!(", did you mean `{near}`?")), known_parameters(.known))]
     NoParam {
-        /// The file's name.
+        /// Name of the plug-in's file.
         plugin: String,
         /// Requested name of a parameter.
         name: String,
@@ -78,7 +78,7 @@ pub enum Frei0rError {
     /// A value does not match the parameter's type.
     #[error("{plugin}: `{name}={value}`: {name} is {wants}")]
     Value {
-        /// The file's name.
+        /// Name of the plug-in's file.
         plugin: String,
         /// Name of the parameter, in path syntax.
         name: String,
@@ -92,7 +92,7 @@ pub enum Frei0rError {
         "{plugin}: a {kind} takes {inputs} frames at a time, and a path carries one; only filters and sources run as a stage"
     )]
     Mixer {
-        /// The file's name.
+        /// Name of the plug-in's file.
         plugin: String,
         /// Kind of the plug-in.
         kind: super::PluginKind,

@@ -38,13 +38,13 @@ pub struct Param {
 pub enum ParamValue {
     /// Yes or no.
     Bool(bool),
-    /// From 0 to 1.
+    /// Number from 0 to 1.
     Double(f64),
     /// Red, green, blue, each from 0 to 1.
     Color([f32; 3]),
     /// x and y, each from 0 to 1.
     Position([f64; 2]),
-    /// No zero byte.
+    /// Text without a zero byte.
     String(String),
 }
 

@@ -21,7 +21,7 @@ impl Canvas {
     /// Makes `pictures` pictures of `each` bytes; both numbers are at least 1.
     ///
     /// # Errors
-    /// The system has not enough memory.
+    /// There is not enough memory, or the total size is zero or too large.
     pub fn new(each: usize, pictures: usize) -> std::io::Result<Canvas> {
         let bytes = each.checked_mul(pictures).filter(|bytes| (1..=isize::MAX as usize).contains(bytes));
         let bytes = bytes.ok_or(std::io::ErrorKind::InvalidInput)?;

@@ -13,15 +13,15 @@ use crate::time::thread_cpu_ns;
 /// Counter values of one reading, or the difference of two. Times in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// CPU time.
+    /// CPU time of the thread, nanoseconds.
     pub cpu_ns: u64,
-    /// Time runnable but not running, because another thread had the CPU.
+    /// Time in which the thread was runnable but did not run, nanoseconds.
     pub preempted_ns: u64,
-    /// Time asleep, from the kernel's switch records; 0 if these are not available.
+    /// Time asleep, from the kernel's switch records, nanoseconds; 0 if these are not available.
     pub slept_ns: u64,
-    /// Number of switches caused by waits of this thread.
+    /// Number of context switches caused by waits of the thread.
     pub voluntary_switches: u64,
-    /// Number of switches forced by the kernel.
+    /// Number of context switches forced by the kernel.
     pub involuntary_switches: u64,
     /// Number of page faults without I/O.
     pub minor_faults: u64,

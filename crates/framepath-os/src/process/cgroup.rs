@@ -8,15 +8,15 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Mount point of the hierarchy.
+/// Mount point of the cgroup version 2 hierarchy.
 const MOUNT: &str = "/sys/fs/cgroup";
 /// Controllers that a worker's group needs.
 const CONTROLLERS: [&str; 2] = ["memory", "pids"];
 
-/// Reason why no groups can be made.
+/// Reason why no cgroups can be made for workers.
 #[derive(Debug, thiserror::Error)]
 pub enum CgroupError {
-    /// This process is in no group of version 2.
+    /// This process is in no cgroup of version 2.
     #[error("cgroup: no version 2 hierarchy; mount it at {MOUNT}")]
     NotMounted,
     /// The parent of this process's group does not exist, or lacks controllers.
@@ -28,18 +28,18 @@ pub enum CgroupError {
     /// The parent of this process's group belongs to another user.
     #[error("cgroup {path}: not delegated to this user; use Delegate=yes in the unit: {source}")]
     NotDelegated {
-        /// Folder of the group.
+        /// Folder of the cgroup, under [`MOUNT`].
         path: PathBuf,
         /// Error of the operating system.
         source: io::Error,
     },
 }
 
-/// Group that this user owns and that contains no process itself.
+/// Cgroup in which this user can make a child group for each worker. It contains no process itself.
 #[derive(Clone, Debug)]
 pub struct Delegated(PathBuf);
 
-/// Group of one worker. Dropping it removes the group, after the worker has ended.
+/// Cgroup of one worker. Dropping the value removes the cgroup, after the worker has ended.
 #[derive(Debug)]
 pub struct Group(PathBuf);
 

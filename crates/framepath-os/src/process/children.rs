@@ -15,16 +15,17 @@ const PATIENCE: Duration = Duration::from_millis(700);
 pub struct ResourceUsage {
     /// User and system CPU time, nanoseconds.
     pub cpu_ns: u64,
-    /// Largest resident set of a single process, KiB. At least that of the process that spawned
-    /// it, because the kernel includes the memory before the exec.
+    /// Largest resident set of a single process, KiB. At least that of the spawning process,
+    /// because
+    /// the kernel includes the memory before the exec.
     pub peak_memory_kib: u64,
-    /// Switches, voluntary and not.
+    /// Number of context switches, voluntary and involuntary.
     pub switches: u64,
-    /// Voluntary switches among `switches`: each is a sleep, and so a wake-up.
+    /// Number of voluntary switches among `switches`; each is a sleep and a later wake-up.
     pub voluntary_switches: u64,
     /// Exit code; `None` if a signal ended the process.
     pub exit_code: Option<i32>,
-    /// Signal that ended the process.
+    /// Number of the signal that ended the process; `None` if the process exited.
     pub signal: Option<i32>,
 }
 

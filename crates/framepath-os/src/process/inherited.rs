@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::fs::fstat;
 use rustix::net::{AddressFamily, SocketType, sockopt};
 
-/// First inherited number, after standard input, output and error.
+/// First inherited file descriptor, after standard input, output and error.
 pub(crate) const FIRST: RawFd = 3;
 
 /// Environment variable that identifies the socket at [`FIRST`], in the form of [`identity`].
@@ -27,7 +27,7 @@ pub(crate) fn identity(socket: BorrowedFd<'_>) -> io::Result<String> {
     Ok(format!("{}:{}", stat.st_dev, stat.st_ino))
 }
 
-/// Claims [`FIRST`] if `expected` accepts it.
+/// Takes ownership of the descriptor [`FIRST`], once, if `expected` accepts the descriptor.
 ///
 /// # Errors
 /// The descriptor was claimed before, is not open, or was rejected by `expected`. A rejected

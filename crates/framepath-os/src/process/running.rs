@@ -12,7 +12,7 @@ use crate::time::{cpu_ns_of, process_cpu_ns};
 pub struct Used {
     /// User and system CPU time, nanoseconds.
     pub cpu_ns: u64,
-    /// Switches, voluntary and not.
+    /// Number of context switches, voluntary and involuntary.
     pub switches: u64,
 }
 
@@ -26,7 +26,8 @@ impl Used {
     }
 }
 
-/// Returns this process's usage. Two system calls (getrusage(2) for the switches).
+/// Returns the CPU time and the context switches of this process. Makes two system calls
+/// (getrusage(2) for the switches).
 pub fn own_usage() -> Used {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the kernel fills the struct; all-zero is a valid value if the call fails.
@@ -79,7 +80,7 @@ fn switches(pid: u32) -> io::Result<u64> {
     Ok(sum)
 }
 
-/// Returns the sum of both switch counts of a thread's `status` (proc(5)).
+/// Returns the sum of voluntary and involuntary switches in a thread's `status` (proc(5)).
 fn switches_in(status: &str) -> u64 {
     let lines = status.lines().filter_map(|line| line.split_once(':'));
     lines

@@ -70,7 +70,7 @@ impl ResourceLimits {
 }
 
 impl Default for ResourceLimits {
-    /// 4 GiB of memory, files of 1 GiB, 16 descriptors, 256 threads.
+    /// Returns the default limits: 4 GiB of memory, files of 1 GiB, 16 descriptors, 256 threads.
     fn default() -> ResourceLimits {
         ResourceLimits { memory_bytes: 4 << 30, file_bytes: 1 << 30, open_files: 16, threads: 256 }
     }
@@ -82,11 +82,11 @@ pub enum SandboxError {
     /// The kernel refused a layer that every machine has.
     #[error("sandbox: {layer}: {call}: {source}", layer = .layer.name())]
     Refused {
-        /// The layer.
+        /// Layer that the kernel refused.
         layer: Layer,
-        /// The system call.
+        /// System call that failed.
         call: &'static str,
-        /// The kernel's error.
+        /// Error of the kernel.
         source: io::Error,
     },
     /// There is no seccomp filter; all other layers of `layers` are in force.

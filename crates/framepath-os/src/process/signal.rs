@@ -28,12 +28,12 @@ use crate::time::now_ns;
 /// Time after the first signal in which pending frames may still be delivered. Afterwards every
 /// wait ends.
 pub const GRACE: Duration = Duration::from_millis(400);
-/// Period of SIGURG.
+/// Interval at which SIGURG is sent to the interruptible threads after the first signal.
 const NUDGE: Duration = Duration::from_millis(20);
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 static OVERDUE: AtomicBool = AtomicBool::new(false);
-/// Time at which the first signal was seen, CLOCK_MONOTONIC nanoseconds; 0 before.
+/// Time at which the first signal was seen, CLOCK_MONOTONIC nanoseconds; 0 if none was seen.
 static SINCE_NS: AtomicU64 = AtomicU64::new(0);
 /// Event descriptor to which the handler writes; -1 before [`install`]. Never closed.
 static FIRST_SIGNAL: AtomicI32 = AtomicI32::new(-1);
@@ -80,7 +80,7 @@ fn handle(number: libc::c_int, handler: extern "C" fn(libc::c_int)) -> io::Resul
 #[derive(Debug)]
 pub struct Interruptible {
     thread: libc::pid_t,
-    /// Prevents sending to another thread.
+    /// Makes the guard `!Send`, because the guard belongs to one thread.
     stays: PhantomData<*const ()>,
 }
 
@@ -111,7 +111,7 @@ fn thread_id() -> libc::pid_t {
     unsafe { libc::syscall(libc::SYS_gettid) as libc::pid_t }
 }
 
-/// Body of the thread: waits for the first signal, then interrupts the other threads.
+/// Waits for the first signal, then interrupts the blocking calls of the interruptible threads.
 fn interrupt_others(event: &OwnedFd) {
     let mut count = [0; 8];
     while rustix::io::read(event, &mut count) == Err(Errno::INTR) {}
@@ -164,7 +164,7 @@ impl Stops {
         Ok(Stops(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    /// Takes a pending signal. Returns true if there was one.
+    /// Takes a pending SIGINT or SIGTERM. Returns true if a signal was pending.
     pub fn take(&self) -> bool {
         // Larger than the kernel's record; the call reads one record.
         let mut record = [0; 128];
@@ -193,7 +193,7 @@ pub fn overdue() -> bool {
     OVERDUE.load(Ordering::Relaxed) || stop::overdue()
 }
 
-/// Returns the time since the first signal; `None` before.
+/// Returns the time since the first signal; `None` if no signal has arrived.
 pub fn since() -> Option<Duration> {
     let since = SINCE_NS.load(Ordering::Relaxed);
     (since > 0).then(|| Duration::from_nanos(now_ns().saturating_sub(since)))

@@ -50,29 +50,29 @@ pub enum SpawnError {
     /// A path or an argument contains a zero byte.
     #[error("worker {program}: start: {what} contains a zero byte")]
     ZeroByte {
-        /// The program.
+        /// Path of the worker's program.
         program: PathBuf,
-        /// Argument with the zero byte.
+        /// Description of the text with the zero byte: the path or an argument.
         what: &'static str,
     },
     /// The parent could not prepare or make the child.
     #[error("worker {program}: start: {call}: {source}")]
     Parent {
-        /// The program.
+        /// Path of the worker's program.
         program: PathBuf,
-        /// The system call.
+        /// System call that failed.
         call: &'static str,
-        /// The kernel's error.
+        /// Error of the kernel.
         source: io::Error,
     },
     /// The child was made but could not execute the program.
     #[error("worker {program}: start: {step} in the child: {source}")]
     Child {
-        /// The program.
+        /// Path of the worker's program.
         program: PathBuf,
-        /// Step that failed.
+        /// Failed step of the child's preparation, or its execve.
         step: &'static str,
-        /// The kernel's error.
+        /// Error of the kernel.
         source: io::Error,
     },
 }
@@ -120,15 +120,15 @@ pub fn spawn_bounded(
 /// Limits of a worker's cgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Maximum memory of all kinds, bytes.
+    /// Maximum memory of all kinds, kernel memory included, bytes.
     pub memory_bytes: u64,
     /// Maximum number of threads.
     pub threads: u64,
 }
 
 impl Bounds {
-    /// Makes a group with these limits; `None` if no part of the hierarchy is delegated to this
-    /// user, or the group cannot be made.
+    /// Makes a cgroup with these limits; `None` if no part of the cgroup hierarchy is delegated to
+    /// this user, or the cgroup cannot be made.
     fn group(self) -> Option<Group> {
         Delegated::find().ok()?.group(self.memory_bytes, self.threads).ok()
     }
@@ -305,7 +305,7 @@ impl WorkerProcess {
         kill(self.pidfd())
     }
 
-    /// Waits until the process has ended. Further calls return the same result.
+    /// Waits until the process has ended. Returns its resource usage; later calls return the same.
     pub fn wait(&mut self) -> io::Result<ResourceUsage> {
         loop {
             match self.reap(0) {
@@ -317,7 +317,7 @@ impl WorkerProcess {
         }
     }
 
-    /// Returns the worker's usage, if the worker has ended.
+    /// Returns the worker's resource usage if the worker has ended; `None` while it runs.
     pub fn try_wait(&mut self) -> io::Result<Option<ResourceUsage>> {
         self.reap(libc::WNOHANG)
     }

@@ -32,7 +32,7 @@ struct Request {
     /// Futex word: [`REQUESTED`] is set after the request; the higher bits count the wake-ups.
     /// Sleepers wait on it.
     word: AtomicU32,
-    /// Time of the request, CLOCK_MONOTONIC nanoseconds; 0 before.
+    /// Time of the stop request, CLOCK_MONOTONIC nanoseconds; 0 before the request.
     since_ns: AtomicU64,
     /// Event descriptor that is readable after the request. Made by the first thread that waits
     /// for a descriptor; `None` if it could not be made.
@@ -116,7 +116,7 @@ impl fmt::Debug for Stop {
 /// Guard for a thread's membership in a run; dropping it leaves the run.
 #[derive(Debug)]
 pub struct Entered {
-    /// Prevents sending to another thread.
+    /// Makes the guard `!Send`, because the guard belongs to one thread.
     stays: PhantomData<*const ()>,
 }
 
@@ -136,7 +136,7 @@ pub(crate) fn overdue() -> bool {
     ENTERED.with_borrow(|entered| entered.last().is_some_and(Stop::is_overdue))
 }
 
-/// Returns the run that the calling thread belongs to.
+/// Returns the run that the calling thread entered last; `None` if the thread is in no run.
 pub(crate) fn current() -> Option<Stop> {
     ENTERED.with_borrow(|entered| entered.last().cloned())
 }

@@ -118,7 +118,7 @@ pub(super) struct PixFormat {
     pub xfer_func: u32,
 }
 
-/// Packed in C too, with an alignment of two bytes.
+/// `struct v4l2_plane_pix_format`, packed in C with an alignment of two bytes.
 #[repr(C, packed(2))]
 #[derive(Clone, Copy, Default)]
 pub(super) struct PlanePixFormat {
@@ -250,7 +250,7 @@ pub(super) struct RawControl {
     pub value: i32,
 }
 
-/// Packed in C too.
+/// `struct v4l2_ext_control`, packed in C.
 #[repr(C, packed(4))]
 #[derive(Clone, Copy, Default)]
 pub(super) struct ExtControl {

@@ -15,15 +15,15 @@ use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 use rustix::ioctl::{NoArg, Opcode, Setter, Updater, ioctl, opcode};
 
-/// Version of the interface.
+/// Version of the kernel module's interface that this crate uses.
 pub const VERSION: u32 = 2;
 /// File with the module's version of the interface, such as `attach-1`.
 const MODULE_VERSION: &str = "/sys/module/framepath/version";
-/// Bytes of a stream's stash.
+/// Size of the file in which decoders keep their state of a stream, bytes.
 pub const STASH_BYTES: u64 = 64 << 20;
-/// FRAMEPATH_ACCEPT_LIMITED.
+/// FRAMEPATH_ACCEPT_LIMITED: the client's user has a limited number of streams.
 const LIMITED: u32 = 1;
-/// FRAMEPATH_QUEUE_CAPTURE.
+/// FRAMEPATH_QUEUE_CAPTURE: the export is of a CAPTURE buffer.
 const CAPTURE: u32 = 1;
 /// enum fp_packet_kind.
 const PACKET: u32 = 1;
@@ -34,7 +34,7 @@ const CAPTURE_ON: u32 = 1;
 const CAPTURE_OFF: u32 = 2;
 const CAPTURE_QUEUED: u32 = 3;
 const CAPTURE_FLUSH: u32 = 4;
-/// Packets covered by one [`Stream::delivered`].
+/// Number of packets covered by one call of [`Stream::delivered`].
 pub const DELIVERED: u64 = 1024;
 
 #[repr(C)]
@@ -64,11 +64,11 @@ struct Accept {
 pub struct PacketMark {
     /// The client's timestamp, nanoseconds.
     pub timestamp: u64,
-    /// `V4L2_BUF_FLAG_*`.
+    /// Buffer flags, `V4L2_BUF_FLAG_*`.
     pub flags: u32,
-    /// `enum v4l2_field`.
+    /// Field order, `enum v4l2_field`.
     pub field: u32,
-    /// `struct v4l2_timecode`.
+    /// Time code, `struct v4l2_timecode`.
     pub timecode: [u8; 16],
 }
 
@@ -103,7 +103,7 @@ impl PacketMark {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PacketInfo {
     kind: u32,
-    /// Counts flushes.
+    /// Epoch of the stream: its number of flushes so far.
     pub epoch: u32,
     /// Number of the packet in its stream.
     pub seq: u64,
@@ -111,27 +111,27 @@ pub struct PacketInfo {
     pub index: u32,
     /// Generation of the buffer's memory.
     pub generation: u32,
-    /// Bytes in front of the payload.
+    /// Number of bytes in the buffer before the payload.
     pub offset: u32,
-    /// Bytes of payload.
+    /// Size of the payload, bytes.
     pub bytes: u32,
-    /// Mark for the frame.
+    /// Mark to copy to the packet's frame.
     pub mark: PacketMark,
 }
 
 /// Result of [`Stream::next_packet`].
 #[derive(Clone, Copy, Debug)]
 pub enum NextPacket {
-    /// An OUTPUT buffer.
+    /// Next packet, in an OUTPUT buffer.
     Packet(PacketInfo),
-    /// Deliver the frames of all packets before, then call [`Stream::drained`].
+    /// The client drains: deliver the frames of all earlier packets, then call [`Stream::drained`].
     Drain {
-        /// Counts flushes.
+        /// Epoch of the stream: its number of flushes so far.
         epoch: u32,
     },
-    /// OUTPUT was stopped: forget the packets that were taken before.
+    /// The client stopped OUTPUT: drop the packets taken earlier.
     Flush {
-        /// The new epoch.
+        /// New epoch of the stream: its number of flushes so far.
         epoch: u32,
     },
 }
@@ -162,25 +162,25 @@ struct CaptureInfo {
 pub enum NextCapture {
     /// CAPTURE is streaming.
     On {
-        /// Number of buffers.
+        /// Number of CAPTURE buffers.
         count: u32,
-        /// V4L2's number of the buffers' format.
+        /// V4L2 pixel format of the buffers.
         pixelformat: u32,
-        /// Bytes of a buffer, at least.
+        /// Minimum size of a buffer, bytes.
         length: u32,
     },
     /// CAPTURE is not streaming.
     Off,
-    /// A buffer may be written.
+    /// The client queued a buffer, and the decoder may write into it.
     Queued {
         /// Number of the buffer.
         index: u32,
         /// Generation of the buffer's memory.
         generation: u32,
     },
-    /// As [`NextPacket::Flush`].
+    /// The client flushed the stream, as in [`NextPacket::Flush`].
     Flush {
-        /// The new epoch.
+        /// New epoch of the stream: its number of flushes so far.
         epoch: u32,
     },
 }
@@ -194,35 +194,35 @@ struct Export {
     fd: i32,
 }
 
-/// `struct fp_format`: the stream's format.
+/// `struct fp_format`: format of the stream's decoded pictures.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamFormat {
-    /// Counts flushes.
+    /// Epoch of the stream: its number of flushes so far.
     pub epoch: u32,
     /// Bits of a sample, 8 or 10.
     pub depth: u32,
-    /// Pixels of a coded row.
+    /// Coded width, pixels.
     pub width: u32,
-    /// Rows of luma in a buffer.
+    /// Number of luma rows in a buffer.
     pub height: u32,
     /// Bytes from one luma row to the next.
     pub bytesperline: u32,
-    /// First visible pixel.
+    /// Left edge of the visible part, pixels.
     pub left: u32,
-    /// First visible row.
+    /// Upper edge of the visible part, pixels.
     pub top: u32,
-    /// Pixels of a row to show.
+    /// Width of the visible part, pixels.
     pub visible_width: u32,
-    /// Rows to show.
+    /// Height of the visible part, pixels.
     pub visible_height: u32,
-    /// Bytes of a buffer of YU12.
+    /// Size of a buffer with the decoder's own planes (YU12 for 8 bits), bytes.
     pub sizeimage_native: u32,
-    /// Bytes of a buffer of NV12 or P010.
+    /// Size of a buffer with NV12 or P010, bytes.
     pub sizeimage_packed: u32,
-    /// CAPTURE buffers needed.
+    /// Minimum number of CAPTURE buffers.
     pub min_buffers: u32,
-    /// V4L2's number; 0 where not known. The same holds for the three fields below.
+    /// `enum v4l2_colorspace`; 0 if unknown.
     pub colorspace: u32,
     /// See `colorspace`.
     pub xfer_func: u32,
@@ -232,34 +232,34 @@ pub struct StreamFormat {
     pub quantization: u32,
 }
 
-/// `struct fp_frame`: a CAPTURE buffer that is finished.
+/// `struct fp_frame`: finished CAPTURE buffer.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FrameInfo {
-    /// Number of the packet that the frame came from.
+    /// Number of the frame's packet in the stream.
     pub seq: u64,
-    /// Counts flushes.
+    /// Epoch of the stream: its number of flushes so far.
     pub epoch: u32,
-    /// The buffer's number.
+    /// Number of the CAPTURE buffer.
     pub index: u32,
     /// Generation of the buffer's memory.
     pub generation: u32,
-    /// 1: the client finds an error flag.
+    /// 1 if the client gets the buffer with an error flag, otherwise 0.
     pub failed: u32,
-    /// Bytes of pixels copied for the frame.
+    /// Number of bytes copied for the frame.
     pub copied: u32,
-    /// 0.
+    /// Unused, 0.
     pub reserved: u32,
-    /// Mark of the packet.
+    /// Mark of the frame's packet.
     pub mark: PacketMark,
 }
 
-/// Why a stream has no frame left: `enum fp_drained_why`.
+/// Reason why a stream has no frame left: `enum fp_drained_why`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drained {
-    /// The client asked for it.
+    /// The client requested the drain.
     End = 1,
-    /// The stream goes on in another format.
+    /// The stream continues in another format.
     Change = 2,
 }
 
@@ -341,9 +341,9 @@ fn other_version(theirs: Option<&str>) -> io::Error {
 pub enum Refusal {
     /// ENODEV: the client has closed, or begun another stream.
     Closed,
-    /// ESTALE: the call names an old epoch, or old memory.
+    /// ESTALE: the call names an old epoch, or replaced memory of a buffer.
     Stale,
-    /// EBUSY: not possible yet.
+    /// EBUSY: the call is not possible yet.
     Busy,
     /// ECANCELED: the client has canceled the request.
     CalledOff,
@@ -372,25 +372,24 @@ impl Refusal {
 #[derive(Debug)]
 pub struct Attached(OwnedFd);
 
-/// A client's stream that wants decoding.
+/// Stream of a client, to be decoded.
 #[derive(Debug)]
 pub struct Offered {
-    /// Number of the stream, which is never used again.
+    /// Number of the stream; never reused.
     pub id: u64,
-    /// V4L2 pixel format of its packets.
+    /// V4L2 format of the stream's packets.
     pub codec: u32,
-    /// Width as the client has set it; 0 where it has not.
+    /// Width in pixels, as set by the client; 0 if not set.
     pub width: u32,
-    /// Height as the client has set it; 0 where it has not.
+    /// Height in pixels, as set by the client; 0 if not set.
     pub height: u32,
-    /// Flushes so far.
+    /// Epoch of the stream: its number of flushes so far.
     pub epoch: u32,
-    /// User that the client's streams are counted for; `None` for a privileged client,
-    /// whose streams are not limited.
+    /// User id whose number of streams is limited; `None` for a privileged client without a limit.
     pub limited_uid: Option<u32>,
     /// Packets and frames of the stream.
     pub stream: Stream,
-    /// State that the last decoder kept of the stream: [`STASH_BYTES`], zeros at first.
+    /// File of [`STASH_BYTES`] bytes with the last decoder's state of the stream; zeros at first.
     pub stash: File,
 }
 
@@ -398,8 +397,8 @@ impl Attached {
     /// Attaches this process to the device at `path`.
     ///
     /// # Errors
-    /// No such device, another decoder is attached (EBUSY), or the module has
-    /// another version of the interface: the error names both versions.
+    /// There is no such device, another decoder is attached (EBUSY), or the module has another
+    /// version of the interface. The error about a version names both versions.
     pub fn open(path: &Path) -> io::Result<Attached> {
         let device = open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
         match set::<ATTACH, _>(&device, Attach { version: VERSION, reserved: 0 }) {
@@ -413,7 +412,7 @@ impl Attached {
     /// Waits for the next stream.
     ///
     /// # Errors
-    /// From the system.
+    /// The error of the kernel.
     pub fn accept(&self) -> io::Result<Offered> {
         let mut accept = Accept::default();
         update::<ACCEPT, _>(&self.0, &mut accept)?;
@@ -458,7 +457,7 @@ impl Stream {
         Ok(bytes)
     }
 
-    /// Gives an OUTPUT buffer back.
+    /// Returns an OUTPUT buffer to the client; `failed` sets its error flag.
     pub fn packet_done(&self, packet: &PacketInfo, failed: bool) -> io::Result<()> {
         let PacketInfo { seq, index, .. } = *packet;
         set::<PACKET_DONE, _>(&self.0, PacketDone { seq, index, failed: failed.into() })
@@ -478,7 +477,7 @@ impl Stream {
         }
     }
 
-    /// Exports a CAPTURE buffer's memory: the memory's generation, and a dmabuf.
+    /// Exports the memory of a CAPTURE buffer. Returns the memory's generation and a dmabuf.
     pub fn export_capture(&self, index: u32) -> io::Result<(u32, OwnedFd)> {
         let mut export = Export { queue: CAPTURE, index, ..Export::default() };
         update::<EXPORT, _>(&self.0, &mut export)?;
@@ -486,8 +485,8 @@ impl Stream {
         Ok((export.generation, unsafe { OwnedFd::from_raw_fd(export.fd) }))
     }
 
-    /// Declares the stream's format. EBUSY where the stream has another format and was
-    /// not [drained](Stream::drained) for a change.
+    /// Declares the stream's format. Fails with EBUSY if the stream has another format and was not
+    /// [drained](Stream::drained) for a change.
     pub fn format(&self, format: &StreamFormat) -> io::Result<()> {
         set::<FORMAT, _>(&self.0, *format)
     }
@@ -497,8 +496,8 @@ impl Stream {
         set::<FRAME, _>(&self.0, *frame)
     }
 
-    /// Reports that no frame is left. Returns the CAPTURE buffer that went to the client
-    /// with the report, if one did. ECANCELED where the client has canceled its drain.
+    /// Reports that no frame is left. Returns the number of the CAPTURE buffer that carried the
+    /// report to the client, if any. Fails with ECANCELED if the client has canceled its drain.
     pub fn drained(&self, epoch: u32, why: Drained) -> io::Result<Option<u32>> {
         let mut info = DrainedInfo { epoch, why: why as u32, ..DrainedInfo::default() };
         update::<DRAINED, _>(&self.0, &mut info)?;
@@ -510,15 +509,15 @@ impl Stream {
         set::<FAIL, _>(&self.0, Fail { error: Errno::IO.raw_os_error(), reserved: 0 })
     }
 
-    /// Returns one bit for each of the [`DELIVERED`] packets from `first` on, set if any
-    /// decoder has given all of its frames to the client; bit 0 of word 0 is `first`.
+    /// Returns one bit for each of the [`DELIVERED`] packets from `first` on. A bit is set if all
+    /// frames of the packet were delivered to the client. Bit 0 of word 0 is `first`.
     pub fn delivered(&self, first: u64) -> io::Result<[u64; 16]> {
         let mut delivered = Delivered { first, ..Delivered::default() };
         update::<DELIVERED_IOC, _>(&self.0, &mut delivered)?;
         Ok(delivered.bits)
     }
 
-    /// Ends the waits of all threads, for good.
+    /// Ends the waits of all threads permanently.
     pub fn stop(&self) -> io::Result<()> {
         // SAFETY: no argument.
         Ok(unsafe { ioctl(&self.0, NoArg::<STOP>::new()) }?)

@@ -71,7 +71,7 @@ struct Shared {
 struct CaptureState {
     /// False after the queue was stopped: buffers that return later are not queued.
     live: bool,
-    /// Number of buffers that the device has.
+    /// Number of buffers that are queued in the device.
     queued: u32,
     /// Run whose thread waits for a buffer to return.
     waiting: Option<Stop>,
@@ -169,7 +169,7 @@ impl CaptureBuffers {
         self.shared.region.slot_bytes()
     }
 
-    /// Returns the number of buffers that the device has.
+    /// Returns the number of buffers that are queued in the device.
     pub fn queued(&self) -> u32 {
         self.shared.state().queued
     }
@@ -229,7 +229,7 @@ impl CaptureBuffers {
         self.frames.frame(taken.index, layout, meta).inspect_err(|_| self.give_back(taken))
     }
 
-    /// Queues a buffer again whose picture is not used.
+    /// Queues the buffer `taken` again, without using its picture.
     pub fn give_back(&self, taken: &Delivered) {
         self.shared.give_back(taken.index);
     }
@@ -268,7 +268,7 @@ pub(super) fn driver_region(
 }
 
 impl Region {
-    /// Returns the dmabuf of which a slot was made.
+    /// Returns the dmabuf of which a slot was made; `None` for other memory.
     pub(super) fn dmabuf_given(&self, slot: u32) -> Option<BorrowedFd<'_>> {
         if self.is_given() { self.dmabuf(slot) } else { None }
     }

@@ -12,7 +12,7 @@ use super::error::V4l2Error;
 use super::node::Node;
 use super::queue::Direction;
 
-/// `enum v4l2_colorspace` and ColourPrimaries.
+/// Pairs of `enum v4l2_colorspace` and the ColourPrimaries of ITU-T H.273.
 const PRIMARIES: [(u32, u8); 8] = [
     (abi::COLORSPACE_REC709, BT709),
     (abi::COLORSPACE_SMPTE170M, SMPTE170M),
@@ -26,7 +26,7 @@ const PRIMARIES: [(u32, u8); 8] = [
 /// Colour spaces with the primaries of another colour space.
 const SAME_PRIMARIES: [(u32, u8); 2] = [(abi::COLORSPACE_SRGB, BT709), (abi::COLORSPACE_JPEG, BT709)];
 
-/// `enum v4l2_xfer_func` and TransferCharacteristics.
+/// Pairs of `enum v4l2_xfer_func` and the TransferCharacteristics of ITU-T H.273.
 const TRANSFERS: [(u32, u8); 10] = [
     (abi::XFER_FUNC_709, 1),
     (abi::XFER_FUNC_709, 6),
@@ -40,7 +40,7 @@ const TRANSFERS: [(u32, u8); 10] = [
     (abi::XFER_FUNC_709, 11),
 ];
 
-/// `enum v4l2_ycbcr_encoding` and MatrixCoefficients.
+/// Pairs of `enum v4l2_ycbcr_encoding` and the MatrixCoefficients of ITU-T H.273.
 const MATRICES: [(u32, u8); 9] = [
     (abi::YCBCR_ENC_709, BT709),
     (abi::YCBCR_ENC_601, SMPTE170M),

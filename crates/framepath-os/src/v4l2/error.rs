@@ -7,14 +7,14 @@ use rustix::io::Errno;
 
 use super::NodeRole;
 
-/// Error of a device.
+/// Error of a V4L2 node, a dma-heap or another device file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum V4l2Error {
     /// The node cannot be opened.
     #[error("cannot open {}: {errno}", node.display())]
     Open {
-        /// The node.
+        /// Path of the node.
         node: PathBuf,
         /// The kernel's error.
         errno: Errno,
@@ -22,13 +22,13 @@ pub enum V4l2Error {
     /// The file is not a V4L2 node.
     #[error("{}: not a V4L2 node", node.display())]
     NoNode {
-        /// The file.
+        /// Path of the file.
         node: PathBuf,
     },
-    /// The node has another role.
+    /// The node does not have the required role.
     #[error("{}: is {role} ({card}); expected {wanted}", node.display())]
     Role {
-        /// The node.
+        /// Path of the node.
         node: PathBuf,
         /// The device's name.
         card: String,
@@ -40,7 +40,7 @@ pub enum V4l2Error {
     /// The device has formats, but not the requested one.
     #[error("{}: no {wanted}; supported: {offers}", node.display())]
     Format {
-        /// The node.
+        /// Path of the node.
         node: PathBuf,
         /// Requested format.
         wanted: String,
@@ -50,31 +50,31 @@ pub enum V4l2Error {
     /// Another program uses the device.
     #[error("{}: in use by another program ({call})", node.display())]
     Busy {
-        /// The node.
+        /// Path of the node.
         node: PathBuf,
-        /// The call that failed.
+        /// System call that failed.
         call: &'static str,
     },
     /// The device was removed.
     #[error("{}: the device is gone: unplugged, or its driver unloaded ({call})", node.display())]
     Gone {
-        /// The node.
+        /// Path of the node.
         node: PathBuf,
-        /// The call that failed.
+        /// System call that failed.
         call: &'static str,
     },
     /// The device stopped the stream because of an error.
     #[error("{}: the device failed and outputs no more frames ({call}: {})", node.display(), Errno::IO)]
     Failed {
-        /// The node.
+        /// Path of the node.
         node: PathBuf,
-        /// The call that failed.
+        /// System call that failed.
         call: &'static str,
     },
     /// The device makes no progress.
     #[error("{}: {awaited} for {} ms", node.display(), waited_ms)]
     Silent {
-        /// The node.
+        /// Path of the node.
         node: PathBuf,
         /// The missing result, such as `no frame`.
         awaited: &'static str,
@@ -84,7 +84,7 @@ pub enum V4l2Error {
     /// The device or its driver reported something impossible.
     #[error("{}: the driver {what}", node.display())]
     Driver {
-        /// The node.
+        /// Path of the node.
         node: PathBuf,
         /// Action of the driver: the end of a sentence after `the driver`.
         what: String,
@@ -92,19 +92,19 @@ pub enum V4l2Error {
     /// The data exceeds the size of the device's buffers.
     #[error("{}: {bytes} bytes do not fit a buffer of the device; the maximum is {most}", node.display())]
     TooLong {
-        /// The node.
+        /// Path of the node.
         node: PathBuf,
         /// Size of the data, bytes.
         bytes: usize,
         /// Size of a buffer, bytes.
         most: usize,
     },
-    /// Another call failed.
+    /// A system call failed with an error that has no other variant here.
     #[error("{}: {call}: {errno}", node.display())]
     Os {
         /// The node, or the file that was used.
         node: PathBuf,
-        /// The call.
+        /// System call that failed.
         call: &'static str,
         /// The kernel's error.
         errno: Errno,

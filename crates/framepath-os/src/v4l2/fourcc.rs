@@ -12,11 +12,11 @@ pub struct Fourcc(pub u32);
 impl Fourcc {
     /// 8-bit luma.
     pub const GREY: Fourcc = Fourcc::new(b"GREY");
-    /// Three planes of 8 bits, one after the other.
+    /// Planar 4:2:0, 8 bits: the planes Y, U and V in this order.
     pub const YU12: Fourcc = Fourcc::new(b"YU12");
-    /// Luma, then U and V in turn, 8 bits.
+    /// 4:2:0, 8 bits: a luma plane, then a plane of interleaved U and V.
     pub const NV12: Fourcc = Fourcc::new(b"NV12");
-    /// As NV12, with 10 bits at the high end of 16.
+    /// NV12 with samples of 16 bits, of which the high 10 are used.
     pub const P010: Fourcc = Fourcc::new(b"P010");
     /// H.264 with start codes.
     pub const H264: Fourcc = Fourcc::new(b"H264");

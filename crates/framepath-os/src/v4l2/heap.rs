@@ -87,7 +87,9 @@ impl Heap {
         }
     }
 
-    /// Returns the system's dma-heap if it exists, else udmabuf.
+    /// Returns udmabuf if it exists and the system's dma-heap does not. Otherwise returns the
+    /// system's
+    /// dma-heap, even if it does not exist.
     pub fn any() -> Heap {
         let system = Path::new(SYSTEM_HEAP);
         if system.exists() || !Path::new(UDMABUF).exists() { Heap::Dma(system.into()) } else { Heap::Udmabuf }
@@ -234,7 +236,7 @@ impl DeviceFrame<'_> {
         meter::copy(bytes.len(), || unsafe { self.pool.shared.region.copy_in(self.slot, offset, bytes) });
     }
 
-    /// Ends writing.
+    /// Ends the writing and makes a frame of the slot.
     ///
     /// # Errors
     /// The layout is larger than the slot.

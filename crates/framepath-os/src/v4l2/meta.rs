@@ -32,22 +32,22 @@ pub mod measuring {
     pub const CID_ALGO: u32 = CID_BASE + 1;
     /// Control: level of the threshold, 0 to 255.
     pub const CID_THRESHOLD: u32 = CID_BASE + 2;
-    /// Control: left edge of the region.
+    /// Control: left edge of the region, pixels.
     pub const CID_ROI_LEFT: u32 = CID_BASE + 3;
-    /// Control: upper edge of the region.
+    /// Control: upper edge of the region, pixels.
     pub const CID_ROI_TOP: u32 = CID_BASE + 4;
-    /// Control: width of the region; 0 means up to the frame's edge.
+    /// Control: width of the region, pixels; 0 means up to the frame's edge.
     pub const CID_ROI_WIDTH: u32 = CID_BASE + 5;
-    /// Control: height of the region; 0 means up to the frame's edge.
+    /// Control: height of the region, pixels; 0 means up to the frame's edge.
     pub const CID_ROI_HEIGHT: u32 = CID_BASE + 6;
     /// Control: 1 if the node works in place: CAPTURE and OUTPUT buffer have the same memory.
     pub const CID_IN_PLACE: u32 = CID_BASE + 7;
     /// Control: 1 if the node puts a CRC-32 of the CAPTURE frame into the record.
     pub const CID_CRC32: u32 = CID_BASE + 8;
 
-    /// No algorithm.
+    /// Value of [`CID_ALGO`]: no algorithm.
     pub const ALGO_NONE: u32 = 0;
-    /// Pixels at or above the level are 255, the others 0.
+    /// Value of [`CID_ALGO`]: pixels at or above the level become 255, the others 0.
     pub const ALGO_THRESHOLD: u32 = 1;
 
     /// Status: done.

@@ -50,7 +50,7 @@ impl fmt::Display for NodeRole {
 /// Format that a queue supports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FormatOffer {
-    /// Name of the format.
+    /// V4L2 code of the format.
     pub fourcc: Fourcc,
     /// True for packets, false for pixels.
     pub compressed: bool,
@@ -213,7 +213,7 @@ impl Node {
         self.caps & multi != 0 && self.caps & single == 0
     }
 
-    /// Returns V4L2's number of a queue type.
+    /// Returns V4L2's buffer type for a queue (`enum v4l2_buf_type`).
     pub(super) fn kind(&self, direction: Direction) -> u32 {
         match (direction, self.is_multiplanar()) {
             (Direction::Capture, false) => abi::TYPE_CAPTURE,
@@ -454,8 +454,8 @@ impl Node {
         (parm.numerator > 0 && parm.denominator > 0).then_some((parm.numerator, parm.denominator))
     }
 
-    /// Waits for an event or a buffer for at most `time`. Returns none after the timeout, after a
-    /// signal, or if the calling thread's run is requested to stop.
+    /// Waits for an event or a buffer for at most `time`. Returns an [empty](Ready::is_none) result
+    /// after the timeout, after a signal, or if the calling thread's run is requested to stop.
     ///
     /// # Errors
     /// The error of the kernel.
@@ -463,8 +463,9 @@ impl Node {
         self.poll(PollFlags::IN | PollFlags::OUT | PollFlags::PRI, time, || false)
     }
 
-    /// Waits as [`Node::wait`] does, but only for a CAPTURE buffer. Ends early, with none, if a
-    /// [wake](crate::process::stop::Stop::wake) makes `awake` return true.
+    /// Waits as [`Node::wait`] does, but only for a CAPTURE buffer. Returns an empty result early
+    /// if
+    /// a [wake](crate::process::stop::Stop::wake) makes `awake` return true.
     ///
     /// # Errors
     /// The error of the kernel.

@@ -12,9 +12,10 @@ use crate::memory::pool::{Frame, Plane};
 /// Buffers that an OUTPUT queue returned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReturnedOutputs {
-    /// Number of buffers.
+    /// Number of returned buffers.
     pub count: u32,
-    /// Timestamp of the first buffer that the device could not use.
+    /// Timestamp, as queued, of the first buffer that the device could not use; `None` if it used
+    /// all of them.
     pub failed: Option<u64>,
 }
 
@@ -59,7 +60,7 @@ impl OutputBuffers {
         !self.free.is_empty()
     }
 
-    /// Returns the number of buffers that the device has.
+    /// Returns the number of buffers that are queued in the device.
     pub fn queued(&self) -> usize {
         self.queued_frames.len() - self.free.len()
     }
@@ -169,7 +170,7 @@ impl OutputBuffers {
     }
 }
 
-/// CAPTURE queue whose buffers are frames: the device writes where it reads.
+/// CAPTURE queue for work in place: the device writes into the frame that it reads.
 pub struct InPlace {
     node: Arc<Node>,
 }

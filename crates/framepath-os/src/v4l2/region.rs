@@ -166,7 +166,7 @@ impl Region {
         matches!(self.dmabufs, Dmabufs::Given(_))
     }
 
-    /// Returns the slot as a dmabuf, from its first byte on; `None` if it has none.
+    /// Returns the dmabuf that starts at the slot's first byte; `None` if the slot has no dmabuf.
     pub fn dmabuf(&self, slot: u32) -> Option<BorrowedFd<'_>> {
         let slot = slot as usize;
         match &self.dmabufs {

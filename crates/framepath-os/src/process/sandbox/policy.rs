@@ -41,7 +41,7 @@ pub(super) struct Policy {
     pub(super) tables: &'static [&'static [Rule]],
 }
 
-/// The roles of one architecture.
+/// System call policies of all roles on one architecture.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Policies {
     pub(super) decode: Policy,

@@ -10,7 +10,7 @@ use super::SOCKET;
 
 /// Descriptor of the report pipe; closed by execve.
 const REPORT: RawFd = SOCKET + 1;
-/// Lowest number to which the parent's files are moved before the clone.
+/// Lowest descriptor number to which the parent's files are moved before the clone.
 pub(super) const FIRST_SPARE: RawFd = 10;
 /// Highest signal number plus one.
 const SIGNALS: libc::c_int = 65;
@@ -142,7 +142,7 @@ impl Files {
 }
 
 impl Files {
-    /// Reports the failed step to the parent and exits.
+    /// Reports the failed step, an index in [`STEPS`], and its errno to the parent, and exits.
     pub(super) fn report(&self, step: u8, errno: libc::c_int) -> ! {
         let mut report = [0; 5];
         report[0] = step;

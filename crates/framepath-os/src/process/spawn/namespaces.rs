@@ -46,13 +46,14 @@ impl Namespaces {
     }
 }
 
-/// Makes a child in the namespaces of this process. `child` runs in it.
+/// Makes a child process that runs `child` in the namespaces of this process.
 pub(super) fn clone_with_none(child: impl FnOnce()) -> io::Result<Made> {
     let (pid, pidfd) = clone_child(0, child)?;
     Ok(Made { pid, pidfd, namespaces: Namespaces::default() })
 }
 
-/// Makes a child with the first set that the kernel allows. `child` runs in it.
+/// Makes a child process that runs `child` in the first set of [`Namespaces::CANDIDATES`] that
+/// the kernel allows.
 pub(super) fn clone_with_most(child: impl Fn()) -> io::Result<Made> {
     let mut refusal = io::Error::from_raw_os_error(libc::EPERM);
     for namespaces in Namespaces::CANDIDATES {

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::process::crash;
 
-/// Name in errors, because there is no program.
+/// Name in errors in place of a program's path, because a zygote starts no program.
 const PROGRAM: &str = "this process";
 
 /// Process from which workers are forked. Dropping it ends its namespaces.
