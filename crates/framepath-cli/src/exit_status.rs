@@ -11,7 +11,7 @@ use framepath_os::process::signal;
 
 use crate::terminal;
 
-/// Exit code of a run that lost something.
+/// Exit code of a run that lost packets or frames.
 const LOST: u8 = 3;
 // The lab distinguishes a loss from a failure by this code.
 #[cfg(feature = "lab")]
@@ -28,11 +28,11 @@ pub(crate) enum ExitStatus {
     Failed,
     /// The command has reported lost packets or frames. Exit code 3.
     Lost,
-    /// SIGINT or SIGTERM; the results until then are shown. Exit code 130.
+    /// SIGINT or SIGTERM stopped the command, which has shown the results so far. Exit code 130.
     Interrupted,
 }
 
-/// Invalid arguments. Exit code 2.
+/// Error text about invalid arguments. Exit code 2.
 #[derive(Debug)]
 pub(crate) struct UsageError(pub String);
 
@@ -73,7 +73,7 @@ pub(crate) fn code(command: &str, outcome: anyhow::Result<ExitStatus>) -> ExitCo
     }
 }
 
-/// Returns true if `error` is a wait that a signal ended.
+/// Returns true if `error` says that a signal canceled a wait.
 fn is_canceled(error: &anyhow::Error) -> bool {
     let canceled = |cause: &(dyn Error + 'static)| cause.downcast_ref().is_some_and(cancel::is_canceled);
     error.chain().any(canceled)

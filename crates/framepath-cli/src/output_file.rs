@@ -22,11 +22,11 @@ enum Target {
     Stdout,
     /// A device or a pipe; writes go to it directly.
     Open(File),
-    /// A temporary file, renamed to the target at the end.
+    /// A temporary file. [`OutputFile::write`] renames it to the target.
     Temporary(Temporary),
 }
 
-/// A temporary file; dropping it before the renaming removes it.
+/// A temporary file. Dropping this before the rename deletes the file.
 struct Temporary {
     file: File,
     path: PathBuf,
@@ -99,7 +99,7 @@ impl OutputFile {
         matches!(self.target, Target::Stdout)
     }
 
-    /// Writes the output of `content`.
+    /// Writes the file with the function `content`, then gives the file its final name.
     pub(crate) fn write(self, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow::Result<()> {
         let written = match self.target {
             Target::Stdout => {
@@ -113,7 +113,7 @@ impl OutputFile {
         written.with_context(|| format!("writing `{}`", self.name))
     }
 
-    /// Writes the result of `serde_json`, and a line end.
+    /// Writes the JSON `text` and a line end.
     pub(crate) fn json(self, text: serde_json::Result<String>) -> anyhow::Result<()> {
         let text = text.context("JSON")?;
         self.write(|to| writeln!(to, "{text}"))
