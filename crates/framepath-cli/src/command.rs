@@ -88,7 +88,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// Returns the command's name, for messages.
+    /// Returns the command's name, such as `run`, for error messages.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Command::Run(_) => "run",

@@ -9,7 +9,7 @@ use log::{LevelFilter, Log, Metadata, Record};
 use crate::exit_status::UsageError;
 use crate::terminal;
 
-/// Environment variable with the level; `-v` takes precedence.
+/// Environment variable with the log level; the option `-v` takes precedence.
 const VARIABLE: &str = "FRAMEPATH_LOG";
 
 struct StandardError;
@@ -29,14 +29,15 @@ impl Log for StandardError {
     fn flush(&self) {}
 }
 
-/// Formats one line and escapes control characters, because the message may contain file names or text of
-/// another process.
+/// Formats one log line. Escapes control characters, because the message may contain file names or
+/// text of another process.
 fn line(record: &Record<'_>) -> String {
     let level = record.level().as_str().to_ascii_lowercase();
     format!("framepath: {level}: {}", shown(&record.args().to_string()))
 }
 
-/// Installs the logger, at the level of `-v`, of FRAMEPATH_LOG, or not at all.
+/// Installs the logger at the level of `-v`, else of FRAMEPATH_LOG. Without both, there is no
+/// logger.
 ///
 /// # Errors
 /// FRAMEPATH_LOG is not a level.

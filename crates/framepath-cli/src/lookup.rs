@@ -25,12 +25,13 @@ pub(crate) fn clips(given: Option<&Path>) -> PathBuf {
     of_checkout.filter(|clips| clips.is_dir()).unwrap_or(here)
 }
 
-/// Returns the folder of the built peers: `target/peers` beside `target/PROFILE/framepath`.
+/// Returns the folder of the built peers (programs that the lab compares with framepath):
+/// `target/peers`, beside the `target/PROFILE/` of this binary.
 pub(crate) fn peers() -> PathBuf {
     target().unwrap_or_else(|| PathBuf::from("target")).join("peers")
 }
 
-/// Returns the build folder, if the binary is in one.
+/// Returns the build folder `target`; `None` if this binary is not in a build folder.
 fn target() -> Option<PathBuf> {
     Some(env::current_exe().ok()?.parent()?.parent()?.to_owned())
 }

@@ -12,13 +12,13 @@ use framepath::FrameCount;
 /// Time until the first progress line.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Interval between two reads of the counter.
+/// Interval between two reads of the frame counter.
 const PERIOD: Duration = Duration::from_millis(250);
 
-/// Progress line with frames and frames per second, drawn by its own thread until this
-/// is dropped. Without a terminal on standard error there is no thread.
+/// Progress line with frames and frames per second. A thread draws it until this is dropped.
+/// Without a terminal on standard error there is no thread.
 pub(crate) struct Ticker {
-    /// Dropped to end the thread.
+    /// Channel to the thread; dropping the channel ends the thread.
     running: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -60,7 +60,7 @@ fn show(frames: u64, elapsed: Duration) {
     line(&format!("{frames} frames, {:.1} per second, {seconds:.0} s", frames as f64 / seconds));
 }
 
-/// Replaces the cursor's line by `text`.
+/// Replaces the text of the terminal's present line by `text`.
 fn line(text: &str) {
     let mut stderr = io::stderr().lock();
     let _ = write!(stderr, "\r\x1b[K{text}").and_then(|()| stderr.flush());

@@ -11,7 +11,7 @@ use framepath_lab::date::utc;
 use framepath_lab::report::FrameTimeline;
 use framepath_model::summary::Summary;
 
-/// Creates `given`, or a new folder under `runs/` named after the time.
+/// Creates the run folder `given`, or a new folder under `runs/` named after the time.
 pub(crate) fn create(given: Option<&Path>) -> anyhow::Result<PathBuf> {
     if let Some(folder) = given {
         fs::create_dir_all(folder).with_context(|| format!("making `{}`", folder.display()))?;
@@ -37,13 +37,13 @@ pub(crate) fn create(given: Option<&Path>) -> anyhow::Result<PathBuf> {
     Ok(folder)
 }
 
-/// Returns seconds since 1970-01-01 UTC; `None` if the clock is before that.
+/// Returns the present time in seconds since 1970-01-01 UTC; `None` if the clock is before 1970.
 pub(crate) fn unix_seconds() -> Option<u64> {
     SystemTime::now().duration_since(UNIX_EPOCH).ok().map(|time| time.as_secs())
 }
 
-/// Reads the summaries in `path`: a file with one or an array of them, or a run
-/// folder with such a `run.json`.
+/// Reads the lab's summaries in `path`. A file has one summary or an array; a run folder has such a
+/// file named `run.json`.
 pub(crate) fn summaries(path: &Path) -> anyhow::Result<Vec<Summary>> {
     let file = if path.is_dir() { path.join("run.json") } else { path.to_owned() };
     let text = fs::read_to_string(&file).with_context(|| format!("reading `{}`", file.display()))?;
@@ -70,7 +70,7 @@ pub(crate) fn slow_frames(path: &Path) -> anyhow::Result<Vec<FrameTimeline>> {
     serde_json::from_str(&text).with_context(|| format!("`{}` is not a timeline of the lab", file.display()))
 }
 
-/// Returns true if the file name of `path` is that of a run folder's summaries.
+/// Returns true if the file name of `path` is `run.json`.
 pub(crate) fn is_run_json(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name == "run.json")
 }

@@ -19,7 +19,7 @@ pub(crate) enum TextTarget {
 }
 
 impl TextTarget {
-    /// Returns standard error if standard output carries data.
+    /// Chooses standard error if standard output carries data, else standard output.
     pub(crate) fn beside_data(data_on_output: bool) -> TextTarget {
         if data_on_output { TextTarget::Error } else { TextTarget::Output }
     }
@@ -36,7 +36,7 @@ impl TextTarget {
     }
 }
 
-/// Writes `bytes` to standard output.
+/// Writes `bytes` to standard output and flushes it.
 ///
 /// # Errors
 /// [`OutputClosed`] if the reader has closed standard output, otherwise the system's error.

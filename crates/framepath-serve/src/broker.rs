@@ -20,24 +20,27 @@ use super::metrics::Metrics;
 use super::workers::{WorkerEnd, WorkerId, WorkerWait, Workers};
 use super::{ServeError, ServiceSettings};
 
-/// Maximum number of connections accepted in one pass of the loop, so that many new clients do not delay
-/// the present clients.
+/// Maximum number of connections accepted in one pass of the loop. The limit keeps many new clients
+/// from delaying the present clients.
 const ACCEPTED: usize = 32;
-/// Maximum number of denied connections that stay open until the client has read the denial.
+/// Maximum number of closing connections that wait for the client to read its last message, such as
+/// a denial. One more closes the oldest.
 const LEAVING: usize = 64;
-/// Time limit for reading a denial, nanoseconds.
+/// Time limit for the client to read its last message, nanoseconds.
 const LEAVING_NS: u64 = 1_000_000_000;
-/// Pause after accepting has failed, nanoseconds. Most likely the process lacks descriptors.
+/// Pause of accepting clients after accept(2) has failed, nanoseconds. Most likely the process
+/// lacks descriptors.
 const PAUSE_NS: u64 = 100_000_000;
 
 type ClientId = u64;
 
-/// State of the service's one thread.
+/// State of the service's one thread: clients, streams and workers.
 #[derive(Debug)]
 pub(super) struct Broker {
     settings: ServiceSettings,
     listener: Option<Listener>,
-    /// CLOCK_MONOTONIC time, nanoseconds, before which no client is accepted.
+    /// CLOCK_MONOTONIC time, nanoseconds, before which no client is accepted; `None` without a
+    /// pause.
     paused_until_ns: Option<u64>,
     metrics: Option<Metrics>,
     clients: BTreeMap<ClientId, Connection>,
@@ -47,27 +50,28 @@ pub(super) struct Broker {
     /// Numbers of the streams that wait for a worker, oldest first.
     waiting: VecDeque<u32>,
     workers: Workers,
-    /// Reason why the last started worker did not become ready. While it is set, no spare worker is
-    /// started.
+    /// Reason why the last started worker did not become ready; `None` if it did. While there is a
+    /// reason, no spare worker is started.
     broken: Option<String>,
     next_client: ClientId,
     next_stream: u32,
     /// Totals of ended streams and workers, and of denials.
     past: Totals,
-    /// CLOCK_MONOTONIC time, nanoseconds, when a stopping service ends the remaining streams.
+    /// CLOCK_MONOTONIC time, nanoseconds, when a stopping service ends the remaining streams;
+    /// `None` while it is not stopping.
     stops_at_ns: Option<u64>,
 }
 
-/// A stream, across all its workers.
+/// A client's stream. It continues when a worker is replaced.
 #[derive(Debug)]
 struct Stream {
     client: ClientId,
     worker: Option<WorkerId>,
-    /// Sums over the workers before the present one.
+    /// Status of the stream, with sums over the workers before the present worker.
     status: StreamStatus,
 }
 
-/// Source of an event to wait for.
+/// Source of a poll(2) event.
 #[derive(Clone, Copy, Debug)]
 enum EventSource {
     Stops,
@@ -134,7 +138,7 @@ impl Broker {
         }
     }
 
-    /// Sleeps until there is an event, or the next deadline.
+    /// Sleeps until there is an event or a deadline is due. Returns the sources of the events.
     fn wait(&self, stops: &Stops) -> Result<Vec<EventSource>, ServeError> {
         let (mut sources, mut waits) =
             (vec![EventSource::Stops], vec![Wait::new(stops.as_fd(), PollEvents::Readable)]);
@@ -215,7 +219,7 @@ impl Broker {
         self.listener = None;
     }
 
-    /// Accepts the waiting clients.
+    /// Accepts the waiting clients, at most [`ACCEPTED`].
     fn accept_clients(&mut self) {
         for _ in 0..ACCEPTED {
             let Some(listener) = &self.listener else { return };
@@ -251,7 +255,8 @@ impl Broker {
             || peer.gids.iter().any(|gid| self.settings.gids.contains(gid))
     }
 
-    /// Sends a client its denial, and keeps the connection open until the client has read it.
+    /// Sends a denied client the reason, and keeps the connection open until the client has read
+    /// it.
     fn reject(&mut self, socket: Socket, denial: Denial) {
         log::warn!("a client was denied: {denial}");
         self.past.denied += 1;
@@ -262,8 +267,8 @@ impl Broker {
         }
     }
 
-    /// Closes a socket after the peer has closed it, or after a time limit. Closing it at once would
-    /// discard the last message if the peer's data is unread.
+    /// Closes a socket after the client has closed its end, or after [`LEAVING_NS`]. Closing the
+    /// socket at once would discard the last message if data from the client is unread.
     fn leave(&mut self, socket: Socket) {
         socket.finish();
         if self.leaving.len() >= LEAVING {
@@ -272,7 +277,8 @@ impl Broker {
         self.leaving.push_back((socket, now_ns() + LEAVING_NS));
     }
 
-    /// Handles one message of client `id`, or sends more of its waiting messages.
+    /// Handles one message from client `id`, or sends more of the messages that wait for the
+    /// client.
     fn serve_client(&mut self, id: ClientId) {
         let Some(connection) = self.clients.get_mut(&id) else { return };
         if connection.is_behind() {
@@ -328,7 +334,8 @@ impl Broker {
         drop(self.dismiss(id));
     }
 
-    /// Ends all streams of client `id`, and returns its connection.
+    /// Ends all streams of client `id`, and removes and returns its connection; `None` if there is
+    /// no such client.
     fn dismiss(&mut self, id: ClientId) -> Option<Connection> {
         let connection = self.clients.remove(&id)?;
         log::info!("client {id} has left");
@@ -378,7 +385,7 @@ impl Broker {
         }
     }
 
-    /// Ends the stream's worker, and adds its figures to the stream.
+    /// Ends the worker of stream `number`, and adds the worker's figures to the stream.
     fn take_worker(&mut self, number: u32) {
         let Some(stream) = self.streams.get_mut(&number) else { return };
         let Some(worker) = stream.worker.take() else { return };
@@ -412,8 +419,8 @@ impl Broker {
         }
     }
 
-    /// Denies the oldest waiting stream because of `reason`, since the next attempt is not likely to
-    /// succeed.
+    /// Denies the oldest waiting stream because no worker could be started. Stores `reason` in
+    /// [`Broker::broken`], because the next attempt is not likely to succeed.
     fn fail(&mut self, reason: String) {
         if let Some(number) = self.waiting.pop_front() {
             let text = format!("no worker could be started: {reason}");

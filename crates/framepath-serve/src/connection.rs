@@ -11,30 +11,31 @@ use framepath_model::wire::{MESSAGE_BYTES, Message, WireError};
 use framepath_os::crossing::{Peer, Socket};
 use framepath_os::time::now_ns;
 
-/// A client's connection, with the messages that it has not read yet.
+/// A client's connection, with the messages that the service has not yet sent to the client.
 #[derive(Debug)]
 pub(super) struct Connection {
     socket: Socket,
     pub(super) peer: Peer,
     pub(super) client: Client,
-    /// Messages that wait for room in the socket. While there are any, the client's messages are not
-    /// read, which limits their number to the client's streams.
+    /// Messages that wait for room in the socket, each with its descriptor. While any wait, the
+    /// service does not read from the client. This limits the number of waiting messages to the
+    /// client's streams.
     waiting: VecDeque<(Message, Option<OwnedFd>)>,
     patience_ns: u64,
-    /// CLOCK_MONOTONIC deadline, nanoseconds, for the client's first message or for reading a waiting
-    /// message. It also removes a client that is gone and whose end of the socket stays open, because the
-    /// client had sent that end to the service in an unread message.
+    /// CLOCK_MONOTONIC deadline, nanoseconds, for the client's first message or for reading a
+    /// waiting message; `None` if neither is due. The deadline also removes a dead client whose
+    /// socket stays open because the client had sent that end to the service in an unread message.
     until_ns: Option<u64>,
 }
 
-/// Event of a client.
+/// Result of receiving from a client.
 #[derive(Debug)]
 pub(super) enum ClientEvent {
-    /// The client sent this message.
+    /// The client sent a message, or an invalid one.
     Message(Result<Message, WireError>),
-    /// There is no message.
+    /// The client has sent no message yet.
     Nothing,
-    /// The client is gone.
+    /// The client has closed the connection.
     Gone,
 }
 
@@ -53,7 +54,7 @@ impl Connection {
         connection
     }
 
-    /// Starts the client's time limit.
+    /// Starts the client's time limit, if it is not running.
     fn start_timeout(&mut self) {
         self.until_ns = Some(now_ns().saturating_add(self.patience_ns));
     }
@@ -73,7 +74,7 @@ impl Connection {
         }
     }
 
-    /// Sends `message`, or keeps it until the socket has room.
+    /// Sends `message` with the descriptor `fd`, or keeps both until the socket has room.
     ///
     /// # Errors
     /// The client is gone.
@@ -85,7 +86,7 @@ impl Connection {
         self.flush()
     }
 
-    /// Sends waiting messages until the socket has no room.
+    /// Sends the waiting messages until the socket has no more room.
     ///
     /// # Errors
     /// The client is gone.
@@ -103,12 +104,12 @@ impl Connection {
         Ok(())
     }
 
-    /// True if messages to the client wait to be sent.
+    /// Returns true if messages to the client wait to be sent.
     pub(super) fn is_behind(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Returns the client's deadline, CLOCK_MONOTONIC nanoseconds; `None` if it has none.
+    /// Returns the client's deadline, CLOCK_MONOTONIC nanoseconds; `None` if no deadline is due.
     pub(super) fn deadline_ns(&self) -> Option<u64> {
         self.until_ns
     }
@@ -117,7 +118,7 @@ impl Connection {
         self.socket.as_fd()
     }
 
-    /// Returns the socket, for a client that only has to read its last message.
+    /// Returns the socket of a client whose connection ends after its last message.
     pub(super) fn into_socket(self) -> Socket {
         self.socket
     }

@@ -39,11 +39,11 @@ pub struct DeviceSettings {
     pub watchdog: Duration,
     /// Limit of a worker's address space, bytes.
     pub memory_bytes: u64,
-    /// Number of threads of each decoder. More threads need more CAPTURE buffers.
+    /// Number of threads of each decoder. More threads need more CAPTURE buffers of the client.
     pub threads: u32,
-    /// Number of spare workers.
+    /// Number of spare workers that are kept running.
     pub spares: u32,
-    /// Maximum number of streams, and so of workers, of one unprivileged user.
+    /// Maximum number of streams of one user without CAP_SYS_RESOURCE. Each stream has one worker.
     pub user_streams: u32,
 }
 
@@ -59,8 +59,7 @@ impl Default for DeviceSettings {
     }
 }
 
-/// Decodes the streams of the device's clients. Each stream has threads of its own. Does not return without
-/// an error.
+/// Decodes the streams of the device's clients, each in its own threads. Returns only on an error.
 ///
 /// # Errors
 /// Accepting a stream or starting a thread failed. Failures of single streams are reported on standard
@@ -98,7 +97,8 @@ fn print_note(text: &str) {
     eprintln!("framepath: device: {}", shown(text));
 }
 
-/// Returns the codec with V4L2's code `fourcc`, and the parser of its packets.
+/// Returns the codec of V4L2's format `fourcc`, and the parser of its packets; `None` if the format
+/// is not supported.
 fn coding_of(fourcc: Fourcc) -> Option<(Codec, Coding)> {
     let codec = codec_of(fourcc)?;
     let coding = match codec {

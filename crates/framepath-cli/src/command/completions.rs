@@ -21,7 +21,8 @@ pub(crate) struct CompletionsArgs {
     shell: Shell,
 }
 
-/// Text appended to the generated script: runs the program for words that only the program knows.
+/// Bash code appended to the generated script. It runs framepath for words that only framepath
+/// knows, such as names of stages.
 const BASH: &str = r#"
 _framepath_words() {
     local line=${COMP_LINE:0:COMP_POINT} cur=${COMP_WORDS[COMP_CWORD]}
@@ -36,8 +37,8 @@ _framepath_words() {
 complete -F _framepath_words -o nosort -o bashdefault -o default framepath
 "#;
 
-/// Function for zsh in front of the generated script: asks the program for the words of a path. If
-/// there are none, it calls the generated function.
+/// Function for zsh, placed before the generated script. It asks framepath for the words of a path.
+/// If there are none, it calls the generated function.
 const ZSH: &str = r#"
 _framepath_words() {
     local -a words_of_path
@@ -72,7 +73,7 @@ impl CompletionsArgs {
     }
 }
 
-/// Renames the function of the generated script, and puts `_framepath` in front of it.
+/// Renames the main function of the generated zsh script, and puts [`ZSH`] before the script.
 fn zsh(generated: &str) -> String {
     let (header, rest) = generated.split_once('\n').unwrap_or(("", generated));
     let rest = rest.replace("_framepath()", "_framepath_options()");

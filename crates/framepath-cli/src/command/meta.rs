@@ -42,7 +42,7 @@ pub(crate) struct MetaArgs {
     frames: Option<u64>,
 }
 
-/// Interval between two checks for Ctrl-C.
+/// Longest wait for a record before the next check for Ctrl-C.
 const SLICE: Duration = Duration::from_millis(200);
 
 impl MetaArgs {

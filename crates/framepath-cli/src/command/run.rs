@@ -100,7 +100,7 @@ impl Ledger {
     }
 }
 
-/// Files to write after the run.
+/// Output files that the command writes after the run.
 struct Outputs {
     csv: Option<OutputFile>,
     trace: Option<OutputFile>,
@@ -112,7 +112,7 @@ impl Outputs {
         [&self.csv, &self.trace, &self.json].into_iter().flatten().filter(|o| o.is_stdout()).count()
     }
 
-    /// Writes the summary of a path that could not start.
+    /// Writes a JSON summary with `error` for a path that could not start.
     fn write_failure(self, error: &anyhow::Error) -> anyhow::Result<()> {
         self.json.map_or(Ok(()), |json| {
             let summary = export::summary::stopped(&error.to_string());
@@ -214,7 +214,7 @@ fn text_of(words: &[String]) -> String {
     }
 }
 
-/// Creates an error that points at the wrong word.
+/// Creates a usage error that shows the path `text` and marks its wrong word.
 pub(super) fn unreadable(text: &str, error: &PathError) -> UsageError {
     UsageError(format!("invalid path:\n{}", error.render(text)))
 }

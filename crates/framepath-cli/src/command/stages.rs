@@ -18,7 +18,7 @@ A bare `!` is a direct call; `queue` starts a thread. Options are key=value. Quo
 words that contain blanks. Quote the whole path for `run`, because shells interpret
 `!` themselves.";
 
-/// Hint at the help for one stage.
+/// Last line of the list: how to show one stage's options.
 const ONE: &str = "`framepath stages NAME` shows all options of a stage.\n";
 
 const EXAMPLES: &str = "\
@@ -34,7 +34,7 @@ pub(crate) struct StagesArgs {
     stage: Option<String>,
 }
 
-/// Returns the list for the long help, so that `help path` has it too.
+/// Returns the list of stages for the end of the long help, so that `help path` shows the list too.
 fn after() -> String {
     format!("{}\n{ONE}\n{EXAMPLES}", definitions().listing())
 }

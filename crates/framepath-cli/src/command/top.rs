@@ -27,7 +27,7 @@ records a ledger, as `framepath run` does.
 
 Exit code: 0; 1 if there is no service, 130 after SIGINT (Ctrl-C) or SIGTERM.";
 
-/// Measuring time of a single table.
+/// Measuring time for a single table (`--once`).
 const ONCE: Duration = Duration::from_secs(1);
 const CTRL_C: u8 = 3;
 
@@ -73,7 +73,7 @@ impl TopArgs {
     }
 }
 
-/// Shows the service until `q`.
+/// Updates the table on the terminal until the user presses `q`.
 fn live(
     viewer: &Viewer,
     terminal: &Terminal,

@@ -14,14 +14,14 @@ use framepath_os::v4l2::{Fourcc, V4l2Colors};
 
 use framepath::host::for_serve::{BufferProvider, ProvidedBuffers, ProvidedSlots};
 
-/// Interval of checks for changes without an event.
+/// Interval between two checks of conditions that change without an event.
 const CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Time limit for a decoder to announce its format, which it does after the header of the first picture.
-/// After this time, the packets count as having no picture.
+/// Time limit for a decoder to announce its frame format after the stream's first packet. After
+/// this time, the packets count as having no picture.
 const FORMAT_TIME: Duration = Duration::from_millis(500);
 
-/// State of a stream's CAPTURE queue.
+/// State of a stream's CAPTURE queue: the client's buffers for decoded frames.
 pub(super) struct Captures {
     stream: Arc<Stream>,
     state: Mutex<CapturesState>,
@@ -30,15 +30,15 @@ pub(super) struct Captures {
 
 #[derive(Default)]
 struct CapturesState {
-    /// Setup of the streaming queue; `None` while it does not stream.
+    /// Setup of the CAPTURE queue; `None` while the queue does not stream.
     setup: Option<QueueSetup>,
     buffers: Vec<Buffer>,
     loan: Option<CurrentBuffers>,
-    /// Number of loans so far.
+    /// Number of times that buffers were lent to a worker so far.
     loans: u64,
-    /// The last announced format, and its epoch.
+    /// Epoch and request of the last announced format; `None` before the first.
     announced: Option<(u32, BufferRequest)>,
-    /// Present epoch. Sessions of older epochs are over.
+    /// Present epoch: the kernel's count of flushes. Sessions of older epochs are over.
     epoch: u32,
     /// True if the client has closed the stream.
     closed: bool,
@@ -52,12 +52,12 @@ struct QueueSetup {
     length: u32,
 }
 
-/// The loan of the present worker.
+/// Buffers lent to the present worker.
 struct CurrentBuffers {
     number: u64,
     /// Generation of each buffer at the time of the loan.
     generations: Vec<u32>,
-    /// `None` until the worker has mapped the buffers.
+    /// Buffers as the worker mapped them; `None` until then.
     slots: Option<ProvidedSlots>,
     /// Number of buffers that the worker needs.
     needed: u32,
@@ -68,20 +68,21 @@ struct Buffer {
     generation: u32,
     /// True if the client has queued the buffer and not dequeued it.
     queued: bool,
-    /// True if the buffer was released to the worker of the present loan.
+    /// True if the buffer was released to the worker that has the present loan.
     at_worker: bool,
-    /// Frame in the buffer that the client has, and the number of its loan.
+    /// Number of the loan, and the frame in a buffer that the client holds; `None` if the client
+    /// holds no frame in it.
     frame: Option<(u64, Frame)>,
 }
 
 /// Effect of a CAPTURE event on the running session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CaptureEffect {
-    /// No effect.
+    /// The session continues unchanged.
     Nothing,
-    /// Sessions of epochs before this are over.
+    /// The client has flushed: sessions of epochs before this number are over.
     Flushed(u32),
-    /// The client no longer uses the memory of the worker's loan.
+    /// The client has stopped using the buffers lent to the worker.
     Stale,
 }
 
@@ -90,7 +91,7 @@ pub(super) enum CaptureEffect {
 pub(super) enum Delivery {
     /// The buffer reached the client.
     Done,
-    /// The buffer's loan or epoch is over.
+    /// The frame was dropped, because its loan or epoch is over.
     Over,
 }
 
@@ -143,7 +144,7 @@ impl Captures {
         self.changed.notify_all();
     }
 
-    /// Delivers a finished buffer to the client. Waits while the CAPTURE queue does not stream.
+    /// Delivers a finished buffer to the client. Waits until the CAPTURE queue streams.
     pub(super) fn deliver(&self, frame: Frame, info: &FrameInfo) -> io::Result<Delivery> {
         let index = frame.slot();
         let mut state = self.locked();
@@ -239,14 +240,15 @@ impl Captures {
         }
     }
 
-    /// Wakes the waiting threads to check their conditions again.
+    /// Wakes the threads that wait, so that they check their conditions again.
     pub(super) fn recheck(&self) {
         drop(self.locked());
         self.changed.notify_all();
     }
 
-    /// Answers a drain. If the client is about to set up CAPTURE for another format, waits for that.
-    /// Polls, because there is no event when the client cancels its drain; the kernel's answer shows it.
+    /// Answers a drain of the client. If the client is about to set up CAPTURE for another format,
+    /// waits for the setup. Polls, because no event reports that the client has canceled its drain;
+    /// the kernel's answer does.
     pub(super) fn drained_at_end(&self, epoch: u32) -> io::Result<()> {
         loop {
             match self.drained(epoch, Drained::End) {
@@ -262,7 +264,7 @@ impl Captures {
         }
     }
 
-    /// Tells the client that there are no more frames.
+    /// Tells the client that no more frames follow, with the reason `why`.
     fn drained(&self, epoch: u32, why: Drained) -> io::Result<()> {
         let mut state = self.locked();
         if let Some(index) = self.stream.drained(epoch, why)? {
@@ -327,7 +329,7 @@ impl Captures {
 }
 
 impl CapturesState {
-    /// True if the sessions of `epoch` are over.
+    /// Returns true if the sessions of `epoch` are over.
     fn is_over(&self, epoch: u32) -> bool {
         self.closed || epoch < self.epoch
     }
@@ -356,7 +358,7 @@ impl CapturesState {
     }
 }
 
-/// Provider of buffers for one session.
+/// Lends the client's CAPTURE buffers to the worker of one session.
 pub(super) struct SessionBuffers {
     pub(super) captures: Arc<Captures>,
     pub(super) epoch: u32,
