@@ -28,7 +28,7 @@ pub enum CgroupError {
     /// The parent of this process's group belongs to another user.
     #[error("cgroup {path}: not delegated to this user; use Delegate=yes in the unit: {source}")]
     NotDelegated {
-        /// Folder of the cgroup, under [`MOUNT`].
+        /// Folder of the cgroup, under /sys/fs/cgroup.
         path: PathBuf,
         /// Error of the operating system.
         source: io::Error,
