@@ -17,7 +17,7 @@ use rustix::ioctl::{NoArg, Opcode, Setter, Updater, ioctl, opcode};
 
 /// Version of the kernel module's interface that this crate uses.
 pub const VERSION: u32 = 2;
-/// File with the module's version of the interface, such as `attach-1`.
+/// File with the module's version of the interface, such as `attach-2`.
 const MODULE_VERSION: &str = "/sys/module/framepath/version";
 /// Size of the file in which decoders keep their state of a stream, bytes.
 pub const STASH_BYTES: u64 = 64 << 20;
@@ -216,7 +216,7 @@ pub struct StreamFormat {
     pub visible_width: u32,
     /// Height of the visible part, pixels.
     pub visible_height: u32,
-    /// Size of a buffer with the decoder's own planes (YU12 for 8 bits), bytes.
+    /// Size of a buffer with YU12, bytes.
     pub sizeimage_native: u32,
     /// Size of a buffer with NV12 or P010, bytes.
     pub sizeimage_packed: u32,
@@ -224,11 +224,11 @@ pub struct StreamFormat {
     pub min_buffers: u32,
     /// `enum v4l2_colorspace`; 0 if unknown.
     pub colorspace: u32,
-    /// See `colorspace`.
+    /// `enum v4l2_xfer_func`; 0 if unknown.
     pub xfer_func: u32,
-    /// See `colorspace`.
+    /// `enum v4l2_ycbcr_encoding`; 0 if unknown.
     pub ycbcr_enc: u32,
-    /// See `colorspace`.
+    /// `enum v4l2_quantization`; 0 if unknown.
     pub quantization: u32,
 }
 
