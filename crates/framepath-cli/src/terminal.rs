@@ -36,7 +36,7 @@ impl TextTarget {
     }
 }
 
-/// Writes `bytes` to standard output and flushes it.
+/// Writes all of `bytes` to standard output.
 ///
 /// # Errors
 /// [`OutputClosed`] if the reader has closed standard output, otherwise the system's error.

@@ -46,9 +46,9 @@ pub fn run(path: &str) -> Result<AskedRun, LabError> {
     Ok(AskedRun { report, questions: questions.load(Ordering::Relaxed) })
 }
 
-/// Stage that sends a query, and passes the frame on after the answer.
+/// Stage that sends a query for each frame, and passes the frame on after the answer.
 struct AskStage {
-    /// `None` after the drop.
+    /// Socket to the other process; `None` once this stage is dropped.
     socket: Option<UnixStream>,
     answering: Child,
     questions: Arc<AtomicU64>,

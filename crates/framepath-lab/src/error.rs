@@ -8,7 +8,8 @@ use framepath::{PathError, RunError};
 /// Reason why an experiment stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
-    /// A contender cannot run on this machine; the other contenders continue.
+    /// This machine cannot run a contender, or a player gave no figures. The other contenders
+    /// continue.
     #[error("{0}")]
     Missing(String),
     /// A path did not run.
@@ -24,9 +25,9 @@ pub enum LabError {
         command: String,
         /// Text such as `exited with 1`, `was killed by signal 9`.
         outcome: String,
-        /// Its exit code; `None` if a signal ended it.
+        /// Exit code of the program; `None` if a signal ended it.
         exit_code: Option<i32>,
-        /// The last lines of its standard error.
+        /// Last lines of the program's standard error.
         stderr: String,
     },
     /// A system call or a file failed.
@@ -38,7 +39,8 @@ pub enum LabError {
         #[source]
         error: io::Error,
     },
-    /// An unknown experiment, case or contender.
+    /// Any other failure, with its description: an unknown name, an unreadable clip, unexpected
+    /// output or a panic.
     #[error("{0}")]
     Unknown(String),
     /// A path lost packets or frames, so its figures are invalid.

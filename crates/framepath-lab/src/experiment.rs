@@ -36,7 +36,7 @@ pub enum Size {
 pub struct ExperimentSettings {
     /// Amount of work.
     pub size: Size,
-    /// Overrides the number of rounds.
+    /// Number of rounds; `None` for the experiment's own number.
     pub pairs: Option<usize>,
     /// Cases to run; empty for all.
     pub cases: Vec<String>,
@@ -88,13 +88,13 @@ pub struct ExperimentResult {
 
 /// One experiment of the lab.
 pub struct Experiment {
-    /// Its name, as in `framepath lab NAME`.
+    /// Name of the experiment, as in `framepath lab NAME`.
     pub name: &'static str,
-    /// Its subject in one line, for `lab --list` and as heading.
+    /// Subject of the experiment in one line, for `lab --list` and as heading.
     pub question: &'static str,
     /// True if `make demo` runs it.
     pub quick: bool,
-    /// True if it accepts files on the command line.
+    /// True if the experiment accepts files on the command line.
     pub takes_files: bool,
     run: fn(&ExperimentSettings, &dyn ProgressView, &mut ExperimentResult) -> Result<(), LabError>,
 }
@@ -195,7 +195,7 @@ pub fn find(name: &str) -> Result<&'static Experiment, LabError> {
 }
 
 impl Experiment {
-    /// Runs it. After an interruption returns the finished part, with a note.
+    /// Runs the experiment. After an interruption returns the finished part, with a note.
     ///
     /// # Errors
     /// A contender failed; the error has its command and its error text.

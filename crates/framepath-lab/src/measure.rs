@@ -17,13 +17,13 @@ pub struct Measured {
     pub wall_ns: u64,
     /// CPU time of everything the contender started, nanoseconds.
     pub cpu_ns: u64,
-    /// Largest resident set, KiB.
+    /// Largest resident set, KiB; `None` if not known.
     pub peak_memory_kib: Option<u64>,
-    /// Latency of its frames.
+    /// Latency of the frames, microseconds.
     pub latency: Option<LatencyUs>,
     /// Bytes the CPU copied per frame.
     pub copied_bytes_per_frame: Option<f64>,
-    /// Switches per frame.
+    /// Context switches per frame.
     pub switches_per_frame: Option<f64>,
     /// Latency of the median frame by cause.
     pub causes: Option<CausesUs>,
@@ -32,9 +32,9 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Returns a figure of one run, for ratios: `wall_ms`, `cpu_ms`,
-    /// `cpu_us_per_push`, `cpu_us_per_frame`, `latency_p50_us`,
-    /// `latency_p99_us`, or a key of `extra`.
+    /// Returns a figure of one run, for ratios: `wall_ms`, `cpu_ms`, `cpu_us_per_push`,
+    /// `cpu_us_per_frame`, `wall_us_per_push`, `latency_p50_us`, `latency_p99_us`, or a key of
+    /// `extra`. `None` if not known.
     pub fn metric(&self, name: &str) -> Option<f64> {
         let per_frame = |ns: u64| (self.frames > 0).then(|| ns as f64 / 1e3 / self.frames as f64);
         match name {

@@ -219,7 +219,7 @@ impl Broker {
         self.listener = None;
     }
 
-    /// Accepts the waiting clients, at most [`ACCEPTED`].
+    /// Accepts the waiting clients, at most `ACCEPTED`.
     fn accept_clients(&mut self) {
         for _ in 0..ACCEPTED {
             let Some(listener) = &self.listener else { return };
@@ -267,7 +267,7 @@ impl Broker {
         }
     }
 
-    /// Closes a socket after the client has closed its end, or after [`LEAVING_NS`]. Closing the
+    /// Closes a socket after the client has closed its end, or after `LEAVING_NS`. Closing the
     /// socket at once would discard the last message if data from the client is unread.
     fn leave(&mut self, socket: Socket) {
         socket.finish();
@@ -420,7 +420,7 @@ impl Broker {
     }
 
     /// Denies the oldest waiting stream because no worker could be started. Stores `reason` in
-    /// [`Broker::broken`], because the next attempt is not likely to succeed.
+    /// `broken`, because the next attempt is not likely to succeed.
     fn fail(&mut self, reason: String) {
         if let Some(number) = self.waiting.pop_front() {
             let text = format!("no worker could be started: {reason}");

@@ -54,7 +54,7 @@ impl Connection {
         connection
     }
 
-    /// Starts the client's time limit, if it is not running.
+    /// Starts the client's time limit from the present time.
     fn start_timeout(&mut self) {
         self.until_ns = Some(now_ns().saturating_add(self.patience_ns));
     }

@@ -7,10 +7,10 @@ use framepath_model::wire::figures::{BUCKETS, KNOWN_CAUSES};
 use framepath_model::wire::{Histogram, StreamStatus, Totals};
 
 const NS: f64 = 1e9;
-/// Number of the histogram's buckets in one bucket of the text, which is an octave.
+/// Number of the histogram's buckets that form one bucket of the text; the latter spans one octave.
 const STEP: usize = 4;
 
-/// Returns the whole page.
+/// Returns the metrics page in Prometheus's text format.
 pub(super) fn text(totals: &Totals, streams: &[StreamStatus]) -> String {
     let mut page = String::new();
     let mut whole = |name: &str, kind: &str, help: &str, value: f64| {

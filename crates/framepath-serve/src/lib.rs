@@ -67,13 +67,13 @@ pub struct ServiceSettings {
     pub uids: Vec<u32>,
     /// Ids of groups whose members are allowed.
     pub gids: Vec<u32>,
-    /// Number of spare workers.
+    /// Number of spare workers that are kept running.
     pub spares: u32,
     /// Limit of a worker's address space, bytes.
     pub memory_bytes: u64,
-    /// Time that running streams may go on after the stop signal.
+    /// Time that running streams may continue after the stop signal.
     pub grace: Duration,
-    /// Time limit for a client's first message, and for reading from a full socket.
+    /// Time limit for a client to send its first message, and to read when its socket is full.
     pub patience: Duration,
 }
 
@@ -95,13 +95,14 @@ impl Default for ServiceSettings {
 /// Reason why a service does not start, or ended.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The address of the metrics can be reached from other machines, whose programs could read them.
+    /// The metrics address is not a loopback address, so programs on other machines could read the
+    /// metrics.
     #[error("--metrics={0}: the address is not a loopback address; use 127.0.0.1:PORT or [::1]:PORT")]
     NotLoopback(SocketAddr),
-    /// Listening on the address of the metrics failed.
+    /// Listening on the metrics address failed.
     #[error("listen on {address}: {source}")]
     Metrics {
-        /// The address.
+        /// Metrics address.
         address: SocketAddr,
         /// Error of the system.
         source: io::Error,

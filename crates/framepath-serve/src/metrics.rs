@@ -6,23 +6,25 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// Maximum number of readers at a time. A further reader replaces the oldest reader without a request.
+/// Maximum number of metrics readers at a time. One more replaces the oldest reader without a
+/// request.
 const READERS: usize = 32;
 /// Time limit for a reader to send its request and to read the answer, nanoseconds.
 const PATIENCE_NS: u64 = 5_000_000_000;
 /// Pause after accepting has failed, nanoseconds. Most likely the process lacks descriptors; without a
 /// pause the waiting connection would keep the loop busy.
 const PAUSE_NS: u64 = 100_000_000;
-/// Longest request, bytes.
+/// Maximum size of a request, bytes.
 const REQUEST_BYTES: usize = 8192;
 
-/// The listening socket and its readers.
+/// The listening socket for metrics, and the connected readers.
 #[derive(Debug)]
 pub(super) struct Metrics {
     listener: TcpListener,
     /// Readers, oldest first.
     readers: Vec<Reader>,
-    /// No connection is accepted before this time.
+    /// CLOCK_MONOTONIC time, nanoseconds, before which no connection is accepted; `None` without a
+    /// pause.
     paused_until_ns: Option<u64>,
 }
 
@@ -30,7 +32,7 @@ pub(super) struct Metrics {
 struct Reader {
     stream: TcpStream,
     request: Vec<u8>,
-    /// Rest of the answer to write; `None` until the request is complete.
+    /// Rest of the answer that must still be written; `None` until the request is complete.
     answer: Option<Vec<u8>>,
     until_ns: u64,
 }

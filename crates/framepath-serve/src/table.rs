@@ -9,7 +9,7 @@ use framepath_model::wire::{Figures, StreamStatus};
 
 use crate::Snapshot;
 
-/// Width of the bar of causes, in characters.
+/// Width of the bar that shows causes of latency, in characters.
 const BAR: usize = 20;
 /// A cause's letter in the bar, in the order of [`KNOWN_CAUSES`].
 const LETTERS: [char; KNOWN_CAUSES.len()] = ['C', 'c', 'q', 'p', 'b'];

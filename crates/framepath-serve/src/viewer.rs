@@ -11,9 +11,9 @@ use framepath_os::time::now_ns;
 use framepath::host::for_serve::{HostError, connect};
 use framepath::host::for_serve::{recv_within, send};
 
-/// Time limit for an answer of the service.
+/// Time limit for each message of the service.
 const ANSWERING: Duration = Duration::from_secs(10);
-/// Maximum number of streams in a snapshot, more than a service has.
+/// Maximum number of streams in a snapshot.
 const STREAMS: usize = 1 << 16;
 
 /// A connection that requests the status of a service.
@@ -51,7 +51,7 @@ impl Viewer {
         Ok(Viewer { socket: connect(socket, allowed)?, path: socket.to_owned() })
     }
 
-    /// Requests the whole status, and waits for it: one message per stream.
+    /// Requests the whole status with one query per stream, and waits for the answers.
     ///
     /// # Errors
     /// The service denied the request, is gone, or sent no answer within 10 s.

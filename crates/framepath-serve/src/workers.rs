@@ -41,7 +41,7 @@ struct Worker {
     page: Page,
 }
 
-/// State of a worker at its end.
+/// Result of reaping a worker: its last state.
 #[derive(Debug)]
 pub(super) enum WorkerEnd {
     /// The worker had a stream, or the service has killed it.
@@ -104,19 +104,20 @@ impl Workers {
         Some((pid, layers, socket.into()))
     }
 
-    /// Returns the work that worker `id` has done so far.
+    /// Returns the work that client's worker `id` has done so far; `None` if no client has this
+    /// worker.
     pub(super) fn work(&self, id: WorkerId) -> Option<WorkerActivity> {
         let worker = self.used.get(&id)?;
         let cpu_ns = cpu_ns_of(worker.process.pid()).unwrap_or(0);
         Some(WorkerActivity { figures: worker.figures(), cpu_ns })
     }
 
-    /// Returns the process id of worker `id`.
+    /// Returns the process id of client's worker `id`; `None` if no client has this worker.
     pub(super) fn pid(&self, id: WorkerId) -> Option<u32> {
         self.used.get(&id).map(|worker| worker.process.pid())
     }
 
-    /// Kills a client's worker. [`Workers::reap`] returns its end later.
+    /// Kills a client's worker. [`Workers::reap`] later returns the worker's end.
     pub(super) fn end(&mut self, id: WorkerId) {
         if let Some(worker) = self.used.get_mut(&id) {
             // Fails only if the process is gone already.
@@ -163,7 +164,7 @@ impl Workers {
         }))
     }
 
-    /// Reaps a worker that has ended; `None` if it has not.
+    /// Reaps worker `id` and returns its end; `None` if the worker still runs or is unknown.
     pub(super) fn reap(&mut self, id: WorkerId) -> Option<WorkerEnd> {
         let spare = self.spares.get_mut(|spare| spare.process.id == id);
         let is_spare = spare.is_some();

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::checkout::program;
 use crate::ffmpeg::md5_lines;
 
-/// Timeout of a run; a run that takes longer hangs.
+/// Time limit of a run; a run that takes longer counts as hung.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Creates a command of the binary, with empty standard input.
@@ -96,7 +96,7 @@ impl CommandOutput {
         self
     }
 
-    /// Returns the lines of framemd5 on standard output, without the head.
+    /// Returns the framemd5 lines on standard output, without the header.
     pub fn frames(&self) -> Vec<String> {
         md5_lines(&self.stdout)
     }

@@ -17,7 +17,7 @@ use crate::checkout::in_checkout;
 use crate::command::framepath;
 use crate::deadline::until;
 
-/// Timeout of an answer of the service.
+/// Time limit for an answer of the service.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const SIGTERM: i32 = 15;
@@ -72,7 +72,7 @@ impl ServiceProcess {
         fs::read_dir(format!("/proc/{}/fd", self.pid())).unwrap().count()
     }
 
-    /// Process ids of its workers, also of the spares.
+    /// Returns the process ids of the service's workers, including spares.
     pub fn workers(&self) -> Vec<u32> {
         let pid = self.pid();
         let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
@@ -128,7 +128,7 @@ impl ServiceProcess {
         framepath(&["run", &path])
     }
 
-    /// Sends SIGTERM.
+    /// Sends SIGTERM to the service.
     pub fn terminate(&self) {
         children::signal(self.child.as_ref().unwrap(), SIGTERM).unwrap();
     }
@@ -159,7 +159,7 @@ fn has_spare(viewer: &Viewer) -> bool {
 pub struct RawClient(pub Socket);
 
 impl RawClient {
-    /// Connects without sending a message.
+    /// Connects to the service without sending a message.
     pub fn connect(socket: &Path) -> RawClient {
         RawClient(Socket::connect(socket).unwrap())
     }

@@ -73,7 +73,7 @@ impl CompletionsArgs {
     }
 }
 
-/// Renames the main function of the generated zsh script, and puts [`ZSH`] before the script.
+/// Renames the main function of the generated zsh script, and puts `ZSH` before the script.
 fn zsh(generated: &str) -> String {
     let (header, rest) = generated.split_once('\n').unwrap_or(("", generated));
     let rest = rest.replace("_framepath()", "_framepath_options()");

@@ -19,9 +19,9 @@ enum Line {
 /// exclude the warm-up.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct RunFigures {
-    /// Its name in the lab.
+    /// Name of the contender in the lab.
     pub(super) contender: String,
-    /// Name and version, such as `iceoryx2 0.9.3`.
+    /// Name and version of the measured software, such as `iceoryx2 0.9.3`.
     pub(crate) software: String,
     pub(super) bytes: u64,
     pub(super) frames: u64,

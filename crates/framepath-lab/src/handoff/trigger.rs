@@ -25,9 +25,9 @@ const WARM_UP_PERIOD_NS: u64 = 1_000_000;
 /// Shortest warm-up. The library starts a spare worker after the first worker; this time
 /// lets the spare worker finish its start-up.
 const WARM_UP_LEAST_NS: u64 = 250_000_000;
-/// Size of a frame to the worker, in bytes.
+/// Size of a trigger frame (the small frame sent to the worker), bytes.
 const TRIGGER_BYTES: usize = 64;
-/// Number of slots, larger than the number of cells in the ring to the worker, so that the
+/// Number of slots for trigger frames. It is larger than the ring to the worker, so that the
 /// worker's own pool of 8 limits the frames in flight.
 const TRIGGERS: u32 = 128;
 const SECOND_NS: u64 = 1_000_000_000;
@@ -52,7 +52,7 @@ impl Default for Meeting {
 pub(super) struct Clocks {
     /// Start of the measurement, with no frame in flight; CLOCK_MONOTONIC nanoseconds.
     pub(super) start_ns: u64,
-    /// Resources that this process used until then.
+    /// Resources that this process used until the start of the measurement.
     pub(super) own: Used,
     /// Resources that the worker used after that time.
     pub(super) worker: Used,

@@ -11,7 +11,7 @@ use framepath_model::summary::{Ratio, Summary, SummaryRow};
 
 use super::number::{bare_ratio, bytes, case_bytes, figure, percent, time_us, times};
 
-/// Largest share of unexplained time in a ledger that closes.
+/// Largest share of unexplained time in a ledger that counts as complete.
 const CLOSES: f64 = 0.05;
 
 /// Returns the findings of the summaries, in their order.

@@ -38,7 +38,8 @@ struct CapturesState {
     loans: u64,
     /// Epoch and request of the last announced format; `None` before the first.
     announced: Option<(u32, BufferRequest)>,
-    /// Present epoch: the kernel's count of flushes. Sessions of older epochs are over.
+    /// Present epoch; a flush of the client starts the next epoch. Sessions of older epochs are
+    /// over.
     epoch: u32,
     /// True if the client has closed the stream.
     closed: bool,
@@ -91,7 +92,7 @@ pub(super) enum CaptureEffect {
 pub(super) enum Delivery {
     /// The buffer reached the client.
     Done,
-    /// The frame was dropped, because its loan or epoch is over.
+    /// The frame did not reach the client, because its loan or epoch is over.
     Over,
 }
 

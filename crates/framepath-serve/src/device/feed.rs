@@ -31,7 +31,8 @@ use framepath::host::for_serve::{
     WorkerOptions,
 };
 
-/// Maximum number of marks for frames inside, as many as the kernel keeps packets.
+/// Maximum number of packet marks kept for frames in the decoder: the number of packets that the
+/// kernel keeps.
 const MARKS: usize = 8192;
 
 /// A stream, shared by its threads.
@@ -45,7 +46,7 @@ pub(super) struct Serving {
     feeder: Mutex<Feeder>,
     state: Mutex<FeedState>,
     changed: Condvar,
-    /// `None` once no more sessions start.
+    /// Channel to the thread that delivers frames; `None` once no more sessions start.
     jobs: Mutex<Option<Sender<Job>>>,
 }
 
@@ -62,14 +63,14 @@ struct Feeder {
 #[derive(Default)]
 struct FeedState {
     session: Option<(u32, Arc<Session>)>,
-    /// True while a thread reads the worker's frames.
+    /// True while a thread reads the decoded frames of the session.
     reading: bool,
-    /// True if the client no longer uses the memory of the session.
+    /// True if the client has stopped using the buffers of the session.
     stale: bool,
     marks: BTreeMap<u64, PacketMark>,
     /// Numbers of the frames that were delivered before the last replay.
     delivered_before: BTreeSet<u64>,
-    /// Highest number of a delivered frame.
+    /// Highest number of a delivered frame; `None` before the first frame.
     delivered: Option<u64>,
 }
 
@@ -228,7 +229,7 @@ impl Serving {
         self.replay_if_stale(feeder)
     }
 
-    /// Continues where the previous decoder ended.
+    /// Continues a stream where the previous decoder program ended, from the stash's `entries`.
     fn resume(&self, entries: &[StashEntry]) -> io::Result<()> {
         let mut feeder = self.feeder();
         self.replay(&mut feeder, entries)
@@ -318,7 +319,7 @@ impl Serving {
         if sent { Ok(submit) } else { Err(io::ErrorKind::BrokenPipe.into()) }
     }
 
-    /// Drains the session, and waits until its frames are delivered.
+    /// Drains the session, and waits until all its frames are delivered to the client.
     fn finish(&self, feeder: &mut Feeder) -> io::Result<()> {
         loop {
             if let Some(submit) = &mut feeder.submit {

@@ -22,29 +22,29 @@ const RING: u64 = 4096;
 const EPOCH_AT: u64 = 8;
 const HEAD_AT: u64 = 16;
 const TAIL_AT: u64 = 24;
-/// Bytes in front of an entry's packet.
+/// Size of the header in front of each packet, bytes.
 const ENTRY: u64 = 48;
 
-/// One packet.
+/// One packet in the stash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct StashEntry {
     /// Number of the packet in the stream.
     pub(super) seq: u64,
     /// True if decoding can start here.
     pub(super) key: bool,
-    /// Client's mark, for the packet's frame.
+    /// Mark that the client gave to the packet, for the packet's frame.
     pub(super) mark: PacketMark,
     pub(super) bytes: Vec<u8>,
 }
 
-/// The packets of one epoch that may be needed again.
+/// Packets of one epoch that may be decoded again.
 pub(super) struct Stash {
     file: File,
     /// Size of the ring in bytes.
     size: u64,
     head: u64,
     tail: u64,
-    /// Positions of the entries where decoding can start, with their packets' numbers.
+    /// Position in the ring and packet number of each entry where decoding can start.
     keys: Vec<(u64, u64)>,
 }
 

@@ -71,7 +71,7 @@ fn drops(way: &PathUnderTest, arrive: Vec<u64>) {
     watch.assert_all_back();
 }
 
-/// Numbers of the frames that have a row with the flag for a drop.
+/// Sequence numbers of the frames that the ledger marks as dropped.
 fn dropped_frames(report: &Report) -> Vec<u64> {
     let mut dropped: Vec<u64> =
         report.rows.iter().filter(|r| r.has(flag::DROPPED | flag::LINK)).map(|r| r.seq).collect();

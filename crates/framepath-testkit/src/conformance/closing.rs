@@ -17,7 +17,7 @@ fn ran(way: &PathUnderTest, level: Level) -> Report {
     report
 }
 
-/// Checks that the rows of a frame have no gap and no overlap.
+/// Checks that the ledger rows of a frame have no gap and no overlap.
 pub fn rows_tile_the_latency_of_every_frame(way: &PathUnderTest) {
     for level in [Level::Times, Level::Full] {
         let mut report = ran(way, level);
@@ -52,7 +52,7 @@ fn assert_tiles(frame: &[Row]) {
     }
 }
 
-/// Checks that the causes of each frame add up to its latency.
+/// Checks that the causes of each frame's latency add up to the latency.
 pub fn causes_add_up_exactly(way: &PathUnderTest) {
     let mut report = ran(way, Level::Full);
     for row in &report.rows {

@@ -9,7 +9,7 @@ use framepath::host::dismiss_spares;
 use super::parts::{unpoisoned, wait_for};
 use super::way::BEHIND;
 
-/// Lock of the running check, because the counts are of the whole process.
+/// Lock held by the running check, because the counts cover the whole process.
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// Names of the threads of a path, including the watchers of its workers.

@@ -20,7 +20,7 @@ fn assert_order(watch: &PathRecord, way: &PathUnderTest, delivered: u64, dropped
     assert!(unpoisoned(&watch.seen).iter().all(|s| s.written == s.seq));
 }
 
-/// Checks order and content at every level of the ledger.
+/// Checks order and content of the frames at every level of the ledger.
 pub fn frames_arrive_in_order_and_unchanged(way: &PathUnderTest) {
     for level in [Level::Off, Level::Times, Level::Full] {
         let watch = PathRecord::new(8);

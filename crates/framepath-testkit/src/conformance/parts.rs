@@ -17,14 +17,14 @@ use super::way::PathUnderTest;
 /// Number of frames of a source that runs until the path stops it.
 pub const ENDLESS: u64 = u64::MAX;
 
-/// Counters and records of both ends of one path.
+/// Counters and records of the source and the sink of one path.
 pub struct PathRecord {
     pool: Mutex<Pool>,
     /// Frames that the source has acquired from its pool.
     pub given: AtomicU64,
     /// Largest number of frames that were out of the pool and not yet dropped by the sink.
     pub most_alive: AtomicU64,
-    /// Frames the sink has dropped, or is about to drop.
+    /// Number of frames that the sink has dropped, or is about to drop.
     pub taken: AtomicU64,
     /// True once the source has reported its end.
     pub ended: AtomicBool,
@@ -34,19 +34,19 @@ pub struct PathRecord {
     pub drained: AtomicU64,
 }
 
-/// A frame at its arrival.
+/// A frame as it arrived at the sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SeenFrame {
     /// The frame's sequence number.
     pub seq: u64,
     /// Number that the source wrote into the pixels.
     pub written: u64,
-    /// Address of its pixels.
+    /// Address of the frame's pixels in memory.
     pub address: usize,
 }
 
 impl PathRecord {
-    /// Creates a watch over a pool of `slots` slots.
+    /// Creates a record with a pool of `slots` slots for the source.
     pub fn new(slots: u32) -> Arc<PathRecord> {
         let pool = Pool::new(layout().size, slots).unwrap();
         Arc::new(PathRecord {
@@ -60,12 +60,12 @@ impl PathRecord {
         })
     }
 
-    /// Creates a source of `frames` frames.
+    /// Creates a source of `frames` frames that updates this record.
     pub fn source(self: &Arc<PathRecord>, frames: u64) -> Numbered {
         Numbered { watch: self.clone(), frames, next: 0, fails: false, awaits_first: false }
     }
 
-    /// Creates a sink.
+    /// Creates a sink that updates this record.
     pub fn sink(self: &Arc<PathRecord>) -> CollectSink {
         CollectSink { watch: self.clone(), gate: None }
     }
@@ -76,12 +76,12 @@ impl PathRecord {
         run(way.through(source).sink(self.sink()).named("collect"), level)
     }
 
-    /// Numbers of the frames that arrived.
+    /// Returns the sequence numbers of the frames in the order of their arrival.
     pub fn order(&self) -> Vec<u64> {
         unpoisoned(&self.seen).iter().map(|s| s.seq).collect()
     }
 
-    /// Asserts that all slots can be acquired at the same time. A leaked slot would let
+    /// Asserts that all slots of the pool can be acquired at the same time. A leaked slot makes
     /// this wait until the deadline of the check.
     pub fn assert_all_back(&self) {
         let mut pool = unpoisoned(&self.pool);
@@ -90,12 +90,12 @@ impl PathRecord {
     }
 }
 
-/// Runs a path with room for all its rows.
+/// Runs `built` with a ledger at `level` that has room for all rows.
 pub fn run(built: Pipeline, level: Level) -> Report {
     built.run(&Options { level, rows: 1 << 14, ..Options::default() }).unwrap()
 }
 
-/// Creates the error of the failing parts.
+/// Creates the error of the parts that fail on purpose.
 pub fn on_purpose() -> StageError {
     StageError::Io { what: "the part".to_owned(), error: io::Error::other("failed on purpose") }
 }

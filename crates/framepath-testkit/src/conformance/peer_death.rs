@@ -63,7 +63,8 @@ pub fn a_stage_before_the_link_fails(way: &PathUnderTest) {
     watch.assert_all_back();
 }
 
-/// Checks a sink that fails while or before the path before it becomes full.
+/// Checks a sink that fails on the first frame, while an endless source waits for the sink or is
+/// about to wait.
 pub fn a_sink_fails_while_the_source_waits_for_it(way: &PathUnderTest) {
     for slots in [1, 2, 3, 256].into_iter().cycle().take(way.link.runs) {
         let watch = PathRecord::new(slots);
@@ -75,7 +76,7 @@ pub fn a_sink_fails_while_the_source_waits_for_it(way: &PathUnderTest) {
     }
 }
 
-/// Checks that the frames before the failure arrive.
+/// Checks that the frames before a failure of the source arrive.
 pub fn the_source_fails(way: &PathUnderTest) {
     let good = GOOD.min(way.link.holds.filter(|_| !way.keeps_all()).unwrap_or(GOOD));
     let watch = PathRecord::new(8);
@@ -90,7 +91,7 @@ pub fn the_source_fails(way: &PathUnderTest) {
     watch.assert_all_back();
 }
 
-/// Checks that a bug in a stage ends its own thread, not the process.
+/// Checks that a panic of a stage ends the stage's thread, not the process.
 pub fn a_stage_after_the_link_panics(way: &PathUnderTest) {
     for slots in [1, 4] {
         let watch = PathRecord::new(slots);

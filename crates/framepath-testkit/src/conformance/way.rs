@@ -36,7 +36,8 @@ pub struct LinkUnderTest {
 }
 
 impl LinkUnderTest {
-    /// Returns the number of frames in the sink whose slot has already returned to the source.
+    /// Returns the number of frames that the sink holds while their source slots are free already:
+    /// 1 for a link with its own slots, else 0.
     pub fn copied(&self) -> u64 {
         u64::from(self.own_slots.is_some())
     }

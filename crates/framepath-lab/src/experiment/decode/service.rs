@@ -33,8 +33,8 @@ pub(super) struct Served {
 }
 
 impl Served {
-    /// Starts a service and waits until its spare worker is ready. With `device` the service
-    /// decodes for the kernel's node too.
+    /// Starts a service and waits until its spare worker is ready. With `device` the service also
+    /// decodes for the kernel's decoder node.
     pub(super) fn start(settings: &ExperimentSettings, device: bool) -> Result<Served, LabError> {
         let socket = std::env::temp_dir().join(format!("framepath-lab-{}.socket", std::process::id()));
         let child = Command::new(&settings.framepath)

@@ -43,7 +43,8 @@ impl Expected {
         self.pass.len() as u64
     }
 
-    /// Returns position in the whole stream and hash of packet `seq`.
+    /// Returns the position in the whole stream, and the hash, of the frame of packet `seq`; `None`
+    /// for a packet without a frame.
     fn of(&self, seq: u64) -> Option<(u64, &str)> {
         let (place, hash) = self.pass.get(&(seq % self.packets))?;
         Some((seq / self.packets * self.frames() + place, hash))

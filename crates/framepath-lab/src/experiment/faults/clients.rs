@@ -22,11 +22,11 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug, Default)]
 pub(super) struct ClientKills {
     pub(super) kills: u64,
-    /// Processes below the clients at the kill.
+    /// Number of worker processes that the killed clients had.
     pub(super) workers: u64,
-    /// Workers that did not end.
+    /// Number of workers that did not end within the time limit.
     pub(super) left: u64,
-    /// Longest time until the last worker was gone, milliseconds.
+    /// Longest time from a kill until the client's last worker was gone, milliseconds.
     pub(super) longest_ms: f64,
 }
 

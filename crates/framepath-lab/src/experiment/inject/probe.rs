@@ -34,12 +34,14 @@ impl Log {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&seq).copied()
     }
 
-    /// Returns the CPU time of the injected work.
+    /// Returns the CPU time of the work injected into frame `seq`, nanoseconds; `None` if not
+    /// recorded.
     pub(super) fn cpu_ns(&self, seq: u64) -> Option<f64> {
         self.get(seq).map(|e| e.cpu_ns as f64)
     }
 
-    /// Returns the wall time of the injected work.
+    /// Returns the wall time of the work injected into frame `seq`, nanoseconds; `None` if not
+    /// recorded.
     pub(super) fn wall_ns(&self, seq: u64) -> Option<f64> {
         self.get(seq).map(|e| (e.end_ns - e.start_ns) as f64)
     }
@@ -49,7 +51,7 @@ impl Log {
         self.get(seq).map(|e| e.end_ns)
     }
 
-    /// Returns the duration of the preemption.
+    /// Returns the duration of the preemption of frame `seq`, nanoseconds; `None` if not recorded.
     pub(super) fn taken_ns(&self, seq: u64) -> Option<f64> {
         self.get(seq)?.taken.map(|(from, to)| (to - from) as f64)
     }
@@ -178,7 +180,7 @@ impl Stage for PreemptStage {
     }
 }
 
-/// Sink that drops the frame.
+/// Sink that drops every frame.
 pub(super) struct DropSink;
 
 impl Stage for DropSink {

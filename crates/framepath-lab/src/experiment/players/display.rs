@@ -30,11 +30,11 @@ pub(super) struct Display {
     pub(super) environment: Vec<(&'static str, String)>,
     /// Name for the heading, such as `Xvfb :7`.
     pub(super) name: String,
-    /// Process id of the server, if known.
+    /// Process id of the display server; `None` if not known.
     pub(super) server: Option<u32>,
     /// The lab's own server process, ended on drop.
     own: Option<Child>,
-    /// The folder of its socket.
+    /// Folder of the server's socket; `None` if the lab created none.
     folder: Option<PathBuf>,
     /// X server below the lab's own compositor; ended after the compositor.
     under: Option<Box<Display>>,
@@ -162,7 +162,7 @@ impl Display {
         }
     }
 
-    /// Checks that the X server can scale and convert video (Xv).
+    /// Checks that the X server can scale and convert video (the Xv extension).
     ///
     /// # Errors
     /// The missing part.

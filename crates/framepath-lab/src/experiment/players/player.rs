@@ -16,21 +16,21 @@ use std::process::Command;
 use super::api::{PlayerApi, PlayerOutput};
 use super::clip::Clip;
 
-/// A player.
+/// A video player and how to run it.
 pub(super) struct Player {
-    /// Name in contenders.
+    /// Name of the player in contenders.
     pub(super) name: &'static str,
     /// Program name in PATH; framepath's is the running binary.
     program: &'static str,
-    /// How to install it.
+    /// Advice on how to install the player.
     remedy: &'static str,
-    /// True if it runs as root.
+    /// True if the player runs as root when the lab runs as root.
     as_root: bool,
-    /// Option that prints its version, and the prefix to remove from that line.
+    /// Option that prints the player's version, and the prefix to remove from that line.
     version: (&'static str, &'static str),
-    /// Creates the command that plays.
+    /// Function that creates the command to play a clip.
     command: fn(&PlayerRequest<'_>) -> Result<Command, String>,
-    /// Parses its report about its frames from all its output.
+    /// Function that parses the player's report about its frames from all output of the player.
     pub(super) figures: fn(&str) -> PlayerFigures,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct PlayerFigures {
     pub(super) dropped: Option<u64>,
     /// Frames shown after their time.
     pub(super) late: Option<u64>,
-    /// Reason why it did not decode by the requested API.
+    /// Reason why the player did not decode by the requested API; `None` if not reported.
     pub(super) otherwise: Option<String>,
 }
 
@@ -61,7 +61,7 @@ pub(super) static PLAYERS: [Player; 6] =
 pub(super) const OURS: &str = "framepath";
 
 impl Player {
-    /// Finds the program.
+    /// Finds the player's program.
     ///
     /// # Errors
     /// The player is not installed.

@@ -54,7 +54,7 @@ impl Window {
 pub(super) struct Watched {
     pub(super) window_ns: u64,
     pub(super) cpu_ns: u64,
-    /// Voluntary switches of all its threads.
+    /// Number of voluntary context switches of all the player's threads.
     pub(super) wakeups: u64,
     /// The display server's CPU time; `None` if its process is not known.
     pub(super) server_cpu_ns: Option<u64>,
@@ -226,7 +226,7 @@ fn between(before: &Usage, after: &Usage) -> Watched {
 
 /// A started player; dropping this stops the player.
 struct Player {
-    /// `None` after the wait for its end.
+    /// Process of the player; `None` once the player has been reaped.
     child: Option<Child>,
     /// Processes of the player when it was last checked.
     known: Vec<Descendant>,
