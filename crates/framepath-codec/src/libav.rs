@@ -318,12 +318,9 @@ impl LibavDecoder {
             let (number, flags) = ((*picture).pts, (*picture).decode_error_flags);
             (number, flags, (*picture).buf[0], data, linesizes, width, height)
         };
-        if !self.is_recovered() {
-            // SAFETY: our frame; this releases its slot now, not with the next picture.
-            unsafe { ff::av_frame_unref(self.picture.as_ptr()) };
-            return Ok(None);
-        }
-        let Some(meta) = self.numbers.find(number) else {
+        // A picture that lacks references is not counted as output.
+        let meta = if self.is_recovered() { self.numbers.find(number) } else { None };
+        let Some(meta) = meta else {
             // SAFETY: our frame; this releases its slot now, not with the next picture.
             unsafe { ff::av_frame_unref(self.picture.as_ptr()) };
             return Ok(None);
