@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use framepath_os::measure::frame_threads::PictureWork;
 use framepath_os::memory::pool::{Frame, GiveBack};
 
 use crate::dav1d::Dav1dDecoder;
@@ -107,6 +108,17 @@ pub enum DecoderOutput {
     NeedsPacket,
     /// The last picture was output.
     End,
+}
+
+/// Threads that work on a picture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkDivision {
+    /// The thread that sends the picture's packet, inside [`Decoder::send`].
+    Caller,
+    /// One thread of the library for each picture (libavcodec's frame threads).
+    FrameThreads,
+    /// Threads of the library that share the pictures (dav1d, libavcodec's slice threads).
+    Pool,
 }
 
 enum Backend {
@@ -234,6 +246,26 @@ impl Decoder {
             Backend::Libav(decoder) => decoder.threads(),
             Backend::Dav1d(decoder) => decoder.threads(),
             Backend::Hardware(_) => 1,
+        }
+    }
+
+    /// Returns the threads that work on a picture.
+    pub fn division(&self) -> WorkDivision {
+        match &self.backend {
+            Backend::Libav(decoder) if decoder.frame_threads() > 1 => WorkDivision::FrameThreads,
+            Backend::Libav(decoder) if decoder.threads() > 1 => WorkDivision::Pool,
+            Backend::Dav1d(decoder) if decoder.threads() > 1 => WorkDivision::Pool,
+            Backend::Libav(_) | Backend::Dav1d(_) | Backend::Hardware(_) => WorkDivision::Caller,
+        }
+    }
+
+    /// Returns the work of a frame thread on the frame that `receive` returned last; `None` if it is
+    /// not known: without frame threads, below the ledger's level `full`, and for the first picture
+    /// after each thread's start.
+    pub fn work(&self) -> Option<PictureWork> {
+        match &self.backend {
+            Backend::Libav(decoder) => decoder.work(),
+            Backend::Dav1d(_) | Backend::Hardware(_) => None,
         }
     }
 }

@@ -66,7 +66,7 @@ mod versions;
 pub use annexb::AnnexB;
 pub use container::containers;
 pub use convert::{ConvertError, Converter};
-pub use decoder::{Decoder, DecoderOptions, DecoderOutput, DecoderThreads, OutputFormat};
+pub use decoder::{Decoder, DecoderOptions, DecoderOutput, DecoderThreads, OutputFormat, WorkDivision};
 pub use demux::{Demuxer, silence_ffmpeg};
 pub use error::CodecError;
 pub use hardware::{Hardware, HardwareApi};

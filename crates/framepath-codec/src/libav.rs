@@ -13,6 +13,7 @@ use ffmpeg_sys_next as ff;
 use framepath_model::colors::Colors;
 use framepath_model::format::PixelFormat;
 use framepath_model::stream::FrameMeta;
+use framepath_os::measure::frame_threads::{FrameThreads, PictureWork};
 use framepath_os::memory::pool::Frame;
 
 use crate::colors::colors_of;
@@ -138,13 +139,22 @@ enum LibavState {
     Ended,
 }
 
+/// State that the callbacks use, on any thread of libavcodec.
+struct CallbackState {
+    slots: Slots,
+    /// Observer of the frame threads; idle if the decoder has none.
+    frame_threads: FrameThreads,
+}
+
 pub(crate) struct LibavDecoder {
-    // Dropped before `slots`, which its threads call into.
+    // Dropped before `shared`, which its threads call into.
     context: CodecContext,
     picture: PictureRef,
     /// The callbacks have the address. Not a `Box`, because moving a box asserts that no other
     /// pointer into it exists.
-    slots: Arc<Slots>,
+    shared: Arc<CallbackState>,
+    /// Number of the packet whose picture was returned last.
+    output: i64,
     numbers: Numbers,
     state: LibavState,
     /// H.264: a picture was output since the start or the last flush, or an I picture came at the
@@ -182,11 +192,14 @@ impl LibavDecoder {
         let picture = PictureRef::new(name)?;
         // The number of threads is known only after opening, but the callback has to be set
         // before, because frame threads copy it.
-        let slots = Arc::new(slots(expected_threads(threads)));
-        // SAFETY: valid, not open. The slots outlive the context (field order)
-        // and are used by the callback through a shared reference only.
+        let shared = Arc::new(CallbackState {
+            slots: slots(expected_threads(threads)),
+            frame_threads: FrameThreads::new(),
+        });
+        // SAFETY: valid, not open. The shared state outlives the context (field order)
+        // and is used by the callback through a shared reference only.
         unsafe {
-            (*context.as_ptr()).opaque = Arc::as_ptr(&slots).cast_mut().cast();
+            (*context.as_ptr()).opaque = Arc::as_ptr(&shared).cast_mut().cast();
             (*context.as_ptr()).get_buffer2 = Some(get_buffer);
             if track.codec == Codec::H264 {
                 // At the drain, libavcodec leaves out pictures that it held back while it had not
@@ -197,15 +210,18 @@ impl LibavDecoder {
         }
         context.open(name, codec)?;
         let threads = active_threads(&context);
-        Ok(LibavDecoder {
+        let decoder = LibavDecoder {
             context,
             picture,
-            slots,
+            shared,
+            output: -1,
             numbers: Numbers::new(threads),
             state: LibavState::Running,
             recovered: false,
             failure: None,
-        })
+        };
+        decoder.shared.frame_threads.set_count(decoder.frame_threads());
+        Ok(decoder)
     }
 
     pub(crate) fn threads(&self) -> u32 {
@@ -219,13 +235,14 @@ impl LibavDecoder {
             return Ok(());
         }
         let number = self.numbers.insert(packet.meta(), packet.preroll());
+        self.shared.frame_threads.sending(number);
         // SAFETY: only this call uses the packet; the context is open.
         let code = unsafe {
             (*packet.as_ptr()).pts = number;
             ff::avcodec_send_packet(self.context.as_ptr(), packet.as_ptr())
         };
         if code == ff::AVERROR(libc::EAGAIN) {
-            return Err(CodecError::NotDrained { codec: self.slots.codec() });
+            return Err(CodecError::NotDrained { codec: self.shared.slots.codec() });
         }
         if code < 0 {
             self.reject(code);
@@ -247,7 +264,8 @@ impl LibavDecoder {
         // SAFETY: an open context. Its threads are idle afterwards, and no picture is left that
         // was not received.
         unsafe { ff::avcodec_flush_buffers(self.context.as_ptr()) };
-        self.slots.forget_failure();
+        self.shared.frame_threads.flush();
+        self.shared.slots.forget_failure();
         self.failure = None;
         self.recovered = false;
         self.state = LibavState::Running;
@@ -261,7 +279,7 @@ impl LibavDecoder {
             }
             // SAFETY: both are valid; libavcodec clears the picture first.
             let code = unsafe { ff::avcodec_receive_frame(self.context.as_ptr(), self.picture.as_ptr()) };
-            if let Some((number, failure)) = self.slots.take_failure() {
+            if let Some((number, failure)) = self.shared.slots.take_failure() {
                 // H.264 continues without the picture for which there was no memory.
                 self.fail(number, failure);
             }
@@ -287,7 +305,7 @@ impl LibavDecoder {
     /// the first I picture is the recovery point (open GOP), and what is shown before it is a leading
     /// picture.
     fn is_recovered(&mut self) -> bool {
-        if self.slots.codec() != Codec::H264.name() {
+        if self.shared.slots.codec() != Codec::H264.name() {
             return true;
         }
         let picture = self.picture.as_ptr();
@@ -307,7 +325,7 @@ impl LibavDecoder {
 
     /// Returns the received picture as a frame; `None` if it is withheld.
     fn take_picture(&mut self) -> Result<Option<Frame>, CodecError> {
-        let codec = self.slots.codec();
+        let codec = self.shared.slots.codec();
         let picture = self.picture.as_ptr();
         // SAFETY: a filled frame, ours until the next receive. Its fields are read separately: a
         // reference to the whole frame would assert that each of its enums has a value known to
@@ -355,17 +373,24 @@ impl LibavDecoder {
         let frame = unsafe { slot.frame(size, starts, strides, colors_of(picture), meta) }?;
         // SAFETY: the frame keeps the slot; the decoder's reference is no longer needed here.
         unsafe { ff::av_frame_unref(self.picture.as_ptr()) };
+        self.output = number;
         Ok(Some(frame))
     }
 
+    /// Returns the work of a frame thread on the picture that was returned last; `None` if it is not
+    /// known.
+    pub(crate) fn work(&self) -> Option<PictureWork> {
+        self.shared.frame_threads.output(self.output)
+    }
+
     fn reject(&mut self, code: c_int) {
-        if let Some((number, failure)) = self.slots.take_failure() {
+        if let Some((number, failure)) = self.shared.slots.take_failure() {
             return self.fail(number, failure);
         }
         let packet = self.numbers.sent().saturating_sub(1);
         let in_flight = (self.frame_threads() - 1).min(packet as u32);
         let error = CodecError::Rejected {
-            codec: self.slots.codec(),
+            codec: self.shared.slots.codec(),
             packet,
             in_flight,
             message: libav_message(code),
@@ -395,7 +420,7 @@ impl LibavDecoder {
     }
 
     /// Returns the number of threads that decode one picture each; 1 without frame threads.
-    fn frame_threads(&self) -> u32 {
+    pub(crate) fn frame_threads(&self) -> u32 {
         // SAFETY: an open context.
         let kind = unsafe { (*self.context.as_ptr()).active_thread_type };
         if kind & ff::FF_THREAD_FRAME as c_int != 0 { self.threads() } else { 1 }
@@ -406,7 +431,7 @@ impl Drop for LibavDecoder {
     fn drop(&mut self) {
         // The library joins its threads, and a thread may be waiting for a frame that the caller
         // holds.
-        self.slots.close();
+        self.shared.slots.close();
     }
 }
 
@@ -442,12 +467,14 @@ unsafe extern "C" fn get_buffer(
     _flags: c_int,
 ) -> c_int {
     // SAFETY: libavcodec passes a valid context and a frame that only this call uses. `opaque` is
-    // the decoder's `Slots`, which outlives it. No reference to the frame is made, because its
+    // the decoder's `CallbackState`, which outlives it. No reference to the frame is made, because its
     // enums may have any value.
-    let (slots, width, height, format, number) = unsafe {
-        let slots = &*(*context).opaque.cast::<Slots>();
-        (slots, (*frame).width, (*frame).height, (*frame).format, (*frame).pts)
+    let (shared, width, height, format, number) = unsafe {
+        let shared = &*(*context).opaque.cast::<CallbackState>();
+        (shared, (*frame).width, (*frame).height, (*frame).format, (*frame).pts)
     };
+    shared.frame_threads.begun(number);
+    let slots = &shared.slots;
     let (Ok(width), Ok(height)) = (usize::try_from(width), usize::try_from(height)) else {
         return ff::AVERROR(libc::EINVAL);
     };
@@ -551,7 +578,7 @@ unsafe extern "C" {
 const _: () = {
     // libavcodec calls back, and releases slots, on any thread.
     const fn crosses_threads<T: Send + Sync>() {}
-    crosses_threads::<Slots>();
+    crosses_threads::<CallbackState>();
     crosses_threads::<Slot>();
 };
 

@@ -40,6 +40,8 @@ impl KeptLedger {
         let order = [
             Cause::Wakeup,
             Cause::Queue,
+            Cause::Held,
+            Cause::Pool,
             Cause::Blocked,
             Cause::Device,
             Cause::Network,

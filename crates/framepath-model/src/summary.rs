@@ -145,6 +145,8 @@ pub struct CausesUs {
     pub copy: Option<f64>,
     /// Waiting for a consumer that was busy.
     pub queue: Option<f64>,
+    /// Time kept by a decoder for presentation order or for the depth of its frame threads.
+    pub held: Option<f64>,
     /// Time from hand-off until an idle consumer ran.
     pub wakeup: Option<f64>,
     /// Time in which a stage could run, but another thread had the CPU.
@@ -155,22 +157,26 @@ pub struct CausesUs {
     pub device: Option<f64>,
     /// Time on the network.
     pub network: Option<f64>,
+    /// Time inside a decoder whose threads share the frames.
+    pub pool: Option<f64>,
     /// Time that no other cause accounts for.
     pub unexplained: Option<f64>,
 }
 
 impl CausesUs {
     /// Returns the causes in their order, with their names.
-    pub fn named(&self) -> [(&'static str, Option<f64>); 9] {
+    pub fn named(&self) -> [(&'static str, Option<f64>); 11] {
         [
             ("compute", self.compute),
             ("copy", self.copy),
             ("queue", self.queue),
+            ("held", self.held),
             ("wakeup", self.wakeup),
             ("preempted", self.preempted),
             ("blocked", self.blocked),
             ("device", self.device),
             ("network", self.network),
+            ("pool", self.pool),
             ("unexplained", self.unexplained),
         ]
     }

@@ -174,11 +174,11 @@ pub use error::WireError;
 pub use figures::{Figures, Histogram, StreamStatus, Totals};
 pub use message::{FAULTS_BYTES, MAX_CELLS, MAX_LEVEL, MESSAGE_BYTES, Message, STAGE_BYTES, TEXT_BYTES};
 pub use opening::{Demux, Open};
-pub use work::WorkerTime;
+pub use work::{MOST_INVOLUNTARY, WorkerTime};
 
 /// Version of this format. It changes with every table above and with the positions of words in
 /// the shared area (`framepath_os::crossing`).
-pub const VERSION: u16 = 7;
+pub const VERSION: u16 = 8;
 
 /// First bytes of every message.
 pub const MAGIC: [u8; 4] = *b"FPWM";

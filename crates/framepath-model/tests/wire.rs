@@ -10,8 +10,8 @@ use framepath_model::stream::{Preroll, Rational, SeekTo, StreamInfo};
 use framepath_model::wire::figures::{BUCKETS, LABEL_BYTES};
 use framepath_model::wire::{
     BYTES_PER_FRAME, Cell, Completion, Demux, DemuxPosition, FAULTS_BYTES, Figures, Histogram, MAGIC,
-    MAX_BIT_RATE, MAX_CELLS, MAX_LEVEL, MESSAGE_BYTES, Message, Open, STAGE_BYTES, StreamStatus, Submission,
-    TEXT_BYTES, Totals, UpstreamRequest, VERSION, WireError, WorkerTime,
+    MAX_BIT_RATE, MAX_CELLS, MAX_LEVEL, MESSAGE_BYTES, MOST_INVOLUNTARY, Message, Open, STAGE_BYTES,
+    StreamStatus, Submission, TEXT_BYTES, Totals, UpstreamRequest, VERSION, WireError, WorkerTime,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -54,7 +54,7 @@ fn work() -> impl Strategy<Value = WorkerTime> {
     (any::<[u64; 2]>(), any::<[u32; 7]>(), any::<[u16; 2]>()).prop_map(|(ends, n, switches)| WorkerTime {
         enter_ns: ends[0].min(ends[1]),
         leave_ns: ends[0].max(ends[1]),
-        queue_ns: n[0],
+        inside_ns: n[0],
         idle_ns: n[1],
         blocked_ns: n[2],
         compute_ns: n[3],
@@ -62,7 +62,8 @@ fn work() -> impl Strategy<Value = WorkerTime> {
         copy_ns: n[5],
         copied_bytes: n[6],
         voluntary_switches: switches[0],
-        involuntary_switches: switches[1],
+        involuntary_switches: switches[1].min(MOST_INVOLUNTARY),
+        is_pool: switches[1] > MOST_INVOLUNTARY,
     })
 }
 
@@ -480,7 +481,7 @@ fn a_row_crosses_as_work() {
     let row = Row {
         enter_ns: 10,
         leave_ns: 20,
-        queue_ns: 1,
+        held_ns: 1,
         compute_ns: 1 << 40,
         copied_bytes: u64::MAX,
         voluntary_switches: 70_000,
@@ -490,5 +491,9 @@ fn a_row_crosses_as_work() {
     let work = WorkerTime::from(&row);
     assert_eq!((work.compute_ns, work.copied_bytes), (u32::MAX, u32::MAX));
     assert_eq!((work.voluntary_switches, work.involuntary_switches), (u16::MAX, 2));
-    assert_eq!((work.enter_ns, work.leave_ns, work.queue_ns, work.idle_ns), (10, 20, 1, 0));
+    assert_eq!((work.enter_ns, work.leave_ns, work.inside_ns, work.idle_ns), (10, 20, 1, 0));
+    assert!(!work.is_pool);
+    let pooled = WorkerTime::from(&Row { held_ns: 0, pool_ns: 7, involuntary_switches: 1 << 20, ..row });
+    assert_eq!((pooled.inside_ns, pooled.is_pool), (7, true));
+    assert_eq!(pooled.involuntary_switches, MOST_INVOLUNTARY);
 }

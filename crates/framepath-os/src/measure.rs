@@ -4,6 +4,8 @@
 #[cfg(not(loom))]
 pub mod counters;
 #[cfg(not(loom))]
+pub mod frame_threads;
+#[cfg(not(loom))]
 pub mod meter;
 #[cfg(loom)]
 pub(crate) mod meter {

@@ -12,7 +12,7 @@ use crate::Snapshot;
 /// Width of the bar that shows causes of latency, in characters.
 const BAR: usize = 20;
 /// A cause's letter in the bar, in the order of [`KNOWN_CAUSES`].
-const LETTERS: [char; KNOWN_CAUSES.len()] = ['C', 'c', 'q', 'p', 'b'];
+const LETTERS: [char; KNOWN_CAUSES.len()] = ['C', 'c', 'h', 'p', 'b', 'P'];
 
 /// Text for an unknown value.
 const UNKNOWN: &str = "-";
@@ -144,7 +144,7 @@ mod tests {
         latency.0[Histogram::bucket(2_000_000)] = frames;
         let figures = Figures {
             frames,
-            causes_ns: [frames * 3, 0, frames, 0, 0],
+            causes_ns: [frames * 3, 0, frames, 0, 0, 0],
             width: 320,
             height: 180,
             stage: "decode threads=1".to_owned(),

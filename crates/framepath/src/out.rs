@@ -10,7 +10,7 @@ use framepath_os::measure::meter::Level;
 
 use crate::error::StageError;
 use crate::item::Item;
-use crate::recorder::Recorder;
+use crate::recorder::{Gap, Recorder};
 use crate::request::{Request, RequestError};
 use crate::requests::{Mailbox, Pending, Requests, Upstream};
 use crate::stage::{HopRole, Stage};
@@ -298,14 +298,15 @@ impl<'a> Out<'a> {
         self.recorder.mark();
     }
 
-    /// Assigns the stage's work since the last mark to frame `seq`, which the stage has held.
+    /// Assigns the stage's work since the last mark to frame `seq`. The time since the stage's call of
+    /// [`Out::hold`] for this frame is `held`: no thread worked on the frame.
     pub fn resume(&mut self, seq: u64) {
-        self.recorder.resume(self.hop, seq);
+        self.resume_after(seq, Gap::Held);
     }
 
-    /// [`Out::resume`] for a frame that was held by a device.
-    pub(crate) fn resume_from_device(&mut self, seq: u64) {
-        self.recorder.resume_from_device(self.hop, seq);
+    /// [`Out::resume`] for a frame whose time inside the stage has the cause `gap`.
+    pub(crate) fn resume_after(&mut self, seq: u64, gap: Gap) {
+        self.recorder.resume(self.hop, seq, gap);
     }
 
     /// Returns the recorder, for links.

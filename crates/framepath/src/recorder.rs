@@ -9,6 +9,7 @@ use framepath_model::ledger::{Row, flag};
 use framepath_model::stream::FrameMeta;
 use framepath_model::wire::WorkerTime;
 use framepath_os::measure::counters::Counts;
+use framepath_os::measure::frame_threads::PictureWork;
 use framepath_os::measure::meter::{self, Level};
 use framepath_os::sync::queue::Idle;
 use framepath_os::time::now_ns;
@@ -57,10 +58,19 @@ struct Before {
     wakeup_ns: u64,
 }
 
+/// Cause of the time in which a frame was inside a stage, while the stage's thread worked on others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Gap {
+pub(crate) enum Gap {
+    /// Waiting for this thread.
     Queue,
+    /// Kept for presentation order: no thread worked on the frame.
+    Held,
+    /// Inside a device.
     Device,
+    /// Inside a decoder whose threads share the frames.
+    Pool,
+    /// Decoded by a frame thread, and kept before its output; `None` if the work is not known.
+    FrameThread(Option<PictureWork>),
 }
 
 /// One thread's ledger. All calls come from that thread.
@@ -150,16 +160,8 @@ impl Recorder {
     }
 
     /// Assigns the thread's work since the last mark to frame `seq`, which hop `hop` held.
-    pub fn resume(&mut self, hop: u16, seq: u64) {
-        self.resume_after(hop, seq, Gap::Queue);
-    }
-
-    /// [`Recorder::resume`] for a frame that was held by a device.
-    pub fn resume_from_device(&mut self, hop: u16, seq: u64) {
-        self.resume_after(hop, seq, Gap::Device);
-    }
-
-    fn resume_after(&mut self, hop: u16, seq: u64, gap: Gap) {
+    /// `gap` is the cause of the time since [`Recorder::hold`].
+    pub fn resume(&mut self, hop: u16, seq: u64, gap: Gap) {
         if self.level != Level::Off {
             let stretch = self.inside.remove(&(hop, seq));
             self.resumed = stretch.map(|stretch| Before { stretch, gap, wakeup_ns: 0 });
@@ -248,12 +250,67 @@ impl Recorder {
             let gap_ns = now.start_ns.saturating_sub(stretch.end_ns) + stretch.apart_ns;
             row.enter_ns = stretch.start_ns;
             row.wakeup_ns = wakeup_ns.min(gap_ns);
-            *(if gap == Gap::Device { &mut row.device_ns } else { &mut row.queue_ns }) =
-                gap_ns - row.wakeup_ns;
+            let rest_ns = gap_ns - row.wakeup_ns;
             add(&mut row, &stretch);
+            match gap {
+                Gap::Queue => row.queue_ns = rest_ns,
+                Gap::Held => row.held_ns = rest_ns,
+                Gap::Device => row.device_ns += rest_ns,
+                Gap::Pool => return self.close_pooled(row, &stretch, &now),
+                Gap::FrameThread(work) => return self.close_threaded(row, &stretch, &now, work.as_ref()),
+            }
         }
         (row.device_queue_ns, row.device_run_ns) = std::mem::take(&mut self.split);
         add(&mut row, &now);
+        self.write(row);
+    }
+
+    /// Writes the row of a frame that was inside a decoder whose threads share the frames. While this
+    /// thread waits for them (`now`), the frame is inside as well.
+    fn close_pooled(&mut self, mut row: Row, before: &Stretch, now: &Stretch) {
+        add(&mut row, now);
+        let waited_ns = now.blocked_ns;
+        row.blocked_ns -= waited_ns;
+        row.pool_ns = now.start_ns.saturating_sub(before.end_ns) + waited_ns;
+        self.write(row);
+    }
+
+    /// Writes the row of a frame that a frame thread has decoded. `before` ends when the packet is sent, and
+    /// `now` is this thread's stretch that ends with the hand-off of the frame. The frame thread works at the
+    /// same time as this thread, which mostly waits for it. So the whole time from `before` to the hand-off
+    /// is divided by the stamps of the frame thread, and this thread's own work counts only after the end of
+    /// the picture.
+    fn close_threaded(&mut self, mut row: Row, before: &Stretch, now: &Stretch, work: Option<&PictureWork>) {
+        row.voluntary_switches += now.counts.voluntary_switches as u32;
+        row.involuntary_switches += now.counts.involuntary_switches as u32;
+        row.minor_faults += now.counts.minor_faults as u32;
+        row.copied_bytes += now.copied_bytes;
+        row.copy_ns += now.copy_ns;
+        let inside_ns = now.end_ns.saturating_sub(before.end_ns);
+        match work {
+            Some(PictureWork { cpu_ns, waits: Some(waits) }) => {
+                let begin_ns = waits.begin_ns.clamp(before.end_ns, now.end_ns);
+                let end_ns = waits.end_ns.clamp(begin_ns, now.end_ns);
+                row.wakeup_ns += begin_ns - before.end_ns;
+                row.compute_ns += cpu_ns;
+                row.blocked_ns += waits.slept_ns;
+                row.preempted_ns += waits.preempted_ns;
+                row.voluntary_switches += waits.sleeps;
+                row.involuntary_switches += waits.preemptions;
+                let after_ns = now.end_ns - end_ns;
+                let own_ns = now.compute_ns.min(after_ns.saturating_sub(now.copy_ns));
+                row.compute_ns += own_ns;
+                row.held_ns = after_ns.saturating_sub(own_ns + now.copy_ns);
+            }
+            // Without switch records, the end of the picture is not known, and so not the cause of the rest.
+            Some(PictureWork { cpu_ns, waits: None }) => {
+                let cpu_ns = (*cpu_ns).min(inside_ns);
+                row.compute_ns += cpu_ns;
+                row.pool_ns = inside_ns.saturating_sub(cpu_ns + now.copy_ns);
+            }
+            // The first picture of each thread: nothing is known of its work. It stays unexplained.
+            None => {}
+        }
         self.write(row);
     }
 
@@ -329,8 +386,7 @@ impl Recorder {
             birth_ns: meta.birth_ns,
             enter_ns: before.start_ns,
             leave_ns: self.last_ns,
-            queue_ns: u64::from(if by_device { 0 } else { work.queue_ns }) + (self.last_ns - ran),
-            device_ns: if by_device { work.queue_ns.into() } else { 0 },
+            queue_ns: self.last_ns - ran,
             wakeup_ns: ran - leave,
             blocked_ns: work.blocked_ns.into(),
             compute_ns: work.compute_ns.into(),
@@ -344,6 +400,11 @@ impl Recorder {
             thread: self.thread,
             ..Row::default()
         };
+        *(match (by_device, work.is_pool) {
+            (true, _) => &mut row.device_ns,
+            (false, true) => &mut row.pool_ns,
+            (false, false) => &mut row.held_ns,
+        }) = work.inside_ns.into();
         *(if worker_was_idle { &mut row.wakeup_ns } else { &mut row.queue_ns }) += enter - sent;
         add(&mut row, before);
         self.write(row);

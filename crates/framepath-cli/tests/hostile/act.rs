@@ -279,7 +279,7 @@ pub const ACTS: &[Act] = &[
         let work = WorkerTime {
             enter_ns: u64::MAX,
             leave_ns: u64::MAX,
-            queue_ns: most,
+            inside_ns: most,
             idle_ns: most,
             blocked_ns: most,
             compute_ns: most,

@@ -12,6 +12,9 @@ pub enum Cause {
     Copy,
     /// Waiting for a consumer that was busy.
     Queue,
+    /// Kept by a decoder for presentation order or for the depth of its frame threads, while no thread
+    /// worked on the frame.
+    Held,
     /// Time from hand-off until an idle consumer ran.
     Wakeup,
     /// Time in which a stage could run, but another thread had the CPU.
@@ -22,20 +25,25 @@ pub enum Cause {
     Device,
     /// Time on the network.
     Network,
+    /// Time inside a decoder whose threads share the frames, so that no part of it can be assigned to
+    /// one frame.
+    Pool,
     /// Latency that no other cause accounts for: the only figure obtained by subtraction.
     Unexplained,
 }
 
 /// All causes, in the order of every table.
-pub const CAUSES: [Cause; 9] = [
+pub const CAUSES: [Cause; 11] = [
     Cause::Compute,
     Cause::Copy,
     Cause::Queue,
+    Cause::Held,
     Cause::Wakeup,
     Cause::Preempted,
     Cause::Blocked,
     Cause::Device,
     Cause::Network,
+    Cause::Pool,
     Cause::Unexplained,
 ];
 
@@ -46,11 +54,13 @@ impl Cause {
             Cause::Compute => "compute",
             Cause::Copy => "copy",
             Cause::Queue => "queue",
+            Cause::Held => "held",
             Cause::Wakeup => "wakeup",
             Cause::Preempted => "preempted",
             Cause::Blocked => "blocked",
             Cause::Device => "device",
             Cause::Network => "network",
+            Cause::Pool => "pool",
             Cause::Unexplained => "unexplained",
         }
     }
@@ -61,11 +71,13 @@ impl Cause {
             Cause::Compute => "measured: thread CPU clock",
             Cause::Copy => "measured: CPU clock around each copy",
             Cause::Queue => "measured: enqueue and dequeue stamps, consumer busy",
+            Cause::Held => "measured: end of the decoding, stamp of the output",
             Cause::Wakeup => "measured: enqueue and dequeue stamps, consumer idle",
             Cause::Preempted => "measured: the kernel's switch records or run delay",
             Cause::Blocked => "measured: stamps at the wait, the kernel's switch records",
             Cause::Device => "measured: stamps at both ends",
             Cause::Network => "not measured: no hop crosses a network yet",
+            Cause::Pool => "measured: stamps around the decoder's thread pool",
             Cause::Unexplained => "derived: latency less all rows above",
         }
     }

@@ -34,8 +34,13 @@ pub struct Row {
     pub copy_ns: u64,
     /// Time of waits: stamped by framepath, and at level `full` also by the kernel.
     pub blocked_ns: u64,
-    /// Time waiting for a busy consumer, or for a turn inside a decoder.
+    /// Time in a link waiting for a busy consumer.
     pub queue_ns: u64,
+    /// Time inside a decoder in which no thread worked on the frame: kept for presentation order or
+    /// for the depth of frame threads; 0 if there was none or it is not known.
+    pub held_ns: u64,
+    /// Time inside a decoder whose threads share the frames; 0 if there was none.
+    pub pool_ns: u64,
     /// Time from hand-off until an idle consumer runs.
     pub wakeup_ns: u64,
     /// Time inside a V4L2 device: from the hand-over until the thread has the frame back.
@@ -88,6 +93,12 @@ impl Row {
         causes[Cause::Queue] = Some(self.queue_ns as f64);
         causes[Cause::Wakeup] = Some(self.wakeup_ns as f64);
         causes[Cause::Blocked] = Some(self.blocked_ns as f64);
+        if self.held_ns > 0 {
+            causes[Cause::Held] = Some(self.held_ns as f64);
+        }
+        if self.pool_ns > 0 {
+            causes[Cause::Pool] = Some(self.pool_ns as f64);
+        }
         if self.device_ns > 0 {
             causes[Cause::Device] = Some(self.device_ns as f64);
         }

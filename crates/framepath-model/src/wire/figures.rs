@@ -35,7 +35,7 @@ pub const LABEL: usize = SIZE + 1;
 pub const LATENCY: usize = LABEL + LABEL_BYTES / 8;
 
 /// The causes that a worker can measure, in the order of their words.
-pub const KNOWN_CAUSES: [&str; 5] = ["compute", "copy", "queue", "preempted", "blocked"];
+pub const KNOWN_CAUSES: [&str; 6] = ["compute", "copy", "held", "preempted", "blocked", "pool"];
 
 /// Durations in buckets: four to an octave, from 4 µs to 4 s; shorter durations
 /// are in the first bucket, longer ones in the last.

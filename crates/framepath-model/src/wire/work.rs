@@ -15,8 +15,9 @@ pub struct WorkerTime {
     pub enter_ns: u64,
     /// Time at which the frame left the stage, not before `enter_ns`.
     pub leave_ns: u64,
-    /// Time waiting for a busy consumer, or in a device.
-    pub queue_ns: u32,
+    /// Time inside the stage in which no thread is known to have worked on the frame: kept by a
+    /// decoder, in a device, or in the threads of a decoder that share the frames.
+    pub inside_ns: u32,
     /// Time that the worker had been idle at `enter_ns`; 0 if it was busy.
     pub idle_ns: u32,
     /// Time of waits.
@@ -31,19 +32,29 @@ pub struct WorkerTime {
     pub copied_bytes: u32,
     /// Number of voluntary context switches.
     pub voluntary_switches: u16,
-    /// Number of involuntary context switches.
+    /// Number of involuntary context switches, at most [`MOST_INVOLUNTARY`].
     pub involuntary_switches: u16,
+    /// True if `inside_ns` was spent in threads of a decoder that share the frames.
+    pub is_pool: bool,
 }
+
+/// Largest [`WorkerTime::involuntary_switches`]; a higher number is sent as this one.
+pub const MOST_INVOLUNTARY: u16 = POOL_BIT - 1;
+
+/// Bit of the encoded involuntary switches that has [`WorkerTime::is_pool`].
+const POOL_BIT: u16 = 1 << 15;
 
 impl WorkerTime {
     /// Encodes words 2 to 7 of a frame completion.
     pub(super) fn encode(&self) -> [u64; 6] {
         let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
-        let switches = u32::from(self.voluntary_switches) | u32::from(self.involuntary_switches) << 16;
+        let pool = if self.is_pool { POOL_BIT } else { 0 };
+        let involuntary = self.involuntary_switches.min(MOST_INVOLUNTARY) | pool;
+        let switches = u32::from(self.voluntary_switches) | u32::from(involuntary) << 16;
         [
             self.enter_ns,
             self.leave_ns,
-            pair(self.queue_ns, self.idle_ns),
+            pair(self.inside_ns, self.idle_ns),
             pair(self.blocked_ns, self.compute_ns),
             pair(self.preempted_ns, self.copy_ns),
             pair(self.copied_bytes, switches),
@@ -56,7 +67,7 @@ impl WorkerTime {
         Ok(WorkerTime {
             enter_ns,
             leave_ns,
-            queue_ns: a as u32,
+            inside_ns: a as u32,
             idle_ns: (a >> 32) as u32,
             blocked_ns: b as u32,
             compute_ns: (b >> 32) as u32,
@@ -64,7 +75,8 @@ impl WorkerTime {
             copy_ns: (c >> 32) as u32,
             copied_bytes: d as u32,
             voluntary_switches: (d >> 32) as u16,
-            involuntary_switches: (d >> 48) as u16,
+            involuntary_switches: (d >> 48) as u16 & MOST_INVOLUNTARY,
+            is_pool: (d >> 48) as u16 & POOL_BIT != 0,
         })
     }
 }
@@ -79,7 +91,7 @@ impl From<&Row> for WorkerTime {
             enter_ns: row.enter_ns,
             // A row that ends before it begins counts as zero time.
             leave_ns: row.leave_ns.max(row.enter_ns),
-            queue_ns: long(row.queue_ns + row.device_ns),
+            inside_ns: long(row.queue_ns + row.held_ns + row.device_ns + row.pool_ns),
             idle_ns: 0,
             blocked_ns: long(row.blocked_ns),
             compute_ns: long(row.compute_ns),
@@ -87,7 +99,8 @@ impl From<&Row> for WorkerTime {
             copy_ns: long(row.copy_ns),
             copied_bytes: long(row.copied_bytes),
             voluntary_switches: short(row.voluntary_switches),
-            involuntary_switches: short(row.involuntary_switches),
+            involuntary_switches: short(row.involuntary_switches).min(MOST_INVOLUNTARY),
+            is_pool: row.pool_ns > 0,
         }
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The kernel's record of the times at which the calling thread left the CPU and returned: perf's
+//! The kernel's record of the times at which a thread left the CPU and returned: perf's
 //! context-switch records on a dummy software event.
 //!
 //! The records need no PMU and, with the usual `perf_event_paranoid` of 2 or less, no privilege.
@@ -27,13 +27,31 @@ pub struct OffCpu {
     pub slept_ns: u64,
 }
 
-/// Switch records of the thread that opened the log. Only that thread reads them.
+/// One switch record. Times are CLOCK_MONOTONIC nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SwitchRecord {
+    /// The thread left the CPU.
+    Out {
+        at_ns: u64,
+        /// True if the thread was runnable; false if it waited.
+        preempted: bool,
+    },
+    /// The thread ran again.
+    In { at_ns: u64 },
+    /// The kernel could not write some records.
+    Lost,
+}
+
+/// Switch records of the thread that opened the log. Any thread may read them.
 #[derive(Debug)]
 pub struct SwitchLog {
     _fd: OwnedFd,
     map: NonNull<u8>,
     tally: Tally,
 }
+
+// SAFETY: the mapping is shared memory of this process, and only `&mut self` reads the records.
+unsafe impl Send for SwitchLog {}
 
 impl SwitchLog {
     /// Opens the log for the calling thread. Fails if the kernel denies it (`perf_event_paranoid`
@@ -81,10 +99,18 @@ impl SwitchLog {
 
     /// Reads the records since the last call and returns the totals. No system call.
     pub fn read(&mut self) -> OffCpu {
+        let mut tally = self.tally;
+        self.drain(|record| tally.record(record));
+        self.tally = tally;
+        tally.off_cpu
+    }
+
+    /// Passes the records since the last call to `take`, in their order. No system call.
+    pub(crate) fn drain(&mut self, mut take: impl FnMut(SwitchRecord)) {
         let control = self.map.as_ptr().cast::<perf::perf_event_mmap_page>();
         // SAFETY: the control page is mapped for as long as `self` lives and
-        // both fields are aligned u64s that only the kernel (head) and this
-        // thread (tail) write.
+        // both fields are aligned u64s that only the kernel (head) and the
+        // owner of `self` (tail) write.
         let (head, tail) = unsafe {
             (
                 AtomicU64::from_ptr(&raw mut (*control).data_head),
@@ -102,14 +128,13 @@ impl SwitchLog {
                 break;
             }
             let time = if size >= 16 { self.word(at + size - 8) } else { 0 };
-            self.tally.record(header as u32, (header >> 32) as u16, time);
+            take(SwitchRecord::parse(header as u32, (header >> 32) as u16, time));
             at += size;
         }
         // The kernel may overwrite data before data_tail once it sees the store, so all reads
         // above have to come first.
         fence(Ordering::SeqCst);
         tail.store(at, Ordering::Release);
-        self.tally.off_cpu
     }
 
     /// Reads eight bytes at ring position `at`; records are 8-byte aligned.
@@ -131,29 +156,38 @@ impl Drop for SwitchLog {
 }
 
 /// Sum of switch records, without I/O for tests.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Tally {
     left_at: Option<(u64, bool)>,
     off_cpu: OffCpu,
 }
 
 impl Tally {
-    fn record(&mut self, kind: u32, misc: u16, time: u64) {
-        if kind != perf::PERF_RECORD_SWITCH {
+    fn record(&mut self, record: SwitchRecord) {
+        match record {
             // After lost records, half a pair is left; it is dropped.
-            self.left_at = None;
-            return;
-        }
-        if u32::from(misc) & perf::PERF_RECORD_MISC_SWITCH_OUT != 0 {
-            let preempted = u32::from(misc) & perf::PERF_RECORD_MISC_SWITCH_OUT_PREEMPT != 0;
-            self.left_at = Some((time, preempted));
-        } else if let Some((left, preempted)) = self.left_at.take() {
-            let away = time.saturating_sub(left);
-            if preempted {
-                self.off_cpu.preempted_ns += away;
-            } else {
-                self.off_cpu.slept_ns += away;
+            SwitchRecord::Lost => self.left_at = None,
+            SwitchRecord::Out { at_ns, preempted } => self.left_at = Some((at_ns, preempted)),
+            SwitchRecord::In { at_ns } => {
+                let Some((left_ns, preempted)) = self.left_at.take() else { return };
+                let away_ns = at_ns.saturating_sub(left_ns);
+                *(if preempted { &mut self.off_cpu.preempted_ns } else { &mut self.off_cpu.slept_ns }) +=
+                    away_ns;
             }
+        }
+    }
+}
+
+impl SwitchRecord {
+    /// Parses a record of type `kind` with the flags `misc` and the time `at_ns`.
+    fn parse(kind: u32, misc: u16, at_ns: u64) -> SwitchRecord {
+        let has = |flag: u32| u32::from(misc) & flag != 0;
+        if kind != perf::PERF_RECORD_SWITCH {
+            SwitchRecord::Lost
+        } else if has(perf::PERF_RECORD_MISC_SWITCH_OUT) {
+            SwitchRecord::Out { at_ns, preempted: has(perf::PERF_RECORD_MISC_SWITCH_OUT_PREEMPT) }
+        } else {
+            SwitchRecord::In { at_ns }
         }
     }
 }
@@ -169,7 +203,7 @@ mod tests {
     fn pairs_of_records_add_up_by_kind() {
         let mut tally = Tally::default();
         for (misc, time) in [(OUT, 100), (0, 150), (OUT | PREEMPT, 200), (0, 207), (0, 900)] {
-            tally.record(perf::PERF_RECORD_SWITCH, misc, time);
+            tally.record(SwitchRecord::parse(perf::PERF_RECORD_SWITCH, misc, time));
         }
         assert_eq!(tally.off_cpu, OffCpu { preempted_ns: 7, slept_ns: 50 });
     }
@@ -177,9 +211,9 @@ mod tests {
     #[test]
     fn a_lost_record_breaks_the_pair() {
         let mut tally = Tally::default();
-        tally.record(perf::PERF_RECORD_SWITCH, OUT, 100);
-        tally.record(perf::PERF_RECORD_LOST, 0, 120);
-        tally.record(perf::PERF_RECORD_SWITCH, 0, 150);
+        tally.record(SwitchRecord::parse(perf::PERF_RECORD_SWITCH, OUT, 100));
+        tally.record(SwitchRecord::parse(perf::PERF_RECORD_LOST, 0, 120));
+        tally.record(SwitchRecord::parse(perf::PERF_RECORD_SWITCH, 0, 150));
         assert_eq!(tally.off_cpu, OffCpu::default());
     }
 }

@@ -22,6 +22,7 @@ use crate::copy_pool::CopyPool;
 use crate::error::StageError;
 use crate::item::Item;
 use crate::out::{HopFailure, Out};
+use crate::recorder::Gap;
 use crate::stage::Stage;
 
 /// Number of OUTPUT buffers, each for one packet.
@@ -246,7 +247,7 @@ impl DeviceDecode {
                     let meta = frame.meta();
                     frame = copies.copy(&frame).map_err(|e| out.fail(e))?.freeze(meta);
                 }
-                out.resume_from_device(frame.meta().seq);
+                out.resume_after(frame.meta().seq, Gap::Device);
                 out.push(Item::Frame(frame))?;
                 out.mark();
             }

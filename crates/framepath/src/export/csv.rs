@@ -11,7 +11,7 @@ use crate::report::Report;
 const HEADER: &str = "path,seq,hop,stage,thread,birth_ns,enter_ns,leave_ns,wall_ns,copied_bytes,copy_ns,queue_ns,\
                       wakeup_ns,blocked_ns,compute_ns,preempted_ns,unexplained_ns,voluntary_switches,\
                       involuntary_switches,minor_faults,cycles,instructions,cache_misses,last,dropped,\
-                      device_ns,device_queue_ns,device_run_ns";
+                      device_ns,device_queue_ns,device_run_ns,held_ns,pool_ns";
 
 /// Writes all rows of `report`.
 ///
@@ -85,9 +85,11 @@ fn line(report: &Report, row: &Row, has_pmu: bool, to: &mut dyn Write) -> io::Re
     let split = row.device_queue_ns > 0 || row.device_run_ns > 0;
     cell(to, in_device.then_some(row.device_ns))?;
     cell(to, split.then_some(row.device_queue_ns))?;
-    match split {
-        true => writeln!(to, "{}", row.device_run_ns),
-        false => writeln!(to),
+    cell(to, split.then_some(row.device_run_ns))?;
+    cell(to, (row.held_ns > 0).then_some(row.held_ns))?;
+    match row.pool_ns {
+        0 => writeln!(to),
+        pool_ns => writeln!(to, "{pool_ns}"),
     }
 }
 

@@ -123,11 +123,13 @@ pub fn causes_us(causes: &Causes) -> CausesUs {
         compute: us(Cause::Compute),
         copy: us(Cause::Copy),
         queue: us(Cause::Queue),
+        held: us(Cause::Held),
         wakeup: us(Cause::Wakeup),
         preempted: us(Cause::Preempted),
         blocked: us(Cause::Blocked),
         device: us(Cause::Device),
         network: us(Cause::Network),
+        pool: us(Cause::Pool),
         unexplained: us(Cause::Unexplained),
     }
 }

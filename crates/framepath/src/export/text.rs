@@ -215,8 +215,8 @@ fn causes(text: &mut String, level: Level, digest: &Digest, to: &str) -> std::fm
     }
     writeln!(text, "\nthe median frame's {}{to} by cause", time(digest.median_ns))?;
     for (cause, figure) in digest.causes.iter() {
-        // Device and network are shown only if a row has a figure for them.
-        if figure.is_none() && matches!(cause, Cause::Device | Cause::Network) {
+        // These causes are shown only if a row has a figure for them.
+        if figure.is_none() && matches!(cause, Cause::Held | Cause::Device | Cause::Network | Cause::Pool) {
             continue;
         }
         match figure {

@@ -105,7 +105,7 @@ fn drawn_from(rows: &[&Row]) -> Vec<u64> {
 }
 
 fn busy_ns(row: &Row) -> u64 {
-    row.wall_ns().saturating_sub(row.queue_ns + row.wakeup_ns)
+    row.wall_ns().saturating_sub(row.queue_ns + row.held_ns + row.pool_ns + row.wakeup_ns)
 }
 
 fn micros(ns: u64, origin: u64) -> f64 {
@@ -122,6 +122,11 @@ fn slice(pid: usize, row: &Row, from: u64, name: &str, origin: u64) -> Value {
         "wakeup_us": row.wakeup_ns as f64 / 1e3,
         "blocked_us": row.blocked_ns as f64 / 1e3,
     });
+    for (name, ns) in [("held_us", row.held_ns), ("pool_us", row.pool_ns)] {
+        if ns > 0 {
+            args[name] = json!(ns as f64 / 1e3);
+        }
+    }
     if row.device_ns > 0 {
         args["device_us"] = json!(row.device_ns as f64 / 1e3);
     }

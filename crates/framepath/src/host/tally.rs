@@ -44,7 +44,8 @@ impl Tally {
             page.add(figures::LATENCY_SUM, latency);
             page.add(figures::LATENCY + Histogram::bucket(latency), 1);
         }
-        let causes = [work.compute_ns, work.copy_ns, work.queue_ns, work.preempted_ns, work.blocked_ns];
+        let (held_ns, pool_ns) = if work.is_pool { (0, work.inside_ns) } else { (work.inside_ns, 0) };
+        let causes = [work.compute_ns, work.copy_ns, held_ns, work.preempted_ns, work.blocked_ns, pool_ns];
         for (at, ns) in causes.into_iter().enumerate() {
             page.add(figures::CAUSE + at, ns.into());
         }

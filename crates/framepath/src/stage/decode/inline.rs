@@ -4,6 +4,7 @@
 
 use framepath_codec::{
     CodecError, Decoder, DecoderOptions, DecoderOutput, Hardware, HardwareApi, Packet, TrackInfo,
+    WorkDivision,
 };
 use framepath_model::stream::StreamInfo;
 
@@ -11,10 +12,11 @@ use crate::error::StageError;
 use crate::item::Item;
 use crate::notes::Notes;
 use crate::out::{HopFailure, Out};
+use crate::recorder::Gap;
 use crate::stage::Stage;
 
-/// Stage with a decoder in its thread. In the ledger, the time of a frame inside while the decoder works
-/// on other frames (reordering, frame threads) is `queue`.
+/// Stage with a decoder. In the ledger, a picture's decoding counts for its own frame, on whichever thread it
+/// ran, and the time in which the decoder keeps the finished picture is `held`.
 pub(crate) struct Decode {
     track: TrackInfo,
     options: DecoderOptions,
@@ -86,7 +88,12 @@ impl Decode {
             match decoder.receive() {
                 Ok(DecoderOutput::Frame(frame)) => {
                     self.probe = None;
-                    out.resume(frame.meta().seq);
+                    let gap = match decoder.division() {
+                        WorkDivision::Caller => Gap::Held,
+                        WorkDivision::FrameThreads => Gap::FrameThread(decoder.work()),
+                        WorkDivision::Pool => Gap::Pool,
+                    };
+                    out.resume_after(frame.meta().seq, gap);
                     out.push(Item::Frame(frame))?;
                     out.mark();
                 }
@@ -120,8 +127,20 @@ impl Decode {
         let Some(decoder) = &mut self.decoder else {
             return Err(out.fail(StageError::Downstream));
         };
+        let seq = packet.meta().seq;
+        let is_decoded_here = decoder.division() == WorkDivision::Caller;
+        if !is_decoded_here {
+            // From here on, the work is that of the decoder's threads.
+            out.hold(seq);
+        }
         match decoder.send(packet) {
-            Ok(()) => self.forward_all(out),
+            Ok(()) => {
+                if is_decoded_here {
+                    // The picture was decoded by this call, for whichever frame comes out next.
+                    out.hold(seq);
+                }
+                self.forward_all(out)
+            }
             Err(error) => match self.probe.take() {
                 Some(probe) => self.fall_back(probe, &error, out),
                 None => Err(self.fail(error, out)),
@@ -163,7 +182,6 @@ impl Stage for Decode {
             }
         }
         self.is_fresh = false;
-        out.hold(packet.meta().seq);
         if let Some(probe) = &mut self.probe {
             match packet.share() {
                 Some(shared) => probe.packets.push(shared),
