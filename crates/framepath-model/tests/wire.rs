@@ -182,7 +182,7 @@ fn open() -> impl Strategy<Value = Open> {
 }
 
 fn status() -> impl Strategy<Value = StreamStatus> {
-    let numbers = (any::<[u32; 6]>(), any::<[u64; 5]>(), any::<[u64; 5]>());
+    let numbers = (any::<[u32; 6]>(), any::<[u64; 5]>(), any::<[u64; 6]>());
     (numbers, text(LABEL_BYTES), vec(any::<u64>(), BUCKETS)).prop_map(|((n, m, causes_ns), stage, counts)| {
         StreamStatus {
             stream: n[0],
@@ -397,10 +397,11 @@ fn the_words_are_those_of_the_tables() {
         leave_ns: 6,
         copied_bytes: 8,
         involuntary_switches: 3,
+        is_pool: true,
         ..WorkerTime::default()
     };
     let frame = Completion::Frame { seq: 4, pool: 2, slot: 11, layout: 1, work };
-    assert_eq!(frame.encode(), [11 << 32 | 2 << 16 | 1 << 8 | 129, 4, 5, 6, 0, 0, 0, 3 << 48 | 8]);
+    assert_eq!(frame.encode(), [11 << 32 | 2 << 16 | 1 << 8 | 129, 4, 5, 6, 0, 0, 0, 1 << 63 | 3 << 48 | 8]);
     let layout = Layout::packed(PixelFormat::Nv12, 16, 8).unwrap();
     let layout_record = Completion::Layout { id: 5, layout };
     assert_eq!(
@@ -408,7 +409,7 @@ fn the_words_are_those_of_the_tables() {
         [2 << 40 | 2 << 32 | 2 << 24 | 3 << 16 | 5 << 8 | 130, 8 << 32 | 16, 0, 16, 128, 16, 0, 0]
     );
     let bytes = bytes_of(&Message::Replace { stream: 258, kill: true });
-    assert_eq!(bytes[..16], *b"FPWM\x07\0\x22\0\x02\x01\0\0\x01\0\0\0");
+    assert_eq!(bytes[..16], *b"FPWM\x08\0\x22\0\x02\x01\0\0\x01\0\0\0");
     assert!(bytes[16..].iter().all(|byte| *byte == 0));
     const { assert!(BYTES_PER_FRAME <= 128) };
 }

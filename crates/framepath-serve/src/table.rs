@@ -175,7 +175,7 @@ mod tests {
         let words: Vec<&str> = line.split_whitespace().collect();
         assert_eq!(words[..6], ["7", "4", "0", "-", "50.0", "25.0"], "{text}");
         assert!(
-            line.contains("2.10 ms    2.10 ms        2  320x180    CCCCCCCCCCCCCCCqqqqq  decode threads=1"),
+            line.contains("2.10 ms    2.10 ms        2  320x180    CCCCCCCCCCCCCCChhhhh  decode threads=1"),
             "{line}"
         );
         assert!(

@@ -66,6 +66,46 @@ fn level_full_counts_every_stage() {
     assert!(report.rows.iter().all(|r| usize::from(r.thread) == usize::from(r.hop > 0)));
 }
 
+/// Checks the rows of `decode` in a path without a link: decoding is compute of the picture's own frame on
+/// whichever thread it ran, and nothing waits in a queue.
+#[test]
+fn time_inside_a_decoder_is_decoding_held_or_pool_and_never_queue() {
+    // H.264 with B-frames is reordered, VP9 is not; dav1d's threads share the pictures.
+    for (name, threads, is_reordered, is_pool) in [
+        ("h264-180p8-high.h264", 1, true, false),
+        ("h264-180p8-high.h264", 3, true, false),
+        ("vp9-180p8.ivf", 1, false, false),
+        ("vp9-180p8.ivf", 3, false, false),
+        ("av1-180p8.ivf", 1, false, false),
+        ("av1-180p8.ivf", 3, false, true),
+    ] {
+        let report = run(&format!("file {} ! decode threads={threads} ! null", clip(name)), &at(Level::Full));
+        let rows: Vec<_> = report.rows.iter().filter(|r| r.hop == 1).collect();
+        assert_eq!(rows.len() as u64, report.frames);
+        assert!(report.rows.iter().all(|r| r.queue_ns == 0), "{name} threads={threads}");
+        assert_eq!(rows.iter().any(|r| r.pool_ns > 0), is_pool, "{name} threads={threads}");
+        if is_reordered {
+            assert!(rows.iter().any(|r| r.held_ns > 0), "{name} threads={threads}");
+        }
+        if !is_pool {
+            // The first picture of each frame thread has no clock yet. A hidden picture takes a turn as well.
+            let known = rows.iter().filter(|r| r.compute_ns > 0).count();
+            assert!(known + threads >= rows.len(), "{name} threads={threads}: {known} of {}", rows.len());
+        }
+    }
+}
+
+#[test]
+fn level_times_leaves_the_time_inside_a_threaded_decoder_empty() {
+    let text = format!("file {} ! decode threads=3 ! null", clip("h264-180p8-high.h264"));
+    let mut report = run(&text, &at(Level::Times));
+    let causes = report.digest().causes;
+    for unknown in [Cause::Held, Cause::Pool, Cause::Compute, Cause::Unexplained] {
+        assert_eq!(causes[unknown], None, "{unknown:?}");
+    }
+    assert_eq!(causes[Cause::Queue], Some(0.0));
+}
+
 #[test]
 fn a_full_ledger_keeps_the_last_rows_and_says_how_many_went() {
     let options = Options { rows: 16, ..at(Level::Times) };

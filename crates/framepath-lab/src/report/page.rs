@@ -230,6 +230,8 @@ fn method(body: &mut String) {
          function that copies; timestamps at each known wait</td></tr>\
          <tr><td>queue, wakeup</td><td>measured</td><td class=\"wrap\">timestamps at enqueue and dequeue, and \
          the state of the consumer</td></tr>\
+         <tr><td>held, pool</td><td>measured</td><td class=\"wrap\">the end of the decoding by the decoder thread&#39;s \
+         switch records, the timestamp of the output; timestamps around a pool of threads</td></tr>\
          <tr><td>preempted</td><td>measured</td><td class=\"wrap\">the scheduler&#39;s run delay within a \
          stage</td></tr>\
          <tr><td>unexplained</td><td>derived</td><td class=\"wrap\">the remainder of the latency; the only cause \
