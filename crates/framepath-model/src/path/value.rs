@@ -127,7 +127,8 @@ impl ValueKind {
                 format!("a rate in Hz from 0 to {MAX_RATE}, such as `60`, `29.97` or `30000/1001`")
             }
             ValueKind::StreamTime => {
-                "a time from the stream's start, 0 to 3600000s, with its unit (ns, us, ms, s), such as `90s`".to_owned()
+                "a time from the stream's start, 0 to 3600000s, with its unit (ns, us, ms, s), such as `90s`"
+                    .to_owned()
             }
             ValueKind::Duration => {
                 "a time from 0 to 60s with its unit (ns, us, ms, s), such as `2ms`".to_owned()
