@@ -3,24 +3,24 @@
 
 use std::ops::{AddAssign, Index, IndexMut};
 
-/// Cause of latency. The names are those of the design, in every output.
+/// Cause of a frame's latency. The names are those of the design, in every output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Cause {
-    /// CPU time in a stage, copies left out.
+    /// CPU time in a stage, without copies.
     Compute,
-    /// Pixel or packet bytes moved by the CPU.
+    /// Time in which the CPU copied pixel or packet bytes.
     Copy,
-    /// Waiting for a consumer that was busy.
+    /// Time in which the frame waited for a busy consumer.
     Queue,
     /// Time from hand-off until an idle consumer ran.
     Wakeup,
     /// Time in which a stage could run, but another thread had the CPU.
     Preempted,
-    /// Waits: an empty pool, I/O, a lock or a futex.
+    /// Time of known waits: for an empty pool, I/O, a lock or a futex.
     Blocked,
     /// Time inside a V4L2 device.
     Device,
-    /// Time on the network.
+    /// Time on the network; not measured yet.
     Network,
     /// Latency that no other cause accounts for: the only figure obtained by subtraction.
     Unexplained,
@@ -40,7 +40,7 @@ pub const CAUSES: [Cause; 9] = [
 ];
 
 impl Cause {
-    /// Returns the name used in tables and summaries.
+    /// Returns the name of the cause in tables and summaries.
     pub fn name(self) -> &'static str {
         match self {
             Cause::Compute => "compute",
@@ -55,7 +55,7 @@ impl Cause {
         }
     }
 
-    /// Returns how the figure is obtained.
+    /// Returns a short text that says how the figure of this cause is obtained.
     pub fn known_by(self) -> &'static str {
         match self {
             Cause::Compute => "measured: thread CPU clock",
@@ -71,12 +71,12 @@ impl Cause {
     }
 }
 
-/// Nanoseconds by cause; `None` if it was not measured.
+/// Time by cause, nanoseconds; `None` for a cause that was not measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Causes([Option<f64>; CAUSES.len()]);
 
 impl Causes {
-    /// Returns the sum of all known figures.
+    /// Returns the sum of all known figures, nanoseconds; 0 if none is known.
     pub fn total(&self) -> f64 {
         self.0.iter().flatten().sum()
     }
@@ -109,8 +109,8 @@ impl IndexMut<Cause> for Causes {
 }
 
 impl AddAssign for Causes {
-    /// Adds the figures. A sum is known if either part is known: a hop that cannot have a cause
-    /// leaves it `None`.
+    /// Adds the figures of `other`. A sum is known if either part is known: a hop that cannot have
+    /// a cause leaves it `None`.
     fn add_assign(&mut self, other: Causes) {
         for (mine, theirs) in self.0.iter_mut().zip(other.0) {
             if let Some(theirs) = theirs {
