@@ -81,7 +81,7 @@ pub struct ReplayEntry<P> {
     /// True if the packet is decoded only as reference for later packets, because its own
     /// references were lost. Such a packet counts as skipped.
     withheld: bool,
-    /// True for a packet at which the stream resumes: packets directly before it are lost.
+    /// True if the stream resumes at this packet: packets directly before it are lost.
     after_loss: bool,
 }
 
@@ -96,14 +96,13 @@ impl<P> ReplayEntry<P> {
         self.pts
     }
 
-    /// Returns the class of the packet, which says whether a decoder can start at it.
+    /// Returns the class of the packet: whether a decoder can start at it.
     pub fn access(&self) -> RandomAccess {
         self.access
     }
 
     /// Returns true if packets directly before this one are lost: the decoder has to output its
-    /// pending frames and restart, because the numbers of later pictures do not continue the
-    /// earlier ones.
+    /// pending frames and restart, because the numbers of the pictures do not continue.
     pub fn is_after_loss(&self) -> bool {
         self.after_loss
     }
@@ -137,8 +136,7 @@ pub enum Arrived {
     Unknown,
 }
 
-/// Action of the supervisor after a worker's death. In every case but the last, the packets not yet
-/// sent are submitted too.
+/// Action after a death. In every case but the last, unsent packets are submitted too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RestartPlan {
     /// Submit the history to the next worker.
@@ -191,8 +189,7 @@ pub struct ReplayLog<P> {
     submitted: u64,
     /// Number after the highest packet number submitted to a worker that died.
     replayed_below: u64,
-    /// Number of the random access point that yielded its first frame and was not yet checked by
-    /// rule 1; `None` if there is none.
+    /// Random access point with a first frame that rule 1 has not yet checked; `None` if none.
     untried: Option<u64>,
     resumption: Resumption,
     /// True if [`ReplayLog::forget`] dropped packets that a replay would need.
@@ -202,11 +199,9 @@ pub struct ReplayLog<P> {
     last: Option<Death>,
     /// Number of deaths since the last delivered or withheld new frame.
     in_a_row: u32,
-    /// Number of single-threaded deaths in `in_a_row` since the last skip. The first death of the
-    /// row does not count.
+    /// Number of single-threaded deaths in `in_a_row` since the last skip, without the row's first.
     fruitless: u32,
-    /// Number of the latest deaths in `in_a_row`, without gaps, that happened before a packet was
-    /// taken.
+    /// Number of the latest deaths in `in_a_row` that happened before a packet was taken.
     unopened: u32,
     deaths: u64,
     replayed: u64,
@@ -215,8 +210,7 @@ pub struct ReplayLog<P> {
 }
 
 impl<P> ReplayLog<P> {
-    /// Creates an empty log. `strip` removes the parts of a packet that only a replay needs; it is
-    /// called when a packet is forgotten.
+    /// Creates an empty log. `strip` removes the parts of a packet that only a replay needs.
     pub fn new(strip: fn(&mut P)) -> ReplayLog<P> {
         ReplayLog {
             history: VecDeque::new(),
@@ -277,8 +271,8 @@ impl<P> ReplayLog<P> {
         self.cursor += 1;
     }
 
-    /// Returns the number of the last packet in the history that was submitted to the present
-    /// worker and meets `is_it`; `None` if there is none.
+    /// Returns the number of the last packet submitted to the present worker that meets `is_it`;
+    /// `None` if there is none.
     pub fn last_submitted(&self, mut is_it: impl FnMut(&P) -> bool) -> Option<u64> {
         let submitted = self.history.iter().take(self.cursor);
         submitted.rev().find(|entry| is_it(&entry.packet)).map(|entry| entry.seq)
@@ -365,8 +359,7 @@ impl<P> ReplayLog<P> {
     }
 
     /// Records the worker's death, and returns the action for the next worker. `popped` is the last
-    /// packet that the worker took, `None` if it took none; `single_threaded` is true if it decoded
-    /// on one thread.
+    /// packet that the worker took; `single_threaded` is true if it decoded on one thread.
     pub fn died(&mut self, popped: Option<u64>, single_threaded: bool) -> RestartPlan {
         self.skipped += self.forgotten.clear();
         if mem::take(&mut self.incomplete) {
@@ -418,8 +411,7 @@ impl<P> ReplayLog<P> {
         RestartPlan::Replay { single_threaded: self.in_a_row >= 2 || (single_threaded && there_still) }
     }
 
-    /// Returns true if packet `seq` was forgotten so long ago that [`ReplayLog::get`] cannot find
-    /// it.
+    /// Returns true if packet `seq` was forgotten so long ago that `get` cannot find it.
     pub fn is_unknown(&self, seq: u64) -> bool {
         self.forgotten.is_unknown(seq)
     }
@@ -433,8 +425,7 @@ impl<P> ReplayLog<P> {
         may_be
     }
 
-    /// Returns the packet with number `seq`, stripped if it was forgotten; `None` if the log does
-    /// not keep it.
+    /// Returns packet `seq`, stripped if it was forgotten; `None` if the log does not keep it.
     pub fn get(&self, seq: u64) -> Option<&P> {
         match self.find(seq) {
             Some(at) => Some(&self.history[at].packet),
@@ -450,9 +441,8 @@ impl<P> ReplayLog<P> {
         }
     }
 
-    /// Records the worker's death if its packets cannot be submitted again. Drops all packets up to
-    /// `popped`, the last one that the worker took, and the forgotten ones. Later packets are
-    /// submitted to the next worker. Returns the dropped packets without output.
+    /// Records the worker's death if its packets cannot be submitted again. Drops the packets up to
+    /// `popped`, the last one that the worker took. Later packets are submitted to the next worker.
     pub fn abandon(&mut self, popped: Option<u64>) -> Abandoned {
         let popped = popped.and_then(|seq| self.find(seq)).filter(|at| *at < self.cursor);
         let taken = popped.map_or(0, |at| at + 1);
@@ -501,14 +491,12 @@ impl<P> ReplayLog<P> {
     }
 
     /// Returns the number of packets given up without a frame: poisoned ones, those up to the next
-    /// random access point, those whose references are missing there, and forgotten ones whose
-    /// frames were lost with a worker.
+    /// random access point, those whose references are missing there, and forgotten ones.
     pub fn skipped(&self) -> u64 {
         self.skipped
     }
 
-    /// Returns the number of leading pictures among [`ReplayLog::skipped`], which were given up
-    /// because their references are missing.
+    /// Returns the number of leading pictures in `skipped`: their references are missing.
     pub fn skipped_leading(&self) -> u64 {
         self.skipped_leading
     }
@@ -522,8 +510,8 @@ impl<P> ReplayLog<P> {
         self.history.binary_search_by_key(&seq, |entry| entry.seq).ok()
     }
 
-    /// Returns true if the packet `entry`, the next in decode order, is to be decoded. Counts the
-    /// packet as skipped if it is not decoded, or if its frames are withheld.
+    /// Returns true if `entry`, the next packet in decode order, is to be decoded. Counts it as
+    /// skipped if it is not decoded, or if its frames are withheld.
     fn admits(&mut self, entry: &mut ReplayEntry<P>) -> bool {
         let was_skipping = self.resumption.is_skipping();
         let admission = self.resumption.admit(entry.access, entry.pts);
@@ -539,8 +527,7 @@ impl<P> ReplayLog<P> {
         admission == Admission::Withheld
     }
 
-    /// Drops the packet with index `poisoned` in the history and all later packets that cannot be
-    /// decoded without it. Returns the plan for the next worker.
+    /// Drops the packet with index `poisoned` and the packets that cannot be decoded without it.
     fn skip(&mut self, poisoned: usize) -> RestartPlan {
         let mut behind = self.history.split_off(poisoned).into_iter();
         // The packet exists, because the caller found it.
@@ -562,9 +549,9 @@ impl<P> ReplayLog<P> {
         RestartPlan::Skip { poisoned: first, next }
     }
 
-    /// Moves the start of the history forward if the rules of the module allow it. A frame of the
-    /// packet with index `at` was just delivered. Scans the history a few times per random access
-    /// point, not per frame.
+    /// Moves the start of the history forward if the rules allow it, after a frame of the packet
+    /// with index `at` was delivered. Scans the history a few times per random access point, not
+    /// per frame.
     fn trim(&mut self, at: usize) {
         let entry = &self.history[at];
         if entry.is_point() && entry.delivered == 1 {
