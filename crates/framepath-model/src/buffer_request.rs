@@ -14,7 +14,7 @@ pub const MOST_BUFFERS: u32 = 32;
 /// Plane format of the frames in buffers that a device or another process provides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProvidedFormat {
-    /// The decoder's own format, YU12. Nothing is copied.
+    /// The decoder's own format, YU12 for 8 bits: nothing is copied.
     Native,
     /// NV12 for 8 bits: chroma is copied; P010 for 10 bits: all planes are copied.
     Packed,

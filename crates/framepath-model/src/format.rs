@@ -104,7 +104,7 @@ impl FromStr for PixelFormat {
 /// Reason why a pixel format or layout is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
-    /// No format has this name; letters are compared in either case.
+    /// No format has this name, in upper or lower case.
     #[error("unknown pixel format `{0}`; known: GREY, YUV420P, NV12, YUV420P10, P010, RGBA")]
     UnknownFormat(String),
     /// A side is zero or larger than [`Layout::MAX_SIDE`].
@@ -273,7 +273,7 @@ impl Layout {
         Layout { colors, ..self }
     }
 
-    /// Returns the planes in memory order of the format: luma, grey or RGBA first, then chroma.
+    /// Returns the planes in the order of the format: luma, grey or RGBA first, then chroma.
     pub fn planes(&self) -> &[PlaneLayout] {
         &self.planes[..self.count]
     }
@@ -324,7 +324,8 @@ mod tests {
         assert!(Layout::from_planes(PixelFormat::Nv12, 16, 16, &planes).is_err());
     }
 
-    /// libswscale aborts on an odd stride of 16-bit samples, and its strides are `int`.
+    /// Checks layouts on which libswscale aborts: odd strides of 16-bit samples, and strides beyond
+    /// `int`.
     #[test]
     fn planes_that_would_abort_a_converter_are_refused() {
         for format in PixelFormat::ALL {

@@ -72,7 +72,7 @@ pub struct ReplayEntry<P> {
     pts: Option<i64>,
     access: RandomAccess,
     packet: P,
-    /// Number of frames delivered to the reader, from any worker.
+    /// Number of frames that workers sent and the reader got, or that were withheld from it.
     delivered: u32,
     /// Number of frames received from the present worker.
     received: u32,
@@ -111,7 +111,7 @@ impl<P> ReplayEntry<P> {
         self.access == RandomAccess::Point
     }
 
-    /// Returns the packet as it was appended.
+    /// Returns the appended packet.
     pub fn packet(&self) -> &P {
         &self.packet
     }

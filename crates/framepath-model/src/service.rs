@@ -77,13 +77,13 @@ pub enum Denial {
     /// The user has the maximum number of streams, which is the field.
     #[error("this user has {0} streams already, the limit of --streams; close a stream or raise the limit")]
     Streams(u32),
-    /// The user opened more new streams in a minute than the maximum, which is the field.
+    /// The user requested more new streams in a minute than the limit, which is the field.
     #[error(
         "this user opened {0} streams in a minute, the limit of --opens-per-minute; retry later or raise the \
          limit"
     )]
     Opens(u32),
-    /// The user had more workers replaced in a minute than the maximum, which is the field.
+    /// The user requested more replaced workers in a minute than the limit, which is the field.
     #[error(
         "this user had {0} workers replaced in a minute, the limit of --replacements-per-minute; retry later or \
          raise the limit"
@@ -138,7 +138,7 @@ pub enum Action {
         /// Number of the stream.
         stream: u32,
     },
-    /// Report the first stream whose number is at least `from`.
+    /// Report the first stream whose number is at least `from`, or the totals if there is none.
     Report {
         /// Lowest stream number of interest.
         from: u32,

@@ -8,8 +8,10 @@ use super::definition::{DefaultValue, Definition};
 use super::value::{Value, ValueKind};
 use super::words::quote;
 
-/// Path: a source, then stages and links, then a sink. Two paths are equal if they mean the same,
-/// in any spelling.
+/// Parsed path: a source, then stages and links, then a sink or a tee; or the part of a path that
+/// the reading function accepts. Two paths are equal if they have the same hops with the same given
+/// values, in any spelling; an argument that was not given differs from its default given
+/// explicitly.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Path {
     /// Hops in order. The first hop is a source, unless

@@ -8,9 +8,10 @@ use super::words::{self, PathMark};
 
 impl Definitions {
     /// Returns the words that can replace the last word of `text`; after a blank, the last word
-    /// is empty. The words are names that fit the place, options (`depth=`), or an option with
-    /// each of its values (`leaky=no`). The result is empty if a file or another text is
-    /// expected, or if the text already has an error.
+    /// is empty. The words are names that fit the place, values of a positional argument, options
+    /// (`depth=`), an option with each of its values (`leaky=no`), or the marks `!`, `(` and `)`.
+    /// The result is empty if a file or another text is expected, if a quote is open, or if the
+    /// hop's name is not known.
     ///
     /// ```
     /// # use framepath_model::path::{Arg, DefaultValue, Definition, Definitions, ValueKind};

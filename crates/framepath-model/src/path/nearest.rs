@@ -5,9 +5,9 @@
 /// Nobody mistypes a known word by that much, and the limit bounds the work.
 const LONGEST: usize = 40;
 
-/// Returns the word of `known` nearest to `word`, in either case, if it is similar enough: at most
-/// a third of the characters of the longer word differ (one may always differ). Returns `None` if
-/// no word is.
+/// Returns the word of `known` nearest to `word`, whose case does not matter. At most a third of
+/// the characters of the longer word may differ, but one always may. Returns `None` if no word is
+/// so similar.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let typed: String = word.chars().take(LONGEST + 1).flat_map(char::to_lowercase).collect();
     let typed_chars = typed.chars().count();

@@ -42,7 +42,8 @@ pub enum ValueKind {
     },
     /// `1`, `0`, `yes` or `no`.
     Flag,
-    /// Any text that is not empty, such as a file's name. The field describes the text for help.
+    /// Any text that is not empty and has no zero byte, such as a file's name. The field describes
+    /// the text for help.
     Text(&'static str),
     /// A plug-in, as `frei0r:NAME`; the name contains no `/` and no `:`.
     Plugin,
@@ -166,7 +167,8 @@ impl ValueKind {
         }
     }
 
-    /// Reads `text` as a value of this type. Fails if it is none, or out of range.
+    /// Reads `text` as a value of this type. Fails if the text is not such a value, or is out of
+    /// range.
     pub(super) fn read(&self, text: &str) -> Result<Value, InvalidValue> {
         match *self {
             ValueKind::Count { min, max, word } => {

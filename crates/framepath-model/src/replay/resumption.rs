@@ -27,8 +27,8 @@ pub(super) enum Admission {
 pub(super) struct Resumption {
     /// True while packets are dropped, until a random access point or a packet flagged as one.
     skipping: bool,
-    /// Number of reference pictures whose frames are still withheld after a packet that is only
-    /// flagged as a random access point.
+    /// Number of reference pictures that still have to pass before frames are no longer withheld,
+    /// after a packet that is only flagged as a random access point; 0 if no frames are withheld.
     withholding: u32,
     /// Presentation time, ticks, before which pictures lack their references; `None` if there is no
     /// such time. Applies until the next random access point.

@@ -77,7 +77,7 @@ impl Histogram {
 
     /// Returns a duration, nanoseconds, that a share `q` (0 to 1) of all durations does not exceed.
     /// The value is the upper end of a bucket, so it is at most a quarter too long for durations of
-    /// 4.1 µs to 3.2 s. Returns `None` if there are no durations.
+    /// 4.1 µs to 3.2 s; longer durations count as 3.8 s. Returns `None` if there are no durations.
     pub fn quantile_ns(&self, q: f64) -> Option<u64> {
         let count = self.count();
         let rank = ((count as f64 * q).ceil() as u64).clamp(1, count.max(1));
@@ -218,7 +218,7 @@ pub struct StreamStatus {
     pub client_uid: u32,
     /// Process id of the worker; 0 if the stream has no worker at the moment.
     pub worker_pid: u32,
-    /// Number of times that the client requested another worker for the stream.
+    /// Number of times that the service replaced the stream's worker, at the client's request.
     pub crashes: u64,
     /// CPU time of all workers that the stream has had, nanoseconds, as the kernel reports it.
     pub cpu_ns: u64,
@@ -239,8 +239,8 @@ pub struct Totals {
     pub granted: u64,
     /// Number of requests and connections denied since the service started.
     pub denied: u64,
-    /// Number of times that a client requested another worker for a stream, since the service
-    /// started.
+    /// Number of times that the service replaced a stream's worker, at a client's request, since
+    /// the service started.
     pub crashes: u64,
     /// Number of frames output by the workers of all streams since the service started.
     pub frames: u64,

@@ -17,7 +17,8 @@ pub struct WorkerTime {
     pub enter_ns: u64,
     /// Time at which the frame left the stage, not before `enter_ns`.
     pub leave_ns: u64,
-    /// Time that the frame waited inside the stage for a busy consumer, plus time in a device.
+    /// Time that the frame waited inside the stage for a busy consumer or for its turn in a
+    /// decoder, plus time in a device.
     pub queue_ns: u32,
     /// Time that the worker had been idle when the input arrived, at `enter_ns`; 0 if the worker
     /// was busy.
