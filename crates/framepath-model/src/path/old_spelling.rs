@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Options in the spelling of earlier versions. They still work, with a note about their present
-//! spelling.
+//! Options in the spelling of earlier versions. Such options still work, with a note about the
+//! present spelling.
 
 use super::definition::Definition;
 use super::words::quote;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Parser from words to a path. It reports the first error from the left.
+//! Parser from words to a path. The parser reports the first error from the left.
 
 use std::ops::Range;
 
@@ -155,7 +155,7 @@ impl Grammar<'_> {
                 known(DefinitionKind::Link)
             ),
             [DefinitionKind::Tee] => {
-                format!("parentheses stand behind a tee, {}, only", known(DefinitionKind::Tee))
+                format!("parentheses follow only a tee, {}", known(DefinitionKind::Tee))
             }
             [DefinitionKind::Sink] => {
                 format!("expected here: a sink, {}; `null` discards all frames", known(DefinitionKind::Sink))

@@ -109,8 +109,8 @@ pub struct Figures {
     pub inputs: u64,
     /// Sum of the durations in `latency`, nanoseconds.
     pub latency_sum_ns: u64,
-    /// Time of all frames by cause, nanoseconds, in the order of [`KNOWN_CAUSES`]; zeros if the
-    /// client's ledger is off.
+    /// Time of all frames by cause, nanoseconds, in the order of [`KNOWN_CAUSES`]; 0 for a cause
+    /// that the level of the client's ledger does not measure.
     pub causes_ns: [u64; KNOWN_CAUSES.len()],
     /// Width of the last frame, pixels; 0 before the first frame.
     pub width: u32,
