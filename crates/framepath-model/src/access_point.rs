@@ -17,31 +17,34 @@ use crate::access_unit::{Bits, Coding, FRAME, FRAME_HEADER, nals, obu_head, vp8,
 /// the size of the largest picture buffer (ITU-T H.265, A.4.2).
 const MOST_REORDERED: u32 = 16;
 
-/// Classification of a packet: whether a decoder can start at it.
+/// Class of a packet: whether a decoder can start at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RandomAccess {
     /// Picture that is not a random access point.
     Picture {
-        /// True if other pictures may refer to this picture; such a picture counts towards a
-        /// recovery.
+        /// True if other pictures may refer to this picture. Such a picture counts towards the
+        /// `recovery` of a claimed point.
         reference: bool,
-        /// True if the picture may be a leading picture by its type: a RASL picture of HEVC, or a
-        /// B picture of H.264. For H.264 this applies only between a random access point and the
-        /// next P picture. Used for packets without a time.
+        /// True if the picture may be a leading picture by its type: a RASL picture of HEVC, or a B
+        /// picture of H.264. For H.264 this applies only between a random access point and the next
+        /// P picture. Used for packets without a presentation time.
         leading: bool,
     },
-    /// Packet flagged as random access point without confirmation by the bytes: a gradual
-    /// refresh, or no proof that later pictures are valid.
+    /// Packet that the container flags as random access point and that the bytes do not confirm: a
+    /// gradual refresh, or no proof that later pictures are valid.
     Claimed {
-        /// Number of reference pictures until pictures are valid, without the packet's own.
+        /// Number of reference pictures after this packet until pictures are valid; 0 if the bytes
+        /// announce none.
         recovery: u32,
     },
-    /// Random access point: decoding can start here.
+    /// Random access point, flagged by the container and confirmed by the bytes: decoding can start
+    /// here.
     Point,
 }
 
 impl RandomAccess {
-    /// Picture without further known properties.
+    /// Picture of which nothing else is known: it counts as a reference and not as a leading
+    /// picture.
     pub const PICTURE: RandomAccess = RandomAccess::Picture { reference: true, leading: false };
 }
 
@@ -50,18 +53,20 @@ impl RandomAccess {
 pub struct AccessPoints {
     coding: Coding,
     framing: Framing,
-    /// True after a gradual refresh: from then on, reference pictures are distinguished from
-    /// others.
+    /// True after the first flagged packet with a gradual refresh. From then on, the bytes of every
+    /// H.264 packet are inspected, to distinguish reference pictures from others.
     gradual: bool,
 }
 
 impl AccessPoints {
-    /// Creates the verifier. `head` is the codec's own head (avcC, hvcC, parameter sets or nothing).
+    /// Creates the verifier for a new stream. `head` is the codec's own head (avcC, hvcC, parameter
+    /// sets or nothing).
     pub fn new(coding: Coding, head: &[u8]) -> AccessPoints {
         AccessPoints { coding, framing: Framing::new(coding, head), gradual: false }
     }
 
-    /// Returns true if [`AccessPoints::inspect`] needs the bytes of the packet. `timed` is true if
+    /// Returns true if [`AccessPoints::inspect`] needs the bytes of the next packet; else the
+    /// packet is a [`RandomAccess::PICTURE`]. `flagged` is the container's flag; `timed` is true if
     /// the packet has a presentation time.
     pub fn needs(&self, flagged: bool, timed: bool) -> bool {
         match self.coding {
@@ -71,8 +76,9 @@ impl AccessPoints {
         }
     }
 
-    /// Classifies a packet by its first `bytes`; `whole` is true if these are all of them.
-    /// Returns `None` if more bytes are needed. Reads each byte at most twice.
+    /// Classifies a packet by its first `bytes`; `whole` is true if these are all of them,
+    /// `flagged` is the container's flag. Returns `None` if more bytes are needed, never if `whole`
+    /// is true. Reads each byte at most twice.
     pub fn inspect(&mut self, bytes: &[u8], flagged: bool, whole: bool) -> Option<RandomAccess> {
         let access = match self.coding {
             Coding::H264 | Coding::Hevc => self.units(bytes, flagged, whole)?,
@@ -100,15 +106,17 @@ impl AccessPoints {
     }
 }
 
-/// Separation of NAL units in a packet: length prefixes or start codes.
+/// Form of the NAL units in the packets of a stream: length prefixes or start codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Framing {
-    /// Bytes of a NAL unit's length; `None` for start codes and other codecs.
+    /// Size of the length prefix of a NAL unit, bytes, 1 to 4; `None` for start codes and for other
+    /// codecs.
     length_bytes: Option<usize>,
 }
 
 impl Framing {
-    /// Returns the framing of a stream with the codec's own `head`.
+    /// Returns the framing of a stream with the codec's own `head`: length prefixes if `head` is an
+    /// avcC or hvcC record, else start codes.
     pub(crate) fn new(coding: Coding, head: &[u8]) -> Framing {
         let with_lengths = head.first().is_some_and(|first| *first != 0);
         let length_at = match coding {
@@ -138,7 +146,8 @@ impl Framing {
         self.length_bytes.is_some() && bytes.get(..9).is_some_and(is_like_one)
     }
 
-    /// Returns the units of a packet. The last may be cut off.
+    /// Iterates over the NAL units of a packet that begins with `bytes`, without prefixes and start
+    /// codes. The last unit may be cut off.
     pub(crate) fn units(self, bytes: &[u8]) -> Box<dyn Iterator<Item = &[u8]> + '_> {
         match self.of(bytes).length_bytes {
             Some(length_bytes) => Box::new(lengths(bytes, length_bytes)),
@@ -146,7 +155,7 @@ impl Framing {
         }
     }
 
-    /// Appends a unit to a packet.
+    /// Appends a NAL unit to a packet, after its length or a start code.
     pub(crate) fn put(self, unit: &[u8], packet: &mut Vec<u8>) {
         match self.length_bytes {
             Some(length_bytes) => {
@@ -158,9 +167,9 @@ impl Framing {
     }
 }
 
-/// Returns true if a VP8 key frame keeps the previous frame's segment map: segments are in use,
-/// and the frame has no map (RFC 6386, 9.2, 9.3). The four bits after the frame's tag are coded
-/// with equal probabilities (7.3).
+/// Returns true if a VP8 key frame keeps the previous frame's segment map: segments are in use, and
+/// the frame has no map (RFC 6386, 9.2, 9.3). The four bits after the frame's tag are coded with
+/// equal probabilities (7.3). Returns false for a frame that is cut off there.
 fn keeps_segment_map(frame: &[u8]) -> bool {
     let Some(&[first, second]) = frame.get(10..12) else { return false };
     let (mut value, mut range) = (u32::from(first) << 8 | u32::from(second), 255u32);
@@ -186,7 +195,8 @@ fn point_or_picture(is_key: bool) -> RandomAccess {
     if is_key { RandomAccess::Point } else { RandomAccess::PICTURE }
 }
 
-/// Splits units with length prefixes. The last may be cut off.
+/// Iterates over the NAL units of `bytes`, each after a length of `length_bytes` bytes. Skips empty
+/// units. The last unit may be cut off.
 fn lengths(bytes: &[u8], length_bytes: usize) -> impl Iterator<Item = &[u8]> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
@@ -213,7 +223,8 @@ fn unescaped(bytes: &[u8]) -> Vec<u8> {
     kept.collect()
 }
 
-/// Returns the payload of the SEI's recovery point message; `None` if the SEI has none.
+/// Returns the payload of the recovery point message in the SEI unit's body `sei`; `None` if the
+/// SEI has none.
 fn recovery_point(sei: &[u8]) -> Option<Vec<u8>> {
     const RECOVERY_POINT: usize = 6;
     let sei = unescaped(sei);
@@ -241,7 +252,7 @@ fn recovery_point(sei: &[u8]) -> Option<Vec<u8>> {
     None
 }
 
-/// Type of an H.264 slice (7.4.3).
+/// Type of an H.264 slice (7.4.3); SP counts as P, SI as I.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SliceType {
     P,
@@ -249,7 +260,8 @@ enum SliceType {
     I,
 }
 
-/// Returns `first_mb_in_slice` and the slice's type.
+/// Returns `first_mb_in_slice` and the type of the H.264 slice `unit`; `None` if its header is cut
+/// off.
 fn h264_slice(unit: &[u8]) -> Option<(u32, SliceType)> {
     let head = unescaped(&unit[1..unit.len().min(17)]);
     let mut bits = Bits::new(&head);
@@ -262,6 +274,7 @@ fn h264_slice(unit: &[u8]) -> Option<(u32, SliceType)> {
     Some((first, slice_type))
 }
 
+/// Classifies an H.264 packet by its NAL units, as [`AccessPoints::inspect`] describes.
 fn h264<'a>(units: impl Iterator<Item = &'a [u8]>, flagged: bool, whole: bool) -> Option<RandomAccess> {
     let (mut recovery, mut slices) = (None, 0);
     for unit in units {
@@ -303,8 +316,9 @@ fn h264<'a>(units: impl Iterator<Item = &'a [u8]>, flagged: bool, whole: bool) -
     }
 }
 
-/// Checks that every slice of the packet belongs to an IRAP picture. A decoder ignores slices of
-/// other layers and of reserved types, and decodes the slices after them.
+/// Classifies an HEVC packet by its NAL units, as [`AccessPoints::inspect`] describes: a random
+/// access point if every slice belongs to an IRAP picture. Slices of other layers are left out,
+/// because a decoder ignores them.
 fn hevc<'a>(units: impl Iterator<Item = &'a [u8]>, flagged: bool, whole: bool) -> Option<RandomAccess> {
     let (mut recovery, mut is_irap) = (0, false);
     for unit in units {
@@ -335,8 +349,9 @@ fn hevc<'a>(units: impl Iterator<Item = &'a [u8]>, flagged: bool, whole: bool) -
     })
 }
 
-/// Returns true if every frame of the temporal unit is a shown key frame. A decoder ignores a
-/// header that another header follows. The sequence header may be only in the codec's head.
+/// Returns true if every frame of the temporal unit is a shown key frame; `None` if more bytes are
+/// needed. A decoder ignores a frame header that another header follows, so every header counts.
+/// The sequence header may be only in the codec's head.
 fn av1(bytes: &[u8], whole: bool) -> Option<bool> {
     let (mut rest, mut is_key) = (bytes, false);
     while let Some((kind, size, body)) = obu_head(rest) {
@@ -351,7 +366,8 @@ fn av1(bytes: &[u8], whole: bool) -> Option<bool> {
     whole.then_some(is_key)
 }
 
-/// Checks for `show_existing_frame` 0, `frame_type` 0 (key), `show_frame` 1.
+/// Returns true if the AV1 frame header has `show_existing_frame` 0, `frame_type` 0 (key) and
+/// `show_frame` 1.
 fn is_shown_key_frame(header: &[u8]) -> bool {
     header.first().is_some_and(|first| first >> 4 == 1)
 }
@@ -362,13 +378,17 @@ mod tests {
     use proptest::prelude::*;
 
     const IDR: &[u8] = &[0x65, 0x88, 0x80];
-    /// `first_mb_in_slice` 0, then the slice type: 7 (I), 5 (P), 2 (I), 0 (P).
+    /// Slice with `first_mb_in_slice` 0 and slice type 7: all slices of the picture are I.
     const ALL_I: &[u8] = &[0x41, 0x88, 0x80];
+    /// Slice with `first_mb_in_slice` 0 and slice type 5: all slices of the picture are P.
     const ALL_P: &[u8] = &[0x41, 0x98, 0x80];
+    /// Slice with `first_mb_in_slice` 0 and slice type 2: this slice is I.
     const ONE_I: &[u8] = &[0x41, 0xb8, 0x80];
+    /// Slice with `first_mb_in_slice` 0 and slice type 0: this slice is P.
     const ONE_P: &[u8] = &[0x41, 0xe0, 0x80];
-    /// A second slice (`first_mb_in_slice` 1): 2 (I), 0 (P).
+    /// Second slice of a picture, with `first_mb_in_slice` 1 and slice type 2: I.
     const NEXT_I: &[u8] = &[0x41, 0x4c, 0x80];
+    /// Second slice of a picture, with `first_mb_in_slice` 1 and slice type 0: P.
     const NEXT_P: &[u8] = &[0x41, 0x58, 0x80];
     const NOT_REFERENCE: &[u8] = &[0x01, 0x9a, 0x80];
     /// SEI unit with another message, then a recovery point: recovery after 0 frames.
@@ -387,7 +407,8 @@ mod tests {
             .collect()
     }
 
-    /// Returns the result for the units in each form that a container has.
+    /// Returns the class of a packet with the units, and checks that it is the same with start
+    /// codes and with lengths of each size.
     fn seen(coding: Coding, units: &[&[u8]], flagged: bool) -> RandomAccess {
         let looked =
             |head: &[u8], bytes: &[u8]| AccessPoints::new(coding, head).inspect(bytes, flagged, true);

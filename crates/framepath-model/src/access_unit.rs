@@ -10,15 +10,15 @@
 /// Codec whose access units can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Coding {
-    /// H.264; [`Sequences`] takes byte streams (Annex B).
+    /// H.264, as the container has it; [`Sequences`] takes byte streams (Annex B) only.
     H264,
-    /// HEVC; [`Sequences`] takes byte streams (Annex B).
+    /// HEVC, as the container has it; [`Sequences`] takes byte streams (Annex B) only.
     Hevc,
-    /// A VP8 frame.
+    /// VP8; an access unit is one frame.
     Vp8,
-    /// A VP9 frame or superframe.
+    /// VP9; an access unit is one frame or superframe.
     Vp9,
-    /// An AV1 temporal unit, low-overhead format.
+    /// AV1 in the low-overhead format; an access unit is one temporal unit.
     Av1,
 }
 
@@ -27,21 +27,24 @@ pub enum Coding {
 pub struct Unit {
     /// True if decoding can start here, with `before` as a prefix.
     pub key: bool,
-    /// True if pictures from here on may have another size or format.
+    /// True if decoding can start here and a new sequence begins: pictures from here on may have
+    /// another size or format. Also true for the first such unit of a stream.
     pub begins: bool,
-    /// Earlier parameter sets that this unit lacks, if decoding can start at it; usually empty.
+    /// Earlier parameter sets that this unit needs and does not contain, as a byte stream. Empty if
+    /// decoding cannot start here, and usually otherwise.
     pub before: Vec<u8>,
 }
 
-/// Reader for the access units of one stream, in order.
+/// Reader for the access units of one stream, in decode order, which finds where sequences begin.
 #[derive(Clone, Debug)]
 pub struct Sequences {
     coding: Coding,
-    /// The parameter sets in force, in order of arrival.
+    /// Parameter sets in force as a byte stream with start codes, in order of arrival.
     sets: Vec<u8>,
-    /// Those of `sets` that apply to the whole sequence.
+    /// Sequence parameter sets among `sets`, without start codes.
     sets_mark: Vec<u8>,
-    /// Bytes that distinguish this sequence from another.
+    /// Bytes that distinguish the present sequence from another: its sequence parameter sets or
+    /// header, or its size and format. `None` before the first sequence.
     mark: Option<Vec<u8>>,
 }
 
@@ -51,7 +54,7 @@ impl Sequences {
         Sequences { coding, sets: Vec::new(), sets_mark: Vec::new(), mark: None }
     }
 
-    /// Reads the next access unit.
+    /// Reads the next access unit, `bytes`, and returns its properties.
     pub fn inspect(&mut self, bytes: &[u8]) -> Unit {
         let (key, mark) = match self.coding {
             Coding::H264 => return self.byte_stream(bytes, |head| Nal::of_h264(head[0])),
@@ -99,7 +102,8 @@ impl Sequences {
         Unit { key, begins, before }
     }
 
-    /// Adds `sets` unless they are known, because a stream may repeat a set without limit.
+    /// Adds `sets` to the sets in force unless they are known or the sets would exceed 64 KiB,
+    /// because a stream may repeat or change a set without limit.
     fn add_sets(&mut self, sets: &[u8]) {
         const MOST: usize = 64 << 10;
         let known = sets.is_empty() || self.sets.windows(sets.len()).any(|known| known == sets);
@@ -109,6 +113,7 @@ impl Sequences {
     }
 }
 
+/// Kind of a NAL unit of a byte stream, as far as [`Sequences`] distinguishes them.
 enum Nal {
     /// A slice at which decoding can start.
     Random,
@@ -143,8 +148,8 @@ impl Nal {
     }
 }
 
-/// Splits the units at the start codes; each unit has at least one byte. Zeros at a unit's end
-/// belong to the next start code.
+/// Iterates over the NAL units between the start codes of `bytes`; each unit has at least one byte.
+/// Zeros at a unit's end belong to the next start code.
 pub(crate) fn nals(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = start_code(bytes).map_or(&[][..], |(_, behind)| &bytes[behind..]);
     std::iter::from_fn(move || {
@@ -161,12 +166,15 @@ pub(crate) fn nals(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Finds the first start code: its position, and the position after it.
+/// Returns the position of the first start code in `bytes` and the position after it; `None` if
+/// there is none.
 fn start_code(bytes: &[u8]) -> Option<(usize, usize)> {
     let at = bytes.windows(3).position(|three| three == [0, 0, 1])?;
     Some((at, at + 3))
 }
 
+/// Returns whether a VP8 frame is a key frame, and for a key frame the bytes that distinguish its
+/// sequence: the size.
 pub(crate) fn vp8(bytes: &[u8]) -> (bool, Option<Vec<u8>>) {
     match bytes {
         [head, _, _, 0x9d, 0x01, 0x2a, size @ ..] if head & 1 == 0 && size.len() >= 4 => {
@@ -189,7 +197,8 @@ impl Bits<'_> {
         Bits { bytes, at: 0 }
     }
 
-    /// Reads an Exp-Golomb number, ue(v), of at most 31 bits.
+    /// Reads an Exp-Golomb number, ue(v). Returns `None` if the bits end first, or if the number
+    /// has more than 30 leading zeros.
     pub(crate) fn exp_golomb(&mut self) -> Option<u32> {
         let mut zeros = 0;
         while self.take(1)? == 0 {
@@ -210,7 +219,8 @@ impl Bits<'_> {
     }
 }
 
-/// Returns the bytes that distinguish a key frame's sequence; `None` for other frames.
+/// Returns the bytes that distinguish the sequence of a VP9 key frame from another: profile, depth,
+/// subsampling and size. `None` for every other frame, and if the header is invalid or cut off.
 pub(crate) fn vp9(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut bits = Bits::new(bytes);
     if bits.take(2)? != 2 {
@@ -246,7 +256,7 @@ pub(crate) fn vp9(bytes: &[u8]) -> Option<Vec<u8>> {
 pub(crate) const FRAME_HEADER: u8 = 3;
 pub(crate) const FRAME: u8 = 6;
 
-/// Returns true if the frame header has `show_existing_frame` 0 and belongs to a key frame.
+/// Returns true if the AV1 frame header has `show_existing_frame` 0 and belongs to a key frame.
 /// (Still pictures have no such bits, and only one picture.)
 fn begins_key_frame(body: &[u8]) -> bool {
     body.first().is_some_and(|first| first >> 5 == 0)
@@ -267,14 +277,16 @@ fn av1(bytes: &[u8]) -> (bool, Option<Vec<u8>>) {
     (key && mark.is_some(), mark)
 }
 
-/// Returns kind and body of the first unit, and the bytes after it.
+/// Returns type and body of the first AV1 unit (OBU), and the bytes after it; `None` if it is
+/// invalid or cut off.
 fn obu(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (kind, size, rest) = obu_head(bytes)?;
     let (body, next) = rest.split_at_checked(size)?;
     Some((kind, body, next))
 }
 
-/// Returns kind and size of the first unit, and the bytes from its body on.
+/// Returns type and body size in bytes of the first AV1 unit (OBU), and the bytes from its body on;
+/// `None` if its header is invalid or cut off. The body itself may be cut off.
 pub(crate) fn obu_head(bytes: &[u8]) -> Option<(u8, usize, &[u8])> {
     let (head, mut rest) = bytes.split_first()?;
     if head & 0x80 != 0 {

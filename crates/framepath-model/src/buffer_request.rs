@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Buffers that a decoder requests from a device or another process: layout, number and size.
+//! Request of a decoder for buffers of a device or another process: layout, number and size.
 //!
 //! The planes are placed as in V4L2's single-plane formats. The luma plane has `stride * rows`
 //! bytes. Chroma follows directly, with half the stride (YU12) or interleaved with the same stride
@@ -11,10 +11,10 @@ use crate::format::PixelFormat;
 /// Maximum number of buffers in one request: V4L2's limit.
 pub const MOST_BUFFERS: u32 = 32;
 
-/// Plane format of the frames.
+/// Plane format of the frames in buffers that a device or another process provides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProvidedFormat {
-    /// The decoder's own format, YU12. Nothing is copied.
+    /// The decoder's own format, YU12 for 8 bits: nothing is copied.
     Native,
     /// NV12 for 8 bits: chroma is copied; P010 for 10 bits: all planes are copied.
     Packed,
@@ -25,27 +25,27 @@ pub enum ProvidedFormat {
 pub struct BufferRequest {
     /// Format that the decoder produces: YUV420P or YUV420P10.
     pub decoded: PixelFormat,
-    /// Visible pixels of a row.
+    /// Visible width of a picture, pixels, 1 to 16,384.
     pub width: u32,
-    /// Visible rows.
+    /// Visible height of a picture, pixels, 1 to 16,384.
     pub height: u32,
-    /// Bytes from one luma row to the next.
+    /// Bytes from one luma row to the next, a multiple of 4.
     pub stride: u32,
-    /// Rows of luma in a buffer, even.
+    /// Number of luma rows in a buffer, even, at least `height`.
     pub rows: u32,
-    /// Bytes of a buffer for [`ProvidedFormat::Native`].
+    /// Size of a buffer for [`ProvidedFormat::Native`], bytes.
     pub native_bytes: u32,
-    /// Bytes of a buffer for [`ProvidedFormat::Packed`].
+    /// Size of a buffer for [`ProvidedFormat::Packed`], bytes.
     pub packed_bytes: u32,
-    /// Minimum number of buffers that the decoder needs, not counting buffers held by others; at
-    /// most [`MOST_BUFFERS`].
+    /// Minimum number of buffers that the decoder needs, 1 to [`MOST_BUFFERS`]. Buffers that others
+    /// hold are not counted.
     pub buffers: u32,
     /// Colour description of the stream.
     pub colors: Colors,
 }
 
 impl BufferRequest {
-    /// Bytes of a buffer.
+    /// Returns the size of a buffer for frames in plane format `lent`, bytes.
     pub fn bytes(&self, lent: ProvidedFormat) -> u32 {
         match lent {
             ProvidedFormat::Native => self.native_bytes,
@@ -53,12 +53,15 @@ impl BufferRequest {
         }
     }
 
-    /// Returns true if pictures of one request fit the buffers made for the other.
+    /// Returns true if the two requests differ in their colours at most, so that buffers made for
+    /// one also serve the other.
     pub fn same_layout(&self, other: &BufferRequest) -> bool {
         BufferRequest { colors: other.colors, ..*self } == *other
     }
 
-    /// Returns true if the numbers are consistent with each other.
+    /// Returns true if a decoder can have made this request: a YUV420P format, sides and number of
+    /// buffers in their ranges, and rows, stride and buffer sizes that hold the picture. Requests
+    /// from another process are checked with it.
     pub fn is_sound(&self) -> bool {
         let sample = self.decoded.luma_bytes() as u64;
         let luma = u64::from(self.stride) * u64::from(self.rows);

@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Meaning of a picture's sample values as colours.
 //!
-//! The code points of ITU-T H.273. H.264, HEVC, VP9 and AV1 write them into
+//! The numbers are the code points of ITU-T H.273. H.264, HEVC, VP9 and AV1 write them into
 //! their streams; FFmpeg and dav1d pass them on unchanged.
 
-/// The identity matrix: samples are RGB.
+/// Matrix code point "identity": samples are RGB and not YUV.
 pub const MATRIX_RGB: u8 = 0;
-/// BT.709: high definition.
+/// Code point of BT.709, high definition, as primaries, transfer or matrix.
 pub const BT709: u8 = 1;
-/// Code point for "unspecified".
+/// Code point "unspecified", as primaries, transfer or matrix.
 pub const UNSPECIFIED: u8 = 2;
-/// BT.470 B and G; as a matrix, the same as BT.601.
+/// Code point of BT.470 B and G; as a matrix, the same as BT.601.
 pub const BT470BG: u8 = 5;
-/// BT.601 with 525 lines.
+/// Code point of BT.601 with 525 lines.
 pub const SMPTE170M: u8 = 6;
-/// SMPTE 240M.
+/// Code point of SMPTE 240M.
 pub const SMPTE240M: u8 = 7;
-/// BT.2020: primaries, and the matrix of non-constant luminance.
+/// Code point of BT.2020: primaries, and the matrix of non-constant luminance.
 pub const BT2020: u8 = 9;
 
 /// Range of the sample values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ColorRange {
-    /// Unspecified: YUV is taken as limited.
+    /// Range not specified: YUV is taken as limited.
     #[default]
     Unknown,
     /// Black is 16 and white is 235, for 8 bits.
@@ -31,16 +31,17 @@ pub enum ColorRange {
     Full,
 }
 
-/// Colour description of a stream; usually unspecified.
+/// Colour description of a stream or picture, in code points of H.273; often unspecified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Colors {
-    /// ColourPrimaries.
+    /// ColourPrimaries of H.273: the chromaticities of red, green, blue and white.
     pub primaries: u8,
-    /// TransferCharacteristics.
+    /// TransferCharacteristics of H.273: the relation between light and sample value.
     pub transfer: u8,
-    /// MatrixCoefficients: the conversion from RGB to YUV.
+    /// MatrixCoefficients of H.273: the conversion from RGB to YUV.
     pub matrix: u8,
-    /// VideoFullRangeFlag, if the stream has one.
+    /// Range of the sample values, H.273's VideoFullRangeFlag; [`ColorRange::Unknown`] if the
+    /// stream has none.
     pub range: ColorRange,
 }
 
@@ -51,7 +52,7 @@ impl Default for Colors {
 }
 
 impl Colors {
-    /// Colours of a stream that specifies nothing.
+    /// Colours of a stream that specifies none of them.
     pub const UNKNOWN: Colors = Colors {
         primaries: UNSPECIFIED,
         transfer: UNSPECIFIED,
@@ -59,8 +60,8 @@ impl Colors {
         range: ColorRange::Unknown,
     };
 
-    /// Converts numbers from a library or a file. A number that is not a code point of H.273
-    /// becomes unspecified.
+    /// Creates a colour description from the numbers of a library or file. Reserved code points (3,
+    /// and 0 except as a matrix) and numbers above 255 become unspecified; other numbers are kept.
     pub fn of(primaries: u32, transfer: u32, matrix: u32, range: ColorRange) -> Colors {
         // 0 and 3 are reserved, except for the matrix, where 0 is RGB.
         let known = |code: u32| u8::try_from(code).ok().filter(|code| *code != 3);
@@ -73,8 +74,9 @@ impl Colors {
         }
     }
 
-    /// Returns the matrix for converting a YUV picture of `columns` columns. If the stream
-    /// specifies none, guesses as players do: BT.709 from 1025 columns on, else BT.601.
+    /// Returns the code point of the matrix for converting a YUV picture with `columns` pixels in a
+    /// row. If the stream specifies none, guesses as players do: BT.709 from 1025 columns on, else
+    /// BT.601.
     pub fn shown_by(self, columns: u32) -> u8 {
         match self.matrix {
             UNSPECIFIED if columns > 1024 => BT709,

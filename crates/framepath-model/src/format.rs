@@ -28,7 +28,7 @@ pub enum PixelFormat {
 }
 
 impl PixelFormat {
-    /// Every format, in the order of the documentation.
+    /// All formats, in the order of the documentation.
     pub const ALL: [PixelFormat; 6] = [
         PixelFormat::Grey,
         PixelFormat::Yuv420p,
@@ -38,7 +38,7 @@ impl PixelFormat {
         PixelFormat::Rgba,
     ];
 
-    /// Returns the name used in paths and output.
+    /// Returns the name of the format in paths and output, such as `YUV420P`.
     pub fn name(self) -> &'static str {
         match self {
             PixelFormat::Grey => "GREY",
@@ -50,8 +50,8 @@ impl PixelFormat {
         }
     }
 
-    /// Returns the size of one luma (or grey, or packed RGBA) sample position, bytes. Offsets and
-    /// strides of all planes are multiples of it.
+    /// Returns the size of the first plane's sample in bytes: one luma or grey sample, or one RGBA
+    /// pixel. Offsets and strides of all planes are multiples of it.
     pub fn luma_bytes(self) -> usize {
         match self {
             PixelFormat::Grey | PixelFormat::Yuv420p | PixelFormat::Nv12 => 1,
@@ -60,7 +60,7 @@ impl PixelFormat {
         }
     }
 
-    /// Returns the number of significant bits of a sample.
+    /// Returns the number of significant bits of a sample: 8 or 10.
     pub fn depth(self) -> u32 {
         match self {
             PixelFormat::Yuv420p10 | PixelFormat::P010 => 10,
@@ -68,8 +68,8 @@ impl PixelFormat {
         }
     }
 
-    /// Returns the width in bytes and the number of rows of each plane of a `width` x `height`
-    /// picture. Chroma of odd sizes is rounded up.
+    /// Returns the width in bytes and the number of rows of each plane of a picture of `width` x
+    /// `height` pixels, without padding. Chroma of odd sizes is rounded up.
     pub fn plane_sizes(self, width: u32, height: u32) -> Vec<(usize, usize)> {
         let (w, h) = (width as usize, height as usize);
         let (cw, ch) = (w.div_ceil(2), h.div_ceil(2));
@@ -101,49 +101,50 @@ impl FromStr for PixelFormat {
     }
 }
 
-/// Reason why a layout is invalid.
+/// Reason why a pixel format or layout is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
-    /// No format has this name.
+    /// No format has this name, in upper or lower case.
     #[error("unknown pixel format `{0}`; known: GREY, YUV420P, NV12, YUV420P10, P010, RGBA")]
     UnknownFormat(String),
     /// A side is zero or larger than [`Layout::MAX_SIDE`].
     #[error("picture size {width}x{height} is outside 1x1 to {max}x{max}", max = Layout::MAX_SIDE)]
     Size {
-        /// Width in pixels.
+        /// Requested width in pixels.
         width: u32,
-        /// Height in pixels.
+        /// Requested height in pixels.
         height: u32,
     },
     /// The planes do not hold a picture of this format and size.
     #[error("planes do not fit a {width}x{height} {format} picture: {detail}")]
     Planes {
-        /// Requested format.
+        /// Format of the picture.
         format: PixelFormat,
-        /// Width in pixels.
+        /// Width of the picture in pixels.
         width: u32,
-        /// Height in pixels.
+        /// Height of the picture in pixels.
         height: u32,
         /// The contradiction found.
         detail: &'static str,
     },
 }
 
-/// One plane inside a frame's memory.
+/// Position and size of one plane in a frame's memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PlaneLayout {
     /// Bytes from the start of the frame's slot to the first pixel.
     pub offset: usize,
     /// Bytes from one row to the next.
     pub stride: usize,
-    /// Bytes of pixels in a row.
+    /// Bytes of pixels in a row, without padding.
     pub width: usize,
-    /// Number of rows.
+    /// Number of rows of the plane.
     pub rows: usize,
 }
 
 impl PlaneLayout {
-    /// Returns the offset of the first byte after the last pixel, from the start of the slot.
+    /// Returns the offset of the first byte after the plane's last pixel, from the start of the
+    /// slot.
     pub fn end(&self) -> usize {
         if self.rows == 0 { self.offset } else { self.offset + (self.rows - 1) * self.stride + self.width }
     }
@@ -162,13 +163,14 @@ impl PlaneLayout {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// The pixel format.
+    /// Pixel format of the picture.
     pub format: PixelFormat,
-    /// Width in pixels.
+    /// Width of the picture in pixels; for opaque bytes their number.
     pub width: u32,
-    /// Height in pixels.
+    /// Height of the picture in pixels; 1 for opaque bytes.
     pub height: u32,
-    /// Bytes from the start of the slot to the end of the last plane.
+    /// Bytes from the start of the slot to the end of the last plane, the padding of its rows
+    /// included.
     pub size: usize,
     /// Colour description of the samples.
     pub colors: Colors,
@@ -177,19 +179,21 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Largest width or height in pixels.
+    /// Largest width or height of a picture in pixels.
     pub const MAX_SIDE: u32 = 16384;
     /// Largest number of bytes of a plane, padding included: libswscale calculates
     /// strides and offsets in `int`.
     pub const MAX_PLANE_BYTES: usize = i32::MAX as usize;
 
-    /// Creates a layout with the planes one after the other without padding, as in raw files.
+    /// Creates a layout with the planes one after the other without padding, as in raw files. Fails
+    /// if a side is 0 or above [`Layout::MAX_SIDE`].
     pub fn packed(format: PixelFormat, width: u32, height: u32) -> Result<Layout, LayoutError> {
         Layout::aligned(format, width, height, 1)
     }
 
     /// Creates a layout with the planes one after the other. Each stride is rounded up to a
-    /// multiple of `stride_align` bytes.
+    /// multiple of `stride_align` bytes. Fails if a side is 0 or above [`Layout::MAX_SIDE`], or if
+    /// the strides are not possible, as for [`Layout::from_planes`].
     pub fn aligned(
         format: PixelFormat,
         width: u32,
@@ -210,8 +214,9 @@ impl Layout {
     /// Describes a picture whose planes were placed by a decoder, possibly in another process.
     ///
     /// # Errors
-    /// Rows overlap, samples are not aligned to their size, or a plane has more than
-    /// [`Layout::MAX_PLANE_BYTES`]. Libraries abort on such a picture or read out of bounds.
+    /// A side is out of range, the planes are not those of the format and size, a stride is shorter
+    /// than its row, an offset or stride is not a multiple of the sample size, or a plane has more
+    /// than [`Layout::MAX_PLANE_BYTES`]. Libraries abort on such a picture or read out of bounds.
     pub fn from_planes(
         format: PixelFormat,
         width: u32,
@@ -248,8 +253,8 @@ impl Layout {
         Ok(Layout { format, width, height, size, colors: Colors::UNKNOWN, planes: held, count: planes.len() })
     }
 
-    /// Describes `bytes` bytes that are no picture, as one row of GREY. The queue experiment
-    /// pushes such frames. [`Layout::MAX_SIDE`] does not apply.
+    /// Describes `bytes` bytes that are no picture, as one row of GREY. [`Layout::MAX_SIDE`] does not
+    /// apply. The source `test bytes=N`, for example, emits such frames.
     pub fn opaque(bytes: usize) -> Layout {
         let plane = PlaneLayout { offset: 0, stride: bytes, width: bytes, rows: 1 };
         Layout {
@@ -263,17 +268,17 @@ impl Layout {
         }
     }
 
-    /// Returns the layout with other colours.
+    /// Returns the layout with `colors` as its colour description.
     pub fn with_colors(self, colors: Colors) -> Layout {
         Layout { colors, ..self }
     }
 
-    /// Returns the planes, luma first.
+    /// Returns the planes in the order of the format: luma, grey or RGBA first, then chroma.
     pub fn planes(&self) -> &[PlaneLayout] {
         &self.planes[..self.count]
     }
 
-    /// Returns the number of bytes of pixels, without padding.
+    /// Returns the number of bytes of all pixels, without padding.
     pub fn pixel_bytes(&self) -> usize {
         self.planes().iter().map(|p| p.width * p.rows).sum()
     }
@@ -319,7 +324,8 @@ mod tests {
         assert!(Layout::from_planes(PixelFormat::Nv12, 16, 16, &planes).is_err());
     }
 
-    /// libswscale aborts on an odd stride of 16-bit samples, and its strides are `int`.
+    /// Checks layouts on which libswscale aborts: odd strides of 16-bit samples, and strides beyond
+    /// `int`.
     #[test]
     fn planes_that_would_abort_a_converter_are_refused() {
         for format in PixelFormat::ALL {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The arithmetic of the ledger: rows, causes, and how they add up to a
-//! frame's latency.
+//! The arithmetic of the ledger: rows of frames and hops, causes, and their sum, a frame's
+//! latency.
 
 mod cause;
 mod digest;

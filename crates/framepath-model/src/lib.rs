@@ -8,6 +8,7 @@
 //! | module | contents |
 //! | --- | --- |
 //! | [`mod@format`], [`colors`], [`stream`] | pixel formats and planes, colours by H.273, times and sizes of a stream |
+//! | [`buffer_request`] | a decoder's request for buffers of a device or another process |
 //! | [`path`] | the path syntax: parser, definitions of hops, errors, help and completion |
 //! | [`ledger`] | rows of frames and hops, and the arithmetic from rows to causes |
 //! | [`stats`], [`summary`] | medians, percentiles, intervals of paired ratios; JSON summaries |

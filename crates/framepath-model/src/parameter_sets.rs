@@ -14,20 +14,21 @@ use std::sync::Arc;
 use crate::access_point::Framing;
 use crate::access_unit::{Coding, FRAME, FRAME_HEADER, nals, obu_head};
 
-/// Maximum number of bytes of the kept parameter sets. Common streams need about a hundred.
+/// Maximum size of the kept parameter sets, bytes. Common streams need about a hundred bytes.
 const MOST: usize = 16 << 10;
 
-/// Parameter sets from packets, in order.
+/// Parameter sets from the packets of a stream, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetLog {
     coding: Coding,
     framing: Framing,
-    /// Sets of each packet that contained any.
+    /// Parameter sets of each packet that contained any, without prefixes and start codes.
     groups: Vec<Vec<Vec<u8>>>,
 }
 
 impl SetLog {
-    /// Encodes all sets as a prefix for a packet that begins with `bytes`.
+    /// Encodes all sets as a prefix for a packet that begins with `bytes`, with lengths or start
+    /// codes as in that packet.
     pub fn in_front_of(&self, bytes: &[u8]) -> Vec<u8> {
         let framing = self.framing.of(bytes);
         let mut front = Vec::new();
@@ -40,14 +41,15 @@ impl SetLog {
         front
     }
 
-    /// Returns the number of bytes of all sets.
+    /// Returns the size of all sets in bytes, without prefixes and start codes.
     pub fn bytes(&self) -> usize {
         self.groups.iter().flatten().map(Vec::len).sum()
     }
 }
 
-/// Encodes the parameter sets of another codec's head, `new`, as part of a packet of a stream
-/// with `head`. Returns `None` if the NAL unit lengths of the two heads differ in size.
+/// Encodes the parameter sets in `new`, another head of the codec, as the start of a packet of a
+/// stream with head `head`. Returns `None` if the two heads differ in the form or size of NAL unit
+/// lengths.
 pub fn in_band(coding: Coding, head: &[u8], new: &[u8]) -> Option<Vec<u8>> {
     let framing = Framing::new(coding, head);
     let groups = vec![head_units(coding, new).into_iter().map(<[u8]>::to_vec).collect()];
@@ -55,20 +57,20 @@ pub fn in_band(coding: Coding, head: &[u8], new: &[u8]) -> Option<Vec<u8>> {
     (Framing::new(coding, new) == framing).then(|| sets.in_front_of(&[]))
 }
 
-/// Parameter sets in the packets of one stream, in decode order.
+/// Record of the parameter sets in the packets of one stream, in decode order.
 #[derive(Clone, Debug)]
 pub struct ParameterSets {
     coding: Coding,
     framing: Framing,
-    /// Parameter sets in the codec's head.
+    /// Parameter sets in the codec's own head.
     head: Vec<Vec<u8>>,
     in_force: Option<Arc<SetLog>>,
     is_lost: bool,
 }
 
 impl ParameterSets {
-    /// Creates an empty record. `head` is the codec's own head (avcC, hvcC, av1C, parameter sets
-    /// or nothing).
+    /// Creates a record without packets. `head` is the codec's own head (avcC, hvcC, av1C,
+    /// parameter sets or nothing).
     pub fn new(coding: Coding, head: &[u8]) -> ParameterSets {
         ParameterSets {
             coding,
@@ -80,19 +82,21 @@ impl ParameterSets {
     }
 
     /// Returns the sets that a decoder needs before the next packet if it has only the codec's
-    /// head; `None` if it needs none. The allocation stays the same while the sets do not change.
+    /// head; `None` if it needs none, or if the sets are lost. The allocation stays the same while
+    /// the sets do not change.
     pub fn in_force(&self) -> Option<&Arc<SetLog>> {
         self.in_force.as_ref()
     }
 
-    /// Returns true if there were more sets than the limit: a decoder that starts later cannot
-    /// get them.
+    /// Returns true if the sets exceeded 16 KiB: they are dropped, and a decoder that starts later
+    /// cannot get them.
     pub fn is_lost(&self) -> bool {
         self.is_lost
     }
 
-    /// Records the sets before the picture of the next packet. `bytes` are the first bytes of the
-    /// packet; `whole` is true if they are all of them. Returns false if more bytes are needed.
+    /// Records the parameter sets before the picture of the next packet. `bytes` are the first
+    /// bytes of the packet; `whole` is true if they are all of them. Returns false, and records no
+    /// set, if more bytes are needed.
     pub fn inspect(&mut self, bytes: &[u8], whole: bool) -> bool {
         let (sets, reached) = match self.coding {
             Coding::H264 if self.framing.is_record(bytes) => (avcc_units(bytes), whole),
@@ -129,7 +133,8 @@ impl ParameterSets {
         self.in_force = (!self.is_lost).then(|| Arc::new(log));
     }
 
-    /// Returns true if the sets of a packet refer only to each other: one set of each kind.
+    /// Returns true if the sets of a packet, `group`, need no other sets: the group has at least
+    /// one set of each kind. Always true for AV1.
     fn is_complete(&self, group: &[Vec<u8>]) -> bool {
         let has = |kinds: &[u8]| {
             let mut of_group = group.iter().filter_map(|unit| unit.first());
@@ -146,7 +151,8 @@ impl ParameterSets {
         }
     }
 
-    /// Returns the sets before the first slice, and true if there is a slice.
+    /// Returns the sets before the first slice of a packet that begins with `bytes`, and true if a
+    /// slice was found.
     fn before_slices<'a>(&self, bytes: &'a [u8]) -> (Vec<&'a [u8]>, bool) {
         let mut sets = Vec::new();
         for unit in self.framing.units(bytes) {
@@ -184,8 +190,8 @@ fn kind_of(coding: Coding, unit: &[u8]) -> Unit {
     }
 }
 
-/// Returns true for the message by which libavcodec detects and works around bugs of old x264
-/// versions.
+/// Returns true if the SEI unit names x264. By such a message libavcodec detects and works around
+/// bugs of old x264 versions.
 fn is_of_encoder(sei: &[u8]) -> bool {
     const NAME: &[u8] = b"x264 - core";
     sei[..sei.len().min(64)].windows(NAME.len()).any(|bytes| bytes == NAME)
@@ -193,8 +199,8 @@ fn is_of_encoder(sei: &[u8]) -> bool {
 
 const SEQUENCE_HEADER: u8 = 1;
 
-/// Returns the bodies of the sequence headers before the first frame, and true if there is a
-/// frame.
+/// Returns the bodies of the AV1 sequence headers before the first frame, and true if a frame was
+/// found.
 fn before_frames(bytes: &[u8]) -> (Vec<&[u8]>, bool) {
     let (mut rest, mut sets) = (bytes, Vec::new());
     while let Some((kind, size, body)) = obu_head(rest) {
@@ -208,7 +214,7 @@ fn before_frames(bytes: &[u8]) -> (Vec<&[u8]>, bool) {
     (sets, false)
 }
 
-/// Appends a sequence header with its size.
+/// Appends an AV1 sequence header with its size to a packet; `body` is the header's body.
 fn put_obu(body: &[u8], packet: &mut Vec<u8>) {
     packet.push(SEQUENCE_HEADER << 3 | 2);
     let mut size = body.len();
@@ -220,7 +226,7 @@ fn put_obu(body: &[u8], packet: &mut Vec<u8>) {
     packet.extend_from_slice(body);
 }
 
-/// Returns the parameter sets in the codec's own head.
+/// Returns the parameter sets in the codec's own `head`; empty for VP8 and VP9.
 fn head_units(coding: Coding, head: &[u8]) -> Vec<&[u8]> {
     let is_record = head.first().is_some_and(|first| *first != 0);
     match coding {
@@ -237,7 +243,7 @@ fn head_units(coding: Coding, head: &[u8]) -> Vec<&[u8]> {
     }
 }
 
-/// Takes a unit with a 16-bit length prefix from `rest`.
+/// Takes a unit with a 16-bit length prefix from the start of `rest`; `None` if it is cut off.
 fn take_unit<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     let (length, behind) = rest.split_at_checked(2)?;
     let (unit, next) = behind.split_at_checked(usize::from(u16::from_be_bytes([length[0], length[1]])))?;
@@ -245,8 +251,8 @@ fn take_unit<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(unit)
 }
 
-/// Reads avcC: sequence sets, then picture sets, each with their count. Stops at the first
-/// invalid field.
+/// Returns the parameter sets of an avcC record: sequence sets, then picture sets, each with their
+/// count. Stops at the first field that is cut off.
 fn avcc_units(head: &[u8]) -> Vec<&[u8]> {
     let (mut rest, mut units) = (head.get(5..).unwrap_or_default(), Vec::new());
     for mask in [0x1f, 0xff] {
@@ -260,7 +266,8 @@ fn avcc_units(head: &[u8]) -> Vec<&[u8]> {
     units
 }
 
-/// Reads hvcC: arrays of units of one kind. Stops at the first invalid field.
+/// Returns the parameter sets of an hvcC record: arrays of units of one kind. Stops at the first
+/// field that is cut off.
 fn hvcc_units(head: &[u8]) -> Vec<&[u8]> {
     let mut units = Vec::new();
     let Some((arrays, mut rest)) = head.get(22..).and_then(<[u8]>::split_first) else { return units };
@@ -286,7 +293,7 @@ mod tests {
     const PPS_NEW: &[u8] = &[0x68, 0x80, 2];
     const IDR: &[u8] = &[0x65, 0x88, 0x80];
     const SLICE: &[u8] = &[0x41, 0x9a, 0x80];
-    /// avcC of `SPS` and `PPS`, with lengths of four bytes.
+    /// avcC record with `SPS` and `PPS` and lengths of four bytes.
     const RECORD: &[u8] = &[1, 66, 0, 30, 0xff, 0xe1, 0, 6, 0x67, 66, 0, 30, 0x80, 1, 1, 0, 3, 0x68, 0x80, 1];
 
     fn starts(units: &[&[u8]]) -> Vec<u8> {

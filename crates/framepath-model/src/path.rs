@@ -4,8 +4,8 @@
 //! Words are separated by blanks; a `!` by itself ends a hop. Quotes and backslashes work as in a
 //! shell, so a file name may contain blanks, `!` or `=`. `key=value` is an option; every other
 //! word is positional. `tee`, as the last hop, has branches in parentheses: `test ! tee ( queue !
-//! y4m a.y4m ) ( queue ! null )`. Each source, stage, sink and link has a [`Definition`]. A set
-//! of them, [`Definitions`], parses paths; errors, help and the canonical form use the same
+//! y4m a.y4m ) ( queue ! null )`. Each source, stage, sink, link and tee has a [`Definition`]. A
+//! set of them, [`Definitions`], parses paths; errors, help and the canonical form use the same
 //! declarations.
 //!
 //! Parsing does no I/O and never panics. Its work is bounded by [`MAX_TEXT`].
@@ -35,7 +35,7 @@ pub use nearest::nearest;
 pub use value::{Value, ValueKind};
 pub use words::{join, quote, shell_words};
 
-/// The longest path text that is read, in bytes.
+/// Maximum length of the text of a path, bytes; a longer text is an error.
 pub const MAX_TEXT: usize = 64 * 1024;
 
 /// Value that [`Hop::count`] returns for `auto` (`threads=auto`, `pool=auto`).

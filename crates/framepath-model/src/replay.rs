@@ -65,14 +65,14 @@ pub const FRUITLESS: u32 = 4;
 /// up.
 pub const UNOPENED: u32 = 8;
 
-/// A packet that may have to be submitted again.
+/// Packet in the log, which may have to be submitted again.
 #[derive(Debug)]
 pub struct ReplayEntry<P> {
     seq: u64,
     pts: Option<i64>,
     access: RandomAccess,
     packet: P,
-    /// Number of frames delivered to the reader, from any worker.
+    /// Number of frames that workers sent and the reader got, or that were withheld from it.
     delivered: u32,
     /// Number of frames received from the present worker.
     received: u32,
@@ -81,28 +81,28 @@ pub struct ReplayEntry<P> {
     /// True if the packet is decoded only as reference for later packets, because its own
     /// references were lost. Such a packet counts as skipped.
     withheld: bool,
-    /// True if packets before this one are lost.
+    /// True if the stream resumes at this packet: packets directly before it are lost.
     after_loss: bool,
 }
 
 impl<P> ReplayEntry<P> {
-    /// Returns the packet's number.
+    /// Returns the number of the packet.
     pub fn seq(&self) -> u64 {
         self.seq
     }
 
-    /// Returns the presentation time in ticks of the track's time base.
+    /// Returns the presentation time in ticks of the track's time base; `None` if not known.
     pub fn pts(&self) -> Option<i64> {
         self.pts
     }
 
-    /// Returns whether a decoder can start at this packet.
+    /// Returns the class of the packet: whether a decoder can start at it.
     pub fn access(&self) -> RandomAccess {
         self.access
     }
 
-    /// Returns true if packets before this one are lost: the decoder has to output what it has
-    /// and to start anew, because the numbers of later pictures do not continue the earlier ones.
+    /// Returns true if packets directly before this one are lost: the decoder has to output its
+    /// pending frames and restart, because the numbers of the pictures do not continue.
     pub fn is_after_loss(&self) -> bool {
         self.after_loss
     }
@@ -111,7 +111,7 @@ impl<P> ReplayEntry<P> {
         self.access == RandomAccess::Point
     }
 
-    /// Returns the packet.
+    /// Returns the appended packet.
     pub fn packet(&self) -> &P {
         &self.packet
     }
@@ -123,23 +123,23 @@ impl<P> ReplayEntry<P> {
     }
 }
 
-/// Action for a frame received from the worker.
+/// Action of the supervisor for a frame received from the worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrived {
     /// The reader does not have the frame: deliver it.
     Deliver,
     /// The frame is from a replay, and the reader has it already. Return the slot.
     AlreadyDelivered,
-    /// The frame lacks its references. The packet was counted as skipped. Return the slot.
+    /// The frame lacks its references, and its packet was counted as skipped. Return the slot.
     Withheld,
     /// The packet was never submitted to the present worker: the worker violates the protocol.
     Unknown,
 }
 
-/// Action after a death. In every case but the last, the packets not yet sent are submitted too.
+/// Action after a death. In every case but the last, unsent packets are submitted too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RestartPlan {
-    /// Submit the history again.
+    /// Submit the history to the next worker.
     Replay {
         /// True if the next worker has to decode on one thread and take one packet at a time.
         single_threaded: bool,
@@ -156,52 +156,52 @@ pub enum RestartPlan {
     GiveUp,
 }
 
-/// Packets dropped by [`ReplayLog::abandon`].
+/// Packets or frames without output that [`ReplayLog::abandon`] dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Abandoned {
-    /// Number of packets or frames without output.
+    /// Number of dropped packets or frames that had yielded no output and might still have.
     pub count: u64,
-    /// Number of the first packet or frame without output.
+    /// Sequence number of the first of them; `None` if there is none in the history.
     pub first: Option<u64>,
 }
 
-/// The last death.
+/// Facts about the last death of a worker.
 #[derive(Clone, Copy, Debug)]
 struct Death {
-    /// Last packet that the worker had taken.
+    /// Number of the last packet that the worker had taken; `None` if it had taken none.
     popped: Option<u64>,
-    /// Number of the first packet of the history at that time.
+    /// Number of the first packet of the history at that time; `None` if the history was empty.
     start: Option<u64>,
 }
 
 /// Replay log of one stream; see the module.
 #[derive(Debug)]
 pub struct ReplayLog<P> {
-    /// Packets in decode order, with rising numbers. Skipped packets are removed.
+    /// Packets in decode order, with rising numbers. Packets that the log skips are removed.
     history: VecDeque<ReplayEntry<P>>,
     /// Packets before the history whose frames may still arrive.
     forgotten: Forgotten<P>,
-    /// Removes the parts that a forgotten packet no longer needs.
+    /// Function that removes the parts of a packet which a forgotten packet no longer needs.
     strip: fn(&mut P),
     /// Number of packets in the history that were submitted to the present worker.
     cursor: usize,
-    /// Upper limit (exclusive) of the numbers submitted to any worker.
+    /// Number after the highest packet number submitted to any worker.
     submitted: u64,
-    /// Upper limit (exclusive) of the numbers submitted to a worker that died.
+    /// Number after the highest packet number submitted to a worker that died.
     replayed_below: u64,
-    /// Random access point that yielded its first frame and was not yet checked by rule 1.
+    /// Random access point with a first frame that rule 1 has not yet checked; `None` if none.
     untried: Option<u64>,
     resumption: Resumption,
     /// True if [`ReplayLog::forget`] dropped packets that a replay would need.
     incomplete: bool,
-    /// True if a frame was delivered since the last death.
+    /// True if a new frame was delivered or withheld since the last death.
     progressed: bool,
     last: Option<Death>,
-    /// Deaths since the last progress.
+    /// Number of deaths since the last delivered or withheld new frame.
     in_a_row: u32,
-    /// Single-threaded deaths among `in_a_row` since the last skip, without the first.
+    /// Number of single-threaded deaths in `in_a_row` since the last skip, without the row's first.
     fruitless: u32,
-    /// Last consecutive deaths among `in_a_row` that happened before a packet was taken.
+    /// Number of the latest deaths in `in_a_row` that happened before a packet was taken.
     unopened: u32,
     deaths: u64,
     replayed: u64,
@@ -255,7 +255,7 @@ impl<P> ReplayLog<P> {
         }
     }
 
-    /// Returns the next packet to submit to the present worker.
+    /// Returns the next packet to submit to the present worker; `None` if all are submitted.
     pub fn next_unsent(&self) -> Option<&ReplayEntry<P>> {
         self.history.get(self.cursor)
     }
@@ -271,7 +271,8 @@ impl<P> ReplayLog<P> {
         self.cursor += 1;
     }
 
-    /// Returns the number of the last packet submitted to the present worker that meets `is_it`.
+    /// Returns the number of the last packet submitted to the present worker that meets `is_it`;
+    /// `None` if there is none.
     pub fn last_submitted(&self, mut is_it: impl FnMut(&P) -> bool) -> Option<u64> {
         let submitted = self.history.iter().take(self.cursor);
         submitted.rev().find(|entry| is_it(&entry.packet)).map(|entry| entry.seq)
@@ -282,7 +283,7 @@ impl<P> ReplayLog<P> {
         self.resumption.admits_all()
     }
 
-    /// Records a frame of packet `seq` from the present worker.
+    /// Records a frame of packet `seq` from the present worker. Returns the action for the frame.
     pub fn arrived(&mut self, seq: u64) -> Arrived {
         // This worker is the first one that got the packet, so the reader has no frame of it.
         let first_time = seq >= self.replayed_below;
@@ -357,8 +358,8 @@ impl<P> ReplayLog<P> {
         self.history.iter().map(|entry| &entry.packet)
     }
 
-    /// Records the worker's death. `popped` is the last packet that the worker took;
-    /// `single_threaded` is true if it decoded on one thread.
+    /// Records the worker's death, and returns the action for the next worker. `popped` is the last
+    /// packet that the worker took; `single_threaded` is true if it decoded on one thread.
     pub fn died(&mut self, popped: Option<u64>, single_threaded: bool) -> RestartPlan {
         self.skipped += self.forgotten.clear();
         if mem::take(&mut self.incomplete) {
@@ -410,7 +411,7 @@ impl<P> ReplayLog<P> {
         RestartPlan::Replay { single_threaded: self.in_a_row >= 2 || (single_threaded && there_still) }
     }
 
-    /// Returns true for a packet forgotten so long ago that [`ReplayLog::get`] cannot find it.
+    /// Returns true if packet `seq` was forgotten so long ago that `get` cannot find it.
     pub fn is_unknown(&self, seq: u64) -> bool {
         self.forgotten.is_unknown(seq)
     }
@@ -424,7 +425,7 @@ impl<P> ReplayLog<P> {
         may_be
     }
 
-    /// Returns the packet appended with number `seq`; `None` if it is no longer kept.
+    /// Returns packet `seq`, stripped if it was forgotten; `None` if the log does not keep it.
     pub fn get(&self, seq: u64) -> Option<&P> {
         match self.find(seq) {
             Some(at) => Some(&self.history[at].packet),
@@ -432,7 +433,7 @@ impl<P> ReplayLog<P> {
         }
     }
 
-    /// Returns the packet of [`ReplayLog::get`], mutable.
+    /// Returns the packet of [`ReplayLog::get`] as mutable.
     pub fn get_mut(&mut self, seq: u64) -> Option<&mut P> {
         match self.find(seq) {
             Some(at) => Some(&mut self.history[at].packet),
@@ -440,9 +441,8 @@ impl<P> ReplayLog<P> {
         }
     }
 
-    /// Records the worker's death if its packets cannot be submitted again. Forgets all packets
-    /// up to `popped`, the last one that the worker took. Later packets are submitted to the next
-    /// worker.
+    /// Records the worker's death if its packets cannot be submitted again. Drops the packets up to
+    /// `popped`, the last one that the worker took. Later packets are submitted to the next worker.
     pub fn abandon(&mut self, popped: Option<u64>) -> Abandoned {
         let popped = popped.and_then(|seq| self.find(seq)).filter(|at| *at < self.cursor);
         let taken = popped.map_or(0, |at| at + 1);
@@ -480,28 +480,28 @@ impl<P> ReplayLog<P> {
         owed
     }
 
-    /// Returns the number of deaths.
+    /// Returns the number of workers' deaths that were recorded.
     pub fn deaths(&self) -> u64 {
         self.deaths
     }
 
-    /// Returns the number of resubmitted packets; a packet counts each time.
+    /// Returns the number of packets submitted again to a later worker; a packet counts each time.
     pub fn replayed(&self) -> u64 {
         self.replayed
     }
 
     /// Returns the number of packets given up without a frame: poisoned ones, those up to the next
-    /// random access point, and those whose references are missing there.
+    /// random access point, those whose references are missing there, and forgotten ones.
     pub fn skipped(&self) -> u64 {
         self.skipped
     }
 
-    /// Returns how many of [`ReplayLog::skipped`] were leading pictures: their references are missing.
+    /// Returns the number of leading pictures in `skipped`: their references are missing.
     pub fn skipped_leading(&self) -> u64 {
         self.skipped_leading
     }
 
-    /// Returns the number of packets that the log keeps now.
+    /// Returns the number of packets in the history; forgotten packets do not count.
     pub fn kept(&self) -> usize {
         self.history.len()
     }
@@ -510,8 +510,8 @@ impl<P> ReplayLog<P> {
         self.history.binary_search_by_key(&seq, |entry| entry.seq).ok()
     }
 
-    /// Returns true if the next packet in decode order is to be decoded after a loss. Counts it
-    /// as skipped if it is not decoded, or if its frames are withheld.
+    /// Returns true if `entry`, the next packet in decode order, is to be decoded. Counts it as
+    /// skipped if it is not decoded, or if its frames are withheld.
     fn admits(&mut self, entry: &mut ReplayEntry<P>) -> bool {
         let was_skipping = self.resumption.is_skipping();
         let admission = self.resumption.admit(entry.access, entry.pts);
@@ -527,7 +527,7 @@ impl<P> ReplayLog<P> {
         admission == Admission::Withheld
     }
 
-    /// Drops the packet at `poisoned` and the packets that cannot be decoded without it.
+    /// Drops the packet with index `poisoned` and the packets that cannot be decoded without it.
     fn skip(&mut self, poisoned: usize) -> RestartPlan {
         let mut behind = self.history.split_off(poisoned).into_iter();
         // The packet exists, because the caller found it.
@@ -550,8 +550,8 @@ impl<P> ReplayLog<P> {
     }
 
     /// Moves the start of the history forward if the rules allow it, after a frame of the packet
-    /// at `at` was delivered. Scans the history a few times per random access point, not per
-    /// frame.
+    /// with index `at` was delivered. Scans the history a few times per random access point, not
+    /// per frame.
     fn trim(&mut self, at: usize) {
         let entry = &self.history[at];
         if entry.is_point() && entry.delivered == 1 {

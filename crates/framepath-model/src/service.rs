@@ -14,16 +14,16 @@ pub const MESSAGES_PER_SECOND: u32 = 2500;
 const SECOND_NS: u64 = 1_000_000_000;
 const MINUTE_NS: u64 = 60 * SECOND_NS;
 
-/// Limits of one user.
+/// Limits of the service for one user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UserLimits {
-    /// Simultaneous connections.
+    /// Maximum number of simultaneous connections.
     pub connections: u32,
-    /// Simultaneous streams.
+    /// Maximum number of simultaneous streams.
     pub streams: u32,
-    /// Workers started per minute for new streams.
+    /// Maximum number of new streams in a minute.
     pub opens_per_minute: u32,
-    /// Workers started per minute as replacements.
+    /// Maximum number of workers that are replaced in a minute.
     pub replacements_per_minute: u32,
 }
 
@@ -33,7 +33,7 @@ impl Default for UserLimits {
     }
 }
 
-/// Event counter of a period; restarts when the period is over.
+/// Counter of the events in a period; restarts with the first event after the period.
 #[derive(Clone, Copy, Debug, Default)]
 struct Window {
     since_ns: u64,
@@ -41,7 +41,8 @@ struct Window {
 }
 
 impl Window {
-    /// Counts one event. Returns true if there were at most `most` events in `length_ns`.
+    /// Counts one event at `now_ns` (CLOCK_MONOTONIC nanoseconds). Returns true if the present
+    /// period of `length_ns` nanoseconds has had at most `most` events, this one included.
     fn allows(&mut self, now_ns: u64, length_ns: u64, most: u32) -> bool {
         if now_ns.saturating_sub(self.since_ns) >= length_ns {
             *self = Window { since_ns: now_ns, count: 0 };
@@ -50,12 +51,13 @@ impl Window {
         self.count <= most
     }
 
+    /// Returns true if the period began at least a minute before `now_ns`.
     fn is_over(&self, now_ns: u64) -> bool {
         now_ns.saturating_sub(self.since_ns) >= MINUTE_NS
     }
 }
 
-/// Resources in use by one user.
+/// Resources in use by one user, counted for the limits.
 #[derive(Clone, Debug, Default)]
 pub struct User {
     connections: u32,
@@ -67,66 +69,66 @@ pub struct User {
 /// Reason for which a client is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Denial {
-    /// Too many connections.
+    /// The user has the maximum number of connections, which is the field.
     #[error(
         "this user has {0} connections already, the limit of --connections; close a connection or raise the limit"
     )]
     Connections(u32),
-    /// Too many streams.
+    /// The user has the maximum number of streams, which is the field.
     #[error("this user has {0} streams already, the limit of --streams; close a stream or raise the limit")]
     Streams(u32),
-    /// Too many new streams in a minute.
+    /// The user requested more new streams in a minute than the limit, which is the field.
     #[error(
         "this user opened {0} streams in a minute, the limit of --opens-per-minute; retry later or raise the \
          limit"
     )]
     Opens(u32),
-    /// Too many replacements in a minute.
+    /// The user requested more replaced workers in a minute than the limit, which is the field.
     #[error(
         "this user had {0} workers replaced in a minute, the limit of --replacements-per-minute; retry later or \
          raise the limit"
     )]
     Replacements(u32),
-    /// The user is not allowed to use the service.
+    /// The user with this uid is not allowed to use the service.
     #[error("user {0} is not allowed; use --allow-uid or --allow-gid")]
     User(u32),
-    /// The service is stopping.
+    /// The service is stopping and opens no new stream.
     #[error("the service is stopping and opens no stream; retry when it runs again")]
     Stopping,
-    /// The connection has no stream with this number.
+    /// The connection has no stream with the number in the field.
     #[error("stream {0} is not a stream of this connection")]
     NotYours(u32),
-    /// The stream already waits for a requested worker.
+    /// The stream with this number already waits for a worker.
     #[error("stream {0} already waits for a worker")]
     Waiting(u32),
-    /// The message belongs to a worker or caller, or only the service sends it.
+    /// The message is one that only a worker, a caller or the service sends.
     #[error("a client does not send this message to the service")]
     NotForUs,
-    /// Too many messages.
+    /// The connection sent more than [`MESSAGES_PER_SECOND`] messages in a second.
     #[error("more than {MESSAGES_PER_SECOND} messages in a second; send fewer")]
     Flood,
-    /// An invalid message.
+    /// The message is invalid, or the client uses another version of the wire format.
     #[error("invalid message: {0}")]
     Meaningless(WireError),
 }
 
 impl Denial {
-    /// Returns true if the connection ends with this denial: a correct client never sends such a
-    /// message.
+    /// Returns true if the service ends the connection after this denial: the user may not connect,
+    /// or a correct client never sends such a message.
     pub fn ends_connection(&self) -> bool {
         !matches!(self, Denial::Streams(_) | Denial::Opens(_) | Denial::Replacements(_) | Denial::Stopping)
     }
 }
 
-/// Action that the service takes.
+/// Action that the service takes after a client's message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Start a worker for this new stream.
+    /// Give this new stream a worker.
     Open {
         /// Number of the stream.
         stream: u32,
     },
-    /// End the stream's worker, and start another.
+    /// End the stream's worker, and give the stream another.
     Replace {
         /// Number of the stream.
         stream: u32,
@@ -136,9 +138,9 @@ pub enum Action {
         /// Number of the stream.
         stream: u32,
     },
-    /// Report the first stream whose number is at least `from`.
+    /// Report the first stream whose number is at least `from`, or the totals if there is none.
     Report {
-        /// Lowest number of interest.
+        /// Lowest stream number of interest.
         from: u32,
     },
     /// Send the denial; end the connection if [`Denial::ends_connection`].
@@ -159,27 +161,29 @@ impl User {
         Ok(())
     }
 
-    /// Records the end of a connection and of its streams.
+    /// Records the end of a connection of this user and of its streams.
     pub fn disconnect(&mut self, client: &Client) {
         self.connections = self.connections.saturating_sub(1);
         self.streams = self.streams.saturating_sub(client.streams.len() as u32);
     }
 
-    /// Returns true if this user's record can be dropped.
+    /// Returns true if this record can be dropped at `now_ns` (CLOCK_MONOTONIC nanoseconds): the
+    /// user has no connection, and the minutes in which new streams and replacements are counted
+    /// are over.
     pub fn is_forgettable(&self, now_ns: u64) -> bool {
         self.connections == 0 && self.opens.is_over(now_ns) && self.replacements.is_over(now_ns)
     }
 }
 
-/// A stream of a client.
+/// Stream of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stream {
     number: u32,
-    /// A worker was requested and not yet granted.
+    /// True while the stream waits for a worker.
     waits: bool,
 }
 
-/// One connection.
+/// State of one connection: its streams, and its messages in the present second.
 #[derive(Clone, Debug, Default)]
 pub struct Client {
     streams: Vec<Stream>,
@@ -187,9 +191,10 @@ pub struct Client {
 }
 
 impl Client {
-    /// Decides about a message of the client, received at `now_ns` (CLOCK_MONOTONIC nanoseconds).
-    /// `next_stream` is the number for a new stream. While the service is `stopping`, it opens no
-    /// stream.
+    /// Decides about a message of the client, received at `now_ns` (CLOCK_MONOTONIC nanoseconds),
+    /// and counts it for the limits. Returns the action that the service takes. `message` is an
+    /// error if it could not be decoded. `next_stream` is the number for a new stream. While the
+    /// service is `stopping`, it opens no stream.
     pub fn on_message(
         &mut self,
         message: Result<Message, WireError>,
@@ -264,14 +269,15 @@ impl Client {
         Ok(Action::Release { stream: number })
     }
 
-    /// Records that stream `number` got its worker.
+    /// Records that stream `number` got its worker. Does nothing if the stream was released.
     pub fn granted(&mut self, number: u32) {
         if let Some(stream) = self.streams.iter_mut().find(|stream| stream.number == number) {
             stream.waits = false;
         }
     }
 
-    /// Ends stream `number`, because no worker could be started for it.
+    /// Ends stream `number`, because no worker could be started for it. Does nothing if the stream
+    /// was released.
     pub fn failed(&mut self, number: u32, user: &mut User) {
         // The client may have released the stream in the meantime.
         let _ = self.release(number, user);

@@ -5,8 +5,8 @@
 
 use std::borrow::Cow;
 
-/// Puts `text` on one line: control characters, line ends and direction marks are
-/// written as escapes (`\\n`, `\\u{1b}`).
+/// Returns `text` on one line: control characters, line ends and direction marks become escapes
+/// (`\n`, `\u{1b}`).
 ///
 /// ```
 /// use framepath_model::shown::shown;
@@ -18,7 +18,7 @@ pub fn shown(text: &str) -> Cow<'_, str> {
     escaped(text, false)
 }
 
-/// Escapes a text of several lines like [`shown`], but keeps line ends and tabs.
+/// Escapes a text of several lines like [`shown`], but keeps line feeds and tabs.
 pub fn shown_lines(text: &str) -> Cow<'_, str> {
     escaped(text, true)
 }

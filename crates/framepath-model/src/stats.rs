@@ -8,7 +8,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Number of bootstrap resamples for an interval.
+/// Number of bootstrap resamples from which an interval is computed.
 pub const RESAMPLES: usize = 10_000;
 
 /// Minimum number of pairs for which order statistics alone give a 95 % interval. With n pairs,
@@ -16,7 +16,7 @@ pub const RESAMPLES: usize = 10_000;
 /// 2·0.5ⁿ: 0.938 for five and 0.969 for six.
 pub const ENOUGH_PAIRS: usize = 6;
 
-/// Median, minimum and maximum of some figures.
+/// Median, minimum and maximum of some figures, in the figures' own unit.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
     /// Middle value, or the mean of the two middle values.
@@ -42,16 +42,16 @@ pub fn median(values: &[f64]) -> Option<f64> {
     middle(&sorted(values)?)
 }
 
-/// Returns the `percent`-th percentile of sorted values by nearest rank: the least value that at
-/// least `percent` % of the values do not exceed. The result is one of the values, never between
-/// two. Returns `None` if there are none.
+/// Returns the `percent`-th percentile (0 to 100) of `sorted`, values in rising order, by nearest
+/// rank: the least value that at least `percent` % of the values do not exceed. The result is one
+/// of the values, never between two. Returns `None` if there are no values.
 pub fn percentile<T: Copy>(sorted: &[T], percent: f64) -> Option<T> {
     let rank = (percent / 100.0 * sorted.len() as f64).ceil();
     let place = (rank.max(1.0) as usize).min(sorted.len());
     sorted.get(place.wrapping_sub(1)).copied()
 }
 
-/// Sorts in rising order; `None` if a value is not finite.
+/// Returns `values` in rising order; `None` if a value is not finite.
 fn sorted(values: &[f64]) -> Option<Vec<f64>> {
     if values.iter().any(|v| !v.is_finite()) {
         return None;
@@ -82,7 +82,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Returns the verdict that an interval of a ratio a/b allows.
+    /// Returns the verdict that `ci95`, the interval of a ratio a/b, allows.
     pub fn of(ci95: Option<[f64; 2]>) -> Verdict {
         match ci95 {
             Some([_, high]) if high < 1.0 => Verdict::ALess,
@@ -92,13 +92,13 @@ impl Verdict {
     }
 }
 
-/// The difference a − b of paired runs, in the unit of the figures.
+/// Difference a − b of paired runs, in the unit of the figures.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PairedDifference {
-    /// The median of the differences within the pairs.
+    /// Median of the differences within the pairs.
     pub median: f64,
-    /// Interval that contains the true median difference with at least 95 %; `None` for
-    /// one pair.
+    /// Ends of an interval that contains the true median difference with a probability of at least
+    /// 95 %; `None` for one pair.
     pub ci95: Option<[f64; 2]>,
     /// Number of pairs.
     pub pairs: usize,
@@ -125,13 +125,14 @@ pub fn paired_difference(a: &[f64], b: &[f64], seed: u64) -> Result<PairedDiffer
     Ok(PairedDifference { median, ci95, pairs: differences.len() })
 }
 
-/// The ratio a/b of paired runs.
+/// Ratio a/b of paired runs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PairedRatio {
-    /// Median of the ratios within the pairs; between two, their geometric mean, so that the
-    /// ratio b/a is exactly the reciprocal of a/b.
+    /// Median of the ratios within the pairs. For an even number of pairs, it is the geometric mean
+    /// of the two middle ratios, so that the ratio b/a is exactly the reciprocal of a/b.
     pub median: f64,
-    /// Interval that contains the true median ratio with at least 95 %; `None` for one pair.
+    /// Ends of an interval that contains the true median ratio with a probability of at least 95 %;
+    /// `None` for one pair.
     pub ci95: Option<[f64; 2]>,
     /// Number of pairs.
     pub pairs: usize,
@@ -139,13 +140,13 @@ pub struct PairedRatio {
     pub verdict: Verdict,
 }
 
-/// Reason why the ratio of pairs cannot be computed.
+/// Reason why the ratio or difference of pairs cannot be computed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum StatsError {
-    /// The comparison got no pair of runs.
-    #[error("no pairs of runs; a ratio needs at least one pair")]
+    /// There is no pair of runs to compare.
+    #[error("no pairs of runs; a comparison needs at least one pair")]
     NoPairs,
-    /// The numbers of runs differ.
+    /// The two contenders have different numbers of runs.
     #[error("{a} runs of a and {b} runs of b; pairs need equal numbers")]
     Unpaired {
         /// Number of runs of contender a.
@@ -153,8 +154,12 @@ pub enum StatsError {
         /// Number of runs of contender b.
         b: usize,
     },
-    /// A ratio needs two positive figures; a difference needs two finite ones. This pair has others.
-    #[error("pair {pair} has no ratio: {a} to {b}; both must be positive")]
+    /// The figures of a pair cannot be compared: a ratio needs two positive finite figures, a
+    /// difference two finite ones.
+    #[error(
+        "pair {pair}: cannot compare {a} with {b}; a ratio needs two positive finite figures, a difference two \
+         finite ones"
+    )]
     NoRatio {
         /// Index of the pair, from 0.
         pair: usize,
@@ -165,8 +170,8 @@ pub enum StatsError {
     },
 }
 
-/// Computes the median ratio a/b over pairs (`a[i]` ran next to `b[i]`), with an
-/// interval.
+/// Computes the median ratio a/b over pairs of runs (`a[i]` ran next to `b[i]`), with a 95 %
+/// interval and a verdict.
 ///
 /// The interval is the wider of two: the percentile bootstrap of the median
 /// ([`RESAMPLES`] resamples of the pairs, drawn from `seed`, so that the same
@@ -175,8 +180,8 @@ pub enum StatsError {
 /// - from [`ENOUGH_PAIRS`] on, the order statistics between which the median
 ///   lies with 95 % whatever the noise is (the sign test's interval);
 /// - below, where no such pair of order statistics exists, the range of all
-///   ratios joined with Student's interval of their logarithms. It is wide, it
-///   assumes noise that is roughly lognormal, and it should be read as a hint:
+///   ratios joined with Student's interval of their logarithms. This interval is wide, assumes
+///   noise that is roughly lognormal, and should be read as a hint:
 ///   run six pairs or more for a verdict worth quoting;
 /// - one pair has no interval and no verdict.
 ///
@@ -187,8 +192,9 @@ pub fn paired_ratio(a: &[f64], b: &[f64], seed: u64) -> Result<PairedRatio, Stat
     ratio_by(a, b, seed, RESAMPLES)
 }
 
-/// Computes the interval of the median of sorted values, as [`paired_ratio`] does; `None` for one
-/// value.
+/// Computes the 95 % interval of the median of `sorted`, values in rising order, as
+/// [`paired_ratio`] describes; `None` for fewer than two values. `seed` and `draws` are those of
+/// the bootstrap.
 fn interval_of_median(sorted: &[f64], seed: u64, draws: usize) -> Option<[f64; 2]> {
     (sorted.len() > 1).then(|| {
         let drawn = bootstrap_interval(sorted, seed, draws);
@@ -217,7 +223,8 @@ fn ratio_by(a: &[f64], b: &[f64], seed: u64, draws: usize) -> Result<PairedRatio
     Ok(PairedRatio { median: median.exp(), ci95, pairs: logs.len(), verdict: Verdict::of(ci95) })
 }
 
-/// Computes the percentile bootstrap of the median of `sorted`: 2.5 % to 97.5 %.
+/// Computes the percentile bootstrap of the median of `sorted`, 2.5 % to 97.5 %, from `draws`
+/// resamples drawn from `seed`.
 fn bootstrap_interval(sorted: &[f64], seed: u64, draws: usize) -> [f64; 2] {
     let mut random = SplitMix64(seed);
     let mut places = vec![0_usize; sorted.len()];
@@ -235,7 +242,7 @@ fn bootstrap_interval(sorted: &[f64], seed: u64, draws: usize) -> [f64; 2] {
     [medians[draws / 40], medians[draws - 1 - draws / 40]]
 }
 
-/// Finds the innermost pair of order statistics, equally far from both ends, between which the
+/// Returns the innermost pair of `sorted` values, equally far from both ends, between which the
 /// median lies with at least 95 % probability. The k-th value from either end misses it with
 /// probability 2·P(Binomial(n, ½) < k).
 fn order_interval(sorted: &[f64]) -> [f64; 2] {
@@ -255,8 +262,8 @@ fn order_interval(sorted: &[f64]) -> [f64; 2] {
     [sorted[from_end], sorted[n - 1 - from_end]]
 }
 
-/// Computes Student's 95 % interval of the mean for two to five values, joined with
-/// their range.
+/// Computes Student's 95 % interval of the mean of two to five values, widened to contain all of
+/// them.
 fn student_interval(sorted: &[f64]) -> [f64; 2] {
     // The 97.5 % point of Student's t for 1 to 4 degrees of freedom.
     const T: [f64; ENOUGH_PAIRS - 2] = [12.706, 4.303, 3.182, 2.776];
@@ -267,7 +274,7 @@ fn student_interval(sorted: &[f64]) -> [f64; 2] {
     [(mean - half).min(sorted[0]), (mean + half).max(sorted[sorted.len() - 1])]
 }
 
-/// The SplitMix64 generator: small, and good enough to draw pairs with.
+/// SplitMix64 random number generator and its state: small, and good enough for resampling.
 struct SplitMix64(u64);
 
 impl SplitMix64 {
@@ -279,7 +286,7 @@ impl SplitMix64 {
         z ^ (z >> 31)
     }
 
-    /// Returns a number below `n`, uniform but for one part in 2⁶⁴.
+    /// Returns a random number below `n`, uniform except for one part in 2⁶⁴.
     fn below(&mut self, n: usize) -> usize {
         ((u128::from(self.next()) * n as u128) >> 64) as usize
     }
@@ -356,15 +363,16 @@ mod tests {
         }
     }
 
-    /// Draws standard normal numbers by Box and Muller.
+    /// Draws a standard normal number by Box and Muller's method.
     fn normal(random: &mut SplitMix64) -> f64 {
         let unit = |n: u64| ((n >> 11) as f64 + 0.5) / (1_u64 << 53) as f64;
         let (u, v) = (unit(random.next()), unit(random.next()));
         (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos()
     }
 
-    /// Counts wrong verdicts among `trials` comparisons of a contender with itself:
-    /// by [`paired_ratio`], and by the bootstrap alone.
+    /// Counts wrong verdicts among `trials` comparisons of a contender with itself, by
+    /// [`paired_ratio`] and by the bootstrap alone. `tail` is the disturbance of some runs, as a
+    /// logarithm.
     fn wrong_verdicts(pairs: usize, trials: usize, draws: usize, tail: f64) -> (usize, usize) {
         let mut random = SplitMix64(42 + pairs as u64);
         // Lognormal noise of 5 %; some runs are disturbed.

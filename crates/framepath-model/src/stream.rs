@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::format::{Layout, PixelFormat};
 
-/// A fraction, as containers write time bases and rates.
+/// Fraction, as containers write time bases and rates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rational {
     /// Numerator.
@@ -15,12 +15,12 @@ pub struct Rational {
 }
 
 impl Rational {
-    /// Creates `num / den`.
+    /// Creates `num / den`, not reduced.
     pub const fn new(num: i32, den: i32) -> Rational {
         Rational { num, den }
     }
 
-    /// Returns the value, or `None` if either part is not positive.
+    /// Returns the fraction's value, or `None` if numerator or denominator is not positive.
     pub fn value(self) -> Option<f64> {
         (self.num > 0 && self.den > 0).then(|| f64::from(self.num) / f64::from(self.den))
     }
@@ -66,7 +66,7 @@ impl Rational {
     }
 }
 
-/// Mode of a seek.
+/// Mode of a seek: the frame at which a stream continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SeekTo {
     /// The first frame whose presentation time is not before the given time.
@@ -76,7 +76,7 @@ pub enum SeekTo {
     KeyframeBefore,
 }
 
-/// The stream between two hops.
+/// Description of the stream between two hops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamInfo {
     /// Pixel format of the frames; `None` for packets, or if the format is known only from the
@@ -88,7 +88,7 @@ pub struct StreamInfo {
     pub height: u32,
     /// Seconds per tick of `pts` and `duration`.
     pub time_base: Rational,
-    /// Frames per second, if the container has it.
+    /// Frames per second; [`Rational::value`] is `None` if not known.
     pub frame_rate: Rational,
     /// Width of a pixel over its height; 0/1 if not known.
     pub sample_aspect: Rational,
@@ -114,21 +114,22 @@ impl StreamInfo {
 pub struct FrameMeta {
     /// Number assigned by the source, from 0, in the order of creation.
     pub seq: u64,
-    /// Creation time, CLOCK_MONOTONIC nanoseconds.
+    /// Time at which the source created the frame or packet, CLOCK_MONOTONIC nanoseconds.
     pub birth_ns: u64,
-    /// Presentation time in ticks of the stream's time base.
+    /// Presentation time in ticks of the stream's time base; `None` if not known.
     pub pts: Option<i64>,
     /// Duration in ticks of the stream's time base; 0 if not known.
     pub duration: i64,
 }
 
-/// Part of the input that is decoded only as reference: its frames are not output.
+/// Frames that a decoder does not output, such as pictures before the position of a seek, which are
+/// decoded as references only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Preroll {
     /// True if the stream continues at another place from this packet on: the decoder outputs its
-    /// pending frames and restarts.
+    /// pending frames and restarts before it decodes the packet.
     pub restarts: bool,
-    /// True if the picture of this packet is not output.
+    /// True if the picture of this packet is decoded and not output.
     pub discarded: bool,
     /// Number of frames that are not output: the first ones in presentation order, from this
     /// packet on.

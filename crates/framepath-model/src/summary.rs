@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The shape of the lab's summaries. It is stable: keys are added, never
-//! renamed. An unknown figure is `null`, never zero.
+//! Format of the lab's summaries. The format is stable: keys are added, never renamed. An unknown
+//! figure is `null`, never zero.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::stats::{PairedRatio, Spread, Verdict, percentile};
 
-/// Result of one experiment.
+/// Summary of one experiment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// The experiment's name, such as `decode`.
+    /// Name of the experiment, such as `decode`.
     pub experiment: String,
     /// Machine on which the experiment ran.
     pub machine: Machine,
@@ -24,91 +24,91 @@ pub struct Summary {
     /// Comparisons of two contenders over paired runs.
     #[serde(default)]
     pub ratios: Vec<Ratio>,
-    /// Contenders that did not run, and why.
+    /// Contenders that did not run, with the reason.
     #[serde(default)]
     pub skipped: Vec<Skipped>,
-    /// Other facts that a reader must know, a sentence each.
+    /// Other facts that a reader must know, one sentence each.
     #[serde(default)]
     pub notes: Vec<String>,
 }
 
-/// Description of a machine.
+/// Description of the machine of an experiment; `None` where a fact is not known.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
-    /// The processor's name.
+    /// Name of the processor.
     pub cpu: String,
-    /// Processors that the process may run on.
+    /// Number of processors that the experiment may run on.
     pub cores: u32,
-    /// The kernel's release.
+    /// Release of the kernel.
     pub kernel: String,
     /// True if hardware counters (cycles, instructions) can be read.
     pub pmu: bool,
-    /// The distribution, such as `Debian GNU/Linux 13 (trixie)`.
+    /// Name of the distribution, such as `Debian GNU/Linux 13 (trixie)`.
     #[serde(default)]
     pub os: Option<String>,
-    /// The machine's memory in MiB.
+    /// Size of the memory, MiB.
     #[serde(default)]
     pub memory_mib: Option<u64>,
-    /// Hypervisor or container in which the machine runs, if known.
+    /// Name of the hypervisor or container in which the machine runs.
     #[serde(default)]
     pub virtualisation: Option<String>,
-    /// The processor's frequency governor.
+    /// Name of the processor's frequency governor.
     #[serde(default)]
     pub governor: Option<String>,
-    /// Graphics cards, by the names the kernel has for them.
+    /// Names of the graphics cards, as the kernel has them.
     #[serde(default)]
     pub gpu: Option<String>,
-    /// The graphics card's kernel driver.
+    /// Name of the graphics card's kernel driver.
     #[serde(default)]
     pub gpu_driver: Option<String>,
-    /// Names of the displays that windows were shown on, separated by commas.
+    /// Names of the displays on which windows were shown, separated by commas.
     #[serde(default)]
     pub display: Option<String>,
-    /// Versions of the programs and libraries that took part.
+    /// Versions of the programs and libraries that took part, by name.
     #[serde(default)]
     pub versions: BTreeMap<String, String>,
 }
 
-/// One contender over one case: medians over its runs.
+/// Figures of one contender in one case, over all its runs.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct SummaryRow {
-    /// Input of the runs, such as a clip's or a buffer size's name.
+    /// Name of the case, such as a clip or a buffer size.
     pub case: String,
     /// Name of the contender.
     pub contender: String,
     /// Number of runs.
     pub runs: u32,
-    /// Frames, or pushes, in one run.
+    /// Number of frames or pushes in one run.
     pub frames: u64,
-    /// Wall time of a run in milliseconds.
+    /// Wall time of a run, milliseconds.
     #[serde(default)]
     pub wall_ms: Option<Spread>,
-    /// CPU time of a run, of everything the contender started, in milliseconds.
+    /// CPU time of a run, of everything that the contender started, milliseconds.
     #[serde(default)]
     pub cpu_ms: Option<Spread>,
-    /// CPU time over wall time: 1 is one core, busy throughout.
+    /// CPU time divided by wall time: 1 means one core busy throughout.
     #[serde(default)]
     pub load: Option<f64>,
-    /// A frame's latency in microseconds.
+    /// Percentiles of the frames' latency, microseconds.
     #[serde(default)]
     pub latency_us: Option<LatencyUs>,
-    /// Pixel and packet bytes the CPU moved, per frame.
+    /// Number of pixel and packet bytes that the CPU copied, per frame.
     #[serde(default)]
     pub copied_bytes_per_frame: Option<f64>,
-    /// Context switches per frame.
+    /// Number of context switches per frame.
     #[serde(default)]
     pub switches_per_frame: Option<f64>,
-    /// System calls per frame.
+    /// Number of system calls per frame.
     #[serde(default)]
     pub syscalls_per_frame: Option<f64>,
-    /// Causes of the median frame's latency.
+    /// Latency of the median frame divided among its causes, microseconds.
     #[serde(default)]
     pub causes_us: Option<CausesUs>,
-    /// The greatest resident memory in KiB.
+    /// Peak of the resident memory, KiB.
     #[serde(default)]
     pub peak_memory_kib: Option<u64>,
-    /// Figures of this experiment alone, such as `cpu_us_per_push`.
-    /// Written as keys of the row. The reader drops other keys whose values are not numbers.
+    /// Figures that only this experiment has, such as `cpu_us_per_push`. They are written as keys
+    /// of the row. The reader drops unknown keys whose values are not numbers.
     #[serde(flatten, deserialize_with = "numbers_only")]
     pub extra: BTreeMap<String, f64>,
 }
@@ -116,11 +116,11 @@ pub struct SummaryRow {
 /// Percentiles of latency in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct LatencyUs {
-    /// Latency that half of the frames do not exceed.
+    /// Latency that at least half of the frames do not exceed.
     pub p50: f64,
-    /// Latency that 95 % of the frames do not exceed.
+    /// Latency that at least 95 % of the frames do not exceed.
     pub p95: f64,
-    /// Latency that 99 % of the frames do not exceed.
+    /// Latency that at least 99 % of the frames do not exceed.
     pub p99: f64,
     /// Maximum latency of all frames.
     pub max: f64,
@@ -135,15 +135,15 @@ impl LatencyUs {
     }
 }
 
-/// A frame's latency divided among its causes, in microseconds.
+/// Latency of a frame divided among its causes, microseconds; `None` for a cause that is not known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CausesUs {
-    /// CPU time in a stage, copies left out.
+    /// CPU time in a stage, without copies.
     pub compute: Option<f64>,
     /// Time in which the CPU copied pixel or packet bytes.
     pub copy: Option<f64>,
-    /// Waiting for a consumer that was busy.
+    /// Time in which the frame waited for a busy consumer.
     pub queue: Option<f64>,
     /// Time kept by a decoder for presentation order or for the depth of its frame threads.
     pub held: Option<f64>,
@@ -181,13 +181,15 @@ impl CausesUs {
         ]
     }
 
-    /// Returns the sum of the known causes, unexplained included; `None` if none is known.
+    /// Returns the sum of the known causes, unexplained included, microseconds; `None` if none is
+    /// known.
     pub fn total(&self) -> Option<f64> {
         let known: Vec<f64> = self.named().iter().filter_map(|(_, us)| *us).collect();
         (!known.is_empty()).then(|| known.iter().sum())
     }
 
-    /// Returns the unexplained time as a share of the total: 0 to 1 if the ledger closes.
+    /// Returns the unexplained time as a share of the total: 0 to 1 if the causes do not exceed the
+    /// latency. `None` if the unexplained time is not known or the total is not positive.
     pub fn unexplained_share(&self) -> Option<f64> {
         let total = self.total().filter(|total| *total > 0.0)?;
         Some(self.unexplained?.abs() / total)
@@ -195,8 +197,8 @@ impl CausesUs {
 }
 
 impl SummaryRow {
-    /// Returns the injected cost and the ledger's error, in microseconds; `None` if the row is
-    /// not of an injection.
+    /// Returns the cost that was injected and the ledger's figure for it; `None` if the row is not
+    /// of an injection, so has no `injected_us` or no `attributed_us`.
     pub fn injection(&self) -> Option<Injection> {
         let of = |key: &str| self.extra.get(key).copied();
         let injected_us = of("injected_us")?;
@@ -205,11 +207,10 @@ impl SummaryRow {
         Some(Injection { injected_us, attributed_us, error_us })
     }
 
-    /// Returns a figure by its metric name in ratios and budgets: a key of the
-    /// row (a spread gives its median), `latency_p50_us` and the like,
-    /// `cause_compute_us` and the like, `unexplained_share`,
-    /// `outside_tolerance` (1 for an injection that is not near, else 0), or a
-    /// key of [`SummaryRow::extra`]. `None` if it is not known.
+    /// Returns a figure by the metric name that ratios and budgets use: a key of the row (a spread
+    /// gives its median), `latency_p50_us` and the like, `cause_compute_us` and the like,
+    /// `unexplained_share`, `outside_tolerance` (1 for an injection that is not near, else 0), or a
+    /// key of [`SummaryRow::extra`]. `None` if the name or the figure is not known.
     pub fn figure(&self, metric: &str) -> Option<f64> {
         if let Some(figure) = self.extra.get(metric) {
             return Some(*figure);
@@ -242,26 +243,27 @@ impl SummaryRow {
     }
 }
 
-/// A known cost that was injected into a path, and the ledger's figure for it.
+/// Known cost that was injected into a path, and the ledger's figure for it, per frame.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Injection {
-    /// Injected cost, by a clock other than the ledger's.
+    /// Injected cost by a clock other than the ledger's, microseconds.
     pub injected_us: f64,
-    /// Cost in the cause's own row.
+    /// Cost that the ledger attributes to the injected cause, microseconds.
     pub attributed_us: f64,
-    /// The error; if frames were compared one by one, the median.
+    /// Attributed minus injected cost, microseconds; if frames were compared one by one, the median
+    /// of their errors.
     pub error_us: f64,
 }
 
 impl Injection {
-    /// Returns true if the error is within 10 % or 20 µs, whichever is more.
+    /// Returns true if the error is at most 10 % of the injected cost or at most 20 µs.
     pub fn is_near(&self) -> bool {
         self.error_us.abs() <= (self.injected_us * 0.10).max(20.0)
     }
 }
 
-/// Reads the unknown keys of a row, so that summaries of later versions can be read: keeps
-/// numbers, drops the rest.
+/// Reads the unknown keys of a row: keeps numbers, drops the rest, so that summaries of later
+/// versions can be read.
 fn numbers_only<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, f64>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -279,30 +281,31 @@ fn numbers_only<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, f
         .collect())
 }
 
-/// The ratio a/b of two contenders over paired runs of one case.
+/// Ratio a/b of two contenders over paired runs of one case.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ratio {
-    /// Input of the runs.
+    /// Name of the case.
     pub case: String,
-    /// The figure compared, such as `cpu_ms`.
+    /// Name of the compared figure, such as `cpu_ms`.
     pub metric: String,
-    /// Contender in the numerator.
+    /// Name of the contender in the numerator.
     pub a: String,
-    /// Contender in the denominator.
+    /// Name of the contender in the denominator.
     pub b: String,
-    /// The median of the ratios within the pairs.
+    /// Median of the ratios within the pairs.
     pub median: f64,
-    /// 95 % interval of the median; `null` if only one pair was run.
+    /// Ends of the 95 % interval of the median; `null` if only one pair was run.
     pub ci95: Option<[f64; 2]>,
     /// Number of pairs.
     pub pairs: usize,
-    /// Conclusion that the interval allows; computed from the interval if the summary lacks it.
+    /// Conclusion that the interval allows; `None` if the summary lacks it: the method of the same
+    /// name then computes it.
     #[serde(default)]
     pub verdict: Option<Verdict>,
 }
 
 impl Ratio {
-    /// Creates a ratio with its names.
+    /// Creates the summary of `ratio`: contenders `a` and `b` in case `case`, compared by `metric`.
     pub fn new(case: &str, metric: &str, a: &str, b: &str, ratio: &PairedRatio) -> Ratio {
         Ratio {
             case: case.to_owned(),
@@ -316,36 +319,37 @@ impl Ratio {
         }
     }
 
-    /// Returns the conclusion that the interval allows.
+    /// Returns the conclusion that the interval allows: the recorded one, else computed from the
+    /// interval.
     pub fn verdict(&self) -> Verdict {
         self.verdict.unwrap_or_else(|| Verdict::of(self.ci95))
     }
 }
 
-/// Contender that did not run. It does not count as passed.
+/// Contender that did not run and therefore does not count as passed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
-    /// Contender that did not run.
+    /// Name of the contender that did not run.
     pub contender: String,
-    /// Case that did not run; `None` for every case.
+    /// Case that did not run; `None` if no case of the contender ran.
     #[serde(default)]
     pub case: Option<String>,
-    /// The reason, and how to make it run.
+    /// Reason, and what to do to make the contender run.
     pub reason: String,
 }
 
 impl Summary {
-    /// Finds the row of a case and a contender.
+    /// Returns the row of a case and a contender; `None` if there is none.
     pub fn row(&self, case: &str, contender: &str) -> Option<&SummaryRow> {
         self.rows.iter().find(|row| row.case == case && row.contender == contender)
     }
 
-    /// Returns the cases in order of first appearance.
+    /// Returns the names of the cases in order of first appearance in the rows.
     pub fn cases(&self) -> Vec<&str> {
         in_order(self.rows.iter().map(|row| row.case.as_str()))
     }
 
-    /// Returns the contenders in order of first appearance.
+    /// Returns the names of the contenders in order of first appearance in the rows.
     pub fn contenders(&self) -> Vec<&str> {
         in_order(self.rows.iter().map(|row| row.contender.as_str()))
     }

@@ -99,7 +99,7 @@
 //! | message | kind | from byte 8 on |
 //! | --- | --- | --- |
 //! | caller to worker | | |
-//! | open, with the shared area | 1 | level`:8`, flags`:8` (bit 0: memory is lent), `0:16`, track bytes`:32`, cells`:32`, frames behind`:32`, packet bytes`:64`, stream, stage text(512), faults text(64) |
+//! | open, with the shared area | 1 | level`:8`, flags`:8` (bit 0: the stage decodes into the caller's buffers), `0:16`, track bytes`:32`, cells`:32`, frames behind`:32`, packet bytes`:64`, stream, stage text(512), faults text(64) |
 //! | input pool, with its fd | 2 | pool`:16`, `0:16`, slots`:32`, slot bytes`:64` |
 //! | page, with its fd, from the service before the grant | 3 | |
 //! | lend, or denied | 5 | flags`:32` (bit 0: packed), buffers`:32` |
@@ -120,7 +120,7 @@
 //! | client and service | | |
 //! | hello | 32 | version`:16` |
 //! | grant, with a worker's socket | 33 | stream`:32`, worker pid`:32`, layers`:32` |
-//! | replace | 34 | stream`:32`, flags`:32` (bit 0: kill the old worker) |
+//! | replace | 34 | stream`:32`, flags`:32` (bit 0: the old worker may still run) |
 //! | release | 35 | stream`:32` |
 //! | denied | 36 | text(960) |
 //! | watch | 37 | first stream of interest`:32` |
@@ -138,9 +138,9 @@
 //! worker makes a pool in the memory, sends the memory's number (`pool memory`) on the socket, and then
 //! `pool` in the ring.
 //!
-//! A worker that decodes into lent memory sends its request (`want`) before its
+//! A worker that decodes into the caller's buffers sends its request (`want`) before its
 //! first frame. The caller answers `lend` and then the buffers in their order, or `denied`. The worker announces a pool
-//! of the buffers, one slot each. The slots belong to the caller until it gives them back.
+//! of the buffers, one slot each. A slot belongs to the caller until the caller gives it to the worker.
 //!
 //! The zygote answers `spawn` with `grant` twice, first with the worker's socket and then with its pidfd, or
 //! once with `denied`.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The replay log of a stream whose history grows too large to be kept.
+//! Tests of the replay log of a stream whose history grows too large to be kept.
 
 use framepath_model::access_point::RandomAccess;
 use framepath_model::replay::{Arrived, ReplayLog, RestartPlan};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The replay log with a simulated decoder that dies: the reader gets the same frames as without
-//! the deaths.
+//! Tests of the replay log with a simulated decoder that dies: the reader gets the same frames as
+//! without the deaths.
 
 use std::collections::VecDeque;
 
@@ -16,11 +16,12 @@ fn access(is_point: bool) -> RandomAccess {
 /// Packet of a simulated stream; its number is its position in decode order.
 #[derive(Clone, Copy, Debug)]
 struct Picture {
-    /// Presentation order; also the pts if the container has one.
+    /// Position in presentation order; also the pts if the container has one.
     shown: i64,
     key: bool,
     has_pts: bool,
-    /// True for a leading picture: it needs the random access point before its own.
+    /// True for a leading picture, which refers to the random access point before that of its own
+    /// group.
     leading: bool,
     /// Number of frames that the packet yields.
     frames: u32,
@@ -30,7 +31,8 @@ struct Picture {
 #[derive(Clone, Debug)]
 struct Group {
     leading: usize,
-    /// Frames yielded by each later picture; pairs are swapped in presentation.
+    /// Number of frames that each picture after the leading pictures yields; pairs are swapped in
+    /// presentation if `swapped` is set.
     later: Vec<u32>,
     swapped: bool,
     key_frames: u32,
@@ -42,7 +44,7 @@ fn group() -> impl Strategy<Value = Group> {
         .prop_map(|(leading, later, swapped, key_frames)| Group { leading, later, swapped, key_frames })
 }
 
-/// Longest group the strategy makes.
+/// Number of pictures in the longest group that the strategy makes.
 const LONGEST: usize = 1 + 2 + 7;
 
 fn pictures(groups: &[Group], has_pts: bool) -> Vec<Picture> {
@@ -67,35 +69,38 @@ fn pictures(groups: &[Group], has_pts: bool) -> Vec<Picture> {
     all
 }
 
-/// Frame: its packet, its index in the packet, and whether all references were available.
+/// Frame of the simulated decoder: index of its packet, index in the packet, and true if all
+/// references were available.
 type Frame = (usize, u32, bool);
 
-/// Returns the frames that a reader gets if no worker dies and these packets are skipped.
+/// Returns the frames that a reader gets if no worker dies and the packets in `skipped` are
+/// skipped: packet and index in the packet, in presentation order.
 fn expected(pictures: &[Picture], skipped: &[usize]) -> Vec<(usize, u32)> {
     let mut order: Vec<usize> = (0..pictures.len()).filter(|at| !skipped.contains(at)).collect();
     order.sort_by_key(|at| pictures[*at].shown);
     order.into_iter().flat_map(|at| (0..pictures[at].frames).map(move |nth| (at, nth))).collect()
 }
 
-/// Deepest reordering the streams need: a key waits for its leading pictures.
+/// Number of pictures in the deepest reordering of the streams: a key picture waits for its leading
+/// pictures.
 const REORDER: usize = 3;
 
-/// Decoder with frame threads, and reordering after them.
+/// Simulated decoder with frame threads, and reordering after them.
 #[derive(Default)]
 struct Decoder {
-    /// Packets inside frame threads.
+    /// Indices of the packets inside frame threads, oldest first.
     inside: VecDeque<usize>,
     threads: usize,
-    /// Pictures that wait to be shown.
+    /// Pictures that wait to be shown: packet index, and true if all references were available.
     reorder: Vec<(usize, bool)>,
-    /// State of the references: whether the present group and the group before it were intact up
-    /// to here.
+    /// True if the pictures of the present group were intact up to here.
     intact: bool,
+    /// True if the group before the present one was intact to its end.
     intact_before: bool,
     last: Option<usize>,
     /// True if damaged pictures are output and not dropped.
     gives_damaged: bool,
-    /// True if a packet that kills was decoded.
+    /// True after a poisonous packet was decoded, which kills the worker.
     dead: bool,
 }
 
@@ -150,18 +155,18 @@ impl Decoder {
     }
 }
 
-/// Disturbances of a run.
+/// Disturbances of a simulated run.
 #[derive(Clone, Debug, Default)]
 struct Trouble {
-    /// Lifetimes of the workers, in packets taken; the last worker never dies.
+    /// Lifetimes of the workers, in packets taken; the workers after these do not die at random.
     lives: Vec<usize>,
-    /// Packets that kill every worker decoding them.
+    /// Indices of the packets that kill every worker which decodes them.
     poison: Vec<usize>,
     threads: usize,
     gives_damaged: bool,
-    /// Packets read ahead of the submitted ones.
+    /// Number of packets that are read ahead of the submitted ones.
     ahead: usize,
-    /// Every packet is flagged as a random access point.
+    /// True if every packet is flagged as a random access point.
     lying: bool,
 }
 
@@ -265,8 +270,9 @@ fn run(pictures: &[Picture], trouble: &Trouble) -> Seen {
     unreachable!()
 }
 
-/// Returns the packets that are lost if `poison` kills: from each poisonous packet to the next
-/// random access point, and the leading pictures of that point.
+/// Returns the packets that are lost if the packets in `poison` kill, and among them those that
+/// kill. The lost packets are those from each poisonous packet to the next random access point, and
+/// the leading pictures of that point.
 fn lost(pictures: &[Picture], poison: &[usize]) -> (Vec<usize>, Vec<usize>) {
     let (mut lost, mut kills) = (Vec::new(), Vec::new());
     let (mut skipping, mut resumed) = (false, false);
@@ -305,8 +311,8 @@ proptest! {
         prop_assert!(seen.most_kept <= 3 * LONGEST + REORDER + threads + ahead + 1, "{}", seen.most_kept);
     }
 
-    /// False points lose nothing while the worker lives. After a death, no frame of a correct
-    /// worker is at a wrong place.
+    /// Checks that false random access points lose nothing while the worker lives, and that after a
+    /// death every frame is assigned to a known packet.
     #[test]
     fn points_that_are_none_lose_nothing_without_a_death(
         groups in vec(group(), 1..10), threads in 0..5usize, has_pts in prop::bool::weighted(0.8),
@@ -410,7 +416,8 @@ fn a_stream_that_cannot_be_opened_is_given_up() {
     assert_eq!(log.died(Some(0), true), RestartPlan::GiveUp);
 }
 
-/// Makes the log of two groups, the second open: packet 2 is shown after packets 3 and 4.
+/// Returns the log of a stream whose second and third group begin at packets 2 and 6. Packet 2 is
+/// shown after its leading pictures 3 and 4.
 fn open_group() -> ReplayLog<()> {
     let mut log = ReplayLog::new(|_| ());
     for (seq, pts) in [0, 1, 4, 2, 3, 5, 6, 7].into_iter().enumerate() {
@@ -503,8 +510,8 @@ fn packets_never_taken_by_a_dead_worker_are_kept() {
     }
 }
 
-/// A file that is looped: times restart with a key, and its pictures are no leading pictures of the
-/// key before it.
+/// Checks a file that is looped: times restart at a key picture, and the pictures after the restart
+/// are no leading pictures of the key picture before it.
 #[test]
 fn frames_of_a_repeated_file_are_delivered_after_a_death() {
     let mut log = ReplayLog::new(|_| ());

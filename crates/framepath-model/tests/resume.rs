@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The replay log of a stream with false random access points or gradual refreshes.
+//! Tests of the replay log of a stream with false random access points or gradual refreshes.
 
 use framepath_model::access_point::RandomAccess;
 use framepath_model::replay::{Arrived, ReplayLog, RestartPlan};
@@ -13,7 +13,8 @@ fn start<P>(log: &mut ReplayLog<P>) -> Option<u64> {
     log.next_unsent().map(|entry| entry.seq())
 }
 
-/// Makes pictures in decode order I P B, each flagged as a point: the P is shown last.
+/// Returns a log of pictures in decode order I P B B, each flagged as a random access point and
+/// submitted: the P is shown last.
 fn false_points() -> ReplayLog<u64> {
     let mut log = ReplayLog::new(|packet| *packet = 7777);
     for (seq, pts) in [(0, 0), (1, 3), (2, 1), (3, 2), (4, 6), (5, 4), (6, 5)] {
@@ -53,8 +54,9 @@ fn packets_without_a_picture_are_no_loss() {
     assert_eq!(log.skipped(), 0);
 }
 
-/// Makes a stream of gradual refreshes of four reference pictures each. Pictures with odd numbers
-/// are not references. The history up to 40 was forgotten.
+/// Returns the log of 100 pictures with a gradual refresh of four reference pictures every 20.
+/// Pictures with odd numbers are not references. All packets were submitted, and the first 50 have
+/// yielded their frames.
 fn gradual() -> ReplayLog<u64> {
     let mut log = ReplayLog::new(|_| ());
     for seq in 0..100 {

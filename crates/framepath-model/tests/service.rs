@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Conversations with the service, without a socket.
+//! Tests of the service's decisions about a client's messages, without a socket.
 
 use framepath_model::service::{Action, Client, Denial, MESSAGES_PER_SECOND, User, UserLimits};
 use framepath_model::wire::{Message, VERSION, WireError};
@@ -11,7 +11,7 @@ const LIMITS: UserLimits =
 const HELLO: Message = Message::Hello { version: VERSION };
 const MINUTE: u64 = 60_000_000_000;
 
-/// Connection of one user, with the state of the conversation.
+/// Simulated connection of one user, with the state of the conversation.
 #[derive(Default)]
 struct Talk {
     client: Client,
@@ -99,7 +99,7 @@ fn every_limit_names_its_option() {
     assert_eq!(user.connect(&LIMITS), Ok(()));
 }
 
-/// Counts of one connection apply to the next of the same user.
+/// Checks that the counts of one connection also apply to the user's next connection.
 #[test]
 fn connecting_anew_gives_nothing() {
     let mut talk = Talk::default();
@@ -160,8 +160,8 @@ fn message() -> impl Strategy<Value = Message> {
 }
 
 proptest! {
-    /// Whatever several connections of a user send, streams stay within the
-    /// limit, belong to one connection each, and none is left at the end.
+    /// Checks that the streams of several connections of a user stay within the limit and belong to
+    /// one connection each, whatever the connections send, and that none is left at the end.
     #[test]
     fn streams_add_up(messages in vec((0..3usize, message(), any::<bool>()), 0..200)) {
         let mut clients = vec![Client::default(); 3];

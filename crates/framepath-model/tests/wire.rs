@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The wire format from outside: a written value is read back, every value has exactly one
-//! encoding, and no input causes harm.
+//! Tests of the wire format: an encoded value is decoded unchanged, every value has exactly one
+//! encoding, and no input makes decoding panic.
 
 use framepath_model::buffer_request::{BufferRequest, MOST_BUFFERS, ProvidedFormat};
 use framepath_model::colors::{ColorRange, Colors};
@@ -150,7 +150,7 @@ fn stream() -> impl Strategy<Value = StreamInfo> {
     })
 }
 
-/// Makes any text of at most `most` bytes of UTF-8.
+/// Returns a strategy for texts of at most `most` bytes of UTF-8.
 fn text(most: usize) -> impl Strategy<Value = String> {
     vec(any::<char>(), 0..=most / 4).prop_map(String::from_iter)
 }
@@ -284,7 +284,7 @@ fn bytes_of(message: &Message) -> [u8; MESSAGE_BYTES] {
     bytes
 }
 
-/// Checks that an accepted cell has no other encoding.
+/// Asserts that a cell which decodes as a submission or completion has no other encoding.
 fn canonical_cell(cell: &Cell) {
     if let Ok(submission) = Submission::decode(cell) {
         assert_eq!(submission.encode(), *cell);

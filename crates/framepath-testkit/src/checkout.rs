@@ -13,20 +13,22 @@ pub fn clips() -> PathBuf {
     in_checkout("clips")
 }
 
-/// Returns the absolute path of a committed clip, as text for a path.
+/// Returns the absolute path of the committed clip `name`, as text for a path. Panics if there is
+/// no such clip.
 pub fn clip(name: &str) -> String {
     let path = clips().join(name);
     let path = path.canonicalize().unwrap_or_else(|error| panic!("clip {}: {error}", path.display()));
     path.to_str().expect("the checkout's path is UTF-8").to_owned()
 }
 
-/// Returns the command `framepath` of the same build, which is the worker program too.
+/// Returns the file of the command `framepath` of the same build, which is the worker program too.
+/// Panics if the command was not built.
 ///
-/// Cargo puts tests into `deps/` of the folder that has the programs, and builds the command
-/// before tests of its own crate.
+/// Cargo puts tests into `deps/` of the folder that has the programs. Cargo builds the command by
+/// itself only for tests of the command's own crate.
 pub fn program() -> PathBuf {
     let own = std::env::current_exe().expect("a test has a file");
     let program = own.ancestors().nth(2).expect("target/PROFILE/deps").join("framepath");
-    assert!(program.is_file(), "no {}: cargo build -p framepath-cli, in this profile", program.display());
+    assert!(program.is_file(), "no {}; cargo build -p framepath-cli, in this profile", program.display());
     program
 }

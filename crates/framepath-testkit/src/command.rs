@@ -9,28 +9,32 @@ use std::time::{Duration, Instant};
 use crate::checkout::program;
 use crate::ffmpeg::md5_lines;
 
-/// Time limit of a run; a run that takes longer counts as hung.
+/// Time limit of a run; a command that runs longer is killed, and the test fails.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Creates a command of the binary, with empty standard input.
+/// Creates a command that runs the binary `framepath` with `args`. Standard input is empty;
+/// standard output and standard error are pipes.
 pub fn framepath(args: &[&str]) -> Command {
     let mut command = Command::new(program());
     command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
-/// Runs the binary to its end.
+/// Runs the binary `framepath` with `args` to its end; kills it and panics if it takes longer than
+/// 120 s.
 pub fn run(args: &[&str]) -> CommandOutput {
     finish(framepath(args))
 }
 
-/// Runs `command` to its end; kills it and fails if it hangs.
+/// Runs `command` to its end and returns its output; kills it and panics if it takes longer than
+/// 120 s.
 pub fn finish(mut command: Command) -> CommandOutput {
     wait(spawn(&mut command), &format!("{command:?}"))
 }
 
-/// Starts `command`. Retries while its program file is busy (ETXTBSY): if another test forks while
-/// a test writes the program, the forked child holds the file open until its exec.
+/// Starts `command`; panics if that fails. Retries while the program file is busy (ETXTBSY): if
+/// another test forks while a test writes the program, the forked child holds the file open until
+/// its exec.
 fn spawn(command: &mut Command) -> Child {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -43,7 +47,8 @@ fn spawn(command: &mut Command) -> Child {
     }
 }
 
-/// Waits for `child` and returns its output.
+/// Waits for `child` and returns its output, as far as its outputs are pipes. Kills it and panics
+/// with `what` if it takes longer than 120 s.
 pub fn wait(mut child: Child, what: &str) -> CommandOutput {
     let stdout = child.stdout.take().map(|pipe| thread::spawn(move || all_of(pipe)));
     let stderr = child.stderr.take().map(|pipe| thread::spawn(move || all_of(pipe)));
@@ -72,11 +77,11 @@ fn all_of(mut pipe: impl Read) -> Vec<u8> {
 /// Exit code and output of a command that ended.
 #[derive(Debug)]
 pub struct CommandOutput {
-    /// The exit code; `None` if a signal ended it.
+    /// Exit code; `None` if a signal ended the command.
     pub code: Option<i32>,
-    /// Standard output.
+    /// Text on standard output; empty if that was no pipe.
     pub stdout: String,
-    /// Standard error.
+    /// Text on standard error; empty if that was no pipe.
     pub stderr: String,
 }
 
@@ -88,7 +93,8 @@ impl From<Output> for CommandOutput {
 }
 
 impl CommandOutput {
-    /// Asserts the exit code; prints the whole output on failure.
+    /// Asserts that the exit code is `code` and that nothing panicked; prints the whole output on
+    /// failure. Returns itself.
     #[track_caller]
     pub fn ended(self, code: i32) -> CommandOutput {
         assert_eq!(self.code, Some(code), "{self:#?}");
@@ -96,19 +102,19 @@ impl CommandOutput {
         self
     }
 
-    /// Returns the framemd5 lines on standard output, without the header.
+    /// Returns the framemd5 lines on standard output, without the header lines.
     pub fn frames(&self) -> Vec<String> {
         md5_lines(&self.stdout)
     }
 
-    /// Asserts that standard error contains `part`.
+    /// Asserts that standard error contains `part`. Returns itself.
     #[track_caller]
     pub fn prints(self, part: &str) -> CommandOutput {
         assert!(self.stderr.contains(part), "no `{part}` in {self:#?}");
         self
     }
 
-    /// Asserts that standard output contains `part`.
+    /// Asserts that standard output contains `part`. Returns itself.
     #[track_caller]
     pub fn shows(self, part: &str) -> CommandOutput {
         assert!(self.stdout.contains(part), "no `{part}` in {self:#?}");

@@ -3,8 +3,8 @@
 //! instantiates it with the macro [`conformance!`](crate::conformance!), one line per
 //! combination.
 //!
-//! `crates/framepath/tests/conformance` has the links within one process;
-//! `crates/framepath-cli/tests/conformance` has those that need the worker program.
+//! `crates/framepath/tests/conformance` tests the links within one process;
+//! `crates/framepath-cli/tests/conformance` tests those that need the worker program.
 
 pub mod back_pressure;
 pub mod closing;
@@ -19,8 +19,8 @@ pub mod way;
 
 pub use way::{Host, LinkUnderTest, PathUnderTest, WhenFull, inline};
 
-/// Runs one check alone in this process, fails it if it hangs, and asserts that it leaves
-/// no open file, child or thread behind.
+/// Runs `check` while no other check runs in this process, and fails if it takes longer than 120 s
+/// or leaves an open file, a child process or a thread of a path behind.
 pub fn isolated(check: impl FnOnce() + Send + 'static) {
     // The deadline is inside, so that the wait for other checks does not count as a hang.
     leaks::none(|| crate::deadline::within_deadline(check));

@@ -6,10 +6,11 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Time limit, longer than any operation under test takes.
+/// Time limit of a wait, longer than any operation under test takes.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Runs `f` and fails if it hangs.
+/// Runs `f` in a thread and returns its result. Panics if `f` panics, or takes longer than 120 s;
+/// the thread then stays behind.
 pub fn within_deadline<R: Send + 'static>(f: impl FnOnce() -> R + Send + 'static) -> R {
     let (sender, receiver) = channel();
     let worker = thread::spawn(move || {
@@ -26,7 +27,7 @@ pub fn within_deadline<R: Send + 'static>(f: impl FnOnce() -> R + Send + 'static
     }
 }
 
-/// Waits until `holds` is true; panics with `what` at the time limit.
+/// Waits until `holds` returns true, checking every 5 ms; panics with `what` after 120 s.
 #[track_caller]
 pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;

@@ -3,7 +3,8 @@
 
 use std::process::{Command, Output, Stdio};
 
-/// Runs `ffmpeg` with these arguments; returns its standard output. Panics if it fails.
+/// Runs `ffmpeg` with these arguments, and returns its standard output. Panics if `ffmpeg` cannot
+/// be started or fails.
 pub fn ffmpeg(arguments: &[&str]) -> Vec<u8> {
     let output = ffmpeg_output(arguments);
     let text = String::from_utf8_lossy(&output.stderr);
@@ -11,7 +12,8 @@ pub fn ffmpeg(arguments: &[&str]) -> Vec<u8> {
     output.stdout
 }
 
-/// Runs `ffmpeg` with these arguments; accepts any exit code.
+/// Runs `ffmpeg` with these arguments, and returns its output with any exit code. Panics if
+/// `ffmpeg` cannot be started.
 pub fn ffmpeg_output(arguments: &[&str]) -> Output {
     Command::new("ffmpeg")
         .args(["-nostdin", "-v", "error", "-y"])
@@ -21,7 +23,7 @@ pub fn ffmpeg_output(arguments: &[&str]) -> Output {
         .unwrap_or_else(|error| panic!("starting `ffmpeg`: {error}; apt install ffmpeg"))
 }
 
-/// Lines of a framemd5 file without its head.
+/// Returns the lines of the framemd5 file `text` without its header lines.
 pub fn md5_lines(text: &str) -> Vec<String> {
     text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
 }

@@ -2,21 +2,21 @@
 //! A test harness whose tests can report, at run time, that this machine lacks a requirement.
 //!
 //! The test is then reported as ignored, with the reason; `#[ignore]` is decided when the test
-//! is compiled. A binary that uses it has `harness = false` in Cargo.toml and lists its tests
-//! with [`tests!`](crate::tests!); a function that is left out of the list is dead code, which
-//! clippy reports. `docs/decisions/0018-testkit.md`.
+//! is compiled. A binary that uses this harness has `harness = false` in Cargo.toml and lists its
+//! tests with [`tests!`](crate::tests!); a function that is left out of the list is dead code,
+//! which clippy reports. `docs/decisions/0018-testkit.md` has the reasons.
 
 use std::fmt::{self, Display, Formatter};
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
-/// Reason why this machine cannot run a test.
+/// Reason why this machine cannot run a test; the text ends with advice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing(String);
 
 impl Missing {
-    /// Creates a reason; its text ends with advice.
+    /// Creates a reason; `reason` ends with advice on how to make the test run.
     pub fn new(reason: impl Into<String>) -> Missing {
         Missing(reason.into())
     }
@@ -28,7 +28,8 @@ impl Display for Missing {
     }
 }
 
-/// Result of a test that this machine may be unable to run. A failure is a panic.
+/// Result of a test that this machine may be unable to run: an error is the reason. A failed test
+/// panics.
 pub type Tested = Result<(), Missing>;
 
 /// Return type of a test function: `()` or [`Tested`].
@@ -49,7 +50,8 @@ impl TestReturn for Tested {
     }
 }
 
-/// Creates a test of this name.
+/// Creates a test with this name that runs `run`. The test is reported as ignored if `run` returns
+/// a [`Missing`].
 pub fn test<O: TestReturn>(name: impl Into<String>, run: impl FnOnce() -> O + Send + 'static) -> Trial {
     Trial::ignorable_test(name, move || -> Result<Completion, Failed> {
         Ok(match run().missing() {
@@ -59,12 +61,13 @@ pub fn test<O: TestReturn>(name: impl Into<String>, run: impl FnOnce() -> O + Se
     })
 }
 
-/// Runs the tests that the command line names, or all, as libtest does.
+/// Runs the tests that the command line names, or all, as libtest does. Returns the exit code of
+/// the test binary.
 pub fn main(tests: Vec<Trial>) -> ExitCode {
     libtest_mimic::run(&Arguments::from_args(), tests).exit_code()
 }
 
-/// Defines `main` of a test binary: a list of test functions.
+/// Defines `main` of a test binary that runs the listed test functions.
 #[macro_export]
 macro_rules! tests {
     ($($test:path),+ $(,)?) => {
@@ -74,7 +77,8 @@ macro_rules! tests {
     };
 }
 
-/// Checks that the tests run as root: only root can become another user.
+/// Checks that the tests run as root, because only root can become another user. Fails with a
+/// [`Missing`].
 pub fn needs_root() -> Tested {
     if rustix::process::geteuid().is_root() {
         return Ok(());
@@ -82,7 +86,8 @@ pub fn needs_root() -> Tested {
     Err(Missing::new("only root can become another user; run the tests as root"))
 }
 
-/// Checks for a program in PATH, which `apt install PACKAGE` installs.
+/// Checks that PATH has the program `program`. Fails with a [`Missing`] that advises `apt install
+/// PACKAGE`.
 pub fn needs_program(program: &str, package: &str) -> Tested {
     let path = std::env::var_os("PATH").unwrap_or_default();
     if std::env::split_paths(&path).any(|folder| folder.join(program).is_file()) {

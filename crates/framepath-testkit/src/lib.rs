@@ -9,6 +9,7 @@
 //! - [`ffmpeg()`] runs the ffmpeg tool, the reference for pixels.
 //! - [`mod@conformance`] is the suite that every link and host passes.
 //! - [`harness`] is for tests that this machine may be unable to run: they are reported as ignored, with the reason.
+//! - [`pipeline`] runs paths in the test's own process; [`service`] starts a `framepath serve` and clients of it.
 
 #![forbid(unsafe_code)]
 

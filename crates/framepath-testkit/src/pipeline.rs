@@ -5,19 +5,21 @@ use framepath::{Level, Options, Report, RunError};
 
 use crate::deadline::within_deadline;
 
-/// Returns options with the ledger at `level`.
+/// Returns the default options with the ledger at `level`.
 pub fn at(level: Level) -> Options {
     Options { level, ..Options::default() }
 }
 
-/// Runs the path in `text`, which must parse; fails if it hangs.
+/// Runs the path in `text`, which must parse, and returns its report or error. Panics if the run
+/// takes longer than 120 s.
 pub fn try_run(text: &str, options: &Options) -> Result<Report, RunError> {
     let path = framepath::path::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
     let options = options.clone();
     within_deadline(move || framepath::run(&path, &options))
 }
 
-/// Runs the path in `text`, which must parse and end without an error.
+/// Runs the path in `text`, which must parse and end without an error, and returns its report.
+/// Panics if the run takes longer than 120 s.
 pub fn run(text: &str, options: &Options) -> Report {
     let report = try_run(text, options).unwrap_or_else(|error| panic!("{text}: {error}"));
     assert!(report.error.is_none(), "{text}: {:?}", report.error);

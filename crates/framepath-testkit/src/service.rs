@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A service under test, its state, and clients of it.
+//! Service under test in a process of its own, and clients that send it any message.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -17,25 +17,27 @@ use crate::checkout::in_checkout;
 use crate::command::framepath;
 use crate::deadline::until;
 
-/// Time limit for an answer of the service.
+/// Time limit of a client for an answer of the service.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const SIGTERM: i32 = 15;
 
-/// Returns true while the process runs; a zombie does not run.
+/// Returns true while process `pid` runs; a zombie does not run.
 pub fn lives(pid: u32) -> bool {
     // A zombie's command line is empty.
     fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty())
 }
 
-/// A running `framepath serve`. Dropping it kills the process.
+/// Running `framepath serve` with a socket in a temporary folder. Dropping the value kills the
+/// process.
 pub struct ServiceProcess {
     child: Option<Child>,
     folder: tempfile::TempDir,
 }
 
 impl ServiceProcess {
-    /// Starts a service, and waits until it listens and its spares are ready.
+    /// Starts a service with these options, and waits until it listens and its two spare workers
+    /// are ready.
     pub fn start(options: &[&str]) -> ServiceProcess {
         let folder = tempfile::tempdir().unwrap();
         // Some tests connect as another user.
@@ -57,17 +59,17 @@ impl ServiceProcess {
         self.folder.path().join("socket")
     }
 
-    /// Returns the standard error of the service so far.
+    /// Returns the text that the service has written to standard error so far.
     pub fn stderr(&self) -> String {
         fs::read_to_string(self.folder.path().join("stderr")).unwrap()
     }
 
-    /// Process id of the service.
+    /// Returns the process id of the service.
     pub fn pid(&self) -> u32 {
         self.child.as_ref().unwrap().id()
     }
 
-    /// Returns the number of open files of the service.
+    /// Returns the number of open files of the service process.
     pub fn fds(&self) -> usize {
         fs::read_dir(format!("/proc/{}/fd", self.pid())).unwrap().count()
     }
@@ -79,7 +81,8 @@ impl ServiceProcess {
         text.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
     }
 
-    /// Waits until no client is connected and the spares are ready; returns the number of open files.
+    /// Waits until no client is connected and the two spare workers are ready; returns the number
+    /// of the service's open files.
     pub fn quiet(&self) -> usize {
         until("no client is connected, and the spare workers are ready", || {
             let snapshot = self.snapshot();
@@ -97,17 +100,17 @@ impl ServiceProcess {
         last
     }
 
-    /// Status of the service, as in `framepath top`.
+    /// Returns the status of the service, as in `framepath top`.
     pub fn snapshot(&self) -> Snapshot {
         Viewer::connect(&self.socket()).unwrap().snapshot().unwrap()
     }
 
-    /// Returns true if the service accepts one more client.
+    /// Returns true if the service accepts one more client and answers it.
     pub fn has_room(&self) -> bool {
         Viewer::connect(&self.socket()).is_ok_and(|viewer| viewer.snapshot().is_ok())
     }
 
-    /// Waits for frames of client `pid`; returns the status of its stream.
+    /// Waits until a stream of client process `pid` has frames; returns the status of the stream.
     pub fn stream_of(&self, pid: u32) -> StreamStatus {
         let mut found = None;
         until("frames of the client", || {
@@ -133,7 +136,8 @@ impl ServiceProcess {
         children::signal(self.child.as_ref().unwrap(), SIGTERM).unwrap();
     }
 
-    /// Waits for the service's end; returns its exit code.
+    /// Waits for the service's end and returns its exit code, `None` if a signal ended it. Asserts
+    /// that the socket's file is gone.
     pub fn ended(mut self) -> Option<i32> {
         let mut child = self.child.take().unwrap();
         until("the end of the service", || child.try_wait().unwrap().is_some());
@@ -155,28 +159,29 @@ fn has_spare(viewer: &Viewer) -> bool {
     viewer.snapshot().is_ok_and(|snapshot| snapshot.totals.spares == 2)
 }
 
-/// A client that can send any message.
+/// Client of the service that can send any message.
 pub struct RawClient(pub Socket);
 
 impl RawClient {
-    /// Connects to the service without sending a message.
+    /// Connects to the service at `socket` without sending a message.
     pub fn connect(socket: &Path) -> RawClient {
         RawClient(Socket::connect(socket).unwrap())
     }
 
-    /// Sends a message.
+    /// Sends one message without a file descriptor.
     pub fn send(&self, message: &Message) {
         let mut bytes = [0; MESSAGE_BYTES];
         message.encode(&mut bytes);
         self.0.send(&bytes, None).unwrap();
     }
 
-    /// Sends the first message of a client of this version.
+    /// Sends the message that requests a stream, with this build's version of the wire format.
     pub fn hello(&self) {
         self.send(&Message::Hello { version: VERSION });
     }
 
-    /// Receives the next message; `None` after the end of the connection.
+    /// Receives the next message with its file descriptor, if it has one; `None` after the end of
+    /// the connection. Panics if the service does not answer within 60 s.
     pub fn recv(&self) -> Option<(Message, Option<std::os::fd::OwnedFd>)> {
         assert!(self.0.readable_within(PATIENCE).unwrap(), "the service does not answer");
         let mut bytes = [0; MESSAGE_BYTES];
@@ -184,7 +189,7 @@ impl RawClient {
         (len > 0).then(|| (Message::decode(&bytes[..len]).unwrap(), fd))
     }
 
-    /// Receives a denial; returns its text.
+    /// Receives a denial and returns its text; panics on any other message.
     #[track_caller]
     pub fn denied(&self) -> String {
         match self.recv() {
@@ -193,7 +198,8 @@ impl RawClient {
         }
     }
 
-    /// Receives a grant; returns the stream and the worker's socket.
+    /// Receives a grant; returns the stream's number and the worker's socket. Panics on any other
+    /// message.
     #[track_caller]
     pub fn granted(&self) -> (u32, Socket) {
         match self.recv() {

@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode};
 
 use framepath_testkit::harness::{self, Missing, Tested, needs_program, test};
 
-/// Environment variable of the inner run.
+/// Environment variable by which the binary runs the tests whose report it checks.
 const REPORTED: &str = "FRAMEPATH_TEST_REPORTED";
 
 fn main() -> ExitCode {

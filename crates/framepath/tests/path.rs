@@ -244,29 +244,29 @@ fn values_are_exact() {
 const WRONG: &[(&str, &str, &str, &str)] = &[
     ("", "^", "the path is empty", "`file`, `test`, `v4l2` or `fixture`"),
     ("   ", "^", "the path is empty", "`test ! null`"),
-    ("!", "!", "nothing stands before", "right here: a source"),
+    ("!", "!", "nothing stands before", "expected here: a source"),
     ("test ! ! null", "! null", "nothing stands between", "a link, `queue`"),
-    ("test !", "^", "nothing stands after", "right here: a sink, `null`, `framemd5`"),
+    ("test !", "^", "nothing stands after", "expected here: a sink, `null`, `framemd5`"),
     ("test", "test", "a path ends in a sink; `test` is a source", "`! null`"),
     ("null", "null", "a path starts with a source; `null` is a sink", "`file`, `test`, `v4l2` or `fixture`"),
     ("decode ! null", "decode", "`decode` is a stage", "a source, `file`"),
     ("queue ! null", "queue", "`queue` is a link", "a source"),
     ("test ! decode", "decode", "a path ends in a sink; `decode` is a stage", "`! null`"),
     ("test ! queue", "queue", "a path ends in a sink; `queue` is a link", "`! null`"),
-    ("test ! test ! null", "test ! null", "stands first alone", "a stage, `decode`"),
-    ("test ! null ! null", "null ! null", "stands last alone", "a stage, `decode`"),
+    ("test ! test ! null", "test ! null", "only the first hop can be one", "a stage, `decode`"),
+    ("test ! null ! null", "null ! null", "only the last hop can be one", "a stage, `decode`"),
     ("test ! queue ! queue depth=2 ! null", "queue depth", "two links", "there must be a stage"),
     ("test ! treshold ! null", "treshold", "`treshold` is not a stage", "did you mean `threshold`?"),
     ("filesrc a.mp4 ! null", "filesrc", "not a stage", "did you mean `file`?"),
     ("test ! fakesink", "fakesink", "not a stage", "did you mean `null`?"),
-    ("test ! x264enc ! null", "x264enc", "not a stage", "right here: a stage, `decode`, `threshold`"),
+    ("test ! x264enc ! null", "x264enc", "not a stage", "expected here: a stage, `decode`, `threshold`"),
     ("test!null", "test!null", "`test!null` is not a stage", "needs a blank on either side"),
-    ("test ! depth=4 ! null", "depth=4", "is an option without a stage", "right here"),
+    ("test ! depth=4 ! null", "depth=4", "is an option without a stage", "expected here"),
     (
         "test ! queue dept=4 ! null",
         "dept",
         "`queue` has no option `dept`",
-        "did you mean `depth`? right here: `depth=N` or `leaky=no|upstream|downstream`",
+        "did you mean `depth`? expected here: `depth=N` or `leaky=no|upstream|downstream`",
     ),
     ("test ! queue max-size-buffers=4 ! null", "max-size-buffers", "no option", "did you mean `depth`?"),
     ("test ! null sync=0", "sync", "no option `sync`", "`null` has no options"),
@@ -367,7 +367,7 @@ const WRONG: &[(&str, &str, &str, &str)] = &[
     ("test ! convert ! null", "convert", "`convert` needs `format=grey|", "`format` is one of `grey`"),
     ("test ! convert format=nv21 ! null", "nv21", "is not known", "did you mean `format=nv12`?"),
     ("test ! videoconvert ! null", "videoconvert", "not a stage", "did you mean `convert`?"),
-    ("test ! dröhnen ! null", "dröhnen", "`dröhnen` is not a stage", "right here"),
+    ("test ! dröhnen ! null", "dröhnen", "`dröhnen` is not a stage", "expected here"),
 ];
 
 #[test]
@@ -396,7 +396,7 @@ fn an_error_is_printed_under_its_word() {
         "  file clip.ivf ! queue dept=4 ! null\n\
          \x20                       ^^^^\n\
          `queue` has no option `dept`\n\
-         did you mean `depth`? right here: `depth=N` or `leaky=no|upstream|downstream`"
+         did you mean `depth`? expected here: `depth=N` or `leaky=no|upstream|downstream`"
     );
     // Columns are characters, not bytes; blanks stay one column wide.
     let text = "file ä\tö\n ! null";

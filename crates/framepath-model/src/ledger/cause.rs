@@ -3,14 +3,14 @@
 
 use std::ops::{AddAssign, Index, IndexMut};
 
-/// Cause of latency. The names are those of the design, in every output.
+/// Cause of a frame's latency. The names are those of the design, in every output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Cause {
-    /// CPU time in a stage, copies left out.
+    /// CPU time in a stage, without copies.
     Compute,
-    /// Pixel or packet bytes moved by the CPU.
+    /// Time in which the CPU copied pixel or packet bytes.
     Copy,
-    /// Waiting for a consumer that was busy.
+    /// Time in which the frame waited for a busy consumer.
     Queue,
     /// Kept by a decoder for presentation order or for the depth of its frame threads, while no thread
     /// worked on the frame.
@@ -19,11 +19,11 @@ pub enum Cause {
     Wakeup,
     /// Time in which a stage could run, but another thread had the CPU.
     Preempted,
-    /// Waits: an empty pool, I/O, a lock or a futex.
+    /// Time of known waits: for an empty pool, I/O, a lock or a futex.
     Blocked,
     /// Time inside a V4L2 device.
     Device,
-    /// Time on the network.
+    /// Time on the network; not measured yet.
     Network,
     /// Time inside a decoder whose threads share the frames, so that no part of it can be assigned to
     /// one frame.
@@ -48,7 +48,7 @@ pub const CAUSES: [Cause; 11] = [
 ];
 
 impl Cause {
-    /// Returns the name used in tables and summaries.
+    /// Returns the name of the cause in tables and summaries.
     pub fn name(self) -> &'static str {
         match self {
             Cause::Compute => "compute",
@@ -65,7 +65,7 @@ impl Cause {
         }
     }
 
-    /// Returns how the figure is obtained.
+    /// Returns a short text that says how the figure of this cause is obtained.
     pub fn known_by(self) -> &'static str {
         match self {
             Cause::Compute => "measured: thread CPU clock",
@@ -83,12 +83,12 @@ impl Cause {
     }
 }
 
-/// Nanoseconds by cause; `None` if it was not measured.
+/// Time by cause, nanoseconds; `None` for a cause that was not measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Causes([Option<f64>; CAUSES.len()]);
 
 impl Causes {
-    /// Returns the sum of all known figures.
+    /// Returns the sum of all known figures, nanoseconds; 0 if none is known.
     pub fn total(&self) -> f64 {
         self.0.iter().flatten().sum()
     }
@@ -121,8 +121,8 @@ impl IndexMut<Cause> for Causes {
 }
 
 impl AddAssign for Causes {
-    /// Adds the figures. A sum is known if either part is known: a hop that cannot have a cause
-    /// leaves it `None`.
+    /// Adds the figures of `other`. A sum is known if either part is known: a hop that cannot have
+    /// a cause leaves it `None`.
     fn add_assign(&mut self, other: Causes) {
         for (mine, theirs) in self.0.iter_mut().zip(other.0) {
             if let Some(theirs) = theirs {

@@ -3,21 +3,23 @@
 
 use super::{Cause, Causes, FrameTotal, HopTree, Row, flag, frame_totals};
 
-/// Percentiles of latency, nanoseconds (nearest rank).
+/// Percentiles of durations in nanoseconds, by nearest rank: of the latency of frames, or of their
+/// time in one hop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Latency {
-    /// Latency that half of the frames do not exceed.
+    /// Duration that at least half of the durations do not exceed, nanoseconds.
     pub p50: u64,
-    /// Latency that 95 % of the frames do not exceed.
+    /// Duration that at least 95 % of the durations do not exceed, nanoseconds.
     pub p95: u64,
-    /// Latency that 99 % of the frames do not exceed.
+    /// Duration that at least 99 % of the durations do not exceed, nanoseconds.
     pub p99: u64,
-    /// Maximum latency of all frames.
+    /// Longest of the durations, nanoseconds.
     pub max: u64,
 }
 
 impl Latency {
-    /// Computes the percentiles of `sorted`, ascending; `None` if it is empty.
+    /// Computes the percentiles of `sorted`, durations in nanoseconds in rising order; `None` if it
+    /// is empty.
     pub fn from_sorted(sorted: &[u64]) -> Option<Latency> {
         let max = *sorted.last()?;
         let rank = |percent: usize| sorted[(sorted.len() * percent).div_ceil(100).max(1) - 1];
@@ -25,55 +27,61 @@ impl Latency {
     }
 }
 
-/// Figures of one hop over all frames.
+/// Figures of one hop over all frames of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HopDigest {
-    /// Number of frames that passed the hop.
+    /// Number of frames that passed the hop, without dropped ones.
     pub frames: u64,
     /// Number of frames that the hop dropped.
     pub dropped: u64,
-    /// Percentiles of the time from entering to leaving the hop, waits included, nanoseconds.
+    /// Percentiles of the time from entering to leaving the hop, waits included, nanoseconds; zeros
+    /// if no frame passed.
     pub wall: Latency,
-    /// Mean by cause, nanoseconds per frame.
+    /// Mean time by cause of the frames that passed, nanoseconds.
     pub causes: Causes,
-    /// Bytes copied per frame, mean.
+    /// Mean number of bytes that the CPU copied for a frame that passed.
     pub copied_bytes: f64,
-    /// Switches per frame, mean; `None` below level `full`.
+    /// Mean number of context switches for a frame that passed; `None` if no frame passed, or if
+    /// the thread's counters were not recorded, as below level `full`.
     pub switches: Option<f64>,
 }
 
-/// Figures of a run's ledger, for the frames that reached one of its sinks.
+/// Figures of a run's ledger for the frames that reached one of the path's sinks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Digest {
     /// Number of frames that reached the sink and have rows.
     pub frames: u64,
-    /// Latency, from creation to the end of the sink; `None` without frames.
+    /// Percentiles of the latency, from the frame's creation to the end of the sink; `None` without
+    /// frames.
     pub latency: Option<Latency>,
     /// Latency of the median frame by cause, nanoseconds: the mean over the tenth of the frames
-    /// nearest to the median, so that the causes add up to the latency.
+    /// whose latencies are nearest to the median, so that the causes add up to `median_ns`.
     pub causes: Causes,
-    /// Latency of that median frame, nanoseconds.
+    /// Latency of the median frame, nanoseconds: the mean over the same frames as in `causes`; 0
+    /// without frames.
     pub median_ns: f64,
-    /// Bytes copied per frame, mean.
+    /// Mean number of bytes that the CPU copied for a frame.
     pub copied_bytes: f64,
-    /// Switches per frame, mean; `None` below level `full`.
+    /// Mean number of context switches for a frame; `None` without frames and below level `full`.
     pub switches: Option<f64>,
     /// Figures of all hops in path order, including hops that are not on the way to the sink.
     pub hops: Vec<HopDigest>,
-    /// The frames, in order of `seq`.
+    /// Totals of the frames that reached the sink, in order of `seq`.
     pub totals: Vec<FrameTotal>,
 }
 
 impl Digest {
-    /// Returns the unexplained time of the median frame as a share of its latency, 0 to 1.
+    /// Returns the time of the median frame that no cause accounts for, or by which the causes
+    /// exceed the latency, as a share of the latency. `None` if the unexplained time is not known
+    /// or the latency is 0.
     pub fn unexplained_share(&self) -> Option<f64> {
         let left = self.causes[Cause::Unexplained]?;
         (self.median_ns > 0.0).then(|| left.abs() / self.median_ns)
     }
 }
 
-/// Digests `rows` of a path of `hops`, for the frames that reached hop `sink`. The rows are
-/// sorted by frame.
+/// Computes the figures of `rows`, the ledger of a path with the hops of `hops`, for the frames
+/// that reached hop `sink`. Sorts the rows by frame.
 pub fn digest(rows: &mut [Row], hops: &HopTree, sink: u16) -> Digest {
     let totals = frame_totals(rows, &hops.way_to(sink));
     let mut by_latency: Vec<&FrameTotal> = totals.iter().collect();

@@ -3,20 +3,20 @@
 
 use super::{Cause, Causes, Row, flag};
 
-/// Totals of one frame over the whole path.
+/// Totals of one frame over all hops on the way to one sink.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FrameTotal {
     /// Sequence number of the frame.
     pub seq: u64,
-    /// Time at which the frame was created, nanoseconds.
+    /// Time at which the frame was created, CLOCK_MONOTONIC nanoseconds.
     pub birth_ns: u64,
-    /// Time at which the sink had finished the frame, nanoseconds.
+    /// Time at which the sink had finished the frame, CLOCK_MONOTONIC nanoseconds.
     pub end_ns: u64,
-    /// The frame's latency, divided among its causes.
+    /// Latency of the frame divided among its causes, nanoseconds.
     pub causes: Causes,
     /// Bytes that the CPU copied for the frame.
     pub copied_bytes: u64,
-    /// Context switches, voluntary and involuntary; `None` below level `full`.
+    /// Number of context switches, voluntary and involuntary; `None` below level `full`.
     pub switches: Option<u64>,
 }
 
@@ -26,8 +26,8 @@ impl FrameTotal {
         self.end_ns.saturating_sub(self.birth_ns)
     }
 
-    /// Returns the time that no cause accounts for, as a share of the latency (0 to 1);
-    /// `None` if compute was not measured.
+    /// Returns the time that no cause accounts for, or by which the causes exceed the latency, as a
+    /// share of the latency. `None` if compute was not measured or the latency is 0.
     pub fn unexplained_share(&self) -> Option<f64> {
         let latency = self.latency_ns();
         let left = self.causes[Cause::Unexplained]?;

@@ -9,15 +9,15 @@ pub mod flag {
     pub const LAST: u32 = 1;
     /// The hop dropped the frame.
     pub const DROPPED: u32 = 2;
-    /// The thread counters are filled in (level `full`).
+    /// The thread counters are filled in, as at level `full`.
     pub const COUNTED: u32 = 4;
-    /// The hop is a link.
+    /// The hop is a link, which runs no stage.
     pub const LINK: u32 = 8;
 }
 
 /// Fixed-size record of one frame on one hop. Times are CLOCK_MONOTONIC nanoseconds; durations
-/// are nanoseconds. The rows of a frame leave no gap: each `enter_ns` is the `leave_ns` of the
-/// hop before.
+/// are nanoseconds; a duration that is not known is 0. The rows of a frame leave no gap: each
+/// `enter_ns` is the `leave_ns` of the predecessor in the [`HopTree`](super::HopTree).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Row {
     /// The frame's number.
@@ -32,7 +32,8 @@ pub struct Row {
     pub copied_bytes: u64,
     /// Time that the CPU spent on the copies in `copied_bytes`, nanoseconds.
     pub copy_ns: u64,
-    /// Time of waits: stamped by framepath, and at level `full` also by the kernel.
+    /// Time of waits: those stamped by framepath, and at level `full` also those that the kernel
+    /// recorded.
     pub blocked_ns: u64,
     /// Time in a link waiting for a busy consumer.
     pub queue_ns: u64,
@@ -50,23 +51,24 @@ pub struct Row {
     pub device_queue_ns: u32,
     /// Part of `device_ns` in which the device worked on the frame; 0 if it does not report it.
     pub device_run_ns: u32,
-    /// CPU time, copies and waits left out. Level `full`.
+    /// CPU time of the hop without copies and waits; 0 below level `full`.
     pub compute_ns: u64,
-    /// Time in which the thread could run but had no CPU, nanoseconds. Level `full`.
+    /// Time in which the thread could run but had no CPU; 0 below level `full`.
     pub preempted_ns: u64,
-    /// Cycles, if the machine counts them. Level `full`.
+    /// Number of CPU cycles; 0 below level `full` and if the machine does not count them.
     pub cycles: u64,
-    /// Instructions, if the machine counts them. Level `full`.
+    /// Number of instructions; 0 below level `full` and if the machine does not count them.
     pub instructions: u64,
-    /// Last-level cache misses, if the machine counts them. Level `full`.
+    /// Number of last-level cache misses; 0 below level `full` and if the machine does not count
+    /// them.
     pub cache_misses: u64,
-    /// Voluntary switches. Level `full`.
+    /// Number of voluntary context switches; 0 below level `full`.
     pub voluntary_switches: u32,
-    /// Involuntary switches. Level `full`.
+    /// Number of involuntary context switches; 0 below level `full`.
     pub involuntary_switches: u32,
-    /// Page faults without I/O. Level `full`.
+    /// Number of page faults without I/O; 0 below level `full`.
     pub minor_faults: u32,
-    /// Bits of the row, as defined in [`flag`].
+    /// Properties of the row, bits of [`flag`].
     pub flags: u32,
     /// Index of the hop in the path.
     pub hop: u16,
@@ -75,18 +77,19 @@ pub struct Row {
 }
 
 impl Row {
-    /// Returns true if all bits of `flags` are set.
+    /// Returns true if all bits of `flags` are set in the row.
     pub fn has(&self, flags: u32) -> bool {
         self.flags & flags == flags
     }
 
-    /// Returns the time from entering to leaving.
+    /// Returns the time from entering to leaving the hop, nanoseconds.
     pub fn wall_ns(&self) -> u64 {
         self.leave_ns.saturating_sub(self.enter_ns)
     }
 
-    /// Returns the hop's time by cause. Compute, preempted and unexplained are known only if the
-    /// thread was counted, or for a link, which runs no stage.
+    /// Returns the hop's time by cause, nanoseconds. Compute and preempted are known only if the
+    /// thread was counted, unexplained also for a link. Device is known only if the frame was in a
+    /// device, network never.
     pub fn causes(&self) -> Causes {
         let mut causes = Causes::default();
         causes[Cause::Copy] = Some(self.copy_ns as f64);

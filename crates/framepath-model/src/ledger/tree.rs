@@ -10,7 +10,8 @@ pub struct HopTree {
 }
 
 impl HopTree {
-    /// Creates the tree of a path of `hops` hops without branches.
+    /// Creates the tree of a path of `hops` hops without branches: each hop's predecessor is the
+    /// hop before it.
     pub fn line(hops: usize) -> HopTree {
         HopTree { before: (0..hops as u16).map(|hop| hop.checked_sub(1)).collect() }
     }
@@ -23,22 +24,24 @@ impl HopTree {
         HopTree { before: (0..).zip(before).map(checked).collect() }
     }
 
-    /// Returns the number of hops.
+    /// Returns the number of hops in the tree.
     pub fn len(&self) -> usize {
         self.before.len()
     }
 
-    /// Returns true if there are no hops.
+    /// Returns true if the tree has no hops.
     pub fn is_empty(&self) -> bool {
         self.before.is_empty()
     }
 
-    /// Returns the hop before `hop`; `None` for the source, and for an index that is no hop.
+    /// Returns the index of the predecessor of `hop`; `None` for the source, and for an index that
+    /// is no hop.
     pub fn parent(&self, hop: u16) -> Option<u16> {
         self.before.get(usize::from(hop)).copied().flatten()
     }
 
-    /// Returns the hops without a successor, in rising order: the ends of the branches.
+    /// Returns the indices of the hops without a successor, in rising order: the ends of the
+    /// branches.
     pub fn leaves(&self) -> Vec<u16> {
         let is_end = |hop: &u16| !self.before.contains(&Some(*hop));
         (0..self.len() as u16).filter(is_end).collect()

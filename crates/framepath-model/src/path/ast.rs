@@ -8,11 +8,15 @@ use super::definition::{DefaultValue, Definition};
 use super::value::{Value, ValueKind};
 use super::words::quote;
 
-/// Path: a source, then stages and links, then a sink. Two paths are equal if they mean the same,
-/// in any spelling.
+/// Parsed path: a source, then stages and links, then a sink or a tee; or the part of a path that
+/// the reading function accepts. Two paths are equal if they have the same hops with the same given
+/// values, in any spelling; an argument that was not given differs from its default given
+/// explicitly.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Path {
-    /// Hops in order. The first hop is a source. The last hop is a sink or a tee, unless
+    /// Hops in order. The first hop is a source, unless
+    /// [`Definitions::parse_rest`](super::Definitions::parse_rest) read the path. The last hop is a
+    /// sink or a tee, unless that function or
     /// [`Definitions::parse_open`](super::Definitions::parse_open) read the path.
     pub hops: Vec<Hop>,
 }
@@ -24,7 +28,7 @@ impl Path {
     }
 }
 
-/// Iterates over `hops` and those of their branches, in the order of the text.
+/// Iterates over `hops` and the hops of their branches, in the order of the text.
 pub fn all_hops(hops: &[Hop]) -> impl Iterator<Item = &Hop> {
     let mut left: Vec<&Hop> = hops.iter().rev().collect();
     std::iter::from_fn(move || {
@@ -34,41 +38,44 @@ pub fn all_hops(hops: &[Hop]) -> impl Iterator<Item = &Hop> {
     })
 }
 
-/// Stage or link of a path, with its arguments.
+/// Source, stage, sink, link or tee of a path, with its arguments.
 ///
 /// The getters take a declared name ([`Definition::all_args`]) and return the default if the
-/// argument was not given. A name or type that is not declared is a bug in the program: a debug
-/// build panics, a release build returns zero or an empty value.
+/// argument was not given. A name or type that is not declared, or an argument that has neither a
+/// value nor a default, is a bug in the program: a debug build panics, a release build returns zero
+/// or an empty value. Only `bytes`, `roi` and `text` accept an argument without a value.
 #[derive(Debug, Clone)]
 pub struct Hop {
     /// Declaration of the hop.
     pub def: &'static Definition,
-    /// Position in the text that was read, arguments included, in bytes.
+    /// Position in the text that was read, in bytes, including arguments and branches.
     pub span: Range<usize>,
-    /// Branches of a tee, at least two, each with at least one hop. Empty for all
-    /// others.
+    /// Branches of a tee, at least two, each with at least one hop. Empty for all other hops.
     pub branches: Vec<Vec<Hop>>,
     /// Values in the order of [`Definition::all_args`]; `None` for arguments that were not given.
     pub(super) given: Vec<Option<GivenValue>>,
     /// Undeclared options, which only an open stage takes, in the order of the text.
     pub(super) open: Vec<OpenOption>,
-    /// Old spellings in the text, one line each.
+    /// Notes about old spellings in the text, one line each.
     pub(super) renamed: Vec<String>,
 }
 
-/// An option that is not declared.
+/// Undeclared option of an open stage.
 #[derive(Debug, Clone)]
 pub(super) struct OpenOption {
     /// Name in the form of [`plain_name`](super::plain_name).
     pub name: String,
+    /// Value as text, without its quoting.
     pub value: String,
+    /// Position of the value in the text that was read, in bytes.
     pub span: Range<usize>,
 }
 
-/// A value and the position of its word.
+/// Value of an argument, and the position of the value in the text.
 #[derive(Debug, Clone)]
 pub(super) struct GivenValue {
     pub value: Value,
+    /// Position in the text that was read, in bytes.
     pub span: Range<usize>,
 }
 
@@ -85,12 +92,13 @@ impl PartialEq for Hop {
 }
 
 impl Hop {
-    /// Returns the hop's name.
+    /// Returns the hop's declared name.
     pub fn name(&self) -> &'static str {
         self.def.name
     }
 
-    /// Returns true if the hop runs in a process of its own, as far as its arguments specify.
+    /// Returns true if the hop's `host`, as given or by a fixed default, is another host than
+    /// `inline`. False if the host depends on the decoder.
     pub fn is_hosted(&self) -> bool {
         let named = self
             .def
@@ -99,15 +107,16 @@ impl Hop {
         named && self.choice("host") != "inline"
     }
 
-    /// Returns the hop for the worker that runs it: without the arguments that select the host.
+    /// Returns the hop as the worker that runs it reads it: without the arguments for workers, such
+    /// as `host` and `watchdog`.
     pub fn without_hosting(&self) -> Hop {
         let mut hop = self.clone();
         hop.given[self.def.own.len()..].fill(None);
         hop
     }
 
-    /// Returns the hop with another number for an argument that is a count. The hop is unchanged
-    /// if it lacks that argument.
+    /// Returns the hop with `number` as the value of argument `name`. The hop is unchanged if it
+    /// has no such argument, or if the argument is not a [`ValueKind::Count`].
     #[must_use]
     pub fn with_count(&self, name: &str, number: u64) -> Hop {
         let mut hop = self.clone();
@@ -131,18 +140,19 @@ impl Hop {
         self.open.iter().map(|option| (option.name.as_str(), option.value.as_str()))
     }
 
-    /// Returns the position of an undeclared option's value in the text, in bytes.
+    /// Returns the position of the value of the undeclared option `name` in the text, in bytes;
+    /// `None` if the option was not given.
     pub fn span_of_open(&self, name: &str) -> Option<Range<usize>> {
         self.open.iter().find(|option| option.name == name).map(|option| option.span.clone())
     }
 
-    /// Returns true if the argument was given.
+    /// Returns true if argument `name` was given, false if it has its default.
     pub fn is_set(&self, name: &str) -> bool {
         self.place(name).is_some_and(|place| self.given[place].is_some())
     }
 
-    /// Returns the position of the argument's value in the text, in bytes. If the argument was
-    /// not given, returns the position of the hop.
+    /// Returns the position of the value of argument `name` in the text, in bytes. If the argument
+    /// was not given, returns the position of the hop.
     pub fn span_of(&self, name: &str) -> Range<usize> {
         match self.place(name).and_then(|place| self.given[place].as_ref()) {
             Some(given) => given.span.clone(),
@@ -150,8 +160,8 @@ impl Hop {
         }
     }
 
-    /// Returns a count or a level. `auto` is [`AUTO`](super::AUTO), `inf` is
-    /// [`INFINITE`](super::INFINITE).
+    /// Returns the value of argument `name`, a count or a grey level. `auto` is
+    /// [`AUTO`](super::AUTO), `inf` is [`INFINITE`](super::INFINITE).
     pub fn count(&self, name: &str) -> u64 {
         match self.value(name) {
             Some(Value::Count(n)) => n,
@@ -159,12 +169,12 @@ impl Hop {
         }
     }
 
-    /// Returns a grey level.
+    /// Returns the value of argument `name`, a grey level from 0 to 255.
     pub fn level(&self, name: &str) -> u8 {
         u8::try_from(self.count(name)).unwrap_or(u8::MAX)
     }
 
-    /// Returns width and height in pixels.
+    /// Returns the value of argument `name`, a size: width and height in pixels.
     pub fn size(&self, name: &str) -> (u32, u32) {
         match self.value(name) {
             Some(Value::Size(w, h)) => (w, h),
@@ -172,7 +182,7 @@ impl Hop {
         }
     }
 
-    /// Returns a rate in Hz.
+    /// Returns the value of argument `name`, a rate in Hz.
     pub fn rate(&self, name: &str) -> f64 {
         match self.value(name) {
             Some(Value::Rate(hz)) => hz,
@@ -180,7 +190,7 @@ impl Hop {
         }
     }
 
-    /// Returns a time in nanoseconds.
+    /// Returns the value of argument `name`, a time in nanoseconds.
     pub fn duration_ns(&self, name: &str) -> u64 {
         match self.value(name) {
             Some(Value::Duration(ns)) => ns,
@@ -188,7 +198,8 @@ impl Hop {
         }
     }
 
-    /// Returns a number of bytes; `None` if the argument was not given and has no default.
+    /// Returns the value of argument `name`, a number of bytes; `None` if the argument was not
+    /// given and has no default.
     pub fn bytes(&self, name: &str) -> Option<u64> {
         match self.value(name) {
             Some(Value::Bytes(bytes)) => Some(bytes),
@@ -197,8 +208,9 @@ impl Hop {
         }
     }
 
-    /// Returns a region as it was written (not clamped): x, y, width and height in pixels. `None`
-    /// is the whole frame.
+    /// Returns the value of argument `name`, a region as the user wrote it (not clamped to the
+    /// picture): x, y, width and height in pixels. `None`, the whole frame, if the argument was not
+    /// given and has no default.
     pub fn roi(&self, name: &str) -> Option<(u32, u32, u32, u32)> {
         match self.value(name) {
             Some(Value::Roi(x, y, w, h)) => Some((x, y, w, h)),
@@ -207,7 +219,7 @@ impl Hop {
         }
     }
 
-    /// Returns the selected word of a choice.
+    /// Returns the value of argument `name`, the selected word of a choice.
     pub fn choice(&self, name: &str) -> &'static str {
         match self.value(name) {
             Some(Value::Choice(word)) => word,
@@ -215,7 +227,7 @@ impl Hop {
         }
     }
 
-    /// Returns a yes-or-no option as a boolean.
+    /// Returns the value of argument `name`, a yes-or-no option: true for `yes` and `1`.
     pub fn flag(&self, name: &str) -> bool {
         match self.value(name) {
             Some(Value::Flag(yes)) => yes,
@@ -223,7 +235,8 @@ impl Hop {
         }
     }
 
-    /// Returns a text, such as a file's name; empty if the argument was not given.
+    /// Returns the value of argument `name`, a text such as a file's name; empty if the argument
+    /// was not given and has no default.
     pub fn text(&self, name: &str) -> &str {
         let Some(place) = self.place(name) else { return "" };
         let arg = self.def.all_args().nth(place).expect("a place is that of an argument");
@@ -254,15 +267,16 @@ impl Hop {
     }
 }
 
-/// Reports a getter of the wrong type.
+/// Returns `instead`, for a getter that does not fit the declared argument. Panics in a debug
+/// build, because such a call is a bug.
 fn mistyped<T>(def: &Definition, name: &str, value: Option<&Value>, instead: T) -> T {
     debug_assert!(false, "`{}` of `{}` is {value:?}, asked for as another type", name, def.name);
     instead
 }
 
-/// Writes the canonical form: positional arguments, then the given options in the order of their
-/// declaration, then undeclared options. Parsing it yields an equal path, unless quoting made it
-/// longer than [`MAX_TEXT`](super::MAX_TEXT).
+/// Writes the canonical form of the path: for each hop the positional arguments, the given options
+/// in the order of their declaration, undeclared options, and branches. Parsing it yields an equal
+/// path, unless quoting made it longer than [`MAX_TEXT`](super::MAX_TEXT).
 impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_hops(&self.hops, f)

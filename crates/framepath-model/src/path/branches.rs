@@ -7,13 +7,14 @@ use super::definition::DefinitionKind;
 use super::parser::{Begin, Grammar, PathEnd};
 use super::words::{PathMark, Word};
 
-/// Maximum nesting of parentheses around a hop: the parser recurses once for each.
+/// Maximum number of nested tees around a hop. The limit bounds the parser's recursion.
 const MOST_DEPTH: usize = 8;
 
 impl Grammar<'_> {
-    /// Reads the branches of `hop` if it is a tee. `words` begin after the hop's arguments,
-    /// inside `depth` pairs of parentheses. Returns the remaining words: none, or a `!` and the
-    /// next hop.
+    /// Reads the branches of `hop` into `hop` if it is a tee. `words` begin after the hop's
+    /// arguments, inside `depth` pairs of parentheses. Returns the remaining words: none, or a `!`
+    /// and the next hop. Fails if a tee has fewer than two branches, if a branch has an error, or
+    /// if the words do not fit.
     pub(super) fn read_branches<'a>(
         self,
         hop: &mut Hop,
@@ -89,7 +90,8 @@ fn closes_nothing(word: &Word) -> PathError {
     PathError::new(word.span.clone(), "this `)` closes nothing", help)
 }
 
-/// Returns the number of words before the `)` that closes the `(` in front of `words`.
+/// Returns the number of words before the `)` that closes the `(` in front of `words`; `None` if it
+/// is missing.
 fn length_to_close(words: &[Word]) -> Option<usize> {
     let mut inner = 0;
     words.iter().position(|word| match word.mark {

@@ -8,9 +8,10 @@ use super::words::{self, PathMark};
 
 impl Definitions {
     /// Returns the words that can replace the last word of `text`; after a blank, the last word
-    /// is empty. The words are names that fit the place, options (`depth=`), or an option with
-    /// each of its values (`leaky=no`). The result is empty if a file or another text is
-    /// expected, or if the text already has an error.
+    /// is empty. The words are names that fit the place, values of a positional argument, options
+    /// (`depth=`), an option with each of its values (`leaky=no`), or the marks `!`, `(` and `)`.
+    /// The result is empty if a file or another text is expected, if a quote is open, or if the
+    /// hop's name is not known.
     ///
     /// ```
     /// # use framepath_model::path::{Arg, DefaultValue, Definition, Definitions, ValueKind};
@@ -58,7 +59,9 @@ impl Definitions {
     }
 }
 
-/// Returns the words that can follow the words `given` and begin with `start`.
+/// Returns the words that can follow the arguments `given` of a hop: the values of a positional
+/// argument, or options and a mark. If `start`, the beginning of the word, contains a `=`, returns
+/// that option with each of its values.
 fn options_for(definition: &Definition, given: &[words::Word], start: &str) -> Vec<String> {
     if let Some((name, _)) = start.split_once('=') {
         let values = definition.arg(name).map_or(Vec::new(), |(_, arg)| values(arg));
@@ -86,7 +89,8 @@ fn options_for(definition: &Definition, given: &[words::Word], start: &str) -> V
     words
 }
 
-/// Returns the values that can be listed.
+/// Returns the values of an argument that can be listed: words of a choice or count, `0` and `1` of
+/// a flag; empty for other types.
 fn values(arg: &Arg) -> Vec<String> {
     match arg.kind {
         ValueKind::Choice { now } => now.iter().map(|&word| word.to_owned()).collect(),

@@ -1,28 +1,29 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Declaration of a source, stage, sink or link and of its arguments.
+//! Declaration of a source, stage, sink, link or tee and of its arguments.
 
 use std::fmt::Write;
 
 use super::hosting::Hosts;
 use super::value::ValueKind;
 
-/// Kind of a hop.
+/// Kind of a hop, which determines its place in a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DefinitionKind {
-    /// Emits frames only: the first hop of every path.
+    /// Emits frames or packets and takes none: the first hop of every path.
     Source,
-    /// Takes and emits frames.
+    /// Takes and emits frames or packets.
     Stage,
-    /// Takes frames only: the last hop of every path.
+    /// Takes frames or packets and emits none: the last hop of a path or branch.
     Sink,
-    /// Passes frames on to the next hop; `!` alone is a direct call.
+    /// Passes frames or packets from the hop before to the hop after, such as `queue`. A bare `!`
+    /// is a direct call and no hop.
     Link,
-    /// Sends every item to several branches, which follow it in parentheses.
+    /// Sends every frame or packet to several branches, which follow it in parentheses.
     Tee,
 }
 
 impl DefinitionKind {
-    /// Returns the kind as a noun with its article.
+    /// Returns the kind as a noun with its article, such as `a source`.
     pub fn noun(self) -> &'static str {
         match self {
             DefinitionKind::Source => "a source",
@@ -34,33 +35,33 @@ impl DefinitionKind {
     }
 }
 
-/// Value of an argument that was not given.
+/// Value that an argument has if it is not given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DefaultValue {
     /// The argument must be given.
     Required,
-    /// Default, in the form of the text.
+    /// Default value, as a user would write it in a path.
     Is(&'static str),
-    /// The argument has no value; the text describes the effect.
+    /// No value; the text describes the effect, for help.
     Unset(&'static str),
 }
 
-/// Argument: an option `name=value`, or a positional word.
+/// Declaration of an argument: an option `name=value`, or a positional word.
 #[derive(Debug, Clone, Copy)]
 pub struct Arg {
-    /// Name, lower case.
+    /// Name of the argument, lower case.
     pub name: &'static str,
     /// True if the argument is given by its position and not by its name.
     pub positional: bool,
-    /// Type and range.
+    /// Type and range of the value.
     pub kind: ValueKind,
-    /// Value if the argument is not given.
+    /// Value of the argument if it is not given.
     pub default: DefaultValue,
     /// Names of options that cannot be given together with this one.
     pub excludes: &'static [&'static str],
     /// Name of an option that must be given together with this one.
     pub needs: Option<&'static str>,
-    /// Names for it in other programs, for the suggestion in errors.
+    /// Names of the argument in other programs. An error about such a name suggests this argument.
     pub known_as: &'static [&'static str],
     /// Help text, one line.
     pub help: &'static str,
@@ -82,25 +83,26 @@ impl Arg {
         Arg { positional: true, ..Arg::option(name, kind, DefaultValue::Required, help) }
     }
 
-    /// Forbids these options together with this one.
+    /// Sets the options that cannot be given together with this one.
     #[must_use]
     pub const fn excluding(self, options: &'static [&'static str]) -> Arg {
         Arg { excludes: options, ..self }
     }
 
-    /// Requires this option together with this one.
+    /// Sets the option that must be given together with this one.
     #[must_use]
     pub const fn needing(self, option: &'static str) -> Arg {
         Arg { needs: Some(option), ..self }
     }
 
-    /// Adds the names for it in other programs.
+    /// Sets the names of the argument in other programs, for suggestions in errors.
     #[must_use]
     pub const fn known_as(self, names: &'static [&'static str]) -> Arg {
         Arg { known_as: names, ..self }
     }
 
-    /// Returns the argument as help writes it: `depth=N`, or `PATH` for a positional.
+    /// Returns the argument as help writes it: `depth=N` for an option, `PATH` for a positional
+    /// argument, `a|b` for a positional choice.
     pub fn usage(&self) -> String {
         match self.positional {
             true => match self.kind {
@@ -111,7 +113,7 @@ impl Arg {
         }
     }
 
-    /// Describes type, range and default, for help and errors.
+    /// Describes type, unit, range and default of the argument, for help and errors.
     pub fn wants(&self) -> String {
         let default = match self.default {
             DefaultValue::Required => String::new(),
@@ -122,7 +124,7 @@ impl Arg {
     }
 }
 
-/// Declaration of a source, stage, sink or link. Parsing, errors, help and completion use it.
+/// Declaration of a source, stage, sink, link or tee. Parsing, errors, help and completion use it.
 ///
 /// ```
 /// use framepath_model::path::{Arg, DefaultValue, Definition, Definitions, Hosts, ValueKind};
@@ -144,43 +146,44 @@ pub struct Definition {
     pub name: &'static str,
     /// Kind of the hop, which determines its place in a path.
     pub kind: DefinitionKind,
-    /// Help text, one line.
+    /// Help text about the hop, one line.
     pub help: &'static str,
     /// Own arguments: positional arguments in order, then options.
     pub own: &'static [Arg],
-    /// Hosts where the hop can run; they add the arguments of workers.
+    /// Hosts where the hop can run; a hop with a choice of hosts also has the arguments for
+    /// workers.
     pub hosts: Hosts,
-    /// If set, undeclared options are accepted too, as text; the value describes them. Only the
-    /// code that runs the stage knows these options.
+    /// Description of the undeclared options that the hop accepts as text; `None` if the hop
+    /// accepts none. Only the code that runs the stage knows these options.
     pub open: Option<&'static str>,
-    /// Names for it in other programs, for the suggestion in errors.
+    /// Names of the hop in other programs. An error about such a name suggests this hop.
     pub known_as: &'static [&'static str],
     /// True if only measurements and tests need the hop: help lists it separately.
     pub for_tests: bool,
 }
 
 impl Definition {
-    /// Declares a source.
+    /// Declares a source without arguments; `help` is its help text, one line.
     pub const fn source(name: &'static str, help: &'static str) -> Definition {
         Definition::new(name, DefinitionKind::Source, help)
     }
 
-    /// Declares a stage.
+    /// Declares a stage without arguments that runs inline; `help` is its help text, one line.
     pub const fn stage(name: &'static str, help: &'static str) -> Definition {
         Definition::new(name, DefinitionKind::Stage, help)
     }
 
-    /// Declares a sink.
+    /// Declares a sink without arguments; `help` is its help text, one line.
     pub const fn sink(name: &'static str, help: &'static str) -> Definition {
         Definition::new(name, DefinitionKind::Sink, help)
     }
 
-    /// Declares a link.
+    /// Declares a link without arguments; `help` is its help text, one line.
     pub const fn link(name: &'static str, help: &'static str) -> Definition {
         Definition::new(name, DefinitionKind::Link, help)
     }
 
-    /// Declares a tee.
+    /// Declares a tee without arguments; `help` is its help text, one line.
     pub const fn tee(name: &'static str, help: &'static str) -> Definition {
         Definition::new(name, DefinitionKind::Tee, help)
     }
@@ -210,30 +213,31 @@ impl Definition {
         Definition { hosts, ..self }
     }
 
-    /// Accepts undeclared options as text; `what` describes them.
+    /// Makes the hop accept undeclared options as text; `what` describes them in help.
     #[must_use]
     pub const fn open(self, what: &'static str) -> Definition {
         Definition { open: Some(what), ..self }
     }
 
-    /// Adds the names for it in other programs.
+    /// Sets the names of the hop in other programs, for suggestions in errors.
     #[must_use]
     pub const fn known_as(self, names: &'static [&'static str]) -> Definition {
         Definition { known_as: names, ..self }
     }
 
-    /// Marks the hop as needed only by measurements and tests.
+    /// Marks the hop as needed only by measurements and tests, so that help lists it separately.
     #[must_use]
     pub const fn for_tests(self) -> Definition {
         Definition { for_tests: true, ..self }
     }
 
-    /// Iterates over all arguments: the hop's own, then those of workers.
+    /// Iterates over all arguments of the hop: its own, then those for workers.
     pub fn all_args(&self) -> impl Iterator<Item = &'static Arg> + Clone + use<> {
         self.own.iter().chain(self.hosts.args())
     }
 
-    /// Returns the argument named `name`, with its index in [`Definition::all_args`].
+    /// Returns the argument named `name` with its index in [`Definition::all_args`]; `None` if the
+    /// hop has no such argument.
     pub fn arg(&self, name: &str) -> Option<(usize, &'static Arg)> {
         self.all_args().enumerate().find(|(_, arg)| arg.name == name)
     }

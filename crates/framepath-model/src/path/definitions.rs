@@ -7,9 +7,10 @@ use super::parser::{Begin, Grammar, PathEnd};
 use super::value::listed;
 use super::{PathError, nearest};
 
-/// The sources, stages, sinks and links that paths can name.
+/// Set of the sources, stages, sinks, links and tees that paths can name.
 #[derive(Debug, Clone, Default)]
 pub struct Definitions {
+    /// Declarations in the order in which they were added.
     list: Vec<&'static Definition>,
 }
 
@@ -17,32 +18,32 @@ pub struct Definitions {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DefinitionError {
-    /// The name is taken.
+    /// The name belongs to an earlier declaration.
     #[error("`{0}` is already declared; use another name")]
     NameTaken(&'static str),
     /// The name is not a lower-case word of letters, digits and `_` that starts with a letter.
     #[error("`{0}` is not a valid name; use lower-case letters, digits and `_`, with a letter first")]
     Name(&'static str),
-    /// The constructor makes another kind of hop.
-    #[error("`{0}` is declared as another kind of hop than its constructor makes")]
+    /// The constructor for the declared name makes another kind of hop than the declaration says.
+    #[error("`{0}` is declared as another kind of hop than its constructor makes; declare it as that kind")]
     Kind(&'static str),
     /// The declaration of an argument is invalid.
     #[error("argument `{arg}` of `{definition}`: {what}")]
     Arg {
         /// Name of the declaration.
         definition: &'static str,
-        /// The argument's name.
+        /// Name of the argument.
         arg: &'static str,
-        /// The error.
+        /// Description of the error.
         what: &'static str,
     },
 }
 
 impl Definitions {
-    /// Adds a declaration.
+    /// Adds a declaration, so that paths can name it.
     ///
     /// # Errors
-    /// The name is taken, or the declaration contradicts itself.
+    /// The name is taken, or the declaration of the hop or of one of its arguments is invalid.
     pub fn add(&mut self, definition: &'static Definition) -> Result<(), DefinitionError> {
         if self.find(definition.name).is_some() {
             return Err(DefinitionError::NameTaken(definition.name));
@@ -57,22 +58,26 @@ impl Definitions {
         self.list.iter().copied()
     }
 
-    /// Returns the declaration named `name`.
+    /// Returns the declaration named `name`; `None` if there is none.
     pub fn find(&self, name: &str) -> Option<&'static Definition> {
         self.iter().find(|definition| definition.name == name)
     }
 
-    /// Returns the names of all declarations of some kinds, in order.
+    /// Returns the names of all declarations of the given kinds, in the order in which they were
+    /// added.
     pub fn names(&self, kinds: &[DefinitionKind]) -> Vec<&'static str> {
         self.iter().filter(|one| kinds.contains(&one.kind)).map(|one| one.name).collect()
     }
 
-    /// Lists the names of some kinds, for a sentence.
+    /// Lists the names of all declarations of the given kinds as in a sentence: `` `a`, `b` or `c`
+    /// ``.
     pub(super) fn known(&self, kinds: &[DefinitionKind]) -> String {
         listed(&self.names(kinds))
     }
 
-    /// Guesses the declared name that the user meant by `name`, first among `fitting` kinds.
+    /// Guesses the declared name that the user meant by `name`: the name of the same hop in another
+    /// program, else the nearest name among `fitting` kinds, else the nearest name of all. `None`
+    /// if none is similar.
     pub(super) fn meant(&self, name: &str, fitting: &[DefinitionKind]) -> Option<&'static str> {
         let elsewhere = self.iter().find(|one| one.known_as.contains(&name)).map(|one| one.name);
         elsewhere
@@ -80,7 +85,7 @@ impl Definitions {
             .or_else(|| nearest(name, self.iter().map(|one| one.name)))
     }
 
-    /// Reads a path.
+    /// Reads a whole path, from a source to a sink.
     ///
     /// # Errors
     /// The first error, with the position of the word and a correction. [`PathError::render`]
@@ -98,7 +103,7 @@ impl Definitions {
         Grammar { known: self, begin: Begin::Source, end: PathEnd::Any }.parse(text)
     }
 
-    /// Reads the rest of a path after its source: stages, links, and an optional sink.
+    /// Reads the rest of a path after its source: stages, links, a tee, and an optional sink.
     ///
     /// # Errors
     /// As [`parse`](Self::parse).
@@ -118,13 +123,14 @@ impl Definitions {
             _ => Err(PathError::new(
                 0..text.len(),
                 "this is not one stage",
-                format!("right here: a stage, {}", self.known(&[DefinitionKind::Stage])),
+                format!("expected here: a stage, {}", self.known(&[DefinitionKind::Stage])),
             )),
         }
     }
 }
 
-/// Returns true if a path can hold `name` as a word or an option's name.
+/// Returns true if a path can contain `name` as the name of a hop or option: lower-case ASCII
+/// letters, digits and `_`, with a letter first.
 fn is_name(name: &str) -> bool {
     let letters = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
     name.bytes().next().is_some_and(|b| b.is_ascii_lowercase()) && name.bytes().all(letters)
@@ -138,20 +144,22 @@ fn check(definition: &'static Definition) -> Result<(), DefinitionError> {
     for (at, arg) in args.iter().enumerate() {
         let wrong = |what| Err(DefinitionError::Arg { definition: definition.name, arg: arg.name, what });
         if !is_name(arg.name) {
-            return wrong("is no name");
+            return wrong(
+                "the name is not valid; use lower-case letters, digits and `_`, with a letter first",
+            );
         }
         if args[..at].iter().any(|other| other.name == arg.name) {
-            return wrong("is declared twice");
+            return wrong("is declared twice; use another name");
         }
         if arg.positional && args[..at].iter().any(|other| !other.positional) {
-            return wrong("a word stands behind an option");
+            return wrong("is positional and follows an option; declare positional arguments first");
         }
         if arg.excludes.iter().chain(&arg.needs).any(|name| definition.arg(name).is_none()) {
             return wrong("excludes or needs an argument that is not declared");
         }
         if let DefaultValue::Is(text) = arg.default {
             if arg.kind.read(text).is_err() {
-                return wrong("has a default that cannot be read");
+                return wrong("has a default that is not a value of its type");
             }
         }
     }

@@ -3,23 +3,24 @@
 
 use std::ops::Range;
 
-/// The first error in a path.
+/// First error in a path, with its position and a correction.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct PathError {
     /// Position of the wrong word, in bytes of the text that was read. If something is missing at
-    /// the end, the position is empty and at the end of the text.
+    /// the end, the position is empty and at the end of the text; if the text is too long, it is
+    /// empty and at the start.
     pub span: Range<usize>,
-    /// Description of the error, with the word.
+    /// Description of the error, usually with the wrong word.
     pub message: String,
-    /// Correction.
+    /// Correction: the expected words, or the nearest match.
     pub help: String,
 }
 
-/// Maximum number of characters shown on either side of the word.
+/// Maximum number of characters that an error shows on either side of the wrong word.
 const AROUND: usize = 60;
 
-/// Maximum number of characters shown of the word itself.
+/// Maximum number of characters that an error shows of the wrong word itself.
 const WIDEST: usize = 80;
 
 impl PathError {
@@ -27,8 +28,9 @@ impl PathError {
         PathError { span, message: message.into(), help: help.into() }
     }
 
-    /// Prints the path on one line, `^` under the wrong word, the message and the
-    /// help; `text` is the text that was read. Ends without a line break.
+    /// Returns the error in four lines: the path around the wrong word, `^` under that word, the
+    /// message and the help. `text` is the text that was read. The result ends without a line
+    /// break.
     pub fn render(&self, text: &str) -> String {
         let start = floor_boundary(text, self.span.start);
         let end = floor_boundary(text, self.span.end).max(start);
@@ -67,7 +69,7 @@ impl PathError {
     }
 }
 
-/// Replaces a character for display, one for one, so that columns stay aligned.
+/// Replaces a blank or control character by one printable character, so that columns stay aligned.
 fn shown(c: char) -> char {
     match c {
         '\t' | '\n' | '\r' => ' ',
@@ -76,8 +78,8 @@ fn shown(c: char) -> char {
     }
 }
 
-/// Returns the last character boundary at or before `at`: a caller may render with another text
-/// than the one that was read.
+/// Returns the last character boundary of `text` at or before byte `at`: a caller may render with
+/// another text than the one that was read.
 fn floor_boundary(text: &str, at: usize) -> usize {
     let mut at = at.min(text.len());
     while !text.is_char_boundary(at) {
@@ -86,7 +88,8 @@ fn floor_boundary(text: &str, at: usize) -> usize {
     at
 }
 
-/// Quotes a word for a message, cut if it is long.
+/// Encloses a word in backquotes for a message. Cuts it after 80 characters, and replaces control
+/// characters.
 pub(super) fn quoted(word: &str) -> String {
     let mut text: String = word.chars().take(WIDEST).map(shown).collect();
     if text.len() < word.len() && word.chars().count() > WIDEST {

@@ -7,7 +7,7 @@ use super::definition::{Arg, DefaultValue, Definition, DefinitionKind};
 use super::definitions::Definitions;
 
 impl Definitions {
-    /// Lists all declarations, a line each, as the text of a help page.
+    /// Lists all declarations by kind, one line each, as the text of a help page.
     pub fn listing(&self) -> String {
         let width = self.iter().map(|one| head(one).len()).max().unwrap_or(0);
         let mut text = String::new();
@@ -32,7 +32,8 @@ impl Definitions {
     }
 }
 
-/// Returns the name with the required arguments.
+/// Returns the name with the required arguments, for a line of the list; for a tee, the name with
+/// `(...) (...)`.
 fn head(definition: &Definition) -> String {
     if definition.kind == DefinitionKind::Tee {
         return format!("{} (...) (...)", definition.name);
@@ -45,8 +46,8 @@ fn head(definition: &Definition) -> String {
 }
 
 impl Definition {
-    /// Describes all arguments, as the text of a help page. The arguments of hosts
-    /// come last, because they are the same for all that have them.
+    /// Describes the hop and all its arguments, as the text of a help page. The arguments for
+    /// workers come last, because they are the same for all hops that have them.
     pub fn description(&self) -> String {
         let line = |arg: &Arg| format!("    {}: {} ({})\n", arg.name, arg.help, arg.wants());
         let mut text = format!("{}\n    {}: {}\n", self.usage(), self.kind.noun(), self.help);
@@ -56,13 +57,13 @@ impl Definition {
         }
         if self.kind == DefinitionKind::Tee {
             text.push_str(
-                "    BRANCH: stages, links and a sink; all but the last begin with a link, which says what\n    \
+                "    BRANCH: stages, links and a sink; all but the last begin with a link, which decides what\n    \
                  happens when the branch is slow: `tee ( queue ! y4m a.y4m ) ( queue leaky=downstream ! play )`\n",
             );
         }
         let hosting = self.hosts.args();
         if !hosting.is_empty() {
-            text.push_str("\n  in a worker, as everything with host=:\n");
+            text.push_str("\n  in a worker, the same for every hop with host=:\n");
             text.extend(hosting.iter().map(line));
         }
         text

@@ -12,16 +12,17 @@ pub enum Hosts {
     Inline,
     /// The path's own thread, a sandboxed process, or a process of the service.
     Any,
-    /// The path's own thread or a sandboxed process. Excludes the service, because it opens no file for
-    /// a client, not even a plug-in's.
+    /// The path's own thread or a sandboxed process. Not the service, because the service opens no
+    /// file for a client, not even a plug-in's.
     NoService,
-    /// Any host. Without `host=`, the host of the decoder after the hop if that is a worker; else the
-    /// path's own thread.
+    /// Any host. Without `host=`, the host of the decoder after the hop if that host is a worker;
+    /// else the path's own thread.
     AsDecoder,
 }
 
 impl Hosts {
-    /// Returns the arguments for workers that a hop with these hosts has, `host` first.
+    /// Returns the arguments for workers that a hop with these hosts has, `host` first; empty for
+    /// [`Hosts::Inline`].
     pub fn args(self) -> &'static [Arg] {
         match self {
             Hosts::Inline => &[],
@@ -40,10 +41,12 @@ const HOST: Arg = Arg::option(
     "host",
     ValueKind::choice(&["inline", "process", "service"]),
     DefaultValue::Is("inline"),
-    "where it runs: in the path's own thread, in a sandboxed process, or in one of `framepath serve`",
+    "where the hop runs: `inline` in the path's own thread, `process` in a sandboxed process, `service` in a \
+     sandboxed process of `framepath serve`",
 );
 const PROCESS_HOST: Arg = Arg { kind: ValueKind::choice(&["inline", "process"]), help: PROCESS_HELP, ..HOST };
-const PROCESS_HELP: &str = "where it runs: in the path's own thread or in a sandboxed process";
+const PROCESS_HELP: &str =
+    "where the hop runs: `inline` in the path's own thread, `process` in a sandboxed process";
 const DECODER_HOST: Arg = Arg {
     default: DefaultValue::Unset("the host of the decoder, where that is a worker; else inline"),
     ..HOST

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Foreign names, such as a plug-in's parameters, in a form that a path can contain.
 
-/// Converts `name` to lower case and replaces everything between two letters or digits by one
-/// `-`: `Center position (X)` becomes `center-position-x`. Names that differ only in other
-/// characters are the same name in a path.
+/// Converts `name` to lower case, replaces all other characters between two letters or digits by
+/// one `-`, and drops them at both ends: `Center position (X)` becomes `center-position-x`. Names
+/// that differ only in such characters are the same name in a path.
 pub fn plain_name(name: &str) -> String {
     let mut plain = String::with_capacity(name.len());
     for c in name.chars().flat_map(char::to_lowercase) {

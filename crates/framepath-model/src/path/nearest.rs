@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The known word nearest to an unknown one.
 
-/// Maximum number of characters of a word that is compared. Nobody mistypes a known word by that
-/// much, and the limit bounds the work.
+/// Maximum number of characters of a word that is compared; longer words have no nearest word.
+/// Nobody mistypes a known word by that much, and the limit bounds the work.
 const LONGEST: usize = 40;
 
-/// Returns the word of `known` nearest to `word`, if it is similar enough: at most a third of the
-/// word's characters differ (at least one may).
+/// Returns the word of `known` nearest to `word`, whose case does not matter. At most a third of
+/// the characters of the longer word may differ, but one always may. Returns `None` if no word is
+/// so similar.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let typed: String = word.chars().take(LONGEST + 1).flat_map(char::to_lowercase).collect();
     let typed_chars = typed.chars().count();

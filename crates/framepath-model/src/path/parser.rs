@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Parser from words to a path. It reports the first error from the left.
+//! Parser from words to a path. The parser reports the first error from the left.
 
 use std::ops::Range;
 
@@ -12,27 +12,27 @@ use super::value::listed;
 use super::words::{self, PathMark, Word};
 use super::{MAX_TEXT, PathError, nearest, plain_name};
 
-/// Where a path may begin.
+/// Kind of hop with which a text begins.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Begin {
-    /// At a source.
+    /// A source.
     Source,
-    /// After a source that is not part of the text.
+    /// A stage, link, tee or sink, after a source that is not part of the text or after a tee.
     Behind,
-    /// At a link, after a tee: the branch runs in a thread of its own.
+    /// A link after a tee: the branch runs in a thread of its own.
     Thread,
 }
 
-/// Where a path may end.
+/// Kind of hop with which a text ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum PathEnd {
-    /// In a sink.
+    /// A sink, or a tee whose branches end in sinks.
     Sink,
-    /// Anywhere: the program that reads the path takes the items.
+    /// Any hop: the program that reads the path takes the frames or packets of the last hop.
     Any,
 }
 
-/// Rules for reading a text.
+/// Rules for reading the text of a path or branch.
 #[derive(Clone, Copy)]
 pub(super) struct Grammar<'a> {
     pub(super) known: &'a Definitions,
@@ -56,7 +56,8 @@ impl Grammar<'_> {
         Ok(Path { hops: self.read_hops(&words, text, 0)? })
     }
 
-    /// Reads all of `words`, which are inside `depth` pairs of parentheses.
+    /// Reads all of `words`, which are inside `depth` pairs of parentheses, as hops. Fails with the
+    /// first error.
     pub(super) fn read_hops(self, words: &[Word], text: &str, depth: usize) -> Result<Vec<Hop>, PathError> {
         let mut hops: Vec<Hop> = Vec::new();
         let mut rest = words;
@@ -73,7 +74,7 @@ impl Grammar<'_> {
         }
     }
 
-    /// Returns the help that describes a whole path.
+    /// Returns the help for an empty text: the hops with which it may begin.
     fn expectation(self) -> String {
         match self.begin {
             Begin::Source => format!(
@@ -88,8 +89,8 @@ impl Grammar<'_> {
         }
     }
 
-    /// Reads one hop: the words up to `separator`, or up to the end if it is `None`. `before` are
-    /// the hops to the left.
+    /// Reads one hop from `words`, which end before `separator`, or at the end of the text if it is
+    /// `None`. `before` are the hops to the left. Does not read the branches of a tee.
     fn read_hop(
         self,
         words: &[Word],
@@ -143,30 +144,30 @@ impl Grammar<'_> {
         Ok(Hop { def, span: first.span.start..end, branches: Vec::new(), given, open, renamed })
     }
 
-    /// Returns the help that names the hops allowed in a place.
+    /// Returns the help that names the hops of the `fitting` kinds.
     fn at_position(self, fitting: &[DefinitionKind]) -> String {
         let known = |kind| self.known.known(&[kind]);
         match fitting {
-            [DefinitionKind::Source] => format!("right here: a source, {}", known(DefinitionKind::Source)),
+            [DefinitionKind::Source] => format!("expected here: a source, {}", known(DefinitionKind::Source)),
             [DefinitionKind::Link] => format!(
-                "right here: a link, {}; it gives the branch a thread of its own, which only the last \
+                "expected here: a link, {}; it gives the branch a thread of its own, which only the last \
                  branch can do without",
                 known(DefinitionKind::Link)
             ),
             [DefinitionKind::Tee] => {
-                format!("parentheses stand behind a tee, {}, only", known(DefinitionKind::Tee))
+                format!("parentheses follow only a tee, {}", known(DefinitionKind::Tee))
             }
             [DefinitionKind::Sink] => {
-                format!("right here: a sink, {}; `null` throws everything away", known(DefinitionKind::Sink))
+                format!("expected here: a sink, {}; `null` discards all frames", known(DefinitionKind::Sink))
             }
             [DefinitionKind::Sink, ..] => format!(
-                "right here: a stage, {}, a link, {}, or a sink, {}",
+                "expected here: a stage, {}, a link, {}, or a sink, {}",
                 known(DefinitionKind::Stage),
                 known(DefinitionKind::Link),
                 known(DefinitionKind::Sink)
             ),
             _ => format!(
-                "right here: a stage, {}, or a link, {}",
+                "expected here: a stage, {}, or a link, {}",
                 known(DefinitionKind::Stage),
                 known(DefinitionKind::Link)
             ),
@@ -205,7 +206,8 @@ impl Grammar<'_> {
         )
     }
 
-    /// Checks that a source is first and a sink is last.
+    /// Checks that a source is first, a sink last, and a link first in a branch that needs a
+    /// thread.
     fn check_place(
         self,
         def: &Definition,
@@ -236,10 +238,16 @@ impl Grammar<'_> {
             return wrong(format!("a path ends in a sink; {name} is {noun}"), add_sink());
         }
         if !place.is_first && def.kind == DefinitionKind::Source {
-            return wrong(format!("{name} is a source and stands first alone"), self.at_position(fitting));
+            return wrong(
+                format!("{name} is a source; only the first hop can be one"),
+                self.at_position(fitting),
+            );
         }
         if !place.is_last && def.kind == DefinitionKind::Sink {
-            return wrong(format!("{name} is a sink and stands last alone"), self.at_position(fitting));
+            return wrong(
+                format!("{name} is a sink; only the last hop can be one"),
+                self.at_position(fitting),
+            );
         }
         Ok(())
     }
@@ -311,7 +319,7 @@ impl Grammar<'_> {
             format!("an option has a value: `{usage}`")
         } else {
             match def.all_args().any(|arg| arg.positional) {
-                true => format!("as a whole: `{}`", def.usage()),
+                true => format!("usage: `{}`", def.usage()),
                 false => options_help(def),
             }
         };
@@ -323,27 +331,29 @@ impl Grammar<'_> {
     }
 }
 
-/// Position of a hop.
+/// Position of a hop in a path or branch.
 #[derive(Clone, Copy)]
 struct Position {
     is_first: bool,
-    /// The first hop after a tee, in a thread of its own.
+    /// True for the first hop of a branch that runs in a thread of its own.
     is_threads_first: bool,
     is_last: bool,
     needs_sink: bool,
 }
 
-/// Arguments of a hop that were read so far.
+/// Arguments of a hop that the parser has read so far.
 struct Arguments {
-    /// Values in the order of [`Definition::all_args`].
+    /// Values in the order of [`Definition::all_args`]; `None` for arguments not read so far.
     given: Vec<Option<GivenValue>>,
     open: Vec<OpenOption>,
-    /// Old spellings that were used.
+    /// Notes about old spellings in the words, one line each.
     renamed: Vec<String>,
 }
 
 impl Arguments {
-    /// Reads the value of one argument; `span` is the position of its text.
+    /// Stores `text` as the value of `arg`, the argument with index `place`. `word` is the whole
+    /// word, `span` the position of the value. Fails if the argument was given before or the value
+    /// is invalid.
     fn take(
         &mut self,
         place: usize,
@@ -387,9 +397,9 @@ fn given_twice(word: &Word, name: &str) -> PathError {
     PathError::new(word.span.clone(), format!("`{name}` is given twice"), format!("give `{name}` once"))
 }
 
-/// Reads the word as an undeclared option of an open stage. Names of such options may begin with
-/// a digit or contain letters of any script. So every word with a `=` is such an option, unless a
-/// positional word is expected.
+/// Reads `word` as an undeclared option of an open stage. Names of such options may begin with a
+/// digit or contain letters of any script. So every word with a `=` whose name is not declared is
+/// such an option, unless a positional word is expected. Returns `None` for every other word.
 fn open_option(
     def: &Definition,
     word: &Word,
@@ -416,7 +426,8 @@ fn open_option(
     Ok(Some(OpenOption { name, value: value.to_owned(), span }))
 }
 
-/// Checks that every required argument is given, and that no given arguments exclude each other.
+/// Checks that every required argument is given, that every argument which a given argument needs
+/// is given, and that no given arguments exclude each other. `name` is the hop's name in the text.
 fn check_together(def: &Definition, name: &Word, given: &[Option<GivenValue>]) -> Result<(), PathError> {
     for (arg, given_arg) in def.all_args().zip(given) {
         let Some(given_arg) = given_arg else {
@@ -457,14 +468,14 @@ fn options_of(def: &Definition) -> Vec<&'static str> {
     def.all_args().filter(|arg| !arg.positional).map(|arg| arg.name).collect()
 }
 
-/// Lists the options with their shapes, for help.
+/// Lists the options with their shapes, for the help of an error.
 fn options_help(def: &Definition) -> String {
     let options: Vec<String> = def.all_args().filter(|arg| !arg.positional).map(Arg::usage).collect();
     if options.is_empty() {
         return format!("`{}` has no options", def.name);
     }
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
-    format!("right here: {}", listed(&options))
+    format!("expected here: {}", listed(&options))
 }
 
 fn unknown_option(def: &Definition, key: &str, word: &Word, equals: usize) -> PathError {

@@ -3,79 +3,81 @@
 
 use super::nearest;
 
-/// The type of an argument, with its range.
+/// Type of an argument's value, with its range.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum ValueKind {
-    /// Whole number from `min` to `max`, or a word for a special number.
+    /// Whole number from `min` to `max`, or a word that stands for a special number.
     Count {
-        /// Minimum.
+        /// Smallest accepted number.
         min: u64,
-        /// Maximum.
+        /// Largest accepted number.
         max: u64,
-        /// Word and its number, such as `auto` for [`AUTO`](super::AUTO).
+        /// Accepted word and the number that it stands for, such as `auto` for
+        /// [`AUTO`](super::AUTO).
         word: Option<(&'static str, u64)>,
     },
     /// A grey level, 0 to 255.
     Level,
     /// A picture's size in pixels: `1920x1080`.
     Size,
-    /// Events per second: `25`, `29.97` or `30000/1001`.
+    /// Events per second, 0 to 1,000,000: `25`, `29.97` or `30000/1001`.
     Rate,
-    /// A time with its unit, up to one minute.
+    /// Time with its unit, 0 to one minute: `2ms`.
     Duration,
-    /// Position in a stream, as time from its start, with a unit.
+    /// Position in a stream: time from the stream's start with its unit, 0 to a thousand hours.
     StreamTime,
     /// Number of bytes from `min` to `max`, with or without a unit (powers of 1024).
     Bytes {
-        /// Minimum number of bytes.
+        /// Smallest accepted number of bytes.
         min: u64,
-        /// Maximum number of bytes.
+        /// Largest accepted number of bytes.
         max: u64,
     },
-    /// A region of a picture in pixels: `x,y,w,h`.
+    /// Region of a picture in pixels: `x,y,w,h`.
     Roi,
-    /// One of some words.
+    /// One word of a list.
     Choice {
         /// Accepted words.
         now: &'static [&'static str],
     },
     /// `1`, `0`, `yes` or `no`.
     Flag,
-    /// Any text, such as a file's name. The value describes the text.
+    /// Any text that is not empty and has no zero byte, such as a file's name. The field describes
+    /// the text for help.
     Text(&'static str),
-    /// A plug-in: `frei0r:NAME`, with no `/` in the name.
+    /// A plug-in, as `frei0r:NAME`; the name contains no `/` and no `:`.
     Plugin,
 }
 
-/// The longest duration an argument takes: one minute.
+/// Longest [`ValueKind::Duration`], nanoseconds: one minute.
 const MAX_DURATION_NS: u64 = 60_000_000_000;
-/// A thousand hours.
+/// Longest [`ValueKind::StreamTime`], nanoseconds: a thousand hours.
 const MAX_STREAM_NS: u64 = 3_600_000_000_000_000;
 
-/// The widest and highest picture an argument takes, in pixels.
+/// Largest width or height of a size, and largest number of a region, pixels.
 const MAX_SIDE: u32 = 16_384;
 
-/// The highest rate an argument takes, in Hz.
+/// Highest [`ValueKind::Rate`], Hz.
 const MAX_RATE: f64 = 1_000_000.0;
 
-/// An argument's value.
+/// Value of an argument, as the parser read it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
-    /// Number of [`ValueKind::Count`] and [`ValueKind::Level`].
+    /// Number of a [`ValueKind::Count`] or [`ValueKind::Level`].
     Count(u64),
     /// Width and height in pixels.
     Size(u32, u32),
-    /// In Hz.
+    /// Rate in Hz.
     Rate(f64),
-    /// In nanoseconds.
+    /// Time in nanoseconds of a [`ValueKind::Duration`] or [`ValueKind::StreamTime`].
     Duration(u64),
-    /// In bytes.
+    /// Number of bytes.
     Bytes(u64),
-    /// x, y, width and height in pixels.
+    /// Region: x, y, width and height in pixels.
     Roi(u32, u32, u32, u32),
     /// Selected word of the choice.
     Choice(&'static str),
-    /// Yes or no.
+    /// True for `1` and `yes`, false for `0` and `no`.
     Flag(bool),
     /// The text, unquoted; for [`ValueKind::Plugin`] the name after `frei0r:`.
     Text(String),
@@ -84,9 +86,9 @@ pub enum Value {
 /// Reason for rejecting a value: the end of a sentence that starts with the argument's text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct InvalidValue {
-    /// End of the sentence, such as `is out of range`.
+    /// End of a sentence that starts with the argument's text, such as `is out of range`.
     pub why: String,
-    /// Suggested correction.
+    /// Value that the user probably meant; `None` if there is no guess.
     pub meant: Option<String>,
 }
 
@@ -95,18 +97,18 @@ fn refused(why: &str) -> InvalidValue {
 }
 
 impl ValueKind {
-    /// Creates a whole number from `min` to `max`.
+    /// Creates the type of whole numbers from `min` to `max`.
     pub const fn count(min: u64, max: u64) -> ValueKind {
         ValueKind::Count { min, max, word: None }
     }
 
-    /// Creates a whole number from `min` to `max`, with `word` as an alternative for the number
+    /// Creates the type of whole numbers from `min` to `max`, or `word` for the number
     /// `stands_for`.
     pub const fn count_or(min: u64, max: u64, word: &'static str, stands_for: u64) -> ValueKind {
         ValueKind::Count { min, max, word: Some((word, stands_for)) }
     }
 
-    /// Creates a choice of these words.
+    /// Creates the type of a choice among these words.
     pub const fn choice(now: &'static [&'static str]) -> ValueKind {
         ValueKind::Choice { now }
     }
@@ -126,7 +128,8 @@ impl ValueKind {
                 format!("a rate in Hz from 0 to {MAX_RATE}, such as `60`, `29.97` or `30000/1001`")
             }
             ValueKind::StreamTime => {
-                "a time from the stream's start with its unit (ns, us, ms, s), such as `90s`".to_owned()
+                "a time from the stream's start, 0 to 3600000s, with its unit (ns, us, ms, s), such as `90s`"
+                    .to_owned()
             }
             ValueKind::Duration => {
                 "a time from 0 to 60s with its unit (ns, us, ms, s), such as `2ms`".to_owned()
@@ -164,7 +167,8 @@ impl ValueKind {
         }
     }
 
-    /// Reads a value.
+    /// Reads `text` as a value of this type. Fails if the text is not such a value, or is out of
+    /// range.
     pub(super) fn read(&self, text: &str) -> Result<Value, InvalidValue> {
         match *self {
             ValueKind::Count { min, max, word } => {
@@ -208,7 +212,7 @@ impl ValueKind {
         }
     }
 
-    /// Prints a value of this kind so that [`ValueKind::read`] reads it back.
+    /// Prints a value of this type so that [`ValueKind::read`] reads it back.
     pub(super) fn print(&self, value: &Value) -> String {
         match (self, value) {
             (ValueKind::Count { word: Some((word, stands_for)), .. }, Value::Count(n)) if n == stands_for => {
@@ -244,8 +248,8 @@ pub(super) fn listed(words: &[&str]) -> String {
     list
 }
 
-/// Returns true if `text` has only digits: no sign, no blank, nothing else that `str::parse`
-/// accepts.
+/// Returns true if `text` consists of ASCII digits, at least one: no sign, no blank, nothing else
+/// that `str::parse` accepts.
 fn digits(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
 }
@@ -288,7 +292,7 @@ fn read_rate(text: &str) -> Result<Value, InvalidValue> {
     }
 }
 
-/// The only kind of plug-in.
+/// Start of a plug-in's text: the only kind of plug-in is frei0r.
 const PLUGIN_PREFIX: &str = "frei0r:";
 
 fn read_plugin(text: &str) -> Result<Value, InvalidValue> {

@@ -5,20 +5,21 @@ use std::ops::Range;
 
 use super::PathError;
 
-/// One word of the text.
+/// One word of a path's text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Word {
     /// The word without its quoting.
     pub text: String,
     /// Position in the path's text, quotes included, in bytes.
     pub span: Range<usize>,
-    /// The `=` of `key=value`, if the key is a plain identifier.
+    /// Position of the `=` in `key=value`; `None` if the word has none, or if the key is quoted or
+    /// not a plain identifier.
     pub equals: Option<Equals>,
-    /// Mark, for an unquoted `!`, `(` or `)` that is a word by itself.
+    /// Mark, if the word is an unquoted `!`, `(` or `)` by itself; else `None`.
     pub mark: Option<PathMark>,
 }
 
-/// A word that structures the path.
+/// Word that structures a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PathMark {
     /// `!`, between two hops.
@@ -49,7 +50,8 @@ pub(super) struct Equals {
     pub in_text: usize,
 }
 
-/// Returns true for ASCII blanks. A file name may contain other blanks without quotes.
+/// Returns true for the characters that separate words: space, tab, line feed and carriage return.
+/// A file name may contain other blanks without quotes.
 fn is_blank(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\n' | '\r')
 }
@@ -60,8 +62,8 @@ fn is_identifier(key: &str) -> bool {
         && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
 }
 
-/// Splits a command or path into words as a shell would, without quoting
-/// marks: no variables, no patterns, no pipes.
+/// Splits a command or path into words as a shell would, and removes their quotes and backslashes.
+/// There are no variables, patterns or pipes.
 ///
 /// # Errors
 /// A quote that is never closed, or a backslash with nothing after it.
@@ -69,7 +71,8 @@ pub fn shell_words(text: &str) -> Result<Vec<String>, PathError> {
     Ok(split(text)?.into_iter().map(|word| word.text).collect())
 }
 
-/// Splits `text` into its words.
+/// Splits `text` into its words, without quotes and backslashes. Fails on a quote that is never
+/// closed, and on a backslash at the end.
 pub(super) fn split(text: &str) -> Result<Vec<Word>, PathError> {
     let mut words = Vec::new();
     let mut chars = text.char_indices().peekable();
@@ -123,7 +126,8 @@ pub(super) fn split(text: &str) -> Result<Vec<Word>, PathError> {
     Ok(words)
 }
 
-/// Reads up to the closing `quote`; the opening one, at `open`, is already consumed.
+/// Appends the characters up to the closing `quote` to `into`. The opening quote, at byte `open`,
+/// is already consumed. Fails if the quote is never closed.
 fn read_quoted(
     chars: &mut std::iter::Peekable<std::str::CharIndices<'_>>,
     quote: char,

@@ -10,18 +10,20 @@ use super::ReplayEntry;
 /// nothing for so many packets only if they contain no picture.
 const MAX_FORGOTTEN: usize = 16 * 1024;
 
-/// The last forgotten packets, stripped, in decode order.
+/// Forgotten packets of a stream: the last [`MAX_FORGOTTEN`], stripped, in decode order, and counts
+/// of the older ones, the unknown packets.
 #[derive(Debug)]
 pub(super) struct Forgotten<P> {
     entries: VecDeque<ReplayEntry<P>>,
-    /// Number of the last packet that is no longer known; `None` if all are known.
+    /// Number of the last unknown packet; `None` if all forgotten packets have entries.
     unknown: Option<u64>,
-    /// Number of unknown packets that may still yield a frame: they yielded none, and they follow
-    /// every packet that did.
+    /// Number of unknown packets that may still yield a frame: they had yielded none, and they
+    /// follow every packet that had.
     outstanding: u64,
-    /// Number of frames of unknown packets that may still arrive.
+    /// Maximum number of frames of unknown packets that may still arrive.
     may_come: u64,
-    /// Highest number and highest presentation time of a packet whose frame was delivered.
+    /// Highest number and highest presentation time of a packet whose frame was delivered; `None`
+    /// before the first.
     delivered: (Option<u64>, Option<i64>),
 }
 
@@ -36,7 +38,7 @@ impl<P> Forgotten<P> {
         }
     }
 
-    /// Adds a packet after all others. Drops the oldest packet if the limit is reached.
+    /// Adds a packet after all others. If the limit is reached, the oldest packet becomes unknown.
     pub(super) fn push(&mut self, entry: ReplayEntry<P>) {
         if self.entries.len() == MAX_FORGOTTEN {
             if let Some(oldest) = self.entries.pop_front() {
@@ -58,7 +60,7 @@ impl<P> Forgotten<P> {
         Some(&self.entries[at])
     }
 
-    /// Returns true if the packet was forgotten so long ago that no entry for it remains.
+    /// Returns true if packet `seq` was forgotten so long ago that no entry for it remains.
     pub(super) fn is_unknown(&self, seq: u64) -> bool {
         Some(seq) <= self.unknown
     }
@@ -88,8 +90,8 @@ impl<P> Forgotten<P> {
         entry.delivered == 0 && !entry.closed && !entry.withheld && is_behind
     }
 
-    /// Drops all packets, because their frames can no longer arrive. Returns how many packets may
-    /// have yielded another frame.
+    /// Drops all packets, because their frames can no longer arrive. Returns the number of packets
+    /// that might still have yielded a frame.
     pub(super) fn clear(&mut self) -> u64 {
         let lost =
             self.outstanding + self.entries.iter().filter(|entry| self.may_output(entry)).count() as u64;

@@ -5,7 +5,7 @@ use std::mem;
 
 use crate::access_point::RandomAccess;
 
-/// Treatment of a packet after a loss.
+/// Treatment of the next packet, which may follow a loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admission {
     /// The packet is decoded, and its frames are valid.
@@ -20,43 +20,48 @@ pub(super) enum Admission {
     Skipped,
 }
 
-/// Loss before the next packet in decode order, until it no longer matters. The leading pictures
-/// of a point are identified by their times, and without times by their types.
+/// State of a stream after a loss of packets, until the loss no longer affects later packets. The
+/// leading pictures of a random access point are identified by their times, and without times by
+/// their types.
 #[derive(Debug, Default)]
 pub(super) struct Resumption {
-    /// True while packets are dropped, until a point or a packet flagged as one.
+    /// True while packets are dropped, until a random access point or a packet flagged as one.
     skipping: bool,
-    /// Number of reference pictures still to withhold after a packet that is only flagged.
+    /// Number of reference pictures that still have to pass before frames are no longer withheld,
+    /// after a packet that is only flagged as a random access point; 0 if no frames are withheld.
     withholding: u32,
-    /// Time before which pictures lack their references, until the next point.
+    /// Presentation time, ticks, before which pictures lack their references; `None` if there is no
+    /// such time. Applies until the next random access point.
     valid_from: Option<i64>,
-    /// True directly after a point: pictures without a time that may be leading pictures by their
-    /// type are leading pictures.
+    /// True directly after a random access point at which the stream resumed: pictures without a
+    /// time that may be leading pictures by their type are leading pictures.
     by_type: bool,
-    /// True if `valid_from` is the pts of a point: no later picture refers to pictures shown
-    /// before it. False if it is the pts of the picture that completed a recovery.
+    /// True if `valid_from` is the time of a random access point: no later picture refers to
+    /// pictures shown before it. False if it is the time of the picture that completed a recovery.
     is_point: bool,
 }
 
 impl Resumption {
-    /// Records that packets before the next packet are lost.
+    /// Records that packets directly before the next packet are lost.
     pub(super) fn lose(&mut self) {
         *self = Resumption { skipping: true, ..Resumption::default() };
     }
 
-    /// Returns true until a packet arrives at which the stream can resume.
+    /// Returns true after a loss until a packet arrives at which the stream can resume.
     pub(super) fn is_skipping(&self) -> bool {
         self.skipping
     }
 
-    /// Returns true while every packet is to be decoded, of any kind.
+    /// Returns true if the next packet, of any kind, is decoded: no packet is skipped, and no
+    /// leading picture is dropped.
     pub(super) fn admits_all(&self) -> bool {
         let drops_leading = self.is_point && self.valid_from.is_some();
         // While pictures are withheld, the leading pictures of the next point are dropped.
         !self.skipping && self.withholding == 0 && !drops_leading && !self.by_type
     }
 
-    /// Decides about the next packet in decode order.
+    /// Decides how the next packet in decode order is treated, and records the packet. `pts` is its
+    /// presentation time, ticks.
     pub(super) fn admit(&mut self, access: RandomAccess, pts: Option<i64>) -> Admission {
         let reference = match access {
             RandomAccess::Point => {

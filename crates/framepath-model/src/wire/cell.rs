@@ -6,16 +6,17 @@ use super::{WireError, WorkerTime, layout};
 use crate::format::Layout;
 use crate::stream::{Preroll, SeekTo};
 
-/// Words of a cell.
+/// Number of 64-bit words in a cell.
 pub const CELL_WORDS: usize = 8;
 
-/// Bytes of a cell.
+/// Size of a cell, bytes.
 pub const CELL_BYTES: usize = CELL_WORDS * 8;
 
 /// One cell of a ring, copied out of or into shared memory word by word.
 pub type Cell = [u64; CELL_WORDS];
 
-/// Size of the used part of a packet submission, bytes; the rest is zero.
+/// Size of the used part of a packet submission, bytes: four words. A fifth word is used only for
+/// packets whose frames are skipped.
 pub const PACKET_SUBMISSION_BYTES: usize = 4 * 8;
 
 /// Size of the used part of a frame completion, bytes.
@@ -28,8 +29,8 @@ pub const BYTES_PER_FRAME: usize = PACKET_SUBMISSION_BYTES + FRAME_COMPLETION_BY
 /// Maximum bit rate that a stage in a worker may request, bits per second.
 pub const MAX_BIT_RATE: u64 = 1 << 40;
 
-/// Pool number of a completed frame that is the submitted frame, unchanged: the caller already
-/// has it. Slot and layout are 0 in that case.
+/// Pool number of a completed frame that is the submitted frame, passed on unchanged. The caller
+/// already has its memory, so slot and layout are 0.
 pub const SAME_FRAME: u16 = u16::MAX;
 
 const PACKET: u8 = 1;
@@ -58,57 +59,60 @@ const TRANSIT: u64 = 4;
 const DISCARDED: u64 = 8;
 const RESTARTS: u64 = 16;
 
-/// Record from the caller to the worker.
+/// Record of a submission ring, from the caller to the worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Submission {
     /// Compressed bytes in the packet area.
     Packet {
-        /// The packet's number.
+        /// Number of the packet.
         seq: u64,
-        /// Presentation time in ticks of the track's time base.
+        /// Presentation time in ticks of the track's time base; `None` if not known.
         pts: Option<i64>,
-        /// Offset of the first byte from the start of the packet area.
+        /// Offset of the packet's first byte from the start of the packet area, bytes.
         offset: u64,
-        /// Number of bytes; `offset + len` fits 64 bits.
+        /// Size of the packet, bytes; `offset + len` fits 64 bits.
         len: u32,
         /// True if the container flags the packet as a random access point.
         key: bool,
-        /// Frames that are not output.
+        /// Frames that the decoder does not output.
         preroll: Preroll,
     },
     /// A frame for a stage that takes frames.
     Frame {
-        /// The frame's number.
+        /// Number of the frame.
         seq: u64,
-        /// Presentation time in ticks of the stream's time base.
+        /// Presentation time in ticks of the stream's time base; `None` if not known.
         pts: Option<i64>,
-        /// Number of an input pool.
+        /// Number of an input pool that [`super::Message::InputPool`] announced.
         pool: u16,
-        /// Slot in that pool, from 0.
+        /// Index of the frame's slot in that pool, from 0.
         slot: u32,
-        /// Id of a layout that was sent earlier.
+        /// Id of a layout that an earlier [`Submission::Layout`] defined.
         layout: u8,
     },
-    /// Definition of a layout's id; later frames refer to it. Needs slots of `layout.size` bytes.
+    /// Definition of a layout, sent before the first frame that uses it. A slot with such a frame
+    /// has at least `layout.size` bytes.
     Layout {
-        /// The id.
+        /// Id by which later frames refer to the layout.
         id: u8,
-        /// The layout.
+        /// Format, size and planes of the frames.
         layout: Layout,
     },
-    /// End of the input: output the pending frames, then send [`Completion::End`].
+    /// End of the input: the stage outputs the pending frames, then the worker sends
+    /// [`Completion::End`].
     Drain,
-    /// Drop the pending frames: the next input is from another place of the stream. The answer is
-    /// [`Completion::Flushed`].
+    /// Command to drop the pending frames, because the next input is from another place of the
+    /// stream. The worker answers with [`Completion::Flushed`].
     Flush {
-        /// Number, in the sequence of packets or frames.
+        /// Number of the flush, from the same sequence as the numbers of packets or frames.
         seq: u64,
     },
-    /// Command for a demuxer: continue at another place. The answer is [`Completion::Flushed`].
+    /// Command for a demuxer to continue at another place. The worker answers with
+    /// [`Completion::Flushed`].
     Seek {
-        /// Number of the seek.
+        /// Number of the seek; the answer repeats it.
         number: u64,
-        /// New position.
+        /// Position where the demuxer continues.
         to: DemuxPosition,
     },
 }
@@ -116,89 +120,90 @@ pub enum Submission {
 /// Position where a demuxer continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DemuxPosition {
-    /// Time from the stream's start, nanoseconds.
+    /// Position at or near a time, nanoseconds from the stream's start, as the mode says.
     Time(u64, SeekTo),
-    /// Next random access point.
+    /// First random access point that the demuxer has not yet sent.
     NextKey,
 }
 
-/// Record from the worker to the caller.
+/// Record of a completion ring, from the worker to the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Completion {
-    /// A frame is ready.
+    /// A frame that the stage output.
     Frame {
-        /// Number of the packet or frame that the frame was made of.
+        /// Number of the packet or frame from which the frame was made.
         seq: u64,
-        /// Number of a pool that was announced earlier.
+        /// Number of a pool that the worker announced earlier, or [`SAME_FRAME`].
         pool: u16,
-        /// Number of the slot, counted from the pool's `first_slot`.
+        /// Number of the slot, counted from the `first_slot` of the pool; 0 for [`SAME_FRAME`].
         slot: u32,
-        /// Id of a layout that was sent earlier.
+        /// Id of a layout that an earlier [`Completion::Layout`] defined; 0 for [`SAME_FRAME`].
         layout: u8,
         /// Time and resources that the worker spent on the frame.
         work: WorkerTime,
     },
-    /// Definition of a layout's id; later frames refer to it. Needs slots of `layout.size` bytes.
+    /// Definition of a layout, sent before the first frame that uses it. A slot with such a frame
+    /// has at least `layout.size` bytes.
     Layout {
-        /// The id.
+        /// Id by which later frames refer to the layout.
         id: u8,
-        /// The layout.
+        /// Format, size and planes of the frames.
         layout: Layout,
     },
-    /// A new pool. Its memory was announced on the socket just before, or is that of the caller's
-    /// buffers.
+    /// A new pool. Its memory is the one that [`super::Message::PoolMemory`] named just before, or
+    /// the buffers that the caller provided.
     Pool {
         /// Number of the pool.
         pool: u16,
-        /// Number of slots, at least one.
+        /// Number of slots of the pool, at least one.
         slots: u32,
-        /// Bytes from one slot to the next, at least one. All slots together fit the address
-        /// space.
+        /// Distance from one slot to the next, bytes, at least one. All slots together fit the
+        /// address space.
         slot_bytes: u64,
-        /// Number of its first slot: the slots of all pools of a worker are
-        /// numbered consecutively. `first_slot + slots` fits 32 bits.
+        /// Number of the pool's first slot: the slots of all pools of a worker are numbered
+        /// consecutively. `first_slot + slots` fits 32 bits.
         first_slot: u32,
     },
     /// The stage failed; the error text is on the socket.
     Failed,
     /// All frames of the input before [`Submission::Drain`] have been output.
     End,
-    /// The worker waits for memory; its request is on the socket.
+    /// The worker waits for memory or buffers; the request itself is on the socket.
     MemoryRequest,
     /// The worker finished an input frame without output for it.
     Passed {
-        /// Number of the input.
+        /// Number of the input frame.
         seq: u64,
     },
     /// A packet of the demuxed file, in the packet area.
     Packet {
-        /// Presentation time in ticks of the track's time base.
+        /// Presentation time in ticks of the track's time base; `None` if not known.
         pts: Option<i64>,
-        /// Duration in the same ticks; 0 if not known.
+        /// Duration in ticks of the track's time base; 0 if not known.
         duration: i64,
-        /// Offset of the first byte from the start of the packet area.
+        /// Offset of the packet's first byte from the start of the packet area, bytes.
         offset: u64,
-        /// Number of bytes; `offset + len` fits 64 bits.
+        /// Size of the packet, bytes; `offset + len` fits 64 bits.
         len: u32,
-        /// Number under which the caller returns the memory.
+        /// Number by which the caller gives the packet's memory back to the worker.
         id: u32,
         /// True if the container flags the packet as a random access point.
         key: bool,
-        /// True if the caller has to copy the packet and return its memory immediately.
+        /// True if the caller has to copy the packet and give its memory back immediately.
         transit: bool,
-        /// Frames that are not output.
+        /// Frames that a decoder of this packet does not output.
         preroll: Preroll,
     },
     /// Marker after a flush or seek: later completions belong to the new input.
     Flushed {
-        /// Number of the flush or seek.
+        /// Number of the [`Submission::Flush`] or [`Submission::Seek`].
         number: u64,
     },
-    /// Request of the stage to the hops before it.
+    /// Request of the stage to the hops before the stage.
     Request(UpstreamRequest),
 }
 
-/// A request that a stage in a worker may make.
+/// Request of a stage in a worker to the hops before the stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpstreamRequest {
     /// Make the next packet a random access point.
@@ -234,11 +239,11 @@ impl Submission {
         }
     }
 
-    /// Decodes a cell.
+    /// Decodes a cell of a submission ring.
     ///
     /// # Errors
     ///
-    /// The cell is not a submission; see [`WireError`].
+    /// The cell is not a valid submission; see [`WireError`].
     pub fn decode(cell: &Cell) -> Result<Submission, WireError> {
         let [word, seq, pts, third, ..] = *cell;
         match word as u8 {
@@ -325,11 +330,11 @@ impl Completion {
         }
     }
 
-    /// Decodes a cell.
+    /// Decodes a cell of a completion ring.
     ///
     /// # Errors
     ///
-    /// The cell is not a completion; see [`WireError`].
+    /// The cell is not a valid completion; see [`WireError`].
     pub fn decode(cell: &Cell) -> Result<Completion, WireError> {
         let [word, seq, ..] = *cell;
         match word as u8 {
@@ -422,7 +427,8 @@ impl Completion {
     }
 }
 
-/// Checks that a pool has slots, that the slots have bytes, and that all of them can be mapped.
+/// Checks that a pool has slots, that the slots have bytes, and that all slots together fit the
+/// address space. Fails with [`WireError::Field`] otherwise.
 pub(super) fn check_pool(slots: u32, slot_bytes: u64, record: &'static str) -> Result<(), WireError> {
     check(slots > 0, record, "slots", slots.into())?;
     let all = slot_bytes.checked_mul(slots.into()).and_then(|all| isize::try_from(all).ok());
@@ -445,7 +451,7 @@ fn slot_of(word: u64) -> (u8, u16, u32) {
     ((word >> 8) as u8, (word >> 16) as u16, (word >> 32) as u32)
 }
 
-/// Returns the flags of a packet's preroll.
+/// Returns the packet flags for `preroll`; its number of skipped frames has a word of its own.
 fn preroll_flags(preroll: Preroll) -> u64 {
     (if preroll.discarded { DISCARDED } else { 0 }) | if preroll.restarts { RESTARTS } else { 0 }
 }
@@ -465,12 +471,12 @@ fn pts_of(flags: u64, word: u64, record: &'static str) -> Result<Option<i64>, Wi
     if word == 0 { Ok(None) } else { Err(WireError::Reserved { record }) }
 }
 
-/// Checks that the words from `first` on are zero.
+/// Checks that the words of `cell` from index `first` on are zero.
 fn zero(cell: &Cell, first: usize, record: &'static str) -> Result<(), WireError> {
     if cell[first..].iter().all(|word| *word == 0) { Ok(()) } else { Err(WireError::Reserved { record }) }
 }
 
-/// Checks that word 0 holds the kind and nothing else.
+/// Checks that word 0 of `cell` holds the kind in its low byte and zeros above.
 fn only_kind(cell: &Cell, record: &'static str) -> Result<(), WireError> {
     if cell[0] >> 8 == 0 { Ok(()) } else { Err(WireError::Reserved { record }) }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Errors of decoding a record.
+//! Error of decoding a cell or message.
 
 use crate::format::LayoutError;
 
@@ -7,10 +7,10 @@ use crate::format::LayoutError;
 /// broken or hostile: a correct sender never writes such a record.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
-    /// The message does not have [`super::MESSAGE_BYTES`] bytes.
+    /// The message does not have [`super::MESSAGE_BYTES`] bytes; the field is its size in bytes.
     #[error("message has {0} bytes; expected {size}", size = super::MESSAGE_BYTES)]
     Length(usize),
-    /// The message does not begin with [`super::MAGIC`].
+    /// The message does not begin with [`super::MAGIC`]; the field is its first four bytes.
     #[error("not a framepath message: begins with {0:02x?}; expected {magic:02x?}", magic = super::MAGIC)]
     Magic([u8; 4]),
     /// The other side was built with another version of the wire format.
@@ -21,18 +21,18 @@ pub enum WireError {
     Version {
         /// [`super::VERSION`] of this side.
         ours: u16,
-        /// The version in the message.
+        /// Version in the message.
         theirs: u16,
     },
-    /// The kind is not known in this family of records.
+    /// The record's kind is not known in its family of records.
     #[error("unknown {family} kind {kind}")]
     Kind {
-        /// Submission, completion or message.
+        /// Family of records: submission, completion or message.
         family: &'static str,
-        /// The number found.
+        /// Number of the kind.
         kind: u16,
     },
-    /// Reserved bits are set.
+    /// Bits that must be zero are set.
     #[error("{record}: reserved bits are set; expected zeros")]
     Reserved {
         /// Name of the record.
@@ -45,7 +45,7 @@ pub enum WireError {
         record: &'static str,
         /// Name of the field.
         field: &'static str,
-        /// The number found.
+        /// Number found in the field.
         value: u64,
     },
     /// A text is longer than its field or not UTF-8.
@@ -58,12 +58,12 @@ pub enum WireError {
         /// Capacity of the field, bytes.
         most: usize,
     },
-    /// The layout of the planes is invalid.
+    /// The format, size or planes of a picture are invalid.
     #[error("layout: {0}")]
     Layout(#[from] LayoutError),
 }
 
-/// Returns `Ok` if `holds` is true, else an error about the field.
+/// Returns `Ok` if `holds` is true, else [`WireError::Field`] with the other arguments.
 pub(super) fn check(
     holds: bool,
     record: &'static str,

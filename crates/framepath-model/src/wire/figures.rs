@@ -1,44 +1,46 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Counters of a worker, for programs that watch the service. They are words of a shared page and
-//! part of a `status` message.
+//! Counters of a worker, for programs that watch the service. The counters are words of a shared
+//! page, and part of a `status` message.
 
 use std::ops::AddAssign;
 
 use super::WireError;
 use super::record::{RecordReader, RecordWriter};
 
-/// Buckets of a [`Histogram`].
+/// Number of buckets of a [`Histogram`].
 pub const BUCKETS: usize = 80;
-/// Longest name of a stage in the figures, in bytes.
+/// Maximum length of a stage's name in the figures, bytes.
 pub const LABEL_BYTES: usize = 64;
-/// 64-bit words of [`Figures`].
+/// Number of 64-bit words of [`Figures`] in a worker's page.
 pub const FIGURE_WORDS: usize = LATENCY + BUCKETS;
 
-/// Buckets of an octave, as a power of two.
+/// Number of buckets per octave, as an exponent of two.
 const PER_OCTAVE: u32 = 2;
-/// The first bucket's upper end, as a power of two: 4.1 µs.
+/// Upper end of the first bucket, as an exponent of two: 2^12 ns, 4.1 µs.
 const FIRST: u32 = 12;
 
-/// Word of the page: frames output.
+/// Index of the page's word with the number of frames output.
 pub const FRAMES: usize = 0;
-/// Word of the page: packets or frames taken.
+/// Index of the page's word with the number of packets or frames that the stage took.
 pub const INPUTS: usize = 1;
-/// Word of the page: sum of all latencies, nanoseconds.
+/// Index of the page's word with the sum of all latencies, nanoseconds.
 pub const LATENCY_SUM: usize = 2;
-/// Word of the page: first of the sums by cause, in the order of [`KNOWN_CAUSES`].
+/// Index of the first of the page's words with the sums by cause, nanoseconds, in the order of
+/// [`KNOWN_CAUSES`].
 pub const CAUSE: usize = 3;
-/// Word of the page: width and, in the upper half, height of the last frame.
+/// Index of the page's word with the last frame's width in the lower and height in the upper half,
+/// pixels.
 pub const SIZE: usize = CAUSE + KNOWN_CAUSES.len();
-/// Word of the page: first of the stage's name, bytes in the machine's order.
+/// Index of the first of the page's words with the stage's name, padded with zero bytes.
 pub const LABEL: usize = SIZE + 1;
-/// Word of the page: first bucket of the latencies.
+/// Index of the first of the page's words with the buckets of the latencies.
 pub const LATENCY: usize = LABEL + LABEL_BYTES / 8;
 
 /// The causes that a worker can measure, in the order of their words.
 pub const KNOWN_CAUSES: [&str; 6] = ["compute", "copy", "held", "preempted", "blocked", "pool"];
 
-/// Durations in buckets: four to an octave, from 4 µs to 4 s; shorter durations
-/// are in the first bucket, longer ones in the last.
+/// Number of durations in each bucket. The buckets are four to an octave, from 4.1 µs to 3.2 s;
+/// shorter durations are in the first bucket, longer ones in the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Histogram(pub [u64; BUCKETS]);
 
@@ -49,7 +51,7 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Returns the bucket for a duration of `ns`.
+    /// Returns the index of the bucket for a duration of `ns` nanoseconds.
     pub fn bucket(ns: u64) -> usize {
         let octave = ns.max(1).ilog2();
         if octave < FIRST {
@@ -60,21 +62,22 @@ impl Histogram {
         (bucket as usize + 1).min(BUCKETS - 1)
     }
 
-    /// Returns the end of bucket `bucket`, nanoseconds; longer durations are in later buckets.
+    /// Returns the upper end of the bucket with index `bucket`, nanoseconds. Durations in the
+    /// bucket are shorter, except in the last bucket, which has no upper limit.
     pub fn end_ns(bucket: usize) -> u64 {
         let (octave, part) = (bucket as u32 >> PER_OCTAVE, bucket as u64 & ((1 << PER_OCTAVE) - 1));
         ((1 << PER_OCTAVE) + part) << (FIRST + octave - PER_OCTAVE)
     }
 
-    /// Returns the number of durations. Saturates, because a hostile worker may report any
+    /// Returns the number of all durations. Saturates, because a hostile worker may report any
     /// counts.
     pub fn count(&self) -> u64 {
         self.0.iter().fold(0, |sum, n| sum.saturating_add(*n))
     }
 
-    /// Returns the duration that a share `q` (0 to 1) of all durations does not exceed. The value
-    /// is the end of a bucket, so it is at most a fifth too long. Returns `None` if there are no
-    /// durations.
+    /// Returns a duration, nanoseconds, that a share `q` (0 to 1) of all durations does not exceed.
+    /// The value is the upper end of a bucket, so it is at most a quarter too long for durations of
+    /// 4.1 µs to 3.2 s; longer durations count as 3.8 s. Returns `None` if there are no durations.
     pub fn quantile_ns(&self, q: f64) -> Option<u64> {
         let count = self.count();
         let rank = ((count as f64 * q).ceil() as u64).clamp(1, count.max(1));
@@ -88,7 +91,8 @@ impl Histogram {
         None
     }
 
-    /// Returns the durations added since `before`.
+    /// Returns the durations counted here and not yet in `before`, an earlier state of this
+    /// histogram.
     #[must_use]
     pub fn since(&self, before: &Histogram) -> Histogram {
         Histogram(std::array::from_fn(|at| self.0[at].saturating_sub(before.0[at])))
@@ -96,30 +100,31 @@ impl Histogram {
 }
 
 /// Counters of a worker, as the worker reports them. The worker is not trusted: numbers may have
-/// any value, and the text is made printable.
+/// any value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// Frames output.
+    /// Number of frames that the stage output.
     pub frames: u64,
-    /// Packets or frames taken.
+    /// Number of packets or frames that the stage took.
     pub inputs: u64,
-    /// Sum of all latencies, nanoseconds.
+    /// Sum of the durations in `latency`, nanoseconds.
     pub latency_sum_ns: u64,
-    /// Nanoseconds by cause, as [`KNOWN_CAUSES`] names them; zeros if the
-    /// client's ledger is off.
+    /// Time of all frames by cause, nanoseconds, in the order of [`KNOWN_CAUSES`]; 0 for a cause
+    /// that the level of the client's ledger does not measure.
     pub causes_ns: [u64; KNOWN_CAUSES.len()],
-    /// Width of the last frame, pixels.
+    /// Width of the last frame, pixels; 0 before the first frame.
     pub width: u32,
-    /// Height of the last frame, pixels.
+    /// Height of the last frame, pixels; 0 before the first frame.
     pub height: u32,
-    /// Name of the stage, printable, at most [`LABEL_BYTES`].
+    /// Name of the stage, at most [`LABEL_BYTES`] bytes; printable ASCII if [`Figures::from_words`]
+    /// made it.
     pub stage: String,
-    /// Time from taking a packet to the output of its frame.
+    /// Times from taking a packet or frame to the output of its frame.
     pub latency: Histogram,
 }
 
 impl Figures {
-    /// Decodes the words of a page, each read once.
+    /// Decodes the words of a worker's page. Unprintable bytes of the stage's name become `?`.
     pub fn from_words(words: &[u64; FIGURE_WORDS]) -> Figures {
         let bytes: Vec<u8> = words[LABEL..LATENCY].iter().flat_map(|word| word.to_ne_bytes()).collect();
         let text: String = bytes.iter().take_while(|byte| **byte != 0).map(|byte| printable(*byte)).collect();
@@ -135,7 +140,8 @@ impl Figures {
         }
     }
 
-    /// Encodes the name `stage`, cut to fit.
+    /// Encodes the name `stage` as words of the page: cut to [`LABEL_BYTES`] bytes, possibly inside
+    /// a character, and padded with zero bytes.
     pub fn label_words(stage: &str) -> [u64; LABEL_BYTES / 8] {
         let mut bytes = [0; LABEL_BYTES];
         for (to, from) in bytes.iter_mut().zip(stage.bytes()) {
@@ -178,8 +184,8 @@ fn printable(byte: u8) -> char {
     if (0x20..0x7f).contains(&byte) { char::from(byte) } else { '?' }
 }
 
-/// Adds the counters of another worker of the same stream. If `other` has no stage or size, the
-/// present one stays.
+/// Adds the counters of another worker of the same stream. The stage and size of `other` replace
+/// the present ones, unless they are empty or 0.
 impl AddAssign<&Figures> for Figures {
     fn add_assign(&mut self, other: &Figures) {
         let add = |to: &mut u64, from: u64| *to = to.saturating_add(from);
@@ -201,7 +207,7 @@ impl AddAssign<&Figures> for Figures {
     }
 }
 
-/// One stream of the service, as `status` reports it.
+/// State and counters of one stream of the service, as a `status` message reports them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StreamStatus {
     /// Number of the stream in the service.
@@ -210,34 +216,35 @@ pub struct StreamStatus {
     pub client_pid: u32,
     /// User id of the client.
     pub client_uid: u32,
-    /// Process id of the worker; 0 if there is none at the moment.
+    /// Process id of the worker; 0 if the stream has no worker at the moment.
     pub worker_pid: u32,
-    /// Number of workers that had to be replaced.
+    /// Number of times that the service replaced the stream's worker, at the client's request.
     pub crashes: u64,
-    /// CPU time of all its workers, nanoseconds, as the kernel reports it.
+    /// CPU time of all workers that the stream has had, nanoseconds, as the kernel reports it.
     pub cpu_ns: u64,
-    /// Counters of its workers.
+    /// Sum of the counters of all workers that the stream has had.
     pub figures: Figures,
 }
 
-/// The whole service, as `totals` reports it.
+/// Counters of the whole service, as a `totals` message reports them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Number of open streams.
+    /// Number of open streams, including those that wait for a worker.
     pub streams: u32,
-    /// Number of connections, watchers included.
+    /// Number of open connections, including those of programs that only watch.
     pub connections: u32,
     /// Number of idle workers that wait for a stream.
     pub spares: u32,
-    /// Number of streams granted since the start.
+    /// Number of streams opened since the service started.
     pub granted: u64,
-    /// Number of requests and connections denied since the start.
+    /// Number of requests and connections denied since the service started.
     pub denied: u64,
-    /// Number of workers that had to be replaced.
+    /// Number of times that the service replaced a stream's worker, at a client's request, since
+    /// the service started.
     pub crashes: u64,
-    /// Number of frames of all streams, ended ones included.
+    /// Number of frames output by the workers of all streams since the service started.
     pub frames: u64,
-    /// CPU time of all workers, ended ones included, nanoseconds.
+    /// CPU time of the workers of all streams since the service started, nanoseconds.
     pub cpu_ns: u64,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Picture formats, colours and layouts as words.
+//! Encoding of picture formats, colours and layouts as numbers and words.
 
 use super::WireError;
 use super::cell::Cell;
@@ -7,7 +7,7 @@ use super::error::check;
 use crate::colors::{ColorRange, Colors};
 use crate::format::{Layout, PixelFormat, PlaneLayout};
 
-/// Returns the number of a format; no format has 0.
+/// Returns the number of a format in the wire format; no format has 0.
 pub(super) fn format_number(format: PixelFormat) -> u8 {
     match format {
         PixelFormat::Grey => 1,
@@ -27,7 +27,7 @@ pub(super) fn format_of(number: u8, record: &'static str) -> Result<PixelFormat,
     })
 }
 
-/// Encodes colours as a word.
+/// Encodes colours as a 32-bit number, one byte for each field.
 pub(super) fn colors_number(colors: Colors) -> u32 {
     let range = match colors.range {
         ColorRange::Unknown => 0,
@@ -48,7 +48,7 @@ pub(super) fn colors_of(number: u32, record: &'static str) -> Result<Colors, Wir
     Ok(Colors { primaries, transfer, matrix, range })
 }
 
-/// Encodes a layout cell of the given kind.
+/// Encodes a layout cell of the given kind, which defines `id` as `layout`.
 pub(super) fn encode(kind: u8, id: u8, layout: &Layout) -> Cell {
     let mut cell = [0; 8];
     cell[0] = u64::from(kind)
@@ -63,7 +63,7 @@ pub(super) fn encode(kind: u8, id: u8, layout: &Layout) -> Cell {
     cell
 }
 
-/// Decodes id and layout of a layout cell whose kind was checked already.
+/// Decodes id and layout of a layout cell. The caller has checked the cell's kind.
 pub(super) fn decode(cell: &Cell) -> Result<(u8, Layout), WireError> {
     const RECORD: &str = "layout";
     if cell[0] >> 56 != 0 {

@@ -9,22 +9,22 @@ use super::{Demux, MAGIC, Open, StreamStatus, Totals, VERSION, WireError};
 use crate::buffer_request::{BufferRequest, MOST_BUFFERS, ProvidedFormat};
 use crate::stream::StreamInfo;
 
-/// Bytes of a message.
+/// Size of every message, bytes.
 pub const MESSAGE_BYTES: usize = 1024;
 
-/// Longest [`Open::stage`] in bytes.
+/// Maximum length of [`Open::stage`], bytes.
 pub const STAGE_BYTES: usize = 512;
 
-/// Longest [`Open::faults`] in bytes.
+/// Maximum length of [`Open::faults`] and [`Demux::faults`], bytes.
 pub const FAULTS_BYTES: usize = 64;
 
-/// Longest other text in bytes.
+/// Maximum length of every text of a message that has no limit of its own, bytes.
 pub const TEXT_BYTES: usize = 960;
 
-/// Most cells of a ring.
+/// Maximum number of cells of a ring.
 pub const MAX_CELLS: u32 = 65_536;
 
-/// The last level of the ledger: 0 `off`, 1 `times`, 2 `full`.
+/// Highest level of the ledger: 0 `off`, 1 `times`, 2 `full`.
 pub const MAX_LEVEL: u8 = 2;
 
 const OPEN: u16 = 1;
@@ -54,92 +54,100 @@ const STATUS: u16 = 38;
 const TOTALS: u16 = 39;
 const SPAWN: u16 = 48;
 
-/// One message. Texts without a stated limit are at most [`TEXT_BYTES`] long.
+/// One message on a socket. Texts without a stated limit are at most [`TEXT_BYTES`] bytes long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// Caller to worker: open a stream.
+    /// Caller to worker, with the shared area attached: open a stream. The answer is
+    /// [`Message::Opened`] or [`Message::Refused`].
     Open(Open),
-    /// Caller to worker: pool of input frames, with its memory attached.
+    /// Caller to worker, with the pool's memory attached: a new pool of input frames.
     InputPool {
-        /// Its number.
+        /// Number of the pool, which later frame submissions repeat.
         pool: u16,
         /// Number of slots, at least one.
         slots: u32,
-        /// Bytes from one slot to the next, at least one.
+        /// Distance from one slot to the next, bytes, at least one.
         slot_bytes: u64,
     },
-    /// Caller to worker, answer to [`Message::RequestBuffers`]: the number of buffers. One
+    /// Caller to worker, answer to [`Message::RequestBuffers`]: the caller provides buffers. One
     /// [`Message::Buffer`] follows for each.
     ProvideBuffers {
-        /// Plane format of the frames.
+        /// Plane format in which the worker writes frames into the buffers.
         lent: ProvidedFormat,
-        /// 1 to [`MOST_BUFFERS`].
+        /// Number of buffers, 1 to [`MOST_BUFFERS`].
         buffers: u32,
     },
-    /// Caller to worker: one of the caller's buffers attached, in order.
+    /// Caller to worker, with the buffer attached: one of the buffers after
+    /// [`Message::ProvideBuffers`], in the order of their indices.
     Buffer {
-        /// Index of the buffer.
+        /// Index of the buffer, from 0, below [`MOST_BUFFERS`].
         index: u32,
     },
-    /// Caller to worker, answer to [`Message::RequestMemory`]: a memfd of the requested size
+    /// Caller to worker, answer to [`Message::RequestMemory`], with a memfd of the requested size
     /// attached, sealed against resizing.
     Memory {
-        /// Number of the memory: the count of memories sent before.
+        /// Number of the memory: the count of memories that the caller sent before.
         number: u32,
     },
-    /// Service to worker: the page for the worker's counters attached.
+    /// Service to worker, before the service grants the worker, with the page for the worker's
+    /// counters attached.
     Page,
-    /// Caller to worker, before [`Message::Open`]: the open decoder device attached.
+    /// Caller to worker, before [`Message::Open`], with the open decoder device attached.
     Device {
-        /// Name of the device, for errors.
+        /// Name of the device, used in error messages.
         node: String,
     },
-    /// Caller to worker, before [`Message::Demux`]: the open file attached.
+    /// Caller to worker, before [`Message::Demux`], with the open file attached.
     File {
-        /// Name of the file, for errors and for guessing the container.
+        /// Name of the file, used in error messages and to guess the container.
         name: String,
     },
-    /// Caller to worker, instead of [`Message::Open`]: demux the file, with the shared area
-    /// attached. The answer is [`Message::Demuxed`] or [`Message::Refused`].
+    /// Caller to worker, instead of [`Message::Open`], with the shared area attached: demux the
+    /// file. The answer is [`Message::Demuxed`] or [`Message::Refused`].
     Demux(Demux),
-    /// Worker to caller: the worker is initialized and in the sandbox.
+    /// Worker to caller, first message: the worker has started and is in the sandbox.
     Ready {
-        /// Bits of the sandbox's layers that this machine provides.
+        /// States of the sandbox's layers, as the worker knows them (`Layers::bits` of
+        /// framepath-os).
         layers: u32,
     },
-    /// Worker to caller: the stream is open.
+    /// Worker to caller, answer to [`Message::Open`]: the stream is open.
     Opened {
-        /// Number of threads that the stage decodes with.
+        /// Number of threads that the stage uses.
         threads: u32,
-        /// The stream after the stage.
+        /// Description of the stream that leaves the stage.
         stream: StreamInfo,
-        /// True if submitting the same input again yields the same frames.
+        /// True if the output depends only on the input since the last random access point, so that
+        /// another worker can repeat it after a crash.
         replayable: bool,
-        /// True if the input is packets, false if it is frames.
+        /// True if the stage takes packets, false if it takes frames.
         takes_packets: bool,
     },
-    /// Worker to caller: the file is open; its packets follow in the ring.
+    /// Worker to caller, answer to [`Message::Demux`]: the file is open; its packets follow in the
+    /// ring.
     Demuxed {
         /// Size of the track's description at the start of the packet area, bytes; at least one.
         track_bytes: u32,
-        /// The stream of the track.
+        /// Description of the stream of packets.
         stream: StreamInfo,
     },
-    /// Worker to caller: the stream cannot be opened.
+    /// Worker to caller: the worker cannot enter the sandbox, or cannot open the stream or file.
     Refused {
-        /// The reason.
+        /// Reason of the refusal, an error text.
         text: String,
     },
-    /// Worker to caller: the stage failed.
+    /// Worker to caller: the open stage or demuxer failed. [`super::Completion::Failed`] follows in
+    /// the ring.
     Failed {
-        /// The error.
+        /// Error text of the failure.
         text: String,
-        /// Number of the packet or frame at which it failed, if known.
+        /// Number of the packet or frame at which the stage failed; `None` if not known.
         seq: Option<u64>,
     },
-    /// Worker to caller: the memory of a pool; its numbers follow in the ring.
+    /// Worker to caller: names the memory of a new pool. [`super::Completion::Pool`] follows in the
+    /// ring with the pool's other numbers.
     PoolMemory {
-        /// The pool's number.
+        /// Number of the pool.
         pool: u16,
         /// Number of the [`Message::Memory`] that contains the pool.
         memory: u32,
@@ -147,56 +155,64 @@ pub enum Message {
     /// Worker to caller: requests memory for a pool. The answer is
     /// [`Message::Memory`] or [`Message::Denied`].
     RequestMemory {
-        /// Requested size in bytes, at least 1.
+        /// Requested size in bytes, at least one.
         bytes: u64,
     },
-    /// Worker to caller: requests memory to decode into. The answer is
-    /// [`Message::ProvideBuffers`] or [`Message::Denied`].
+    /// Worker to caller: requests buffers to decode into. The answer is [`Message::ProvideBuffers`]
+    /// or [`Message::Denied`].
     RequestBuffers(BufferRequest),
-    /// Client to service: requests a stream.
+    /// Client to service: requests a stream. The answer is [`Message::Grant`] or
+    /// [`Message::Denied`].
     Hello {
-        /// Newest version of the wire format that the sender supports.
+        /// Version of the wire format that the client uses; the service denies every version except
+        /// its own.
         version: u16,
     },
-    /// Service to client: the socket of a worker attached. Zygote to caller: the same message
-    /// twice, first with the socket attached, then with the worker's pidfd.
+    /// Service to client, with the socket of a worker attached: the client's stream has this
+    /// worker. Zygote to caller: the same message twice, first with the socket of the new worker
+    /// attached, then with its pidfd.
     Grant {
         /// Number of the stream in the service; 0 from the zygote.
         stream: u32,
-        /// Process id of the worker; 0 if the client cannot see it.
+        /// Process id of the worker; 0 if the client is in another pid namespace.
         pid: u32,
-        /// Bits of the sandbox's layers that the worker has. From the service: all layers. From
-        /// the zygote: only the layers that the worker does not enter by itself.
+        /// States of the sandbox's layers (`Layers::bits` of framepath-os). From the service: of
+        /// all layers of the worker. From the zygote: only of the layers that the worker does not
+        /// enter by itself.
         layers: u32,
     },
-    /// Client to service: the stream needs another worker.
+    /// Client to service: the stream needs another worker. The answer is [`Message::Grant`] or
+    /// [`Message::Denied`].
     Replace {
         /// Number of the stream in the service.
         stream: u32,
-        /// True if the old worker may still run and has to be killed.
+        /// True if the old worker may still run. The service ends the old worker in either case.
         kill: bool,
     },
-    /// Client to service: the stream is over.
+    /// Client to service: the stream is over. There is no answer.
     Release {
         /// Number of the stream in the service.
         stream: u32,
     },
     /// Service to client, zygote to caller, caller to worker: the request was denied.
     Denied {
-        /// The reason.
+        /// Reason of the denial, an error text.
         text: String,
     },
-    /// Client to service: requests the status of a stream.
+    /// Client to service: requests the status of one stream. The answer is [`Message::Status`], or
+    /// [`Message::Totals`] if no stream has such a number.
     Watch {
-        /// Lowest stream number of interest; the answer is the first stream from that number on.
+        /// Lowest number of interest; the answer describes the stream with the next number from
+        /// this one on.
         from: u32,
     },
-    /// Service to client: status of one stream.
+    /// Service to client, answer to [`Message::Watch`]: status of one stream.
     Status(Box<StreamStatus>),
-    /// Service to client: totals of the whole service, after the last stream.
+    /// Service to client, answer to [`Message::Watch`] if no stream has such a number: totals of
+    /// the whole service.
     Totals(Totals),
-    /// Caller to zygote: fork a worker. The answer is two [`Message::Grant`]s: one with the
-    /// worker's process id and socket, one with its pidfd.
+    /// Caller to zygote: fork a worker. The answer is two [`Message::Grant`]s, one with the
+    /// worker's socket and one with its pidfd, or [`Message::Denied`].
     Spawn {
         /// Kind of the worker, in the form of the worker program's argument.
         kind: String,
@@ -204,7 +220,7 @@ pub enum Message {
 }
 
 impl Message {
-    /// Encodes the message into all of `bytes`. Cuts texts that are too long between two
+    /// Encodes the message into all of `bytes`. Cuts a text that is too long between two
     /// characters.
     pub fn encode(&self, bytes: &mut [u8; MESSAGE_BYTES]) {
         let mut w = RecordWriter::new(bytes);
@@ -276,7 +292,7 @@ impl Message {
         }
     }
 
-    /// Decodes a message.
+    /// Decodes a whole message of [`MESSAGE_BYTES`] bytes.
     ///
     /// # Errors
     ///

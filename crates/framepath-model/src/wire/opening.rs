@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Message that opens a worker's stream or file.
+//! Contents of the two messages that make a worker open a stream or demux a file.
 
 use super::WireError;
 use super::error::check;
@@ -7,47 +7,48 @@ use super::message::{FAULTS_BYTES, MAX_CELLS, MAX_LEVEL, STAGE_BYTES};
 use super::record::{RecordReader, RecordWriter};
 use crate::stream::StreamInfo;
 
-/// Parameters of a worker's stream; one message holds all of them.
+/// Parameters of a worker's stream, sent in one message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Open {
-    /// Hop in path syntax, at most [`STAGE_BYTES`].
+    /// Hop in path syntax, at most [`STAGE_BYTES`] bytes.
     pub stage: String,
-    /// Level of the ledger, at most [`MAX_LEVEL`].
+    /// Level of the ledger: 0 `off`, 1 `times`, 2 `full`; at most [`MAX_LEVEL`].
     pub level: u8,
-    /// True if the stage decodes into the caller's memory, which the worker requests by
+    /// True if the stage decodes into the caller's buffers, which the worker requests by
     /// [`super::Message::RequestBuffers`].
     pub lent: bool,
-    /// Size of the track's description at the start of the packet area, bytes. 0 if the stage
-    /// takes frames.
+    /// Size of the track's description at the start of the packet area, bytes; 0 if the stage takes
+    /// frames instead of packets.
     pub track_bytes: u32,
     /// Maximum number of frames that the caller's later stages hold at a time.
     pub frames_behind: u32,
-    /// Stream before the stage.
+    /// Description of the stream that enters the stage.
     pub stream: StreamInfo,
-    /// Cells of each ring, 1 to [`MAX_CELLS`].
+    /// Number of cells of each ring, 1 to [`MAX_CELLS`].
     pub cells: u32,
-    /// Bytes of the packet area, with room for the track.
+    /// Size of the packet area, bytes, including the track's description.
     pub packet_bytes: u64,
-    /// Faults to inject, for tests; at most [`FAULTS_BYTES`]; usually empty.
+    /// Faults that the worker injects in tests, at most [`FAULTS_BYTES`] bytes; empty otherwise.
     pub faults: String,
 }
 
-/// Parameters for demuxing a file; one message holds all of them.
+/// Parameters for demuxing a file, sent in one message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Demux {
-    /// True if the file can be read again from its start.
+    /// True if the file is a regular file, in which the demuxer may seek; false for a pipe or a
+    /// device.
     pub seekable: bool,
     /// Number of times the file is read, at least 1.
     pub loops: u64,
-    /// Number of the video track, from 0; `None` selects the best one.
+    /// Index of the video track in the container, from 0; `None` selects the best one.
     pub track: Option<u32>,
-    /// Start of each reading, nanoseconds from the stream's start.
+    /// Position at which each reading of the file starts, nanoseconds from the stream's start.
     pub start_ns: u64,
-    /// Cells of each ring, 1 to [`MAX_CELLS`].
+    /// Number of cells of each ring, 1 to [`MAX_CELLS`].
     pub cells: u32,
-    /// Bytes of the packet area.
+    /// Size of the packet area, bytes.
     pub packet_bytes: u64,
-    /// Faults to inject, for tests; at most [`FAULTS_BYTES`]; usually empty.
+    /// Faults that the worker injects in tests, at most [`FAULTS_BYTES`] bytes; empty otherwise.
     pub faults: String,
 }
 

@@ -6,7 +6,7 @@ use super::WireError;
 use super::layout::{format_number, format_of};
 use crate::stream::{Rational, StreamInfo};
 
-/// Writer into bytes that are zero already.
+/// Writer of a message's fields, one after the other. Bytes that no field fills are zero.
 pub(super) struct RecordWriter<'a> {
     bytes: &'a mut [u8],
     at: usize,
@@ -35,7 +35,8 @@ impl<'a> RecordWriter<'a> {
         self.write(&value.to_le_bytes());
     }
 
-    /// Writes `text`, cut between two characters to at most `most` bytes.
+    /// Writes `text`, cut between two characters to at most `most` bytes, as a length and `most`
+    /// bytes.
     pub(super) fn text(&mut self, text: &str, most: usize) {
         let mut len = text.len().min(most);
         while !text.is_char_boundary(len) {
@@ -58,7 +59,7 @@ impl<'a> RecordWriter<'a> {
     }
 }
 
-/// Reader of a whole message.
+/// Reader of a message's fields, one after the other.
 pub(super) struct RecordReader<'a> {
     bytes: &'a [u8],
     /// Name of the message, for errors.
@@ -98,18 +99,19 @@ impl<'a> RecordReader<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// Checks that `count` bytes are zero.
+    /// Reads `count` bytes. Fails with [`WireError::Reserved`] if one of them is not zero.
     pub(super) fn zeros(&mut self, count: usize) -> Result<(), WireError> {
         let zero = self.take(count)?.iter().all(|byte| *byte == 0);
         if zero { Ok(()) } else { Err(WireError::Reserved { record: self.record }) }
     }
 
-    /// Checks that all bytes left are zero.
+    /// Ends the reading. Fails with [`WireError::Reserved`] if one of the unread bytes is not zero.
     pub(super) fn end(mut self) -> Result<(), WireError> {
         self.zeros(self.bytes.len())
     }
 
-    /// Checks that `value` has no bits other than those of `known`.
+    /// Returns `value`. Fails with [`WireError::Reserved`] if `value` has bits other than those of
+    /// `known`.
     pub(super) fn flags(&mut self, value: u64, known: u64) -> Result<u64, WireError> {
         if value & !known == 0 { Ok(value) } else { Err(WireError::Reserved { record: self.record }) }
     }

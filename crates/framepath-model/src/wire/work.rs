@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Work of a worker for one frame: the part of a ledger row that the worker sends.
+//! Time and resources that a worker spent on one frame: the part of a ledger row that the worker
+//! sends.
 
 use super::WireError;
 use super::error::check;
@@ -8,7 +9,8 @@ use crate::ledger::Row;
 /// Time and resources of a worker's hop for one frame. Durations are nanoseconds; a duration
 /// above the 32-bit maximum (4.2 s) is stored as the maximum.
 ///
-/// The level with which the stream was opened decides which fields are known, as in a [`Row`].
+/// The level with which the stream was opened decides which fields are known, as in a [`Row`];
+/// unknown fields are 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkerTime {
     /// Time at which the stage received the packet or frame, CLOCK_MONOTONIC nanoseconds.
@@ -20,15 +22,15 @@ pub struct WorkerTime {
     pub inside_ns: u32,
     /// Time that the worker had been idle at `enter_ns`; 0 if it was busy.
     pub idle_ns: u32,
-    /// Time of waits.
+    /// Time that the stage waited, for example for a free buffer, I/O or a lock.
     pub blocked_ns: u32,
-    /// CPU time without copies and waits.
+    /// CPU time of the stage without copies and waits.
     pub compute_ns: u32,
-    /// Time runnable but not running.
+    /// Time in which the stage's thread was runnable and had no CPU.
     pub preempted_ns: u32,
-    /// Time in copies.
+    /// Time in which the CPU copied pixels or packet bytes.
     pub copy_ns: u32,
-    /// Bytes copied by the CPU.
+    /// Number of bytes that the CPU copied.
     pub copied_bytes: u32,
     /// Number of voluntary context switches.
     pub voluntary_switches: u16,
@@ -61,6 +63,7 @@ impl WorkerTime {
         ]
     }
 
+    /// Decodes words 2 to 7 of a frame completion. Fails if the frame leaves before it enters.
     pub(super) fn decode(words: [u64; 6]) -> Result<WorkerTime, WireError> {
         let [enter_ns, leave_ns, a, b, c, d] = words;
         check(enter_ns <= leave_ns, "frame completion", "leave", leave_ns)?;
@@ -82,8 +85,9 @@ impl WorkerTime {
 }
 
 impl From<&Row> for WorkerTime {
-    /// Takes the part of `row` that the worker sends, each field at most its largest value.
-    /// Idle time is not in a row.
+    /// Takes the part of `row` that the worker sends; a value too large for its field becomes the
+    /// field's largest value. `queue_ns` is the row's queue and device time together. `idle_ns` is
+    /// 0, because a row has no idle time.
     fn from(row: &Row) -> WorkerTime {
         let long = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
         let short = |value: u32| u16::try_from(value).unwrap_or(u16::MAX);

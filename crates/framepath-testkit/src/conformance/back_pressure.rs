@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A slow sink stops the source, or makes the link drop frames.
+//! Check that a slow sink stops the source, or makes the link drop frames.
 
 use std::sync::atomic::Ordering;
 use std::thread::sleep;
@@ -13,7 +13,8 @@ use super::way::{PathUnderTest, WhenFull};
 
 const FRAMES: u64 = 500;
 
-/// Checks that the source stops, or that the link drops by its policy.
+/// Checks a sink that holds the first frame: the source stops while the link is full, or the link
+/// drops frames by its policy.
 pub fn a_slow_sink_stops_the_source(way: &PathUnderTest) {
     let holds = way.link.holds.unwrap_or(0);
     match way.link.full {
@@ -71,7 +72,7 @@ fn drops(way: &PathUnderTest, arrive: Vec<u64>) {
     watch.assert_all_back();
 }
 
-/// Sequence numbers of the frames that the ledger marks as dropped.
+/// Returns the sequence numbers of the frames that the ledger marks as dropped, in rising order.
 fn dropped_frames(report: &Report) -> Vec<u64> {
     let mut dropped: Vec<u64> =
         report.rows.iter().filter(|r| r.has(flag::DROPPED | flag::LINK)).map(|r| r.seq).collect();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The ledger closes: rows tile a frame's latency, causes add up to it.
+//! Checks that the ledger closes: rows tile a frame's latency, and causes add up to it.
 
 use framepath::{Level, Report};
 use framepath_model::ledger::{Cause, Row, flag};
@@ -17,7 +17,7 @@ fn ran(way: &PathUnderTest, level: Level) -> Report {
     report
 }
 
-/// Checks that the ledger rows of a frame have no gap and no overlap.
+/// Checks that the ledger rows of each frame have no gap and no overlap.
 pub fn rows_tile_the_latency_of_every_frame(way: &PathUnderTest) {
     for level in [Level::Times, Level::Full] {
         let mut report = ran(way, level);
@@ -52,7 +52,8 @@ fn assert_tiles(frame: &[Row]) {
     }
 }
 
-/// Checks that the causes of each frame's latency add up to the latency.
+/// Checks that at level `full` the causes of each frame's latency add up to the latency, and that
+/// at level `times` compute and unexplained are unknown.
 pub fn causes_add_up_exactly(way: &PathUnderTest) {
     let mut report = ran(way, Level::Full);
     for row in &report.rows {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The end of the stream passes every hop and drains every frame.
+//! Checks that the end of the stream passes every hop and drains every frame.
 
 use std::sync::atomic::Ordering;
 
@@ -8,7 +8,8 @@ use framepath::{Level, Pipeline};
 use super::parts::{KeepStage, PathRecord, run};
 use super::way::PathUnderTest;
 
-/// Checks that a source without a frame drains the sink once.
+/// Checks a source without a frame: the sink is drained once, and the report has no frame and no
+/// row.
 pub fn an_empty_stream_ends(way: &PathUnderTest) {
     let watch = PathRecord::new(1);
     let mut report = watch.run(way, 0, Level::Full);
@@ -19,8 +20,8 @@ pub fn an_empty_stream_ends(way: &PathUnderTest) {
     watch.assert_all_back();
 }
 
-/// Checks that frames in stages on both sides of the link, and in the link, arrive when the
-/// source ends.
+/// Checks that frames which stages on both sides of the link keep until the drain, and frames in
+/// the link, arrive when the source ends.
 pub fn frames_in_flight_are_drained(way: &PathUnderTest) {
     const FRAMES: u64 = 4;
     let watch = PathRecord::new(FRAMES as u32);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Frames return to their pool, which reuses their memory.
+//! Check that frames return to their pool, which reuses their memory.
 
 use std::collections::HashSet;
 
@@ -8,7 +8,8 @@ use framepath::Level;
 use super::parts::{PathRecord, unpoisoned};
 use super::way::PathUnderTest;
 
-/// Checks that frames use no more addresses than the pool has slots.
+/// Checks that the frames use no more addresses than the pool, or a link with its own slots, has
+/// slots.
 pub fn slots_are_reused(way: &PathUnderTest) {
     const FRAMES: u64 = 300;
     for slots in [1, 3, 5] {

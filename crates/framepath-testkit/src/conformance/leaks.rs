@@ -9,14 +9,14 @@ use framepath::host::dismiss_spares;
 use super::parts::{unpoisoned, wait_for};
 use super::way::BEHIND;
 
-/// Lock held by the running check, because the counts cover the whole process.
+/// Lock that a running check holds, because the counts cover the whole process.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Names of the threads of a path, including the watchers of its workers.
+/// Names of the threads that belong to a path, including the watchers of its workers.
 const THREADS: [&str; 2] = [BEHIND, "fp-watch"];
 
-/// Runs `check`; asserts that the open files and the children are the same as before, and that
-/// no thread of a path is left.
+/// Runs `check`; asserts that afterwards the open files and the child processes are the same as
+/// before, and that no thread of a path is left.
 pub fn none(check: impl FnOnce()) {
     let _alone = unpoisoned(&ALONE);
     // Spare workers for the next path do not belong to this one.
@@ -47,7 +47,7 @@ fn threads_behind() -> usize {
     names.filter(|name| THREADS.contains(&name.trim_end())).count()
 }
 
-/// Child processes of all threads of this process, including zombies.
+/// Returns the process ids of the children of all threads of this process, including zombies.
 fn children() -> Vec<String> {
     let tasks = fs::read_dir("/proc/self/task").unwrap();
     // A thread may have ended in the meantime.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Frames arrive in order, once, and unchanged.
+//! Checks that frames arrive in order, once, and unchanged.
 
 use framepath::{Level, Pipeline};
 
@@ -20,7 +20,7 @@ fn assert_order(watch: &PathRecord, way: &PathUnderTest, delivered: u64, dropped
     assert!(unpoisoned(&watch.seen).iter().all(|s| s.written == s.seq));
 }
 
-/// Checks order and content of the frames at every level of the ledger.
+/// Checks order, count and content of the frames at every level of the ledger.
 pub fn frames_arrive_in_order_and_unchanged(way: &PathUnderTest) {
     for level in [Level::Off, Level::Times, Level::Full] {
         let watch = PathRecord::new(8);
@@ -31,7 +31,8 @@ pub fn frames_arrive_in_order_and_unchanged(way: &PathUnderTest) {
     }
 }
 
-/// Checks two links in a row, with one end slower than the other.
+/// Checks order, count and content of the frames after two links in a row, with 1, 2 and 64 slots
+/// in the source's pool.
 pub fn unequal_rates_lose_no_frame(way: &PathUnderTest) {
     for slots in [1, 2, 64] {
         let watch = PathRecord::new(slots);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sources, stages and sinks that record their calls.
+//! Source, stages and sink of the paths under test; the source and the sink record their frames.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,32 +14,34 @@ use framepath_os::memory::pool::{Frame, Pool};
 
 use super::way::PathUnderTest;
 
-/// Number of frames of a source that runs until the path stops it.
+/// Number of frames for a source that runs until the path stops it.
 pub const ENDLESS: u64 = u64::MAX;
 
-/// Counters and records of the source and the sink of one path.
+/// Counts and records of the source and the sink of one path, and the source's pool.
 pub struct PathRecord {
     pool: Mutex<Pool>,
-    /// Frames that the source has acquired from its pool.
+    /// Number of frames that the source has acquired from its pool.
     pub given: AtomicU64,
-    /// Largest number of frames that were out of the pool and not yet dropped by the sink.
+    /// Largest number of frames that the source had acquired and the sink had not yet counted in
+    /// `taken`.
     pub most_alive: AtomicU64,
-    /// Number of frames that the sink has dropped, or is about to drop.
+    /// Number of frames that the sink has received.
     pub taken: AtomicU64,
     /// True once the source has reported its end.
     pub ended: AtomicBool,
-    /// Frames in the order of their arrival at the sink.
+    /// Frames that the sink has received, in the order of their arrival.
     pub seen: Mutex<Vec<SeenFrame>>,
-    /// Number of drains of the sink.
+    /// Number of times that the sink was drained.
     pub drained: AtomicU64,
 }
 
-/// A frame as it arrived at the sink.
+/// Frame as it arrived at the sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SeenFrame {
-    /// The frame's sequence number.
+    /// Sequence number of the frame.
     pub seq: u64,
-    /// Number that the source wrote into the pixels.
+    /// Number that the source wrote into the pixels; equal to `seq` if the slot was not reused too
+    /// early.
     pub written: u64,
     /// Address of the frame's pixels in memory.
     pub address: usize,
@@ -60,7 +62,7 @@ impl PathRecord {
         })
     }
 
-    /// Creates a source of `frames` frames that updates this record.
+    /// Creates a source of `frames` frames that updates this record and then ends without failure.
     pub fn source(self: &Arc<PathRecord>, frames: u64) -> Numbered {
         Numbered { watch: self.clone(), frames, next: 0, fails: false, awaits_first: false }
     }
@@ -70,19 +72,20 @@ impl PathRecord {
         CollectSink { watch: self.clone(), gate: None }
     }
 
-    /// Runs `way` between a source of `frames` frames and a sink.
+    /// Runs the path of a source of `frames` frames, the inside `way`, and a sink, with the ledger
+    /// at `level`.
     pub fn run(self: &Arc<PathRecord>, way: &PathUnderTest, frames: u64, level: Level) -> Report {
         let source = Pipeline::from_source(self.source(frames)).named("numbered");
         run(way.through(source).sink(self.sink()).named("collect"), level)
     }
 
-    /// Returns the sequence numbers of the frames in the order of their arrival.
+    /// Returns the sequence numbers of the frames in the order of their arrival at the sink.
     pub fn order(&self) -> Vec<u64> {
         unpoisoned(&self.seen).iter().map(|s| s.seq).collect()
     }
 
-    /// Asserts that all slots of the pool can be acquired at the same time. A leaked slot makes
-    /// this wait until the deadline of the check.
+    /// Asserts that all slots of the source's pool can be acquired at the same time. A leaked slot
+    /// makes this wait until the deadline of the check.
     pub fn assert_all_back(&self) {
         let mut pool = unpoisoned(&self.pool);
         let all: Vec<_> = (0..pool.slots()).map(|_| pool.acquire().unwrap()).collect();
@@ -90,17 +93,19 @@ impl PathRecord {
     }
 }
 
-/// Runs `built` with a ledger at `level` that has room for all rows.
+/// Runs `built` with a ledger at `level` that has room for all rows. Panics if the path cannot be
+/// run.
 pub fn run(built: Pipeline, level: Level) -> Report {
     built.run(&Options { level, rows: 1 << 14, ..Options::default() }).unwrap()
 }
 
-/// Creates the error of the parts that fail on purpose.
+/// Creates the error of the sources and stages that fail on purpose.
 pub fn on_purpose() -> StageError {
     StageError::Io { what: "the part".to_owned(), error: io::Error::other("failed on purpose") }
 }
 
-/// Waits until `done` returns true, with a time limit.
+/// Waits until `done` returns true, checking every millisecond; panics with `what` after 20,000
+/// checks.
 pub fn wait_for(what: &str, done: impl Fn() -> bool) {
     for _ in 0..20_000 {
         if done() {
@@ -111,7 +116,7 @@ pub fn wait_for(what: &str, done: impl Fn() -> bool) {
     panic!("{what} did not happen");
 }
 
-/// Locks `mutex`; ignores the poison of another test's panic.
+/// Locks `mutex`, even if another thread panicked while it held the lock.
 pub fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -120,14 +125,14 @@ fn layout() -> Layout {
     Layout::packed(PixelFormat::Grey, 16, 16).unwrap()
 }
 
-/// Source of frames with their number in the pixels.
+/// Source of frames that contain their number in the pixels.
 pub struct Numbered {
     watch: Arc<PathRecord>,
     frames: u64,
     next: u64,
-    /// True to end in a failure.
+    /// True if the source ends in a failure.
     pub fails: bool,
-    /// True to emit the second frame only after the sink has the first.
+    /// True if the source emits the second frame only after the sink has received the first.
     pub awaits_first: bool,
 }
 
@@ -182,19 +187,19 @@ impl Stage for Pass {
     }
 }
 
-/// Stage that passes items on, then fails, a moment after it has dropped the item.
+/// Stage that passes items on until it fails, 2 ms after it has dropped the item.
 pub struct FailsAt {
     left: u64,
     panics: bool,
 }
 
 impl FailsAt {
-    /// Creates a stage that fails at frame `frame`, counted from 0.
+    /// Creates a stage that fails with an error at its frame `frame`, counted from 0.
     pub fn new(frame: u64) -> FailsAt {
         FailsAt { left: frame, panics: false }
     }
 
-    /// Creates a stage that panics at frame `frame`, counted from 0.
+    /// Creates a stage that panics at its frame `frame`, counted from 0.
     pub fn panicking(frame: u64) -> FailsAt {
         FailsAt { left: frame, panics: true }
     }
@@ -245,17 +250,18 @@ impl Stage for KeepStage {
     }
 }
 
-/// Action of a sink while it holds the first frame.
+/// Function that a sink calls while it holds the first frame.
 pub type FirstFrameHook = Box<dyn FnMut(&PathRecord) + Send>;
 
-/// Sink that records its frames.
+/// Sink that records its frames and drains in a [`PathRecord`].
 pub struct CollectSink {
     watch: Arc<PathRecord>,
     gate: Option<FirstFrameHook>,
 }
 
 impl CollectSink {
-    /// Calls `gate` while it holds the first frame.
+    /// Returns the sink with `gate` as the function that it calls once, while it holds the first
+    /// frame.
     pub fn gated(self, gate: impl FnMut(&PathRecord) + Send + 'static) -> CollectSink {
         CollectSink { gate: Some(Box::new(gate)), ..self }
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A part of the path fails: the others stop, the error is reported once, and the frames
-//! before it are delivered and in the ledger.
+//! Checks of a path in which one hop fails: the other hops stop, the error is reported once, and
+//! the frames before the failure are delivered and in the ledger.
 
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -13,7 +13,8 @@ use super::way::{BEFORE, BEHIND, PathUnderTest};
 
 const GOOD: u64 = 5;
 
-/// Asserts that the report has one error, of hop `hop`, and that `delivered` frames have all rows.
+/// Asserts that the report has one error, of hop `hop`, and that exactly `delivered` frames reached
+/// the sink and the ledger's last hop.
 fn assert_failed(report: &Report, hop: &str, delivered: u64) {
     let error = report.error.as_ref().expect("an error");
     assert!(matches!(error, RunError::Stage { hop: at, .. } if at == hop), "{error}");
@@ -31,7 +32,8 @@ fn assert_first(watch: &PathRecord, way: &PathUnderTest, frames: u64) {
     }
 }
 
-/// Checks a failing stage after the link: earlier stages stop, and delivered frames are in the ledger.
+/// Checks a stage after the link that fails: the hops before it stop, and the frames before the
+/// failure are delivered and in the ledger.
 pub fn a_stage_after_the_link_fails(way: &PathUnderTest) {
     let watch = PathRecord::new(4);
     let source = Pipeline::from_source(watch.source(ENDLESS)).named("numbered");
@@ -47,7 +49,8 @@ pub fn a_stage_after_the_link_fails(way: &PathUnderTest) {
     watch.assert_all_back();
 }
 
-/// Checks that the frames of a failing stage still arrive, including those held by later stages.
+/// Checks a stage before the link that fails: the frames before the failure still arrive, including
+/// those that later stages keep.
 pub fn a_stage_before_the_link_fails(way: &PathUnderTest) {
     // The capacity of the smallest link that drops frames.
     let good = GOOD.min(way.link.holds.filter(|_| !way.keeps_all()).unwrap_or(GOOD));
@@ -63,7 +66,7 @@ pub fn a_stage_before_the_link_fails(way: &PathUnderTest) {
     watch.assert_all_back();
 }
 
-/// Checks a sink that fails on the first frame, while an endless source waits for the sink or is
+/// Checks a sink that fails on the first frame while an endless source waits for the sink or is
 /// about to wait.
 pub fn a_sink_fails_while_the_source_waits_for_it(way: &PathUnderTest) {
     for slots in [1, 2, 3, 256].into_iter().cycle().take(way.link.runs) {
@@ -76,7 +79,7 @@ pub fn a_sink_fails_while_the_source_waits_for_it(way: &PathUnderTest) {
     }
 }
 
-/// Checks that the frames before a failure of the source arrive.
+/// Checks a source that fails: the frames before the failure arrive.
 pub fn the_source_fails(way: &PathUnderTest) {
     let good = GOOD.min(way.link.holds.filter(|_| !way.keeps_all()).unwrap_or(GOOD));
     let watch = PathRecord::new(8);
@@ -91,7 +94,8 @@ pub fn the_source_fails(way: &PathUnderTest) {
     watch.assert_all_back();
 }
 
-/// Checks that a panic of a stage ends the stage's thread, not the process.
+/// Checks that a panic of a stage after the link ends only the thread of the stage, and the run
+/// with an error. If the link is a direct call, that thread is the caller's.
 pub fn a_stage_after_the_link_panics(way: &PathUnderTest) {
     for slots in [1, 4] {
         let watch = PathRecord::new(slots);

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The middle of a path between source and sink: the link under test, and the
-//! host of its stages.
+//! Middle of a path between source and sink: the link under test, and the host of the stages
+//! around it.
 
 use framepath::Pipeline;
 
 use super::parts::{FailsAt, Pass};
 
-/// Behaviour of a full link.
+/// Behaviour of a full link when another frame arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenFull {
-    /// The source waits.
+    /// The source waits until the link has room.
     Waits,
     /// The link drops the arriving frame.
     DropsNew,
@@ -17,16 +17,16 @@ pub enum WhenFull {
     DropsOldest,
 }
 
-/// One link under test.
+/// Link under test, with the facts that the checks need.
 pub struct LinkUnderTest {
-    /// Adds the link to a path.
+    /// Function that adds the link to a path.
     pub add: Box<dyn Fn(Pipeline) -> Pipeline>,
     /// Maximum number of frames in the link; `None` if the sink runs in the source's
     /// call.
     pub holds: Option<u64>,
     /// Minimum number of frames in the link while the source waits.
     pub holds_least: u64,
-    /// Behaviour of the full link.
+    /// Behaviour of the link when it is full.
     pub full: WhenFull,
     /// Number of slots for the link's output frames; `None` if the link passes on its input
     /// frames.
@@ -43,15 +43,16 @@ impl LinkUnderTest {
     }
 }
 
-/// A host of stages.
+/// Host of stages: functions that add a stage which runs there.
 pub struct Host {
-    /// Adds a stage of this name that passes every frame on.
+    /// Adds a stage with the given name that passes every frame on.
     pub pass: fn(Pipeline, &str) -> Pipeline,
-    /// Adds a stage that fails at its frame of this number, counted from 0.
+    /// Adds a stage with the given name that fails at its frame with the given number, counted from
+    /// 0.
     pub fails_at: fn(Pipeline, &str, u64) -> Pipeline,
 }
 
-/// The inside of a path: a hosted stage, the link, another hosted stage.
+/// Inside of a path between source and sink: a hosted stage, the link, another hosted stage.
 pub struct PathUnderTest {
     /// The link under test.
     pub link: LinkUnderTest,
@@ -65,24 +66,25 @@ pub const BEFORE: &str = "before";
 pub const BEHIND: &str = "behind";
 
 impl PathUnderTest {
-    /// Adds the whole inside of a path.
+    /// Adds the whole inside to `built`: a stage, the link, another stage.
     pub fn through(&self, built: Pipeline) -> Pipeline {
         let built = (self.link.add)((self.host.pass)(built, BEFORE));
         (self.host.pass)(built, BEHIND)
     }
 
-    /// True if every frame arrives.
+    /// Returns true if the link drops no frame, so that every frame arrives.
     pub fn keeps_all(&self) -> bool {
         self.link.full == WhenFull::Waits
     }
 
-    /// Returns the number of hops of a path with a source and a sink around it.
+    /// Returns the number of hops of the path, with a source and a sink around the inside. The link
+    /// counts only if it holds frames.
     pub fn hops(&self) -> usize {
         4 + usize::from(self.link.holds.is_some())
     }
 }
 
-/// Creates the host of stages in the thread of the path.
+/// Creates the host that runs stages in the thread of the path.
 pub fn inline() -> Host {
     Host {
         pass: |built, name| built.stage(Pass).named(name),
