@@ -141,7 +141,8 @@ pub fn enter(role: SandboxRole<'_>, limits: &ResourceLimits) -> Result<Layers, S
 }
 
 /// Tests the steps of [`enter`] for [`SandboxRole::Decode`] on a temporary thread, without limits
-/// and dumpability, which apply to the whole process.
+/// and dumpability, which apply to the whole process. Returns the layers that the thread got; fails as
+/// [`enter`] does. The calling process stays unconfined.
 pub fn try_on_a_thread() -> Result<Layers, SandboxError> {
     let attempt = || {
         rustix::thread::set_no_new_privs(true).map_err(|errno| SandboxError::Refused {
@@ -156,7 +157,8 @@ pub fn try_on_a_thread() -> Result<Layers, SandboxError> {
     thread::spawn(attempt).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Enters Landlock and drops capabilities; both apply to the calling thread.
+/// Enters Landlock and drops capabilities; both apply to the calling thread. Returns `layers` with the
+/// states of these layers added.
 fn lock_thread(role: SandboxRole<'_>, layers: Layers) -> Result<Layers, SandboxError> {
     // Landlock comes first: its rules open a plug-in's file, and root may need a capability for
     // that.

@@ -13,7 +13,7 @@ use super::plane::Plane;
 use super::{FRAME, FRAMES, HOLD, Inner};
 use crate::sync::atomics::{AtomicU32, Ordering};
 
-/// Maximum number of handles to one target.
+/// Maximum number of handles to one boxed target; [`Frame::share`] panics at this number.
 const MOST_HANDLES: u32 = 1 << 30;
 
 /// Target of the pointer in a frame's handle: slot, layout and metadata. The first cache lines of a
@@ -75,10 +75,12 @@ impl FrameTarget {
         place
     }
 
+    /// Returns the number of the slot in its pool, from 0.
     pub(super) fn slot(&self) -> u32 {
         self.slot
     }
 
+    /// Points the target to `layout`, which lives as long as the target.
     pub(super) fn set_layout(&mut self, layout: NonNull<Layout>) {
         *self.written.layout.get_mut() = layout;
     }
@@ -90,10 +92,12 @@ impl FrameTarget {
         unsafe { self.inner.as_ref() }
     }
 
+    /// Returns the reference counts of the slot (`Slot::refs`). Panics for a foreign target.
     fn refs(&self) -> &AtomicU32 {
         &self.inner().slots[self.slot as usize].refs
     }
 
+    /// Adds one reader to the slot. Panics at 65,535 readers, and for a foreign target.
     fn add_reader(&self) {
         let before = self.refs().fetch_add(FRAME, Ordering::Relaxed);
         if before & FRAMES == FRAMES {
@@ -104,6 +108,7 @@ impl FrameTarget {
         }
     }
 
+    /// Returns true if the target was allocated for its handles and is freed with the last one.
     fn is_boxed(&self) -> bool {
         // Relaxed: a count of 0 never changes, and the caller's handle keeps another count above 0.
         self.handles.load(Ordering::Relaxed) != 0
@@ -147,7 +152,8 @@ impl FrameTarget {
 #[cfg(not(any(loom, miri)))]
 #[derive(Debug)]
 pub struct PoolMemory {
-    /// See [`Frame::pool_id`].
+    /// Number of the pool, unique in the process that made this description; the same as
+    /// [`Frame::pool_id`] of the pool's frames in that process.
     pub id: u64,
     /// Memfd with all slots; the first slot begins at byte 0.
     pub fd: std::os::fd::OwnedFd,
@@ -160,8 +166,8 @@ pub struct PoolMemory {
     pub first_slot: u32,
 }
 
-/// Description of a pool in memory that another process granted, for that process, which reads the
-/// pool.
+/// Description of a pool in memory that another process granted. It is for the process that granted the
+/// memory and reads the pool's frames.
 #[cfg(not(any(loom, miri)))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GrantedPool {
@@ -176,7 +182,8 @@ pub struct GrantedPool {
     pub first_slot: u32,
 }
 
-/// Handle for writing a slot. No other handle to the slot exists.
+/// Handle for writing a slot of a [`Pool`](super::Pool). No other handle to the slot exists. Dropping it
+/// returns the slot to the pool.
 ///
 /// ```
 /// use framepath_model::format::{Layout, PixelFormat};
@@ -255,7 +262,7 @@ impl FrameMut {
         self.place().inner().slot_bytes
     }
 
-    /// Ends writing and returns a readable frame.
+    /// Ends writing and returns a readable frame with the metadata `meta`.
     #[inline]
     pub fn freeze(self, meta: FrameMeta) -> Frame {
         // SAFETY: this is the only handle to the slot.
@@ -363,13 +370,15 @@ impl Frame {
         self.place().slot
     }
 
-    /// Returns true if the frame is in a pool of another process or of a device, which may write the
-    /// memory at any time.
+    /// Returns true if the frame came from a [`ForeignPool`](super::ForeignPool): a pool of another
+    /// process or of a device, which may write the memory at any time. Returns false for a pool of
+    /// `Pool::from_buffers`.
     pub fn is_foreign(&self) -> bool {
         self.place().foreign
     }
 
-    /// Returns the number of the pool, which is unique in this process.
+    /// Returns the number of the frame's pool, which is unique in this process. A foreign pool also has a
+    /// number of this process.
     pub fn pool_id(&self) -> u64 {
         match self.foreign_place() {
             Some(place) => place.pool_id(),
@@ -381,6 +390,11 @@ impl Frame {
     /// that process can only read. If the pool is not shared, that process cannot map the descriptor for
     /// writing, but could open the memory again through the descriptor's path in /proc; a sandbox has to
     /// prevent this.
+    ///
+    /// # Errors
+    /// `Unsupported` if the pool's memory has no memfd of this process: granted memory, buffers of
+    /// another process or of a device, or a foreign pool whose descriptor was closed. Other errors from
+    /// the system calls.
     #[cfg(not(any(loom, miri)))]
     pub fn read_only_memory(&self) -> std::io::Result<PoolMemory> {
         if let Some(place) = self.foreign_place() {
@@ -419,7 +433,8 @@ impl Frame {
         self.foreign_place().and_then(ForeignPlace::dmabuf)
     }
 
-    /// Returns true if this is the only handle to the pixels.
+    /// Returns true if this is the only handle to the pixels: no other reader, decoder or export uses the
+    /// slot. For a foreign frame, counts only this frame and those made from it by [`Frame::share`].
     pub fn is_only(&self) -> bool {
         // Acquire: pairs with the Release of other handles' drops, so that their reads come
         // before the next use of the pixels.
@@ -480,7 +495,10 @@ impl Frame {
         Ok(unique)
     }
 
-    /// Returns another handle to the same pixels.
+    /// Returns another handle to the same frame; copies no pixels.
+    ///
+    /// # Panics
+    /// The slot already has 65,535 readers, or the frame has 2^30 handles.
     pub fn share(&self) -> Frame {
         if !self.is_foreign() {
             self.place().add_reader();
@@ -545,10 +563,14 @@ impl Hold {
         false
     }
 
-    /// Makes a frame of the picture in the slot. The hold keeps the slot, too. May be called again.
+    /// Makes a frame of the picture in the slot, with this layout and metadata. The hold keeps the slot,
+    /// too. May be called again, as a decoder may output a picture several times.
     ///
     /// # Errors
     /// The layout is larger than the slot.
+    ///
+    /// # Panics
+    /// The slot already has 65,535 readers.
     pub fn frame(&self, layout: &Layout, meta: FrameMeta) -> Result<Frame, LayoutError> {
         // SAFETY: Inner is alive while this handle is.
         let inner = unsafe { self.inner.as_ref() };
@@ -570,6 +592,7 @@ impl Drop for Hold {
     }
 }
 
+/// Returns `layout` if all of its planes end within `slot_bytes` bytes; otherwise an error.
 pub(super) fn checked(layout: &Layout, slot_bytes: usize) -> Result<&Layout, LayoutError> {
     if layout.planes().iter().all(|p| p.end() <= slot_bytes) {
         return Ok(layout);

@@ -22,8 +22,8 @@ const SINCE: [(Layer, u32); 3] =
 const LIBRARIES: [&str; 6] =
     ["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/etc/ld.so.cache"];
 
-/// Restricts the calling thread and threads that it starts afterwards. A second call can only add
-/// restrictions.
+/// Restricts the calling thread and threads that it starts afterwards, as `role` requires. A second call
+/// can only add restrictions. Returns `layers` with the states of the three Landlock layers.
 pub(super) fn enter(role: SandboxRole<'_>, layers: Layers) -> Layers {
     let abi = landlock_abi().unwrap_or(0);
     let enforced = matches!(
