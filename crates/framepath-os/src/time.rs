@@ -54,7 +54,8 @@ pub fn cpu_ns_of(pid: u32) -> Option<u64> {
     (!refused).then(|| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
-/// Converts a time limit for system calls; a longer one becomes the longest possible.
+/// Converts a time limit for system calls. A limit that is too long for the result becomes the longest
+/// possible.
 #[cfg(not(loom))]
 pub(crate) fn timespec(limit: Duration) -> Timespec {
     Timespec {

@@ -27,7 +27,7 @@ pub struct OffCpu {
     pub slept_ns: u64,
 }
 
-/// Switch records of the thread that opened the log. Only that thread reads them.
+/// Log of the context switches of the thread that opened it. Only that thread reads the log.
 #[derive(Debug)]
 pub struct SwitchLog {
     _fd: OwnedFd,
@@ -79,7 +79,8 @@ impl SwitchLog {
         Ok(SwitchLog { _fd: fd, map, tally: Tally::default() })
     }
 
-    /// Reads the records since the last call and returns the totals. No system call.
+    /// Reads the records since the last call and returns the totals since the log was opened. No system
+    /// call.
     pub fn read(&mut self) -> OffCpu {
         let control = self.map.as_ptr().cast::<perf::perf_event_mmap_page>();
         // SAFETY: the control page is mapped for as long as `self` lives and
@@ -130,9 +131,11 @@ impl Drop for SwitchLog {
     }
 }
 
-/// Sum of switch records, without I/O for tests.
+/// Sum of the times between pairs of switch records. Does no I/O, so that tests can use it.
 #[derive(Debug, Default)]
 struct Tally {
+    /// Time at which the thread last left the CPU, nanoseconds, and true if it was preempted; `None` while
+    /// it runs, or after lost records.
     left_at: Option<(u64, bool)>,
     off_cpu: OffCpu,
 }

@@ -89,14 +89,14 @@ pub enum V4l2Error {
         /// Action of the driver: the end of a sentence after `the driver`.
         what: String,
     },
-    /// The data exceeds the size of the device's buffers.
+    /// A packet or frame is larger than the device's OUTPUT buffers.
     #[error("{}: {bytes} bytes do not fit a buffer of the device; the maximum is {most}", node.display())]
     TooLong {
         /// Path of the node.
         node: PathBuf,
         /// Size of the data, bytes.
         bytes: usize,
-        /// Size of a buffer, bytes.
+        /// Size of one buffer, bytes.
         most: usize,
     },
     /// A system call failed with an error that has no other variant here.
@@ -112,7 +112,8 @@ pub enum V4l2Error {
 }
 
 impl V4l2Error {
-    /// Makes the error of `call` on `node`.
+    /// Makes the error of `call` on `node`: [`Busy`](V4l2Error::Busy) for EBUSY, [`Gone`](V4l2Error::Gone)
+    /// for ENODEV and ENXIO, [`Failed`](V4l2Error::Failed) for EIO, otherwise [`Os`](V4l2Error::Os).
     pub(super) fn of(node: &Path, call: &'static str, errno: Errno) -> V4l2Error {
         let node = node.to_owned();
         match errno {
