@@ -405,7 +405,7 @@ mod model {
     use super::super::Sizes;
     use super::*;
 
-    /// A lost wake-up ends the model as a livelock.
+    /// A reader that sleeps is woken when a cell is written. A lost wake-up ends the model as a livelock.
     #[test]
     fn a_sleeping_reader_is_woken() {
         let mut model = loom::model::Builder::new();

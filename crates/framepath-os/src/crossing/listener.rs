@@ -187,7 +187,7 @@ mod tests {
         fs::remove_file(&path).unwrap();
     }
 
-    /// Makes an empty folder of this test.
+    /// Makes an empty temporary folder for a test, and returns its path.
     fn folder(name: &str) -> PathBuf {
         let folder = path(name).with_extension("folder");
         fs::create_dir(&folder).unwrap();

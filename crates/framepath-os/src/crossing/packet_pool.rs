@@ -33,7 +33,7 @@ pub struct PacketPool {
     transit: Extents,
     /// Memory of the packets that the reader holds, by id.
     held: Vec<Option<Held>>,
-    /// Unused ids.
+    /// Ids that no packet has now; the last one is used next.
     ids: Vec<u32>,
     largest: usize,
 }
@@ -49,7 +49,7 @@ struct Held {
 /// Position of a packet in the area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placed {
-    /// Offset of the first byte, from the start of all packets.
+    /// Offset of the packet's first byte from the start of the area's packet bytes, in bytes.
     pub offset: u64,
     /// Number under which the reader releases the packet; below [`PACKET_IDS`].
     pub id: u32,

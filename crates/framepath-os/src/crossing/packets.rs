@@ -153,8 +153,8 @@ pub(super) unsafe fn write(area: &SharedArea, offset: usize, from: *const u8, le
     }
 }
 
-/// Returns the address of the first byte of a packet of `len` bytes at `offset`. Checks that the
-/// packet and its padding are inside the area.
+/// Returns the address of the first byte of a packet of `len` bytes at `offset`. Fails unless the
+/// packet and its padding are inside the area's packet bytes.
 pub(super) fn checked(area: &SharedArea, offset: u64, len: u32) -> Result<NonNull<u8>, Breach> {
     let inside = u64::from(len)
         .checked_add(PADDING as u64)

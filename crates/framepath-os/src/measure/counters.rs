@@ -15,7 +15,8 @@ use crate::time::thread_cpu_ns;
 pub struct Counts {
     /// CPU time of the thread, nanoseconds.
     pub cpu_ns: u64,
-    /// Time in which the thread was runnable but did not run, nanoseconds.
+    /// Time in which the thread was runnable but did not run, nanoseconds: from the kernel's switch
+    /// records, or the run delay of schedstat if these are not available; 0 without both.
     pub preempted_ns: u64,
     /// Time asleep, from the kernel's switch records, nanoseconds; 0 if these are not available.
     pub slept_ns: u64,

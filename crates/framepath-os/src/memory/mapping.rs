@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory of a pool: a sealed memfd that is mapped once, or another process's memfd that is
-//! mapped read-only. The model checkers use zeroed heap pages instead of a memfd.
+//! Memory of a pool: a sealed memfd of this process, memory that another process provides for
+//! writing, or another process's memfd that is mapped read-only. The model checkers use zeroed heap
+//! pages instead.
 
 use std::ptr::NonNull;
 
@@ -217,7 +218,7 @@ mod memfd {
         Kind(&'static str),
         /// The memory is smaller than expected; its size in bytes.
         Short(u64),
-        /// A system call failed.
+        /// A system call failed: its name and the kernel's error.
         Os(&'static str, Errno),
     }
 

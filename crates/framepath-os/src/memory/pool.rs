@@ -45,11 +45,11 @@ const PAGE: usize = 4096;
 /// Largest slot size, bytes, for which slots that were never used are taken before slots that were
 /// returned.
 const SMALL_SLOT: usize = PAGE;
-/// One reader downstream, in [`Slot::refs`].
+/// Value of one reader ([`Frame`]) in [`Slot::refs`].
 const FRAME: u32 = 1;
-/// One decoder's reference, in [`Slot::refs`].
+/// Value of one decoder's reference ([`Hold`]) in [`Slot::refs`].
 const HOLD: u32 = 1 << 16;
-/// The part of [`Slot::refs`] that counts readers.
+/// Bits of [`Slot::refs`] that count the readers.
 const FRAMES: u32 = HOLD - 1;
 
 /// Error of making a pool or taking a slot.
@@ -249,6 +249,9 @@ unsafe impl Send for Pool {}
 impl Pool {
     /// Makes a pool of `slots` slots of at least `slot_bytes` bytes each, rounded up to pages.
     /// The kernel allocates memory when a slot is first written.
+    ///
+    /// # Errors
+    /// [`PoolError::Size`], or [`PoolError::Os`] if the kernel denies the memory.
     pub fn new(slot_bytes: usize, slots: u32) -> Result<Pool, PoolError> {
         Pool::make(slot_bytes, slots, None)
     }

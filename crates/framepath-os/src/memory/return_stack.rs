@@ -108,8 +108,8 @@ impl ReturnStack {
     }
 }
 
-/// Subtracts `shares` slots, or the owner, from the count of a closed stack. Returns `LastOfClosed` if
-/// the count is 0 afterwards, and `Closed` otherwise.
+/// Subtracts `shares` (one for each slot, and one for the owner) from the count of a closed stack.
+/// Returns `LastOfClosed` if the count is 0 afterwards, and `Closed` otherwise.
 fn account(unaccounted: &AtomicUsize, shares: usize) -> Returned {
     // AcqRel: the thread that counts the last share sees the last uses by all others.
     let before = unaccounted.fetch_sub(shares, Ordering::AcqRel);

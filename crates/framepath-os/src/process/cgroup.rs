@@ -19,13 +19,13 @@ pub enum CgroupError {
     /// This process is in no cgroup of version 2.
     #[error("cgroup: no version 2 hierarchy; mount it at {MOUNT}")]
     NotMounted,
-    /// The parent of this process's group does not exist, or lacks controllers.
+    /// The parent of this process's group does not exist, or lacks the controllers memory and pids.
     #[error(
         "cgroup: the parent of this process's group is missing or lacks the controllers memory and pids; \
          start the program by systemd with Delegate=yes and DelegateSubgroup=main"
     )]
     NoParent,
-    /// The parent of this process's group belongs to another user.
+    /// This user may not change the group: it is not delegated to this user.
     #[error("cgroup {path}: not delegated to this user; use Delegate=yes in the unit: {source}")]
     NotDelegated {
         /// Folder of the cgroup, under /sys/fs/cgroup.

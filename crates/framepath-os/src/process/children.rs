@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Waiting for a child process, and its resource usage.
+//! Waiting for a child process, its resource usage, and signals to processes.
 
 use std::io;
 use std::os::unix::process::CommandExt;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Errors of system calls that report a lack of descriptors, memory or threads in this process,
-//! its user or the machine.
+//! Errors of system calls that report a lack of descriptors, memory or buffers in this process, of
+//! its user or on the machine.
 
 #[cfg(not(loom))]
 use std::io;

@@ -30,8 +30,8 @@ pub use layers::{Layer, LayerState, Layers};
 pub enum SandboxRole<'a> {
     /// Decodes received packets into memory made by the worker.
     Decode,
-    /// As [`SandboxRole::Decode`], with a V4L2 node that the worker receives. It may make the
-    /// ioctls of a decoder's client on the node, and on no other file.
+    /// Decodes as in [`SandboxRole::Decode`], or with a V4L2 node that the worker receives. The worker may
+    /// also make the ioctls of a V4L2 decoder's client, which only V4L2 nodes know.
     DecodeByDevice,
     /// Loads the plug-in `file` with its libraries: may read and map `file` and the system's
     /// library folders, and no other file. The plug-in's constructors run in this role.
@@ -89,17 +89,17 @@ pub enum SandboxError {
         /// Error of the kernel.
         source: io::Error,
     },
-    /// There is no seccomp filter; all other layers of `layers` are in force.
+    /// No seccomp filter could be installed. The other layers were tried; `layers` has their states.
     #[error("sandbox: seccomp: {reason}")]
     NoSeccomp {
-        /// Layers that were entered.
+        /// States of the layers after the attempt.
         layers: Layers,
         /// Reason why there is no filter.
         reason: String,
     },
 }
 
-/// Confines the calling process to `role` and `limits`, permanently. Returns the layers in force.
+/// Confines the calling process to `role` and `limits`, permanently. Returns the states of the layers.
 ///
 /// Call this on the main thread while it is the only thread, and when no capability or file is
 /// needed any more. Missing Landlock is reported in the result. Missing seccomp is

@@ -3,8 +3,8 @@
 //! immediately.
 //!
 //! This module does nothing until a program calls [`install`]. Without that call there is no
-//! handler, no thread and no signal, [`interrupted`] and [`overdue`] stay `false`, and
-//! [`interruptible`] only stores a number.
+//! handler, no thread and no signal, [`interrupted`] and [`overdue`] follow only stop requests
+//! ([`stop`]), and [`interruptible`] only stores a number.
 //!
 //! A signal interrupts the system call of one thread only. From the first signal on, a thread of
 //! this module sends SIGURG, whose handler does nothing, to every [`interruptible`] thread, and

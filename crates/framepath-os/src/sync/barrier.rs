@@ -14,7 +14,7 @@ use crate::sync::atomics::{Ordering, fence};
 pub(crate) enum Barrier {
     /// Both sides execute a fence.
     Symmetric,
-    /// The sleeper calls membarrier(2); the other side does nothing.
+    /// The sleeper calls membarrier(2); the other side executes no fence.
     Asymmetric,
 }
 

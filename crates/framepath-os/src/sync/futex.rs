@@ -14,8 +14,8 @@ use crate::sync::atomics::{AtomicU32, CacheAligned};
 #[cfg(not(loom))]
 use crate::time::timespec;
 
-/// Sleeps while `word` is `expected`. May return early (a signal, a spurious wake-up), so callers
-/// have to check their condition again. One system call.
+/// Sleeps while `word` is `expected`, until a thread of this process wakes it. May return early (a
+/// signal, a spurious wake-up), so callers have to check their condition again. One system call.
 #[cfg(not(loom))]
 pub fn wait(word: &AtomicU32, expected: u32) {
     // EAGAIN (the word changed) and EINTR both make the caller check again.
@@ -28,13 +28,13 @@ pub(crate) fn wait_for(word: &AtomicU32, expected: u32, limit: std::time::Durati
     let _ = futex::wait(word, Flags::PRIVATE, expected, Some(&timespec(limit)));
 }
 
-/// Wakes all sleepers on `word`. One system call.
+/// Wakes all threads of this process that sleep on `word`. One system call.
 #[cfg(not(loom))]
 pub(crate) fn wake_all(word: &AtomicU32) {
     let _ = futex::wake(word, Flags::PRIVATE, i32::MAX as u32);
 }
 
-/// Wakes at most one sleeper on `word`. One system call.
+/// Wakes at most one thread of this process that sleeps on `word`. One system call.
 #[cfg(not(loom))]
 pub fn wake_one(word: &AtomicU32) {
     let _ = futex::wake(word, Flags::PRIVATE, 1);

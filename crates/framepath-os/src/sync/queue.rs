@@ -53,9 +53,9 @@ pub enum Sent<T> {
 /// Period in which the consumer was last idle, CLOCK_MONOTONIC nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Idle {
-    /// Time at which the consumer found the queue empty.
+    /// Time at which the consumer found the queue empty, CLOCK_MONOTONIC nanoseconds.
     pub since_ns: u64,
-    /// Time at which the consumer was running again and found a value.
+    /// Time at which the consumer was running again and found a value, CLOCK_MONOTONIC nanoseconds.
     pub until_ns: u64,
 }
 
@@ -189,7 +189,7 @@ impl<T: Send> Drop for Sender<T> {
 /// Result of [`Receiver::recv_unless`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum Received<T> {
-    /// The oldest value.
+    /// The oldest value, taken out of the queue.
     Value(T),
     /// The sender is gone and all values were taken.
     Closed,

@@ -388,7 +388,7 @@ const _: () = {
 mod tests {
     use super::*;
 
-    /// Numbers as a C program prints them on x86-64 and aarch64.
+    /// Compares the ioctl numbers with those that a C program prints on x86-64 and aarch64.
     #[test]
     fn ioctls_have_the_kernels_numbers() {
         let numbers = [

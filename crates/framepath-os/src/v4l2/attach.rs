@@ -165,7 +165,7 @@ struct CaptureInfo {
 /// Result of [`Stream::next_capture`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextCapture {
-    /// CAPTURE is streaming.
+    /// The client started the CAPTURE queue with buffers of this format.
     On {
         /// Number of CAPTURE buffers.
         count: u32,
@@ -174,9 +174,9 @@ pub enum NextCapture {
         /// Minimum size of a buffer, bytes.
         length: u32,
     },
-    /// CAPTURE is not streaming.
+    /// The client stopped the CAPTURE queue, and owns all its buffers.
     Off,
-    /// The client queued a buffer, and the decoder may write into it.
+    /// The client queued a CAPTURE buffer. The decoder may write into it until [`Stream::frame`].
     Queued {
         /// Number of the CAPTURE buffer.
         index: u32,
@@ -209,7 +209,7 @@ pub struct StreamFormat {
     pub depth: u32,
     /// Coded width, pixels.
     pub width: u32,
-    /// Number of luma rows in a buffer.
+    /// Number of luma rows in a buffer, even.
     pub height: u32,
     /// Bytes from one luma row to the next.
     pub bytesperline: u32,
@@ -225,15 +225,15 @@ pub struct StreamFormat {
     pub sizeimage_native: u32,
     /// Size of a buffer with NV12 or P010, bytes.
     pub sizeimage_packed: u32,
-    /// Minimum number of CAPTURE buffers.
+    /// Minimum number of CAPTURE buffers that decoding needs, up to 32.
     pub min_buffers: u32,
-    /// `enum v4l2_colorspace`; 0 if unknown.
+    /// Colour space, `enum v4l2_colorspace`; 0 if unknown.
     pub colorspace: u32,
-    /// `enum v4l2_xfer_func`; 0 if unknown.
+    /// Transfer function, `enum v4l2_xfer_func`; 0 if unknown.
     pub xfer_func: u32,
-    /// `enum v4l2_ycbcr_encoding`; 0 if unknown.
+    /// Matrix from RGB to YCbCr, `enum v4l2_ycbcr_encoding`; 0 if unknown.
     pub ycbcr_enc: u32,
-    /// `enum v4l2_quantization`; 0 if unknown.
+    /// Full or limited range, `enum v4l2_quantization`; 0 if unknown.
     pub quantization: u32,
 }
 

@@ -24,7 +24,7 @@ use crate::time::now_ns;
 pub enum Io {
     /// Memory of the driver (mmap).
     Mmap,
-    /// Dmabufs of another exporter.
+    /// Dmabufs of an exporter other than the driver.
     DmaBuf,
     /// Memory of this process (user pointer).
     UserPtr,

@@ -42,9 +42,9 @@ pub enum V4l2Error {
     Format {
         /// Path of the node.
         node: PathBuf,
-        /// Requested format.
+        /// Name of the requested format.
         wanted: String,
-        /// Formats that the device supports.
+        /// Names of the formats that the device supports, separated by commas; `nothing` if it lists none.
         offers: String,
     },
     /// Another program uses the device.
@@ -71,12 +71,12 @@ pub enum V4l2Error {
         /// System call that failed.
         call: &'static str,
     },
-    /// The device makes no progress.
+    /// The device delivered no result within the time limit.
     #[error("{}: {awaited} for {} ms", node.display(), waited_ms)]
     Silent {
         /// Path of the node.
         node: PathBuf,
-        /// The missing result, such as `no frame`.
+        /// Text that names the missing result, such as `no frame`.
         awaited: &'static str,
         /// Time waited, milliseconds.
         waited_ms: u128,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Frames in memory that another process or a device writes. The memory is mapped read-only. The
-//! frames pass through the path like any other, and are returned when the last handle is dropped.
+//! Frames in memory that another process or a device writes. Another process's pool is mapped
+//! read-only. The frames pass through the path like any other, and are returned when the last handle
+//! is dropped.
 
 #[cfg(not(any(loom, miri)))]
 use std::os::fd::{BorrowedFd, OwnedFd};

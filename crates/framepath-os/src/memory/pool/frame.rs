@@ -449,7 +449,7 @@ impl Frame {
     /// each export is returned separately.
     ///
     /// # Errors
-    /// Returns the frame itself if its pool is not shared.
+    /// Returns the frame itself if it is foreign, or if its pool is not shared.
     pub fn export(self) -> Result<Exported, Frame> {
         if self.is_foreign() {
             return Err(self);

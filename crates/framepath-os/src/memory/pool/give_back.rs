@@ -93,7 +93,7 @@ pub struct GrantedMemory {
 /// most one of them waits at a time.
 pub struct GiveBack {
     words: GiveBackWords<'static>,
-    /// Source of the pools' memory; `None` for memfd_create(2).
+    /// Source of the pools' memory; `None` if pools make their own memory by memfd_create(2).
     #[cfg(not(any(loom, miri)))]
     memory: Option<MemorySource>,
     table: Mutex<Table>,
@@ -261,7 +261,7 @@ impl fmt::Debug for GiveBack {
 #[derive(Debug)]
 pub(super) struct SlotNumbers {
     pub(super) give_back: &'static GiveBack,
-    /// Number of slot 0.
+    /// Number of the pool's slot 0.
     pub(super) first: u32,
 }
 

@@ -11,10 +11,10 @@ use landlock::{
 use super::{Layer, LayerState, Layers, SandboxRole};
 use crate::machine::landlock_abi;
 
-/// Newest version whose rights are requested; older kernels apply the rights that they support.
+/// Newest Landlock version whose rights are requested; older kernels apply the rights that they support.
 const NEWEST: ABI = ABI::V6;
 
-/// Landlock versions that introduced the three layers.
+/// The three Landlock layers, each with the Landlock version that introduced it.
 const SINCE: [(Layer, u32); 3] =
     [(Layer::LandlockFiles, 1), (Layer::LandlockNet, 4), (Layer::LandlockScope, 6)];
 
