@@ -30,6 +30,9 @@ impl Canvas {
     }
 
     /// Returns the memfd, for the display server.
+    ///
+    /// # Panics
+    /// This process may not create files, so the memory has no memfd.
     pub fn memory(&self) -> BorrowedFd<'_> {
         self.memory.fd().expect("a mapping of our own has its memfd")
     }

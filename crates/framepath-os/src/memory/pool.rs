@@ -42,8 +42,7 @@ mod owner_wait;
 mod plane;
 
 const PAGE: usize = 4096;
-/// Largest slot size, bytes, for which slots that were never used are taken before slots that were
-/// returned.
+/// Largest slot size, bytes, for which slots that were never used are taken before slots that were returned.
 const SMALL_SLOT: usize = PAGE;
 /// Value of one reader ([`Frame`]) in [`Slot::refs`].
 const FRAME: u32 = 1;
@@ -139,8 +138,7 @@ struct Inner {
     peer_owned: bool,
     /// Numbers under which another process returns the pool's slots; `None` if the pool is not shared.
     range: Option<SlotNumbers>,
-    /// All layouts of this pool's frames. Boxed, because frames point to them; kept until the
-    /// pool is freed.
+    /// All layouts of this pool's frames. Boxed, because frames point to them; kept until the pool is freed.
     #[expect(clippy::vec_box, reason = "frames point at the boxed layouts while the vector grows")]
     layouts: Mutex<Vec<Box<Layout>>>,
 }
@@ -187,9 +185,8 @@ impl Inner {
         if refs.load(Ordering::Acquire) != unit {
             let before = refs.fetch_sub(unit, Ordering::AcqRel);
             if before != unit {
-                // The decoder still holds the slot, or held it until now, so `inner` may be
-                // freed. A waiting owner has to learn that there is one reader less (see
-                // `Pool::wait`).
+                // The decoder still holds the slot, or held it until now, so `inner` may be freed. A waiting
+                // owner has to learn that there is one reader less (see `Pool::wait`).
                 if before & FRAMES == FRAME && unit == FRAME {
                     owner_waits.wake();
                 }
@@ -202,8 +199,7 @@ impl Inner {
         // SAFETY: the caller's reference keeps Inner alive until the push; the result reports
         // whether it still lives.
         match unsafe { ReturnStack::push(NonNull::from(&inner.returned), index) } {
-            // The owner may have used the slot and closed the pool since the push, so `inner` may
-            // be freed.
+            // The owner may have used the slot and closed the pool since the push, so `inner` may be freed.
             Returned::ToOwner => owner_waits.wake(),
             Returned::Closed => {}
             Returned::LastOfClosed => {
@@ -330,8 +326,7 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Makes a pool of this process's memory, or of memory that another process grants through
-    /// `give_back`.
+    /// Makes a pool of this process's memory, or of memory that another process grants through `give_back`.
     fn make(slot_bytes: usize, slots: u32, give_back: Option<&'static GiveBack>) -> Result<Pool, PoolError> {
         #[cfg(not(any(loom, miri)))]
         if let Some(memory) = give_back.and_then(GiveBack::memory) {
@@ -422,8 +417,7 @@ impl Pool {
         self.inner().id
     }
 
-    /// Returns the number of the pool's first slot in an [`Exported`]; 0 if the pool is not
-    /// shared.
+    /// Returns the number of the pool's first slot in an [`Exported`]; 0 if the pool is not shared.
     #[cfg(not(any(loom, miri)))]
     pub fn first_slot(&self) -> u32 {
         self.inner().first_slot()
@@ -471,9 +465,8 @@ impl Pool {
         Ok(self.unwritten(slot))
     }
 
-    /// Makes the only handle to `slot`, which was just taken. For another process's memory, the
-    /// handle must not leave this module, because code with the handle could request the bytes as a
-    /// slice.
+    /// Makes the only handle to `slot`, which was just taken. For another process's memory, the handle must
+    /// not leave this module, because code with the handle could request the bytes as a slice.
     fn unwritten(&self, slot: u32) -> FrameMut {
         debug_assert_eq!(self.inner().slots[slot as usize].refs.load(Ordering::Relaxed), FRAME);
         FrameMut::new(NonNull::from(&self.inner().places[slot as usize]), self.opaque)
@@ -490,7 +483,6 @@ impl Pool {
         Ok(Hold::new(self.inner, slot))
     }
 
-    /// Takes a free slot and returns its number. Waits and fails as [`Pool::acquire_hold`] does.
     #[inline]
     fn take_slot(&mut self) -> Result<u32, PoolError> {
         if let Some(slot) = self.free.pop() {
@@ -515,7 +507,6 @@ impl Pool {
         self.fresh - 1
     }
 
-    /// Moves all returned slots to `free`, and collects those that another process returned.
     fn refill(&mut self) {
         // SAFETY: as in `inner`; written out because `free` is borrowed too.
         let inner = unsafe { self.inner.as_ref() };
@@ -525,7 +516,6 @@ impl Pool {
         inner.returned.take(&mut self.free);
     }
 
-    /// Sleeps until a slot is returned and takes it. Fails as [`Pool::acquire_hold`] does.
     #[cold]
     fn wait(&mut self) -> Result<u32, PoolError> {
         let waits = self.inner().owner_waits;
@@ -564,9 +554,8 @@ impl Pool {
         range.is_some_and(|range| self.patience.spin(|| range.give_back.has_returns()))
     }
 
-    /// Checks for a slot one last time before the owner sleeps. Returns a slot, `Some(Ok(None))`
-    /// if returned frames have to be collected first, or an error. Returns `None` if the owner
-    /// may sleep.
+    /// Checks for a slot one last time before the owner sleeps. Returns a slot, `Some(Ok(None))` if returned
+    /// frames have to be collected first, or an error. Returns `None` if the owner may sleep.
     fn look(&mut self) -> Option<Result<Option<u32>, PoolError>> {
         // Waiting does not return a slot that only decoders hold. A slot without a reference, or
         // with the reference of a free slot, is already on its way to the stack or in it.

@@ -45,7 +45,7 @@ impl ResourceUsage {
 
 /// Waits for `child` to end (wait4(2)) and returns its resource usage. Takes the child by value, because
 /// its id may be reused. If this process receives a signal or a stop request meanwhile, sends SIGTERM to
-/// the child. Kills the child if it has not ended [`PATIENCE`] after the signal.
+/// the child. Kills the child if it has not ended 700 ms after the signal.
 pub fn wait(child: Child) -> io::Result<ResourceUsage> {
     let (mut asked_to_end, mut killed) = (false, false);
     let pid = child.id() as libc::pid_t;

@@ -24,7 +24,7 @@ impl Fourcc {
     pub const HEVC: Fourcc = Fourcc::new(b"HEVC");
     /// Packets of VP8: one compressed frame each.
     pub const VP8: Fourcc = Fourcc::new(b"VP80");
-    /// Packets of VP9: one compressed frame or superframe each.
+    /// Packets of VP9: one compressed frame each.
     pub const VP9: Fourcc = Fourcc::new(b"VP90");
     /// Packets of AV1: one temporal unit each.
     pub const AV1: Fourcc = Fourcc::new(b"AV01");

@@ -49,7 +49,8 @@ pub struct Dequeued {
     pub monotonic: bool,
     /// True if the driver reports the payload as damaged (V4L2_BUF_FLAG_ERROR).
     pub failed: bool,
-    /// True if this is the last buffer of a drain (V4L2_BUF_FLAG_LAST).
+    /// True if no buffer follows until the decoder or the queue is restarted: the end of a drain, or the
+    /// end of the old format (V4L2_BUF_FLAG_LAST).
     pub last: bool,
 }
 
@@ -201,8 +202,8 @@ impl Node {
         unsafe { self.call("VIDIOC_QBUF", abi::QBUF, &mut buffer) }
     }
 
-    /// Takes back a buffer from a queue; `None` if no buffer is finished, or after the last buffer of a
-    /// drain. Does not wait.
+    /// Takes back a buffer from a queue; `None` if no buffer is finished, or after a buffer with
+    /// [`Dequeued::last`]. Does not wait.
     ///
     /// # Errors
     /// The error of the driver.

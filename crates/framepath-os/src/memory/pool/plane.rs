@@ -99,7 +99,7 @@ impl<'a> Plane<'a> {
     }
 
     /// Passes all bytes to `look` in order: in one call if they are stable, otherwise in copies
-    /// of [`LOOK`] bytes (the last may be shorter). The ledger does not count these copies.
+    /// of 4096 bytes (the last may be shorter). The ledger does not count these copies.
     pub fn visit(&self, mut look: impl FnMut(&[u8])) {
         let done: Result<(), std::convert::Infallible> = self.try_visit(|bytes| {
             look(bytes);

@@ -18,8 +18,8 @@ use crate::process::crash;
 /// Name in errors in place of a program's path, because a zygote starts no program.
 const PROGRAM: &str = "this process";
 
-/// Handle of a process that forks workers from itself. Dropping it kills the first process of the pid
-/// namespace, and with it all workers in this namespace.
+/// Handle of a process that forks workers from itself. Dropping it kills the first process of the workers'
+/// pid namespace, if there is one, and with it all workers.
 #[derive(Debug)]
 pub struct Zygote {
     namespaces: Namespaces,
