@@ -30,13 +30,13 @@ pub struct Sizes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub(super) enum AreaWord {
-    /// Number of submitted cells since the start.
+    /// Number of submissions, since the start, that the caller has written.
     SubmissionTail,
-    /// Number of submissions that the worker has taken.
+    /// Number of submissions, since the start, that the worker has taken.
     SubmissionHead,
-    /// Number of completed cells since the start.
+    /// Number of completions, since the start, that the worker has written.
     CompletionTail,
-    /// Number of completions that the caller has taken.
+    /// Number of completions, since the start, that the caller has taken.
     CompletionHead,
     /// Bell on which the worker sleeps until there is a submission.
     WorkerBell,
@@ -111,7 +111,7 @@ pub enum AreaError {
         cells: u32,
         /// Requested number of bytes for packets.
         packet_bytes: u64,
-        /// Description of the defect.
+        /// Description of the defect of the sizes or of the memfd.
         reason: &'static str,
     },
     /// A system call failed.

@@ -99,7 +99,7 @@ pub struct CellWriter {
     head_line: AreaWord,
     /// Number of cells written since the start.
     tail: u64,
-    /// Bell on which the reader sleeps.
+    /// Bell on which the reader sleeps until there is a cell.
     bell: Bell,
     /// Bell on which this end sleeps until half the ring is free.
     room: Bell,
@@ -114,7 +114,7 @@ pub struct CellReader {
     head_line: AreaWord,
     /// Number of cells read since the start.
     head: u64,
-    /// Bell on which this end sleeps.
+    /// Bell on which this end sleeps until there is a cell.
     bell: Bell,
     /// Bell on which the writer sleeps until half the ring is free.
     room: Bell,
@@ -242,7 +242,7 @@ impl CellWriter {
         Ok(())
     }
 
-    /// Returns the bell that wakes the reader.
+    /// Returns the bell on which the reader sleeps until there is a cell.
     pub fn bell(&self) -> &Bell {
         &self.bell
     }

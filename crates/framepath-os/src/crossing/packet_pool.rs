@@ -31,7 +31,7 @@ pub struct PacketPool {
     area: Arc<SharedArea>,
     stay: Extents,
     transit: Extents,
-    /// Memory of the packets that the reader holds, by id.
+    /// Memory of the packets that the reader holds, by id; `None` for an unused id.
     held: Vec<Option<Held>>,
     /// Ids that no packet has now; the last one is used next.
     ids: Vec<u32>,
@@ -46,7 +46,7 @@ struct Held {
     transit: bool,
 }
 
-/// Position of a packet in the area.
+/// Position and id of a packet in the area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placed {
     /// Offset of the packet's first byte from the start of the area's packet bytes, in bytes.
@@ -202,7 +202,7 @@ pub struct PooledPackets {
 }
 
 impl PooledPackets {
-    /// Creates an end that holds no packets.
+    /// Creates the reading end of `area`, without packets.
     pub fn new(area: Arc<SharedArea>) -> Arc<PooledPackets> {
         let live = (0..PACKET_IDS.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
         Arc::new(PooledPackets { area, live })

@@ -205,7 +205,7 @@ struct Held {
 }
 
 impl SharedPackets {
-    /// Creates an end that holds no packets.
+    /// Creates the worker's end of `area`, without packets.
     pub fn new(area: Arc<SharedArea>) -> Arc<SharedPackets> {
         let bell = Bell::for_packets(&area);
         Arc::new(SharedPackets { area, held: Mutex::default(), bell })

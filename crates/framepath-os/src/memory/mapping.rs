@@ -186,7 +186,7 @@ mod memfd {
             self.granted
         }
 
-        /// Returns the address of the first byte.
+        /// Returns the address of the first byte, valid as long as `self` lives.
         #[inline]
         pub(crate) fn base(&self) -> NonNull<u8> {
             self.span.base
@@ -275,7 +275,7 @@ mod memfd {
             self.fd = None;
         }
 
-        /// Returns the address of the first byte.
+        /// Returns the address of the first byte, valid as long as `self` lives.
         pub(crate) fn base(&self) -> NonNull<u8> {
             self.span.base
         }

@@ -28,7 +28,7 @@ pub(crate) struct ReturnStack {
 /// Result of [`ReturnStack::push`] and [`ReturnStack::close`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Returned {
-    /// The owner will find the slot.
+    /// The slot is on the stack; the owner will take it.
     ToOwner,
     /// The owner is gone; other slots are still in use.
     Closed,

@@ -124,7 +124,7 @@ pub fn spawn_bounded(
 pub struct Bounds {
     /// Maximum memory of all kinds, kernel memory included, bytes.
     pub memory_bytes: u64,
-    /// Maximum number of threads.
+    /// Maximum number of threads of the worker.
     pub threads: u64,
 }
 

@@ -205,21 +205,21 @@ struct Export {
 pub struct StreamFormat {
     /// Epoch of the stream: its number of flushes so far.
     pub epoch: u32,
-    /// Bits of a sample, 8 or 10.
+    /// Number of bits of a sample, 8 or 10.
     pub depth: u32,
-    /// Coded width, pixels.
+    /// Coded width of the pictures, pixels.
     pub width: u32,
     /// Number of luma rows in a buffer, even.
     pub height: u32,
-    /// Bytes from one luma row to the next.
+    /// Number of bytes from one luma row to the next.
     pub bytesperline: u32,
-    /// Left edge of the visible part, pixels.
+    /// Left edge of the pictures' visible part, pixels.
     pub left: u32,
-    /// Upper edge of the visible part, pixels.
+    /// Upper edge of the pictures' visible part, pixels.
     pub top: u32,
-    /// Width of the visible part, pixels.
+    /// Width of the pictures' visible part, pixels.
     pub visible_width: u32,
-    /// Height of the visible part, pixels.
+    /// Height of the pictures' visible part, pixels.
     pub visible_height: u32,
     /// Size of a buffer with YU12, bytes.
     pub sizeimage_native: u32,
@@ -253,7 +253,7 @@ pub struct FrameInfo {
     pub failed: u32,
     /// Number of bytes of pixels that the decoder copied for the frame.
     pub copied: u32,
-    /// Unused, 0.
+    /// Reserved field of the kernel's structure; always 0.
     pub reserved: u32,
     /// Mark of the frame's packet.
     pub mark: PacketMark,
@@ -262,9 +262,9 @@ pub struct FrameInfo {
 /// Reason why a stream has no frame left: `enum fp_drained_why`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drained {
-    /// The client requested the drain.
+    /// The client requested a drain, which ends now.
     End = 1,
-    /// The stream continues in another format.
+    /// The stream continues in another format, which [`Stream::format`] declares next.
     Change = 2,
 }
 

@@ -161,7 +161,7 @@ impl CaptureBuffers {
         Ok(CaptureBuffers { frames: ForeignPool::from_region(region, shared.clone()), shared })
     }
 
-    /// Returns the number of buffers.
+    /// Returns the number of buffers of the queue.
     pub fn count(&self) -> u32 {
         self.shared.region.slots()
     }

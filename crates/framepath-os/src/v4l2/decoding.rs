@@ -7,7 +7,7 @@ use super::call::call;
 use super::node::Node;
 use super::{V4l2Error, abi};
 
-/// Event of a decoder.
+/// Event that a decoder node reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecoderEvent {
     /// The format of the stream's pictures is known for the first time, or has changed.

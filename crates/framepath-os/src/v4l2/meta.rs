@@ -29,7 +29,7 @@ const META_BYTES_FIRST: usize = 104;
 /// Numbers of the measuring node, as in `kernel/uapi/framepath.h`.
 pub mod measuring {
     const CID_BASE: u32 = 0x0098_0900 + 0x1e00;
-    /// Control: number of the frame at its source, 64 bits.
+    /// Control: number of the frame at its source, 64 bits; the node copies it to the record.
     pub const CID_SRC_SEQUENCE: u32 = CID_BASE;
     /// Control: algorithm that the node applies, `ALGO_*`.
     pub const CID_ALGO: u32 = CID_BASE + 1;
@@ -62,9 +62,9 @@ pub mod measuring {
     /// Status of a record: the work on the frame failed.
     pub const STATUS_FAILED: u32 = 2;
 
-    /// Flag of a record: the device worked in place.
+    /// Flag of a record: the node worked in place, so OUTPUT and CAPTURE have the same memory.
     pub const META_IN_PLACE: u32 = 1;
-    /// Flag of a record: `crc32` is valid.
+    /// Flag of a record: its fields `crc32` and `checksum_ns` are valid.
     pub const META_CRC32: u32 = 2;
 }
 
@@ -77,13 +77,13 @@ pub struct MetaRecord {
     pub number: u64,
     /// Number of the frame at its source, from the control [`measuring::CID_SRC_SEQUENCE`].
     pub source_sequence: u64,
-    /// Time at which the OUTPUT buffer was queued.
+    /// Time at which the frame's OUTPUT buffer was queued.
     pub queued_ns: u64,
-    /// Time at which both buffers were queued.
+    /// Time at which both the OUTPUT and the CAPTURE buffer were queued.
     pub ready_ns: u64,
-    /// Time at which the work began.
+    /// Time at which the node's work on the frame began.
     pub start_ns: u64,
-    /// Time at which the pixels were complete.
+    /// Time at which the pixels of the CAPTURE buffer were complete.
     pub end_ns: u64,
     /// Time at which the OUTPUT buffer was returned; the CAPTURE buffer is returned just afterwards.
     pub done_ns: u64,
@@ -105,7 +105,7 @@ pub struct MetaRecord {
     pub checksum_ns: u64,
     /// CRC-32 (IEEE 802.3) of the CAPTURE frame; 0 without a checksum.
     pub crc32: u32,
-    /// Unused, 0.
+    /// Reserved field of the kernel's structure; always 0.
     pub reserved: u32,
 }
 

@@ -30,7 +30,7 @@ pub enum NodeRole {
     Measuring,
     /// Any other device that takes and emits frames.
     Converter,
-    /// Other role: output, radio, metadata.
+    /// Node of any other role, such as video output, radio or metadata.
     Other,
 }
 
@@ -52,7 +52,7 @@ impl fmt::Display for NodeRole {
 pub struct FormatOffer {
     /// V4L2 code of the format.
     pub fourcc: Fourcc,
-    /// True for packets, false for pixels.
+    /// True if the format is of packets, false if it is of pixels.
     pub compressed: bool,
 }
 
@@ -65,9 +65,9 @@ pub struct QueueFormat {
     pub height: u32,
     /// Format of the pixels or packets.
     pub fourcc: Fourcc,
-    /// Bytes from one row of the first plane to the next; 0 lets the driver choose.
+    /// Number of bytes from one row of the first plane to the next; 0 in a request lets the driver choose.
     pub stride: u32,
-    /// Bytes of a buffer; 0 lets the driver choose.
+    /// Size of a buffer, bytes; 0 in a request lets the driver choose.
     pub bytes: u32,
     /// Number of planes with separate memory; more than one is not supported.
     pub memory_planes: u32,
@@ -98,13 +98,13 @@ pub enum ControlValue {
 /// Result of [`Node::wait`]; all false if nothing is ready.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ready {
-    /// A CAPTURE buffer can be dequeued.
+    /// True if a CAPTURE buffer can be dequeued.
     pub capture: bool,
-    /// An OUTPUT buffer can be dequeued.
+    /// True if an OUTPUT buffer can be dequeued.
     pub output: bool,
-    /// An event can be dequeued.
+    /// True if an event can be dequeued.
     pub event: bool,
-    /// A queue is in error, or no buffer is queued that could become ready.
+    /// True if a queue is in error, or no buffer is queued that could become ready.
     pub error: bool,
 }
 
@@ -181,12 +181,12 @@ impl Node {
         &self.path
     }
 
-    /// Returns the driver's name.
+    /// Returns the driver's name, as the driver reports it.
     pub fn driver(&self) -> &str {
         &self.driver
     }
 
-    /// Returns the device's name.
+    /// Returns the device's name (`card`), as the driver reports it.
     pub fn card(&self) -> &str {
         &self.card
     }

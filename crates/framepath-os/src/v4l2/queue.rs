@@ -21,7 +21,7 @@ pub enum Direction {
 /// Memory of a buffer to queue.
 #[derive(Clone, Copy, Debug)]
 pub enum QueuedMemory<'a> {
-    /// The driver's own memory.
+    /// Memory of the driver, which belongs to the buffer.
     Driver,
     /// Dmabuf and its size in bytes.
     DmaBuf(BorrowedFd<'a>, usize),

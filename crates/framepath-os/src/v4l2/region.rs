@@ -41,7 +41,7 @@ unsafe impl Send for Region {}
 // descriptors are passed to the kernel.
 unsafe impl Sync for Region {}
 
-/// Access of the CPU to a slot.
+/// Access of the CPU to mapped slots: only reading, or reading and writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CpuAccess {
     Read,
@@ -114,7 +114,7 @@ impl Region {
         Ok(region)
     }
 
-    /// Maps dmabufs of `bytes` bytes each.
+    /// Maps the dmabufs `fds`, each of at least `bytes` bytes, as one slot each.
     pub(super) fn map_dmabufs(fds: Vec<OwnedFd>, bytes: usize, access: CpuAccess) -> Result<Region, Errno> {
         let mut region = Region::reserve(bytes, fds.len() as u32)?;
         for (slot, fd) in fds.iter().enumerate() {
@@ -146,7 +146,7 @@ impl Region {
         self.base
     }
 
-    /// Returns the number of slots.
+    /// Returns the number of slots of the region.
     pub fn slots(&self) -> u32 {
         self.slots
     }

@@ -103,7 +103,7 @@ struct Memory {
 enum Mapped {
     /// Memfd of another process's pool, or blank memory in its place.
     Memfd(ReadOnly),
-    /// Buffers of a device.
+    /// Buffers of a device, or memory that this process made for devices.
     #[cfg(not(any(loom, miri)))]
     Device(Arc<Region>),
 }

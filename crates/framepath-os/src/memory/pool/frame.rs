@@ -150,7 +150,7 @@ pub struct PoolMemory {
     pub id: u64,
     /// Memfd with all slots; the first slot begins at byte 0.
     pub fd: std::os::fd::OwnedFd,
-    /// Number of slots.
+    /// Number of slots of the pool.
     pub slots: u32,
     /// Bytes from one slot to the next.
     pub slot_bytes: usize,
@@ -165,7 +165,7 @@ pub struct PoolMemory {
 pub struct GrantedPool {
     /// Number of the memory, from [`GrantedMemory::number`](super::GrantedMemory::number).
     pub memory: u32,
-    /// Number of slots.
+    /// Number of slots of the pool.
     pub slots: u32,
     /// Bytes from one slot to the next.
     pub slot_bytes: usize,

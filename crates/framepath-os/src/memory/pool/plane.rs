@@ -41,12 +41,12 @@ impl<'a> Plane<'a> {
         Plane { first, len, foreign, frame: PhantomData }
     }
 
-    /// Wraps a slice that belongs to no frame.
+    /// Wraps a slice that belongs to no frame, for functions that take a plane.
     pub fn of(bytes: &'a [u8]) -> Plane<'a> {
         Plane { first: NonNull::from(bytes).cast(), len: bytes.len(), foreign: false, frame: PhantomData }
     }
 
-    /// Returns the number of bytes.
+    /// Returns the number of bytes of the plane, or of the part of it.
     #[inline]
     pub fn len(&self) -> usize {
         self.len

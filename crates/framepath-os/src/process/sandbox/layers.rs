@@ -40,7 +40,7 @@ pub enum Layer {
 }
 
 impl Layer {
-    /// All layers.
+    /// All layers, in the order of their bits in [`Layers::bits`].
     pub const ALL: [Layer; 14] = [
         Layer::UserNamespace,
         Layer::PidNamespace,
@@ -102,7 +102,7 @@ pub enum LayerState {
     Refused,
 }
 
-/// States of all layers, two bits each.
+/// States of all layers of one sandbox, two bits each.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Layers(u32);
 

@@ -20,17 +20,17 @@ pub(super) struct Rule {
 pub(super) enum When {
     /// The call is allowed with any arguments.
     Always,
-    /// Argument `.0` is one of `.1`.
+    /// The call is allowed if argument number `.0` is one of the values `.1`.
     OneOf(u8, &'static [u32]),
-    /// Argument `.0`, masked with the bits `.1`, equals `.2`.
+    /// The call is allowed if argument number `.0`, masked with the bits `.1`, equals `.2`.
     Bits(u8, u32, u32),
-    /// Argument `.0` is this process's id.
+    /// The call is allowed if argument number `.0` is the id of the process that installs the filter.
     OwnPid(u8),
-    /// Argument `.0` is one of `.2`, or has the bit `.1`.
+    /// The call is allowed if argument number `.0` is one of the values `.2`, or has the bit `.1`.
     BitOrOneOf(u8, u32, &'static [u32]),
-    /// Argument `.0` is a null pointer (all 64 bits).
+    /// The call is allowed if argument number `.0` is a null pointer (all 64 bits).
     Null(u8),
-    /// The call fails with ENOSYS, so that the C library uses another call.
+    /// The call always fails with ENOSYS, so that the C library uses another call.
     Absent,
 }
 

@@ -9,15 +9,15 @@ use super::{Made, clone_child};
 /// own, except that the workers of one zygote share their pid namespace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Namespaces {
-    /// Users and capabilities.
+    /// True for a separate user namespace: separate users and capabilities.
     pub user: bool,
-    /// Process ids: the worker can see and signal no process outside its pid namespace.
+    /// True for a separate pid namespace: the worker can see and signal no process outside of it.
     pub pid: bool,
-    /// Network, without an active loopback.
+    /// True for a separate network namespace: no network, and no active loopback.
     pub net: bool,
-    /// System V and POSIX message queues.
+    /// True for a separate IPC namespace: separate System V and POSIX message queues.
     pub ipc: bool,
-    /// Host name.
+    /// True for a separate UTS namespace: a separate host name.
     pub uts: bool,
 }
 
