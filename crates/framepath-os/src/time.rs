@@ -24,7 +24,7 @@ pub fn process_cpu_ns() -> u64 {
     nanos(clock_gettime(ClockId::ProcessCPUTime))
 }
 
-/// Sleeps until CLOCK_MONOTONIC reads `deadline_ns`, or a signal arrives.
+/// Sleeps until CLOCK_MONOTONIC reads `deadline_ns` (nanoseconds), or a signal arrives.
 ///
 /// Returns immediately if the deadline has passed.
 pub fn sleep_until(deadline_ns: u64) {

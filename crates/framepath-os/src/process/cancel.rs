@@ -19,7 +19,7 @@ use crate::process::signal;
 use crate::process::stop;
 use crate::time::timespec;
 
-/// Makes the error of a call that was canceled by a signal (ECANCELED).
+/// Makes the error of a call that was canceled by a signal or a stop request: ECANCELED.
 pub fn canceled() -> io::Error {
     Errno::CANCELED.into()
 }

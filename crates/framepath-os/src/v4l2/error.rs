@@ -11,7 +11,7 @@ use super::NodeRole;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum V4l2Error {
-    /// The node cannot be opened.
+    /// The node, or another device file such as a dma-heap, cannot be opened.
     #[error("cannot open {}: {errno}", node.display())]
     Open {
         /// Path of the node.
@@ -81,7 +81,7 @@ pub enum V4l2Error {
         /// Time waited, milliseconds.
         waited_ms: u128,
     },
-    /// The device or its driver reported something impossible.
+    /// The driver reported something impossible, or does not support what the caller needs.
     #[error("{}: the driver {what}", node.display())]
     Driver {
         /// Path of the node.
