@@ -4,12 +4,12 @@
 
 use std::any::TypeId;
 
-/// Number of this crate and the C expression that must have the same value.
+/// Number on the Rust side, and the C expression that must have the same value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fact {
-    /// Name on the Rust side.
+    /// Name of the number on the Rust side, for messages.
     pub rust: String,
-    /// C expression.
+    /// C expression with the same value.
     pub c: String,
     /// Value on the Rust side.
     pub value: u64,
@@ -21,11 +21,12 @@ pub struct Fact {
 #[derive(Default)]
 pub(crate) struct Facts(pub(crate) Vec<Fact>);
 
-/// Padding in a structure.
+/// Rule for padding in a mirrored structure.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Padding {
-    /// No padding: every byte belongs to a field. A field that Rust lacks changes the size.
+    /// No padding: every byte belongs to a field. So a field of C that Rust lacks changes the size.
     None,
+    /// Padding between the fields is allowed.
     Allowed,
 }
 
@@ -39,8 +40,8 @@ pub(crate) struct Field {
 }
 
 impl Field {
-    /// Creates a field with the type of `_type`, which is not read. A field without a C name
-    /// covers bytes that have no name in C.
+    /// Creates a field at `offset` bytes with the type of `_type`, which is not read. An empty C name
+    /// means that the field covers bytes that have no name in C.
     pub(crate) fn new<F: 'static>(
         rust: &'static str,
         c: &'static str,
@@ -53,15 +54,17 @@ impl Field {
 }
 
 impl Facts {
+    /// Adds the number `value`; `c` is the C expression.
     pub(crate) fn number(&mut self, rust: impl Into<String>, c: impl Into<String>, value: u64) {
         self.0.push(Fact { rust: rust.into(), c: c.into(), value, may_lack: false });
     }
 
-    /// Adds a number of a macro that older headers lack.
+    /// Adds the number `value` of the C macro `c`, which older headers lack.
     pub(crate) fn number_if_known(&mut self, rust: &str, c: &str, value: u64) {
         self.0.push(Fact { rust: rust.to_owned(), c: c.to_owned(), value, may_lack: true });
     }
 
+    /// Adds the size of a structure, and offset, size and sign of each of its fields.
     pub(crate) fn structure(
         &mut self,
         rust: &'static str,
@@ -85,7 +88,8 @@ impl Facts {
     }
 }
 
-/// Adds a structure: every field of the Rust side, each with its C name.
+/// Adds a structure to [`Facts`]: every field of the Rust side, each with its C name. Does not compile if
+/// a field is missing from the list.
 macro_rules! structure {
     ($facts:ident, $padding:ident, $type:ident = $c:literal { $($field:tt = $c_field:literal),+ $(,)? }) => {{
         // No `..` in the pattern, so that a field missing from this list fails to compile.
@@ -96,7 +100,7 @@ macro_rules! structure {
     }};
 }
 
-/// Adds a union, or a structure whose list of fields may be incomplete.
+/// Adds a union to [`Facts`], or a structure whose list of fields may be incomplete.
 macro_rules! members {
     ($facts:ident, $padding:ident, $type:ident = $c:literal { $($field:tt = $c_field:literal),+ $(,)? }) => {{
         let place = std::mem::MaybeUninit::<$type>::uninit();
@@ -112,7 +116,7 @@ macro_rules! members {
     }};
 }
 
-/// Adds constants, each with its C name.
+/// Adds constants to [`Facts`], each with its C name.
 macro_rules! numbers {
     ($facts:ident { $($rust:expr => $c:literal),+ $(,)? }) => {
         $($facts.number(stringify!($rust), $c, $rust as u64);)+

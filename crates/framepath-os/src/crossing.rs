@@ -55,7 +55,8 @@ pub use wait::{PollEvents, Wait, wait};
 pub use watch::{Watcher, at_end, watch};
 pub use watcher_sleep::WatchResult;
 
-/// Protocol violation by the peer in shared memory; its data is no longer used.
+/// Violation of the protocol by the peer in the shared area, with its description. The side that
+/// detects the violation must not use the area's data any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("shared memory: the other process violated the protocol: {0}")]
 pub struct Breach(pub &'static str);

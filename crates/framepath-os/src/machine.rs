@@ -32,7 +32,7 @@ pub fn effective_uid() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// Raises this process's soft limit of open files to the hard limit.
+/// Raises this process's soft limit of open files to the hard limit. Ignores a failure.
 pub fn raise_open_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
@@ -45,7 +45,8 @@ pub fn kernel() -> String {
     rustix::system::uname().release().to_string_lossy().into_owned()
 }
 
-/// Returns the distribution name, as in /etc/os-release.
+/// Returns the name and version of the distribution, PRETTY_NAME in /etc/os-release; `Linux` if there is
+/// none.
 pub fn distribution() -> String {
     let text = fs::read_to_string("/etc/os-release").unwrap_or_default();
     text.lines()
@@ -59,7 +60,7 @@ pub fn pmu() -> std::io::Result<()> {
     crate::measure::pmu::Pmu::open().map(drop)
 }
 
-/// Checks that the kernel provides this thread's switch records.
+/// Checks that the kernel provides this thread's switch records. Returns the kernel's error if not.
 pub fn switch_records() -> std::io::Result<()> {
     crate::measure::switches::SwitchLog::open().map(drop)
 }
@@ -72,8 +73,8 @@ pub fn own_peak_memory_kib() -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Returns the kernel's Landlock version (landlock_create_ruleset(2)): ENOSYS if it was not built
-/// in, EOPNOTSUPP if it was not enabled at boot.
+/// Returns the kernel's Landlock version, at least 1 (landlock_create_ruleset(2)). The error is ENOSYS if
+/// Landlock was not built in, EOPNOTSUPP if it was not enabled at boot.
 pub fn landlock_abi() -> std::io::Result<u32> {
     const VERSION: libc::c_uint = 1;
     // SAFETY: with the version flag the kernel requires a null pointer and size 0, and reads no

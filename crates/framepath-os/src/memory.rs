@@ -7,7 +7,10 @@ pub(crate) mod mapping;
 pub mod pool;
 pub(crate) mod return_stack;
 
-/// Creates an unnamed file in memory, readable and writable, closed on exec.
+/// Creates an empty memfd, readable and writable, closed on exec. `name` only shows in /proc.
+///
+/// # Errors
+/// From memfd_create(2).
 #[cfg(not(loom))]
 pub fn memory_file(name: &str) -> std::io::Result<std::fs::File> {
     let fd = rustix::fs::memfd_create(name, rustix::fs::MemfdFlags::CLOEXEC)?;

@@ -5,7 +5,7 @@ use std::io;
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
 
-/// Maximum number of bytes of one segmented send.
+/// Maximum number of bytes to pass to one segmented send; all its datagrams together.
 pub const MAX_SEND: usize = 65_000;
 
 /// Makes the kernel cut each send on `socket` into datagrams of `segment_bytes`. Fails if the
@@ -14,7 +14,8 @@ pub fn set_segment_size(socket: &UdpSocket, segment_bytes: u16) -> io::Result<()
     set_option(socket, libc::SOL_UDP, libc::UDP_SEGMENT, i32::from(segment_bytes))
 }
 
-/// Requests a receive buffer of `bytes`. The kernel limits the size.
+/// Requests a receive buffer of `bytes` bytes for `socket`. The kernel silently limits the size
+/// (net.core.rmem_max).
 pub fn set_receive_buffer(socket: &UdpSocket, bytes: i32) -> io::Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, bytes)
 }

@@ -45,7 +45,7 @@ pub fn process_cpu_ns() -> u64 {
     nanos(clock_gettime(ClockId::ProcessCPUTime))
 }
 
-/// Sleeps until CLOCK_MONOTONIC reads `deadline_ns`, or a signal arrives.
+/// Sleeps until CLOCK_MONOTONIC reads `deadline_ns` (nanoseconds), or a signal arrives.
 ///
 /// Returns immediately if the deadline has passed.
 pub fn sleep_until(deadline_ns: u64) {
@@ -77,7 +77,8 @@ fn read_clock(id: libc::clockid_t) -> Option<u64> {
     (!refused).then(|| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
-/// Converts a time limit for system calls; a longer one becomes the longest possible.
+/// Converts a time limit for system calls. A limit that is too long for the result becomes the longest
+/// possible.
 #[cfg(not(loom))]
 pub(crate) fn timespec(limit: Duration) -> Timespec {
     Timespec {

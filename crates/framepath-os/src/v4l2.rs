@@ -2,7 +2,7 @@
 //! V4L2 nodes: cameras, stateful decoders, memory-to-memory devices, and the memory that they
 //! share with the CPU.
 //!
-//! Device memory is foreign memory: a driver may write it at any time. So it is mapped read-only,
+//! Device memory is foreign memory: a driver may write it at any time. So no Rust reference to it is made,
 //! and its frames are those of a [`ForeignPool`](crate::memory::pool::ForeignPool).
 //!
 //! ```text
@@ -37,7 +37,7 @@ pub use output::{InPlace, OutputBuffers, ReturnedOutputs};
 pub use queue::{Dequeued, Direction, QueuedMemory};
 pub use region::Region;
 
-/// Lists the declarations that are mirrored from C headers.
+/// Adds all declarations of this module that are mirrored from C headers to `facts`.
 pub(crate) fn list_layout(facts: &mut crate::c_layout::Facts) {
     abi::layout::list(facts);
     fourcc::list_layout(facts);

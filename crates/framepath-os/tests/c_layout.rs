@@ -11,7 +11,8 @@ use framepath_os::c_layout::Fact;
 use framepath_os::mirrored::facts;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
-/// Sources that mirror a header: each of their structures and numbers must be a fact.
+/// Paths and texts of the sources that mirror a header. Each of their structures and numbers must be a
+/// [`Fact`].
 const SOURCES: [(&str, &str); 5] = [
     ("v4l2/attach.rs", include_str!("../src/v4l2/attach.rs")),
     ("v4l2/abi.rs", include_str!("../src/v4l2/abi.rs")),
@@ -20,10 +21,11 @@ const SOURCES: [(&str, &str); 5] = [
     ("v4l2/meta.rs", include_str!("../src/v4l2/meta.rs")),
 ];
 
-/// Numbers in the sources that no header has, or that are parts of numbers that are facts.
+/// Names of numbers in the sources that are not compared: no header has them, or they are only parts of
+/// numbers that are compared.
 const OWN_NUMBERS: [&str; 3] = ["BYTES", "CID_BASE", "MAGIC"];
 
-/// Names in the module's header that no Rust code needs.
+/// Names in the kernel module's header that the Rust sources do not mirror, because no Rust code needs them.
 const NOT_MIRRORED: [&str; 3] =
     ["FRAMEPATH_CID_BASE", "FRAMEPATH_DELIVERED_WINDOW", "FRAMEPATH_QUEUE_OUTPUT"];
 
@@ -70,7 +72,7 @@ fn both_sides_agree() {
     assert!(differences.is_empty(), "{}", differences.join("\n"));
 }
 
-/// Each change of the header must be detected; this tests the comparison itself.
+/// Checks that [`compare`] detects each of several changes of the module's header.
 fn a_header_that_changes_is_noticed() {
     let header = module_header();
     let changes = [
@@ -128,7 +130,7 @@ fn everything_that_is_mirrored_is_compared() {
     assert!(declared > 150, "{declared}");
 }
 
-/// Returns true if a line declares a constant of a type of numbers.
+/// Returns true if the type after the first `: ` of a line is a number: the line declares such a constant.
 fn is_number(line: &str) -> bool {
     let of = line.split(": ").nth(1).unwrap_or_default();
     ["u8 ", "u32 ", "u64 ", "usize ", "Opcode ", "Fourcc "].iter().any(|kind| of.starts_with(kind))
@@ -199,7 +201,7 @@ fn module_header() -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Returns the header without `/* */`, and without the blanks in front of them.
+/// Returns the text of `header` without its `/* */` comments and the blanks in front of them.
 fn without_comments(header: &str) -> String {
     let mut rest = header;
     let mut text = String::new();

@@ -17,10 +17,11 @@ use rustix::mm::{MapFlags, ProtFlags, mmap};
 const SLOTS: u32 = 3;
 const FRAMES: u64 = 500;
 const BYTES: usize = 3 * 4096;
-/// Environment variable with the reader's arguments.
+/// Environment variable with the reader's arguments: the owner's process id, and the owner's descriptors
+/// of the control file and of the pool's memory.
 const ARGUMENTS: &str = "FRAMEPATH_TEST_CROSSING";
 
-/// Shared words in a control file.
+/// Content of the control file, which both processes map: the words by which frames are returned.
 #[repr(C)]
 struct Control {
     waits: AtomicU32,
@@ -28,7 +29,7 @@ struct Control {
     summary: [AtomicU64; 1],
 }
 
-/// Maps the control file for as long as the process lives.
+/// Maps the control file for as long as the process lives, and returns its words.
 fn words(control: &File) -> GiveBackWords<'static> {
     let protection = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: a new mapping at an address the kernel chooses, never unmapped;

@@ -19,37 +19,38 @@ pub use shared::SharedArea;
 /// Sizes of the parts of an area. Both sides receive them once and check them; they never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
-    /// Cells of each ring; a power of two from 2 to 65,536.
+    /// Number of cells of each ring; a power of two from 2 to 65,536.
     pub cells: u32,
-    /// Bytes for packets, a multiple of 4096 up to 1 GiB.
+    /// Number of bytes for packets; a multiple of 4096 from 0 to 1 GiB.
     pub packet_bytes: u64,
 }
 
-/// Words of the area, each on cache lines of its own.
+/// Words of the area, each on cache lines of its own. Counters start at 0. A bell is 1 while a thread
+/// sleeps on it (see [`super::Bell`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub(super) enum AreaWord {
-    /// Number of submitted cells since the start.
+    /// Number of submissions, since the start, that the caller has written.
     SubmissionTail,
-    /// Number of submissions that the worker has taken.
+    /// Number of submissions, since the start, that the worker has taken.
     SubmissionHead,
-    /// Number of completed cells since the start.
+    /// Number of completions, since the start, that the worker has written.
     CompletionTail,
-    /// Number of completions that the caller has taken.
+    /// Number of completions, since the start, that the caller has taken.
     CompletionHead,
-    /// Bell for a new submission; see [`super::Bell`].
+    /// Bell on which the worker sleeps until there is a submission.
     WorkerBell,
-    /// Bell for a new completion.
+    /// Bell on which the caller sleeps until there is a completion.
     CallerBell,
-    /// Bell for free space: half the submission ring is free again.
+    /// Bell on which the caller sleeps until half the submission ring is free.
     RoomBell,
-    /// Bell for free space: half the completion ring is free again.
+    /// Bell on which the worker sleeps until half the completion ring is free.
     CompletionRoomBell,
-    /// Bell for packets released by the worker.
+    /// Bell on which the caller sleeps until the worker releases packets.
     PacketBell,
     /// Number of packets that the worker has released, in order of submission.
     PacketsReleased,
-    /// Bell of a pool without free slots.
+    /// Bell on which one side sleeps while the other side holds all its pool slots or pooled packets.
     SlotBell,
 }
 
@@ -57,7 +58,7 @@ const LINE: usize = 128;
 const LINES: usize = 16;
 /// Offset of the words of `pool::GiveBack`: a bit per slot, then a counter per slot.
 const GIVE_BACK: usize = LINE * LINES;
-/// Number of slots that an area can return.
+/// Number of slots (or packet ids) that have a give-back word in an area.
 pub(super) const SLOTS: usize = 4096;
 const SUMMARY_BYTES: usize = SLOTS / 8;
 const CELLS: usize = GIVE_BACK + SUMMARY_BYTES + SLOTS * 4;
@@ -65,7 +66,7 @@ const CELL: usize = 64;
 const PAGE: usize = 4096;
 
 impl Sizes {
-    /// Returns true if an area of these sizes is possible.
+    /// Returns true if both sizes are in the ranges given at the fields.
     pub fn valid(&self) -> bool {
         self.cells.is_power_of_two()
             && (2..=1 << 16).contains(&self.cells)
@@ -91,7 +92,8 @@ impl Sizes {
     }
 }
 
-/// One of the two rings.
+/// One of the two rings of cells: submissions go from the caller to the worker, completions from the
+/// worker to the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RingName {
     Submissions,
@@ -101,20 +103,21 @@ pub(super) enum RingName {
 /// Reason why an area cannot be made or mapped.
 #[derive(Debug, thiserror::Error)]
 pub enum AreaError {
-    /// Sizes out of range, or a memfd that does not fit them.
+    /// The sizes are out of range, or the peer's memfd is too small for them, not sealed, or of huge
+    /// pages.
     #[error("shared area: {cells} cells and {packet_bytes} packet bytes: {reason}")]
     Sizes {
-        /// Cells of a ring.
+        /// Requested number of cells of each ring.
         cells: u32,
-        /// Bytes for packets.
+        /// Requested number of bytes for packets.
         packet_bytes: u64,
-        /// Description of the defect.
+        /// Description of the defect of the sizes or of the memfd.
         reason: &'static str,
     },
     /// A system call failed.
     #[error("shared area: {call}: {errno}")]
     Os {
-        /// The system call.
+        /// Name of the system call.
         call: &'static str,
         /// The kernel's error.
         errno: Errno,
@@ -182,8 +185,8 @@ mod shared {
             self.at(line as usize * LINE)
         }
 
-        /// Returns word `word` of cell number `cell`, counted from the first cell since the
-        /// start.
+        /// Returns word `word` (0 to 7) of cell number `cell` of `ring`. Cells are counted from 0 since
+        /// the start; the number wraps at the ring's size.
         pub(in super::super) fn cell(&self, ring: RingName, cell: u64, word: usize) -> &AtomicU64 {
             assert!(word < CELL / 8, "word {word} of a cell");
             let first = match ring {
@@ -194,13 +197,13 @@ mod shared {
             self.at(first + index * CELL + word * 8)
         }
 
-        /// Returns the number of cells taken so far, as reported by the worker.
+        /// Returns the number of submissions that the worker has taken so far, by its own report.
         pub fn taken(&self) -> u64 {
             // Relaxed, as in the functions below: an observer needs no order.
             self.word(AreaWord::SubmissionHead).load(Ordering::Relaxed)
         }
 
-        /// Returns the number of cells completed so far, as reported by the worker.
+        /// Returns the number of completions that the worker has written so far, by its own report.
         pub fn completed(&self) -> u64 {
             self.word(AreaWord::CompletionTail).load(Ordering::Relaxed)
         }
@@ -215,13 +218,13 @@ mod shared {
             self.flag(AreaWord::SlotBell).load(Ordering::Relaxed) != 0
         }
 
-        /// Returns the bell on which the owner of a pool sleeps.
+        /// Returns the word of the bell on which the owner of a pool sleeps until a slot is returned.
         pub fn slot_bell(&self) -> &AtomicU32 {
             self.flag(AreaWord::SlotBell)
         }
 
-        /// Returns the words with a bit per slot, which is set if frames of the slot were
-        /// returned.
+        /// Returns the words with a bit per slot, 64 slots per word. A bit is set if frames of the slot
+        /// were returned and not yet collected by the pool's owner.
         pub fn slot_summary(&self) -> &[AtomicU64] {
             // SAFETY: the range lies inside the mapping, is aligned, and
             // atomics are valid for all bit patterns.
@@ -230,7 +233,8 @@ mod shared {
             }
         }
 
-        /// Returns the number of returned frames of each slot.
+        /// Returns one counter per slot: the number of its frames that were returned and not yet
+        /// collected by the pool's owner.
         pub fn slot_counts(&self) -> &[AtomicU32] {
             // SAFETY: as above.
             unsafe {
@@ -241,12 +245,14 @@ mod shared {
             }
         }
 
-        /// Returns the address of the first byte of the packets.
+        /// Returns the address of the first packet byte of the area, at a page boundary.
         pub(in super::super) fn packets(&self) -> NonNull<u8> {
             // SAFETY: inside the mapping, or its end if there are no packet bytes.
             unsafe { self.memory.base().add(self.sizes.packets()) }
         }
 
+        /// Returns the atomic word `offset` bytes after the start of the area. Panics if the offset is
+        /// not aligned or lies among the packet bytes.
         fn at<T: Atomic>(&self, offset: usize) -> &T {
             assert!(offset + size_of::<T>() <= self.sizes.packets() && offset % align_of::<T>() == 0);
             // SAFETY: the mapping is that large (checked when it was made, and
@@ -273,7 +279,8 @@ mod shared {
     }
 }
 
-/// Rings with the model checker's atomics as words.
+/// Shared area under the model checker: the words and rings, made of the checker's atomics. It has no
+/// packet bytes and no give-back words.
 #[cfg(loom)]
 mod modelled {
     use loom::sync::atomic::{AtomicU32, AtomicU64};

@@ -44,7 +44,7 @@ impl Bell {
     }
 
     /// Sleeps until the bell rings, unless `ready` returns true. May return early, so the caller
-    /// has to check again. Returns false if `limit` has passed.
+    /// has to check again. Returns false if `limit` has passed (`None`: no limit).
     pub fn sleep_unless(&self, ready: impl Fn() -> bool, limit: Option<Duration>) -> bool {
         self.flag().store(1, Ordering::Relaxed);
         // Pairs with the fence in `ring`.
@@ -69,26 +69,28 @@ impl Bell {
         Bell { area: area.clone(), line: AreaWord::PacketBell }
     }
 
-    /// Returns the bell on which a side waits if the other side holds all its slots or packets.
+    /// Returns the bell on which one side waits while the other side holds all its pool slots or pooled
+    /// packets.
     pub fn for_slots(area: &Arc<SharedArea>) -> Bell {
         Bell { area: area.clone(), line: AreaWord::SlotBell }
     }
 
-    /// Wakes the sleeper, whatever the word's value. A dead or hostile peer may have written any
-    /// value, and may sleep on the bell itself.
+    /// Wakes all sleepers, whatever the word's value. A dead or hostile peer may have written any
+    /// value, and may sleep on the bell itself. One system call.
     pub fn ring_out(&self) {
         fence(Ordering::SeqCst);
         self.flag().store(0, Ordering::Relaxed);
         futex::wake_all_shared(self.flag());
     }
 
-    /// Returns true if the other side reports that it sleeps on this bell.
+    /// Returns true if the word says that a thread sleeps on this bell. The other side may have written
+    /// any value.
     pub fn sleeps(&self) -> bool {
         self.flag().load(Ordering::Relaxed) != 0
     }
 }
 
-/// Writing end of a ring. Used by one thread at a time.
+/// Writing end of a ring of cells in the shared area. Used by one thread at a time.
 #[derive(Debug)]
 pub struct CellWriter {
     area: Arc<SharedArea>,
@@ -97,12 +99,13 @@ pub struct CellWriter {
     head_line: AreaWord,
     /// Number of cells written since the start.
     tail: u64,
+    /// Bell on which the reader sleeps until there is a cell.
     bell: Bell,
-    /// Bell for cells that are free again.
+    /// Bell on which this end sleeps until half the ring is free.
     room: Bell,
 }
 
-/// Reading end of a ring. Used by one thread at a time.
+/// Reading end of a ring of cells in the shared area. Used by one thread at a time.
 #[derive(Debug)]
 pub struct CellReader {
     area: Arc<SharedArea>,
@@ -111,8 +114,9 @@ pub struct CellReader {
     head_line: AreaWord,
     /// Number of cells read since the start.
     head: u64,
+    /// Bell on which this end sleeps until there is a cell.
     bell: Bell,
-    /// Bell for cells that are free again.
+    /// Bell on which the writer sleeps until half the ring is free.
     room: Bell,
     patience: AdaptivePoll,
 }
@@ -123,7 +127,7 @@ pub fn submissions(area: &Arc<SharedArea>) -> (CellWriter, CellReader) {
     ends(area, RingName::Submissions, lines, AreaWord::WorkerBell, Bell::for_room(area))
 }
 
-/// Returns the ends of the ring from the worker to the caller.
+/// Returns both ends of the ring from the worker to the caller. Each process uses one end.
 pub fn completions(area: &Arc<SharedArea>) -> (CellWriter, CellReader) {
     let lines = (AreaWord::CompletionTail, AreaWord::CompletionHead);
     ends(area, RingName::Completions, lines, AreaWord::CallerBell, Bell::of_completion_room(area))
@@ -183,7 +187,7 @@ impl CellWriter {
         Ok(self.len()? == 0)
     }
 
-    /// Returns the number of cells of the ring.
+    /// Returns the size of the ring, in cells.
     pub fn cells(&self) -> u64 {
         self.area.sizes().cells.into()
     }
@@ -238,7 +242,7 @@ impl CellWriter {
         Ok(())
     }
 
-    /// Returns the bell that wakes the reader.
+    /// Returns the bell on which the reader sleeps until there is a cell.
     pub fn bell(&self) -> &Bell {
         &self.bell
     }
@@ -258,7 +262,8 @@ impl CellReader {
         }
     }
 
-    /// Takes the oldest cell as a private copy; reads each word once.
+    /// Takes the oldest cell as a private copy; `None` if the ring is empty. Reads each word once. Wakes
+    /// a writer that waits for room when the ring is half full or empty afterwards.
     ///
     /// # Errors
     /// As [`CellReader::available`].
@@ -282,7 +287,7 @@ impl CellReader {
     }
 
     /// Sleeps until there is a cell or `gone` returns true; may return early. Returns false if
-    /// `limit` has passed.
+    /// `limit` has passed (`None`: no limit).
     pub fn sleep(&mut self, gone: impl Fn() -> bool, limit: Option<Duration>) -> bool {
         let mut patience = std::mem::take(&mut self.patience);
         let ready = || gone() || self.available() != Ok(0);
@@ -291,7 +296,7 @@ impl CellReader {
         in_time
     }
 
-    /// Returns the bell on which this end sleeps.
+    /// Returns the bell on which this end sleeps in [`CellReader::sleep`].
     pub fn bell(&self) -> &Bell {
         &self.bell
     }
@@ -400,7 +405,7 @@ mod model {
     use super::super::Sizes;
     use super::*;
 
-    /// A lost wake-up ends the model as a livelock.
+    /// A reader that sleeps is woken when a cell is written. A lost wake-up ends the model as a livelock.
     #[test]
     fn a_sleeping_reader_is_woken() {
         let mut model = loom::model::Builder::new();

@@ -16,12 +16,12 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, open, openat, rea
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
-/// Maximum number of symbolic links in one path: the kernel's limit.
+/// Maximum number of symbolic links in one path, the same as the kernel's; more fail with ELOOP.
 const MOST_LINKS: u32 = 40;
 /// Flags for opening the entry itself: does not follow a link, gives no access to the content.
 const NAMED: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Folder in which no other user can replace this user's files.
+/// Open folder in which no other user can replace this user's files.
 #[derive(Debug)]
 pub(super) struct SocketFolder(OwnedFd);
 
@@ -29,8 +29,9 @@ impl SocketFolder {
     /// Opens the folder of `path`. Returns the folder and the last component.
     ///
     /// # Errors
-    /// `PermissionDenied` if another user owns the folder or a folder above it, or may write to
-    /// it without the sticky bit.
+    /// `PermissionDenied` if a user not in [`Trusted`] owns the folder, a folder above it or a symbolic
+    /// link on the way, or if other users may write to one of these folders and it has no sticky bit.
+    /// `InvalidInput` if `path` has no file name. Other errors from the system calls.
     pub(super) fn of(path: &Path) -> io::Result<(SocketFolder, OsString)> {
         let no_name = || io::Error::new(io::ErrorKind::InvalidInput, "the path has no file name");
         let path = std::path::absolute(path)?;
@@ -39,19 +40,22 @@ impl SocketFolder {
         Ok((SocketFolder(folder), name))
     }
 
-    /// Returns the address of `name` in this folder.
+    /// Returns the socket address of `name` in this folder. The address names the folder by its
+    /// descriptor, so a renamed folder does not redirect it.
     pub(super) fn address(&self, name: &OsStr) -> io::Result<SocketAddrUnix> {
         Ok(SocketAddrUnix::new(by_descriptor(self.0.as_fd()).join(name))?)
     }
 
-    /// Opens the file that `name` refers to now. Does not follow a symbolic link.
+    /// Opens the file that `name` refers to now, without access to its content, and returns its status,
+    /// too. Does not follow a symbolic link.
     pub(super) fn named(&self, name: &OsStr) -> io::Result<(OwnedFd, Stat)> {
         let file = openat(&self.0, name, NAMED, Mode::empty())?;
         let stat = fstat(&file)?;
         Ok((file, stat))
     }
 
-    /// Removes `name` if it is the file with this device and inode.
+    /// Removes `name` if it is the file with this device and inode; leaves any other file. Fails if
+    /// `name` does not exist.
     pub(super) fn remove(&self, name: &OsStr, device: u64, inode: u64) -> io::Result<()> {
         let now = statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)?;
         if (now.st_dev, now.st_ino) == (device, inode) {
@@ -60,10 +64,10 @@ impl SocketFolder {
         Ok(())
     }
 
-    /// Removes `name` if it is the socket of a dead listener of this user.
+    /// Removes `name` if it is a socket of this user on which no process listens.
     ///
     /// # Errors
-    /// `AddrInUse` if the file is anything else.
+    /// `AddrInUse` if the file is anything else; other errors from the system calls.
     pub(super) fn remove_dead(&self, name: &OsStr) -> io::Result<()> {
         let in_use = |text: String| Err(io::Error::new(io::ErrorKind::AddrInUse, text));
         let (file, stat) = self.named(name)?;
@@ -86,7 +90,8 @@ impl SocketFolder {
     }
 }
 
-/// Returns a path that the kernel resolves to the file of `fd` and to no other file.
+/// Returns a path that the kernel resolves to the file of `fd` and to no other file, as long as `fd` is
+/// open.
 pub(super) fn by_descriptor(fd: BorrowedFd<'_>) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()))
 }
@@ -100,10 +105,13 @@ impl Trusted {
         Ok(Trusted([0, rustix::process::geteuid().as_raw(), rustix::fs::stat("/")?.st_uid]))
     }
 
+    /// Returns true if `user` is one of these users.
     fn has(&self, user: u32) -> bool {
         self.0.contains(&user)
     }
 
+    /// Makes the `PermissionDenied` error for the folder or symbolic link `place`; `what` says which of
+    /// the two it is, and `why` names the users who could replace the socket.
     fn refusal(&self, what: &str, place: &Path, why: &str) -> io::Error {
         let (place, own) = (place.display(), self.0[1]);
         let text = format!(
@@ -128,8 +136,8 @@ impl Trusted {
     }
 }
 
-/// Opens `folder`, an absolute path. Only trusted users may be able to replace its folders and
-/// symbolic links.
+/// Opens `folder`, an absolute path, component by component, and follows symbolic links. Fails if
+/// users other than `trusted` could replace a folder or a symbolic link on the way.
 fn walk(folder: &Path, trusted: &Trusted) -> io::Result<OwnedFd> {
     let root = || open("/", NAMED | OFlags::DIRECTORY, Mode::empty());
     let (mut here, mut place) = (root()?, PathBuf::from("/"));
@@ -172,7 +180,8 @@ fn walk(folder: &Path, trusted: &Trusted) -> io::Result<OwnedFd> {
     Ok(here)
 }
 
-/// Returns the names of the components of `path` in reverse order.
+/// Returns the names of the components of `path` in reverse order, `..` included; the root and `.` are
+/// left out.
 fn components(path: &Path) -> Vec<OsString> {
     let names = path.components().rev().filter_map(|component| match component {
         Component::Normal(name) => Some(name.to_owned()),

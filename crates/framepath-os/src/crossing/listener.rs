@@ -21,11 +21,12 @@ const BACKLOG: i32 = 128;
 #[derive(Debug)]
 pub struct Listener {
     socket: OwnedFd,
-    /// Path of the socket, if this process made it.
+    /// Path of the socket, if this process made it; `None` if a service manager passed the socket.
     made: Option<MadeName>,
 }
 
-/// Path of a socket in the file system.
+/// Path of a socket that this process made. Device and inode identify the file, so that a later file of
+/// the same name is not removed.
 #[derive(Debug)]
 struct MadeName {
     folder: SocketFolder,
@@ -104,7 +105,7 @@ impl Listener {
     }
 
     /// Accepts a waiting connection. Returns the connection and its peer's credentials, or `None`
-    /// if no connection waits.
+    /// if no connection waits, the connection has ended already, or a signal arrived. Never sleeps.
     ///
     /// # Errors
     /// From accept4(2), such as too many open descriptors.
@@ -186,7 +187,7 @@ mod tests {
         fs::remove_file(&path).unwrap();
     }
 
-    /// Makes an empty folder of this test.
+    /// Makes an empty temporary folder for a test, and returns its path.
     fn folder(name: &str) -> PathBuf {
         let folder = path(name).with_extension("folder");
         fs::create_dir(&folder).unwrap();

@@ -19,7 +19,8 @@ use crate::memory::pool::GiveBackWords;
 /// Maximum number of packets that the reader can hold at a time.
 pub const PACKET_IDS: u32 = crate::memory::pool::GIVE_BACK_SLOTS;
 
-/// Writing end: memory for packets. Used by one thread at a time.
+/// Writing end of the packet bytes, for packets that the reader releases in any order. Used by one
+/// thread at a time.
 ///
 /// The first half of the memory is for packets that the reader may keep. If it is full or
 /// fragmented, the second half is used, for packets that the reader copies and releases
@@ -30,14 +31,14 @@ pub struct PacketPool {
     area: Arc<SharedArea>,
     stay: Extents,
     transit: Extents,
-    /// Memory of the packets that the reader holds, by id.
+    /// Memory of the packets that the reader holds, by id; `None` for an unused id.
     held: Vec<Option<Held>>,
-    /// Unused ids.
+    /// Ids that no packet has now; the last one is used next.
     ids: Vec<u32>,
     largest: usize,
 }
 
-/// Memory that the reader holds.
+/// Memory of one packet that the reader holds: offset and size in bytes, padding included.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     offset: usize,
@@ -45,20 +46,20 @@ struct Held {
     transit: bool,
 }
 
-/// Position of a packet in the area.
+/// Position and id of a packet in the area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placed {
-    /// Offset of the first byte, from the start of all packets.
+    /// Offset of the packet's first byte from the start of the area's packet bytes, in bytes.
     pub offset: u64,
-    /// Number under which the reader releases the packet.
+    /// Number under which the reader releases the packet; below [`PACKET_IDS`].
     pub id: u32,
     /// True if the reader has to copy the packet immediately.
     pub transit: bool,
 }
 
 impl PacketPool {
-    /// Uses all of `area`'s packet bytes except `first`, which stays at the start. Returns `None`
-    /// if `first` does not fit into the first half.
+    /// Creates the writing end of all of `area`'s packet bytes. Copies `first` to the start, where it
+    /// stays permanently. Returns `None` if `first` does not fit into the first half.
     pub fn new(area: Arc<SharedArea>, first: &[u8]) -> Option<PacketPool> {
         let capacity = area.sizes().packet_bytes as usize;
         let middle = capacity / 2;
@@ -81,11 +82,11 @@ impl PacketPool {
         })
     }
 
-    /// Copies a packet into the area; the meter counts the copy. Returns `None` if there is no
-    /// memory or no id until the reader releases packets.
+    /// Copies a packet into the area; the meter counts the copy. Returns its position, or `None` if
+    /// there is no memory or no id until the reader releases packets.
     ///
     /// # Errors
-    /// The reader released a packet that it does not hold.
+    /// The reader released a packet that it does not hold, or released a packet twice.
     pub fn push(&mut self, bytes: &[u8]) -> Result<Option<Placed>, Breach> {
         self.collect()?;
         let needed = room(bytes.len());
@@ -103,13 +104,14 @@ impl PacketPool {
         Ok(Some(Placed { offset: offset as u64, id, transit }))
     }
 
-    /// Returns the size of the largest packet for which memory always becomes free, bytes.
+    /// Returns the size of the largest packet that fits into the empty second half, bytes. Such a packet
+    /// fits as soon as the reader has released the packets in transit.
     pub fn largest(&self) -> usize {
         self.largest
     }
 
     /// Sleeps until the reader releases a packet; may return early. Returns false if `limit` has
-    /// passed.
+    /// passed (`None`: no limit).
     pub fn wait(&self, limit: Option<Duration>) -> bool {
         // Both this access and the reader's are read-modify-writes, so the later one sees the
         // earlier one: either the bit is seen here, or the reader sees the bell's flag.
@@ -117,7 +119,7 @@ impl PacketPool {
         Bell::for_slots(&self.area).sleep_unless(released, limit)
     }
 
-    /// Reclaims the packets that the reader released.
+    /// Makes the memory and the ids of the packets that the reader released free again.
     fn collect(&mut self) -> Result<(), Breach> {
         let area = self.area.clone();
         for (index, word) in area.slot_summary().iter().enumerate() {
@@ -143,6 +145,7 @@ impl PacketPool {
         Ok(())
     }
 
+    /// Makes the memory and the id of packet `id` free again. Fails if the reader does not hold it.
     fn release(&mut self, id: u32) -> Result<(), Breach> {
         let held = self.held[id as usize].take();
         let Held { offset, bytes, transit } =
@@ -154,16 +157,18 @@ impl PacketPool {
     }
 }
 
-/// Free memory: length by offset in bytes. Adjacent ranges are merged.
+/// Free ranges of one half of the memory: length by offset, both in bytes. Adjacent ranges are merged.
 #[derive(Debug)]
 struct Extents(BTreeMap<usize, usize>);
 
 impl Extents {
+    /// Creates the free range from offset `from` to offset `to`; nothing is free if it is empty.
     fn new(from: usize, to: usize) -> Extents {
         Extents((from < to).then_some((from, to - from)).into_iter().collect())
     }
 
-    /// Takes the lowest free range of `bytes` bytes.
+    /// Takes `bytes` bytes from the lowest free range that is large enough. Returns their offset, or
+    /// `None` if no range is.
     fn take(&mut self, bytes: usize) -> Option<usize> {
         let (&offset, &free) = self.0.iter().find(|(_, free)| **free >= bytes)?;
         self.0.remove(&offset);
@@ -173,6 +178,7 @@ impl Extents {
         Some(offset)
     }
 
+    /// Makes `bytes` bytes at `offset` free again.
     fn free_range(&mut self, mut offset: usize, mut bytes: usize) {
         if let Some((&before, &free)) = self.0.range(..offset).next_back() {
             if before + free == offset {
@@ -187,7 +193,7 @@ impl Extents {
     }
 }
 
-/// Reading end: the packets that the reader holds. Any thread may drop packets.
+/// Reading end of the packet bytes that a [`PacketPool`] writes. Any thread may drop packets.
 #[derive(Debug)]
 pub struct PooledPackets {
     area: Arc<SharedArea>,
@@ -196,16 +202,17 @@ pub struct PooledPackets {
 }
 
 impl PooledPackets {
-    /// Creates an end that holds no packets.
+    /// Creates the reading end of `area`, without packets.
     pub fn new(area: Arc<SharedArea>) -> Arc<PooledPackets> {
         let live = (0..PACKET_IDS.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
         Arc::new(PooledPackets { area, live })
     }
 
-    /// Makes the packet with this id: `len` bytes at `offset`.
+    /// Makes the handle of the packet with this id: `len` bytes at `offset`.
     ///
     /// # Errors
-    /// The packet is outside the area, or another packet has its id.
+    /// The packet is outside the area, the id is [`PACKET_IDS`] or more, or a packet with this id
+    /// already exists.
     pub fn packet(self: &Arc<PooledPackets>, offset: u64, len: u32, id: u32) -> Result<SharedBytes, Breach> {
         let bytes = checked(&self.area, offset, len)?;
         let word = self.live.get(id as usize / 64).ok_or(Breach("a packet's id out of range"))?;
@@ -218,7 +225,7 @@ impl PooledPackets {
         Ok(SharedBytes::pooled(self.clone(), id, bytes, len as usize))
     }
 
-    /// Returns a private copy of the first `len` bytes, which stay in the area.
+    /// Returns a private copy of the first `len` packet bytes, which [`PacketPool::new`] wrote.
     ///
     /// # Errors
     /// `len` exceeds the area.
@@ -226,7 +233,8 @@ impl PooledPackets {
         kept(&self.area, len)
     }
 
-    /// Called once for each packet.
+    /// Releases packet `id` to the writer, and wakes the writer if it sleeps. Called once for each
+    /// packet, when it is dropped.
     pub(super) fn release(&self, id: u32) {
         self.live[id as usize / 64].fetch_and(!(1 << (id % 64)), Ordering::Relaxed);
         let area = &self.area;

@@ -14,18 +14,21 @@ use crate::sync::atomics::Ordering;
 /// Number of zeroed bytes after every packet, because bitstream readers read beyond its end
 /// (libavcodec's AV_INPUT_BUFFER_PADDING_SIZE).
 const PADDING: usize = 64;
-/// Packets begin on cache lines.
+/// Alignment of the first byte of each packet in the area, bytes: a cache line.
 const ALIGN: usize = 64;
 
-/// The caller's end: memory for packets. Used by one thread at a time.
+/// The caller's end of the packet bytes of a shared area: finds room for packets and writes them. Used
+/// by one thread at a time.
 #[derive(Debug)]
 pub struct PacketArea {
     area: Arc<SharedArea>,
-    /// Ranges of packets that the worker may still read, oldest first: first byte and end.
+    /// Ranges of the packets that the worker may still read, oldest first: offsets of the first byte and
+    /// of the end, padding included.
     live: VecDeque<(usize, usize)>,
-    /// Number of packets whose memory was reclaimed.
+    /// Number of packets, since the start, whose memory was reclaimed.
     taken_back: u64,
-    /// Number of bytes at the start that stay (data that is sent once).
+    /// Number of bytes at the start of the area that [`PacketArea::keep`] uses, padding included; 0
+    /// before that call.
     kept: usize,
 }
 
@@ -35,8 +38,9 @@ impl PacketArea {
         PacketArea { area, live: VecDeque::new(), taken_back: 0, kept: 0 }
     }
 
-    /// Puts bytes at the start that stay permanently, before the first packet. Returns false if
-    /// they do not fit, or if packets or such bytes are already in the area.
+    /// Copies `bytes` to the start of the area, where they stay permanently. Call this before the first
+    /// packet. Returns false, and copies nothing, if the bytes do not fit, or if packets or such bytes
+    /// are already in the area.
     pub fn keep(&mut self, bytes: &[u8]) -> bool {
         let fits = self.live.is_empty() && self.kept == 0 && room(bytes.len()) <= self.capacity();
         if fits {
@@ -52,8 +56,8 @@ impl PacketArea {
         (self.capacity() - self.kept).saturating_sub(PADDING + ALIGN)
     }
 
-    /// Copies a packet into the area; the meter counts the copy. Returns its offset, or `None` if
-    /// there is no room until the worker releases packets.
+    /// Copies a packet into the area; the meter counts the copy. Returns the offset of its first byte, or
+    /// `None` if there is no room until the worker releases packets.
     ///
     /// # Errors
     /// The worker reports more released packets than it received.
@@ -80,7 +84,7 @@ impl PacketArea {
     }
 
     /// Returns true if the worker has released packets since the last call of
-    /// [`PacketArea::push`].
+    /// [`PacketArea::push`] or [`PacketArea::push_raw`].
     ///
     /// # Errors
     /// As [`PacketArea::push`].
@@ -88,6 +92,8 @@ impl PacketArea {
         Ok(self.released()? != self.taken_back)
     }
 
+    /// Returns the number of packets, since the start, that the worker has released. Fails if the worker
+    /// reports more packets than were sent, or takes a report back.
     fn released(&self) -> Result<u64, Breach> {
         // Acquire: pairs with the Release in `SharedPackets::release`. The decoder's last reads
         // come before this end's next writes.
@@ -98,6 +104,7 @@ impl PacketArea {
         }
     }
 
+    /// Makes the memory of released packets free again.
     fn reclaim(&mut self) -> Result<(), Breach> {
         let released = self.released()?;
         self.live.drain(..(released - self.taken_back) as usize);
@@ -105,9 +112,9 @@ impl PacketArea {
         Ok(())
     }
 
-    /// Finds room for `bytes` bytes. In an empty area the room is at the start, so that a path
-    /// that keeps up uses the same few warm pages. Otherwise it is after the newest packet or
-    /// before the oldest.
+    /// Returns the offset of free room for `bytes` bytes, or `None` if there is none. In an area without
+    /// packets the room is at the start, so that a path that keeps up uses the same few warm pages.
+    /// Otherwise the room is after the newest packet or before the oldest.
     fn place(&self, bytes: usize) -> Option<usize> {
         let (Some(&(oldest, _)), Some(&(_, end))) = (self.live.front(), self.live.back()) else {
             return (self.kept + bytes <= self.capacity()).then_some(self.kept);
@@ -127,7 +134,10 @@ impl PacketArea {
     }
 }
 
-/// Writes a packet, and zeroed padding after it.
+/// Copies the packet of `len` bytes at `from` to `offset` in the area, and zeroes the padding after it.
+///
+/// # Panics
+/// The packet and its padding do not fit into the area at `offset`.
 ///
 /// # Safety
 /// `len` bytes at `from` are readable and outside `area`.
@@ -143,8 +153,8 @@ pub(super) unsafe fn write(area: &SharedArea, offset: usize, from: *const u8, le
     }
 }
 
-/// Returns the address of the first byte of a packet of `len` bytes at `offset`. Checks that the
-/// packet and its padding are inside the area.
+/// Returns the address of the first byte of a packet of `len` bytes at `offset`. Fails unless the
+/// packet and its padding are inside the area's packet bytes.
 pub(super) fn checked(area: &SharedArea, offset: u64, len: u32) -> Result<NonNull<u8>, Breach> {
     let inside = u64::from(len)
         .checked_add(PADDING as u64)
@@ -157,7 +167,8 @@ pub(super) fn checked(area: &SharedArea, offset: u64, len: u32) -> Result<NonNul
     Ok(unsafe { area.packets().add(offset as usize) })
 }
 
-/// Returns a private copy of the first `len` bytes of the area's packets.
+/// Returns a private copy of the first `len` packet bytes of the area. Fails if `len` and the padding
+/// exceed the area.
 pub(super) fn kept(area: &SharedArea, len: u32) -> Result<Vec<u8>, Breach> {
     let from = checked(area, 0, len)?;
     let mut bytes = vec![0; len as usize];
@@ -167,12 +178,14 @@ pub(super) fn kept(area: &SharedArea, len: u32) -> Result<Vec<u8>, Breach> {
     Ok(bytes)
 }
 
-/// Returns the number of bytes that a packet of `len` takes.
+/// Returns the number of bytes that a packet of `len` bytes takes in the area: with its padding, rounded
+/// up to [`ALIGN`].
 pub(super) fn room(len: usize) -> usize {
     (len + PADDING).next_multiple_of(ALIGN)
 }
 
-/// The worker's end: the packets that it still reads.
+/// The worker's end of the packet bytes of a shared area. Records the packets that the worker still
+/// reads, and releases packets to the caller in the order of submission.
 #[derive(Debug)]
 pub struct SharedPackets {
     area: Arc<SharedArea>,
@@ -180,22 +193,26 @@ pub struct SharedPackets {
     bell: Bell,
 }
 
+/// Packets that were received and not yet released to the caller.
 #[derive(Debug, Default)]
 struct Held {
-    /// Number of packets released in order; published.
+    /// Number of packets, since the start, that were released without a gap in the order of submission;
+    /// the caller sees this number.
     released: u64,
-    /// States of the packets after those, in order; true for a released packet.
+    /// States of the packets after those, in the order of submission: true if the packet was dropped
+    /// before an earlier one.
     later: VecDeque<bool>,
 }
 
 impl SharedPackets {
-    /// Creates an end that holds no packets.
+    /// Creates the worker's end of `area`, without packets.
     pub fn new(area: Arc<SharedArea>) -> Arc<SharedPackets> {
         let bell = Bell::for_packets(&area);
         Arc::new(SharedPackets { area, held: Mutex::default(), bell })
     }
 
-    /// Makes the next packet, in the order of submission.
+    /// Makes the handle of the packet of `len` bytes at `offset`. The caller of this function makes the
+    /// handles in the order of submission, because packets are released in this order.
     ///
     /// # Errors
     /// The packet would be outside the area.
@@ -207,7 +224,7 @@ impl SharedPackets {
         Ok(SharedBytes { owner: Owner::Ordered(self.clone(), number), bytes, len: len as usize })
     }
 
-    /// Returns a private copy of the first `len` bytes, which stay in the area.
+    /// Returns a private copy of the first `len` packet bytes, which [`PacketArea::keep`] wrote.
     ///
     /// # Errors
     /// `len` exceeds the area.
@@ -215,6 +232,8 @@ impl SharedPackets {
         kept(&self.area, len)
     }
 
+    /// Records that packet `number`, counted from 0, is no longer read; releases it to the caller when
+    /// all earlier packets are released, and rings the bell.
     fn release(&self, number: u64) {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let index = (number - held.released) as usize;
@@ -230,9 +249,9 @@ impl SharedPackets {
     }
 }
 
-/// Packet in the shared area, followed by zeroed bytes. The caller may change the bytes at any
-/// time, so only parsers of untrusted bytes may read them, and no slice of them is made. Dropping
-/// it releases the memory.
+/// Packet in the shared area, followed by zeroed bytes. The writing process may change the bytes at any
+/// time, so only parsers of untrusted bytes may read them, and no slice of them is made. Dropping the
+/// packet releases its memory.
 #[derive(Debug)]
 pub struct SharedBytes {
     owner: Owner,
@@ -240,12 +259,12 @@ pub struct SharedBytes {
     len: usize,
 }
 
-/// Owner to which a packet's memory is released; keeps the mapping alive.
+/// Reading end through which a dropped packet is released; keeps the mapping alive.
 #[derive(Debug)]
 enum Owner {
-    /// Released in the order of submission, with the packet's number.
+    /// End that releases in the order of submission, and the packet's number in this order, from 0.
     Ordered(Arc<SharedPackets>, u64),
-    /// Released in any order, with the packet's id.
+    /// End that releases in any order, and the packet's id.
     Pooled(Arc<PooledPackets>, u32),
 }
 
@@ -334,7 +353,8 @@ mod tests {
     }
 
     proptest! {
-        /// Packets of any size, released in any order: held packets keep their bytes.
+        /// Packets of any size, released in any order: packets that are not yet released keep their
+        /// bytes and their zeroed padding.
         #[test]
         fn held_packets_are_never_overwritten(steps: Vec<(u16, u8, bool)>) {
             let (mut area, packets) = ends(3 * 4096);

@@ -49,18 +49,18 @@ impl Page {
     /// Returns word `at`, from 0.
     ///
     /// # Panics
-    /// `at` is [`PAGE_WORDS`] or more; [`Page::set`] and [`Page::add`] panic then, too.
+    /// `at` is [`PAGE_WORDS`] or more.
     pub fn get(&self, at: usize) -> u64 {
         self.word(at).load(Ordering::Relaxed)
     }
 
-    /// Writes word `at`.
+    /// Writes `value` to word `at`, from 0. Panics as [`Page::get`] does.
     pub fn set(&self, at: usize, value: u64) {
         self.word(at).store(value, Ordering::Relaxed);
     }
 
-    /// Adds `value` to word `at`, and wraps on overflow. The addition is not atomic: only one thread may
-    /// write the page.
+    /// Adds `value` to word `at`, from 0, and wraps on overflow. The addition is not atomic: only one
+    /// thread may write the page. Panics as [`Page::get`] does.
     pub fn add(&self, at: usize, value: u64) {
         self.set(at, self.get(at).wrapping_add(value));
     }

@@ -9,11 +9,11 @@ use std::os::fd::{AsRawFd, OwnedFd};
 /// connection was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Process id; 0 if the process is in another pid namespace.
+    /// Process id; 0 if the process is not visible in this process's pid namespace.
     pub pid: u32,
     /// Effective user id.
     pub uid: u32,
-    /// Effective group id, and the supplementary group ids.
+    /// Effective group id, followed by the supplementary group ids.
     pub gids: Vec<u32>,
 }
 
@@ -33,7 +33,7 @@ impl Peer {
     }
 }
 
-/// Returns the peer's supplementary groups.
+/// Returns the supplementary group ids of the process at the other end of `socket`.
 fn groups_of(socket: &OwnedFd) -> io::Result<Vec<u32>> {
     let mut groups = vec![0u32; 64];
     loop {
@@ -53,8 +53,8 @@ fn groups_of(socket: &OwnedFd) -> io::Result<Vec<u32>> {
     }
 }
 
-/// Calls getsockopt(2) at the level of sockets. Returns the number of bytes written, or
-/// the error and the length that the kernel reported.
+/// Calls getsockopt(2) for option `name` at level SOL_SOCKET. Returns the number of bytes written to
+/// `value`, or the error and the length that the kernel reported with it.
 ///
 /// # Safety
 /// `value` points to `room` bytes that may hold everything that the option writes.

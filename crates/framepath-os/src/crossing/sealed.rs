@@ -11,7 +11,8 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::memory::mapping::has_ordinary_pages;
 
-/// Mapping of the memfd. Its content may change at any time.
+/// Sealed memfd and its mapping, readable and writable. Another process may change the content at any
+/// time.
 #[derive(Debug)]
 pub(super) struct Sealed {
     base: NonNull<u8>,
@@ -19,12 +20,13 @@ pub(super) struct Sealed {
     fd: OwnedFd,
 }
 
-/// Reason why memory is not mapped.
+/// Reason why a [`Sealed`] was not made or not mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SealedError {
-    /// The memory is not safe to map: another process could remove it, or it is too small.
+    /// The memory is not safe to map, with the reason: another process could remove it, its pages are
+    /// huge, or it is too small.
     Kind(&'static str),
-    /// A system call failed.
+    /// A system call failed: its name and the kernel's error.
     Os(&'static str, Errno),
 }
 
@@ -34,7 +36,8 @@ unsafe impl Send for Sealed {}
 unsafe impl Sync for Sealed {}
 
 impl Sealed {
-    /// Makes `bytes` zeroed bytes, at least 1. The kernel allocates the pages on first access.
+    /// Makes a memfd of `bytes` zeroed bytes (at least 1), named `name` for debugging, and maps it. The
+    /// kernel allocates the pages on first access, or now with `vm.overcommit_memory=2`.
     pub(super) fn new(name: &str, bytes: usize) -> Result<Sealed, SealedError> {
         let fd = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
             .map_err(failed("memfd_create"))?;
@@ -46,7 +49,8 @@ impl Sealed {
         Sealed::map(fd, bytes)
     }
 
-    /// Maps the first `bytes` bytes, at least 1, of a memfd made by another process.
+    /// Maps the first `bytes` bytes (at least 1) of a memfd made by another process. Fails if the memfd is
+    /// not sealed against a change of its size, has huge pages, or is too small.
     pub(super) fn open(fd: OwnedFd, bytes: usize) -> Result<Sealed, SealedError> {
         // Only memfds have seals.
         let seals = fcntl_get_seals(&fd).map_err(failed("fcntl(F_GET_SEALS)"))?;

@@ -47,11 +47,11 @@ impl Socket {
         Ok((Socket(a), Socket(b)))
     }
 
-    /// Connects to the listener at `path`.
+    /// Connects to the listener at `path`. Waits while the listener's backlog is full.
     ///
     /// # Errors
     /// From connect(2): `NotFound` if the path does not exist, `ConnectionRefused` if no process
-    /// listens on it.
+    /// listens on it. ECANCELED if the grace period of a signal or stop request ends during the wait.
     pub fn connect(path: &Path) -> io::Result<Socket> {
         let address = SocketAddrUnix::new(path)?;
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
@@ -74,10 +74,12 @@ impl Socket {
         Peer::of(&self.0)
     }
 
-    /// Sends a record, with a descriptor if there is one.
+    /// Sends a record, with the descriptor `fd` if there is one. Waits while the socket has no room.
     ///
     /// # Errors
-    /// `BrokenPipe` if the peer is gone; other errors from sendmsg(2).
+    /// `BrokenPipe` if the peer is gone; ETOOMANYREFS ([`is_crowded`]) if the descriptor could not be
+    /// sent for 10 s; ECANCELED if the grace period of a signal or stop request ends during the wait;
+    /// other errors from sendmsg(2).
     pub fn send(&self, record: &[u8], fd: Option<BorrowedFd<'_>>) -> io::Result<()> {
         self.send_with(record, fd, SendFlags::NOSIGNAL)
     }
@@ -94,11 +96,11 @@ impl Socket {
         Ok(u32::try_from(unread).unwrap_or(0))
     }
 
-    /// Sends a record as [`Socket::send`] does, without waiting. Returns false if there was no
-    /// room.
+    /// Sends a record as [`Socket::send`] does, without waiting. Returns false, and sends nothing, if
+    /// the socket has no room.
     ///
     /// # Errors
-    /// As [`Socket::send`].
+    /// As [`Socket::send`], but ETOOMANYREFS immediately.
     pub fn try_send(&self, record: &[u8], fd: Option<BorrowedFd<'_>>) -> io::Result<bool> {
         match self.send_with(record, fd, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
@@ -141,7 +143,7 @@ impl Socket {
     ///
     /// # Errors
     /// From recvmsg(2); EMFILE if a descriptor was sent and this process has reached its limit of
-    /// descriptors.
+    /// descriptors; ECANCELED if the grace period of a signal or stop request ends during the wait.
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -167,7 +169,8 @@ impl Socket {
     }
 
     /// Receives a record as [`Socket::receive`] does, without waiting and without descriptors:
-    /// they are closed. Returns `None` if there is no record.
+    /// they are closed. Returns the length of the record, 0 if the peer is gone, or `None` if there is
+    /// no record now.
     ///
     /// # Errors
     /// From recvfrom(2).
@@ -201,7 +204,8 @@ impl Socket {
         let _ = shutdown(&self.0, Shutdown::Write);
     }
 
-    /// Returns true if both sides have finished, or the peer is gone.
+    /// Returns true if the connection has ended: both sides have finished, or the peer is gone. Does not
+    /// wait.
     pub fn has_ended(&self) -> bool {
         let mut fds = [PollFd::new(self, PollFlags::empty())];
         poll(&mut fds, Some(&timespec(Duration::ZERO))).is_ok_and(|ended| ended > 0)

@@ -10,23 +10,24 @@ use rustix::io::Errno;
 
 use crate::time::timespec;
 
-/// Events to wait for. The end of a connection and errors are always reported.
+/// Events of a descriptor for which [`wait`] waits. The end of a connection and errors always count,
+/// too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PollEvents {
     /// The descriptor is readable.
     Readable,
     /// The descriptor is writable.
     Writable,
-    /// No event except the end and errors.
+    /// Only the end of the connection, or an error.
     End,
 }
 
-/// Descriptor to wait for.
+/// Descriptor and the events for which [`wait`] waits.
 #[derive(Debug)]
 pub struct Wait<'a>(PollFd<'a>);
 
 impl<'a> Wait<'a> {
-    /// Waits for `events` of `fd`.
+    /// Selects `events` of `fd`; does not wait itself.
     pub fn new(fd: BorrowedFd<'a>, events: PollEvents) -> Wait<'a> {
         let flags = match events {
             PollEvents::Readable => PollFlags::IN,
@@ -37,8 +38,9 @@ impl<'a> Wait<'a> {
     }
 }
 
-/// Sleeps until a descriptor of `waits` is ready, a signal arrives or `limit` has passed. One
-/// system call. Returns one value per descriptor, in order: true if it is ready.
+/// Sleeps until a descriptor of `waits` is ready, a signal arrives or `limit` has passed (`None`: no
+/// limit). One system call. Returns one value per descriptor, in the order of `waits`: true if one of
+/// its events has occurred. After a signal or the limit, all values are false.
 ///
 /// # Errors
 /// From poll(2).

@@ -23,15 +23,17 @@ pub struct Watcher {
     thread: Option<JoinHandle<()>>,
 }
 
+/// State that a [`Watcher`] shares with its thread.
 #[derive(Debug)]
 struct Shared {
     quiet: WatcherSleep,
+    /// Eventfd that wakes the quiet thread.
     stirred: OwnedFd,
 }
 
-/// Watches the peer of `socket` in a new thread. Calls `look` every `period` until it returns
-/// [`WatchResult::Quiet`]. Calls `gone` once when the peer is gone or the watcher is dropped. A
-/// quiet watcher makes no system call.
+/// Watches the peer of `socket` in a new thread. The thread calls `look` every `period`; after `look`
+/// returns [`WatchResult::Quiet`], the thread sleeps until [`Watcher::notify`]. The thread calls `gone`
+/// once, and ends, when the peer is gone or the watcher is dropped.
 ///
 /// # Errors
 /// The thread or event descriptor could not be made.
@@ -57,8 +59,9 @@ pub fn watch(
     Ok(Watcher { socket, shared, thread: Some(thread) })
 }
 
-/// Calls `gone` from a new thread when the peer of `socket` is gone. For a side that watches
-/// nothing else and may not make an event descriptor.
+/// Calls `gone` once, from a new thread, when the peer of `socket` is gone or the connection was shut.
+/// For a side that watches nothing else and may not make an event descriptor. The thread cannot be
+/// stopped otherwise.
 ///
 /// # Errors
 /// The thread could not be started.
@@ -71,13 +74,19 @@ pub fn at_end(socket: Arc<Socket>, gone: impl FnOnce() + Send + 'static) -> io::
     Ok(())
 }
 
+/// Reason why the watcher's thread woke.
 enum Woken {
+    /// The connection has ended, or poll(2) failed.
     Gone,
+    /// Another thread reported a change, or a signal arrived.
     Stirred,
+    /// The period has passed.
     Period,
 }
 
 impl Shared {
+    /// Sleeps for `period`, or without a limit if the watcher is quiet, and returns the reason of the
+    /// wake-up.
     fn wait(&self, socket: &Socket, period: Duration) -> Woken {
         let limit = timespec(period);
         let quiet = self.quiet.is_settled();
@@ -98,8 +107,8 @@ impl Shared {
 }
 
 impl Watcher {
-    /// Makes the thread look again. Call this after the change. Makes no system call if the
-    /// thread is awake.
+    /// Makes a quiet watcher's thread call `look` again every period. Call this after the change that the
+    /// thread has to see. Makes no system call if the watcher is not quiet.
     pub fn notify(&self) {
         if self.shared.quiet.must_wake() {
             // Fails only after 2^64 notifications.

@@ -11,16 +11,16 @@
 
 use crate::sync::atomics::{AtomicU32, Ordering, fence};
 
-/// Result of a check of the peer.
+/// Result of the watcher's check of its peer: the time of the next check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchResult {
-    /// Look again after the period.
+    /// Check again after the watcher's period.
     Again,
-    /// Do not look again until another thread reports a change.
+    /// Do not check again until another thread reports a change.
     Quiet,
 }
 
-/// 1 while the watcher sleeps without a limit, or is about to.
+/// Word of a watcher: 1 while the watcher sleeps without a limit or is about to, 0 otherwise.
 #[derive(Debug)]
 pub(super) struct WatcherSleep(AtomicU32);
 
@@ -29,7 +29,9 @@ impl WatcherSleep {
         WatcherSleep(AtomicU32::new(0))
     }
 
-    /// Looks at the peer, on the watcher's thread, and goes quiet if there is nothing to watch.
+    /// Calls `look` on the watcher's thread. If `look` returns `Quiet`, sets the word to 1 and calls
+    /// `look` once more, so that a change in between is not missed. The word stays 1 if that call returns
+    /// `Quiet`, too. The caller sleeps afterwards.
     pub(super) fn check_and_sleep(&self, mut look: impl FnMut() -> WatchResult) {
         if look() == WatchResult::Again {
             return;
@@ -43,7 +45,7 @@ impl WatcherSleep {
         }
     }
 
-    /// Records that the watcher was woken, or does not sleep after all.
+    /// Sets the word to 0: the watcher was woken, or does not sleep without a limit after all.
     pub(super) fn wake_up(&self) {
         self.0.store(0, Ordering::Relaxed);
     }
@@ -68,8 +70,9 @@ mod model {
 
     use super::*;
 
-    /// Models the watcher's sleep, by the period or by an eventfd, whose reads and writes the
-    /// kernel orders. A change that the watcher never sees ends the model as a livelock.
+    /// Models a thread that makes `changes` changes, and a watcher that looks until it has seen the last
+    /// one. `event` stands for the eventfd, whose reads and writes the kernel orders. A change that the
+    /// watcher never sees ends the model as a livelock.
     fn every_change_is_looked_at(changes: u32) {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = model.preemption_bound.or(Some(3));

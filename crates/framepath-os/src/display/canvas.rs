@@ -30,16 +30,19 @@ impl Canvas {
     }
 
     /// Returns the memfd, for the display server.
+    ///
+    /// # Panics
+    /// This process may not create files, so the memory has no memfd.
     pub fn memory(&self) -> BorrowedFd<'_> {
         self.memory.fd().expect("a mapping of our own has its memfd")
     }
 
-    /// Returns the offset of a picture in the memory, bytes.
+    /// Returns the offset of picture number `picture`, from 0, in the memfd, bytes.
     pub fn offset(&self, picture: usize) -> usize {
         picture * self.each
     }
 
-    /// Returns a picture's bytes for writing.
+    /// Returns the bytes of picture number `picture`, from 0, for writing.
     ///
     /// # Panics
     /// There is no such picture.

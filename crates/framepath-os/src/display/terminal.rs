@@ -12,9 +12,9 @@ use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetwinsize,
 use crate::process::cancel::StoppableWriter;
 use crate::time::timespec;
 
-/// Escape sequences that enter and leave the alternate screen. It has no cursor and no wrapped
-/// lines.
+/// Escape sequences that enter the alternate screen, hide the cursor and turn off line wrapping.
 const ENTER: &[u8] = b"\x1b[?1049h\x1b[?25l\x1b[?7l";
+/// Escape sequences that undo [`ENTER`].
 const LEAVE: &[u8] = b"\x1b[?7h\x1b[?25h\x1b[?1049l";
 
 /// Full screen on standard output, with keys from standard input. Dropping it restores the
@@ -29,7 +29,8 @@ impl Terminal {
         isatty(io::stdout()) && isatty(io::stdin())
     }
 
-    /// Takes over the terminal. Each key arrives separately; Ctrl-C arrives as byte 3.
+    /// Takes over the terminal: enters the alternate screen, and turns off echo, line editing and signals
+    /// of keys. Each key arrives separately; Ctrl-C arrives as byte 3.
     ///
     /// # Errors
     /// Standard input is not a terminal, or writing to the terminal failed.
@@ -43,7 +44,7 @@ impl Terminal {
         Ok(terminal)
     }
 
-    /// Returns the number of columns and rows.
+    /// Returns the number of columns and of rows; 80 and 24 if the terminal does not report them.
     pub fn size(&self) -> (usize, usize) {
         match tcgetwinsize(io::stdout()) {
             Ok(size) if size.ws_col > 0 && size.ws_row > 0 => (size.ws_col.into(), size.ws_row.into()),

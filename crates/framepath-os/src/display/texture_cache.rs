@@ -38,9 +38,9 @@ impl<K: PartialEq> TextureCache<K> {
         self.canvas.window_mut()
     }
 
-    /// Calls `fill` with the pixels and the pitch of the texture for `key`. Makes a streaming
-    /// texture of `size` if there is none, and destroys the least recently used one if there are
-    /// too many.
+    /// Calls `fill` with the pixels and the pitch (bytes per row) of the texture for `key`, and returns
+    /// its result. Makes a streaming texture of `format` and `size` (width and height, pixels) if there is
+    /// none for `key`; before that, destroys the least recently used one if there are [`TEXTURES`].
     ///
     /// # Errors
     /// SDL's message. The current texture may have changed.

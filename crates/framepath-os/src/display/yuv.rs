@@ -4,14 +4,14 @@
 use sdl2::render::WindowCanvas;
 use sdl2::sys::{SDL_SetYUVConversionMode, SDL_YUV_CONVERSION_MODE};
 
-/// Interpretation of YUV values by SDL.
+/// Matrix and range by which SDL converts YUV values to RGB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum YuvMode {
-    /// BT.601 of full range.
+    /// Matrix of BT.601, full range.
     Jpeg,
-    /// BT.601 of limited range: SDL's default for every size.
+    /// Matrix of BT.601, limited range: SDL's default for every size.
     Bt601,
-    /// BT.709 of limited range.
+    /// Matrix of BT.709, limited range.
     Bt709,
 }
 

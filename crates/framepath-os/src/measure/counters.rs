@@ -10,12 +10,13 @@ use crate::measure::pmu::{HardwareCounts, Pmu};
 use crate::measure::switches::SwitchLog;
 use crate::time::thread_cpu_ns;
 
-/// Counter values of one reading, or the difference of two. Times in nanoseconds.
+/// Counter values of one thread at one reading, or the difference of two readings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// CPU time of the thread, nanoseconds.
     pub cpu_ns: u64,
-    /// Time in which the thread was runnable but did not run, nanoseconds.
+    /// Time in which the thread was runnable but did not run, nanoseconds: from the kernel's switch
+    /// records, or the run delay of schedstat if these are not available; 0 without both.
     pub preempted_ns: u64,
     /// Time asleep, from the kernel's switch records, nanoseconds; 0 if these are not available.
     pub slept_ns: u64,
@@ -23,9 +24,10 @@ pub struct Counts {
     pub voluntary_switches: u64,
     /// Number of context switches forced by the kernel.
     pub involuntary_switches: u64,
-    /// Number of page faults without I/O.
+    /// Number of page faults that needed no I/O.
     pub minor_faults: u64,
-    /// Hardware events; zeros if the machine has none (see [`Counters::has_pmu`]).
+    /// Hardware events in user mode; zeros if the machine has no counters for them (see
+    /// [`Counters::has_pmu`]).
     pub events: HardwareCounts,
 }
 
@@ -131,8 +133,8 @@ impl Counters {
     }
 }
 
-/// Returns the second field of `/proc/*/schedstat`: nanoseconds spent waiting on a run
-/// queue (Documentation/scheduler/sched-stats.rst).
+/// Returns the second field of `text`, the content of `/proc/*/schedstat`: nanoseconds spent waiting on
+/// a run queue (Documentation/scheduler/sched-stats.rst). Returns `None` if there is no such number.
 fn parse_run_delay(text: &str) -> Option<u64> {
     text.split_ascii_whitespace().nth(1)?.parse().ok()
 }

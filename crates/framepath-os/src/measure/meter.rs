@@ -13,25 +13,26 @@ use crate::time::{now_ns, thread_cpu_ns};
 /// Level of detail of the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Level {
-    /// Records nothing, at no cost.
+    /// Records no times. Only copied bytes are counted.
     #[default]
     Off,
-    /// Records timestamps, without system calls.
+    /// Also records times, without system calls.
     Times,
-    /// Records timestamps and thread counters.
+    /// Also records thread counters, by system calls.
     Full,
 }
 
-/// Values recorded since the last [`take`].
+/// Values that a thread recorded since its last [`take`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Metered {
-    /// Bytes copied by the CPU.
+    /// Number of pixel and packet bytes copied by the CPU.
     pub copied_bytes: u64,
-    /// Time in copies, nanoseconds: wall time at `Times`, CPU time at `Full`.
+    /// Time in copies, nanoseconds: wall time at `Times`, CPU time at `Full`, 0 at `Off`.
     pub copy_ns: u64,
-    /// Wall time in known waits, nanoseconds.
+    /// Wall time in known waits ([`blocked`]), nanoseconds; 0 at `Off`.
     pub blocked_ns: u64,
-    /// Wall time of waits for a device, nanoseconds; not in `blocked_ns`.
+    /// Wall time of calls and waits for a device ([`in_device`]), nanoseconds; not in `blocked_ns`; 0 at
+    /// `Off`.
     pub device_ns: u64,
 }
 
@@ -62,13 +63,14 @@ thread_local! {
     };
 }
 
-/// Opens this thread's counters early, for a thread that cannot open files later.
+/// Opens this thread's counters early, for a thread that cannot open files later. They stay open until
+/// [`set_level`] sets a level below [`Level::Full`].
 pub fn prepare() {
     METER.with(|m| m.counters.borrow_mut().get_or_insert_with(Counters::open).read());
 }
 
-/// Sets this thread's level. Opens its counters if the level needs them and they are not open
-/// yet.
+/// Sets this thread's level, and resets all recorded values. [`Level::Full`] opens the thread's counters
+/// if they are not open yet; the other levels close them.
 pub fn set_level(level: Level) {
     METER.with(|m| {
         m.level.set(level);
@@ -87,7 +89,8 @@ pub fn level() -> Level {
     METER.with(|m| m.level.get())
 }
 
-/// Reads this thread's counters; zeros below [`Level::Full`].
+/// Reads this thread's counters; zeros if they are not open. Only [`Level::Full`] and [`prepare`] open
+/// them.
 pub fn counts() -> Counts {
     METER.with(|m| m.counters.borrow_mut().as_mut().map_or(Counts::ZERO, Counters::read))
 }
@@ -134,7 +137,7 @@ fn inside_copy<R>(m: &Meter, f: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Counts copied bytes, unless [`copy`] already counts them.
+/// Counts `bytes` copied bytes, unless the caller runs inside [`copy`], which already counts them.
 #[inline]
 pub fn count_once(bytes: usize) {
     METER.with(|m| {
@@ -144,29 +147,33 @@ pub fn count_once(bytes: usize) {
     });
 }
 
-/// Counts bytes that a worker copied for this thread. The time counts for the worker, not for
-/// this thread.
+/// Counts `bytes` bytes that a worker copied for this thread. The time of the copy is counted in the
+/// worker, not here.
 #[inline]
 pub fn count_copied(bytes: usize) {
     METER.with(|m| m.copied_bytes.set(m.copied_bytes.get() + bytes as u64));
 }
 
-/// Copies `src` to `dst` and counts the bytes. The lengths must be equal.
+/// Copies `src` to `dst` and counts the bytes. Panics if the lengths differ.
 #[inline]
 pub fn copy_bytes(dst: &mut [u8], src: &[u8]) {
     copy(src.len(), || dst.copy_from_slice(src));
 }
 
-/// Runs `f` and records its time as a known wait (I/O, a futex of framepath, an empty pool).
+/// Runs `f`, records its time as a known wait (I/O, a futex of framepath, an empty pool), and returns its
+/// result.
 pub fn blocked<R>(f: impl FnOnce() -> R) -> R {
     METER.with(|m| waited(m, &m.blocked_ns, f))
 }
 
-/// Runs `f`, which submits work to a device or waits for it, and records its time.
+/// Runs `f`, which submits work to a device or waits for it, records its time as device time, and returns
+/// its result.
 pub fn in_device<R>(f: impl FnOnce() -> R) -> R {
     METER.with(|m| waited(m, &m.device_ns, f))
 }
 
+/// Runs `f` and adds its wall time to `sum`, and the change of the counters to the waits; at
+/// [`Level::Off`] only runs `f`.
 fn waited<R>(m: &Meter, sum: &Cell<u64>, f: impl FnOnce() -> R) -> R {
     if m.level.get() == Level::Off {
         return f();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Hardware events of the calling thread: cycles, instructions, cache misses.
+//! Hardware events of the calling thread in user mode: cycles, instructions, cache misses.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -8,18 +8,19 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use perf_event_open_sys as sys;
 use sys::bindings as perf;
 
-/// Hardware event counts, scaled if the kernel had to share the counters.
+/// Hardware event counts of one thread in user mode. Scaled up if the kernel had to share the counters
+/// with other users; zeros if the counters never ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HardwareCounts {
-    /// CPU cycles.
+    /// Number of CPU cycles in user mode.
     pub cycles: u64,
-    /// Instructions retired.
+    /// Number of instructions retired in user mode.
     pub instructions: u64,
-    /// Last-level cache misses.
+    /// Number of last-level cache misses in user mode.
     pub cache_misses: u64,
 }
 
-/// Group of the three events, read with one system call.
+/// Open hardware counters of one thread: a group of three events, read with one system call.
 #[derive(Debug)]
 pub struct Pmu {
     leader: File,
@@ -39,7 +40,7 @@ impl Pmu {
         Ok(Pmu { leader, _members: members })
     }
 
-    /// Reads the counts since [`Pmu::open`].
+    /// Reads the counts since [`Pmu::open`]. Fails if the kernel returns fewer bytes than expected.
     pub fn read(&self) -> io::Result<HardwareCounts> {
         let mut bytes = [0; 48];
         let read = (&self.leader).read(&mut bytes)?;
@@ -73,7 +74,7 @@ fn open_event(config: u32, group: i32) -> io::Result<File> {
 }
 
 /// Parses a `struct read_format` with GROUP and both times (perf_event_open(2)): count, enabled,
-/// running, then the values.
+/// running, then the values. Returns `None` unless there are exactly three values.
 fn parse_group(bytes: &[u8]) -> Option<HardwareCounts> {
     let mut words = bytes.chunks_exact(8).map(|c| u64::from_ne_bytes(c.try_into().expect("eight bytes")));
     let (count, enabled, running) = (words.next()?, words.next()?, words.next()?);

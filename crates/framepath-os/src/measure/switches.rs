@@ -97,7 +97,8 @@ impl SwitchLog {
         Ok(SwitchLog { _fd: fd, map, tally: Tally::default() })
     }
 
-    /// Reads the records since the last call and returns the totals. No system call.
+    /// Reads the records since the last call and returns the totals since the log was opened. No system
+    /// call.
     pub fn read(&mut self) -> OffCpu {
         let mut tally = self.tally;
         self.drain(|record| tally.record(record));
@@ -158,6 +159,8 @@ impl Drop for SwitchLog {
 /// Sum of switch records, without I/O for tests.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
+    /// Time at which the thread last left the CPU, nanoseconds, and true if it was preempted; `None` while
+    /// it runs, or after lost records.
     left_at: Option<(u64, bool)>,
     off_cpu: OffCpu,
 }

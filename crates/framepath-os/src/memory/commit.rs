@@ -13,7 +13,8 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-/// Allocates all pages of a memfd of `bytes` bytes if the kernel might fail to do so later.
+/// Allocates all pages of a memfd of `bytes` bytes if `vm.overcommit_memory` is 2; does nothing
+/// otherwise.
 ///
 /// # Errors
 /// There is not enough memory; the error names the call.
@@ -24,11 +25,13 @@ pub(crate) fn reserve(memfd: impl AsFd, bytes: u64) -> Result<(), (&'static str,
     Ok(())
 }
 
-/// Returns true if a first access can fail; `overcommit` is the text of vm.overcommit_memory.
+/// Returns true if the first access to a page can fail, which is so in mode 2. `overcommit` is the text
+/// of vm.overcommit_memory.
 fn is_strict(overcommit: &str) -> bool {
     overcommit.trim() == "2"
 }
 
+/// Allocates all pages of a memfd of `bytes` bytes. The error names the call.
 fn take(memfd: impl AsFd, bytes: u64) -> Result<(), (&'static str, Errno)> {
     loop {
         match fallocate(&memfd, FallocateFlags::empty(), 0, bytes) {

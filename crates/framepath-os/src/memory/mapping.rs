@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory of a pool: a sealed memfd that is mapped once, or another process's memfd that is
-//! mapped read-only. The model checkers use zeroed heap pages instead of a memfd.
+//! Memory of a pool: a sealed memfd of this process, memory that another process provides for
+//! writing, or another process's memfd that is mapped read-only. The model checkers use zeroed heap
+//! pages instead.
 
 use std::ptr::NonNull;
 
@@ -11,11 +12,11 @@ pub(crate) use heap::{Mapping, ReadOnly};
 #[cfg(not(any(loom, miri)))]
 pub(crate) use memfd::{MapError, Mapping, ReadOnly};
 
-/// Returns true if every access to the memfd finds its page. Huge pages come from a reserve that
-/// can be empty at a page fault, which causes SIGBUS.
+/// Returns true if the memfd has ordinary pages. Huge pages come from a reserve that can be empty at a
+/// page fault, which causes SIGBUS. Errors of fstatfs(2).
 #[cfg(not(loom))]
 pub(crate) fn has_ordinary_pages(memfd: &std::os::fd::OwnedFd) -> Result<bool, Errno> {
-    /// linux/magic.h.
+    /// File system type of a memfd with ordinary pages, from linux/magic.h.
     const TMPFS_MAGIC: u64 = 0x0102_1994;
     Ok(rustix::fs::fstatfs(memfd)?.f_type as u64 == TMPFS_MAGIC)
 }
@@ -45,11 +46,12 @@ mod memfd {
     }
 
     impl Span {
-        /// Reserves `bytes` bytes that cannot be accessed.
+        /// Reserves `bytes` bytes of addresses, which cannot be accessed until they are mapped again.
         fn reserved(bytes: usize) -> Result<Span, (&'static str, Errno)> {
             Span::anonymous(bytes, ProtFlags::empty())
         }
 
+        /// Maps `bytes` zeroed bytes of private memory with the rights `access`.
         fn anonymous(bytes: usize, access: ProtFlags) -> Result<Span, (&'static str, Errno)> {
             let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
             // SAFETY: a new mapping at an address the kernel chooses.
@@ -79,22 +81,22 @@ mod memfd {
         }
     }
 
-    /// Writable memory that begins at a page boundary.
+    /// Memory of a pool, mapped readable and writable; it begins at a page boundary.
     #[derive(Debug)]
     pub(crate) struct Mapping {
         span: Span,
-        /// `None` if the memory belongs to another process or has no file.
+        /// Memfd of the memory; `None` if another process made the memory, or for anonymous memory.
         fd: Option<OwnedFd>,
         /// True if the memfd is sealed so that no other writable mapping can be made.
         only_writer: bool,
-        /// Number of the memory, if another process granted it.
+        /// Number under which another process granted the memory; `None` for other memory.
         granted: Option<u32>,
     }
 
     impl Mapping {
-        /// Maps `bytes` bytes, at least 1. The error names the call that failed. With
-        /// `only_writer`, no process can write through the memfd, or map it writable, from then
-        /// on.
+        /// Makes a memfd of `bytes` bytes (at least 1) and maps it. With `only_writer`, no process can
+        /// write through the memfd, or map it writable, from then on. Without `only_writer`, a process
+        /// that may not create files gets anonymous memory. The error names the call that failed.
         pub(crate) fn new(bytes: usize, only_writer: bool) -> Result<Mapping, (&'static str, Errno)> {
             let failed = |call| move |errno| (call, errno);
             let made = memfd_create("framepath-pool", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING);
@@ -122,8 +124,8 @@ mod memfd {
         }
 
         /// Maps `count` buffers of another process one after the other, `each` bytes of each
-        /// buffer: whole pages, at least one. Other processes that have a buffer may write it
-        /// too.
+        /// buffer: whole pages, at least one. `buffer` returns the buffer with an index. Other processes
+        /// that have a buffer may write it, too. Fails if a buffer is smaller than `each` bytes.
         pub(crate) fn map_buffers(
             count: u32,
             each: usize,
@@ -179,25 +181,25 @@ mod memfd {
             Ok(Mapping { span, fd: None, only_writer: true, granted: Some(number) })
         }
 
-        /// Returns the number of the memory, if another process granted it.
+        /// Returns the number under which another process granted the memory; `None` for other memory.
         pub(crate) fn granted(&self) -> Option<u32> {
             self.granted
         }
 
-        /// Returns the address of the first byte.
+        /// Returns the address of the first byte, valid as long as `self` lives.
         #[inline]
         pub(crate) fn base(&self) -> NonNull<u8> {
             self.span.base
         }
 
-        /// Returns the memfd, sealed against a change of its size; `None` for another process's
-        /// memory.
+        /// Returns the memfd, sealed against a change of its size; `None` if another process made the
+        /// memory, or for anonymous memory.
         pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
             self.fd.as_ref().map(AsFd::as_fd)
         }
 
-        /// Returns a descriptor with which others can read the memory. If the seal does not
-        /// prevent writing, the descriptor is reopened read-only.
+        /// Returns a descriptor with which other processes can read the memory. If the seal does not
+        /// prevent writing, the descriptor is reopened read-only. `Unsupported` if there is no memfd.
         pub(crate) fn read_only_fd(&self) -> io::Result<OwnedFd> {
             let fd = self.fd.as_ref().ok_or(io::ErrorKind::Unsupported)?;
             if self.only_writer {
@@ -216,7 +218,7 @@ mod memfd {
         Kind(&'static str),
         /// The memory is smaller than expected; its size in bytes.
         Short(u64),
-        /// A system call failed.
+        /// A system call failed: its name and the kernel's error.
         Os(&'static str, Errno),
     }
 
@@ -224,7 +226,7 @@ mod memfd {
     #[derive(Debug)]
     pub(crate) struct ReadOnly {
         span: Span,
-        /// `None` after it was closed, and for blank memory.
+        /// Memfd of the memory; `None` after it was closed, and for blank memory.
         fd: Option<OwnedFd>,
     }
 
@@ -234,7 +236,7 @@ mod memfd {
     unsafe impl Sync for ReadOnly {}
 
     impl ReadOnly {
-        /// Maps `bytes` bytes, at least 1, of a memfd made by another process.
+        /// Maps the first `bytes` bytes (at least 1) of a memfd made by another process.
         pub(crate) fn new(fd: OwnedFd, bytes: usize) -> Result<ReadOnly, MapError> {
             let failed = |call| move |errno| MapError::Os(call, errno);
             // Only memfds have seals. An access to a memfd that can shrink could end in SIGBUS.
@@ -267,17 +269,19 @@ mod memfd {
             Ok(ReadOnly { span, fd: None })
         }
 
-        /// Closes the descriptor. The memory can no longer be passed on.
+        /// Closes the descriptor. The memory stays mapped, but [`ReadOnly::read_only_fd`] fails from now
+        /// on.
         pub(crate) fn close(&mut self) {
             self.fd = None;
         }
 
-        /// Returns the address of the first byte.
+        /// Returns the address of the first byte, valid as long as `self` lives.
         pub(crate) fn base(&self) -> NonNull<u8> {
             self.span.base
         }
 
-        /// Returns a descriptor for other processes, with no more rights than this process has.
+        /// Returns a descriptor of the memory for other processes, with no more rights than this process
+        /// has. `Unsupported` if the descriptor was closed, or for blank memory.
         pub(crate) fn read_only_fd(&self) -> io::Result<OwnedFd> {
             self.fd.as_ref().ok_or(io::ErrorKind::Unsupported)?.try_clone()
         }
@@ -316,7 +320,7 @@ mod heap {
         }
     }
 
-    /// Memory in the place of another process's.
+    /// Zeroed heap memory that takes the place of another process's memory under the model checkers.
     #[derive(Debug)]
     pub(crate) struct ReadOnly(Mapping);
 

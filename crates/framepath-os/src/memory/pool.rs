@@ -42,21 +42,22 @@ mod owner_wait;
 mod plane;
 
 const PAGE: usize = 4096;
-/// Largest slot size for which unused slots are taken before returned slots, bytes.
+/// Largest slot size, bytes, for which slots that were never used are taken before slots that were returned.
 const SMALL_SLOT: usize = PAGE;
-/// One reader downstream, in [`Slot::refs`].
+/// Value of one reader ([`Frame`]) in [`Slot::refs`].
 const FRAME: u32 = 1;
-/// One decoder's reference, in [`Slot::refs`].
+/// Value of one decoder's reference ([`Hold`]) in [`Slot::refs`].
 const HOLD: u32 = 1 << 16;
-/// The part of [`Slot::refs`] that counts readers.
+/// Bits of [`Slot::refs`] that count the readers.
 const FRAMES: u32 = HOLD - 1;
 
 /// Error of making a pool or taking a slot.
 #[derive(Debug, thiserror::Error)]
 pub enum PoolError {
-    /// Zero slots, zero bytes, or more than the address space can hold.
+    /// Zero slots, 65,536 slots or more, zero bytes, or more than the address space can hold.
     #[error(
-        "pool: cannot make {slots} slots of {slot_bytes} bytes; the size must be positive and fit the address space"
+        "pool: cannot make {slots} slots of {slot_bytes} bytes; expected 1 to 65535 slots of at least 1 byte \
+         that fit the address space"
     )]
     Size {
         /// Requested bytes per slot.
@@ -67,7 +68,7 @@ pub enum PoolError {
     /// A system call failed.
     #[error("pool: {call} for {bytes} bytes: {errno}")]
     Os {
-        /// The system call.
+        /// Name of the system call.
         call: &'static str,
         /// Size of the whole pool, bytes.
         bytes: usize,
@@ -85,7 +86,7 @@ pub enum PoolError {
     /// A [`Closer`] ended the wait for a slot.
     #[error("pool: closed while waiting for a slot")]
     Closed,
-    /// The process that grants memory denied the request.
+    /// The other process, which provides the memory or the buffers of the pool, denied the request.
     #[error("pool: no memory for {bytes} bytes: {reason}")]
     NotGranted {
         /// Size of the whole pool, bytes.
@@ -93,10 +94,11 @@ pub enum PoolError {
         /// Reason reported by that process.
         reason: String,
     },
-    /// The table of slots that another process returns is full.
+    /// The pool is shared, and its [`GiveBack`] has not enough slot numbers left. Numbers become free
+    /// when another pool of the same [`GiveBack`] is freed.
     #[error("pool: export table full: cannot register {slots} more slots")]
     NoNumbers {
-        /// Requested number of slots.
+        /// Number of slots of the new pool.
         slots: u32,
     },
     /// The pool's memory belongs to another process, which may write it at any time. So it cannot
@@ -118,13 +120,15 @@ struct Slot {
 
 #[derive(Debug)]
 struct Inner {
-    /// See [`Frame::pool_id`].
+    /// Number of the pool, unique in this process.
     id: u64,
     memory: Mapping,
+    /// Size of one slot, bytes: whole pages.
     slot_bytes: usize,
     slots: Box<[Slot]>,
-    /// Targets of the frames of [`Pool::acquire`], one for each slot.
+    /// Targets to which the frames of [`Pool::acquire`] point, one for each slot.
     places: Box<[FrameTarget]>,
+    /// Slots that were returned and not yet collected by the owner.
     returned: ReturnStack,
     /// Word that is 1 while the owner waits for a slot. Not inside `Inner`, because it is read
     /// after a slot was returned, when `Inner` may be freed.
@@ -132,10 +136,9 @@ struct Inner {
     closer: Closer,
     /// True if the memory belongs to other processes, which may write it at any time.
     peer_owned: bool,
-    /// Numbers under which another process returns frames, if it may read them.
+    /// Numbers under which another process returns the pool's slots; `None` if the pool is not shared.
     range: Option<SlotNumbers>,
-    /// All layouts of this pool's frames. Boxed, because frames point to them; kept until the
-    /// pool is freed.
+    /// All layouts of this pool's frames. Boxed, because frames point to them; kept until the pool is freed.
     #[expect(clippy::vec_box, reason = "frames point at the boxed layouts while the vector grows")]
     layouts: Mutex<Vec<Box<Layout>>>,
 }
@@ -148,12 +151,13 @@ impl Inner {
         unsafe { self.memory.base().add(index as usize * self.slot_bytes) }
     }
 
-    /// Returns the number of slot 0 for another process.
+    /// Returns the number under which another process returns slot 0; 0 if the pool is not shared.
     #[cfg(not(any(loom, miri)))]
     fn first_slot(&self) -> u32 {
         self.range.as_ref().map_or(0, |range| range.first)
     }
 
+    /// Returns the pool's own copy of `layout`, which lives as long as the pool; adds it if needed.
     fn intern(&self, layout: &Layout) -> NonNull<Layout> {
         let mut layouts = self.layouts.lock().unwrap_or_else(|e| e.into_inner());
         if let Some(known) = layouts.iter().rev().find(|l| ***l == *layout) {
@@ -163,10 +167,12 @@ impl Inner {
         NonNull::from(&**layouts.last().expect("just pushed"))
     }
 
-    /// Drops `unit` references of slot `index`.
+    /// Drops one reference to slot `index`: a reader's if `unit` is [`FRAME`], a decoder's if it is
+    /// [`HOLD`]. Returns the slot to the pool if this was the last reference, and frees the pool if it
+    /// waited only for this slot.
     ///
     /// # Safety
-    /// `this` is live. The caller owns `unit` of the slot's count, and uses neither afterwards.
+    /// `this` is live. The caller owns the reference, and uses neither `this` nor the slot afterwards.
     #[inline]
     unsafe fn release(this: NonNull<Inner>, index: u32, unit: u32) {
         // SAFETY: the caller's reference keeps Inner alive until the count is lowered below.
@@ -179,9 +185,8 @@ impl Inner {
         if refs.load(Ordering::Acquire) != unit {
             let before = refs.fetch_sub(unit, Ordering::AcqRel);
             if before != unit {
-                // The decoder still holds the slot, or held it until now, so `inner` may be
-                // freed. A waiting owner has to learn that there is one reader less (see
-                // `Pool::wait`).
+                // The decoder still holds the slot, or held it until now, so `inner` may be freed. A waiting
+                // owner has to learn that there is one reader less (see `Pool::wait`).
                 if before & FRAMES == FRAME && unit == FRAME {
                     owner_waits.wake();
                 }
@@ -194,8 +199,7 @@ impl Inner {
         // SAFETY: the caller's reference keeps Inner alive until the push; the result reports
         // whether it still lives.
         match unsafe { ReturnStack::push(NonNull::from(&inner.returned), index) } {
-            // The owner may have used the slot and closed the pool since the push, so `inner` may
-            // be freed.
+            // The owner may have used the slot and closed the pool since the push, so `inner` may be freed.
             Returned::ToOwner => owner_waits.wake(),
             Returned::Closed => {}
             Returned::LastOfClosed => {
@@ -220,7 +224,8 @@ fn next_id() -> u64 {
     NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
 }
 
-/// Pool of equal slots. This is the only handle that takes slots out of the pool.
+/// Pool of equal slots: the owner's handle, and the only one that takes slots out of the pool. Dropping
+/// it leaves existing frames valid.
 #[derive(Debug)]
 pub struct Pool {
     inner: NonNull<Inner>,
@@ -240,6 +245,9 @@ unsafe impl Send for Pool {}
 impl Pool {
     /// Makes a pool of `slots` slots of at least `slot_bytes` bytes each, rounded up to pages.
     /// The kernel allocates memory when a slot is first written.
+    ///
+    /// # Errors
+    /// [`PoolError::Size`], or [`PoolError::Os`] if the kernel denies the memory.
     pub fn new(slot_bytes: usize, slots: u32) -> Result<Pool, PoolError> {
         Pool::make(slot_bytes, slots, None)
     }
@@ -300,7 +308,8 @@ impl Pool {
         })
     }
 
-    /// Makes a pool of another process's memory, with all slots in use.
+    /// Makes a pool of another process's memory with all slots in use (exported). `map` maps the memory;
+    /// its arguments are the bytes of a slot and of all slots.
     #[cfg(not(any(loom, all(miri, not(test)))))]
     fn from_peer_memory(
         slot_bytes: usize,
@@ -317,6 +326,7 @@ impl Pool {
         Ok(pool)
     }
 
+    /// Makes a pool of this process's memory, or of memory that another process grants through `give_back`.
     fn make(slot_bytes: usize, slots: u32, give_back: Option<&'static GiveBack>) -> Result<Pool, PoolError> {
         #[cfg(not(any(loom, miri)))]
         if let Some(memory) = give_back.and_then(GiveBack::memory) {
@@ -401,13 +411,13 @@ impl Pool {
         unsafe { self.inner.as_ref() }
     }
 
-    /// See [`Frame::pool_id`].
+    /// Returns the number of the pool, which is unique in this process; [`Frame::pool_id`] returns the
+    /// same number for each frame of the pool.
     pub fn id(&self) -> u64 {
         self.inner().id
     }
 
-    /// Returns the number of the pool's first slot in an [`Exported`]; 0 if the pool is not
-    /// shared.
+    /// Returns the number of the pool's first slot in an [`Exported`]; 0 if the pool is not shared.
     #[cfg(not(any(loom, miri)))]
     pub fn first_slot(&self) -> u32 {
         self.inner().first_slot()
@@ -418,7 +428,7 @@ impl Pool {
         self.inner().slots.len() as u32
     }
 
-    /// Returns the number of bytes of a slot.
+    /// Returns the size of a slot, bytes: the size requested, rounded up to pages.
     pub fn slot_bytes(&self) -> usize {
         self.inner().slot_bytes
     }
@@ -428,7 +438,8 @@ impl Pool {
         self.inner().closer.clone()
     }
 
-    /// Returns the sealed memfd of the pool; `None` for another process's memory.
+    /// Returns the sealed memfd of the pool; `None` if the memory came from another process, or if this
+    /// process may not create files.
     ///
     /// # Safety
     /// No code writes through the memfd, or through a mapping of it, to a slot of which a
@@ -454,15 +465,18 @@ impl Pool {
         Ok(self.unwritten(slot))
     }
 
-    /// Makes the only handle to a slot that was just taken. For another process's memory, the
-    /// handle must not leave this module, because its owner could request the bytes as a slice.
+    /// Makes the only handle to `slot`, which was just taken. For another process's memory, the handle must
+    /// not leave this module, because code with the handle could request the bytes as a slice.
     fn unwritten(&self, slot: u32) -> FrameMut {
         debug_assert_eq!(self.inner().slots[slot as usize].refs.load(Ordering::Relaxed), FRAME);
         FrameMut::new(NonNull::from(&self.inner().places[slot as usize]), self.opaque)
     }
 
-    /// Takes a slot for a decoder to write into and keep as a reference. Waits and fails as
-    /// [`Pool::acquire`] does.
+    /// Takes a slot for a decoder to write into and keep as a reference, also if the memory belongs to
+    /// another process. If the pool is empty, waits as [`Pool::acquire`] does.
+    ///
+    /// # Errors
+    /// [`PoolError::Starved`] and [`PoolError::Closed`] as [`Pool::acquire`].
     pub fn acquire_hold(&mut self) -> Result<Hold, PoolError> {
         let slot = self.take_slot()?;
         self.inner().slots[slot as usize].refs.store(HOLD, Ordering::Relaxed);
@@ -532,16 +546,16 @@ impl Pool {
         }
     }
 
-    /// Polls for frames of another process if that pays: they are returned by words, and a reader
-    /// that finds no sleeper makes no system call.
+    /// Polls for a while for frames that another process returns, if earlier waits were short. Returns
+    /// true if frames were returned; false if not, or if the pool is not shared. A reader that returns a
+    /// frame meanwhile makes no system call.
     fn comes_soon(&self) -> bool {
         let range = self.inner().range.as_ref();
         range.is_some_and(|range| self.patience.spin(|| range.give_back.has_returns()))
     }
 
-    /// Checks for a slot one last time before the owner sleeps. Returns a slot, `Some(Ok(None))`
-    /// if returned frames have to be collected first, or an error. Returns `None` if the owner
-    /// may sleep.
+    /// Checks for a slot one last time before the owner sleeps. Returns a slot, `Some(Ok(None))` if returned
+    /// frames have to be collected first, or an error. Returns `None` if the owner may sleep.
     fn look(&mut self) -> Option<Result<Option<u32>, PoolError>> {
         // Waiting does not return a slot that only decoders hold. A slot without a reference, or
         // with the reference of a free slot, is already on its way to the stack or in it.

@@ -11,7 +11,8 @@ use crate::sync::atomics::{AtomicU32, AtomicUsize, CacheAligned, Ordering};
 const EMPTY: u32 = u32::MAX;
 const CLOSED: u32 = u32::MAX - 1;
 
-/// Stack of slot numbers, 0 to `CLOSED` exclusive.
+/// Stack of the numbers of returned slots, each from 0 to `CLOSED` exclusive. Any thread pushes; only
+/// the pool's owner takes.
 #[derive(Debug)]
 pub(crate) struct ReturnStack {
     /// Top slot, `EMPTY`, or `CLOSED` once the owner is gone.
@@ -19,23 +20,24 @@ pub(crate) struct ReturnStack {
     /// Slot below each slot. The one thread that returns slot `n` writes `next[n]` before `n`
     /// becomes the head.
     next: Box<[AtomicU32]>,
-    /// Number of slots not yet accounted for after closing, plus one for the owner, which uses
-    /// this stack until it has closed it. Starts at the slot count + 1.
+    /// Slot count plus one for the owner, until the owner closes the stack. Afterwards every free or
+    /// returned slot, and the owner, subtract one. At 0 the pool is freed.
     unaccounted: AtomicUsize,
 }
 
-/// Result of a push.
+/// Result of [`ReturnStack::push`] and [`ReturnStack::close`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Returned {
-    /// The owner will find the slot.
+    /// The slot is on the stack; the owner will take it.
     ToOwner,
     /// The owner is gone; other slots are still in use.
     Closed,
-    /// The owner is gone and this was the last slot: the caller frees the pool.
+    /// The owner is gone and no slot is in use any more: the caller frees the pool.
     LastOfClosed,
 }
 
 impl ReturnStack {
+    /// Creates an empty stack for `slots` slots, all of which the owner has.
     pub(crate) fn new(slots: u32) -> ReturnStack {
         debug_assert!(slots < CLOSED);
         ReturnStack {
@@ -70,7 +72,7 @@ impl ReturnStack {
         }
     }
 
-    /// Moves all returned slots to `into`, the latest last. Owner only.
+    /// Moves all returned slots to the end of `into`, the latest last. Called by the owner only.
     pub(crate) fn take(&self, into: &mut Vec<u32>) {
         // Acquire: pairs with the Release of every push taken. Release: passes the
         // owner's waiting flag to every later push.
@@ -78,7 +80,8 @@ impl ReturnStack {
         self.unchain(head, into);
     }
 
-    /// Closes the stack for the owner, which holds `free` slots itself.
+    /// Closes the stack for the owner, which has `free` free slots itself. Returns `LastOfClosed` if no
+    /// slot is in use, and `Closed` otherwise.
     ///
     /// # Safety
     /// `this` is live, and the owner does not use it again. It may be freed before the call
@@ -93,6 +96,7 @@ impl ReturnStack {
         account(&stack.unaccounted, free + returned.len() + 1)
     }
 
+    /// Adds the slots from `head` down to the bottom of the stack to `into`, the top last.
     fn unchain(&self, mut head: u32, into: &mut Vec<u32>) {
         let start = into.len();
         while head != EMPTY {
@@ -104,6 +108,8 @@ impl ReturnStack {
     }
 }
 
+/// Subtracts `shares` (one for each slot, and one for the owner) from the count of a closed stack.
+/// Returns `LastOfClosed` if the count is 0 afterwards, and `Closed` otherwise.
 fn account(unaccounted: &AtomicUsize, shares: usize) -> Returned {
     // AcqRel: the thread that counts the last share sees the last uses by all others.
     let before = unaccounted.fetch_sub(shares, Ordering::AcqRel);

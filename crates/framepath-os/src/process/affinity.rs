@@ -11,12 +11,14 @@ pub fn allowed_cpus() -> io::Result<Vec<usize>> {
     Ok((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
 }
 
-/// Pins the calling thread to one CPU; EINVAL if there is no such CPU.
+/// Pins the calling thread to CPU number `cpu`; EINVAL if the thread may not run there or there is no
+/// such CPU.
 pub fn pin_to(cpu: usize) -> io::Result<()> {
     Ok(sched_setaffinity(None, &only(cpu)?)?)
 }
 
-/// Pins the main thread of process `pid` to one CPU.
+/// Pins the main thread of process `pid` to CPU number `cpu`; ESRCH if there is no such process, EINVAL
+/// if there is no such CPU.
 pub fn pin_process_to(pid: u32, cpu: usize) -> io::Result<()> {
     let pid = i32::try_from(pid).ok().and_then(rustix::thread::Pid::from_raw);
     // 0 would mean the calling thread.

@@ -19,12 +19,12 @@ use crate::process::signal;
 use crate::process::stop;
 use crate::time::timespec;
 
-/// Makes the error of a call that was canceled by a signal (ECANCELED).
+/// Makes the error of a call that was canceled by a signal or a stop request: ECANCELED.
 pub fn canceled() -> io::Error {
     Errno::CANCELED.into()
 }
 
-/// Returns true if `error` is [`canceled`].
+/// Returns true if `error` is ECANCELED, as [`canceled`] makes it.
 pub fn is_canceled(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::CANCELED.raw_os_error())
 }
@@ -32,7 +32,7 @@ pub fn is_canceled(error: &io::Error) -> bool {
 /// Opens `path` for reading. Waits until a fifo has a writer.
 ///
 /// # Errors
-/// From open(2); [`canceled`] after a signal.
+/// From open(2); [`canceled`] if a signal or stop request arrives during the wait.
 pub fn open(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     repeated(signal::interrupted, || rustix::fs::open(path, flags, Mode::empty())).map(File::from)
@@ -41,14 +41,15 @@ pub fn open(path: &Path) -> io::Result<File> {
 /// Creates `path`, or empties it, for writing. Waits until a fifo has a reader.
 ///
 /// # Errors
-/// From open(2); [`canceled`] after a signal.
+/// From open(2); [`canceled`] if the wait lasts beyond [`signal::GRACE`] after a signal or stop request.
 pub fn create(path: &Path) -> io::Result<File> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
     let mode = Mode::from_raw_mode(0o666);
     repeated(signal::overdue, || rustix::fs::open(path, flags, mode)).map(File::from)
 }
 
-/// Reads into `buffer`; returns 0 at the end.
+/// Reads into `buffer`; waits until there are bytes. Returns the number of bytes, 0 at the end of the
+/// file.
 ///
 /// # Errors
 /// From read(2); [`canceled`] after a signal or a request to [`stop`].
@@ -66,20 +67,24 @@ pub fn is_readable(file: &impl AsFd) -> bool {
     !matches!(poll(&mut [PollFd::new(file, PollFlags::IN)], Some(&now)), Ok(0))
 }
 
-/// Unbuffered writer to a file or stream that ends after a signal.
+/// Unbuffered writer to a file or stream. A write that would block fails after the grace period of a
+/// signal or stop request.
 #[derive(Debug)]
 pub struct StoppableWriter<F: AsFd>(F);
 
 impl<F: AsFd> StoppableWriter<F> {
-    /// Writes to `to`.
+    /// Makes a writer to `to`.
     pub fn new(to: F) -> StoppableWriter<F> {
         StoppableWriter(to)
     }
 }
 
 impl<F: AsFd> Write for StoppableWriter<F> {
+    /// Writes once and returns the number of bytes written; waits until there is room.
+    ///
     /// # Errors
-    /// From write(2); [`canceled`] if there is still no room after the grace period of a signal.
+    /// From write(2); [`canceled`] if there is still no room after the grace period of a signal or stop
+    /// request.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let ends = || signal::overdue() && !has_room(&self.0);
         // Checked before the call too, because the signal may have interrupted this thread
@@ -102,7 +107,7 @@ fn has_room(to: &impl AsFd) -> bool {
     poll(&mut [PollFd::new(to, PollFlags::OUT)], Some(&now)).is_ok_and(|ready| ready > 0)
 }
 
-/// Repeats an interrupted `call` unless `ends` returns true.
+/// Calls `call`, and again after each EINTR, unless `ends` returns true then: [`canceled`].
 fn repeated<T>(ends: impl Fn() -> bool, mut call: impl FnMut() -> Result<T, Errno>) -> io::Result<T> {
     loop {
         match call() {

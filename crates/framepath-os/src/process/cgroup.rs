@@ -19,13 +19,13 @@ pub enum CgroupError {
     /// This process is in no cgroup of version 2.
     #[error("cgroup: no version 2 hierarchy; mount it at {MOUNT}")]
     NotMounted,
-    /// The parent of this process's group does not exist, or lacks controllers.
+    /// The parent of this process's group does not exist, or lacks the controllers memory and pids.
     #[error(
         "cgroup: the parent of this process's group is missing or lacks the controllers memory and pids; \
          start the program by systemd with Delegate=yes and DelegateSubgroup=main"
     )]
     NoParent,
-    /// The parent of this process's group belongs to another user.
+    /// This user may not change the group: it is not delegated to this user.
     #[error("cgroup {path}: not delegated to this user; use Delegate=yes in the unit: {source}")]
     NotDelegated {
         /// Folder of the cgroup, under /sys/fs/cgroup.
@@ -48,7 +48,8 @@ impl Delegated {
     /// with processes cannot have child groups with limits.
     ///
     /// # Errors
-    /// This user may change no such group.
+    /// [`CgroupError::NotMounted`] if this process is in no cgroup of version 2; otherwise as
+    /// [`Delegated::at`] for the parent.
     pub fn find() -> Result<Delegated, CgroupError> {
         let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let own = own_group(&own).ok_or(CgroupError::NotMounted)?;
@@ -60,7 +61,8 @@ impl Delegated {
     /// Uses the group with the folder `path`.
     ///
     /// # Errors
-    /// The group does not have the controllers, or this user may not change it.
+    /// [`CgroupError::NoParent`] if the group does not exist or lacks the controllers memory and pids;
+    /// [`CgroupError::NotDelegated`] if this user may not change it.
     pub fn at(path: &Path) -> Result<Delegated, CgroupError> {
         let has = |file: &str| {
             let names = fs::read_to_string(path.join(file)).unwrap_or_default();
@@ -78,8 +80,8 @@ impl Delegated {
         Ok(Delegated(path.to_owned()))
     }
 
-    /// Makes a group whose processes have at most `memory_bytes` bytes of memory and `threads`
-    /// threads. The memory includes files in memory and the kernel's memory for the processes.
+    /// Makes a child group whose processes together have at most `memory_bytes` bytes of memory and
+    /// `threads` threads. The memory includes files in memory and the kernel's memory for the processes.
     ///
     /// # Errors
     /// From the file system. In this case no group is left.
@@ -99,7 +101,7 @@ impl Delegated {
 }
 
 impl Group {
-    /// Opens the file to which a process writes `0` to enter the group.
+    /// Opens the file to which a process writes `0` to enter the group (cgroup.procs), for writing.
     ///
     /// # Errors
     /// From the file system.
@@ -121,13 +123,13 @@ impl Drop for Group {
     }
 }
 
-/// Writes to an existing file.
+/// Writes `text` to the existing file `path`.
 fn write(path: &Path, text: &str) -> io::Result<()> {
     fs::File::options().write(true).open(path)?.write_all(text.as_bytes())
 }
 
-/// Returns this process's group in the hierarchy of version 2; `text` is the content of
-/// /proc/self/cgroup.
+/// Returns the path of this process's group in the hierarchy of version 2; `None` if there is none.
+/// `text` is the content of /proc/self/cgroup.
 fn own_group(text: &str) -> Option<&str> {
     text.lines().find_map(|line| line.strip_prefix("0::"))
 }
@@ -136,7 +138,8 @@ fn own_group(text: &str) -> Option<&str> {
 mod tests {
     use super::*;
 
-    /// Makes a folder that looks like the kernel's.
+    /// Makes a temporary folder with the files of a cgroup; `controllers` is the content of
+    /// cgroup.controllers.
     fn tree(name: &str, controllers: &str) -> PathBuf {
         let path = std::env::temp_dir().join(format!("framepath-cgroup-{name}-{}", std::process::id()));
         fs::create_dir(&path).unwrap();

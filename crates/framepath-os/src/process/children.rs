@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Waiting for a child process, and its resource usage.
+//! Waiting for a child process, its resource usage, and signals to processes.
 
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 use std::time::Duration;
 
-/// Time that a child gets to end when this process has to end: longer than a path of framepath
-/// needs.
+/// Time after the first signal to this process at which [`wait`] kills a child that has not ended:
+/// longer than a path of framepath needs to end.
 const PATIENCE: Duration = Duration::from_millis(700);
 
 /// Resources used by an ended child and every descendant that it waited for.
@@ -15,22 +15,21 @@ const PATIENCE: Duration = Duration::from_millis(700);
 pub struct ResourceUsage {
     /// User and system CPU time, nanoseconds.
     pub cpu_ns: u64,
-    /// Largest resident set of a single process, KiB. At least that of the spawning process,
-    /// because
+    /// Largest resident set of a single process, KiB. At least that of the spawning process, because
     /// the kernel includes the memory before the exec.
     pub peak_memory_kib: u64,
     /// Number of context switches, voluntary and involuntary.
     pub switches: u64,
     /// Number of voluntary switches among `switches`; each is a sleep and a later wake-up.
     pub voluntary_switches: u64,
-    /// Exit code; `None` if a signal ended the process.
+    /// Exit code of the child; `None` if a signal ended it.
     pub exit_code: Option<i32>,
-    /// Number of the signal that ended the process; `None` if the process exited.
+    /// Number of the signal that ended the child; `None` if the child exited.
     pub signal: Option<i32>,
 }
 
 impl ResourceUsage {
-    /// Converts the result of wait4(2).
+    /// Converts the status and the usage that wait4(2) returned.
     pub(crate) fn of(status: libc::c_int, usage: &libc::rusage) -> ResourceUsage {
         let nanos = |t: libc::timeval| t.tv_sec as u64 * 1_000_000_000 + t.tv_usec as u64 * 1000;
         ResourceUsage {
@@ -44,9 +43,9 @@ impl ResourceUsage {
     }
 }
 
-/// Waits for `child` to end (wait4(2)). Takes the child by value, because its id may be reused.
-/// If this process has to end in the meantime, sends SIGTERM to the child, and kills it if it has
-/// not ended after `PATIENCE`.
+/// Waits for `child` to end (wait4(2)) and returns its resource usage. Takes the child by value, because
+/// its id may be reused. If this process receives a signal or a stop request meanwhile, sends SIGTERM to
+/// the child. Kills the child if it has not ended 700 ms after the signal.
 pub fn wait(child: Child) -> io::Result<ResourceUsage> {
     let (mut asked_to_end, mut killed) = (false, false);
     let pid = child.id() as libc::pid_t;
@@ -78,7 +77,7 @@ pub fn wait(child: Child) -> io::Result<ResourceUsage> {
     Ok(ResourceUsage::of(status, &usage))
 }
 
-/// Sends `signal` to `child`, which was not waited for yet.
+/// Sends the signal with number `signal` to `child`, which was not waited for yet.
 pub fn signal(child: &Child, signal: i32) -> io::Result<()> {
     // SAFETY: plain system call; the child is unreaped, so the id still belongs to it.
     if unsafe { libc::kill(child.id() as libc::pid_t, signal) } == 0 {
@@ -107,15 +106,16 @@ pub fn signal_group(child: &Child, signal: i32) -> io::Result<()> {
 /// intended process.
 ///
 /// # Errors
-/// There is no such process, or it belongs to another user.
+/// There is no such process, it belongs to another user, or `pid` is 0 or 1.
 pub fn signal_process(pid: u32, signal: i32) -> io::Result<()> {
     let pid = i32::try_from(pid).ok().filter(|pid| *pid > 1).ok_or(io::ErrorKind::InvalidInput)?;
     // SAFETY: plain system call; the number is one process and no group.
     if unsafe { libc::kill(pid, signal) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Starts `command` in a process group of its own, which Ctrl-C does not reach. The kernel kills
-/// the child when the thread that started it ends.
+/// Changes `command`, which is not started yet, so that its child gets a process group of its own, which
+/// Ctrl-C does not reach, and so that the kernel kills the child when the thread that starts it ends.
+/// Returns `command`.
 pub fn on_a_lead(command: &mut Command) -> &mut Command {
     command.process_group(0);
     // SAFETY: prctl(2) is async-signal-safe, and nothing else is called.

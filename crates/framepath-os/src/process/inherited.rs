@@ -50,8 +50,8 @@ pub(crate) fn claim(expected: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>) -> 
     Ok(fd)
 }
 
-/// Accepts the connected SOCK_SEQPACKET socket with the identity `named`, the value of
-/// [`SOCKET_VARIABLE`].
+/// Returns an error unless `fd` is a SOCK_SEQPACKET unix socket with the identity `named`, the value of
+/// [`SOCKET_VARIABLE`]. Without `named`, every descriptor is an error.
 pub(crate) fn is_workers_socket(fd: BorrowedFd<'_>, named: Option<&str>) -> io::Result<()> {
     let refused = || io::Error::other("no socket: only framepath itself starts workers");
     let named = named.ok_or_else(refused)?;

@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Errors of system calls that report a lack of descriptors, memory or threads in this process,
-//! its user or the machine.
+//! Errors of system calls that report a lack of descriptors, memory or buffers in this process, of
+//! its user or on the machine.
 
 #[cfg(not(loom))]
 use std::io;
 
 use rustix::io::Errno;
 
-/// Returns true if `error` is such a lack, or [`canceled`](crate::process::cancel::canceled):
-/// replacing the peer would not help.
+/// Returns true if `error` reports a lack of descriptors, memory or buffers on this side, or is
+/// [`canceled`](crate::process::cancel::canceled). In both cases the peer is not at fault, and starting
+/// another peer would not help.
 #[cfg(not(loom))]
 pub fn is_lack(error: &io::Error) -> bool {
     Errno::from_io_error(error).is_some_and(errno_is_lack) || crate::process::cancel::is_canceled(error)
 }
 
+/// Returns true for EMFILE, ENFILE, ENOMEM, ENOBUFS and ETOOMANYREFS.
 pub(crate) fn errno_is_lack(errno: Errno) -> bool {
     matches!(errno, Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS | Errno::TOOMANYREFS)
 }

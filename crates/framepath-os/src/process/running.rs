@@ -17,7 +17,7 @@ pub struct Used {
 }
 
 impl Used {
-    /// Returns the resources used since `before`.
+    /// Returns the resources used since the earlier value `before`; 0 where `before` is larger.
     pub fn since(self, before: Used) -> Used {
         Used {
             cpu_ns: self.cpu_ns.saturating_sub(before.cpu_ns),
@@ -38,8 +38,8 @@ pub fn own_usage() -> Used {
     Used { cpu_ns: process_cpu_ns(), switches: (usage.ru_nvcsw + usage.ru_nivcsw) as u64 }
 }
 
-/// Returns the usage of the process `pid`: the CPU time of all its threads, and the switches of
-/// its running threads. Several system calls.
+/// Returns the usage of the process `pid`: the CPU time of all its threads, ended ones included, and the
+/// context switches of its present threads. Several system calls.
 ///
 /// # Errors
 /// There is no such process, or its /proc is not accessible.
@@ -60,8 +60,9 @@ pub fn with_children(pid: u32) -> io::Result<u64> {
     )
 }
 
-/// Returns the sum of the fields 14 to 17 of a process's `stat` (proc(5)): utime and stime of the
-/// process and of its children. The name, in parentheses, may contain anything.
+/// Returns the sum of the fields 14 to 17 of a process's `stat` (proc(5)), clock ticks: utime and stime
+/// of the process and of its children. Returns `None` if the text has no name in parentheses, or a field
+/// is not a number. The name may contain anything.
 fn ticks_in(stat: &str) -> Option<u64> {
     let (_, behind_name) = stat.rsplit_once(')')?;
     // The first field after the name is field 3, the state.

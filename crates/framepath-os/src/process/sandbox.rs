@@ -30,8 +30,8 @@ pub use layers::{Layer, LayerState, Layers};
 pub enum SandboxRole<'a> {
     /// Decodes received packets into memory made by the worker.
     Decode,
-    /// As [`SandboxRole::Decode`], with a V4L2 node that the worker receives. It may make the
-    /// ioctls of a decoder's client on the node, and on no other file.
+    /// Decodes as in [`SandboxRole::Decode`], or with a V4L2 node that the worker receives. The worker may
+    /// also make the ioctls of a V4L2 decoder's client, which only V4L2 nodes know.
     DecodeByDevice,
     /// Loads the plug-in `file` with its libraries: may read and map `file` and the system's
     /// library folders, and no other file. The plug-in's constructors run in this role.
@@ -89,17 +89,17 @@ pub enum SandboxError {
         /// Error of the kernel.
         source: io::Error,
     },
-    /// There is no seccomp filter; all other layers of `layers` are in force.
+    /// No seccomp filter could be installed. The other layers were tried; `layers` has their states.
     #[error("sandbox: seccomp: {reason}")]
     NoSeccomp {
-        /// Layers that were entered.
+        /// States of the layers after the attempt.
         layers: Layers,
         /// Reason why there is no filter.
         reason: String,
     },
 }
 
-/// Confines the calling process to `role` and `limits`, permanently. Returns the layers in force.
+/// Confines the calling process to `role` and `limits`, permanently. Returns the states of the layers.
 ///
 /// Call this on the main thread while it is the only thread, and when no capability or file is
 /// needed any more. Missing Landlock is reported in the result. Missing seccomp is
@@ -141,7 +141,8 @@ pub fn enter(role: SandboxRole<'_>, limits: &ResourceLimits) -> Result<Layers, S
 }
 
 /// Tests the steps of [`enter`] for [`SandboxRole::Decode`] on a temporary thread, without limits
-/// and dumpability, which apply to the whole process.
+/// and dumpability, which apply to the whole process. Returns the layers that the thread got; fails as
+/// [`enter`] does. The calling process stays unconfined.
 pub fn try_on_a_thread() -> Result<Layers, SandboxError> {
     let attempt = || {
         rustix::thread::set_no_new_privs(true).map_err(|errno| SandboxError::Refused {
@@ -156,7 +157,8 @@ pub fn try_on_a_thread() -> Result<Layers, SandboxError> {
     thread::spawn(attempt).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Enters Landlock and drops capabilities; both apply to the calling thread.
+/// Enters Landlock and drops capabilities; both apply to the calling thread. Returns `layers` with the
+/// states of these layers added.
 fn lock_thread(role: SandboxRole<'_>, layers: Layers) -> Result<Layers, SandboxError> {
     // Landlock comes first: its rules open a plug-in's file, and root may need a capability for
     // that.

@@ -3,8 +3,8 @@
 //! immediately.
 //!
 //! This module does nothing until a program calls [`install`]. Without that call there is no
-//! handler, no thread and no signal, [`interrupted`] and [`overdue`] stay `false`, and
-//! [`interruptible`] only stores a number.
+//! handler, no thread and no signal, [`interrupted`] and [`overdue`] follow only stop requests
+//! ([`stop`]), and [`interruptible`] only stores a number.
 //!
 //! A signal interrupts the system call of one thread only. From the first signal on, a thread of
 //! this module sends SIGURG, whose handler does nothing, to every [`interruptible`] thread, and
@@ -37,7 +37,7 @@ static OVERDUE: AtomicBool = AtomicBool::new(false);
 static SINCE_NS: AtomicU64 = AtomicU64::new(0);
 /// Event descriptor to which the handler writes; -1 before [`install`]. Never closed.
 static FIRST_SIGNAL: AtomicI32 = AtomicI32::new(-1);
-/// Ids of the threads to interrupt.
+/// Ids of the [`interruptible`] threads; a thread with several guards is here several times.
 static THREADS: Mutex<Vec<libc::pid_t>> = Mutex::new(Vec::new());
 
 /// Installs the handler for SIGINT, SIGTERM and SIGURG, and starts the thread that interrupts the
@@ -111,7 +111,8 @@ fn thread_id() -> libc::pid_t {
     unsafe { libc::syscall(libc::SYS_gettid) as libc::pid_t }
 }
 
-/// Waits for the first signal, then interrupts the blocking calls of the interruptible threads.
+/// Waits for the first signal, then interrupts the blocking calls of the interruptible threads every
+/// [`NUDGE`]. Never returns. Runs on the thread of [`install`]; `event` is readable after the first signal.
 fn interrupt_others(event: &OwnedFd) {
     let mut count = [0; 8];
     while rustix::io::read(event, &mut count) == Err(Errno::INTR) {}
@@ -133,13 +134,13 @@ fn interrupt_others(event: &OwnedFd) {
     }
 }
 
-/// SIGINT and SIGTERM as a descriptor, for a thread that sleeps in poll(2).
+/// Descriptor through which a thread that sleeps in poll(2) receives SIGINT and SIGTERM.
 #[derive(Debug)]
 pub struct Stops(OwnedFd);
 
 impl Stops {
-    /// Blocks the default effect of both signals. Call this on the main thread while it is the
-    /// only thread.
+    /// Opens the descriptor, and blocks both signals in this thread and in threads that it starts later,
+    /// so that they have no other effect. Call this on the main thread while it is the only thread.
     ///
     /// # Errors
     /// From sigprocmask(2) or signalfd(2).
@@ -179,8 +180,8 @@ impl AsFd for Stops {
     }
 }
 
-/// Returns true after a signal, or if the calling thread's run was requested to [`stop`]. Sources
-/// then stop, and pending frames are still delivered.
+/// Returns true after SIGINT or SIGTERM, or if the calling thread's run was requested to [`stop`].
+/// Sources then stop, and pending frames are still delivered.
 #[inline]
 pub fn interrupted() -> bool {
     INTERRUPTED.load(Ordering::Relaxed) || stop::requested()

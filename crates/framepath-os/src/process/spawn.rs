@@ -47,12 +47,12 @@ pub fn take_socket() -> io::Result<OwnedFd> {
 /// Error of starting a worker.
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {
-    /// A path or an argument contains a zero byte.
+    /// The program's path, an argument or an environment variable contains a zero byte.
     #[error("worker {program}: start: {what} contains a zero byte")]
     ZeroByte {
         /// Path of the worker's program.
         program: PathBuf,
-        /// Description of the text with the zero byte: the path or an argument.
+        /// Description of the text with the zero byte: its path, an argument or the environment.
         what: &'static str,
     },
     /// The parent could not prepare or make the child.
@@ -60,7 +60,7 @@ pub enum SpawnError {
     Parent {
         /// Path of the worker's program.
         program: PathBuf,
-        /// System call that failed.
+        /// Name of the system call or step that failed.
         call: &'static str,
         /// Error of the kernel.
         source: io::Error,
@@ -77,15 +77,17 @@ pub enum SpawnError {
     },
 }
 
-/// Started worker. Dropping it kills and reaps the process.
+/// Started worker, a child of this process. Dropping it kills and reaps the process.
 #[derive(Debug)]
 pub struct WorkerProcess {
+    /// Process id in the namespace of this process.
     pid: libc::pid_t,
     pidfd: OwnedFd,
     namespaces: Namespaces,
-    /// Cgroup of the worker, removed after the process was reaped.
+    /// Cgroup of the worker, removed after the process was reaped; `None` if it has no own cgroup.
     group: Option<Group>,
-    /// Usage, set when the process was reaped. From then on `pid` may belong to another process.
+    /// Resource usage of the process; `None` until the process was reaped. From then on `pid` may belong
+    /// to another process.
     ended: Option<ResourceUsage>,
 }
 
@@ -103,8 +105,8 @@ pub fn spawn(program: &Path, args: &[&OsStr], socket: BorrowedFd<'_>) -> Result<
     exec(program, args, socket, true, None)
 }
 
-/// Starts `program` as [`spawn`] does, in a cgroup with `bounds` if a part of the hierarchy is
-/// delegated to this user.
+/// Starts `program` as [`spawn`] does, in a cgroup with the limits `bounds`. Starts it without a cgroup if
+/// no part of the cgroup hierarchy is delegated to this user; [`WorkerProcess::layers`] shows which.
 ///
 /// # Errors
 /// As [`spawn`].
@@ -122,7 +124,7 @@ pub fn spawn_bounded(
 pub struct Bounds {
     /// Maximum memory of all kinds, kernel memory included, bytes.
     pub memory_bytes: u64,
-    /// Maximum number of threads.
+    /// Maximum number of threads of the worker.
     pub threads: u64,
 }
 
@@ -189,8 +191,8 @@ fn exec(
     prepared.outcome(program, made.map_err(failed("clone"))?)
 }
 
-/// Descriptors for a child. Their numbers are above those that the child fills, so that none is
-/// overwritten before it was moved.
+/// Descriptors for a child that is not made yet. The numbers that the child uses are above those that it
+/// fills, so that none is overwritten before it was moved.
 struct Prepared {
     report_reader: OwnedFd,
     null: OwnedFd,
@@ -237,7 +239,8 @@ impl Prepared {
         }
     }
 
-    /// Waits until the child has executed the program, or has reported an error.
+    /// Waits until the child `made` has executed the program or, for a fork, is ready; returns the worker.
+    /// If the child reports an error instead, reaps the child and returns the error.
     fn outcome(self, program: &Path, made: Made) -> Result<WorkerProcess, SpawnError> {
         let failed =
             |call| move |source: io::Error| SpawnError::Parent { program: program.to_owned(), call, source };
@@ -289,12 +292,13 @@ impl WorkerProcess {
         self.pidfd.as_fd()
     }
 
-    /// Returns the namespaces that belong to this process alone.
+    /// Returns the kinds of namespaces in which the worker is separate from the rest of the machine.
     pub fn namespaces(&self) -> Namespaces {
         self.namespaces
     }
 
-    /// Returns the sandbox layers that the worker's parent made.
+    /// Returns the states of the sandbox layers that the parent makes: the namespaces and the cgroup. The
+    /// other layers are untried.
     pub fn layers(&self) -> Layers {
         let cgroup = if self.group.is_some() { LayerState::Given } else { LayerState::Refused };
         Layers::default().with_namespaces(self.namespaces).with(Layer::Cgroup, cgroup)
@@ -351,7 +355,8 @@ impl Drop for WorkerProcess {
     }
 }
 
-/// Handle to a worker that another process started and reaps, by its pidfd.
+/// Handle to a worker that another process started and reaps; holds the worker's pidfd. Dropping it does
+/// not end the worker.
 #[derive(Debug)]
 pub struct Remote(OwnedFd);
 
@@ -382,8 +387,8 @@ fn kill(pidfd: BorrowedFd<'_>) -> io::Result<()> {
     }
 }
 
-/// Sleeps until `socket` is readable or its peer is gone, and reaps the `children` that end in
-/// the meantime. For a process that only starts workers.
+/// Sleeps until `socket` is readable or its peer is gone. Meanwhile, reaps the `children` that end, and
+/// removes them from the list. For a process that only starts workers.
 ///
 /// # Errors
 /// From poll(2).
@@ -405,7 +410,7 @@ pub fn serve_spawner(socket: &Socket, children: &mut Vec<WorkerProcess>) -> io::
     }
 }
 
-/// New child that was not waited for yet.
+/// New child process that was not waited for yet.
 struct Made {
     pid: libc::pid_t,
     pidfd: OwnedFd,
@@ -413,7 +418,8 @@ struct Made {
 }
 
 /// Calls clone(2) without shared memory, as fork does, with `flags` and a pidfd. Calls `run` in
-/// the child with all signals blocked; the child exits when `run` returns.
+/// the child with all signals blocked; the child exits with 127 when `run` returns. Returns the child's
+/// id and pidfd in the parent.
 ///
 /// Does not use clone3, because containers commonly block that call.
 fn clone_child(flags: libc::c_int, run: impl FnOnce()) -> io::Result<(libc::pid_t, OwnedFd)> {

@@ -53,7 +53,7 @@ thread_local! {
 }
 
 impl Stop {
-    /// Creates the handle of a run that was not requested to stop.
+    /// Creates the handle of a new run, without a stop request.
     pub fn new() -> Stop {
         Stop::default()
     }
@@ -95,7 +95,8 @@ impl Stop {
         }
     }
 
-    /// Makes waits of the calling thread end with this request, until the result is dropped.
+    /// Makes the calling thread a thread of this run, until the result is dropped: the run's stop request
+    /// and wake-ups end the thread's waits. If a thread enters several runs, the last one counts.
     pub fn enter(&self) -> Entered {
         ENTERED.with_borrow_mut(|entered| entered.push(self.clone()));
         Entered { stays: PhantomData }
@@ -113,7 +114,8 @@ impl fmt::Debug for Stop {
     }
 }
 
-/// Guard for a thread's membership in a run; dropping it leaves the run.
+/// Guard for a thread's membership in a run ([`Stop::enter`]). Dropping it leaves the run that the thread
+/// entered last.
 #[derive(Debug)]
 pub struct Entered {
     /// Makes the guard `!Send`, because the guard belongs to one thread.
@@ -145,10 +147,10 @@ fn event() -> Option<OwnedFd> {
     eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok()
 }
 
-/// Polls `fd` for `flags` for at most `limit`. Returns the events found. Returns none if the wait
-/// ended early: by a signal, by a stop request to the calling thread's run, or by a
-/// [wake](Stop::wake) that makes `awake` return true. Only one thread of a run may wait here and
-/// be woken.
+/// Polls `fd` for `flags` for at most `limit`. Returns the events found. Returns no events if `limit` has
+/// passed or the wait ended early: by a signal, by a stop request to the calling thread's run, or by a
+/// [wake](Stop::wake). Does not wait if `awake` returns true at first. Only one thread of a run may wait
+/// here and be woken.
 ///
 /// A request made before the call does not end the wait: the run still waits for its frames.
 pub(crate) fn poll_unless(
@@ -188,9 +190,9 @@ pub(crate) fn poll_unless(
     }
 }
 
-/// Sleeps until `deadline_ns` (CLOCK_MONOTONIC), a signal, a stop request to the calling thread's
-/// run, or a [wake](Stop::wake) that makes `awake` return true. May return early, so callers have
-/// to check again.
+/// Sleeps until `deadline_ns` (CLOCK_MONOTONIC, nanoseconds), a signal, or a stop request or
+/// [wake](Stop::wake) of the calling thread's run. Does not sleep if `awake` returns true at first. May
+/// return early, so callers have to check again.
 pub fn sleep_unless(deadline_ns: u64, awake: impl Fn() -> bool) {
     let Some(stop) = current() else {
         if !awake() {

@@ -1,26 +1,28 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Decision to poll for a while before sleeping.
+//! Polling for a few microseconds before a thread sleeps, if earlier sleeps were short.
 
 use crate::time::now_ns;
 
-/// Number of checks before a thread sleeps, with [`PAUSES`] in between: 4 to 20 µs in total,
-/// about the cost of a futex wake-up.
+/// Number of checks before a thread sleeps, with [`PAUSES`] pauses before each check: 4 to 20 µs in
+/// total, about the cost of a futex wake-up.
 const LOOKS: u32 = 8;
-/// Number of pauses between two checks. Each check moves the other side's cache line away from
-/// it, so a check waits until a batch may have arrived.
+/// Number of pauses (`spin_loop`) before each check. A check moves the other side's cache line away
+/// from that side, so the pauses give the other side time to add several values.
 const PAUSES: u32 = 32;
-/// Sleeps shorter than this cost more than polling, nanoseconds.
+/// Duration of a sleep, nanoseconds, below which polling would have cost less than the sleep.
 const WORTH_SPINNING_NS: u64 = 50_000;
 
-/// Polling state of one side. A short sleep turns polling on, the first long sleep turns it off.
-/// A paced path never polls.
+/// Polling state of one side of a queue or ring; polling is off at first. A sleep shorter than
+/// [`WORTH_SPINNING_NS`] turns polling on, a longer sleep turns polling off. So a paced path, whose
+/// sleeps are long, does not poll.
 #[derive(Debug, Default)]
 pub(crate) struct AdaptivePoll {
     polls: bool,
 }
 
 impl AdaptivePoll {
-    /// Polls for a while if polling is on. Returns true if `ready` returned true.
+    /// Calls `ready` up to [`LOOKS`] times if polling is on. Returns true as soon as `ready` returns
+    /// true; returns false if it never does, or if polling is off.
     pub(crate) fn spin(&self, ready: impl Fn() -> bool) -> bool {
         // Under the model checker there is no polling: the checker explores all schedules itself,
         // and a clock would disturb it.
@@ -38,7 +40,8 @@ impl AdaptivePoll {
         false
     }
 
-    /// Sleeps by calling `asleep`, and turns polling on or off by the duration.
+    /// Calls `asleep`, which sleeps, and returns its result. Turns polling on if the call took less
+    /// than [`WORTH_SPINNING_NS`], and off otherwise.
     pub(crate) fn sleep<R>(&mut self, asleep: impl FnOnce() -> R) -> R {
         let start = now_ns();
         let outcome = asleep();

@@ -14,7 +14,7 @@ use crate::sync::atomics::{Ordering, fence};
 pub(crate) enum Barrier {
     /// Both sides execute a fence.
     Symmetric,
-    /// The sleeper calls membarrier(2); the other side does nothing.
+    /// The sleeper calls membarrier(2); the other side executes no fence.
     Asymmetric,
 }
 
@@ -24,7 +24,8 @@ impl Barrier {
         if system::register() { Barrier::Asymmetric } else { Barrier::Symmetric }
     }
 
-    /// Executes the barrier between this side's change and its check of the sleeper's flag.
+    /// Executes the waking side's barrier, between its change and its check of the sleeper's flag: a
+    /// fence, or only a barrier for the compiler if the kind is `Asymmetric`.
     #[inline]
     pub(crate) fn before_look(self) {
         match self {
@@ -37,8 +38,8 @@ impl Barrier {
         }
     }
 
-    /// Marks a point at which the barrier of a sleeping side may take effect in this thread. In a
-    /// real run every point is possible; the model checker needs only those that differ.
+    /// Marks, for the model checker, a point at which the barrier of a sleeping side may take effect
+    /// in this thread. Does nothing in a real run, where the barrier may take effect at any point.
     #[inline(always)]
     pub(crate) fn may_land(self) {
         #[cfg(loom)]
@@ -47,9 +48,9 @@ impl Barrier {
         }
     }
 
-    /// Executes the barrier between the sleeper's flag and its last check of the ring. Returns
-    /// false if the kernel now rejects a call that it supported before, because the process has
-    /// entered a sandbox. The sleeper then cannot rely on being woken.
+    /// Executes the sleeping side's barrier, between the store of its flag and its last check of the
+    /// ring. Returns false if the kernel now rejects membarrier(2), which it supported before, because
+    /// the process has entered a sandbox. The sleeper then cannot rely on being woken.
     pub(crate) fn before_sleep(self) -> bool {
         match self {
             Barrier::Symmetric => {
@@ -65,11 +66,14 @@ impl Barrier {
 mod system {
     use std::sync::OnceLock;
 
-    /// linux/membarrier.h.
+    /// Command of membarrier(2), from linux/membarrier.h: every running thread of this process
+    /// executes a full barrier.
     const PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
+    /// Command of membarrier(2) by which a process registers, before its first [`PRIVATE_EXPEDITED`].
     const REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
 
-    /// Returns true if this process may call [`barrier`]; asks the kernel once.
+    /// Registers this process for [`barrier`]. Returns true if the kernel accepted. Only the first call
+    /// makes a system call; later calls return the same answer.
     pub(super) fn register() -> bool {
         static REGISTERED: OnceLock<bool> = OnceLock::new();
         *REGISTERED.get_or_init(|| call(REGISTER_PRIVATE_EXPEDITED))
@@ -85,7 +89,8 @@ mod system {
     }
 }
 
-/// Miri supports fences, but not this system call.
+/// Replacement under Miri, which supports fences but not membarrier(2): registration fails, so
+/// [`Barrier::choose`] returns the symmetric barrier.
 #[cfg(miri)]
 mod system {
     pub(super) fn register() -> bool {

@@ -14,55 +14,56 @@ use crate::sync::atomics::{AtomicU32, CacheAligned};
 #[cfg(not(loom))]
 use crate::time::timespec;
 
-/// Sleeps while `word` is `expected`. May return early (a signal, a spurious wake-up), so callers
-/// have to check their condition again. One system call.
+/// Sleeps while `word` is `expected`, until a thread of this process wakes it. May return early (a
+/// signal, a spurious wake-up), so callers have to check their condition again. One system call.
 #[cfg(not(loom))]
 pub fn wait(word: &AtomicU32, expected: u32) {
     // EAGAIN (the word changed) and EINTR both make the caller check again.
     let _ = futex::wait(word, Flags::PRIVATE, expected, None);
 }
 
-/// Sleeps as [`wait`] does, for at most `limit`.
+/// Sleeps as [`wait`] does, for at most `limit`. Does not report whether `limit` has passed.
 #[cfg(not(loom))]
 pub(crate) fn wait_for(word: &AtomicU32, expected: u32, limit: std::time::Duration) {
     let _ = futex::wait(word, Flags::PRIVATE, expected, Some(&timespec(limit)));
 }
 
-/// Wakes all sleepers on `word`. One system call.
+/// Wakes all threads of this process that sleep on `word`. One system call.
 #[cfg(not(loom))]
 pub(crate) fn wake_all(word: &AtomicU32) {
     let _ = futex::wake(word, Flags::PRIVATE, i32::MAX as u32);
 }
 
-/// Wakes at most one sleeper on `word`. One system call.
+/// Wakes at most one thread of this process that sleeps on `word`. One system call.
 #[cfg(not(loom))]
 pub fn wake_one(word: &AtomicU32) {
     let _ = futex::wake(word, Flags::PRIVATE, 1);
 }
 
 /// Sleeps as [`wait`] does, on a word through which another process may wake this one, for at
-/// most `limit`. Returns false if `limit` has passed.
+/// most `limit` (`None`: without a limit). Returns false if `limit` has passed, and true after any
+/// other end of the sleep.
 #[cfg(not(loom))]
 pub(crate) fn wait_shared(word: &AtomicU32, expected: u32, limit: Option<std::time::Duration>) -> bool {
     let limit = limit.map(timespec);
     !matches!(futex::wait(word, Flags::empty(), expected, limit.as_ref()), Err(Errno::TIMEDOUT))
 }
 
-/// Wakes as [`wake_one`] does, sleepers of any process.
+/// Wakes at most one sleeper on `word`, in any process that maps the word. One system call.
 #[cfg(not(loom))]
 pub(crate) fn wake_shared(word: &AtomicU32) {
     let _ = futex::wake(word, Flags::empty(), 1);
 }
 
-/// Wakes as [`wake_shared`] does, but all sleepers, so that an illegitimate sleeper cannot
-/// consume the wake-up.
+/// Wakes all sleepers on `word`, in every process that maps the word, so that a hostile process
+/// cannot consume the wake-up by sleeping on the word itself. One system call.
 #[cfg(not(loom))]
 pub(crate) fn wake_all_shared(word: &AtomicU32) {
     let _ = futex::wake(word, Flags::empty(), i32::MAX as u32);
 }
 
-/// Version for the model checker. A waker changes the word first; a word that never changes ends
-/// the model as a livelock.
+/// Version of `wait` for the model checker: yields until `word` differs from `expected`. A waker
+/// changes the word first; a word that never changes ends the model as a livelock.
 #[cfg(loom)]
 pub(crate) fn wait(word: &AtomicU32, expected: u32) {
     while word.load(crate::sync::atomics::Ordering::Relaxed) == expected {
@@ -85,9 +86,9 @@ pub(crate) fn wake_shared(_: &AtomicU32) {}
 #[cfg(loom)]
 pub(crate) fn wake_all_shared(_: &AtomicU32) {}
 
-/// Word whose memory is never freed, for wakers that may run after the object that they wake was
-/// freed. Words are reused, so their number is the maximum ever in use at once. A late waker sets
-/// the word to 0 and causes a spurious wake-up.
+/// Futex word whose memory is never freed, for wakers that may run after the sleeping object was
+/// freed. Words are reused, so their number is the maximum ever in use at once. A waker that is late
+/// finds the word in use by another object: it sets the word to 0 and causes a spurious wake-up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LastingWord(&'static CacheAligned<AtomicU32>);
 
@@ -95,7 +96,8 @@ pub(crate) struct LastingWord(&'static CacheAligned<AtomicU32>);
 static UNUSED: Mutex<Vec<LastingWord>> = Mutex::new(Vec::new());
 
 impl LastingWord {
-    /// Takes a word that is 0 and on which no other thread sleeps.
+    /// Takes a recycled word, or allocates a new word if there is none. The word is 0, and no thread
+    /// sleeps on it.
     pub(crate) fn take() -> LastingWord {
         #[cfg(not(loom))]
         if let Some(word) = UNUSED.lock().unwrap_or_else(|e| e.into_inner()).pop() {
@@ -104,12 +106,13 @@ impl LastingWord {
         LastingWord(Box::leak(Box::new(CacheAligned(AtomicU32::new(0)))))
     }
 
-    /// Returns the word itself.
+    /// Returns the atomic word, to sleep on and to wake.
     pub(crate) fn word(self) -> &'static AtomicU32 {
         &self.0.0
     }
 
-    /// Makes the word available again. It is 0, and no thread sleeps on it.
+    /// Makes the word available to a later [`take`](LastingWord::take). The caller ensures that the
+    /// word is 0 and that no thread sleeps on it.
     pub(crate) fn recycle(self) {
         #[cfg(not(loom))]
         UNUSED.lock().unwrap_or_else(|e| e.into_inner()).push(self);

@@ -31,15 +31,15 @@ use std::sync::Arc;
 /// Policy of a full queue, with the names and meanings of GStreamer's `leaky`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leaky {
-    /// The producer waits.
+    /// The producer waits until there is room.
     No,
-    /// The new frame is dropped.
+    /// The new value is rejected and returned to the sender.
     Upstream,
-    /// The oldest frame is dropped.
+    /// The oldest value is removed and returned to the sender.
     Downstream,
 }
 
-/// Result of a send.
+/// Result of a successful [`Sender::send`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum Sent<T> {
     /// The value is in the queue.
@@ -53,16 +53,18 @@ pub enum Sent<T> {
 /// Period in which the consumer was last idle, CLOCK_MONOTONIC nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Idle {
-    /// Time at which the consumer found the queue empty.
+    /// Time at which the consumer found the queue empty, CLOCK_MONOTONIC nanoseconds.
     pub since_ns: u64,
-    /// Time at which the consumer was running again and found a value.
+    /// Time at which the consumer was running again and found a value, CLOCK_MONOTONIC nanoseconds.
     pub until_ns: u64,
 }
 
-/// Period between two checks of the ring by a side that cannot rely on a wake-up.
+/// Sleep between two checks of the ring by a side that cannot rely on a wake-up, because its barrier
+/// failed.
 const UNWOKEN_NAP: std::time::Duration = std::time::Duration::from_micros(200);
 
-/// Makes a queue of `depth` values, at least 1.
+/// Makes an empty queue with room for `depth` values (0 counts as 1). `leaky` is the policy when the
+/// queue is full.
 pub fn queue<T: Send>(depth: usize, leaky: Leaky) -> (Sender<T>, Receiver<T>) {
     queue_with(depth, leaky, Barrier::choose())
 }
@@ -81,7 +83,8 @@ fn queue_with<T: Send>(depth: usize, leaky: Leaky, barrier: Barrier) -> (Sender<
     )
 }
 
-/// Writing end. Used by one thread at a time.
+/// Writing end of a queue. Used by one thread at a time. When it is dropped, the receiver takes the
+/// values that are left, and then sees the end.
 pub struct Sender<T: Send> {
     producer: Producer<T>,
     leaky: Leaky,
@@ -158,7 +161,7 @@ impl<T: Send> Sender<T> {
         self.patience.sleep(|| meter::blocked(|| sleep_while(full, &ring.producer_sleeps.0, barrier)));
     }
 
-    /// Returns the number of values in the queue.
+    /// Returns the number of values in the queue. The receiver may take some meanwhile.
     pub fn len(&self) -> usize {
         self.producer.len()
     }
@@ -186,7 +189,7 @@ impl<T: Send> Drop for Sender<T> {
 /// Result of [`Receiver::recv_unless`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum Received<T> {
-    /// The oldest value.
+    /// The oldest value, taken out of the queue.
     Value(T),
     /// The sender is gone and all values were taken.
     Closed,
@@ -194,14 +197,15 @@ pub enum Received<T> {
     News,
 }
 
-/// Wakes the thread that waits in [`Receiver::recv_unless`], from any thread.
+/// Handle by which any thread wakes the thread that waits in [`Receiver::recv_unless`].
 pub struct Waker<T: Send> {
     ring: Arc<RingState<T>>,
     barrier: Barrier,
 }
 
 impl<T: Send> Waker<T> {
-    /// Makes the receiver call its `news` function again. The caller has made `news` true before.
+    /// Makes a waiting receiver call its `news` function again. The caller makes `news` true before
+    /// this call. Makes no system call if the receiver is awake.
     pub fn wake(&self) {
         self.barrier.before_look();
         wake(&self.ring.consumer_sleeps.0);
@@ -209,7 +213,8 @@ impl<T: Send> Waker<T> {
     }
 }
 
-/// Reading end. Used by one thread at a time.
+/// Reading end of a queue. Used by one thread at a time. When it is dropped, the values that are left
+/// are dropped, and the sender's sends fail.
 pub struct Receiver<T: Send> {
     consumer: Consumer<T>,
     patience: AdaptivePoll,
@@ -219,13 +224,13 @@ pub struct Receiver<T: Send> {
 }
 
 impl<T: Send> Receiver<T> {
-    /// Turns the timestamps that [`Receiver::idle`] returns on or off.
+    /// Turns the timestamps that [`Receiver::idle`] returns on or off; they are off at first.
     pub fn set_timed(&mut self, timed: bool) {
         self.timed = timed;
     }
 
-    /// Returns the period in which the consumer was last idle; zeros if there was none, or if
-    /// timestamps are off.
+    /// Returns the last period in which the consumer was idle while timestamps were on; zeros if there
+    /// was none.
     pub fn idle(&self) -> Idle {
         self.idle
     }
@@ -250,8 +255,9 @@ impl<T: Send> Receiver<T> {
         Waker { ring: self.consumer.ring.clone(), barrier: self.barrier }
     }
 
-    /// Takes a value as [`Receiver::recv`] does. While the queue is empty, sleeps only until `news`
-    /// returns true. The thread that makes `news` true has to call [`Waker::wake`] afterwards.
+    /// Takes a value as [`Receiver::recv`] does, but returns [`Received::News`] if the queue is empty and
+    /// `news` returns true. The thread that makes `news` true has to call [`Waker::wake`] afterwards,
+    /// because this function may sleep.
     #[inline(always)]
     pub fn recv_unless(&mut self, news: impl Fn() -> bool) -> Received<T> {
         match self.consumer.pop() {
@@ -319,8 +325,9 @@ impl<T: Send> Drop for Receiver<T> {
     }
 }
 
-/// Raises `flag` and sleeps until the other side clears and wakes it. Does not sleep if `idle` returns
-/// false after the flag is raised. May return early.
+/// Sets `flag` to 1 and sleeps on it until the other side sets it to 0 and wakes this thread. Does not
+/// sleep if `idle` returns false after the flag was set. May return early, and returns after
+/// [`UNWOKEN_NAP`] if the barrier failed. The flag is 0 afterwards.
 fn sleep_while(idle: impl Fn() -> bool, flag: &AtomicU32, barrier: Barrier) {
     flag.store(1, Ordering::Relaxed);
     let will_be_woken = barrier.before_sleep();
@@ -340,6 +347,7 @@ fn sleep_while(idle: impl Fn() -> bool, flag: &AtomicU32, barrier: Barrier) {
     flag.store(0, Ordering::Relaxed);
 }
 
+/// Wakes the side that sleeps on `sleeps`, if the word is not 0, and sets the word to 0.
 #[inline]
 fn wake(sleeps: &AtomicU32) {
     if sleeps.load(Ordering::Relaxed) != 0 {
@@ -516,7 +524,8 @@ mod model {
     }
 
     /// Checks a queue in which one thread sends `values` values and the other thread receives until the
-    /// sender is gone: no value is lost, no thread sleeps forever, and the receiver sees the end.
+    /// sender is gone: every value is received in order or reported as dropped, no thread sleeps forever,
+    /// and the receiver sees the end.
     fn check(depth: usize, leaky: Leaky, values: u32) {
         check_with(bounded(), Barrier::Symmetric, depth, leaky, values);
     }
@@ -614,7 +623,8 @@ mod model {
         check(1, Leaky::Upstream, 2);
     }
 
-    /// `news` that becomes true before the wake-up is seen, or the sleeper is woken.
+    /// A receiver of an empty queue returns `News` when another thread makes `news` true and then calls
+    /// [`Waker::wake`], whether the receiver sleeps at that time or not.
     #[test]
     fn news_wake_the_receiver() {
         for barrier in [Barrier::Symmetric, Barrier::Asymmetric] {

@@ -11,16 +11,16 @@ use loom::sync::Arc;
 #[cfg(not(loom))]
 use std::sync::Arc;
 
-/// Reason why a value was rejected.
+/// Reason why a ring or queue rejected a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// The ring already holds `depth` values.
     Full,
-    /// The other end is gone.
+    /// The consumer is gone.
     Closed,
 }
 
-/// Failed send; returns the value.
+/// Failed push or send. Contains the value, so that the caller can keep it or try again.
 #[derive(Debug, PartialEq, Eq)]
 pub struct SendError<T> {
     /// The value that could not be sent.
@@ -29,8 +29,8 @@ pub struct SendError<T> {
     pub reason: Reason,
 }
 
-/// State of a ring. Positions rise and do not wrap at the buffer's size (`position & mask` is the
-/// cell): `head <= tail <= head + depth`.
+/// State of a ring, shared by both ends. Positions rise and do not wrap at the buffer's size
+/// (`position & mask` is the cell): `head <= tail <= head + depth`.
 pub(crate) struct RingState<T> {
     /// Cells; `head..tail` hold values, the others are uninitialised.
     cells: Box<[UnsafeCell<MaybeUninit<T>>]>,
@@ -40,14 +40,14 @@ pub(crate) struct RingState<T> {
     head: CacheAligned<AtomicUsize>,
     /// Next position to write; written by the producer only.
     tail: CacheAligned<AtomicUsize>,
-    /// Lock around each pop, in rings whose producer may drop the oldest value.
+    /// Lock around each pop, 1 while locked. Used only if `leaks_oldest`, because then both ends pop.
     pop_lock: CacheAligned<AtomicU32>,
     leaks_oldest: bool,
-    /// Bits for the ends that are gone.
+    /// Ends that were closed or dropped: bits [`PRODUCER_GONE`] and [`CONSUMER_GONE`].
     pub(crate) closed: AtomicU32,
-    /// Futex word: 1 while the consumer sleeps on it.
+    /// Futex word: 1 while the consumer sleeps on it or is about to.
     pub(crate) consumer_sleeps: CacheAligned<AtomicU32>,
-    /// Futex word: 1 while the producer sleeps on it.
+    /// Futex word: 1 while the producer sleeps on it or is about to.
     pub(crate) producer_sleeps: CacheAligned<AtomicU32>,
 }
 
@@ -72,8 +72,8 @@ impl<T> Drop for RingState<T> {
     }
 }
 
-/// Makes a ring of `depth` values, at least 1. With `leaks_oldest` the
-/// producer may [`Producer::drop_oldest`].
+/// Makes an empty ring with room for `depth` values (0 counts as 1). With `leaks_oldest`, the producer
+/// may call [`Producer::drop_oldest`].
 pub fn ring<T: Send>(depth: usize, leaks_oldest: bool) -> (Producer<T>, Consumer<T>) {
     let depth = depth.max(1);
     let size = depth.next_power_of_two();
@@ -92,17 +92,17 @@ pub fn ring<T: Send>(depth: usize, leaks_oldest: bool) -> (Producer<T>, Consumer
     (Producer { ring: ring.clone(), tail: 0, seen_head: 0 }, Consumer { ring, head: 0, seen_tail: 0 })
 }
 
-/// Writing end.
+/// Writing end of a ring. When it is dropped, the values in the ring can still be read.
 pub struct Producer<T> {
     pub(crate) ring: Arc<RingState<T>>,
-    /// Copy of `ring.tail`.
+    /// Next position to write: private copy of `ring.tail`.
     tail: usize,
-    /// Last head that was read; never above the real head.
+    /// Consumer's position `ring.head` as last read; never above the present one.
     seen_head: usize,
 }
 
 impl<T: Send> Producer<T> {
-    /// Adds `value`, or returns it if the ring is full or closed.
+    /// Adds `value`, or returns it if the ring is full or the consumer is gone.
     #[inline(always)]
     pub fn push(&mut self, value: T) -> Result<(), SendError<T>> {
         if self.tail.wrapping_sub(self.seen_head) >= self.ring.depth {
@@ -129,7 +129,8 @@ impl<T: Send> Producer<T> {
         Ok(())
     }
 
-    /// Removes the oldest value, unless the consumer has just taken it.
+    /// Removes and returns the value that is oldest now. Returns `None` if the consumer has taken all
+    /// values.
     ///
     /// # Panics
     /// The ring was not made with `leaks_oldest`.
@@ -138,7 +139,8 @@ impl<T: Send> Producer<T> {
         self.ring.locked_pop()
     }
 
-    /// Returns the number of values in the ring as seen by this end: at least the real number.
+    /// Returns the number of values in the ring. The consumer may take some meanwhile, so the real
+    /// number may be smaller.
     pub fn len(&self) -> usize {
         // Acquire: as in `push`.
         self.tail.wrapping_sub(self.ring.head.0.load(Ordering::Acquire))
@@ -169,17 +171,18 @@ impl<T> Drop for Producer<T> {
     }
 }
 
-/// Reading end.
+/// Reading end of a ring. When it is dropped, the producer's pushes fail.
 pub struct Consumer<T> {
     pub(crate) ring: Arc<RingState<T>>,
-    /// Copy of `ring.head`, except in rings that drop the oldest value.
+    /// Next position to read: private copy of `ring.head`. Stays 0 in rings that drop the oldest value.
     head: usize,
-    /// Last tail that was read; never above the real tail.
+    /// Producer's position `ring.tail` as last read; never above the present one. Stays 0 in rings that
+    /// drop the oldest value.
     seen_tail: usize,
 }
 
 impl<T: Send> Consumer<T> {
-    /// Takes the oldest value, if there is one.
+    /// Takes the oldest value; `None` if the ring is empty.
     #[inline(always)]
     pub fn pop(&mut self) -> Option<T> {
         if self.ring.leaks_oldest {
@@ -208,13 +211,14 @@ impl<T: Send> Consumer<T> {
         Some(value)
     }
 
-    /// Returns the number of values that this end knows of without reading the tail again.
+    /// Returns the number of values that this end knows of without reading the producer's position
+    /// again; always 0 in rings that drop the oldest value.
     #[inline]
     pub(crate) fn known(&self) -> usize {
         self.seen_tail.wrapping_sub(self.head)
     }
 
-    /// Returns true if the ring is empty.
+    /// Returns true if the ring is empty now. The producer may add a value at any time.
     pub fn is_empty(&self) -> bool {
         // Acquire: as in `pop`.
         self.ring.tail.0.load(Ordering::Acquire) == self.ring.head.0.load(Ordering::Acquire)
@@ -229,7 +233,7 @@ impl<T: Send> Consumer<T> {
 }
 
 impl<T> Consumer<T> {
-    /// Announces that no more values are taken.
+    /// Announces that this end takes no more values: later pushes fail.
     pub fn close(&self) {
         self.ring.closed.fetch_or(CONSUMER_GONE, Ordering::Release);
     }
@@ -241,15 +245,17 @@ impl<T> Drop for Consumer<T> {
     }
 }
 
-/// Number of cells ahead whose cache lines are requested early.
+/// Distance from the position being read or written to the cell that is prefetched, in cells.
 const AHEAD: usize = 8;
-/// Hints of [`RingState::fetch_ahead`].
+/// Parameter of [`RingState::fetch_ahead`]: prefetches a cell that will be read.
 const READ: bool = false;
+/// Parameter of [`RingState::fetch_ahead`]: prefetches a cell that will be written.
 const WRITE: bool = true;
 
 impl<T> RingState<T> {
-    /// Prefetches the cell [`AHEAD`] of `position`. The other side used it last, so its cache
-    /// lines have to move; the prefetch overlaps this with other work.
+    /// Prefetches the cell [`AHEAD`] cells after `position`. The other side used that cell last, so its
+    /// cache lines have to move; the prefetch overlaps this with other work. Does nothing on processors
+    /// other than x86-64.
     #[inline(always)]
     fn fetch_ahead<const FOR_WRITING: bool>(&self, position: usize) {
         #[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]
@@ -276,7 +282,8 @@ impl<T> RingState<T> {
         self.depth
     }
 
-    /// Pops a value for either side, in rings whose producer may drop the oldest value.
+    /// Pops the oldest value under `pop_lock`, in rings where both sides may pop. Returns `None` if the
+    /// ring is empty.
     fn locked_pop(&self) -> Option<T> {
         // Acquire/Release: the lock orders one side's pop before the other's.
         while self.pop_lock.0.compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
@@ -407,8 +414,8 @@ mod model {
         });
     }
 
-    /// With only one cell, dropping empties the ring. A consumer that looked before must not
-    /// consider the cell full.
+    /// In a ring with one cell, `drop_oldest` empties the ring. A consumer that read the positions
+    /// before must not consider the cell full.
     #[test]
     fn a_ring_of_one_drops_and_refills_under_the_consumer() {
         loom::model(|| {

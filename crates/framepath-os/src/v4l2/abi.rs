@@ -206,10 +206,11 @@ pub(super) struct Buffer {
     pub bytesused: u32,
     pub flags: u32,
     pub field: u32,
-    /// struct timeval.
+    /// Whole seconds of the timestamp, `struct timeval`.
     pub seconds: i64,
+    /// Microseconds of the timestamp after `seconds`, `struct timeval`.
     pub microseconds: i64,
-    /// struct v4l2_timecode.
+    /// Time code, `struct v4l2_timecode`; not used here.
     pub timecode: [u32; 4],
     pub sequence: u32,
     pub memory: u32,
@@ -257,7 +258,7 @@ pub(super) struct ExtControl {
     pub id: u32,
     pub size: u32,
     pub reserved: u32,
-    /// A 32-bit value is in the first four bytes.
+    /// Value of the control, in native byte order. A 32-bit value is in the first four bytes.
     pub value: [u8; 8],
 }
 
@@ -387,7 +388,7 @@ const _: () = {
 mod tests {
     use super::*;
 
-    /// Numbers as a C program prints them on x86-64 and aarch64.
+    /// Compares the ioctl numbers with those that a C program prints on x86-64 and aarch64.
     #[test]
     fn ioctls_have_the_kernels_numbers() {
         let numbers = [

@@ -21,18 +21,23 @@ pub const VERSION: u32 = 2;
 const MODULE_VERSION: &str = "/sys/module/framepath/version";
 /// Size of the file in which decoders keep their state of a stream, bytes.
 pub const STASH_BYTES: u64 = 64 << 20;
-/// FRAMEPATH_ACCEPT_LIMITED: the client's user has a limited number of streams.
+/// Bit of [`Accept`]'s flags, FRAMEPATH_ACCEPT_LIMITED: the client's user has a limited number of streams.
 const LIMITED: u32 = 1;
-/// FRAMEPATH_QUEUE_CAPTURE: the export is of a CAPTURE buffer.
+/// Queue of an [`Export`], FRAMEPATH_QUEUE_CAPTURE: the buffer is one of CAPTURE.
 const CAPTURE: u32 = 1;
-/// enum fp_packet_kind.
+/// Value of `enum fp_packet_kind`: [`NextPacket::Packet`].
 const PACKET: u32 = 1;
+/// Value of `enum fp_packet_kind`: [`NextPacket::Drain`].
 const DRAIN: u32 = 2;
+/// Value of `enum fp_packet_kind`: [`NextPacket::Flush`].
 const FLUSH: u32 = 3;
-/// enum fp_capture_kind.
+/// Value of `enum fp_capture_kind`: [`NextCapture::On`].
 const CAPTURE_ON: u32 = 1;
+/// Value of `enum fp_capture_kind`: [`NextCapture::Off`].
 const CAPTURE_OFF: u32 = 2;
+/// Value of `enum fp_capture_kind`: [`NextCapture::Queued`].
 const CAPTURE_QUEUED: u32 = 3;
+/// Value of `enum fp_capture_kind`: [`NextCapture::Flush`].
 const CAPTURE_FLUSH: u32 = 4;
 /// Number of packets covered by one call of [`Stream::delivered`].
 pub const DELIVERED: u64 = 1024;
@@ -62,13 +67,13 @@ struct Accept {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketMark {
-    /// The client's timestamp, nanoseconds.
+    /// Timestamp of the packet, set by the client, nanoseconds.
     pub timestamp: u64,
-    /// Buffer flags, `V4L2_BUF_FLAG_*`.
+    /// Buffer flags of the packet, `V4L2_BUF_FLAG_*`.
     pub flags: u32,
-    /// Field order, `enum v4l2_field`.
+    /// Field order of the packet, `enum v4l2_field`.
     pub field: u32,
-    /// Time code, `struct v4l2_timecode`.
+    /// Time code of the packet, `struct v4l2_timecode`.
     pub timecode: [u8; 16],
 }
 
@@ -98,24 +103,24 @@ impl PacketMark {
     }
 }
 
-/// `struct fp_packet`.
+/// Packet that the decoder has to decode, in an OUTPUT buffer: `struct fp_packet`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PacketInfo {
     kind: u32,
     /// Epoch of the stream: its number of flushes so far.
     pub epoch: u32,
-    /// Number of the packet in its stream.
+    /// Number of the packet in its stream, from 0; flushes do not reset it.
     pub seq: u64,
-    /// Number of the OUTPUT buffer.
+    /// Number of the OUTPUT buffer with the packet.
     pub index: u32,
-    /// Generation of the buffer's memory.
+    /// Generation of the buffer's memory: another number means other memory.
     pub generation: u32,
     /// Number of bytes in the buffer before the payload.
     pub offset: u32,
     /// Size of the payload, bytes.
     pub bytes: u32,
-    /// Mark to copy to the packet's frame.
+    /// Mark of the packet, to copy to its frame.
     pub mark: PacketMark,
 }
 
@@ -160,7 +165,7 @@ struct CaptureInfo {
 /// Result of [`Stream::next_capture`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextCapture {
-    /// CAPTURE is streaming.
+    /// The client started the CAPTURE queue with buffers of this format.
     On {
         /// Number of CAPTURE buffers.
         count: u32,
@@ -169,13 +174,13 @@ pub enum NextCapture {
         /// Minimum size of a buffer, bytes.
         length: u32,
     },
-    /// CAPTURE is not streaming.
+    /// The client stopped the CAPTURE queue, and owns all its buffers.
     Off,
-    /// The client queued a buffer, and the decoder may write into it.
+    /// The client queued a CAPTURE buffer. The decoder may write into it until [`Stream::frame`].
     Queued {
-        /// Number of the buffer.
+        /// Number of the CAPTURE buffer.
         index: u32,
-        /// Generation of the buffer's memory.
+        /// Generation of the buffer's memory: another number means other memory.
         generation: u32,
     },
     /// The client flushed the stream, as in [`NextPacket::Flush`].
@@ -200,35 +205,35 @@ struct Export {
 pub struct StreamFormat {
     /// Epoch of the stream: its number of flushes so far.
     pub epoch: u32,
-    /// Bits of a sample, 8 or 10.
+    /// Number of bits of a sample, 8 or 10.
     pub depth: u32,
-    /// Coded width, pixels.
+    /// Coded width of the pictures, pixels.
     pub width: u32,
-    /// Number of luma rows in a buffer.
+    /// Number of luma rows in a buffer, even.
     pub height: u32,
-    /// Bytes from one luma row to the next.
+    /// Number of bytes from one luma row to the next.
     pub bytesperline: u32,
-    /// Left edge of the visible part, pixels.
+    /// Left edge of the pictures' visible part, pixels.
     pub left: u32,
-    /// Upper edge of the visible part, pixels.
+    /// Upper edge of the pictures' visible part, pixels.
     pub top: u32,
-    /// Width of the visible part, pixels.
+    /// Width of the pictures' visible part, pixels.
     pub visible_width: u32,
-    /// Height of the visible part, pixels.
+    /// Height of the pictures' visible part, pixels.
     pub visible_height: u32,
     /// Size of a buffer with YU12, bytes.
     pub sizeimage_native: u32,
     /// Size of a buffer with NV12 or P010, bytes.
     pub sizeimage_packed: u32,
-    /// Minimum number of CAPTURE buffers.
+    /// Minimum number of CAPTURE buffers that decoding needs, up to 32.
     pub min_buffers: u32,
-    /// `enum v4l2_colorspace`; 0 if unknown.
+    /// Colour space, `enum v4l2_colorspace`; 0 if unknown.
     pub colorspace: u32,
-    /// `enum v4l2_xfer_func`; 0 if unknown.
+    /// Transfer function, `enum v4l2_xfer_func`; 0 if unknown.
     pub xfer_func: u32,
-    /// `enum v4l2_ycbcr_encoding`; 0 if unknown.
+    /// Matrix from RGB to YCbCr, `enum v4l2_ycbcr_encoding`; 0 if unknown.
     pub ycbcr_enc: u32,
-    /// `enum v4l2_quantization`; 0 if unknown.
+    /// Full or limited range, `enum v4l2_quantization`; 0 if unknown.
     pub quantization: u32,
 }
 
@@ -242,13 +247,13 @@ pub struct FrameInfo {
     pub epoch: u32,
     /// Number of the CAPTURE buffer.
     pub index: u32,
-    /// Generation of the buffer's memory.
+    /// Generation of the buffer's memory into which the frame was written.
     pub generation: u32,
     /// 1 if the client gets the buffer with an error flag, otherwise 0.
     pub failed: u32,
-    /// Number of bytes copied for the frame.
+    /// Number of bytes of pixels that the decoder copied for the frame.
     pub copied: u32,
-    /// Unused, 0.
+    /// Reserved field of the kernel's structure; always 0.
     pub reserved: u32,
     /// Mark of the frame's packet.
     pub mark: PacketMark,
@@ -257,9 +262,9 @@ pub struct FrameInfo {
 /// Reason why a stream has no frame left: `enum fp_drained_why`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drained {
-    /// The client requested the drain.
+    /// The client requested a drain, which ends now.
     End = 1,
-    /// The stream continues in another format.
+    /// The stream continues in another format, which [`Stream::format`] declares next.
     Change = 2,
 }
 
@@ -301,7 +306,8 @@ const FAIL: Opcode = opcode::write::<Fail>(MAGIC, 0x17);
 const DELIVERED_IOC: Opcode = opcode::read_write::<Delivered>(MAGIC, 0x18);
 const STOP: Opcode = opcode::none(MAGIC, 0x19);
 
-/// Passes `value` to the kernel; repeats the call after a signal.
+/// Calls the ioctl `OPCODE` on `fd` with `value`, which the kernel only reads; repeats the call after a
+/// signal.
 fn set<const OPCODE: Opcode, T: Copy>(fd: impl AsFd, value: T) -> io::Result<()> {
     loop {
         // SAFETY: OPCODE is one of those above, each with the structure that
@@ -313,8 +319,8 @@ fn set<const OPCODE: Opcode, T: Copy>(fd: impl AsFd, value: T) -> io::Result<()>
     }
 }
 
-/// Passes `value` to the kernel and back, and waits where the call does; repeats the call
-/// after a signal.
+/// Calls the ioctl `OPCODE` on `fd` with `value`, to which the kernel writes the result; repeats the call
+/// after a signal. Sleeps if the ioctl waits.
 fn update<const OPCODE: Opcode, T: Copy>(fd: impl AsFd, value: &mut T) -> io::Result<()> {
     loop {
         // SAFETY: as in `set`; the kernel may write the structure too, and any
@@ -326,7 +332,8 @@ fn update<const OPCODE: Opcode, T: Copy>(fd: impl AsFd, value: &mut T) -> io::Re
     }
 }
 
-/// Makes the error of a module whose version is `theirs`.
+/// Makes the error of a kernel module with another version of the decoder interface. `theirs` is the text
+/// of the module's version, such as `attach-7`; `None` if it is unknown.
 fn other_version(theirs: Option<&str>) -> io::Error {
     let theirs = theirs.map_or("an unknown version", str::trim);
     let text = format!(
@@ -339,7 +346,7 @@ fn other_version(theirs: Option<&str>) -> io::Error {
 /// Meaning of an error of a [`Stream`]'s calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// ENODEV: the client has closed, or begun another stream.
+    /// ENODEV: the client has closed or begun another stream, or the stream has failed.
     Closed,
     /// ESTALE: the call names an old epoch, or replaced memory of a buffer.
     Stale,
@@ -349,7 +356,7 @@ pub enum Refusal {
     CalledOff,
     /// EINVAL: the call names an object that does not exist.
     Unknown,
-    /// Another error of the system.
+    /// Any other error, such as ESHUTDOWN after [`Stream::stop`].
     Other,
 }
 
@@ -387,7 +394,7 @@ pub struct Offered {
     pub epoch: u32,
     /// User id whose number of streams is limited; `None` for a privileged client without a limit.
     pub limited_uid: Option<u32>,
-    /// Packets and frames of the stream.
+    /// Handle for the stream's packets and CAPTURE buffers.
     pub stream: Stream,
     /// File of [`STASH_BYTES`] bytes with the last decoder's state of the stream; zeros at first.
     pub stash: File,
@@ -409,7 +416,7 @@ impl Attached {
         }
     }
 
-    /// Waits for the next stream.
+    /// Waits without a limit for the next stream of a client.
     ///
     /// # Errors
     /// The error of the kernel.
@@ -426,11 +433,11 @@ impl Attached {
     }
 }
 
-/// A stream's packets and CAPTURE buffers. Every call may be made from any thread; one
+/// Handle for a stream's packets and CAPTURE buffers. Every call may be made from any thread; one
 /// thread waits for packets, another for buffers.
 ///
-/// All calls fail with ENODEV once the client has closed, and with ESHUTDOWN
-/// after [`Stream::stop`].
+/// All calls fail with ENODEV once the client has closed or begun another stream, or the stream has
+/// failed, and with ESHUTDOWN after [`Stream::stop`].
 #[derive(Debug)]
 pub struct Stream(File);
 
@@ -448,8 +455,8 @@ impl Stream {
         }
     }
 
-    /// Reads the payload of a packet that is not yet done. The client may change the
-    /// payload meanwhile.
+    /// Returns a copy of the payload of a packet that is not yet done; the meter counts the copy. The
+    /// client may change the payload meanwhile.
     pub fn payload(&self, packet: &PacketInfo) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; packet.bytes as usize];
         let at = u64::from(packet.index) << 32 | u64::from(packet.offset);
@@ -457,13 +464,13 @@ impl Stream {
         Ok(bytes)
     }
 
-    /// Returns an OUTPUT buffer to the client; `failed` sets its error flag.
+    /// Returns the OUTPUT buffer of `packet` to the client; `failed` sets its error flag.
     pub fn packet_done(&self, packet: &PacketInfo, failed: bool) -> io::Result<()> {
         let PacketInfo { seq, index, .. } = *packet;
         set::<PACKET_DONE, _>(&self.0, PacketDone { seq, index, failed: failed.into() })
     }
 
-    /// Waits for an event of CAPTURE: started, stopped, a buffer queued, or a flush.
+    /// Waits for an event of the CAPTURE queue: started, stopped, a buffer queued, or a flush.
     pub fn next_capture(&self) -> io::Result<NextCapture> {
         let mut info = CaptureInfo::default();
         update::<NEXT_CAPTURE, _>(&self.0, &mut info)?;
@@ -477,7 +484,7 @@ impl Stream {
         }
     }
 
-    /// Exports the memory of a CAPTURE buffer. Returns the memory's generation and a dmabuf.
+    /// Exports the memory of CAPTURE buffer number `index`. Returns the memory's generation and a dmabuf.
     pub fn export_capture(&self, index: u32) -> io::Result<(u32, OwnedFd)> {
         let mut export = Export { queue: CAPTURE, index, ..Export::default() };
         update::<EXPORT, _>(&self.0, &mut export)?;
@@ -491,33 +498,37 @@ impl Stream {
         set::<FORMAT, _>(&self.0, *format)
     }
 
-    /// Gives a finished buffer to the client.
+    /// Gives a finished CAPTURE buffer to the client.
     pub fn frame(&self, frame: &FrameInfo) -> io::Result<()> {
         set::<FRAME, _>(&self.0, *frame)
     }
 
-    /// Reports that no frame is left. Returns the number of the CAPTURE buffer that carried the
-    /// report to the client, if any. Fails with ECANCELED if the client has canceled its drain.
+    /// Reports that no frame of `epoch` is left, for the reason `why`. Returns the number of the CAPTURE
+    /// buffer that carried the end of a drain to the client and that the decoder no longer has; `None` if
+    /// there was no such buffer, and for a change. Fails with ECANCELED if the client has canceled its
+    /// drain.
     pub fn drained(&self, epoch: u32, why: Drained) -> io::Result<Option<u32>> {
         let mut info = DrainedInfo { epoch, why: why as u32, ..DrainedInfo::default() };
         update::<DRAINED, _>(&self.0, &mut info)?;
         Ok(u32::try_from(info.index).ok())
     }
 
-    /// Reports that the stream cannot continue.
+    /// Reports that the stream cannot continue: the client gets an error (EIO), and all later calls fail
+    /// with ENODEV.
     pub fn fail(&self) -> io::Result<()> {
         set::<FAIL, _>(&self.0, Fail { error: Errno::IO.raw_os_error(), reserved: 0 })
     }
 
-    /// Returns one bit for each of the [`DELIVERED`] packets from `first` on. A bit is set if all
-    /// frames of the packet were delivered to the client. Bit 0 of word 0 is `first`.
+    /// Returns one bit for each of the [`DELIVERED`] packets from number `first` on; bit 0 of word 0 is
+    /// `first`. A bit is set if a decoder has given a frame of the packet to the client. Fails with ERANGE
+    /// if `first` is not among the latest 8192 packets of the stream.
     pub fn delivered(&self, first: u64) -> io::Result<[u64; 16]> {
         let mut delivered = Delivered { first, ..Delivered::default() };
         update::<DELIVERED_IOC, _>(&self.0, &mut delivered)?;
         Ok(delivered.bits)
     }
 
-    /// Ends the waits of all threads permanently.
+    /// Ends the waits of all threads. All later calls of this stream fail with ESHUTDOWN.
     pub fn stop(&self) -> io::Result<()> {
         // SAFETY: no argument.
         Ok(unsafe { ioctl(&self.0, NoArg::<STOP>::new()) }?)

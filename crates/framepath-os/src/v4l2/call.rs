@@ -31,8 +31,10 @@ unsafe impl<T> Ioctl for Call<'_, T> {
     }
 }
 
-/// Calls the ioctl; repeats the call after a signal.
+/// Calls the ioctl `opcode` on `fd` with the structure `body`; repeats the call after a signal. Returns
+/// the result of ioctl(2).
 ///
+/// # Safety
 /// `T` is the structure of `opcode`, and the call may read and write the memory to which it
 /// points.
 pub(super) unsafe fn call<T>(fd: BorrowedFd<'_>, opcode: Opcode, body: &mut T) -> Result<i32> {

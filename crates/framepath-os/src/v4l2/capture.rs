@@ -24,7 +24,7 @@ use crate::time::now_ns;
 pub enum Io {
     /// Memory of the driver (mmap).
     Mmap,
-    /// Dmabufs of another exporter.
+    /// Dmabufs of an exporter other than the driver.
     DmaBuf,
     /// Memory of this process (user pointer).
     UserPtr,
@@ -54,12 +54,13 @@ impl fmt::Display for Io {
 /// [frame](CaptureBuffers::frame) or is [returned](CaptureBuffers::give_back).
 pub type Delivered = Dequeued;
 
-/// All buffers of a CAPTURE queue, mapped read-only.
+/// All buffers of a CAPTURE queue, and the pool of the frames in them.
 pub struct CaptureBuffers {
     shared: Arc<Shared>,
     frames: ForeignPool,
 }
 
+/// Part of [`CaptureBuffers`] that the frames keep: queues a buffer again when its frame is dropped.
 struct Shared {
     node: Arc<Node>,
     io: Io,
@@ -69,13 +70,14 @@ struct Shared {
 }
 
 struct CaptureState {
-    /// False after the queue was stopped: buffers that return later are not queued.
+    /// True until the queue was stopped or dropped. Buffers that return later are not queued again.
     live: bool,
     /// Number of buffers that are queued in the device.
     queued: u32,
-    /// Run whose thread waits for a buffer to return.
+    /// Run whose thread waits for a buffer to return; `None` if no thread of a run waits.
     waiting: Option<Stop>,
-    /// Error of a buffer that could not be queued; it ends the stream.
+    /// First error of a buffer that could not be queued again, for the next [`CaptureBuffers::dequeue`];
+    /// `None` if there was none.
     failed: Option<V4l2Error>,
 }
 
@@ -120,7 +122,7 @@ impl Returns for Shared {
 
 impl CaptureBuffers {
     /// Makes `count` buffers, or as many as the driver requires, of the present format, and
-    /// queues them. `heap` provides the dmabufs.
+    /// queues them. `heap` provides the dmabufs if `io` is [`Io::DmaBuf`], and is not used otherwise.
     ///
     /// # Errors
     /// The driver does not support this kind of memory, or frames of an earlier queue are in use.
@@ -159,12 +161,12 @@ impl CaptureBuffers {
         Ok(CaptureBuffers { frames: ForeignPool::from_region(region, shared.clone()), shared })
     }
 
-    /// Returns the number of buffers.
+    /// Returns the number of buffers of the queue.
     pub fn count(&self) -> u32 {
         self.shared.region.slots()
     }
 
-    /// Returns the number of bytes of a buffer.
+    /// Returns the size of a buffer, bytes: whole pages.
     pub fn bytes(&self) -> usize {
         self.shared.region.slot_bytes()
     }
@@ -174,10 +176,10 @@ impl CaptureBuffers {
         self.shared.state().queued
     }
 
-    /// Waits until the device has a buffer, for at most `time`; the time is recorded as blocked.
-    /// While all buffers are in frames downstream, the device can fill none. Ends early if the
-    /// calling thread's run is requested to stop, or if a [wake](Stop::wake) makes `awake` return
-    /// true.
+    /// Waits until a buffer is queued in the device, for at most `time`; the time is recorded as blocked.
+    /// While all buffers are in frames downstream, the device can fill none. If the calling thread has
+    /// entered a run, the wait also ends at the run's stop request, or when a [wake](Stop::wake) makes
+    /// `awake` return true. May return early.
     pub fn wait_for_return(&self, time: Duration, awake: impl Fn() -> bool) {
         let has_returned = |state: &CaptureState| state.queued > 0 || state.failed.is_some();
         let mut state = self.shared.state();
@@ -198,7 +200,7 @@ impl CaptureBuffers {
         });
     }
 
-    /// Takes the next filled buffer; `None` if there is none yet.
+    /// Takes the next filled buffer; `None` if there is none yet. Does not wait.
     ///
     /// # Errors
     /// The driver's error, or the error of a frame that could not be queued again.
@@ -221,7 +223,8 @@ impl CaptureBuffers {
         Ok(Some(taken))
     }
 
-    /// Makes a frame of the picture in a dequeued buffer.
+    /// Makes a frame of the picture in the dequeued buffer `taken`. The buffer is queued again when the
+    /// last handle to the frame is dropped.
     ///
     /// # Errors
     /// The layout is larger than the buffer. The buffer is queued again.
@@ -254,6 +257,7 @@ impl Drop for CaptureBuffers {
     }
 }
 
+/// Maps all `count` buffers of a queue of `node` in the driver's memory.
 pub(super) fn driver_region(
     node: &Arc<Node>,
     direction: Direction,
@@ -268,7 +272,7 @@ pub(super) fn driver_region(
 }
 
 impl Region {
-    /// Returns the dmabuf of which a slot was made; `None` for other memory.
+    /// Returns the dmabuf of which slot `slot` was made; `None` if the slots were not made of dmabufs.
     pub(super) fn dmabuf_given(&self, slot: u32) -> Option<BorrowedFd<'_>> {
         if self.is_given() { self.dmabuf(slot) } else { None }
     }

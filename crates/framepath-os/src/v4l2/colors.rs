@@ -23,7 +23,8 @@ const PRIMARIES: [(u32, u8); 8] = [
     (abi::COLORSPACE_DCI_P3, 11),
     (abi::COLORSPACE_DCI_P3, 12),
 ];
-/// Colour spaces with the primaries of another colour space.
+/// Pairs of `enum v4l2_colorspace` and ColourPrimaries, only for the conversion from V4L2: colour spaces
+/// with the primaries of another colour space.
 const SAME_PRIMARIES: [(u32, u8); 2] = [(abi::COLORSPACE_SRGB, BT709), (abi::COLORSPACE_JPEG, BT709)];
 
 /// Pairs of `enum v4l2_xfer_func` and the TransferCharacteristics of ITU-T H.273.
@@ -56,13 +57,13 @@ const MATRICES: [(u32, u8); 9] = [
 /// Colours of a V4L2 format; 0 is a default that depends on the other values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct V4l2Colors {
-    /// `enum v4l2_colorspace`.
+    /// Colour space, with the primaries: `enum v4l2_colorspace`; 0 is the default.
     pub colorspace: u32,
-    /// `enum v4l2_xfer_func`.
+    /// Transfer function: `enum v4l2_xfer_func`; 0 is the default.
     pub xfer_func: u32,
-    /// `enum v4l2_ycbcr_encoding`.
+    /// Matrix from RGB to YCbCr: `enum v4l2_ycbcr_encoding`; 0 is the default.
     pub ycbcr_enc: u32,
-    /// `enum v4l2_quantization`.
+    /// Full or limited range: `enum v4l2_quantization`; 0 is the default.
     pub quantization: u32,
 }
 

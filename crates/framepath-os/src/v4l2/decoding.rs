@@ -7,14 +7,14 @@ use super::call::call;
 use super::node::Node;
 use super::{V4l2Error, abi};
 
-/// Event of a decoder.
+/// Event that a decoder node reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecoderEvent {
-    /// The stream's format is known, or has changed.
+    /// The format of the stream's pictures is known for the first time, or has changed.
     SourceChange,
     /// The last frame before the end of a drain is ready.
     EndOfStream,
-    /// Event without a subscription; its V4L2 number.
+    /// Any other event, by its V4L2 number; also a source change that keeps the resolution.
     Other(u32),
 }
 
@@ -28,7 +28,7 @@ impl Node {
         u32::try_from(control.value).ok()
     }
 
-    /// Subscribes to a decoder's events.
+    /// Subscribes to a decoder's events: source change and end of stream.
     ///
     /// # Errors
     /// The driver has no such events, so it is not a stateful decoder.
@@ -41,7 +41,7 @@ impl Node {
         Ok(())
     }
 
-    /// Takes the next event, if there is one.
+    /// Takes the next event; `None` if there is none. Does not wait.
     ///
     /// # Errors
     /// The error of the driver.
@@ -73,7 +73,8 @@ impl Node {
         }))
     }
 
-    /// Announces to the decoder that no packet follows. The decoder marks the last frame.
+    /// Starts a drain: announces to the decoder that no packet follows. The decoder marks the last frame
+    /// ([`Dequeued::last`](super::Dequeued::last)).
     ///
     /// # Errors
     /// The error of the driver.
@@ -81,7 +82,7 @@ impl Node {
         self.decoder_command(abi::DEC_CMD_STOP)
     }
 
-    /// Makes a stopped decoder continue.
+    /// Makes a decoder continue after a drain.
     ///
     /// # Errors
     /// The error of the driver.

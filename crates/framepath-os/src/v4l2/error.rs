@@ -11,7 +11,7 @@ use super::NodeRole;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum V4l2Error {
-    /// The node cannot be opened.
+    /// The node, or another device file such as a dma-heap, cannot be opened.
     #[error("cannot open {}: {errno}", node.display())]
     Open {
         /// Path of the node.
@@ -42,9 +42,9 @@ pub enum V4l2Error {
     Format {
         /// Path of the node.
         node: PathBuf,
-        /// Requested format.
+        /// Name of the requested format.
         wanted: String,
-        /// Formats that the device supports.
+        /// Names of the formats that the device supports, separated by commas; `nothing` if it lists none.
         offers: String,
     },
     /// Another program uses the device.
@@ -71,17 +71,17 @@ pub enum V4l2Error {
         /// System call that failed.
         call: &'static str,
     },
-    /// The device makes no progress.
+    /// The device delivered no result within the time limit.
     #[error("{}: {awaited} for {} ms", node.display(), waited_ms)]
     Silent {
         /// Path of the node.
         node: PathBuf,
-        /// The missing result, such as `no frame`.
+        /// Text that names the missing result, such as `no frame`.
         awaited: &'static str,
         /// Time waited, milliseconds.
         waited_ms: u128,
     },
-    /// The device or its driver reported something impossible.
+    /// The driver reported something impossible, or does not support what the caller needs.
     #[error("{}: the driver {what}", node.display())]
     Driver {
         /// Path of the node.
@@ -89,14 +89,14 @@ pub enum V4l2Error {
         /// Action of the driver: the end of a sentence after `the driver`.
         what: String,
     },
-    /// The data exceeds the size of the device's buffers.
+    /// A packet or frame is larger than the device's OUTPUT buffers.
     #[error("{}: {bytes} bytes do not fit a buffer of the device; the maximum is {most}", node.display())]
     TooLong {
         /// Path of the node.
         node: PathBuf,
         /// Size of the data, bytes.
         bytes: usize,
-        /// Size of a buffer, bytes.
+        /// Size of one buffer, bytes.
         most: usize,
     },
     /// A system call failed with an error that has no other variant here.
@@ -112,7 +112,8 @@ pub enum V4l2Error {
 }
 
 impl V4l2Error {
-    /// Makes the error of `call` on `node`.
+    /// Makes the error of `call` on `node`: [`Busy`](V4l2Error::Busy) for EBUSY, [`Gone`](V4l2Error::Gone)
+    /// for ENODEV and ENXIO, [`Failed`](V4l2Error::Failed) for EIO, otherwise [`Os`](V4l2Error::Os).
     pub(super) fn of(node: &Path, call: &'static str, errno: Errno) -> V4l2Error {
         let node = node.to_owned();
         match errno {

@@ -10,23 +10,23 @@ use crate::c_layout::{Facts, numbers};
 pub struct Fourcc(pub u32);
 
 impl Fourcc {
-    /// 8-bit luma.
+    /// Pixels with luma only, 8 bits.
     pub const GREY: Fourcc = Fourcc::new(b"GREY");
-    /// Planar 4:2:0, 8 bits: the planes Y, U and V in this order.
+    /// Pixels in 4:2:0, 8 bits: the planes Y, U and V in this order.
     pub const YU12: Fourcc = Fourcc::new(b"YU12");
-    /// 4:2:0, 8 bits: a luma plane, then a plane of interleaved U and V.
+    /// Pixels in 4:2:0, 8 bits: a luma plane, then a plane of interleaved U and V.
     pub const NV12: Fourcc = Fourcc::new(b"NV12");
-    /// NV12 with samples of 16 bits, of which the high 10 are used.
+    /// Pixels as in NV12, but with samples of 16 bits, of which the high 10 are used.
     pub const P010: Fourcc = Fourcc::new(b"P010");
-    /// H.264 with start codes.
+    /// Packets of H.264 with start codes.
     pub const H264: Fourcc = Fourcc::new(b"H264");
-    /// HEVC with start codes.
+    /// Packets of HEVC with start codes.
     pub const HEVC: Fourcc = Fourcc::new(b"HEVC");
-    /// VP8 frames.
+    /// Packets of VP8: one compressed frame each.
     pub const VP8: Fourcc = Fourcc::new(b"VP80");
-    /// VP9 frames.
+    /// Packets of VP9: one compressed frame each.
     pub const VP9: Fourcc = Fourcc::new(b"VP90");
-    /// AV1 temporal units.
+    /// Packets of AV1: one temporal unit each.
     pub const AV1: Fourcc = Fourcc::new(b"AV01");
 
     /// Creates the code from its four characters.

@@ -20,10 +20,10 @@ use crate::c_layout::{Facts, numbers, structure};
 use crate::measure::meter;
 use crate::memory::pool::{ForeignPool, Frame, Returns};
 
-/// Source of dmabufs.
+/// Source of the memory of buffers that this process makes for devices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Heap {
-    /// A dma-heap's file.
+    /// Dma-heap with this device file; makes dmabufs.
     Dma(PathBuf),
     /// `/dev/udmabuf`, which makes dmabufs of memfds.
     Udmabuf,
@@ -78,7 +78,8 @@ pub(super) fn list_layout(facts: &mut Facts) {
 }
 
 impl Heap {
-    /// Returns the heap with that name: a file's name, `udmabuf` or `pages`.
+    /// Returns the heap named `udmabuf` or `pages`; any other name is the path of a dma-heap's device
+    /// file. Does not check that the heap exists.
     pub fn named(name: &str) -> Heap {
         match name {
             "udmabuf" => Heap::Udmabuf,
@@ -87,8 +88,7 @@ impl Heap {
         }
     }
 
-    /// Returns udmabuf if it exists and the system's dma-heap does not. Otherwise returns the
-    /// system's
+    /// Returns udmabuf if it exists and the system's dma-heap does not. Otherwise returns the system's
     /// dma-heap, even if it does not exist.
     pub fn any() -> Heap {
         let system = Path::new(SYSTEM_HEAP);
@@ -108,7 +108,7 @@ impl Heap {
         }
     }
 
-    /// Makes `count` slots of at least `bytes` bytes.
+    /// Makes `count` slots of at least `bytes` bytes of this heap's memory, mapped for `access`.
     pub(super) fn region(&self, bytes: usize, count: u32, access: CpuAccess) -> Result<Region, V4l2Error> {
         let path = self.path();
         let failed = |call| {
@@ -158,8 +158,8 @@ fn wrap_memfd(udmabuf: &File, bytes: usize) -> Result<OwnedFd, Errno> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Announces to the exporter that the CPU begins or ends its access to a dmabuf, for caches that
-/// are not coherent. Does nothing if the exporter has no work to do.
+/// Announces to the exporter of the dmabuf `fd` that the CPU begins its access, or ends it if `end` is
+/// true, for caches that are not coherent (DMA_BUF_IOCTL_SYNC). Ignores a failure.
 pub(super) fn sync(fd: BorrowedFd<'_>, access: CpuAccess, end: bool) {
     let way = if access == CpuAccess::Write { SYNC_READ | SYNC_WRITE } else { SYNC_READ };
     let mut flags = way | if end { SYNC_END } else { 0 };
@@ -168,7 +168,7 @@ pub(super) fn sync(fd: BorrowedFd<'_>, access: CpuAccess, end: bool) {
     let _ = unsafe { call(fd, DMA_BUF_SYNC, &mut flags) };
 }
 
-/// Pool of frames in memory that devices use too.
+/// Pool of frames in memory that devices use too, made by this process from a [`Heap`].
 pub struct DevicePool {
     shared: Arc<Shared>,
     frames: ForeignPool,
@@ -199,7 +199,8 @@ impl DevicePool {
         Ok(DevicePool { frames: ForeignPool::from_region(region, shared.clone()), shared })
     }
 
-    /// Takes a free slot. Waits for one if there is none; the time is recorded as blocked.
+    /// Takes a free slot to write a frame into. Waits without a limit while there is none; the time is
+    /// recorded as blocked.
     pub fn acquire(&mut self) -> DeviceFrame<'_> {
         let mut free = self.shared.free.lock().unwrap_or_else(PoisonError::into_inner);
         let slot = loop {
@@ -219,14 +220,14 @@ impl DevicePool {
     }
 }
 
-/// Slot of a [`DevicePool`] that is being written.
+/// Slot of a [`DevicePool`] that is being written. Dropping it returns the slot to the pool.
 pub struct DeviceFrame<'a> {
     pool: &'a DevicePool,
     slot: u32,
 }
 
 impl DeviceFrame<'_> {
-    /// Copies bytes to `offset`; the meter counts them.
+    /// Copies `bytes` to the slot, from the byte `offset` on; the meter counts the copy.
     ///
     /// # Panics
     /// The bytes do not fit.
@@ -239,7 +240,7 @@ impl DeviceFrame<'_> {
     /// Ends the writing and makes a frame of the slot.
     ///
     /// # Errors
-    /// The layout is larger than the slot.
+    /// The layout is larger than the slot; the slot then returns to the pool.
     pub fn freeze(
         self,
         layout: &Layout,

@@ -18,7 +18,10 @@ use crate::c_layout::{Facts, numbers, structure};
 /// Device node that provides the records of the kernel module.
 pub const META_NODE: &str = "/dev/framepath-meta";
 
+/// Ioctl that returns the number of records that a reader missed (FRAMEPATH_IOC_META_MISSED).
 const MISSED: Opcode = opcode::read::<u64>(0xfb, 0x20);
+/// Ioctl by which a reader declares the size of its records, and learns the size that it gets
+/// (FRAMEPATH_IOC_META_BYTES).
 const META_BYTES: Opcode = opcode::read_write::<u32>(0xfb, 0x21);
 /// Size of a record in modules that do not support [`META_BYTES`], bytes.
 const META_BYTES_FIRST: usize = 104;
@@ -26,19 +29,21 @@ const META_BYTES_FIRST: usize = 104;
 /// Numbers of the measuring node, as in `kernel/uapi/framepath.h`.
 pub mod measuring {
     const CID_BASE: u32 = 0x0098_0900 + 0x1e00;
-    /// Control: number of the frame at its source, 64 bits.
+    /// Control: number of the frame at its source, 64 bits; the node copies it to the record.
     pub const CID_SRC_SEQUENCE: u32 = CID_BASE;
     /// Control: algorithm that the node applies, `ALGO_*`.
     pub const CID_ALGO: u32 = CID_BASE + 1;
-    /// Control: level of the threshold, 0 to 255.
+    /// Control: level of the threshold algorithm, 0 to 255.
     pub const CID_THRESHOLD: u32 = CID_BASE + 2;
-    /// Control: left edge of the region, pixels.
+    /// Control: left edge of the region to which the algorithm applies, pixels.
     pub const CID_ROI_LEFT: u32 = CID_BASE + 3;
-    /// Control: upper edge of the region, pixels.
+    /// Control: upper edge of the region to which the algorithm applies, pixels.
     pub const CID_ROI_TOP: u32 = CID_BASE + 4;
-    /// Control: width of the region, pixels; 0 means up to the frame's edge.
+    /// Control: width of the region to which the algorithm applies, pixels; 0 means up to the frame's
+    /// edge.
     pub const CID_ROI_WIDTH: u32 = CID_BASE + 5;
-    /// Control: height of the region, pixels; 0 means up to the frame's edge.
+    /// Control: height of the region to which the algorithm applies, pixels; 0 means up to the frame's
+    /// edge.
     pub const CID_ROI_HEIGHT: u32 = CID_BASE + 6;
     /// Control: 1 if the node works in place: CAPTURE and OUTPUT buffer have the same memory.
     pub const CID_IN_PLACE: u32 = CID_BASE + 7;
@@ -47,19 +52,19 @@ pub mod measuring {
 
     /// Value of [`CID_ALGO`]: no algorithm.
     pub const ALGO_NONE: u32 = 0;
-    /// Value of [`CID_ALGO`]: pixels at or above the level become 255, the others 0.
+    /// Value of [`CID_ALGO`]: pixels of the region at or above the level become 255, its others 0.
     pub const ALGO_THRESHOLD: u32 = 1;
 
-    /// Status: done.
+    /// Status of a record: the work on the frame was done.
     pub const STATUS_DONE: u32 = 0;
-    /// Status: done for the part of the region that is inside the frame.
+    /// Status of a record: the work was done, but only for the part of the region that is inside the frame.
     pub const STATUS_ROI_CLAMPED: u32 = 1;
-    /// Status: failed.
+    /// Status of a record: the work on the frame failed.
     pub const STATUS_FAILED: u32 = 2;
 
-    /// Flag of a record: the device worked in place.
+    /// Flag of a record: the node worked in place, so OUTPUT and CAPTURE have the same memory.
     pub const META_IN_PLACE: u32 = 1;
-    /// Flag of a record: `crc32` is valid.
+    /// Flag of a record: its fields `crc32` and `checksum_ns` are valid.
     pub const META_CRC32: u32 = 2;
 }
 
@@ -70,37 +75,37 @@ pub mod measuring {
 pub struct MetaRecord {
     /// Number of the record, from 0 since the module was loaded.
     pub number: u64,
-    /// Number of the frame at its source.
+    /// Number of the frame at its source, from the control [`measuring::CID_SRC_SEQUENCE`].
     pub source_sequence: u64,
-    /// Time at which the OUTPUT buffer was queued.
+    /// Time at which the frame's OUTPUT buffer was queued.
     pub queued_ns: u64,
-    /// Time at which both buffers were queued.
+    /// Time at which both the OUTPUT and the CAPTURE buffer were queued.
     pub ready_ns: u64,
-    /// Time at which the work began.
+    /// Time at which the node's work on the frame began.
     pub start_ns: u64,
-    /// Time at which the pixels were complete.
+    /// Time at which the pixels of the CAPTURE buffer were complete.
     pub end_ns: u64,
     /// Time at which the OUTPUT buffer was returned; the CAPTURE buffer is returned just afterwards.
     pub done_ns: u64,
-    /// Number of the open file of the measuring node that the frame passed through.
+    /// Number of the open file of the measuring node that the frame passed through; never reused.
     pub context: u32,
-    /// `measuring::ALGO_*`.
+    /// Algorithm that the node applied to the frame: `measuring::ALGO_*`.
     pub algo: u32,
-    /// `measuring::STATUS_*`.
+    /// Result of the work on the frame: `measuring::STATUS_*`.
     pub status: u32,
-    /// `measuring::META_*`.
+    /// Bits `measuring::META_*` that are set for the frame.
     pub flags: u32,
     /// Region that the algorithm used: left, top, width, height in pixels; 0 without an algorithm.
     pub roi: [u32; 4],
-    /// Result of the threshold: level, number of pixels that were set to 255.
+    /// Result of the threshold algorithm: level, number of pixels that were set to 255.
     pub value: [u32; 2],
-    /// Number of bytes copied.
+    /// Number of bytes that the node copied for the frame.
     pub copied: u64,
     /// Time at which the checksum was complete; 0 without a checksum.
     pub checksum_ns: u64,
     /// CRC-32 (IEEE 802.3) of the CAPTURE frame; 0 without a checksum.
     pub crc32: u32,
-    /// Unused, 0.
+    /// Reserved field of the kernel's structure; always 0.
     pub reserved: u32,
 }
 
@@ -172,14 +177,15 @@ pub(super) fn list_layout(facts: &mut Facts) {
     });
 }
 
-/// Parses a record of an older kernel module, which may lack the last fields; missing fields are 0.
+/// Parses a record of any kernel module. A record of an older module may lack the last fields; missing
+/// fields are 0.
 fn padded(record: &[u8]) -> MetaRecord {
     let mut bytes = [0; MetaRecord::BYTES];
     bytes[..record.len()].copy_from_slice(record);
     MetaRecord::from_bytes(&bytes)
 }
 
-/// Reader of the records. Each reader has its own position in the records.
+/// Open reader of the measuring node's records. Each reader has its own position in the records.
 #[derive(Debug)]
 pub struct MetaReader {
     fd: OwnedFd,
@@ -192,7 +198,7 @@ impl MetaReader {
     /// Opens the node. The reader gets the records that are made from now on.
     ///
     /// # Errors
-    /// The node does not exist, or may not be read.
+    /// The node does not exist, may not be read, or is not the records' node.
     pub fn open(path: &Path) -> Result<MetaReader, V4l2Error> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let fd = open(path, flags, Mode::empty())

@@ -17,7 +17,7 @@ use crate::machine::nodes;
 use crate::measure::meter;
 use crate::process::stop;
 
-/// Role of a node.
+/// Role of a V4L2 node, by its queues and their formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeRole {
     /// Emits frames: a camera or grabber.
@@ -26,11 +26,11 @@ pub enum NodeRole {
     Decoder,
     /// Takes frames and emits packets.
     Encoder,
-    /// framepath's measuring node.
+    /// Measuring node of framepath's kernel module: takes and emits frames.
     Measuring,
-    /// Takes and emits frames.
+    /// Any other device that takes and emits frames.
     Converter,
-    /// Other role: output, radio, metadata.
+    /// Node of any other role, such as video output, radio or metadata.
     Other,
 }
 
@@ -52,7 +52,7 @@ impl fmt::Display for NodeRole {
 pub struct FormatOffer {
     /// V4L2 code of the format.
     pub fourcc: Fourcc,
-    /// True for packets, false for pixels.
+    /// True if the format is of packets, false if it is of pixels.
     pub compressed: bool,
 }
 
@@ -65,9 +65,9 @@ pub struct QueueFormat {
     pub height: u32,
     /// Format of the pixels or packets.
     pub fourcc: Fourcc,
-    /// Bytes from one row of the first plane to the next; 0 lets the driver choose.
+    /// Number of bytes from one row of the first plane to the next; 0 in a request lets the driver choose.
     pub stride: u32,
-    /// Bytes of a buffer; 0 lets the driver choose.
+    /// Size of a buffer, bytes; 0 in a request lets the driver choose.
     pub bytes: u32,
     /// Number of planes with separate memory; more than one is not supported.
     pub memory_planes: u32,
@@ -76,40 +76,40 @@ pub struct QueueFormat {
 /// Part of a picture, in pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rect {
-    /// Distance from the left edge.
+    /// Distance from the picture's left edge, pixels.
     pub left: u32,
-    /// Distance from the top edge.
+    /// Distance from the picture's top edge, pixels.
     pub top: u32,
-    /// Width.
+    /// Width of the part, pixels; at least 1.
     pub width: u32,
-    /// Height.
+    /// Height of the part, pixels; at least 1.
     pub height: u32,
 }
 
-/// A control's value.
+/// Value of a V4L2 control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControlValue {
-    /// 32-bit value: numbers, menus, switches.
+    /// Value of a 32-bit control: a number, a menu or a switch.
     Int(i32),
-    /// 64-bit value.
+    /// Value of a 64-bit control.
     Wide(i64),
 }
 
-/// Result of [`Node::wait`].
+/// Result of [`Node::wait`]; all false if nothing is ready.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ready {
-    /// A CAPTURE buffer can be dequeued.
+    /// True if a CAPTURE buffer can be dequeued.
     pub capture: bool,
-    /// An OUTPUT buffer can be dequeued.
+    /// True if an OUTPUT buffer can be dequeued.
     pub output: bool,
-    /// An event can be dequeued.
+    /// True if an event can be dequeued.
     pub event: bool,
-    /// A queue is in error, or no buffer is queued that could become ready.
+    /// True if a queue is in error, or no buffer is queued that could become ready.
     pub error: bool,
 }
 
 impl Ready {
-    /// Returns true if nothing was ready before the timeout.
+    /// Returns true if nothing was ready before the wait ended.
     pub fn is_none(&self) -> bool {
         *self == Ready::default()
     }
@@ -128,8 +128,8 @@ pub struct Node {
     caps: u32,
 }
 
-/// Returns the first V4L2 node of the machine, by name, that can be opened and for which `is`
-/// returns true.
+/// Returns the path of the first V4L2 node of the machine, in the order of the names, that can be opened
+/// and for which `is` returns true; `None` if there is none.
 pub fn find_node(is: impl Fn(&Node) -> bool) -> Option<PathBuf> {
     nodes("/dev", "video").into_iter().find(|path| Node::open(path).is_ok_and(|node| is(&node)))
 }
@@ -181,17 +181,17 @@ impl Node {
         &self.path
     }
 
-    /// Returns the driver's name.
+    /// Returns the driver's name, as the driver reports it.
     pub fn driver(&self) -> &str {
         &self.driver
     }
 
-    /// Returns the device's name.
+    /// Returns the device's name (`card`), as the driver reports it.
     pub fn card(&self) -> &str {
         &self.card
     }
 
-    /// Returns true if frames can be read with `read`.
+    /// Returns true if frames can be read with [`Node::read`].
     pub fn can_read(&self) -> bool {
         self.caps & abi::CAP_READWRITE != 0
     }
@@ -223,6 +223,7 @@ impl Node {
         }
     }
 
+    /// Returns true if a buffer of the node's queues is described by a list of planes.
     pub(super) fn has_planes(&self) -> bool {
         self.is_multiplanar()
     }
@@ -231,8 +232,10 @@ impl Node {
         V4l2Error::of(&self.path, call, errno)
     }
 
+    /// Calls the ioctl `opcode` with the structure `body`; `name` is its name in errors.
+    ///
     /// # Safety
-    /// See [`call`].
+    /// As for the function [`call`].
     pub(super) unsafe fn call<T>(
         &self,
         name: &'static str,
@@ -269,7 +272,7 @@ impl Node {
         Err(V4l2Error::Role { node: self.path.clone(), card: self.card.clone(), role, wanted })
     }
 
-    /// Returns the formats that a queue supports; none if the driver does not list them.
+    /// Returns the formats that a queue supports, at most 256; none if the driver does not list them.
     pub fn formats(&self, direction: Direction) -> Vec<FormatOffer> {
         let mut offers = Vec::new();
         // Limited, because a faulty driver's list might never end.
@@ -285,7 +288,8 @@ impl Node {
         offers
     }
 
-    /// Makes the error that a queue lacks `wanted`. The error lists the supported formats.
+    /// Makes the error that a queue does not support the format `wanted`. The error lists the supported
+    /// formats.
     pub fn lacks(&self, direction: Direction, wanted: &str) -> V4l2Error {
         let names: Vec<String> = self.formats(direction).iter().map(|o| o.fourcc.to_string()).collect();
         let offers = if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
@@ -308,7 +312,7 @@ impl Node {
         Ok(format)
     }
 
-    /// Sets a queue's format. Returns the format that the driver chose.
+    /// Sets a queue's format. Returns the format that the driver chose, which may differ from `requested`.
     ///
     /// # Errors
     /// The queue already has buffers, or does not support the format.
@@ -433,8 +437,9 @@ impl Node {
         unsafe { self.call("VIDIOC_S_EXT_CTRLS", abi::S_EXT_CTRLS, &mut all) }
     }
 
-    /// Requests `hz` frames per second, as a fraction, if given. Returns the frame duration that
-    /// the driver has set, in seconds as a fraction. Returns `None` if the driver has no rates.
+    /// Requests `hz` frames per second, a fraction (numerator, denominator); `None` keeps the rate.
+    /// Returns the duration of a frame that is in force afterwards, seconds as a fraction (numerator,
+    /// denominator). Returns `None` if the driver has no rates or rejects the request.
     pub fn set_rate(&self, hz: Option<(u32, u32)>) -> Option<(u32, u32)> {
         let mut parm = abi::StreamParm {
             kind: self.kind(Direction::Capture),
@@ -454,8 +459,9 @@ impl Node {
         (parm.numerator > 0 && parm.denominator > 0).then_some((parm.numerator, parm.denominator))
     }
 
-    /// Waits for an event or a buffer for at most `time`. Returns an [empty](Ready::is_none) result
-    /// after the timeout, after a signal, or if the calling thread's run is requested to stop.
+    /// Waits for an event or a buffer for at most `time`; the time is recorded as device time. Returns an
+    /// [empty](Ready::is_none) result after the timeout, after a signal, or if the calling thread's run is
+    /// requested to stop or woken.
     ///
     /// # Errors
     /// The error of the kernel.
@@ -463,9 +469,9 @@ impl Node {
         self.poll(PollFlags::IN | PollFlags::OUT | PollFlags::PRI, time, || false)
     }
 
-    /// Waits as [`Node::wait`] does, but only for a CAPTURE buffer. Returns an empty result early
-    /// if
-    /// a [wake](crate::process::stop::Stop::wake) makes `awake` return true.
+    /// Waits as [`Node::wait`] does, but only for a CAPTURE buffer. Returns an empty result immediately if
+    /// `awake` returns true, and early if the calling thread's run is
+    /// [woken](crate::process::stop::Stop::wake).
     ///
     /// # Errors
     /// The error of the kernel.
@@ -498,7 +504,7 @@ impl Node {
     }
 }
 
-/// Returns the text up to the first zero byte.
+/// Returns the text of `bytes` up to the first zero byte; invalid UTF-8 is replaced.
 fn text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).into_owned()

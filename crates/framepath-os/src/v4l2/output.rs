@@ -9,13 +9,13 @@ use super::{Dequeued, Direction, Io, Node, QueuedMemory, V4l2Error};
 use crate::measure::meter;
 use crate::memory::pool::{Frame, Plane};
 
-/// Buffers that an OUTPUT queue returned.
+/// Result of [`OutputBuffers::collect`]: buffers that the device has processed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReturnedOutputs {
     /// Number of returned buffers.
     pub count: u32,
-    /// Timestamp, as queued, of the first buffer that the device could not use; `None` if it used
-    /// all of them.
+    /// Timestamp, as queued, microseconds, of the first buffer that the device could not use; `None` if it
+    /// used all of them.
     pub failed: Option<u64>,
 }
 
@@ -23,10 +23,12 @@ pub struct ReturnedOutputs {
 pub struct OutputBuffers {
     node: Arc<Node>,
     io: Io,
-    /// Memory of the driver, for [`Io::Mmap`].
+    /// Mapped memory of the driver; `None` unless `io` is [`Io::Mmap`].
     region: Option<Region>,
+    /// Numbers of the buffers that are not queued.
     free: Vec<u32>,
-    /// Frames that the device still reads, by buffer.
+    /// Frame that the device still reads, by the number of its buffer; `None` for a free buffer, and for a
+    /// copy in the driver's memory.
     queued_frames: Vec<Option<Frame>>,
 }
 
@@ -65,7 +67,7 @@ impl OutputBuffers {
         self.queued_frames.len() - self.free.len()
     }
 
-    /// Takes back the buffers that the device has processed.
+    /// Takes back the buffers that the device has processed so far; does not wait.
     ///
     /// # Errors
     /// The error of the driver.
@@ -88,7 +90,8 @@ impl OutputBuffers {
         Ok(collected)
     }
 
-    /// Takes back all buffers of a device whose queue was stopped.
+    /// Makes all buffers free and drops their frames. Call this after the queue was stopped
+    /// ([`Node::stream`]).
     pub fn reclaim(&mut self) {
         self.queued_frames.iter_mut().for_each(|held| *held = None);
         self.free = (0..self.queued_frames.len() as u32).rev().collect();
@@ -125,7 +128,8 @@ impl OutputBuffers {
         Ok(at)
     }
 
-    /// Queues the buffer that was filled with `bytes` bytes.
+    /// Queues the buffer that [`OutputBuffers::fill`] filled with `bytes` bytes. The device copies
+    /// `timestamp_us`, microseconds, to its result.
     ///
     /// # Errors
     /// The error of the driver.
@@ -140,10 +144,11 @@ impl OutputBuffers {
     }
 
     /// Queues a frame's first plane without a copy. The frame is kept until the device has
-    /// processed it.
+    /// processed it. The device copies `timestamp_us`, microseconds, to its result.
     ///
     /// # Errors
-    /// The frame's memory is not a dmabuf and the queue uses dmabufs; the driver's error.
+    /// The queue uses dmabufs, and the frame's memory is not a dmabuf or its first plane does not start at
+    /// the first byte; the driver's error.
     ///
     /// # Panics
     /// No buffer is free, or the queue uses the driver's memory.
@@ -188,8 +193,8 @@ impl InPlace {
         Ok(InPlace { node: node.clone() })
     }
 
-    /// Queues `frame` for the device to write into. Its pixels are foreign, so they may change
-    /// while it is held.
+    /// Queues `frame` for the device to write into. The frame is foreign, so its pixels may change while a
+    /// handle exists.
     ///
     /// # Errors
     /// The frame's memory is not a dmabuf; the driver's error.
@@ -201,7 +206,7 @@ impl InPlace {
         self.node.queue_buffer(Direction::Capture, 0, QueuedMemory::DmaBuf(fd, bytes), 0, 0)
     }
 
-    /// Takes the buffer back; `None` while the device has it.
+    /// Takes the buffer back from the device; `None` while the device has it. Does not wait.
     ///
     /// # Errors
     /// The error of the driver.

@@ -9,46 +9,48 @@ use super::call::call;
 use super::{Node, Region, V4l2Error, abi};
 use crate::memory::pool::Plane;
 
-/// Queue, named as in V4L2 from the device's side.
+/// One of the two queues of a V4L2 node. The names are V4L2's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {
-    /// Queue of data for the device.
+    /// Queue of buffers with data for the device.
     Output,
-    /// Queue of data from the device.
+    /// Queue of buffers with data from the device.
     Capture,
 }
 
 /// Memory of a buffer to queue.
 #[derive(Clone, Copy, Debug)]
 pub enum QueuedMemory<'a> {
-    /// The driver's own memory.
+    /// Memory of the driver, which belongs to the buffer.
     Driver,
     /// Dmabuf and its size in bytes.
     DmaBuf(BorrowedFd<'a>, usize),
-    /// Slot of a region, for either queue.
+    /// Region and the number of its slot, by the slot's address; for either queue.
     Slot(&'a Region, u32),
-    /// Pixels of a frame, for OUTPUT, which the device only reads.
+    /// Pixels of a frame, by their address; only for OUTPUT, whose buffers the device only reads.
     Pixels(Plane<'a>),
 }
 
 /// Buffer that the device returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dequeued {
-    /// Number of the buffer.
+    /// Number of the buffer in its queue, from 0.
     pub index: u32,
-    /// Bytes of payload, after `offset`.
+    /// Number of bytes of the payload, which starts at `offset`.
     pub bytes: usize,
-    /// Bytes before the payload.
+    /// Number of bytes in the buffer before the payload.
     pub offset: usize,
     /// Number of the frame in the queue; gaps are frames that the driver dropped.
     pub sequence: u32,
-    /// Timestamp as queued, or of CLOCK_MONOTONIC if `monotonic`, microseconds.
+    /// Timestamp in microseconds: CLOCK_MONOTONIC if `monotonic` is true, otherwise usually the value that
+    /// was queued with the buffer's data.
     pub timestamp_us: u64,
     /// True if the timestamp is of CLOCK_MONOTONIC, not copied from another buffer.
     pub monotonic: bool,
-    /// True if the payload is damaged.
+    /// True if the driver reports the payload as damaged (V4L2_BUF_FLAG_ERROR).
     pub failed: bool,
-    /// True if no buffer follows.
+    /// True if no buffer follows until the decoder or the queue is restarted: the end of a drain, or the
+    /// end of the old format (V4L2_BUF_FLAG_LAST).
     pub last: bool,
 }
 
@@ -98,16 +100,18 @@ impl QueuedMemory<'_> {
     }
 }
 
-/// Position from which a buffer of the driver's memory is mapped.
+/// Position and size of a buffer of the driver's memory, for mmap(2) of the node.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mappable {
+    /// Offset to pass to mmap(2).
     pub(super) offset: u64,
+    /// Size of the buffer, bytes; at least 1.
     pub(super) bytes: usize,
 }
 
 impl Node {
-    /// Requests `count` buffers (0 frees them). Returns the number of buffers that the driver
-    /// made.
+    /// Requests `count` buffers for a queue (0 frees all its buffers). Returns the number of buffers that
+    /// the driver made, which may differ.
     pub(super) fn request(&self, direction: Direction, memory: Memory, count: u32) -> Result<u32, V4l2Error> {
         let mut request = abi::RequestBuffers {
             count,
@@ -121,6 +125,8 @@ impl Node {
         Ok(request.count)
     }
 
+    /// Returns the position of buffer `index` of a queue in the driver's memory. Fails if the driver
+    /// reports 0 bytes.
     pub(super) fn query(&self, direction: Direction, index: u32) -> Result<Mappable, V4l2Error> {
         let mut planes = [abi::RawPlane::default(); abi::MOST_PLANES];
         let mut buffer = self.buffer(direction, index, Memory::Driver, &mut planes);
@@ -156,7 +162,8 @@ impl Node {
         buffer
     }
 
-    /// Queues buffer `index`, with `bytes` of payload for OUTPUT.
+    /// Queues buffer `index` with its memory. For OUTPUT, `bytes` is the size of the payload and
+    /// `timestamp_us` its timestamp in microseconds; both are 0 for CAPTURE.
     ///
     /// # Errors
     /// The error of the driver: memory that it cannot use, a buffer that is already queued.
@@ -195,10 +202,11 @@ impl Node {
         unsafe { self.call("VIDIOC_QBUF", abi::QBUF, &mut buffer) }
     }
 
-    /// Takes back a buffer; `None` if none is finished.
+    /// Takes back a buffer from a queue; `None` if no buffer is finished, or after a buffer with
+    /// [`Dequeued::last`]. Does not wait.
     ///
     /// # Errors
-    /// The error of the driver. [`Errno::PIPE`] after the last buffer is `None` too.
+    /// The error of the driver.
     pub(super) fn take(&self, direction: Direction, memory: Memory) -> Result<Option<Dequeued>, V4l2Error> {
         let mut planes = [abi::RawPlane::default(); abi::MOST_PLANES];
         let mut buffer = self.buffer(direction, 0, memory, &mut planes);
@@ -225,7 +233,8 @@ impl Node {
         }))
     }
 
-    /// Exports a buffer of the driver's memory as a dmabuf, for reading and writing.
+    /// Exports buffer `index` of a queue in the driver's memory as a dmabuf, for reading and writing. Fails
+    /// if the driver does not support this.
     pub(super) fn export(&self, direction: Direction, index: u32) -> Result<OwnedFd, V4l2Error> {
         let flags = (rustix::fs::OFlags::CLOEXEC | rustix::fs::OFlags::RDWR).bits();
         let mut export =
@@ -240,7 +249,7 @@ impl Node {
         Ok(unsafe { OwnedFd::from_raw_fd(export.fd) })
     }
 
-    /// Starts or stops a queue. A stopped queue returns all its buffers to the program.
+    /// Starts (`on` is true) or stops a queue. A stopped queue returns all its buffers to the program.
     ///
     /// # Errors
     /// The error of the driver.

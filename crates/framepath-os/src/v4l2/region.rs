@@ -13,7 +13,8 @@ use super::{Direction, Node};
 
 const PAGE: usize = 4096;
 
-/// Slots of device memory. No reference to them is made: they are read and written by copies.
+/// Slots of device memory, mapped one after the other. No Rust reference to them is made: they are read
+/// and written by copies.
 #[derive(Debug)]
 pub struct Region {
     base: NonNull<u8>,
@@ -22,14 +23,15 @@ pub struct Region {
     dmabufs: Dmabufs,
 }
 
-/// Dmabufs of the slots.
+/// Dmabufs of a region's slots.
 #[derive(Debug)]
 enum Dmabufs {
-    /// Memory of this process without dmabufs.
+    /// No dmabufs: the slots are memory of this process.
     None,
-    /// Dmabufs of which the slots were made.
+    /// Dmabufs of which the slots were made, one per slot.
     Given(Vec<OwnedFd>),
-    /// Buffers of a driver, exported on the first request.
+    /// Buffers of a driver, each exported as a dmabuf at its first request; `None` in `fds` if the driver
+    /// did not export it.
     Exported { node: Arc<Node>, direction: Direction, fds: Vec<OnceLock<Option<OwnedFd>>> },
 }
 
@@ -39,7 +41,7 @@ unsafe impl Send for Region {}
 // descriptors are passed to the kernel.
 unsafe impl Sync for Region {}
 
-/// Access of the CPU to a slot.
+/// Access of the CPU to mapped slots: only reading, or reading and writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CpuAccess {
     Read,
@@ -73,7 +75,8 @@ impl Region {
         Ok(Region { base, slot_bytes: padded, slots, dmabufs: Dmabufs::None })
     }
 
-    /// Maps `bytes` bytes of `fd` at slot `slot`, to which no pointer exists yet.
+    /// Maps `bytes` bytes of `fd` from `offset` on at slot `slot`, to which no pointer exists yet. EINVAL
+    /// if there is no such slot, or it is too small.
     fn map(
         &mut self,
         slot: u32,
@@ -111,7 +114,7 @@ impl Region {
         Ok(region)
     }
 
-    /// Maps dmabufs of `bytes` bytes each.
+    /// Maps the dmabufs `fds`, each of at least `bytes` bytes, as one slot each.
     pub(super) fn map_dmabufs(fds: Vec<OwnedFd>, bytes: usize, access: CpuAccess) -> Result<Region, Errno> {
         let mut region = Region::reserve(bytes, fds.len() as u32)?;
         for (slot, fd) in fds.iter().enumerate() {
@@ -121,7 +124,8 @@ impl Region {
         Ok(region)
     }
 
-    /// Makes slots in pages of this process, which the kernel writes through their addresses.
+    /// Makes `slots` slots of at least `bytes` bytes in pages of this process, which the kernel writes
+    /// through their addresses.
     pub(super) fn map_pages(bytes: usize, slots: u32) -> Result<Region, Errno> {
         let region = Region::reserve(bytes, slots)?;
         let whole = region.bytes();
@@ -142,7 +146,7 @@ impl Region {
         self.base
     }
 
-    /// Returns the number of slots.
+    /// Returns the number of slots of the region.
     pub fn slots(&self) -> u32 {
         self.slots
     }
@@ -161,12 +165,13 @@ impl Region {
         self.base.as_ptr() as usize + slot as usize * self.slot_bytes
     }
 
-    /// Returns true if the slots were made of dmabufs.
+    /// Returns true if the slots were made of dmabufs ([`Region::map_dmabufs`]).
     pub(super) fn is_given(&self) -> bool {
         matches!(self.dmabufs, Dmabufs::Given(_))
     }
 
-    /// Returns the dmabuf that starts at the slot's first byte; `None` if the slot has no dmabuf.
+    /// Returns the dmabuf that starts at the slot's first byte; `None` if there is no such slot, it is
+    /// memory of this process, or the driver does not export it.
     pub fn dmabuf(&self, slot: u32) -> Option<BorrowedFd<'_>> {
         let slot = slot as usize;
         match &self.dmabufs {
@@ -179,7 +184,7 @@ impl Region {
         }
     }
 
-    /// Copies bytes into a slot that is mapped writable.
+    /// Copies `bytes` to `offset` in slot `slot`.
     ///
     /// # Safety
     /// The slot is mapped writable, and no other thread copies into it or out of it at the same

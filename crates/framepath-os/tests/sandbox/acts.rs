@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Forbidden acts of a worker, each as a function that tries the act.
+//! Acts that the sandbox forbids to a worker, each as a function that tries the act.
 
 use std::ffi::CStr;
 use std::os::fd::RawFd;
 use std::ptr::{null, null_mut};
 
-/// Data for the acts, sent by the parent.
+/// Objects on which the acts work, sent to the worker by its parent.
 pub struct Scene {
-    /// Process id of the parent in the parent's namespace.
+    /// Process id of the worker's parent in the parent's namespace.
     pub parent: libc::pid_t,
-    /// A pidfd of the parent.
+    /// Pidfd of the worker's parent.
     pub parent_pidfd: RawFd,
-    /// A memfd opened for reading only, one page.
+    /// Memfd of one page, opened for reading only.
     pub read_only: RawFd,
-    /// A memfd sealed like a pool, one page.
+    /// Memfd of one page, sealed like that of a pool.
     pub pool: RawFd,
     /// One end of a pair of sockets, whose other end the parent has.
     pub socket: RawFd,
@@ -21,19 +21,21 @@ pub struct Scene {
     pub listener: std::ffi::CString,
 }
 
-/// Result of an act: an errno if it failed.
+/// Result of an act: an error with the errno if the kernel denied the act.
 pub type Outcome = Result<(), i32>;
 
-/// One act.
+/// Act that the sandbox forbids.
 pub struct Act {
+    /// Description of the act, for messages.
     pub name: &'static str,
     /// True if the act succeeds for every user in a worker without a sandbox, on every kernel.
     /// This shows that the test of the act itself works.
     pub free_outside: bool,
+    /// Function that tries the act.
     pub attempt: fn(&Scene) -> Outcome,
 }
 
-/// Calls the kernel; a negative result is an errno.
+/// Makes the system call `$number` and returns its result, or an error with the errno.
 macro_rules! call {
     ($number:ident $(, $argument:expr)* $(,)?) => {{
         // SAFETY: pointers among the arguments are valid for the call, or the kernel
@@ -95,8 +97,8 @@ fn connect_unix(scene: &Scene) -> Outcome {
     done(call!(SYS_connect, fd, &raw const address, size_of::<libc::sockaddr_un>()))
 }
 
-/// Starts a thread without one of the flags that threads of a process have. The null stack is
-/// never used, because the call must be denied.
+/// Tries to start a thread with all flags of a process's threads except `flag`. The null stack is never
+/// used, because the kernel must deny the call.
 fn thread_without(flag: i32) -> Outcome {
     let all = libc::CLONE_VM | libc::CLONE_FS | libc::CLONE_FILES | libc::CLONE_SIGHAND | libc::CLONE_THREAD;
     done(call!(SYS_clone, (all & !flag) as usize, NO, NO, NO, NO))
@@ -123,7 +125,8 @@ fn send_descriptor(scene: &Scene) -> Outcome {
     done(call!(SYS_sendmsg, scene.socket, &raw const message, libc::MSG_DONTWAIT))
 }
 
-/// Ends the child, if there is one: the act succeeded.
+/// Ends the child process that an act has made: exits in the child (`pid` is 0), waits for it in the
+/// parent.
 fn ends_child(pid: i64) -> Outcome {
     if pid == 0 {
         // SAFETY: ends the child at once.
@@ -156,15 +159,17 @@ fn zeroed_attributes(first: u32) -> [u32; 32] {
     attributes
 }
 
+/// Makes an act that may also fail outside a sandbox.
 const fn act(name: &'static str, attempt: fn(&Scene) -> Outcome) -> Act {
     Act { name, free_outside: false, attempt }
 }
 
+/// Makes an act that succeeds outside a sandbox, for every user and on every kernel.
 const fn free(name: &'static str, attempt: fn(&Scene) -> Outcome) -> Act {
     Act { name, free_outside: true, attempt }
 }
 
-/// All acts.
+/// All acts that the sandbox forbids.
 pub const ACTS: &[Act] = &[
     free("move who sleeps on a shared word to another (futex requeue)", |_| {
         let words = [0u32; 2];

@@ -70,8 +70,8 @@ fn main() -> ExitCode {
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Starts this binary as a worker in `mode`; returns it and the parent's end of its
-/// socket.
+/// Starts this binary as a worker with the arguments `mode`. Returns the worker and the parent's end of
+/// its socket.
 fn start(mode: &[&str]) -> (WorkerProcess, OwnedFd) {
     let (ours, theirs) = wire::pair();
     let arguments: Vec<&OsStr> = [WORKER].iter().chain(mode).map(OsStr::new).collect();
@@ -209,7 +209,8 @@ fn own_namespaces() {
     }
 }
 
-/// Returns the results of all acts that a worker in `role` tried.
+/// Starts a worker that enters `role` and tries the acts. Returns the layers of its sandbox, and one text
+/// per act: `done` or an errno. Role `free` has no sandbox and tries only the acts that succeed without it.
 fn try_acts(role: &str) -> (Layers, Vec<String>) {
     let page = 4096;
     let pool = rustix::fs::memfd_create("pool", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
@@ -238,7 +239,7 @@ fn try_acts(role: &str) -> (Layers, Vec<String>) {
     (Layers::from_bits(bits).unwrap(), lines.collect())
 }
 
-/// Makes a memfd that its owner can only read.
+/// Makes a memfd of `bytes` bytes, and returns a descriptor that is open for reading only.
 fn memory_for_reading(bytes: u64) -> OwnedFd {
     let writable = rustix::fs::memfd_create("frames", MemfdFlags::CLOEXEC).unwrap();
     rustix::fs::ftruncate(&writable, bytes).unwrap();
@@ -299,7 +300,8 @@ fn decoder_works() {
     assert_eq!(worker.wait().unwrap().exit_code, Some(0));
 }
 
-/// The plug-in is the C library's libm under another name.
+/// Checks that a worker can load a plug-in and nothing else. The plug-in is the C library's libm under
+/// another name.
 fn plugin_loads() {
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
     let libc = maps.split_whitespace().find(|word| word.ends_with("/libc.so.6")).unwrap();
@@ -324,7 +326,8 @@ fn old_kernel() {
     );
 }
 
-/// The worker is the zygote; it reports the end of each process that it forked.
+/// Checks the processes that a zygote forks. The worker is the zygote; it reports the end of each process
+/// that it forked.
 fn zygote_forks() {
     let (ours, theirs) = wire::pair();
     let arguments = [WORKER, "zygote"].map(OsStr::new);

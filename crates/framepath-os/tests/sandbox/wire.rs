@@ -10,12 +10,13 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
 
-/// Returns both ends of a new socket.
+/// Makes a socket and returns both of its ends.
 pub fn pair() -> (OwnedFd, OwnedFd) {
     socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap()
 }
 
-/// Sends `text` and copies of `fds`. Without descriptors it uses a call that a worker may make.
+/// Sends `text` and copies of `fds`, at most four. Without descriptors, uses a system call that the
+/// sandbox allows.
 pub fn send(socket: BorrowedFd<'_>, text: &str, fds: &[BorrowedFd<'_>]) -> rustix::io::Result<()> {
     if fds.is_empty() {
         return rustix::net::send(socket, text.as_bytes(), SendFlags::NOSIGNAL).map(drop);
@@ -28,7 +29,7 @@ pub fn send(socket: BorrowedFd<'_>, text: &str, fds: &[BorrowedFd<'_>]) -> rusti
     sendmsg(socket, &[IoSlice::new(text.as_bytes())], &mut ancillary, SendFlags::NOSIGNAL).map(drop)
 }
 
-/// Receives the next message; an empty text where the other end is closed.
+/// Receives the next message: its text and descriptors. The text is empty if the other end is closed.
 pub fn receive(socket: BorrowedFd<'_>) -> rustix::io::Result<(String, Vec<OwnedFd>)> {
     let mut text = vec![0; 1 << 16];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];

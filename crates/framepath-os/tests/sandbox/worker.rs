@@ -17,7 +17,8 @@ use crate::wire::{receive, send};
 pub const LIMITS: ResourceLimits =
     ResourceLimits { memory_bytes: 1 << 30, file_bytes: 1 << 20, open_files: 32, threads: 64 };
 
-/// Runs the mode that the arguments select, without the worker's first argument.
+/// Runs the worker in the mode that `arguments` select: the program's arguments without the one that marks
+/// a worker. Sends the mode's answer to the parent, and returns when the parent closes the socket.
 pub fn run(arguments: &[String]) {
     let socket = take_socket().unwrap();
     assert!(take_socket().is_err(), "taken twice");
@@ -36,7 +37,8 @@ pub fn run(arguments: &[String]) {
     receive(socket.as_fd()).unwrap();
 }
 
-/// Returns the layers' wire form, and an errno (or `done`) for each act.
+/// Enters `role` and tries the acts. Returns the wire form of the layers in the first line, then one line
+/// per act: `done` or an errno.
 fn acts(socket: BorrowedFd<'_>, role: &str, file: &Path) -> String {
     let (text, fds) = receive(socket).unwrap();
     let [pool, read_only, parent_pidfd, end] = fds.as_slice() else { panic!("{} descriptors", fds.len()) };
@@ -78,8 +80,8 @@ fn acts(socket: BorrowedFd<'_>, role: &str, file: &Path) -> String {
     answer
 }
 
-/// Returns `ok`, with the granted memory sealed. The text of a panic is lost, but the parent sees
-/// that the process ended.
+/// Tries everything that a decoder must be able to do in its sandbox, and returns `ok`. Seals the granted
+/// memory. The text of a panic is lost, but the parent sees that the process ended.
 fn allowed(socket: BorrowedFd<'_>) -> String {
     let (text, fds) = receive(socket).unwrap();
     let [pool, open] = fds.as_slice() else { panic!("{} descriptors", fds.len()) };
@@ -162,7 +164,8 @@ fn allowed(socket: BorrowedFd<'_>) -> String {
     "ok".to_owned()
 }
 
-/// Forks processes, and reports the end of each.
+/// Turns this worker into a zygote, forks several processes, and returns one line per process about its
+/// end.
 fn zygote() -> String {
     let zygote = Zygote::new().unwrap();
     let bounds = Bounds { memory_bytes: 1 << 30, threads: 64 };
@@ -196,7 +199,10 @@ fn zygote() -> String {
     outcomes.join("\n")
 }
 
-/// Compares the namespaces of `process` with those that it reports.
+/// Compares the namespaces of `process` with [`WorkerProcess::namespaces`]. Returns `namespaces of its
+/// own` if they agree within a second, otherwise `namespaces of others`.
+///
+/// [`WorkerProcess::namespaces`]: framepath_os::process::spawn::WorkerProcess::namespaces
 fn own_namespaces(process: &framepath_os::process::spawn::WorkerProcess) -> &'static str {
     let given = process.namespaces();
     let all = [
@@ -218,7 +224,8 @@ fn own_namespaces(process: &framepath_os::process::spawn::WorkerProcess) -> &'st
     "namespaces of others"
 }
 
-/// Returns 0 if the C library knows the current thread.
+/// Returns 0 if the C library knows the id of the calling thread, and the process is not the first of its
+/// pid namespace; otherwise the number of the failed check.
 fn knows_itself() -> i32 {
     // SAFETY: an initialised mutex of this stack, locked and read by this thread.
     unsafe {
@@ -245,8 +252,8 @@ fn knows_itself() -> i32 {
     }
 }
 
-/// Returns the result of `enter` on a kernel without seccomp and Landlock, which a filter
-/// simulates.
+/// Enters the decoder's sandbox on a kernel without seccomp and Landlock, which a filter simulates.
+/// Returns the layers in force, or the unexpected result.
 fn old_kernel() -> String {
     let absent = [libc::SYS_seccomp, libc::SYS_landlock_create_ruleset].map(|number| (number, Vec::new()));
     let filter = seccompiler::SeccompFilter::new(
@@ -264,7 +271,8 @@ fn old_kernel() -> String {
     }
 }
 
-/// Returns `ok` if loading is possible, and nothing more.
+/// Loads the plug-in `file` in its roles, and returns `ok`. Panics if the worker can open `other` or do
+/// anything else that the roles forbid.
 fn plugin(file: &Path, other: &str) -> String {
     let other = CString::new(other).unwrap();
     let path = CString::new(file.to_str().unwrap()).unwrap();

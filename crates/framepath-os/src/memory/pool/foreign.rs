@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Frames in memory that another process or a device writes. The memory is mapped read-only. The
-//! frames pass through the path like any other, and are returned when the last handle is dropped.
+//! Frames in memory that another process or a device writes. Another process's pool is mapped
+//! read-only. The frames pass through the path like any other, and are returned when the last handle
+//! is dropped.
 
 #[cfg(not(any(loom, miri)))]
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -19,7 +20,7 @@ use crate::memory::mapping::ReadOnly;
 #[cfg(not(any(loom, miri)))]
 use crate::v4l2::Region;
 
-/// Receiver of foreign frames that are returned.
+/// Receiver of the frames of a [`ForeignPool`] that this process no longer uses.
 pub trait Returns: Send + Sync {
     /// Returns the frame delivered under `slot`, after its last handle was dropped. Called once
     /// for each delivery, on the thread that dropped the handle. Must not panic.
@@ -30,8 +31,8 @@ pub trait Returns: Send + Sync {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ForeignError {
-    /// Zero slots, zero bytes, unaligned slots, or more than numbers or the address space can
-    /// hold.
+    /// Zero slots, zero bytes, a slot size that is not a multiple of 64 bytes, slot numbers beyond 32
+    /// bits, or more bytes than the address space can hold.
     #[error("foreign pool: {slots} slots of {slot_bytes} bytes from number {first_slot} are out of range")]
     Size {
         /// Reported bytes per slot.
@@ -58,7 +59,7 @@ pub enum ForeignError {
     /// A system call failed.
     #[error("foreign pool: {call} for {bytes} bytes: {errno}")]
     Os {
-        /// The system call.
+        /// Name of the system call.
         call: &'static str,
         /// Size of the whole pool, bytes.
         bytes: usize,
@@ -80,25 +81,29 @@ pub enum ForeignError {
     Layout(#[from] LayoutError),
 }
 
-/// Another process's pool. Frames may outlive this handle.
+/// Pool of another process or of a device, whose frames this process reads. Frames may outlive this
+/// handle.
 pub struct ForeignPool {
     memory: Arc<Memory>,
 }
 
+/// Memory of a foreign pool, kept by the pool's handle and by every frame.
 struct Memory {
+    /// Number of the pool, unique in this process.
     id: u64,
     mapping: Mapped,
     slot_bytes: usize,
     slots: u32,
+    /// Number by which the other side names the first slot.
     first_slot: u32,
     returns: Arc<dyn Returns>,
 }
 
-/// Kind of a pool's memory.
+/// Mapped memory of a foreign pool.
 enum Mapped {
-    /// Another process's pool.
+    /// Memfd of another process's pool, or blank memory in its place.
     Memfd(ReadOnly),
-    /// Buffers of a device.
+    /// Buffers of a device, or memory that this process made for devices.
     #[cfg(not(any(loom, miri)))]
     Device(Arc<Region>),
 }
@@ -118,8 +123,8 @@ impl Mapped {
 const LARGEST: usize = 1 << 40;
 
 impl ForeignError {
-    /// Returns true if this process lacks the memory or the mappings to read the pool: not an
-    /// error of the owner.
+    /// Returns true if this process lacks the memory, descriptors or mappings to read the pool: not an
+    /// error of the pool's owner.
     pub fn is_lack(&self) -> bool {
         match self {
             ForeignError::Os { bytes, errno, .. } => {
@@ -131,7 +136,8 @@ impl ForeignError {
 }
 
 impl ForeignPool {
-    /// Makes a pool of all slots of a device's memory.
+    /// Makes a pool of all slots of a device's memory, numbered from 0. Frames are returned through
+    /// `returns`.
     #[cfg(not(any(loom, miri)))]
     pub(crate) fn from_region(region: Arc<Region>, returns: Arc<dyn Returns>) -> ForeignPool {
         let (id, slot_bytes, slots) = (super::next_id(), region.slot_bytes(), region.slots());
@@ -177,7 +183,7 @@ impl ForeignPool {
         Ok(ForeignPool::of(mapping, slot_bytes, slots, first_slot, returns))
     }
 
-    /// Makes a pool in memory that is large enough.
+    /// Makes a pool in `mapping`, which has at least `slots * slot_bytes` bytes.
     #[cfg_attr(any(loom, miri), allow(dead_code, reason = "the checkers' tests make such pools"))]
     pub(super) fn of(
         mapping: ReadOnly,
@@ -191,7 +197,7 @@ impl ForeignPool {
     }
 
     /// Closes the descriptor of the memory, which stays mapped. For a process that does not pass
-    /// the memory on. Does nothing after a frame was made.
+    /// the memory on. Does nothing while a frame of the pool exists, or for a device's memory.
     #[cfg(not(any(loom, miri)))]
     pub fn close(&mut self) {
         if let Some(Memory { mapping: Mapped::Memfd(mapping), .. }) = Arc::get_mut(&mut self.memory) {
@@ -199,7 +205,8 @@ impl ForeignPool {
         }
     }
 
-    /// Returns the number of the pool, as in [`Frame::pool_id`].
+    /// Returns the number of the pool, which is unique in this process; [`Frame::pool_id`] returns the
+    /// same number for each frame of the pool.
     pub fn id(&self) -> u64 {
         self.memory.id
     }
@@ -238,7 +245,7 @@ impl ForeignPool {
 #[cfg(not(any(loom, miri)))]
 const SLOT_ALIGN: usize = 64;
 
-/// Returns the number of bytes of all slots.
+/// Returns the number of bytes of all slots; an error if the reported numbers are out of range.
 #[cfg(not(any(loom, miri)))]
 fn checked_bytes(slot_bytes: usize, slots: u32, first_slot: u32) -> Result<usize, ForeignError> {
     let bytes = slot_bytes.checked_mul(slots as usize).filter(|n| (1..=isize::MAX as usize).contains(n));
@@ -248,6 +255,7 @@ fn checked_bytes(slot_bytes: usize, slots: u32, first_slot: u32) -> Result<usize
     }
 }
 
+/// Converts the error of mapping a pool of `needed` bytes.
 #[cfg(not(any(loom, miri)))]
 fn refused_as(refused: MapError, needed: usize) -> ForeignError {
     match refused {
@@ -282,7 +290,8 @@ impl ForeignPlace {
         self.memory.id
     }
 
-    /// Describes the memory for a third process.
+    /// Describes the pool's memory for a third process. `Unsupported` for a device's memory, blank memory,
+    /// or a closed descriptor.
     #[cfg(not(any(loom, miri)))]
     pub(super) fn memory(&self) -> std::io::Result<PoolMemory> {
         let Memory { id, ref mapping, slots, slot_bytes, first_slot, .. } = *self.memory;
@@ -294,7 +303,8 @@ impl ForeignPlace {
         Ok(PoolMemory { id, fd, slots, slot_bytes, first_slot })
     }
 
-    /// See [`Frame::dmabuf`].
+    /// Returns the dmabuf of the frame's slot and the slot's size in bytes; `None` if the memory is not a
+    /// device's dmabuf.
     #[cfg(not(any(loom, miri)))]
     pub(super) fn dmabuf(&self) -> Option<(BorrowedFd<'_>, usize)> {
         match &self.memory.mapping {
@@ -303,7 +313,7 @@ impl ForeignPlace {
         }
     }
 
-    /// Returns the frame to its owner.
+    /// Returns the frame to the pool's owner through [`Returns`], and frees the target.
     ///
     /// # Safety
     /// `this` came from [`ForeignPool::frame`], and no handle to it is left.

@@ -13,7 +13,7 @@ use super::plane::Plane;
 use super::{FRAME, FRAMES, HOLD, Inner};
 use crate::sync::atomics::{AtomicU32, Ordering};
 
-/// Maximum number of handles to one target.
+/// Maximum number of handles to one boxed target; [`Frame::share`] panics at this number.
 const MOST_HANDLES: u32 = 1 << 30;
 
 /// Target of the pointer in a frame's handle: slot, layout and metadata. The first cache lines of a
@@ -28,8 +28,8 @@ pub(super) struct FrameTarget {
     first: NonNull<u8>,
     /// Number of the slot in the pool; for a foreign frame, in the other process's pool.
     slot: u32,
-    /// Number of handles to this target, if it is boxed: made by [`Hold::frame`] or for a foreign
-    /// frame. Always 0 for a target in `Inner::places`, which lives as long as the pool.
+    /// Number of handles to this target, if it is boxed: made by [`Hold::frame`] or for a foreign frame.
+    /// Always 0 for a target in `Inner::places`, which lives as long as the pool.
     handles: AtomicU32,
     /// True if the target is the head of a [`ForeignPlace`]; always boxed.
     foreign: bool,
@@ -65,8 +65,8 @@ impl FrameTarget {
         }
     }
 
-    /// Creates the target of a slot in another process's memory, with one handle. The caller sets the
-    /// layout by [`set_layout`](FrameTarget::set_layout) when the target has its final address.
+    /// Creates the target of a slot of a foreign pool, with one handle. The caller sets the layout by
+    /// [`set_layout`](FrameTarget::set_layout) when the target has its final address.
     pub(super) fn foreign(slot: u32, first: NonNull<u8>, meta: FrameMeta) -> FrameTarget {
         let mut place = FrameTarget::new(NonNull::dangling(), slot, first, NonNull::dangling());
         place.foreign = true;
@@ -118,8 +118,7 @@ impl FrameTarget {
     /// Drops one handle to the target, and the handle's share of the slot.
     ///
     /// # Safety
-    /// `this` points to a live target. The caller owns one reader's share of the target's slot. The
-    /// caller uses neither the target nor the share afterwards.
+    /// `this` is live. The caller owns one reader's share of the target's slot, and uses neither afterwards.
     #[inline]
     unsafe fn let_go(this: NonNull<FrameTarget>) {
         // SAFETY: as the caller promises.
@@ -147,11 +146,11 @@ impl FrameTarget {
 #[cfg(not(any(loom, miri)))]
 #[derive(Debug)]
 pub struct PoolMemory {
-    /// See [`Frame::pool_id`].
+    /// Number of the pool ([`Frame::pool_id`]), unique in the process that made this description.
     pub id: u64,
     /// Memfd with all slots; the first slot begins at byte 0.
     pub fd: std::os::fd::OwnedFd,
-    /// Number of slots.
+    /// Number of slots of the pool.
     pub slots: u32,
     /// Bytes from one slot to the next.
     pub slot_bytes: usize,
@@ -160,14 +159,13 @@ pub struct PoolMemory {
     pub first_slot: u32,
 }
 
-/// Description of a pool in memory that another process granted, for that process, which reads the
-/// pool.
+/// Description of a pool in granted memory, for the process that granted it and reads the pool's frames.
 #[cfg(not(any(loom, miri)))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GrantedPool {
     /// Number of the memory, from [`GrantedMemory::number`](super::GrantedMemory::number).
     pub memory: u32,
-    /// Number of slots.
+    /// Number of slots of the pool.
     pub slots: u32,
     /// Bytes from one slot to the next.
     pub slot_bytes: usize,
@@ -176,7 +174,7 @@ pub struct GrantedPool {
     pub first_slot: u32,
 }
 
-/// Handle for writing a slot. No other handle to the slot exists.
+/// Handle for writing a slot. No other handle to the slot exists. Dropping it returns the slot to the pool.
 ///
 /// ```
 /// use framepath_model::format::{Layout, PixelFormat};
@@ -255,7 +253,7 @@ impl FrameMut {
         self.place().inner().slot_bytes
     }
 
-    /// Ends writing and returns a readable frame.
+    /// Ends writing and returns a readable frame with the metadata `meta`.
     #[inline]
     pub fn freeze(self, meta: FrameMeta) -> Frame {
         // SAFETY: this is the only handle to the slot.
@@ -363,13 +361,13 @@ impl Frame {
         self.place().slot
     }
 
-    /// Returns true if the frame is in a pool of another process or of a device, which may write the
-    /// memory at any time.
+    /// Returns true if the frame came from a [`ForeignPool`](super::ForeignPool), which another process or a
+    /// device may write at any time. Returns false for a pool of `Pool::from_buffers`.
     pub fn is_foreign(&self) -> bool {
         self.place().foreign
     }
 
-    /// Returns the number of the pool, which is unique in this process.
+    /// Returns the number of the frame's pool, also of a foreign pool, which is unique in this process.
     pub fn pool_id(&self) -> u64 {
         match self.foreign_place() {
             Some(place) => place.pool_id(),
@@ -377,10 +375,13 @@ impl Frame {
         }
     }
 
-    /// Describes the pool's memory for another process that reads the memory. If the pool is shared,
-    /// that process can only read. If the pool is not shared, that process cannot map the descriptor for
-    /// writing, but could open the memory again through the descriptor's path in /proc; a sandbox has to
-    /// prevent this.
+    /// Describes the pool's memory for another process that reads the memory. If the pool is shared, that
+    /// process can only read. If the pool is not shared, that process cannot map the descriptor for writing,
+    /// but could open the memory again through the descriptor's path in /proc; a sandbox has to prevent this.
+    ///
+    /// # Errors
+    /// `Unsupported` if this process has no memfd of the memory: granted memory, buffers of another process
+    /// or of a device, or a closed foreign pool. Other errors from the system calls.
     #[cfg(not(any(loom, miri)))]
     pub fn read_only_memory(&self) -> std::io::Result<PoolMemory> {
         if let Some(place) = self.foreign_place() {
@@ -412,14 +413,15 @@ impl Frame {
         })
     }
 
-    /// Returns a dmabuf whose first byte is the first byte of the slot, and the size of the slot in
-    /// bytes; `None` if the memory is not a dmabuf.
+    /// Returns the dmabuf of the slot, which begins at the slot's first byte, and the slot's size in bytes;
+    /// `None` if the memory is not a dmabuf.
     #[cfg(not(any(loom, miri)))]
     pub fn dmabuf(&self) -> Option<(std::os::fd::BorrowedFd<'_>, usize)> {
         self.foreign_place().and_then(ForeignPlace::dmabuf)
     }
 
-    /// Returns true if this is the only handle to the pixels.
+    /// Returns true if this is the only handle to the pixels, exports and a decoder's references included.
+    /// For a foreign frame, counts only this frame and those made from it by [`Frame::share`].
     pub fn is_only(&self) -> bool {
         // Acquire: pairs with the Release of other handles' drops, so that their reads come
         // before the next use of the pixels.
@@ -434,7 +436,7 @@ impl Frame {
     /// each export is returned separately.
     ///
     /// # Errors
-    /// Returns the frame itself if its pool is not shared.
+    /// Returns the frame itself if it is foreign, or if its pool is not shared.
     pub fn export(self) -> Result<Exported, Frame> {
         if self.is_foreign() {
             return Err(self);
@@ -463,8 +465,8 @@ impl Frame {
     /// Converts this handle to a handle for writing, if it is the only handle to the slot.
     ///
     /// # Errors
-    /// Returns the frame itself if another reader, a decoder or another process still uses the slot, or
-    /// if the memory belongs to another process.
+    /// Returns the frame itself if it is not the only handle to the slot, or if the memory belongs to another
+    /// process or a device.
     pub fn try_unique(self) -> Result<FrameMut, Frame> {
         if self.is_foreign() || self.place().inner().peer_owned {
             return Err(self);
@@ -480,7 +482,8 @@ impl Frame {
         Ok(unique)
     }
 
-    /// Returns another handle to the same pixels.
+    /// Returns another handle to the same frame; copies no pixels. Panics if the slot already has 65,535
+    /// readers or a foreign frame 2^30 handles.
     pub fn share(&self) -> Frame {
         if !self.is_foreign() {
             self.place().add_reader();
@@ -508,8 +511,7 @@ impl Drop for Frame {
     }
 }
 
-/// A decoder's own reference to a slot: the decoder writes the slot, and later reads it as a
-/// reference picture.
+/// Decoder's own reference to a slot. The decoder writes the slot, and later reads it as a reference picture.
 #[derive(Debug)]
 pub struct Hold {
     inner: NonNull<Inner>,
@@ -545,7 +547,8 @@ impl Hold {
         false
     }
 
-    /// Makes a frame of the picture in the slot. The hold keeps the slot, too. May be called again.
+    /// Makes a frame of the picture in the slot. The hold keeps the slot, too. May be called again. Panics if
+    /// the slot already has 65,535 readers.
     ///
     /// # Errors
     /// The layout is larger than the slot.

@@ -16,7 +16,8 @@ use crate::sync::atomics::{AtomicU32, AtomicU64, Ordering};
 /// Maximum number of slots of one [`GiveBack`].
 pub const GIVE_BACK_SLOTS: u32 = 4096;
 
-/// Shared words, as either side maps them. All may start as 0.
+/// Words in shared memory through which one process (the reader) returns slots to another (the owner).
+/// Each side maps them by itself. All words start as 0.
 #[derive(Clone, Copy, Debug)]
 pub struct GiveBackWords<'a> {
     waits: &'a AtomicU32,
@@ -25,15 +26,15 @@ pub struct GiveBackWords<'a> {
 }
 
 impl<'a> GiveBackWords<'a> {
-    /// Returns the number of words of `summary` for `slots` slots.
+    /// Returns the number of words that `summary` has for `slots` slots: one per 64 slots.
     pub const fn summary_words(slots: u32) -> usize {
         slots.div_ceil(64) as usize
     }
 
-    /// Uses the words of `counts.len()` slots. `waits` is 1 while the owner sleeps. `summary` has
-    /// a bit for each slot returned since the last collection. `counts` has the number of returns
-    /// of each slot. Returns `None` if the lengths are inconsistent, or exceed
-    /// [`GIVE_BACK_SLOTS`].
+    /// Wraps the words of `counts.len()` slots. `waits` is 1 while the owner sleeps. `summary` has
+    /// a bit for each slot returned since the owner's last collection. `counts` has the number of returns
+    /// of each slot since then. Returns `None` if there are no slots, more than [`GIVE_BACK_SLOTS`], or
+    /// if the two lengths do not fit each other.
     pub fn new(
         waits: &'a AtomicU32,
         summary: &'a [AtomicU64],
@@ -61,55 +62,58 @@ impl<'a> GiveBackWords<'a> {
     }
 }
 
-/// Frame exported to another process.
+/// Name of a frame that was exported to another process ([`Frame::export`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exported {
-    /// See [`Frame::pool_id`].
+    /// Number of the frame's pool in the exporting process, as [`Frame::pool_id`] returns it.
     pub pool: u64,
     /// Number of the slot among all slots of a [`GiveBack`]. The slot is returned under this
     /// number.
     pub slot: u32,
 }
 
-/// Source of memory: returns memory of at least the requested number of bytes, or the reason of a
-/// denial. Called on any thread.
+/// Function that requests memory for a pool from another process: takes the number of bytes, and returns
+/// memory of at least this size, or the reason of a denial. Called on any thread.
 #[cfg(not(any(loom, miri)))]
 pub type MemorySource = Box<dyn Fn(u64) -> Result<GrantedMemory, String> + Send + Sync>;
 
-/// Memory for a pool, made by another process.
+/// Memory for a pool, made by another process ([`MemorySource`]).
 #[cfg(not(any(loom, miri)))]
 #[derive(Debug)]
 pub struct GrantedMemory {
-    /// Number of the memory in that process.
+    /// Number that the process which made the memory gave it; [`GrantedPool`](super::GrantedPool) names
+    /// the memory by it.
     pub number: u32,
     /// Memfd of ordinary pages, sealed only against a change of its size.
     pub fd: std::os::fd::OwnedFd,
 }
 
-/// The owner's side: keeps the exported frames and collects the returned ones. It serves all
-/// pools of one stage. Pools are made and dropped as the stream changes, and at most one of them
-/// waits at a time.
+/// The owner's side of the return of frames: keeps a handle to each exported frame until the reader
+/// returns it. It serves all pools of one stage. Pools are made and dropped as the stream changes, and at
+/// most one of them waits at a time.
 pub struct GiveBack {
     words: GiveBackWords<'static>,
-    /// Source of the pools' memory; `None` for memfd_create(2).
+    /// Source of the pools' memory; `None` if pools make their own memory by memfd_create(2).
     #[cfg(not(any(loom, miri)))]
     memory: Option<MemorySource>,
     table: Mutex<Table>,
-    /// Number of slots ever assigned to pools; all lower numbers are in use or were used.
+    /// Highest slot number ever assigned to a pool, plus 1.
     used: AtomicU32,
+    /// Number of invalid returns.
     breaches: AtomicU64,
 }
 
+/// Exported frames, and slot numbers in use.
 #[derive(Default)]
 struct Table {
-    /// Handles that another process reads through, by number, oldest first.
+    /// Handles of exported frames by slot number; for one slot, the oldest export first.
     exported: Vec<VecDeque<Frame>>,
-    /// First number and length of each live pool's range, in order.
+    /// First number and length of each live pool's range of slot numbers, in rising order.
     ranges: Vec<(u32, u32)>,
 }
 
 impl GiveBack {
-    /// Creates the owner's side of `words`.
+    /// Creates the owner's side of `words`. Pools make their own memory.
     pub fn new(words: GiveBackWords<'static>) -> GiveBack {
         let (table, used, breaches) = (Mutex::default(), AtomicU32::new(0), AtomicU64::new(0));
         GiveBack {
@@ -129,17 +133,18 @@ impl GiveBack {
         GiveBack { memory: Some(memory), ..GiveBack::new(words) }
     }
 
+    /// Returns the source of the pools' memory; `None` if pools make their own memory.
     #[cfg(not(any(loom, miri)))]
     pub(super) fn memory(&self) -> Option<&MemorySource> {
         self.memory.as_ref()
     }
 
-    /// Returns the number of invalid returns: of frames that the other side did not have.
+    /// Returns the number of invalid returns so far: returns of frames that the other side did not have.
     pub fn breaches(&self) -> u64 {
         self.breaches.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of frames that the other side has.
+    /// Returns the number of exports that the other side has not returned, or that were not yet collected.
     pub fn exported(&self) -> usize {
         self.table().exported.iter().map(VecDeque::len).sum()
     }
@@ -162,6 +167,8 @@ impl GiveBack {
         }
     }
 
+    /// Drops the oldest handle of `slot` once for each return, and counts a breach if there are more
+    /// returns than handles.
     fn collect_slot(&self, slot: usize) {
         let Some(count) = self.words.counts.get(slot) else { return self.breach() };
         // Acquire: pairs with the Release in `give_back`. The other side's reads come before the
@@ -189,6 +196,7 @@ impl GiveBack {
         self.used_words().iter().any(|word| word.fetch_or(0, Ordering::AcqRel) != 0)
     }
 
+    /// Returns the summary words of all slot numbers that were ever assigned.
     fn used_words(&self) -> &[AtomicU64] {
         // Relaxed: a thread that waits on a pool received the pool from the thread that made its
         // range.
@@ -196,17 +204,18 @@ impl GiveBack {
         &self.words.summary[..words]
     }
 
-    /// Returns the word on which the owner sleeps.
+    /// Returns the wait through which the owner sleeps until the other process returns a slot.
     pub(super) fn waits(&self) -> OwnerWait {
         OwnerWait::shared(self.words.waits)
     }
 
-    /// Keeps the handle until the other side returns the frame.
+    /// Keeps the handle `frame` until the other side returns slot `slot`.
     pub(super) fn keep(&self, slot: u32, frame: Frame) {
         self.table().exported[slot as usize].push_back(frame);
     }
 
-    /// Takes a range of numbers for the slots of a pool. No other live pool has these numbers.
+    /// Takes a range of `slots` numbers for the slots of a pool. No other live pool has these numbers.
+    /// Returns `None` if no range of this length is free.
     pub(super) fn take_range(&'static self, slots: u32) -> Option<SlotNumbers> {
         let mut table = self.table();
         let mut first = 0;
@@ -248,11 +257,11 @@ impl fmt::Debug for GiveBack {
     }
 }
 
-/// Numbers of one pool's slots; free again when dropped.
+/// Range of slot numbers of one pool; the numbers are free again when this is dropped.
 #[derive(Debug)]
 pub(super) struct SlotNumbers {
     pub(super) give_back: &'static GiveBack,
-    /// Number of slot 0.
+    /// Number of the pool's slot 0.
     pub(super) first: u32,
 }
 

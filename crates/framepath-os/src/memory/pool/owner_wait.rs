@@ -11,12 +11,13 @@ use crate::sync::futex::{self, LastingWord};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OwnerWait {
     word: &'static AtomicU32,
-    /// Allocated word; `None` if the word is in memory that another process maps.
+    /// Word of this process, recycled when the pool is freed; `None` if `word` is in memory that another
+    /// process maps.
     own: Option<LastingWord>,
 }
 
 impl OwnerWait {
-    /// Allocates a word of this process.
+    /// Uses a word that only this process has.
     pub(super) fn allocate() -> OwnerWait {
         let own = LastingWord::take();
         OwnerWait { word: own.word(), own: Some(own) }
@@ -27,17 +28,19 @@ impl OwnerWait {
         OwnerWait { word, own: None }
     }
 
-    /// Announces that the pool's owner is about to sleep. The owner checks for a slot afterwards.
+    /// Sets the word to 1: the pool's owner is about to sleep. The owner checks for a slot between this
+    /// call and [`sleep`](OwnerWait::sleep).
     pub(super) fn announce_sleep(self) {
         self.word.store(1, Ordering::Relaxed);
     }
 
-    /// Announces that the pool's owner does not sleep after all.
+    /// Sets the word to 0: the pool's owner does not sleep after all.
     pub(super) fn cancel_sleep(self) {
         self.word.store(0, Ordering::Relaxed);
     }
 
-    /// Sleeps until another thread wakes the owner; may return early.
+    /// Sleeps until another thread sets the word to 0 and wakes the owner; may return early. Without a
+    /// limit.
     pub(super) fn sleep(self) {
         match self.own {
             Some(_) => futex::wait(self.word, 1),
@@ -58,6 +61,7 @@ impl OwnerWait {
         }
     }
 
+    /// Sets the word to 0 and wakes one sleeper, without a check of the word.
     #[cold]
     fn wake_now(self) {
         self.word.store(0, Ordering::Relaxed);
@@ -67,7 +71,8 @@ impl OwnerWait {
         }
     }
 
-    /// Recycles the word. No thread sleeps on it any more.
+    /// Makes the word available to other pools, if only this process has it. The pool is being freed, and
+    /// no thread sleeps on the word any more.
     pub(super) fn recycle(self) {
         if let Some(own) = self.own {
             own.recycle();
@@ -75,7 +80,7 @@ impl OwnerWait {
     }
 }
 
-/// Handle that ends the waits of one pool, from any thread. It may outlive the pool.
+/// Handle by which any thread ends the waits for a slot of one pool. It may outlive the pool.
 #[derive(Clone, Debug)]
 pub struct Closer {
     closed: Arc<AtomicU32>,

@@ -9,7 +9,8 @@ use std::ptr::NonNull;
 
 use crate::measure::meter;
 
-/// Bytes of foreign memory per copy; even, so that samples of two bytes stay whole.
+/// Number of bytes of foreign memory that [`Plane::try_visit`] copies at a time; even, so that samples
+/// of two bytes stay whole.
 const LOOK: usize = 4096;
 
 /// Bytes of a plane, or of a part of one, borrowed from a frame.
@@ -30,19 +31,22 @@ unsafe impl Send for Plane<'_> {}
 unsafe impl Sync for Plane<'_> {}
 
 impl<'a> Plane<'a> {
+    /// Makes a plane of the `len` bytes from `first` on. `foreign` says that other processes may write
+    /// them.
+    ///
     /// # Safety
-    /// `len` bytes from `first` on are readable for `'a`. Nobody writes them during that time,
+    /// `len` bytes from `first` on are readable for `'a`. No code writes them during that time,
     /// except other processes if `foreign` is true.
     pub(super) unsafe fn new(first: NonNull<u8>, len: usize, foreign: bool) -> Plane<'a> {
         Plane { first, len, foreign, frame: PhantomData }
     }
 
-    /// Wraps a slice that belongs to no frame.
+    /// Wraps a slice that belongs to no frame, for functions that take a plane.
     pub fn of(bytes: &'a [u8]) -> Plane<'a> {
         Plane { first: NonNull::from(bytes).cast(), len: bytes.len(), foreign: false, frame: PhantomData }
     }
 
-    /// Returns the number of bytes.
+    /// Returns the number of bytes of the plane, or of the part of it.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
@@ -59,7 +63,7 @@ impl<'a> Plane<'a> {
         self.first.as_ptr()
     }
 
-    /// Returns a part of the plane.
+    /// Returns the bytes `range` of the plane, as a plane that borrows from the same frame.
     ///
     /// # Panics
     /// The range ends after the last byte, or before it starts.
@@ -81,7 +85,7 @@ impl<'a> Plane<'a> {
         Some(unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.len) })
     }
 
-    /// Copies all bytes; the ledger counts the copy.
+    /// Copies all bytes to `to`; the ledger counts the copy.
     ///
     /// # Panics
     /// The length of `to` differs.
@@ -95,7 +99,7 @@ impl<'a> Plane<'a> {
     }
 
     /// Passes all bytes to `look` in order: in one call if they are stable, otherwise in copies
-    /// of a few KiB, each of an even number of bytes except the last.
+    /// of 4096 bytes (the last may be shorter). The ledger does not count these copies.
     pub fn visit(&self, mut look: impl FnMut(&[u8])) {
         let done: Result<(), std::convert::Infallible> = self.try_visit(|bytes| {
             look(bytes);

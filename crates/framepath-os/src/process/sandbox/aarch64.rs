@@ -6,7 +6,7 @@ use super::policy::{Policies, Policy};
 mod decode;
 mod plugin;
 
-/// System calls allowed in each role.
+/// System call policies of all roles on aarch64.
 pub(super) const POLICIES: Policies = Policies {
     decode: Policy { tables: &[decode::DECODE] },
     decode_by_device: Policy { tables: &[decode::DECODE, decode::BY_DEVICE] },

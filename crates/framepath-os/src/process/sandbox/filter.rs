@@ -45,7 +45,7 @@ pub(super) enum FilterScope {
     This,
 }
 
-/// Installs the policy of `role`.
+/// Installs the seccomp filters of `role` for `threads`, permanently.
 pub(super) fn install(role: SandboxRole<'_>, threads: FilterScope) -> Result<(), FilterError> {
     let (arch, policies) = of_this_machine().ok_or(FilterError::Architecture)?;
     let policy = match role {
@@ -122,7 +122,7 @@ fn alternative(argument: u8, operator: SeccompCmpOp, value: u64) -> Result<Secco
     SeccompRule::new(vec![SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)?])
 }
 
-/// Keeps one rule per call: that of the last table.
+/// Returns one rule per system call number of `policy`: that of the last table with the call.
 fn merged(policy: Policy) -> BTreeMap<i64, Rule> {
     policy.tables.iter().copied().flatten().map(|rule| (rule.number, *rule)).collect()
 }

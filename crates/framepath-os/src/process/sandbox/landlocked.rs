@@ -11,10 +11,10 @@ use landlock::{
 use super::{Layer, LayerState, Layers, SandboxRole};
 use crate::machine::landlock_abi;
 
-/// Newest version whose rights are requested; older kernels apply the rights that they support.
+/// Newest Landlock version whose rights are requested; older kernels apply the rights that they support.
 const NEWEST: ABI = ABI::V6;
 
-/// Landlock versions that introduced the three layers.
+/// The three Landlock layers, each with the Landlock version that introduced it.
 const SINCE: [(Layer, u32); 3] =
     [(Layer::LandlockFiles, 1), (Layer::LandlockNet, 4), (Layer::LandlockScope, 6)];
 
@@ -22,8 +22,8 @@ const SINCE: [(Layer, u32); 3] =
 const LIBRARIES: [&str; 6] =
     ["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/etc/ld.so.cache"];
 
-/// Restricts the calling thread and threads that it starts afterwards. A second call can only add
-/// restrictions.
+/// Restricts the calling thread and threads that it starts afterwards, as `role` requires. A second call
+/// can only add restrictions. Returns `layers` with the states of the three Landlock layers.
 pub(super) fn enter(role: SandboxRole<'_>, layers: Layers) -> Layers {
     let abi = landlock_abi().unwrap_or(0);
     let enforced = matches!(

@@ -5,12 +5,12 @@ use std::fmt;
 
 use crate::process::spawn::Namespaces;
 
-/// One layer of the sandbox, in the order of entering.
+/// One layer of a worker's sandbox. The order determines the bits of [`Layers::bits`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Layer {
     /// User namespace: no capability outside of it.
     UserNamespace,
-    /// Pid namespace: no other process is visible.
+    /// Pid namespace: no process outside of it is visible.
     PidNamespace,
     /// Network namespace: no network.
     NetNamespace,
@@ -22,9 +22,10 @@ pub enum Layer {
     NoNewPrivileges,
     /// Other processes of the same user cannot inspect the process.
     NotDumpable,
-    /// Limits on memory, files and core dumps.
+    /// Resource limits (setrlimit(2)) on address space, files, descriptors, core dumps and, in an own user
+    /// namespace, threads.
     Limits,
-    /// No capabilities.
+    /// The process has no capabilities.
     Capabilities,
     /// Landlock: no file can be opened, made or removed.
     LandlockFiles,
@@ -39,7 +40,7 @@ pub enum Layer {
 }
 
 impl Layer {
-    /// All layers.
+    /// All layers, in the order of their bits in [`Layers::bits`].
     pub const ALL: [Layer; 14] = [
         Layer::UserNamespace,
         Layer::PidNamespace,
@@ -88,12 +89,12 @@ impl Layer {
     }
 }
 
-/// State of one layer.
+/// State of one sandbox layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LayerState {
-    /// No result: the layer was not tried yet, or the parent tries it, as with the namespaces.
+    /// No result: the layer was not tried yet, or the other process (parent or worker) tries it.
     Untried,
-    /// In force.
+    /// The layer is in force.
     Given,
     /// The kernel does not support the layer.
     NotInKernel,
@@ -101,7 +102,7 @@ pub enum LayerState {
     Refused,
 }
 
-/// States of all layers, two bits each.
+/// States of all layers of one sandbox, two bits each.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Layers(u32);
 
@@ -133,7 +134,8 @@ impl Layers {
         Layers((self.0 & !(3 << layer.shift())) | (bits << layer.shift()))
     }
 
-    /// Returns these layers with the worker's namespaces, which the parent knows, added.
+    /// Returns these layers with the states of the five namespace layers replaced: in force where `own` is
+    /// true, refused otherwise. The worker's parent knows them.
     #[must_use]
     pub fn with_namespaces(self, own: Namespaces) -> Layers {
         [

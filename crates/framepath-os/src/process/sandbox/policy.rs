@@ -5,39 +5,39 @@
 /// System call that a role may make.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rule {
-    /// Name as in the C library, `SYS_read`.
+    /// Name of the system call as in the C library, such as `SYS_read`.
     #[cfg_attr(not(test), expect(dead_code, reason = "tests compare tables by it"))]
     pub(super) name: &'static str,
-    /// Number on the table's architecture.
+    /// Number of the system call on the table's architecture.
     pub(super) number: i64,
-    /// Condition on the arguments.
+    /// Condition on the call's arguments under which the call is allowed.
     pub(super) when: When,
 }
 
-/// Condition on arguments, which count from 0. Arguments are compared as 32-bit numbers, because
-/// only flags, commands and ids are checked.
+/// Condition on the arguments of a system call, which count from 0. Arguments are compared as 32-bit
+/// numbers, because only flags, commands and ids are checked, except for [`When::Null`].
 #[derive(Clone, Copy, Debug)]
 pub(super) enum When {
-    /// Any arguments.
+    /// The call is allowed with any arguments.
     Always,
-    /// Argument `.0` is one of `.1`.
+    /// The call is allowed if argument number `.0` is one of the values `.1`.
     OneOf(u8, &'static [u32]),
-    /// Argument `.0`, masked with the bits `.1`, equals `.2`.
+    /// The call is allowed if argument number `.0`, masked with the bits `.1`, equals `.2`.
     Bits(u8, u32, u32),
-    /// Argument `.0` is this process's id.
+    /// The call is allowed if argument number `.0` is the id of the process that installs the filter.
     OwnPid(u8),
-    /// Argument `.0` is one of `.2`, or has the bit `.1`.
+    /// The call is allowed if argument number `.0` is one of the values `.2`, or has the bit `.1`.
     BitOrOneOf(u8, u32, &'static [u32]),
-    /// Argument `.0` is a null pointer (all 64 bits).
+    /// The call is allowed if argument number `.0` is a null pointer (all 64 bits).
     Null(u8),
-    /// The call fails with ENOSYS, so that the C library uses another call.
+    /// The call always fails with ENOSYS, so that the C library uses another call.
     Absent,
 }
 
 /// All rules of one role on one architecture.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Policy {
-    /// Tables; a later table's rule for a call replaces an earlier one.
+    /// Tables of rules; a later table's rule for a call replaces an earlier table's rule.
     pub(super) tables: &'static [&'static [Rule]],
 }
 
@@ -50,8 +50,8 @@ pub(super) struct Policies {
     pub(super) plugin: Policy,
 }
 
-/// Declares a table: `SYS_name = number`, then an optional ` if condition`. On the table's own
-/// architecture the numbers are checked against the C library.
+/// Declares a table of [`Rule`]s, each as `SYS_name = number` with an optional ` if condition`. On the
+/// table's own architecture the numbers are compared with the C library's at compile time.
 macro_rules! table {
     ($(#[$doc:meta])* $name:ident on $arch:tt: $($call:ident = $number:literal $(if $when:expr)?,)+) => {
         $(#[$doc])*
@@ -85,48 +85,48 @@ pub(super) mod condition {
     const CLONE_VFORK: u32 = 0x0000_4000;
     const CLONE_PARENT: u32 = 0x0000_8000;
     const CLONE_THREAD: u32 = 0x0001_0000;
-    /// Every CLONE_NEW* flag: mount, cgroup, uts, ipc, user, pid, net.
+    /// All CLONE_NEW* flags of clone(2): new namespaces for mount, cgroup, uts, ipc, user, pid, net.
     const CLONE_NEW: u32 = 0x7e02_0000;
-    /// Flags for everything that the threads of a process share. Without CLONE_FILES each thread
-    /// would have its own table and limit of descriptors.
+    /// Flags of clone(2) for everything that the threads of a process share. Without CLONE_FILES each
+    /// thread would have its own table and limit of descriptors.
     const THREAD: u32 = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD;
 
-    /// mmap and mprotect: memory that is not executable.
+    /// Condition for mmap and mprotect: the memory is not executable.
     pub(in crate::process::sandbox) const NOT_EXECUTABLE: When = When::Bits(2, PROT_EXEC, 0);
-    /// madvise: advice about this process's own mappings. MADV_REMOVE is forbidden, because it
+    /// Condition for madvise: the advice affects only this process's own mappings. MADV_REMOVE is forbidden, because it
     /// would free pages of a file that other processes map. Allowed: MADV_NORMAL to
     /// MADV_DONTNEED, MADV_FREE, MADV_(NO)HUGEPAGE, MADV_DONTDUMP, MADV_DODUMP,
     /// MADV_GUARD_INSTALL, MADV_GUARD_REMOVE.
     pub(in crate::process::sandbox) const OWN_PAGES: When =
         When::OneOf(2, &[0, 1, 2, 3, 4, 8, 14, 15, 16, 17, 102, 103]);
-    /// clone: only a thread of this process.
+    /// Condition for clone: the call makes a thread of this process.
     pub(in crate::process::sandbox) const THREAD_ONLY: When =
         When::Bits(0, THREAD | CLONE_PTRACE | CLONE_VFORK | CLONE_PARENT | CLONE_NEW, THREAD);
-    /// fcntl: F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_DUPFD_CLOEXEC, F_ADD_SEALS,
-    /// F_GET_SEALS.
+    /// Condition for fcntl: the command is F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_DUPFD_CLOEXEC,
+    /// F_ADD_SEALS or F_GET_SEALS.
     pub(in crate::process::sandbox) const FD_AND_SEALS: When =
         When::OneOf(1, &[1, 2, 3, 4, 1030, 1033, 1034]);
-    /// prctl: PR_SET_NAME.
+    /// Condition for prctl: the operation is PR_SET_NAME.
     pub(in crate::process::sandbox) const NAME_ONLY: When = When::OneOf(0, &[15]);
-    /// prctl of a process that will enter the next role: also PR_GET_DUMPABLE, PR_CAPBSET_READ,
-    /// PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT. Without capabilities none of them
+    /// Condition for prctl of a process that will enter the next role: the operation is PR_SET_NAME,
+    /// PR_GET_DUMPABLE, PR_CAPBSET_READ, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS or PR_CAP_AMBIENT. Without capabilities none of them
     /// adds a right. PR_SET_DUMPABLE is forbidden: a thread of a plug-in's constructor could undo
     /// it at any time until the next filter.
     pub(in crate::process::sandbox) const NAME_AND_LOCKS: When = When::OneOf(0, &[15, 3, 23, 24, 38, 47]);
-    /// futex: on words that other processes map, only the operations of the rings: FUTEX_WAIT,
-    /// FUTEX_WAKE, FUTEX_WAIT_BITSET, FUTEX_WAKE_BITSET. Other operations could move a sleeping
+    /// Condition for futex: on words that other processes map, only the operations of the rings:
+    /// FUTEX_WAIT, FUTEX_WAKE, FUTEX_WAIT_BITSET, FUTEX_WAKE_BITSET. Other operations could move a sleeping
     /// caller to a word on which no thread wakes it. With FUTEX_PRIVATE_FLAG they affect no other
     /// process.
     pub(in crate::process::sandbox) const NO_SLEEPER_MOVED: When =
         When::BitOrOneOf(1, 0x80, &[0, 1, 9, 10, 0x109, 0x10a]);
-    /// ioctl: the calls of a V4L2 decoder's client.
+    /// Condition for ioctl: the request is one that a V4L2 decoder's client makes.
     pub(in crate::process::sandbox) const OF_DECODING: When = When::OneOf(1, &crate::v4l2::OF_DECODING);
-    /// sendto: only to the socket's peer.
+    /// Condition for sendto: there is no address, so the record goes to the socket's peer.
     pub(in crate::process::sandbox) const NO_ADDRESS: When = When::Null(4);
-    /// prlimit64: only of this process. A limit can only be lowered.
+    /// Condition for prlimit64: the process is the caller itself. A limit can only be lowered.
     pub(in crate::process::sandbox) const OWN_LIMITS: When = When::OneOf(0, &[0]);
-    /// open: only for reading (O_WRONLY, O_RDWR, O_CREAT and O_TRUNC are unset), with the flags
-    /// in argument `argument`. O_PATH is forbidden too, because Landlock does not check such an
+    /// Returns the condition for open and openat: the file is opened only for reading (O_WRONLY, O_RDWR,
+    /// O_CREAT and O_TRUNC are unset). The flags are in argument `argument`. O_PATH is forbidden too, because Landlock does not check such an
     /// open, and the descriptor stays.
     pub(in crate::process::sandbox) const fn reading(argument: u8) -> When {
         const O_PATH: u32 = 0o1000_0000;

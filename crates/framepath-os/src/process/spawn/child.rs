@@ -8,13 +8,14 @@ use std::os::fd::RawFd;
 
 use super::SOCKET;
 
-/// Descriptor of the report pipe; closed by execve.
+/// Descriptor of the child's end of the pipe on which it reports a failed step; closed by execve.
 const REPORT: RawFd = SOCKET + 1;
 /// Lowest descriptor number to which the parent's files are moved before the clone.
 pub(super) const FIRST_SPARE: RawFd = 10;
 /// Highest signal number plus one.
 const SIGNALS: libc::c_int = 65;
 
+/// Names of the steps of a child's preparation, for errors; the child reports the index of a failed step.
 const STEPS: [&str; 9] = [
     "setsid",
     "prctl(PR_SET_PDEATHSIG)",
@@ -27,14 +28,17 @@ const STEPS: [&str; 9] = [
     "execve",
 ];
 
-/// Descriptors that the child keeps, by their numbers in the parent.
+/// Descriptors that the child needs, by their numbers in the parent.
 pub(super) struct Files {
+    /// /dev/null, for standard input, output and error.
     pub(super) null: RawFd,
+    /// Writing end of the report pipe.
     pub(super) report_fd: RawFd,
+    /// The worker's end of its socket.
     pub(super) socket: RawFd,
-    /// True if standard error stays as it is.
+    /// True if the child keeps the parent's standard error; false if it gets /dev/null.
     pub(super) keep_stderr: bool,
-    /// File by which the child enters its cgroup; -1 if there is none.
+    /// File by which the child enters its cgroup; -1 if the child gets no cgroup.
     pub(super) group: RawFd,
 }
 
@@ -59,7 +63,8 @@ impl<'a> ChildPlan<'a> {
         ChildPlan { path, argv: pointers(argv), envp: pointers(envp), files }
     }
 
-    /// Executes the program, or reports the error and exits.
+    /// Prepares the child and executes the program. If a step fails, reports the step to the parent and
+    /// exits. Called in the child.
     pub(super) fn become_worker(&self) -> ! {
         let step = self.prepare();
         // SAFETY: reads the errno of this thread.
@@ -81,8 +86,8 @@ impl<'a> ChildPlan<'a> {
 }
 
 impl Files {
-    /// Detaches from the parent's session, files and signals. Returns the failed step, by its
-    /// index in [`STEPS`].
+    /// Detaches the child from the parent's session, files and signals, and moves the child's descriptors
+    /// to their final numbers. The error is the failed step, by its index in [`STEPS`].
     pub(super) fn confine(&self) -> Result<(), u8> {
         let Files { null, report_fd, socket, keep_stderr, group } = *self;
         // SAFETY: system calls with numbers, and with pointers to sets and
@@ -159,7 +164,7 @@ impl Files {
         exit(127)
     }
 
-    /// Lets the parent continue: the child is ready.
+    /// Closes the report pipe without a report, so that the parent continues: the child is ready.
     pub(super) fn done(&self) {
         // SAFETY: closes the pipe, of which this process has no other descriptor.
         unsafe { libc::close(REPORT) };
@@ -172,14 +177,14 @@ pub(super) fn exit(code: libc::c_int) -> ! {
     unsafe { libc::_exit(code) }
 }
 
-/// Error of a child that could not execute the program.
+/// Error that a child reported: the name of the failed step, and the kernel's error.
 pub(super) struct ChildFailure {
     pub(super) step: &'static str,
     pub(super) error: io::Error,
 }
 
 impl ChildFailure {
-    /// Parses the report from the pipe. No bytes mean success.
+    /// Parses the report from the pipe. Returns `None` for an empty report, which means success.
     pub(super) fn decode(report: &[u8]) -> Option<ChildFailure> {
         let (step, errno) = report.split_first()?;
         let errno = errno.try_into().map_or(libc::EIO, i32::from_ne_bytes);

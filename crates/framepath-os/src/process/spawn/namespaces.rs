@@ -5,22 +5,24 @@ use std::io;
 
 use super::{Made, clone_child};
 
-/// Namespaces that belong to a process alone.
+/// Kinds of namespaces in which a worker is separate from the rest of the machine. Each is the worker's
+/// own, except that the workers of one zygote share their pid namespace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Namespaces {
-    /// Users and capabilities.
+    /// True for a separate user namespace: separate users and capabilities.
     pub user: bool,
-    /// Process ids: the process can see and signal only itself.
+    /// True for a separate pid namespace: the worker can see and signal no process outside of it.
     pub pid: bool,
-    /// Network, without an active loopback.
+    /// True for a separate network namespace: no network, and no active loopback.
     pub net: bool,
-    /// System V and POSIX message queues.
+    /// True for a separate IPC namespace: separate System V and POSIX message queues.
     pub ipc: bool,
-    /// Host name.
+    /// True for a separate UTS namespace: a separate host name.
     pub uts: bool,
 }
 
 impl Namespaces {
+    /// All kinds except the user namespace.
     const OTHERS: Namespaces = Namespaces { user: false, pid: true, net: true, ipc: true, uts: true };
 
     /// Sets of namespaces to try, largest first. Without a user namespace only root may make the
@@ -33,6 +35,7 @@ impl Namespaces {
         Namespaces { user: false, pid: false, net: false, ipc: false, uts: false },
     ];
 
+    /// Returns the CLONE_NEW* flags of these kinds for clone(2) and unshare(2).
     pub(super) fn flags(self) -> libc::c_int {
         [
             (self.user, libc::CLONE_NEWUSER),
@@ -66,7 +69,7 @@ pub(super) fn clone_with_most(child: impl Fn()) -> io::Result<Made> {
     Err(refusal)
 }
 
-/// Returns true if this user, this kernel or a limit does not allow a namespace.
+/// Returns true if `error` says that this user, this kernel or a limit does not allow a namespace.
 pub(super) fn is_refusal(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),

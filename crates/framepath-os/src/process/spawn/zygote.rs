@@ -18,11 +18,13 @@ use crate::process::crash;
 /// Name in errors in place of a program's path, because a zygote starts no program.
 const PROGRAM: &str = "this process";
 
-/// Process from which workers are forked. Dropping it ends its namespaces.
+/// Handle of a process that forks workers from itself. Dropping it kills the first process of the workers'
+/// pid namespace, if there is one, and with it all workers.
 #[derive(Debug)]
 pub struct Zygote {
     namespaces: Namespaces,
-    /// First process of the pid namespace; `None` without such a namespace.
+    /// First process of the pid namespace, which keeps the namespace alive; `None` if the kernel denied
+    /// a pid namespace.
     _init: Option<WorkerProcess>,
 }
 
@@ -46,14 +48,16 @@ impl Zygote {
         Ok(Zygote { namespaces, _init: init })
     }
 
-    /// Returns the namespaces of the zygote's workers.
+    /// Returns the kinds of namespaces in which the zygote's workers are separate from the rest of the
+    /// machine.
     pub fn namespaces(&self) -> Namespaces {
         self.namespaces
     }
 
     /// Forks a worker that continues with `run`. The worker has `socket`, the environment of
     /// [`spawn`](super::spawn), and the zygote's standard error. It is in a cgroup with `bounds`
-    /// if possible. The result of `run` is the exit code; a panic exits with 101.
+    /// if possible. In the worker, `run` gets the socket; its result is the exit code, and a panic exits
+    /// with 101.
     ///
     /// The child is made by fork(3), so that the C library knows its thread: raise(3), abort(3)
     /// and mutexes that check their owner work in it.
@@ -88,6 +92,7 @@ fn failed(call: &'static str) -> impl Fn(io::Error) -> SpawnError {
     move |source| SpawnError::Parent { program: Path::new(PROGRAM).to_owned(), call, source }
 }
 
+/// Returns an error unless this process has exactly one thread.
 fn single_threaded() -> Result<(), SpawnError> {
     let tasks = std::fs::read_dir("/proc/self/task").map_err(failed("reading /proc/self/task"))?;
     match tasks.count() {
@@ -98,8 +103,8 @@ fn single_threaded() -> Result<(), SpawnError> {
     }
 }
 
-/// Enters the first set of namespaces that the kernel allows. The pid namespace applies to
-/// children.
+/// Enters the first set of [`Namespaces::CANDIDATES`] that the kernel allows, and returns it. The pid
+/// namespace applies to children only.
 fn enter_most() -> io::Result<Namespaces> {
     for namespaces in Namespaces::CANDIDATES {
         // SAFETY: unshare(2) takes any number.
@@ -114,8 +119,8 @@ fn enter_most() -> io::Result<Namespaces> {
     Ok(Namespaces::default())
 }
 
-/// Maps the user of this process in its new user namespace. Otherwise its children could not make
-/// a user namespace of their own that maps no user.
+/// Maps `user` and `group`, the ids that this process had, in its new user namespace. Otherwise its
+/// children could not make a user namespace of their own that maps no user.
 fn map_self(user: u32, group: u32) {
     // If a file cannot be written, the workers stay in the zygote's user namespace.
     let write = |file: &str, text: &str| std::fs::write(format!("/proc/self/{file}"), text).is_ok();
@@ -124,7 +129,8 @@ fn map_self(user: u32, group: u32) {
         && write("gid_map", &format!("{group} {group} 1"));
 }
 
-/// Calls fork(3) and prepares the child's files, session and signals.
+/// Calls fork(3). The child prepares its files, session and signals, calls `run` with its socket (`None`
+/// if there is none), and exits with the result. Returns the child when it is prepared.
 fn fork(
     socket: Option<BorrowedFd<'_>>,
     group: Option<Group>,

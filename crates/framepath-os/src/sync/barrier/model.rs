@@ -44,12 +44,14 @@ struct Side {
     ended: AtomicBool,
 }
 
-/// Returns false, so that queues have symmetric barriers unless a test selects the other kind.
+/// Returns false, so that [`Barrier::choose`](super::Barrier::choose) returns the symmetric barrier. A
+/// test selects the asymmetric barrier itself.
 pub(super) fn register() -> bool {
     false
 }
 
-/// Runs `run` on this thread, as thread `side` (0 or 1) of the queue.
+/// Calls `run` on this thread, as thread `side` (0 or 1) of the queue, and returns its result. Records
+/// the end of the thread afterwards, so that the other thread does not wait for its barriers.
 pub(crate) fn run_as<R>(side: usize, run: impl FnOnce() -> R) -> R {
     OWN.with(|own| own.set(side));
     SIDES[side].ended.store(false, Ordering::Relaxed);
@@ -60,7 +62,8 @@ pub(crate) fn run_as<R>(side: usize, run: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Marks a point at which a requested barrier may take effect.
+/// Executes the barrier that the other thread requested from this thread, if there is one. Each call
+/// marks a point of this thread at which such a barrier may take effect.
 pub(crate) fn land() {
     let own = &SIDES[OWN.with(Cell::get)];
     let requested = own.requested.load(Ordering::Relaxed);
@@ -70,6 +73,8 @@ pub(crate) fn land() {
     }
 }
 
+/// Executes a barrier in this thread and waits until the other thread has executed one, too, or has
+/// ended. Always returns true.
 pub(super) fn barrier() -> bool {
     let other = &SIDES[1 - OWN.with(Cell::get)];
     fence(Ordering::SeqCst);

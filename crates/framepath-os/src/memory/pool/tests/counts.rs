@@ -5,7 +5,7 @@ use super::*;
 use framepath_model::format::PixelFormat;
 use framepath_model::stream::FrameMeta;
 
-/// Rounds of a race; fewer under Miri.
+/// Number of times that a test repeats a race; fewer under Miri.
 const ROUNDS: u32 = if cfg!(miri) { 15 } else { 200 };
 
 #[test]

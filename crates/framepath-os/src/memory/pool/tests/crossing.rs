@@ -7,10 +7,11 @@ use super::*;
 use crate::sync::atomics::AtomicU64;
 use framepath_model::stream::FrameMeta;
 
-/// Rounds of a race; fewer under Miri.
+/// Number of times that a test repeats a race; fewer under Miri.
 const ROUNDS: u32 = if cfg!(miri) { 15 } else { 200 };
 
-/// Words live as long as their process; this list keeps them reachable for memory checkers.
+/// Owner's sides of all tests. They are never freed; this list keeps them reachable, so that memory
+/// checkers report no leak.
 static KEPT: Mutex<Vec<&GiveBack>> = Mutex::new(Vec::new());
 
 /// Returns the owner's side of `words`.
@@ -20,7 +21,7 @@ pub(super) fn owner_of(words: GiveBackWords<'static>) -> &'static GiveBack {
     give_back
 }
 
-/// Words that both sides of a test use.
+/// Makes the words of `slots` slots, all 0, which both sides of a test use.
 pub(super) fn words(slots: u32) -> GiveBackWords<'static> {
     let counts: Vec<_> = (0..slots).map(|_| AtomicU32::new(0)).collect();
     let summary: Vec<_> = (0..GiveBackWords::summary_words(slots)).map(|_| AtomicU64::new(0)).collect();
@@ -42,14 +43,16 @@ fn both_sides(slots: u32) -> (&'static GiveBack, Arc<Reader>) {
     (owner_of(words), Arc::new(Reader(words)))
 }
 
-/// Returns the pool of `frame`, mapped again.
+/// Returns the pool of `frame`, mapped a second time as another process would. Its frames are returned
+/// through `reader`.
 #[cfg(not(miri))]
 fn mapped(frame: &Frame, reader: Arc<Reader>) -> ForeignPool {
     let PoolMemory { fd, slot_bytes, slots, first_slot, .. } = frame.read_only_memory().unwrap();
     ForeignPool::new(fd, slot_bytes, slots, first_slot, reader).unwrap()
 }
 
-/// The memory checker has no mappings, so the pixels are not those of the handles.
+/// Replacement under Miri, which has no mappings: a pool of four slots of 8192 zeroed bytes. Its pixels
+/// are not those of `frame`.
 #[cfg(miri)]
 fn mapped(frame: &Frame, reader: Arc<Reader>) -> ForeignPool {
     let _ = frame;
@@ -321,7 +324,7 @@ mod refusals {
     }
 }
 
-/// Another process's memory: only buffers that the owner returned are written.
+/// A pool of another process's buffers takes only slots that the owner of the buffers has returned.
 #[test]
 #[cfg(not(miri))]
 fn lent_slots_are_taken_only_when_given() {

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 
 const SLOTS: u32 = 3;
 
+/// Next action of the test, of this side (the pool's owner) or of the other side (the reader).
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Acquire,

@@ -25,7 +25,7 @@ impl Handle {
     }
 }
 
-/// Next action; the number selects one of the existing handles.
+/// Next action of the test; the number selects one of the existing handles.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Acquire,
@@ -52,7 +52,7 @@ struct Run {
     pool: Option<Pool>,
     slots: u32,
     handles: Vec<Handle>,
-    /// Timestamp last written into each slot.
+    /// Value that the pixels of each slot are expected to have.
     stamps: Vec<u64>,
     written: u64,
 }
