@@ -25,11 +25,12 @@ pub(crate) fn element() -> Element {
     Element::tee(&DEFINITION)
 }
 
-/// The stage in front of two branches.
+/// Stage in front of two branches: one behind a queue in a thread of its own, one in the tee's thread.
 pub(crate) struct Tee {
     /// Queue of the branch that has a thread of its own.
     side: QueueEnd,
-    /// Failure of the next hops in the tee's own thread, which then take no more items; `None` before.
+    /// Failure of the branch in the tee's own thread, which then takes no more items; `None` while it takes
+    /// items. Returned when the other branch has ended too, or at the drain.
     ended: Option<HopFailure>,
 }
 

@@ -31,7 +31,7 @@ pub fn init() {
     init_with(Registry::built_in());
 }
 
-/// [`init`] for a program with sources and stages of its own, which its workers find in `registry`.
+/// [`init`] for a program with stages of its own, which its workers find in `registry`.
 ///
 /// ```no_run
 /// use framepath::{Pipeline, Registry};

@@ -18,10 +18,13 @@ use crate::stage::Stage;
 pub(crate) struct Decode {
     track: TrackInfo,
     options: DecoderOptions,
+    /// Present decoder; `None` before the start.
     decoder: Option<Decoder>,
     /// True if the decoder got no packet since it was opened or flushed.
     is_fresh: bool,
+    /// Hardware decoders to try at the start; `None` for software, and after the start.
     fallback: Option<HardwareFallback>,
+    /// State of a hardware decoder that has not yet emitted a frame; `None` for another decoder.
     probe: Option<Probe>,
 }
 
@@ -29,8 +32,9 @@ pub(crate) struct Decode {
 pub(crate) struct HardwareFallback {
     /// Value of the option `api`.
     pub(crate) requested: String,
+    /// Interfaces of libavcodec's hardware decoders, in the order in which to try them.
     pub(crate) apis: Vec<HardwareApi>,
-    /// Reasons why other decoders are not tried.
+    /// Reasons why other hardware decoders are not used.
     pub(crate) reasons: Vec<String>,
     /// Receiver of the note that software decodes.
     pub(crate) notes: Notes,
@@ -60,7 +64,8 @@ impl Decode {
         Decode { track, options, decoder: None, is_fresh: true, fallback, probe: None }
     }
 
-    /// Opens the first hardware decoder that can be opened.
+    /// Opens the first hardware decoder that can be opened. Returns `None`, and adds a note for the user, if
+    /// none can.
     fn open_hardware(&mut self, mut fallback: HardwareFallback) -> Option<Decoder> {
         for api in std::mem::take(&mut fallback.apis) {
             let opened =
@@ -78,8 +83,8 @@ impl Decode {
         None
     }
 
-    /// Pushes the decoded frames. Replaces a hardware decoder that fails before its first frame by
-    /// software.
+    /// Pushes the frames that the decoder has ready. Replaces a hardware decoder that fails before its first
+    /// frame by software.
     fn forward_all(&mut self, out: &mut Out<'_>) -> Result<(), HopFailure> {
         loop {
             let Some(decoder) = &mut self.decoder else { return Ok(()) };
@@ -129,7 +134,7 @@ impl Decode {
         }
     }
 
-    /// Delivers the frames decoded before `error`, then fails with it.
+    /// Pushes the frames that were decoded before `error`. Returns the failure of this stage with `error`.
     fn fail(&mut self, error: CodecError, out: &mut Out<'_>) -> HopFailure {
         let drained = self.decoder.as_mut().is_some_and(|d| d.drain().is_ok());
         if drained {
