@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The measuring node's records as CSV: one line per record, stable column
-//! names. Times are CLOCK_MONOTONIC, nanoseconds. `crc32` is hexadecimal. `crc32` and its duration
+//! names. Times are CLOCK_MONOTONIC, nanoseconds. `crc32` is hexadecimal. `crc32` and the time
 //! `checksum_ns` are empty without a checksum.
 
 use std::io::{self, Write};
