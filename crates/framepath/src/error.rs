@@ -23,11 +23,11 @@ pub enum StageError {
     Io {
         /// The file, the stream or the operation.
         what: String,
-        /// Error of the system.
+        /// Error that the system returned.
         #[source]
         error: io::Error,
     },
-    /// The codec libraries failed.
+    /// A media file or its packets are damaged or not supported, or a codec library failed.
     #[error(transparent)]
     Codec(#[from] CodecError),
     /// A frame cannot be converted to the requested format.

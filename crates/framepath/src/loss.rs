@@ -43,8 +43,8 @@ pub enum LossReason {
         /// Reason why the last worker was replaced.
         last_death: String,
     },
-    /// The source's device dropped frames, mostly because the path did not return buffers in time, or
-    /// delivered damaged frames.
+    /// The source's device delivered damaged frames, or dropped frames: mostly because the path did not
+    /// return buffers in time.
     Device,
 }
 

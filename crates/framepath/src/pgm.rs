@@ -7,7 +7,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Largest width and height in pixels, as in paths.
+/// Largest width and height in pixels that a picture may have, as for `size=` in paths.
 const MAX_SIDE: usize = 16_384;
 
 /// A grey picture of 8 bits, rows without padding.
@@ -28,21 +28,21 @@ pub enum PictureError {
     /// The file cannot be read or written.
     #[error("{file}: {error}")]
     Io {
-        /// The file.
+        /// Path of the file.
         file: String,
-        /// Error of the system.
+        /// Error that the system returned.
         error: io::Error,
     },
-    /// The file is not a binary PGM picture of 8 bits.
+    /// The file is not a binary PGM picture of 8 bits, or its sides are longer than 16,384 pixels.
     #[error("{file}: not a binary PGM picture of 8 bits: {what}")]
     Format {
-        /// The file.
+        /// Path of the file.
         file: String,
-        /// Problem of the file.
+        /// Problem of the file's contents.
         what: &'static str,
     },
     /// The pictures are of different sizes.
-    #[error("the pictures have {}x{} and {}x{} pixels", a.0, a.1, b.0, b.1)]
+    #[error("the pictures have {}x{} and {}x{} pixels; expected the same size", a.0, a.1, b.0, b.1)]
     Size {
         /// Width and height of the first picture in pixels.
         a: (usize, usize),
@@ -54,7 +54,7 @@ pub enum PictureError {
 /// Difference of two pictures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// Absolute difference of each pixel.
+    /// Picture whose pixels are the absolute differences of the two pictures' pixels.
     pub picture: PgmPicture,
     /// Number of pixels that differ.
     pub differing: usize,

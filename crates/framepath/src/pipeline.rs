@@ -174,7 +174,7 @@ impl Pipeline {
     }
 
     /// Adds a queue of `depth` frames or packets, at least 1. The hops behind it run in a thread of their
-    /// own.
+    /// own. `leaky` says what happens when the queue is full: wait, drop the new item, or drop the oldest.
     ///
     /// ```
     /// use framepath::{Leaky, Options, Pipeline};

@@ -41,7 +41,7 @@ pub(crate) fn element() -> Element {
 
 /// An entry of a queue.
 pub(crate) enum Queued {
-    /// An item.
+    /// A frame or packet.
     Item {
         item: Item,
         /// Time of the hand-off to the queue, CLOCK_MONOTONIC nanoseconds.
@@ -51,7 +51,7 @@ pub(crate) enum Queued {
     },
     /// A seek or flush with this number: the hops behind the queue have to discard the items inside them.
     Flush(u64),
-    /// The end of a stream that is held open.
+    /// The end of a stream that is held open for a seek: the hops behind the queue have to drain.
     End,
 }
 
@@ -59,7 +59,7 @@ pub(crate) enum Queued {
 pub(crate) struct QueueEnd {
     /// Index of the link in the path.
     index: u16,
-    /// `None` once the stream has ended, or the other end of the queue is closed.
+    /// Sender to the reading end; `None` once the stream has ended, or the reading end is closed.
     sender: Option<Sender<Queued>>,
     /// Number of items that full queues have dropped; shared by all queues of the pipeline.
     dropped: Arc<AtomicU64>,

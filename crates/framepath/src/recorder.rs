@@ -88,7 +88,7 @@ pub(crate) struct Recorder {
     /// Times of the current frame as reported by a device, nanoseconds: in the device's queue, and in
     /// processing. (0, 0) if no device reported them.
     split: (u32, u32),
-    /// Number of bytes that the thread copied in the whole run.
+    /// Number of bytes copied in the whole run: by the thread, and by the worker whose frames it receives.
     copied_bytes: u64,
 }
 
@@ -307,15 +307,16 @@ impl Recorder {
         Stretch { start_ns: self.last_ns, end_ns: self.last_ns, ..Stretch::default() }
     }
 
-    /// Returns the last row written; `None` where there is none.
+    /// Returns the row that was written last; `None` if none was written.
     pub(crate) fn last_row(&self) -> Option<&Row> {
         let last = self.next.checked_sub(1).unwrap_or(self.rows.len().checked_sub(1)?);
         (self.written > 0).then(|| &self.rows[last])
     }
 
-    /// Records that a frame has arrived from the worker that runs hop `hop`. `before` is the stretch of
-    /// the thread in front, `work` the times that the worker reports; `by_device` is true if a device did
-    /// the work.
+    /// Writes the row of hop `hop`, which a worker runs, for a frame that has arrived from this worker.
+    /// `before` is the stretch of the thread that submitted the input, `work` the times that the worker
+    /// reports, `idle` the time in which this thread last waited for the worker; `by_device` is true if a
+    /// device did the work, so that the worker's queue time is device time.
     pub(crate) fn arrived(
         &mut self,
         hop: u16,
@@ -398,7 +399,7 @@ impl Recorder {
     }
 
     /// Ends recording. Returns the rows that were kept, oldest first, the number of overwritten rows, and
-    /// the number of bytes that this thread copied.
+    /// the number of bytes copied by this thread and by the worker whose frames it receives.
     pub(crate) fn finish(mut self) -> (Vec<Row>, u64, u64) {
         self.copied_bytes += meter::take().copied_bytes;
         meter::set_level(Level::Off);

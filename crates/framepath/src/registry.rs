@@ -108,7 +108,8 @@ impl Registry {
         self.add(Element::source(definition, make))
     }
 
-    /// Adds a stage or a sink, as `definition` declares.
+    /// Adds a stage or a sink: the declaration, which says which of the two, and a function that makes it
+    /// for a hop of a path.
     ///
     /// # Errors
     /// The name is taken, or the declaration contradicts itself or is not that of a stage or sink.

@@ -156,7 +156,7 @@ pub struct Report {
     /// Number of frames (or packets) that reached the sink; in a path with a `tee`, the largest number
     /// among the sinks.
     pub frames: u64,
-    /// The sinks, in path order: one, or one for each branch of a `tee`.
+    /// Number of frames of each sink, in path order: of one, or of one for each branch of a `tee`.
     pub sinks: Vec<SinkReport>,
     /// Number of frames (or packets) that full queues with `leaky=` dropped, as requested.
     pub dropped: u64,
@@ -164,7 +164,8 @@ pub struct Report {
     pub flushed: u64,
     /// Number of frames that the source's device dropped or damaged.
     pub missed: u64,
-    /// Number of bytes that the CPU copied in the run's threads, all frames together.
+    /// Number of bytes that the CPU copied in the run's threads and its workers' stages, all frames
+    /// together. Copies of workers are missing at level `off`.
     pub copied_bytes: u64,
     /// Time from the start of the run to its end, nanoseconds.
     pub wall_ns: u64,
@@ -177,7 +178,7 @@ pub struct Report {
     pub played: Option<PlayReport>,
     /// Level of detail of the ledger.
     pub level: Level,
-    /// The hops, in path order.
+    /// The hops, in path order. [`Row::hop`] and other fields are indices into this list.
     pub hops: Vec<HopInfo>,
     /// Names of the threads; [`Row::thread`] is an index into this list.
     pub threads: Vec<String>,

@@ -20,8 +20,9 @@ use crate::request::{Request, RequestError};
 
 /// Sends requests to a run, from any thread; clones send to the same run.
 ///
-/// [`Pipeline::requests`](crate::Pipeline::requests) returns it before the run. Requests
-/// that are sent before the run begins are its first ones.
+/// [`Pipeline::requests`](crate::Pipeline::requests) returns it before the run,
+/// [`Frames::requests`](crate::Frames::requests) during the run. Requests that are sent before the run begins
+/// are its first ones.
 ///
 /// ```
 /// use std::time::Duration;
@@ -38,7 +39,8 @@ use crate::request::{Request, RequestError};
 pub struct Requests(Arc<Shared>);
 
 struct Shared {
-    /// Oldest valid generation: receivers discard items of older generations.
+    /// Oldest valid generation, the number of the last seek or flush; 0 without one. Receivers discard items
+    /// of older generations.
     stale_below: AtomicU64,
     /// Number of items that were discarded for a seek or flush.
     flushed: AtomicU64,
@@ -79,7 +81,7 @@ pub(crate) struct Pending {
     pub(crate) origin: u16,
 }
 
-/// A thread that requests pass through.
+/// A thread of the run, for the requests that pass through it.
 #[derive(Clone)]
 pub(crate) struct RequestThread {
     pub(crate) mailbox: Arc<Mailbox>,

@@ -13,8 +13,9 @@ use framepath_os::process::spawn;
 use crate::host;
 use crate::registry::Registry;
 
-/// Runs the worker and ends the process, if framepath has started this process as a worker; otherwise
-/// returns at once. Call it first in `main`, before any thread starts and before arguments are read.
+/// Runs the worker and ends the process, if framepath has started this process as a worker; otherwise makes
+/// this program the worker program and returns at once. Call it first in `main`, before any thread starts
+/// and before arguments are read.
 ///
 /// ```no_run
 /// use framepath::Pipeline;

@@ -11,8 +11,8 @@ use crate::report::{Report, SinkReport, depths};
 
 const BAR_WIDTH: usize = 30;
 
-/// Returns the summary: frames, replaced workers, latency, hops, a bar for each cause, copies and switches.
-/// At level `off`, only the frames and replaced workers.
+/// Returns the summary: frames, replaced workers, counts of `play`, latency, hops, a bar for each cause,
+/// copies and switches. At level `off` it ends after the counts of `play`.
 ///
 /// ```
 /// use framepath::{Options, Pipeline, export};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `file`: packets of the first video track of a media file.
+//! `file`: packets of one video track of a media file.
 
 use std::time::Duration;
 
