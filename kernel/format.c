@@ -55,7 +55,7 @@ static bool fp_capture_offers(struct fp_ctx *ctx, const struct fp_capture_format
 	return fmt->depth == 8 || ctx->coded.pixelformat != V4L2_PIX_FMT_VP8;
 }
 
-/* Returns the offered format with this pixelformat, or the default without one. */
+/* Returns the offered CAPTURE format with this pixelformat, else the first offered one. */
 static const struct fp_capture_format *fp_capture_find(struct fp_ctx *ctx, u32 pixelformat)
 {
 	const struct fp_capture_format *first = NULL;

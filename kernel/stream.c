@@ -348,9 +348,9 @@ int fp_stop_command(struct fp_ctx *ctx)
 	struct v4l2_m2m_ctx *m2m = ctx->fh.m2m_ctx;
 
 	/*
-	 * A decoder may ignore STOP while CAPTURE does not stream. This one begins
-	 * the drain, as v4l2-mem2mem's helpers do: a client may have queued its last
-	 * packet before another of its threads has answered the SOURCE_CHANGE.
+	 * V4L2 lets a decoder ignore STOP while CAPTURE does not stream. This decoder
+	 * begins the drain, as v4l2-mem2mem's helpers do: a client may have queued its
+	 * last packet before another of its threads has answered the SOURCE_CHANGE.
 	 */
 	if (!ctx->on[FRAMEPATH_QUEUE_OUTPUT])
 		return 0;
@@ -377,7 +377,7 @@ int fp_start_command(struct fp_ctx *ctx, struct file *file, struct v4l2_decoder_
 	bool changed = fp_ctx_changed(ctx);
 	int ret;
 
-	/* It answers an older SOURCE_CHANGE: the newer one has a LAST of its own. */
+	/* START answers an older SOURCE_CHANGE: the newer event has its own LAST. */
 	if (changed && ctx->format_asked != ctx->format_run)
 		return 0;
 	if (ctx->change_last_due)

@@ -38,8 +38,8 @@ struct fp_attach {
  * @width: width that the client has set on OUTPUT, pixels; 0 if none
  * @height: height that the client has set on OUTPUT, pixels; 0 if none
  * @epoch: number of flushes of the stream so far; none of them is announced again
- * @uid: user id of the client, for limits per user; in a user namespace, that of the
- *	owner of the outermost one
+ * @uid: user id of the client, for limits per user; for a client in a user namespace,
+ *	that of the owner of its outermost namespace
  * @flags: FRAMEPATH_ACCEPT_*
  */
 struct fp_accept {
@@ -254,7 +254,8 @@ struct fp_fail {
 
 /**
  * struct fp_delivered - argument of FRAMEPATH_IOC_DELIVERED
- * @first: number of the packet of bit 0; ERANGE if it is older than the window
+ * @first: number of the packet of bit 0; ERANGE if it is older than the window, or
+ *	above @next
  * @next: out: number of the packet that will be queued next
  * @bits: out: one bit for each of 1024 packets, bit n % 64 of bits[n / 64] for packet
  *	first + n; 1 if a decoder has returned the packet's frame

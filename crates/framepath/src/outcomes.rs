@@ -26,7 +26,7 @@ pub(crate) struct Outcomes {
 pub(crate) struct Played {
     /// Number of frames that the screen has shown.
     pub(crate) shown: AtomicU64,
-    /// Number of frames that were not shown: late at the sink, or handed to the screen in vain.
+    /// Number of frames that were not shown: they were late, or the screen's refresh rate is too low.
     pub(crate) late: AtomicU64,
     /// 1 if the viewer has ended the playback, else 0.
     pub(crate) ended: AtomicU64,

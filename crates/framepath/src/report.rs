@@ -126,7 +126,7 @@ impl WorkerReport {
 pub struct PlayReport {
     /// Number of frames that were shown.
     pub shown: u64,
-    /// Number of frames that were not shown, because they arrived too late at `play` or at the screen.
+    /// Number of frames that were not shown: they were late, or the screen's refresh rate is too low.
     pub late: u64,
     /// True if the viewer ended the playback before the end of the stream.
     pub ended: bool,

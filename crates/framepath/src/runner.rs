@@ -169,7 +169,7 @@ impl Pipeline {
     }
 }
 
-/// Returns the index in the path of the sink in `segment`; `None` if the segment ends in a link.
+/// Returns the index in the path of the sink in `segment`; `None` if the segment ends in a queue or worker.
 fn sink_of(segment: &ThreadSegment) -> Option<u16> {
     segment.chain.iter().find(|hop| hop.role == HopRole::Sink).map(|hop| hop.index)
 }

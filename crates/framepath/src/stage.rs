@@ -21,7 +21,7 @@ use crate::request::{Answered, Request};
 /// Role of a hop in its thread's chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HopRole {
-    /// The hop passes items to the next hop of the thread.
+    /// The hop passes items to the next hop of the thread, or to a worker.
     Through,
     /// The hop is a sink, the last hop of the thread.
     Sink,
