@@ -174,7 +174,7 @@ static int __init fp_probe(struct platform_device *pdev)
 	ret = fp_register();
 	if (ret)
 		goto no_devices;
-	/* Not .remove, whose type differs between kernels. */
+	/* Used instead of .remove, whose type differs between kernels. */
 	return devm_add_action_or_reset(&pdev->dev, fp_remove, NULL);
 
 no_devices:

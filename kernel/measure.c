@@ -194,7 +194,7 @@ static void fp_measure_run(struct fp_measure_context *ctx)
 	}
 }
 
-/* No jobs: see the top of the file. */
+/* Reports that no job is ready: the node has no jobs, see the top of the file. */
 static int fp_measure_job_ready(void *context)
 {
 	return 0;

@@ -31,7 +31,7 @@ u32 fp_packet_pending(struct fp_ctx *ctx, struct fp_buffer **buffer)
 		if (!(*buffer)->announced)
 			return FRAMEPATH_PACKET;
 	}
-	/* Not before CAPTURE streams: the end of the drain needs a buffer. */
+	/* Announced only while CAPTURE streams: the end of the drain needs a buffer. */
 	if (fp_draining(ctx) && !ctx->drain_announced && ctx->on[FRAMEPATH_QUEUE_CAPTURE])
 		return FRAMEPATH_DRAIN;
 	return 0;

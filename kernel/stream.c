@@ -312,7 +312,7 @@ void fp_capture_on(struct fp_ctx *ctx)
 /* STREAMOFF of CAPTURE. The client owns all CAPTURE buffers again. */
 void fp_capture_off(struct fp_ctx *ctx)
 {
-	/* It cancels a drain, but not while it answers a SOURCE_CHANGE of that drain. */
+	/* STREAMOFF cancels a drain, but not if it answers a SOURCE_CHANGE of that drain. */
 	if (!fp_ctx_changed(ctx))
 		v4l2_m2m_update_stop_streaming_state(ctx->fh.m2m_ctx, fp_capture_queue(ctx));
 	ctx->change_last_due = false;

@@ -39,7 +39,7 @@ pub enum StageError {
     /// A pool cannot be made, or its wait for a free slot has ended without one.
     #[error(transparent)]
     Pool(#[from] PoolError),
-    /// The layout of a picture is impossible.
+    /// The size or the layout of a picture is impossible.
     #[error(transparent)]
     Layout(#[from] LayoutError),
     /// The stage got packets instead of frames, or frames instead of packets. Also for a `decode` whose
@@ -138,7 +138,7 @@ pub enum RunError {
         #[source]
         error: StageError,
     },
-    /// The text is not a path.
+    /// The text is not a valid path, or not a valid part of a path where a part is expected.
     #[error("{0}; {help}", help = .0.help)]
     Path(#[from] PathError),
     /// A stage, link or sink was added behind a sink.

@@ -77,7 +77,7 @@ pub trait Source: Send {
     /// last item, or if the run has to end; it is then called again only after a seek.
     ///
     /// # Errors
-    /// Its own error by [`Out::fail`], or the unchanged error of a push.
+    /// The source's own error by [`Out::fail`], or the unchanged error of a push.
     fn produce(&mut self, out: &mut Out<'_>) -> Result<bool, HopFailure>;
 
     /// Succeeds if the source answers [`Request::Seek`]. Called before the run.

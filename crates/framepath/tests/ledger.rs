@@ -220,8 +220,8 @@ fn decoding_copies_nothing_and_conversions_copy_the_minimum() {
     }
 }
 
-/// A decoder still reads most of its pictures when a stage gets them. The stage must write to a copy
-/// instead, and count it.
+/// Checks that a stage writes to a copy of a picture that the decoder still reads, and counts the copy. A
+/// decoder still reads most of its pictures when a stage gets them.
 #[test]
 fn a_stage_behind_a_decoder_writes_into_a_counted_copy() {
     let folder = tempfile::tempdir().unwrap();

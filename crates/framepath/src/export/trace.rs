@@ -85,7 +85,8 @@ fn process(pid: usize, name: &str, report: &Report, to: &mut dyn Write) -> io::R
     Ok(())
 }
 
-/// Returns the start of each row's slice, CLOCK_MONOTONIC nanoseconds.
+/// Returns the start of each row's slice, CLOCK_MONOTONIC nanoseconds; for a link, the end of the wait, where
+/// its instant is drawn.
 ///
 /// A track cannot show overlapping slices, and a frame's wait in a link or inside a decoder overlaps the
 /// thread's work on other frames. A stage's slice therefore starts when the thread last started to work on

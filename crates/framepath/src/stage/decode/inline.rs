@@ -40,7 +40,8 @@ pub(crate) struct HardwareFallback {
     pub(crate) notes: Notes,
 }
 
-/// Hardware decoder before the first frame. Some drivers accept a stream and then fail to decode the stream.
+/// State of a hardware decoder before its first frame, for the fallback to software: some drivers accept a
+/// stream and then fail to decode it.
 struct Probe {
     fallback: HardwareFallback,
     /// Packets sent so far. The software decoder gets these packets if the hardware fails.
@@ -104,7 +105,8 @@ impl Decode {
         }
     }
 
-    /// Replaces a hardware decoder, which failed with `error`, by software. Sends all packets again.
+    /// Replaces a hardware decoder, which failed with `error`, by software, and adds a note. Sends the
+    /// packets of `probe` again, and pushes the resulting frames.
     fn fall_back(
         &mut self,
         mut probe: Probe,
