@@ -31,7 +31,7 @@ pub struct Description {
     /// Type of the plug-in: `filter`, `source`, `mixer2` or `mixer3`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Order of the colours in a pixel: `RGBA8888`, `BGRA8888` or `PACKED32`.
+    /// Order of the four bytes of a pixel: `RGBA8888`, `BGRA8888` or `PACKED32` (any order).
     pub color_model: String,
     /// Version of the plug-in: `MAJOR.MINOR`.
     pub version: String,
