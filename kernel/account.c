@@ -24,37 +24,40 @@
 
 static unsigned int user_streams = 16;
 module_param(user_streams, uint, 0644);
-MODULE_PARM_DESC(user_streams, "streams of one user, without CAP_SYS_RESOURCE");
+MODULE_PARM_DESC(user_streams,
+		 "maximum number of streams of one user without CAP_SYS_RESOURCE; default 16");
 
 static unsigned int memory_mb;
 module_param(memory_mb, uint, 0644);
-MODULE_PARM_DESC(memory_mb, "buffer memory in total, MiB; 0: half of the machine's memory");
+MODULE_PARM_DESC(memory_mb,
+		 "maximum buffer memory in total, MiB; 0 (default): half of the machine's memory");
 
 static unsigned int user_memory_mb;
 module_param(user_memory_mb, uint, 0644);
 MODULE_PARM_DESC(user_memory_mb,
-		 "buffer memory of one user, without CAP_SYS_RESOURCE, MiB; 0: half of memory_mb");
+		 "maximum buffer memory of one user without CAP_SYS_RESOURCE, MiB; 0 (default): half of the total");
 
 static unsigned int file_memory_mb;
 module_param(file_memory_mb, uint, 0644);
-MODULE_PARM_DESC(file_memory_mb, "buffer memory of one open file, MiB; 0: half of memory_mb");
+MODULE_PARM_DESC(file_memory_mb,
+		 "maximum buffer memory of one open file, MiB; 0 (default): half of the total");
 
 struct fp_user {
 	struct list_head node;
 	kuid_t uid;
-	unsigned int files;		/* accounts that refer to it */
-	unsigned int streams;
-	u64 bytes;
+	unsigned int files;		/* number of accounts of this user */
+	unsigned int streams;		/* of all files of this user */
+	u64 bytes;			/* buffer memory of all files of this user */
 };
 
 struct fp_account {
 	struct kref ref;
 	struct fp_user *user;
-	bool limited;			/* limits per user apply */
-	u64 bytes;
+	bool limited;			/* limits per user apply: no CAP_SYS_RESOURCE */
+	u64 bytes;			/* buffer memory of the file */
 };
 
-/* Protects all below, and the counts of accounts and users. */
+/* Protects the users, the totals, and the counts of accounts and users. */
 static DEFINE_SPINLOCK(fp_account_lock);
 static LIST_HEAD(fp_users);
 static struct {
@@ -166,7 +169,10 @@ static bool fp_room(u64 used, u64 more, u64 limit)
 	return used <= limit && more <= limit - used;
 }
 
-/* Counts bytes. ENOMEM if a limit is reached; then nothing is counted. */
+/*
+ * Counts bytes of buffer memory for the file, its user and the module. Returns
+ * -ENOMEM, and counts nothing, if one of the three limits would be exceeded.
+ */
 int fp_account_charge(struct fp_account *account, u64 bytes)
 {
 	u64 limit = fp_memory_limit();
@@ -197,7 +203,10 @@ void fp_account_uncharge(struct fp_account *account, u64 bytes)
 	spin_unlock(&fp_account_lock);
 }
 
-/* Counts a stream. EBUSY if the user's or the module's limit is reached. */
+/*
+ * Counts a stream for the file's user and the module. Returns -EBUSY, and counts
+ * nothing, if the limit of one of them is reached.
+ */
 int fp_account_stream_begin(struct fp_account *account)
 {
 	struct fp_user *user = account->user;

@@ -9,7 +9,7 @@
 #include <linux/types.h>
 #include <linux/uidgid.h>
 
-#define FP_STREAMS_MAX		64	/* contexts whose OUTPUT streams */
+#define FP_STREAMS_MAX		64	/* limit of the module: contexts whose OUTPUT streams */
 
 struct fp_user;
 
@@ -19,11 +19,11 @@ struct fp_user;
  */
 struct fp_account;
 
-/* Counted since the module was loaded; in debugfs, framepath/counts. */
+/* Numbers of events since the module was loaded; in debugfs, framepath/counts. */
 struct fp_counts {
-	atomic_long_t cpu_access_begun;	/* of imported buffers */
-	atomic_long_t cpu_access_ended;
-	atomic_long_t silent;		/* streams failed because the decoder was silent */
+	atomic_long_t cpu_access_begun;	/* begin_cpu_access of imported buffers */
+	atomic_long_t cpu_access_ended;	/* end_cpu_access of imported buffers */
+	atomic_long_t silent;		/* streams that failed because the decoder was silent */
 };
 
 extern struct fp_counts fp_counts;

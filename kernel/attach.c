@@ -19,7 +19,7 @@
 /* An open file of /dev/framepath. */
 struct fp_control {
 	bool attached;			/* under fp_decoder.lock */
-	u64 attachment;			/* number of its attachment, never reused */
+	u64 attachment;			/* number of this file's attachment, never reused */
 };
 
 void fp_ctx_free(struct kref *ref)
@@ -76,8 +76,9 @@ static int fp_ioc_attach(struct fp_control *control, const struct fp_attach *att
 
 /*
  * Returns a context that needs a decoder, locked and with a reference, or NULL.
- * Called with the list's lock, which keeps the contexts open. Skips a context
- * whose lock is taken, because a client can hold its lock for long.
+ * Called with fp_decoder.lock, which keeps the contexts open. Skips a context
+ * whose lock is taken, because a client can hold its lock for long, and wakes the
+ * waiters soon, to try the context again.
  */
 static struct fp_ctx *fp_wanted_lock(void)
 {
@@ -99,7 +100,10 @@ static struct fp_ctx *fp_wanted_lock(void)
 	return NULL;
 }
 
-/* Reports whether a context needs a decoder. Called with the list's lock. */
+/*
+ * Reports whether a context needs a decoder. Called with fp_decoder.lock. Skips a
+ * context whose lock is taken, as fp_wanted_lock() does.
+ */
 static bool fp_wanted(void)
 {
 	struct fp_ctx *ctx;
@@ -114,7 +118,7 @@ static bool fp_wanted(void)
 	return false;
 }
 
-/* Files and numbers of a stream that is being accepted. */
+/* Result of FRAMEPATH_IOC_ACCEPT, and the files that its two descriptors get. */
 struct fp_accepted {
 	struct fp_accept accept;
 	struct file *stream;
@@ -122,8 +126,8 @@ struct fp_accepted {
 };
 
 /*
- * Does all that can fail before the context changes. Called with the context's
- * lock.
+ * Makes the stash, the descriptors and the stream's file, which can all fail, before
+ * the context gets the stream. Called with the context's lock.
  */
 static int fp_accepted_prepare(struct fp_accepted *accepted, struct fp_ctx *ctx,
 			       struct fp_stream *stream)
@@ -162,7 +166,10 @@ no_stash:
 	return ret;
 }
 
-/* Called with the context's lock and a reference that the stream takes over. */
+/*
+ * Makes a stream for the context and fills in the result of the call. Called with
+ * the context's lock and a reference, which the stream takes over on success.
+ */
 static int fp_accept_ctx(struct fp_ctx *ctx, struct fp_control *control,
 			 struct fp_accepted *accepted)
 {
@@ -194,7 +201,11 @@ static int fp_accept_ctx(struct fp_ctx *ctx, struct fp_control *control,
 	return 0;
 }
 
-/* Called without locks, because a fault in user memory can take long. */
+/*
+ * Copies the result to the caller and installs the descriptors. If the copy fails,
+ * drops the files, which ends the stream. Called without locks, because a fault in
+ * user memory can take long.
+ */
 static int fp_accepted_install(struct fp_accepted *accepted, void __user *user)
 {
 	const struct fp_accept *accept = &accepted->accept;
@@ -287,7 +298,10 @@ static int fp_control_open(struct inode *inode, struct file *file)
 	return nonseekable_open(inode, file);
 }
 
-/* Takes the stream from the attachment. Called with the context's lock. */
+/*
+ * Takes the context's stream from the decoder, if this attachment accepted the
+ * stream. Called with the context's lock.
+ */
 static void fp_ctx_detach(struct fp_ctx *ctx, u64 attachment)
 {
 	if (ctx->stream && fp_stream_attachment(ctx->stream) == attachment)
@@ -306,9 +320,10 @@ void fp_ctx_orphan(struct work_struct *work)
 }
 
 /*
- * Takes all streams from the decoder, because another process may still hold their
- * descriptors. Does not wait for a client that holds its own lock, as the next
- * decoder would wait for this.
+ * Ends the file's attachment and takes all its streams from the decoder, because
+ * another process may still hold their descriptors. Does not wait for a client that
+ * holds its own lock, as the next decoder would wait for this: a work item takes
+ * such a stream later.
  */
 static int fp_control_release(struct inode *inode, struct file *file)
 {

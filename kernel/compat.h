@@ -22,7 +22,7 @@
 #define FP_DESCRIBE_AV1
 #endif
 
-/* The core describes formats. One that it does not know gets a warning without this. */
+/* Describes AV1 for V4L2 cores that do not know AV1; without it, such a core warns. */
 static inline void fp_describe_av1(struct v4l2_fmtdesc *f)
 {
 #ifdef FP_DESCRIBE_AV1
@@ -89,7 +89,7 @@ static inline unsigned int fp_queue_buffers(struct vb2_queue *q)
 #endif
 }
 
-/* The indices of a queue's buffers are below this. */
+/* Returns a limit for loops: the index of each buffer of the queue is less. */
 static inline unsigned int fp_queue_indices(struct vb2_queue *q)
 {
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 8, 0)

@@ -73,9 +73,11 @@ static void fp_media_unregister(void)
 /* ---- locks of the nodes -------------------------------------------------- */
 
 /*
- * Takes the lock of an open file in an ioctl that the core calls with the node's
- * lock, and releases the node's meanwhile: a client can hold the file's for as long
- * as an allocation or a fence takes, and no other client waits for that.
+ * Takes the lock of an open file in an ioctl that the core calls with the lock of
+ * the node vdev, and releases the node's lock meanwhile: a client can hold the
+ * file's lock for as long as an allocation or a fence takes, and no other client
+ * waits for that. Returns -ERESTARTSYS after a signal, with the node's lock taken
+ * again and the file's lock not taken.
  */
 int fp_file_lock(struct video_device *vdev, struct mutex *lock)
 {
@@ -86,6 +88,7 @@ int fp_file_lock(struct video_device *vdev, struct mutex *lock)
 	return -ERESTARTSYS;
 }
 
+/* Reverses fp_file_lock(): releases the file's lock and takes the node's lock again. */
 void fp_file_unlock(struct video_device *vdev, struct mutex *lock)
 {
 	mutex_unlock(lock);
@@ -95,9 +98,9 @@ void fp_file_unlock(struct video_device *vdev, struct mutex *lock)
 /* ---- the platform driver ------------------------------------------------- */
 
 /*
- * Registers the devices after everything that they use. /dev/framepath is the last
- * one: udev starts the decoder's service when it appears, and the service looks for
- * the decoder node.
+ * Registers the devices with user space, after everything that they use.
+ * /dev/framepath is the last one: udev starts the decoder's service when
+ * /dev/framepath appears, and the service looks for the decoder node.
  */
 static int __init fp_register(void)
 {
@@ -171,7 +174,7 @@ static int __init fp_probe(struct platform_device *pdev)
 	ret = fp_register();
 	if (ret)
 		goto no_devices;
-	/* Not .remove, whose type differs between kernels. */
+	/* Used instead of .remove, whose type differs between kernels. */
 	return devm_add_action_or_reset(&pdev->dev, fp_remove, NULL);
 
 no_devices:

@@ -7,7 +7,7 @@
 
 #define FP_NAME "framepath"
 
-/* Offers every width and height from the smallest to the largest. */
+/* Fills f in with every width and height from the smallest to the largest, in pixels. */
 static inline void fp_any_size(struct v4l2_frmsizeenum *f, u32 smallest, u32 largest)
 {
 	f->type = V4L2_FRMSIZE_TYPE_CONTINUOUS;

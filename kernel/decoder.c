@@ -24,21 +24,25 @@ struct fp_decoder fp_decoder;
 
 unsigned int fp_patience_ms = 5000;
 module_param_named(patience_ms, fp_patience_ms, uint, 0644);
-MODULE_PARM_DESC(patience_ms, "how long a client waits for a decoder, ms");
+MODULE_PARM_DESC(patience_ms,
+		 "time that a client waits for a decoder before its stream fails, ms; default 5000");
 
 unsigned int fp_silence_ms = 10000;
 module_param_named(silence_ms, fp_silence_ms, uint, 0644);
 MODULE_PARM_DESC(silence_ms,
-		 "how long a client waits for a decoder that makes no progress, ms; 0: for ever");
+		 "time without progress of the decoder after which a stream fails, ms; 0: no limit; default 10000");
 
 /* v4l2-compliance 1.30 does not know AV1, and runs no decoder tests on a node with it. */
 bool fp_av1 = true;
 module_param_named(av1, fp_av1, bool, 0444);
-MODULE_PARM_DESC(av1, "AV1 is among the codecs");
+MODULE_PARM_DESC(av1, "the decoder node offers AV1; default yes");
 
 /* ---- ioctls -------------------------------------------------------------- */
 
-/* The core holds the context's lock in ioctls of the queues, else the node's. */
+/*
+ * Returns the context of an open file of the node. The V4L2 core holds the context's
+ * lock in ioctls of the queues, and the node's lock in other ioctls.
+ */
 static struct fp_ctx *fp_file_ctx(struct file *file)
 {
 	return fp_ctx_of(fp_file_fh(file));
@@ -188,7 +192,10 @@ static int fp_g_selection(struct file *file, void *priv, struct v4l2_selection *
 	return ret;
 }
 
-/* Changes nothing, as nothing is scaled. ffmpeg reads the selection only if it exists. */
+/*
+ * Changes nothing, as nothing is scaled. The ioctl exists because ffmpeg reads the
+ * selection only if it can be set.
+ */
 static int fp_s_selection(struct file *file, void *priv, struct v4l2_selection *s)
 {
 	struct fp_ctx *ctx = fp_file_ctx(file);
@@ -384,7 +391,10 @@ no_controls:
 	return ERR_PTR(ret);
 }
 
-/* Takes the stream from the decoder, whose descriptors keep the context. */
+/*
+ * Ends the queues and the stream of a file that is being closed. The decoder's
+ * descriptors keep the context, but their requests fail from now on.
+ */
 static void fp_ctx_close(struct fp_ctx *ctx)
 {
 	mutex_lock(&ctx->lock);

@@ -34,10 +34,10 @@
 #include "memory.h"
 #include "uapi/framepath.h"
 
-#define FP_SIZE_MIN		16	/* what a client may set; */
-#define FP_SIZE_MAX		8192	/* streams may be smaller, not larger */
-#define FP_CAPTURE_MAX		32
-#define FP_OUTPUT_SIZE_MAX	SZ_32M	/* the largest packet */
+#define FP_SIZE_MIN		16	/* smallest width and height that a client may set */
+#define FP_SIZE_MAX		8192	/* largest; streams may be smaller than FP_SIZE_MIN */
+#define FP_CAPTURE_MAX		32	/* largest min_buffers of a format */
+#define FP_OUTPUT_SIZE_MAX	SZ_32M	/* largest packet, bytes */
 #define FP_RETRY_MS		5	/* until a context that was locked is tried again */
 
 /* Flags that a frame takes over from its packet. */
@@ -56,87 +56,87 @@ struct fp_event {
 /* A packet or a CAPTURE buffer; on the context's ready lists while queued. */
 struct fp_buffer {
 	struct v4l2_m2m_buffer m2m;	/* first: vb2 allocates it */
-	u64 seq;			/* OUTPUT: number in the stream */
-	u32 generation;			/* of the memory behind it */
-	bool announced;			/* the decoder has it */
+	u64 seq;			/* OUTPUT: number of the packet in the stream */
+	u32 generation;			/* number of the buffer's memory */
+	bool announced;			/* the decoder has the buffer */
 };
 
 /* Format of the OUTPUT queue, as the client has set it. */
 struct fp_coded {
 	u32 pixelformat;
 	u32 width, height;
-	u32 sizeimage;
+	u32 sizeimage;			/* of a packet's buffer, bytes */
 	u32 colorspace, xfer_func, ycbcr_enc, quantization;	/* 0: not set */
 	bool sized;			/* the client gave width and height */
 };
 
-/* Reason why a client with queued work waits. Each wait has a time limit. */
+/* Reason why a client with queued work waits, and the module parameter with its limit. */
 enum fp_wait {
-	FP_WAIT_NONE,
-	FP_WAIT_DECODER,		/* until one accepts the stream: patience_ms */
-	FP_WAIT_PROGRESS,		/* of the decoder that accepted: silence_ms */
+	FP_WAIT_NONE,			/* no wait that has a limit */
+	FP_WAIT_DECODER,		/* until a decoder accepts the stream: patience_ms */
+	FP_WAIT_PROGRESS,		/* for a step of the decoder that accepted: silence_ms */
 };
 
 struct fp_ctx {
 	struct fp_queue_owner owner;	/* first: fp_memory_ops */
-	struct kref ref;		/* the file, and each stream descriptor */
-	struct list_head node;		/* of the decoder's, under its lock */
-	unsigned int number;		/* in traces */
+	struct kref ref;		/* of the file, each stream file, a queued orphan work */
+	struct list_head node;		/* in fp_decoder.contexts, under fp_decoder.lock */
+	unsigned int number;		/* number of the context in traces */
 
 	struct v4l2_fh fh;
 	struct v4l2_ctrl_handler controls;
 	struct v4l2_ctrl *min_buffers;
 
-	struct mutex lock;		/* all below, both queues, the state of a drain */
+	struct mutex lock;		/* guards all below, both queues, a drain's state */
 	bool closed;			/* fh and the queues are gone */
-	bool on[2];			/* per FRAMEPATH_QUEUE_*: streams */
-	bool failed[2];			/* per FRAMEPATH_QUEUE_*: fails until STREAMOFF */
-	bool decoder_failed;		/* the stream ends with STREAMOFF of OUTPUT */
+	bool on[2];			/* per FRAMEPATH_QUEUE_*: the queue streams */
+	bool failed[2];			/* per FRAMEPATH_QUEUE_*: ioctls fail until STREAMOFF */
+	bool decoder_failed;		/* the stream failed; STREAMOFF of OUTPUT ends it */
 
 	struct fp_coded coded;
 	u32 pixelformat;		/* of CAPTURE */
 	struct fp_format format;	/* reported by a decoder, or a guess until then */
-	bool format_known;		/* reported by a decoder */
-	bool format_reported;		/* by this decoder, in this sequence */
+	bool format_known;		/* a decoder has reported format */
+	bool format_reported;		/* the present decoder has, in this sequence */
 	bool changing;			/* the sequence ended, the next format is due */
 	bool change_sent;		/* the client has not yet answered a SOURCE_CHANGE */
-	u32 format_run;			/* counts formats */
+	u32 format_run;			/* number of SOURCE_CHANGE events so far */
 
-	u32 epoch;
-	u64 next_seq;
-	u32 sequence[2];		/* per FRAMEPATH_QUEUE_*: of the next buffer */
+	u32 epoch;			/* number of flushes of the stream */
+	u64 next_seq;			/* number of the next packet of the stream */
+	u32 sequence[2];		/* per FRAMEPATH_QUEUE_*: sequence of the next buffer */
 	bool flush_packet;		/* NEXT_PACKET has to announce the flush */
-	bool flush_capture;		/* NEXT_CAPTURE has to */
+	bool flush_capture;		/* NEXT_CAPTURE has to announce the flush */
 
 	/* The rest of a drain's state is v4l2-mem2mem's: see fp_draining(). */
-	u64 drain_seq;			/* the first packet after it */
-	bool drain_announced;		/* the decoder works on it */
+	u64 drain_seq;			/* number of the first packet after the drain */
+	bool drain_announced;		/* the decoder knows of the drain */
 	bool change_last_due;		/* the next CAPTURE buffer is LAST before a change */
 
 	u32 capture_run;		/* number of the CAPTURE run (OFF, ON) */
 	u32 capture_announced;		/* run announced to the decoder, 0: OFF */
 	u32 format_asked;		/* format_run that the client has read last */
 	u32 capture_format;		/* format_run that CAPTURE is set up for */
-	u32 generation;			/* the last one assigned to a buffer */
+	u32 generation;			/* last number assigned to a buffer's memory */
 
-	struct fp_stream *stream;	/* the decoder's descriptor, NULL: none */
-	u64 id;				/* 0: never accepted */
-	struct file *stash;
-	DECLARE_BITMAP(delivered, FRAMEPATH_DELIVERED_WINDOW);
+	struct fp_stream *stream;	/* of the decoder's descriptor; NULL: no decoder */
+	u64 id;				/* number of the stream; 0: never accepted */
+	struct file *stash;		/* file for the decoder; NULL: never accepted */
+	DECLARE_BITMAP(delivered, FRAMEPATH_DELIVERED_WINDOW); /* by seq: frame is returned */
 
-	bool wanted;			/* could be accepted; read without the lock */
-	enum fp_wait wait;
+	bool wanted;			/* a decoder could accept it; read without the lock */
+	enum fp_wait wait;		/* present wait of the client */
 	unsigned long deadline;		/* end of the wait, jiffies */
 	unsigned long armed;		/* next run of patience, jiffies */
 	struct delayed_work patience;
 
-	u64 orphan_of;			/* attachment that ended; under fp_decoder.lock */
+	u64 orphan_of;			/* attachment that ended; set under fp_decoder.lock */
 	struct work_struct orphan;	/* holds a reference while it is queued */
 	struct delayed_work retry;	/* see fp_ctx_retry() */
 
-	struct fp_event packets;	/* for NEXT_PACKET */
-	struct fp_event captures;	/* for NEXT_CAPTURE */
-	struct fp_event formats;	/* for clients that wait for the format */
+	struct fp_event packets;	/* ends waits of NEXT_PACKET */
+	struct fp_event captures;	/* ends waits of NEXT_CAPTURE */
+	struct fp_event formats;	/* ends waits of the client for the format */
 };
 
 /* There is one decoder node. */
@@ -152,12 +152,12 @@ struct fp_decoder {
 	 * because a client can hold its own during an allocation or a fence.
 	 */
 	struct mutex lock;
-	struct list_head contexts;
-	unsigned int number;		/* the last one assigned */
-	atomic64_t id;			/* the last one assigned to a stream */
-	u64 attachment;			/* the last one assigned */
-	struct fp_control *attached;
-	struct fp_event wanted;		/* for ACCEPT */
+	struct list_head contexts;	/* of the open files of the node */
+	unsigned int number;		/* last number assigned to a context */
+	atomic64_t id;			/* last number assigned to a stream */
+	u64 attachment;			/* last number assigned to an attachment */
+	struct fp_control *attached;	/* file of the attached decoder; NULL: none */
+	struct fp_event wanted;		/* ends waits of ACCEPT */
 };
 
 extern struct fp_decoder fp_decoder;
@@ -176,7 +176,7 @@ static inline bool fp_ctx_failed(struct fp_ctx *ctx)
 	return ctx->failed[FRAMEPATH_QUEUE_OUTPUT] || ctx->failed[FRAMEPATH_QUEUE_CAPTURE];
 }
 
-/* The client has requested a drain, and the decoder has not finished it. */
+/* Reports whether the client has requested a drain that the decoder has not finished. */
 static inline bool fp_draining(struct fp_ctx *ctx)
 {
 	struct v4l2_m2m_ctx *m2m = ctx->fh.m2m_ctx;
@@ -184,7 +184,10 @@ static inline bool fp_draining(struct fp_ctx *ctx)
 	return m2m->is_draining && !v4l2_m2m_dst_buf_is_last(m2m);
 }
 
-/* The decoder has finished a drain: packets wait until the client goes on. */
+/*
+ * Reports whether the decoder has finished a drain: packets then wait until the
+ * client continues.
+ */
 static inline bool fp_drained(struct fp_ctx *ctx)
 {
 	struct v4l2_m2m_ctx *m2m = ctx->fh.m2m_ctx;
@@ -192,7 +195,7 @@ static inline bool fp_drained(struct fp_ctx *ctx)
 	return v4l2_m2m_has_stopped(m2m) || v4l2_m2m_dst_buf_is_last(m2m);
 }
 
-/* CAPTURE streams, but the client has not set it up for the stream's format. */
+/* Reports whether CAPTURE streams, but is not set up for the stream's present format. */
 static inline bool fp_ctx_changed(struct fp_ctx *ctx)
 {
 	return ctx->on[FRAMEPATH_QUEUE_CAPTURE] && ctx->capture_format != ctx->format_run;

@@ -44,7 +44,10 @@ static const struct fp_capture_format fp_capture_formats[] = {
 	{ V4L2_PIX_FMT_P010, 10 },
 };
 
-/* Before a decoder has reported the depth: each depth that the codec has. */
+/*
+ * Reports whether CAPTURE offers the format: formats of the stream's depth, or,
+ * before a decoder has reported it, of each depth that the codec can have.
+ */
 static bool fp_capture_offers(struct fp_ctx *ctx, const struct fp_capture_format *fmt)
 {
 	if (ctx->format_known)
@@ -52,6 +55,7 @@ static bool fp_capture_offers(struct fp_ctx *ctx, const struct fp_capture_format
 	return fmt->depth == 8 || ctx->coded.pixelformat != V4L2_PIX_FMT_VP8;
 }
 
+/* Returns the offered CAPTURE format with this pixelformat, else the first offered one. */
 static const struct fp_capture_format *fp_capture_find(struct fp_ctx *ctx, u32 pixelformat)
 {
 	const struct fp_capture_format *first = NULL;
@@ -70,7 +74,7 @@ static const struct fp_capture_format *fp_capture_find(struct fp_ctx *ctx, u32 p
 	return first;
 }
 
-/* Returns the format itself, or the default where it is not supported. */
+/* Returns the OUTPUT format itself, or the default if the node does not offer it. */
 static u32 fp_output_find(u32 pixelformat)
 {
 	unsigned int i;
@@ -87,13 +91,13 @@ static u32 fp_sample_bytes(u32 pixelformat)
 }
 
 /*
- * Layout of a frame in its buffer. Before a decoder has reported it: a guess for
- * the samples of the pixel format in question.
+ * Layout of a CAPTURE frame in its buffer. Before a decoder has reported the format:
+ * a guess from the client's size and the bytes per sample of the pixel format.
  */
 struct fp_layout {
-	u32 width, height;
-	u32 bytesperline;
-	u32 sizeimage;
+	u32 width, height;		/* pixels */
+	u32 bytesperline;		/* stride of luma, bytes */
+	u32 sizeimage;			/* size of the buffer, bytes */
 };
 
 static struct fp_layout fp_layout(struct fp_ctx *ctx, u32 pixelformat)
@@ -121,7 +125,7 @@ u32 fp_capture_sizeimage(struct fp_ctx *ctx)
 	return fp_layout(ctx, ctx->pixelformat).sizeimage;
 }
 
-/* Bytes of a frame's pixels, without the decoder's scratch planes. */
+/* Returns the bytes of a CAPTURE frame's pixels, without the decoder's scratch planes. */
 u32 fp_capture_payload(struct fp_ctx *ctx)
 {
 	struct fp_layout layout = fp_layout(ctx, ctx->pixelformat);
@@ -130,8 +134,9 @@ u32 fp_capture_payload(struct fp_ctx *ctx)
 }
 
 /*
- * Largest plane that CREATE_BUFS may make: twice the format's size, or 1 MiB more,
- * as clients allocate ahead; on OUTPUT no more than the largest packet.
+ * Returns the bytes of the largest plane that CREATE_BUFS may make, as clients
+ * allocate ahead: twice the format's size or 1 MiB more, whichever is larger; on
+ * OUTPUT no more than the largest packet.
  */
 u32 fp_plane_limit(struct fp_ctx *ctx, bool output)
 {
@@ -141,7 +146,7 @@ u32 fp_plane_limit(struct fp_ctx *ctx, bool output)
 	return output ? min_t(u32, limit, FP_OUTPUT_SIZE_MAX) : limit;
 }
 
-/* Sets the format to the client's size, until a decoder reports one. */
+/* Sets the CAPTURE format to a guess from the client's size, until a decoder reports one. */
 static void fp_format_guess(struct fp_ctx *ctx)
 {
 	struct fp_format *format = &ctx->format;
@@ -173,15 +178,19 @@ void fp_format_reset(struct fp_ctx *ctx)
 }
 
 /*
- * Behind the pixels a decoder may have scratch planes, no larger than the pixels:
- * those of a frame that it converts.
+ * Reports whether a decoder's sizeimage is possible for a frame with so many bytes of
+ * pixels. Behind the pixels a decoder may have scratch planes, no larger than the
+ * pixels and FP_SCRATCH_SLACK: those of a frame that it converts.
  */
 static bool fp_sizeimage_fits(u32 sizeimage, u32 pixels)
 {
 	return sizeimage >= pixels && sizeimage <= 2 * pixels + FP_SCRATCH_SLACK;
 }
 
-/* Checks a decoder's format: computations with a valid one do not overflow. */
+/*
+ * Checks a format that a decoder has reported. Returns -EINVAL, or 0 for a format
+ * with which the module's computations do not overflow.
+ */
 int fp_format_check(const struct fp_format *format)
 {
 	u32 sample, pixels;
@@ -215,7 +224,10 @@ int fp_format_check(const struct fp_format *format)
 	return 0;
 }
 
-/* Reports whether a client that is set up for one can go on with the other. */
+/*
+ * Reports whether a client that is set up for one format can go on with the other.
+ * Colours may differ.
+ */
 bool fp_format_same(const struct fp_format *a, const struct fp_format *b)
 {
 	return a->depth == b->depth && a->width == b->width && a->height == b->height &&
@@ -225,7 +237,7 @@ bool fp_format_same(const struct fp_format *a, const struct fp_format *b)
 	       a->sizeimage_packed == b->sizeimage_packed && a->min_buffers == b->min_buffers;
 }
 
-/* Makes a decoder's format that of the stream. */
+/* Makes the format that a decoder has reported that of the stream. */
 void fp_format_take(struct fp_ctx *ctx, const struct fp_format *format)
 {
 	ctx->format = *format;
@@ -279,7 +291,10 @@ static bool fp_colorspace_given(const struct v4l2_pix_format_mplane *pix)
 	return pix->colorspace && pix->colorspace <= V4L2_COLORSPACE_DCI_P3;
 }
 
-/* Guess for streams and clients that give none: the one that players make. */
+/*
+ * Returns the colour space for a width if neither the stream nor the client gives
+ * one: the guess that players make.
+ */
 static u32 fp_colorspace_guess(u32 width)
 {
 	return width > 1024 ? V4L2_COLORSPACE_REC709 : V4L2_COLORSPACE_SMPTE170M;
@@ -346,7 +361,10 @@ void fp_get_capture(struct fp_ctx *ctx, struct v4l2_format *f)
 	fp_fill_capture(ctx, f, ctx->pixelformat);
 }
 
-/* The node does not scale: the client chooses the pixel format alone. */
+/*
+ * Adjusts f to the nearest CAPTURE format. The node does not scale, so that the
+ * client chooses only the pixel format.
+ */
 void fp_try_capture(struct fp_ctx *ctx, struct v4l2_format *f)
 {
 	fp_fill_capture(ctx, f, fp_capture_find(ctx, f->fmt.pix_mp.pixelformat)->pixelformat);
@@ -436,8 +454,9 @@ static bool fp_rect_contains(const struct v4l2_rect *outer, const struct v4l2_re
 }
 
 /*
- * Reports the rectangle that applies: that of the stream, as nothing is scaled.
- * ERANGE where it breaks a constraint of the client's.
+ * Writes the rectangle that applies to s: that of the stream, as nothing is scaled.
+ * Returns -ERANGE if it breaks a constraint flag of the client, -EINVAL for a target
+ * that cannot be set.
  */
 int fp_set_selection(struct fp_ctx *ctx, struct v4l2_selection *s)
 {

@@ -55,9 +55,10 @@ static struct {
 	struct v4l2_m2m_dev *m2m;
 	struct video_device video;
 	struct mutex lock;		/* video's: see fp_file_lock() */
-	atomic_t contexts;		/* opened since the module was loaded */
+	atomic_t contexts;		/* files opened since the module was loaded */
 } node;
 
+/* An open file of the node. */
 struct fp_measure_context {
 	struct fp_queue_owner owner;	/* first: fp_memory_ops */
 	struct v4l2_fh fh;
@@ -65,14 +66,15 @@ struct fp_measure_context {
 	struct mutex lock;		/* guards both queues and what follows */
 	struct v4l2_pix_format format;	/* of both queues */
 	u32 sequence;			/* frames since OUTPUT was started */
-	u32 number;
+	u32 number;			/* number of the context in records, from 0 */
 };
 
+/* Times are CLOCK_MONOTONIC, nanoseconds. */
 struct fp_measure_buffer {
 	struct v4l2_m2m_buffer m2m;	/* first: vb2 allocates it as this */
-	struct fp_measure_order order;	/* OUTPUT: controls at its QBUF */
-	u64 queued_ns;			/* OUTPUT: time of its QBUF */
-	u64 handed_ns;			/* time of buf_queue */
+	struct fp_measure_order order;	/* OUTPUT: controls at the buffer's QBUF */
+	u64 queued_ns;			/* OUTPUT: time at which the buffer's QBUF began */
+	u64 handed_ns;			/* time at which vb2 handed the buffer over */
 };
 
 static struct fp_measure_context *to_context(struct file *file)
@@ -122,7 +124,10 @@ static void fp_measure_pixels(struct fp_measure_context *ctx, struct fp_measure_
 						&region, order->level);
 }
 
-/* Not a part of the work on the pixels, which end_ns ends. */
+/*
+ * Adds the CRC-32 of the CAPTURE frame to the record. Not a part of the work on the
+ * pixels, whose end is end_ns.
+ */
 static void fp_measure_checksum(struct fp_measure_context *ctx, struct fp_measure_buffer *to,
 				struct fp_meta_record *record)
 {
@@ -174,7 +179,7 @@ static void fp_measure_frame(struct fp_measure_context *ctx, struct fp_measure_b
 	v4l2_m2m_buf_done(to_vbuf, state);
 }
 
-/* Processes all frames whose buffers are queued. */
+/* Processes frames while both queues have a buffer. Called with the context's lock. */
 static void fp_measure_run(struct fp_measure_context *ctx)
 {
 	struct v4l2_m2m_ctx *queues = ctx->fh.m2m_ctx;
@@ -189,7 +194,7 @@ static void fp_measure_run(struct fp_measure_context *ctx)
 	}
 }
 
-/* No jobs: see the top of the file. */
+/* Reports that no job is ready: the node has no jobs, see the top of the file. */
 static int fp_measure_job_ready(void *context)
 {
 	return 0;
@@ -355,7 +360,7 @@ static int fp_measure_enum_framesizes(struct file *file, void *priv, struct v4l2
 	return 0;
 }
 
-/* Adjusts the format to the nearest supported one; colours stay. */
+/* Adjusts a format to the nearest supported format. Keeps the colours, if they are set. */
 static void fp_measure_nearest(struct v4l2_pix_format *pix)
 {
 	pix->width = clamp(pix->width, FP_MEASURE_SMALLEST, FP_MEASURE_LARGEST);
@@ -374,7 +379,10 @@ static int fp_measure_try_fmt_output(struct file *file, void *priv, struct v4l2_
 	return 0;
 }
 
-/* Both queues have OUTPUT's format; CAPTURE's cannot be set. */
+/*
+ * Returns the format of both queues. Also TRY_FMT and S_FMT of CAPTURE, whose format is
+ * that of OUTPUT and cannot be set.
+ */
 static int fp_measure_g_fmt(struct file *file, void *priv, struct v4l2_format *format)
 {
 	struct fp_measure_context *ctx = to_context(file);
@@ -407,9 +415,10 @@ static int fp_measure_s_fmt_output(struct file *file, void *priv, struct v4l2_fo
 }
 
 /*
- * Stores the controls in the buffer. No callback of vb2 runs exactly once per QBUF
- * and at its time: PREPARE_BUF calls buf_prepare, STREAMON calls buf_queue. A buffer
- * that is already queued keeps its controls, and QBUF fails.
+ * VIDIOC_QBUF: stores the present controls in an OUTPUT buffer, queues the buffer, and
+ * processes the frames that are complete. No callback of vb2 runs exactly once per
+ * QBUF and at its time: PREPARE_BUF calls buf_prepare, STREAMON calls buf_queue. A
+ * buffer that is already queued keeps its controls, and QBUF fails.
  */
 static int fp_measure_qbuf(struct file *file, void *priv, struct v4l2_buffer *buffer)
 {
@@ -563,7 +572,10 @@ void fp_measure_exit(void)
 	v4l2_m2m_release(node.m2m);
 }
 
-/* A look-up table, in terms of the media controller: each pixel is mapped by itself. */
+/*
+ * Registers the node: to the media controller a look-up table, as each pixel is mapped
+ * by itself.
+ */
 int fp_measure_register(void)
 {
 	int ret = video_register_device(&node.video, VFL_TYPE_VIDEO, -1);

@@ -52,7 +52,7 @@ static struct v4l2_ctrl *fp_measure_control(struct fp_measure_controls *controls
 	return controls->of[id - FRAMEPATH_CID_BASE];
 }
 
-/* Returns a value. Called with the controls' lock. */
+/* Returns the present value of a control. Called with the controls' lock. */
 static s32 fp_measure_value(struct fp_measure_controls *controls, u32 id)
 {
 	return fp_measure_control(controls, id)->cur.val;

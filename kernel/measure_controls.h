@@ -13,11 +13,11 @@
 
 struct fp_measure_controls {
 	struct v4l2_ctrl_handler handler;
-	/* One cluster; the index of a control is its id - FRAMEPATH_CID_BASE. */
+	/* Controls, one cluster; the index of a control is its id - FRAMEPATH_CID_BASE. */
 	struct v4l2_ctrl *of[FP_MEASURE_CONTROLS];
 };
 
-/* Values of all controls at one time. */
+/* Values of all controls at one time: the order for the processing of one frame. */
 struct fp_measure_order {
 	u64 source_sequence;
 	u32 algo;
@@ -27,7 +27,7 @@ struct fp_measure_order {
 	struct fp_region region;
 };
 
-/* The caller frees the handler, also after a failure. */
+/* Makes the controls of an open file. The caller frees the handler, also after a failure. */
 int fp_measure_controls_init(struct fp_measure_controls *controls);
 void fp_measure_controls_snapshot(struct fp_measure_controls *controls,
 				  struct fp_measure_order *order);

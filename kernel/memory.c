@@ -32,14 +32,15 @@
 #define FP_PAGE_FLAGS (GFP_KERNEL_ACCOUNT | __GFP_HIGHMEM | __GFP_ZERO | __GFP_NOWARN | \
 		       __GFP_RETRY_MAYFAIL)
 
+/* Memory of an MMAP buffer. */
 struct fp_memory {
-	refcount_t ref;			/* the queue, each dmabuf, each mapping */
+	refcount_t ref;			/* of the queue, each dmabuf, each mapping */
 	struct vb2_vmarea_handler handler;
 	struct fp_account *account;
 	size_t bytes;			/* whole pages */
 	unsigned int count;		/* pages allocated so far */
 	struct page **pages;
-	void *address;			/* NULL: not mapped yet */
+	void *address;			/* in the kernel; NULL: not mapped yet */
 };
 
 /* Serializes the first mapping of each memory. */
@@ -88,8 +89,8 @@ static int fp_memory_fill(struct fp_memory *memory)
 }
 
 /*
- * Maps memory into the kernel's address space. Decoded frames are mapped only for an
- * importer of their dmabuf, since the module does not read them.
+ * Maps memory into the kernel's address space, if it is not mapped yet. Decoded frames
+ * are mapped only for an importer of their dmabuf, since the module does not read them.
  */
 static int fp_memory_map_kernel(struct fp_memory *memory)
 {
@@ -134,7 +135,10 @@ static void *fp_memory_alloc(struct vb2_buffer *vb, struct device *dev, unsigned
 	return memory;
 }
 
-/* Maps from the page vma->vm_pgoff on, no further than the end of the memory. */
+/*
+ * Maps the memory from its page vma->vm_pgoff on into a process. Fails for a mapping
+ * beyond the end of the memory.
+ */
 static int fp_memory_mmap(void *priv, struct vm_area_struct *vma)
 {
 	struct fp_memory *memory = priv;
@@ -237,7 +241,7 @@ static struct dma_buf *fp_memory_get_dmabuf(struct vb2_buffer *vb, void *priv,
 	return dmabuf;
 }
 
-/* ---- lent to the decoder ------------------------------------------------- */
+/* ---- leases for the decoder ---------------------------------------------- */
 
 /* The decoder may map a lease, but no device may import it. */
 static int fp_lease_attach(struct dma_buf *lease, struct dma_buf_attachment *attachment)
@@ -287,8 +291,9 @@ static const struct dma_buf_ops fp_lease_ops = {
 };
 
 /*
- * Exports the first bytes of a dmabuf, in whole pages, as another one. dma-buf
- * refuses mappings beyond its end. Takes over the reference to lent.
+ * Makes a lease: another dmabuf of the first bytes of the dmabuf lent, in whole pages.
+ * dma-buf refuses mappings beyond the end of the lease. Takes over the reference to
+ * lent, also on failure (ERR_PTR).
  */
 struct dma_buf *fp_memory_lease(struct dma_buf *lent, size_t bytes)
 {
@@ -307,15 +312,17 @@ struct dma_buf *fp_memory_lease(struct dma_buf *lent, size_t bytes)
 
 /* ---- imported memory ----------------------------------------------------- */
 
+/* Memory of an imported dmabuf. */
 struct fp_import {
 	struct dma_buf *dmabuf;
-	size_t bytes;
-	void *address;
+	size_t bytes;			/* that the buffer needs */
+	void *address;			/* in the kernel; NULL: not mapped */
 };
 
 /*
- * Must not fail: vb2 drops its reference to the dmabuf if map_dmabuf fails, but leaks
- * it if attach_dmabuf fails (Linux 6.12).
+ * Records the dmabuf; fp_import_map() checks it. Must not fail: vb2 drops its
+ * reference to the dmabuf if map_dmabuf fails, but leaks it if attach_dmabuf fails
+ * (Linux 6.12).
  */
 static void *fp_import_attach(struct vb2_buffer *vb, struct device *dev, struct dma_buf *dmabuf,
 			      unsigned long size)
@@ -402,10 +409,10 @@ const struct vb2_mem_ops fp_memory_ops = {
 };
 
 /*
- * Reports whether both buffers are the same memory. All importers of a dmabuf share
- * one kernel mapping, and so does the queue that exported it. Only user memory has a
- * mapping per buffer; there the pages are compared, since the same address can belong
- * to another process or have another page by now.
+ * Reports whether the first size bytes of both buffers are the same memory. All
+ * importers of a dmabuf share one kernel mapping, and so does the queue that exported
+ * it. Only user memory has a mapping per buffer; there the pages are compared, since
+ * the same address can belong to another process or have another page by now.
  */
 bool fp_memory_same(struct vb2_buffer *from, struct vb2_buffer *to, size_t size)
 {

@@ -10,7 +10,7 @@ struct fp_account;
 
 /* First member of the driver data of a queue with fp_memory_ops. */
 struct fp_queue_owner {
-	struct fp_account *account;
+	struct fp_account *account;	/* counts the memory of the queue's buffers */
 };
 
 extern const struct vb2_mem_ops fp_memory_ops;

@@ -21,21 +21,22 @@
 
 #include "meta.h"
 
-#define FP_META_RECORDS 4096	/* in the ring: 480 KiB */
-#define FP_META_BATCH 32	/* taken under the lock at once */
+#define FP_META_RECORDS 4096	/* records in the ring: 480 KiB */
+#define FP_META_BATCH 32	/* most records that are copied under ring.lock at once */
 
 static struct {
 	spinlock_t lock;		/* guards records, next, and the readers' cursors */
-	wait_queue_head_t wait;		/* for next to grow */
+	wait_queue_head_t wait;		/* of readers that wait for a record */
 	struct fp_meta_record *records;
-	u64 next;			/* number of the next record */
+	u64 next;			/* number of the next record to be written */
 } ring;
 
+/* An open file of /dev/framepath-meta. */
 struct fp_meta_reader {
-	struct mutex lock;		/* one batch at a time: guards the rest */
-	u64 cursor;			/* number of the next record; changes under ring.lock too */
-	u64 missed;
-	size_t record_bytes;		/* that the reader gets of each record */
+	struct mutex lock;		/* guards the rest: one batch at a time */
+	u64 cursor;			/* next record to read; changes under ring.lock too */
+	u64 missed;			/* records overwritten before they were read */
+	size_t record_bytes;		/* bytes of each record that the reader gets */
 	struct fp_meta_record batch[FP_META_BATCH];
 };
 
@@ -61,7 +62,10 @@ static bool fp_meta_readable(struct fp_meta_reader *reader)
 	return readable;
 }
 
-/* Counts records that the ring no longer has. Called with ring.lock. */
+/*
+ * Moves the cursor behind records that the ring no longer has, and counts them as
+ * missed. Called with ring.lock.
+ */
 static void fp_meta_catch_up(struct fp_meta_reader *reader)
 {
 	u64 behind = ring.next - reader->cursor;
@@ -73,8 +77,8 @@ static void fp_meta_catch_up(struct fp_meta_reader *reader)
 }
 
 /*
- * Copies up to limit records from the cursor on into the batch, without moving the
- * cursor. Returns their number.
+ * Copies up to limit records, at most a batch, from the cursor on into the batch.
+ * Returns their number. fp_meta_advance() moves the cursor behind them.
  */
 static size_t fp_meta_peek(struct fp_meta_reader *reader, size_t limit)
 {
@@ -167,7 +171,11 @@ static int fp_meta_missed(struct fp_meta_reader *reader, u64 __user *user)
 	return copy_to_user(user, &missed, sizeof(missed)) ? -EFAULT : 0;
 }
 
-/* The reader names the bytes of a record that it knows, and learns those it gets. */
+/*
+ * FRAMEPATH_IOC_META_BYTES: takes the bytes of a record that the reader knows, and
+ * returns the bytes of each record that it gets from now on: no more than a record of
+ * this module has.
+ */
 static int fp_meta_bytes(struct fp_meta_reader *reader, u32 __user *user)
 {
 	u32 bytes;

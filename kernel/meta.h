@@ -10,7 +10,7 @@ void fp_meta_exit(void);
 int fp_meta_register(void);
 void fp_meta_unregister(void);
 
-/* Numbers the record and adds it to the ring. Does not sleep. */
+/* Numbers the record, adds it to the ring and wakes the readers. Does not sleep. */
 void fp_meta_push(struct fp_meta_record *record);
 
 #endif

@@ -11,8 +11,8 @@
 
 #include "pixels.h"
 
-#define FP_ONES 0x0101010101010101ULL	/* in each byte of a word */
-#define FP_TOPS (FP_ONES << 7)
+#define FP_ONES 0x0101010101010101ULL	/* 1 in each byte of a word */
+#define FP_TOPS (FP_ONES << 7)		/* top bit of each byte of a word */
 
 static u32 fp_smaller(u32 a, u32 b)
 {
@@ -33,7 +33,10 @@ bool fp_region_clamp(struct fp_region *region, u32 width, u32 height)
 	return right > width || bottom > height || asked.left >= width || asked.top >= height;
 }
 
-/* Loads from any address. __builtin: memcpy() is no builtin on some architectures. */
+/*
+ * Loads eight bytes from any address. __builtin: memcpy() is no builtin on some
+ * architectures.
+ */
 static __always_inline u64 fp_load(const u8 *from)
 {
 	u64 word;
@@ -65,7 +68,7 @@ static __always_inline u64 fp_threshold_word(u64 *word, u64 addend, bool upper)
 	return set;
 }
 
-/* Returns the sum of the eight bytes. */
+/* Returns the sum of the eight bytes of the word. */
 static __always_inline u32 fp_sum_bytes(u64 word)
 {
 	word = (word & 0x00ff00ff00ff00ffULL) + (word >> 8 & 0x00ff00ff00ff00ffULL);

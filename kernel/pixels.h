@@ -17,7 +17,7 @@ typedef __u32 u32;
 typedef __u64 u64;
 #endif
 
-/* A rectangle of pixels. A frame has width * height bytes, without padding. */
+/* A rectangle of pixels. A frame has one byte per pixel, and no padding. */
 struct fp_region {
 	u32 left;
 	u32 top;
@@ -26,19 +26,23 @@ struct fp_region {
 };
 
 /*
- * Clips the region to the frame; true if a part was outside. left + width and
- * top + height must fit 32 bits.
+ * Clips the region to a frame of width x height pixels; returns true if a part of the
+ * region was outside. left + width and top + height must fit 32 bits.
  */
 bool fp_region_clamp(struct fp_region *region, u32 width, u32 height);
 
 /*
- * Sets the pixels of the clamped region to 255 at or above the level, the others to
- * 0; pixels outside are not touched. to may equal from, and must not overlap it
- * otherwise. Returns the number of pixels set to 255. Frames up to 4096x4096.
+ * Writes the pixels of the clamped region of frame from to frame to: 255 for a pixel at
+ * or above the level, 0 for another. Does not touch pixels outside the region. to may
+ * equal from, and must not overlap it otherwise. width is that of both frames, which
+ * have up to 4096x4096 pixels. Returns the number of pixels set to 255.
  */
 u32 fp_threshold(u8 *to, const u8 *from, u32 width, const struct fp_region *region, u8 level);
 
-/* Copies the pixels outside the clamped region; returns their number. */
+/*
+ * Copies the pixels outside the clamped region from frame from to frame to, all pixels
+ * if the region is empty. Returns their number.
+ */
 u64 fp_copy_around(u8 *to, const u8 *from, u32 width, u32 height, const struct fp_region *region);
 
 #endif

@@ -12,7 +12,10 @@
 
 /* ---- announcements to the decoder ---------------------------------------- */
 
-/* Returns the next announcement of NEXT_PACKET: enum fp_packet_kind, or 0. */
+/*
+ * Returns the next announcement of NEXT_PACKET: enum fp_packet_kind, or 0 for none.
+ * *buffer is set for FRAMEPATH_PACKET.
+ */
 u32 fp_packet_pending(struct fp_ctx *ctx, struct fp_buffer **buffer)
 {
 	struct v4l2_m2m_buffer *b;
@@ -28,7 +31,7 @@ u32 fp_packet_pending(struct fp_ctx *ctx, struct fp_buffer **buffer)
 		if (!(*buffer)->announced)
 			return FRAMEPATH_PACKET;
 	}
-	/* Not before CAPTURE streams: the end of the drain needs a buffer. */
+	/* Announced only while CAPTURE streams: the end of the drain needs a buffer. */
 	if (fp_draining(ctx) && !ctx->drain_announced && ctx->on[FRAMEPATH_QUEUE_CAPTURE])
 		return FRAMEPATH_DRAIN;
 	return 0;
@@ -79,7 +82,10 @@ bool fp_packet_next(struct fp_ctx *ctx, struct fp_packet *packet)
 	return true;
 }
 
-/* Returns the CAPTURE run that the decoder should know, 0: OFF. */
+/*
+ * Returns the number of the CAPTURE run that the decoder should know; 0 (OFF) if
+ * CAPTURE does not stream or is not set up for the stream's format.
+ */
 u32 fp_capture_current(struct fp_ctx *ctx)
 {
 	if (!ctx->on[FRAMEPATH_QUEUE_CAPTURE] || fp_ctx_changed(ctx))
@@ -87,7 +93,10 @@ u32 fp_capture_current(struct fp_ctx *ctx)
 	return ctx->capture_run;
 }
 
-/* Returns the next announcement of NEXT_CAPTURE: enum fp_capture_kind, or 0. */
+/*
+ * Returns the next announcement of NEXT_CAPTURE: enum fp_capture_kind, or 0 for none.
+ * *buffer is set for FRAMEPATH_CAPTURE_QUEUED.
+ */
 u32 fp_capture_pending(struct fp_ctx *ctx, struct fp_buffer **buffer)
 {
 	u32 current_run = fp_capture_current(ctx);

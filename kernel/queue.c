@@ -45,15 +45,18 @@ static int fp_buf_init(struct vb2_buffer *vb)
 	return 0;
 }
 
-/* The module reads packets for the decoder, which maps CAPTURE buffers. */
+/*
+ * Returns the direction of the CPU's access to a buffer: the module reads packets for
+ * the decoder, and the decoder reads and writes CAPTURE buffers that it maps.
+ */
 static enum dma_data_direction fp_cpu_access(const struct vb2_buffer *vb)
 {
 	return vb->vb2_queue->is_output ? DMA_FROM_DEVICE : DMA_BIDIRECTIONAL;
 }
 
 /*
- * The CPU owns an imported buffer from here until buf_finish. The exporter may wait
- * for a device until a signal comes; only this client's lock is held meanwhile.
+ * Gives an imported buffer to the CPU, until buf_finish. The exporter may wait for a
+ * device until a signal comes; only this client's lock is held meanwhile.
  */
 static int fp_buf_prepare(struct vb2_buffer *vb)
 {

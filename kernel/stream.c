@@ -28,7 +28,11 @@ void fp_event_signal(struct fp_event *event)
 	wake_up_all(&event->wait);
 }
 
-/* Releases the context's lock while it waits. 0: timeout; negative: signal. */
+/*
+ * Waits until the event is signalled, at most timeout jiffies. Releases the context's
+ * lock while it waits. Returns 1 after the event, 0 after the timeout, and a negative
+ * errno after a signal.
+ */
 int fp_event_wait(struct fp_ctx *ctx, struct fp_event *event, long timeout)
 {
 	int seen = atomic_read(&event->count);
@@ -42,8 +46,10 @@ int fp_event_wait(struct fp_ctx *ctx, struct fp_event *event, long timeout)
 }
 
 /*
- * Waits until the stream's format is known. A client that reads the CAPTURE format
- * with packets queued needs the stream's, and may not use the SOURCE_CHANGE event.
+ * Waits until the stream's format is known, no packet is queued, or patience_ms have
+ * passed; these return 0. Returns -EIO if the stream has failed, another errno after
+ * a signal. A client that reads the CAPTURE format with packets queued needs the
+ * stream's format, and may not use the SOURCE_CHANGE event.
  */
 int fp_stream_await_format(struct fp_ctx *ctx)
 {
@@ -113,7 +119,7 @@ static void fp_wait_begin(struct fp_ctx *ctx)
 	mod_delayed_work(system_wq, &ctx->patience, time);
 }
 
-/* Restarts the timeout: the decoder took a step. */
+/* Restarts the timeout of silence_ms, because the decoder took a step. */
 void fp_stream_progress(struct fp_ctx *ctx)
 {
 	fp_stream_update(ctx);
@@ -121,7 +127,10 @@ void fp_stream_progress(struct fp_ctx *ctx)
 		ctx->deadline = jiffies + msecs_to_jiffies(fp_silence_ms);
 }
 
-/* Updates the wait after a change of the decoder, or of the work for it. */
+/*
+ * Updates the client's wait and its timeout, and whether the context needs a decoder,
+ * after a change of the decoder or of the work for it.
+ */
 void fp_stream_update(struct fp_ctx *ctx)
 {
 	bool wanted = ctx->on[FRAMEPATH_QUEUE_OUTPUT] && !ctx->stream && !ctx->closed &&
@@ -141,7 +150,11 @@ void fp_stream_update(struct fp_ctx *ctx)
 		fp_wait_begin(ctx);
 }
 
-/* Takes the lock. The work may run after the end of its wait. */
+/*
+ * Timer of a wait: fails the stream if the deadline has passed, else runs again at
+ * the deadline. Takes the context's lock. May run after the end of the wait, and does
+ * nothing then.
+ */
 void fp_stream_patience(struct work_struct *work)
 {
 	struct fp_ctx *ctx = container_of(to_delayed_work(work), struct fp_ctx, patience);
@@ -170,6 +183,7 @@ static void fp_event_signal_all(struct fp_ctx *ctx)
 	fp_event_signal(&ctx->formats);
 }
 
+/* Clears all that the context knows of its stream and the decoder. */
 static void fp_stream_forget(struct fp_ctx *ctx)
 {
 	ctx->stream = NULL;
@@ -186,13 +200,17 @@ static void fp_stream_forget(struct fp_ctx *ctx)
 	ctx->stash = NULL;
 }
 
-/* Begins another stream. The client has no buffer queued. */
+/* Begins another stream after S_FMT of OUTPUT. The client has no buffers. */
 void fp_stream_renew(struct fp_ctx *ctx)
 {
 	fp_stream_forget(ctx);
 	fp_event_signal_all(ctx);
 }
 
+/*
+ * Fails the stream: the decoder loses it, and both queues return errors until
+ * STREAMOFF. The positive errno is for the trace only.
+ */
 void fp_stream_fail(struct fp_ctx *ctx, int error)
 {
 	struct v4l2_m2m_ctx *m2m = ctx->fh.m2m_ctx;
@@ -213,7 +231,7 @@ void fp_stream_fail(struct fp_ctx *ctx, int error)
 	fp_event_signal_all(ctx);
 }
 
-/* Takes the stream from its decoder. The next one gets all announcements again. */
+/* Takes the stream from its decoder. The next decoder gets all announcements again. */
 void fp_stream_orphan(struct fp_ctx *ctx)
 {
 	trace_fp_orphaned(ctx->number, ctx->id);
@@ -224,7 +242,7 @@ void fp_stream_orphan(struct fp_ctx *ctx)
 	fp_event_signal_all(ctx);
 }
 
-/* Clears the announcements for a new ctx->stream. */
+/* Clears the marks of earlier announcements, because a decoder has accepted the stream. */
 void fp_stream_accepted(struct fp_ctx *ctx)
 {
 	struct v4l2_m2m_buffer *b;
@@ -253,7 +271,7 @@ void fp_output_on(struct fp_ctx *ctx)
 	fp_stream_update(ctx);
 }
 
-/* The client owns all packets again. */
+/* STREAMOFF of OUTPUT, a flush. The client owns all packets again. */
 void fp_output_off(struct fp_ctx *ctx)
 {
 	ctx->on[FRAMEPATH_QUEUE_OUTPUT] = false;
@@ -291,10 +309,10 @@ void fp_capture_on(struct fp_ctx *ctx)
 	fp_event_signal(&ctx->packets);
 }
 
-/* The client owns all CAPTURE buffers again. */
+/* STREAMOFF of CAPTURE. The client owns all CAPTURE buffers again. */
 void fp_capture_off(struct fp_ctx *ctx)
 {
-	/* It cancels a drain, but not while it answers a SOURCE_CHANGE of that drain. */
+	/* STREAMOFF cancels a drain, but not if it answers a SOURCE_CHANGE of that drain. */
 	if (!fp_ctx_changed(ctx))
 		v4l2_m2m_update_stop_streaming_state(ctx->fh.m2m_ctx, fp_capture_queue(ctx));
 	ctx->change_last_due = false;
@@ -321,17 +339,18 @@ bool fp_capture_fits(struct fp_ctx *ctx)
 }
 
 /*
- * Begins a drain. v4l2_m2m_decoder_cmd() would end it at once where OUTPUT is empty,
- * but the decoder can still have frames of packets that are done.
+ * V4L2_DEC_CMD_STOP: begins a drain. Returns -EBUSY during an earlier drain.
+ * v4l2_m2m_decoder_cmd() would end the drain at once if OUTPUT is empty, but the
+ * decoder can still have frames of packets that are done.
  */
 int fp_stop_command(struct fp_ctx *ctx)
 {
 	struct v4l2_m2m_ctx *m2m = ctx->fh.m2m_ctx;
 
 	/*
-	 * A decoder may ignore STOP while CAPTURE does not stream. This one begins
-	 * the drain, as v4l2-mem2mem's helpers do: a client may have queued its last
-	 * packet before another of its threads has answered the SOURCE_CHANGE.
+	 * V4L2 lets a decoder ignore STOP while CAPTURE does not stream. This decoder
+	 * begins the drain, as v4l2-mem2mem's helpers do: a client may have queued its
+	 * last packet before another of its threads has answered the SOURCE_CHANGE.
 	 */
 	if (!ctx->on[FRAMEPATH_QUEUE_OUTPUT])
 		return 0;
@@ -348,13 +367,17 @@ int fp_stop_command(struct fp_ctx *ctx)
 	return 0;
 }
 
-/* Goes on after a drain, or answers a SOURCE_CHANGE with the buffers as they are. */
+/*
+ * V4L2_DEC_CMD_START: goes on after a drain, or answers a SOURCE_CHANGE with the
+ * buffers as they are. Returns -EBUSY before the LAST of the change, -EINVAL if a
+ * buffer is too small.
+ */
 int fp_start_command(struct fp_ctx *ctx, struct file *file, struct v4l2_decoder_cmd *cmd)
 {
 	bool changed = fp_ctx_changed(ctx);
 	int ret;
 
-	/* It answers an older SOURCE_CHANGE: the newer one has a LAST of its own. */
+	/* START answers an older SOURCE_CHANGE: the newer event has its own LAST. */
 	if (changed && ctx->format_asked != ctx->format_run)
 		return 0;
 	if (ctx->change_last_due)
@@ -380,7 +403,7 @@ int fp_start_command(struct fp_ctx *ctx, struct file *file, struct v4l2_decoder_
 
 /* ---- buffers and events for the client ----------------------------------- */
 
-/* Takes a CAPTURE buffer from the ready list and fills it in for the client. */
+/* Takes a CAPTURE buffer from the ready list and sets its payload, flags and sequence. */
 static void fp_capture_take(struct fp_ctx *ctx, struct vb2_v4l2_buffer *vbuf, u32 payload,
 			    u32 flags)
 {
@@ -399,7 +422,7 @@ void fp_capture_done(struct fp_ctx *ctx, struct vb2_v4l2_buffer *vbuf, u32 paylo
 	v4l2_m2m_buf_done(vbuf, state);
 }
 
-/* LAST is an empty buffer. */
+/* Takes a CAPTURE buffer from the ready list for LAST, which is an empty buffer. */
 static void fp_last_take(struct fp_ctx *ctx, struct vb2_v4l2_buffer *vbuf, u32 flags)
 {
 	trace_fp_capture_last(ctx->number, vbuf->vb2_buf.index, fp_buffer_of(vbuf)->generation);
@@ -425,7 +448,10 @@ void fp_change_last(struct fp_ctx *ctx, struct vb2_v4l2_buffer *vbuf)
 	v4l2_m2m_buf_done(vbuf, VB2_BUF_STATE_DONE);
 }
 
-/* Returns a queued CAPTURE buffer for LAST, if possible one that the decoder lacks. */
+/*
+ * Returns a queued CAPTURE buffer for LAST, if possible one that the decoder lacks;
+ * NULL if no buffer is queued.
+ */
 static struct vb2_v4l2_buffer *fp_last_buffer(struct fp_ctx *ctx)
 {
 	struct vb2_v4l2_buffer *vbuf = NULL;

@@ -18,17 +18,20 @@
 /* Bytes of a packet that are copied under one acquisition of the context's lock. */
 #define FP_BOUNCE_BYTES 32768
 
-/* A stream's descriptor. Valid for requests while ctx->stream points to it. */
+/* State of a stream's descriptor. Requests are allowed while ctx->stream points to it. */
 struct fp_stream {
-	struct fp_ctx *ctx;		/* holds a reference */
+	struct fp_ctx *ctx;		/* with a reference */
 	u64 attachment;			/* attachment that accepted the stream */
 	bool stopped;			/* FRAMEPATH_IOC_STOP was called; under ctx->lock */
-	struct work_struct end;		/* release that found ctx->lock taken */
-	struct mutex reading;		/* taken before ctx->lock */
-	u8 bounce[FP_BOUNCE_BYTES];	/* under reading */
+	struct work_struct end;		/* for a release that found ctx->lock taken */
+	struct mutex reading;		/* guards bounce; taken before ctx->lock */
+	u8 bounce[FP_BOUNCE_BYTES];	/* part of a packet on its way to the reader */
 };
 
-/* Returns 0 while requests are allowed. Called with the context's lock. */
+/*
+ * Returns 0 while requests are allowed, -ESHUTDOWN after FRAMEPATH_IOC_STOP, -ENODEV
+ * after the decoder has lost the stream. Called with the context's lock.
+ */
 static int fp_stream_check(struct fp_stream *stream)
 {
 	if (stream->stopped)
@@ -39,9 +42,9 @@ static int fp_stream_check(struct fp_stream *stream)
 }
 
 /*
- * Waits for the event. Releases the context's lock while it waits. Returns 0 where
- * there may be an announcement. *locked is false if the caller was killed and the
- * lock was not taken again.
+ * Waits for the event. Releases the context's lock while it waits. Returns 0 if there
+ * may be an announcement; -EAGAIN with O_NONBLOCK, without waiting. *locked is false
+ * if the caller was killed and the lock was not taken again.
  */
 static int fp_stream_wait(struct file *file, struct fp_event *event, bool *locked)
 {
@@ -59,7 +62,10 @@ static int fp_stream_wait(struct file *file, struct fp_event *event, bool *locke
 	return ret ?: fp_stream_check(stream);
 }
 
-/* Exports the bytes of a frame, without the rest of a larger buffer. */
+/*
+ * FRAMEPATH_IOC_EXPORT: makes a dmabuf of a CAPTURE buffer with the bytes of a frame,
+ * without the rest of a larger buffer.
+ */
 static int fp_ioc_export(struct fp_ctx *ctx, struct fp_export *export)
 {
 	struct dma_buf *dmabuf;
@@ -125,7 +131,10 @@ union fp_stream_argument {
 	struct fp_delivered delivered;
 };
 
-/* Executes one request. Called with the context's lock. */
+/*
+ * Executes one request. Called with the context's lock, which is not held afterwards
+ * if *locked is false.
+ */
 static int fp_stream_do(struct file *file, unsigned int cmd, union fp_stream_argument *arg,
 			bool *locked)
 {
@@ -165,7 +174,10 @@ static int fp_stream_do(struct file *file, unsigned int cmd, union fp_stream_arg
 	}
 }
 
-/* With O_NONBLOCK a decoder does not wait for the client's lock either. */
+/*
+ * Takes the context's lock for a request. With O_NONBLOCK, NEXT_PACKET and
+ * NEXT_CAPTURE do not wait for a client that holds the lock, and return -EAGAIN.
+ */
 static int fp_stream_lock(struct file *file, unsigned int cmd)
 {
 	struct fp_stream *stream = file->private_data;
@@ -204,7 +216,10 @@ static long fp_stream_ioctl(struct file *file, unsigned int cmd, unsigned long u
 	return ret;
 }
 
-/* Copies a part of a packet that the decoder has. Called with the context's lock. */
+/*
+ * Copies a part of a packet that the decoder has into the bounce buffer. Returns the
+ * number of bytes, 0 at the end of the packet. Called with the context's lock.
+ */
 static ssize_t fp_payload(struct fp_stream *stream, u32 index, u32 offset, size_t bytes)
 {
 	struct v4l2_m2m_buffer *b;
@@ -233,7 +248,11 @@ static ssize_t fp_payload(struct fp_stream *stream, u32 index, u32 offset, size_
 	return -EINVAL;
 }
 
-/* Uses a bounce buffer, so that no fault in the decoder's memory holds the lock. */
+/*
+ * Reads a packet: the upper half of the file position is the index of its OUTPUT
+ * buffer, the lower half the offset. Uses a bounce buffer, so that no fault in the
+ * decoder's memory holds the context's lock.
+ */
 static ssize_t fp_stream_read(struct file *file, char __user *user, size_t bytes, loff_t *at)
 {
 	struct fp_stream *stream = file->private_data;
@@ -289,14 +308,17 @@ static __poll_t fp_stream_poll(struct file *file, poll_table *wait)
 	return events;
 }
 
-/* Frees a stream whose file is gone or was never made. */
+/* Frees a stream whose file is closed or was never made. */
 void fp_stream_free(struct fp_stream *stream)
 {
 	mutex_destroy(&stream->reading);
 	kvfree(stream);
 }
 
-/* Ends the stream. Called with the context's lock, which it releases. */
+/*
+ * Ends the descriptor: takes the stream from it, drops its reference and frees it.
+ * Called with the context's lock, which it releases.
+ */
 static void fp_stream_end(struct fp_stream *stream)
 {
 	struct fp_ctx *ctx = stream->ctx;
@@ -316,7 +338,10 @@ static void fp_stream_end_work(struct work_struct *work)
 	fp_stream_end(stream);
 }
 
-/* The end of a decoder must not wait for a client, as the next decoder waits for it. */
+/*
+ * Ends the descriptor, by a work item if a client holds the context's lock: the end of
+ * a decoder must not wait for a client, as the next decoder waits for this end.
+ */
 static int fp_stream_release(struct inode *inode, struct file *file)
 {
 	struct fp_stream *stream = file->private_data;
@@ -351,7 +376,10 @@ struct fp_stream *fp_stream_new(struct fp_ctx *ctx, u64 attachment)
 	return stream;
 }
 
-/* Makes the file of a stream; the file owns the stream and its reference then. */
+/*
+ * Makes the file of a stream, which then owns the stream and its reference to the
+ * context. On failure returns an ERR_PTR, and the caller keeps the stream.
+ */
 struct file *fp_stream_file(struct fp_stream *stream)
 {
 	struct file *file = anon_inode_getfile("[framepath-stream]", &fp_stream_fops, stream,

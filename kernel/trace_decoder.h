@@ -7,7 +7,7 @@
 
 #include <linux/tracepoint.h>
 
-/* A packet, from the client's QBUF until it is given back. */
+/* Steps of a packet: queued by the client, taken by the decoder, given back. */
 DECLARE_EVENT_CLASS(fp_packet,
 		    TP_PROTO(unsigned int context, u64 seq, u32 index, u32 bytes),
 		    TP_ARGS(context, seq, index, bytes),
@@ -35,7 +35,7 @@ DEFINE_EVENT(fp_packet, fp_packet_done,
 	     TP_PROTO(unsigned int context, u64 seq, u32 index, u32 bytes),
 	     TP_ARGS(context, seq, index, bytes));
 
-/* A CAPTURE buffer, until it is given back. */
+/* Steps of a CAPTURE buffer: queued, announced to the decoder, given back as LAST. */
 DECLARE_EVENT_CLASS(fp_capture,
 		    TP_PROTO(unsigned int context, u32 index, u32 generation),
 		    TP_ARGS(context, index, generation),
@@ -61,6 +61,7 @@ DEFINE_EVENT(fp_capture, fp_capture_last,
 	     TP_PROTO(unsigned int context, u32 index, u32 generation),
 	     TP_ARGS(context, index, generation));
 
+/* The decoder gives a CAPTURE buffer back as a frame; copied: bytes of pixels. */
 TRACE_EVENT(fp_frame,
 	    TP_PROTO(unsigned int context, u64 seq, u32 index, u32 copied, u64 timestamp),
 	    TP_ARGS(context, seq, index, copied, timestamp),
@@ -81,6 +82,7 @@ TRACE_EVENT(fp_frame,
 		      __entry->timestamp)
 );
 
+/* The decoder reports the format; changed: the client gets a SOURCE_CHANGE. */
 TRACE_EVENT(fp_format,
 	    TP_PROTO(unsigned int context, u32 width, u32 height, u32 depth, bool changed),
 	    TP_ARGS(context, width, height, depth, changed),
@@ -117,18 +119,19 @@ DECLARE_EVENT_CLASS(fp_stream,
 /* The client requests a drain; value: number of the first packet after it. */
 DEFINE_EVENT(fp_stream, fp_drain, TP_PROTO(unsigned int context, u64 value),
 	     TP_ARGS(context, value));
-/* Value: enum fp_drained_why. */
+/* The decoder reports a drain; value: enum fp_drained_why. */
 DEFINE_EVENT(fp_stream, fp_drained, TP_PROTO(unsigned int context, u64 value),
 	     TP_ARGS(context, value));
-/* Value: the new epoch. */
+/* The client stopped OUTPUT; value: the new epoch. */
 DEFINE_EVENT(fp_stream, fp_flush, TP_PROTO(unsigned int context, u64 value),
 	     TP_ARGS(context, value));
-/* Value: the stream's id. */
+/* A decoder accepted the stream; value: the stream's id. */
 DEFINE_EVENT(fp_stream, fp_accepted, TP_PROTO(unsigned int context, u64 value),
 	     TP_ARGS(context, value));
+/* The decoder lost the stream, which needs another; value: the stream's id. */
 DEFINE_EVENT(fp_stream, fp_orphaned, TP_PROTO(unsigned int context, u64 value),
 	     TP_ARGS(context, value));
-/* Value: the errno. */
+/* The stream failed; value: a positive errno. */
 DEFINE_EVENT(fp_stream, fp_failed, TP_PROTO(unsigned int context, u64 value),
 	     TP_ARGS(context, value));
 

@@ -35,10 +35,11 @@ struct fp_attach {
  * @stream: descriptor of the stream, close-on-exec
  * @stash: descriptor of a file of FRAMEPATH_STASH_BYTES, all 0 at first, which the
  *	kernel keeps for the next decoder
- * @width: width that the client has set on OUTPUT, 0 if none
- * @height: height, as @width
- * @epoch: number of flushes so far; none of them is announced again
- * @uid: the client's user, for limits per user
+ * @width: width that the client has set on OUTPUT, pixels; 0 if none
+ * @height: height that the client has set on OUTPUT, pixels; 0 if none
+ * @epoch: number of flushes of the stream so far; none of them is announced again
+ * @uid: user id of the client, for limits per user; for a client in a user namespace,
+ *	that of the owner of its outermost namespace
  * @flags: FRAMEPATH_ACCEPT_*
  */
 struct fp_accept {
@@ -80,13 +81,13 @@ enum fp_packet_kind {
 /**
  * struct fp_packet - result of FRAMEPATH_IOC_NEXT_PACKET
  * @kind: enum fp_packet_kind
- * @epoch: number of flushes
- * @seq: number of the packet in its stream, from 0, over all epochs
- * @index: index of the OUTPUT buffer
- * @generation: number of the buffer's memory: see struct fp_export
- * @offset: bytes before the payload
- * @bytes: bytes of the payload
- * @mark: properties for the frame
+ * @epoch: number of flushes of the stream so far
+ * @seq: FRAMEPATH_PACKET: number of the packet in its stream, from 0, over all epochs
+ * @index: FRAMEPATH_PACKET: index of the OUTPUT buffer
+ * @generation: FRAMEPATH_PACKET: number of the buffer's memory: see struct fp_export
+ * @offset: FRAMEPATH_PACKET: bytes in the buffer before the payload
+ * @bytes: FRAMEPATH_PACKET: bytes of the payload
+ * @mark: FRAMEPATH_PACKET: properties for the frame
  */
 struct fp_packet {
 	__u32 kind;
@@ -103,7 +104,7 @@ struct fp_packet {
  * struct fp_packet_done - argument of FRAMEPATH_IOC_PACKET_DONE
  * @seq: number of the packet
  * @index: index of its OUTPUT buffer
- * @failed: 1 sets V4L2_BUF_FLAG_ERROR for the client
+ * @failed: 1 sets V4L2_BUF_FLAG_ERROR for the client, else 0
  */
 struct fp_packet_done {
 	__u64 seq;
@@ -121,12 +122,12 @@ enum fp_capture_kind {
 /**
  * struct fp_capture - result of FRAMEPATH_IOC_NEXT_CAPTURE
  * @kind: enum fp_capture_kind
- * @epoch: number of flushes
+ * @epoch: number of flushes of the stream so far
  * @index: QUEUED: index of the CAPTURE buffer
  * @generation: QUEUED: number of the buffer's memory
  * @count: ON: number of buffers
  * @pixelformat: ON: V4L2 pixel format
- * @length: ON, QUEUED: sizeimage; the buffer has at least as many bytes
+ * @length: ON, QUEUED: sizeimage, bytes; a QUEUED buffer has at least as many
  * @reserved: 0
  */
 struct fp_capture {
@@ -162,15 +163,15 @@ struct fp_export {
 
 /**
  * struct fp_format - argument of FRAMEPATH_IOC_FORMAT: format of a sequence
- * @epoch: number of flushes; ESTALE for an old one
+ * @epoch: number of flushes of the stream; ESTALE for an old number
  * @depth: bits per sample: 8 offers YU12 and NV12, 10 offers P010
- * @width: coded width; at most bytesperline / bytes per sample
+ * @width: coded width, pixels; at most bytesperline / bytes per sample
  * @height: rows of luma in the buffer, even
- * @bytesperline: stride of luma
- * @left: left edge of the visible part
- * @top: upper edge of the visible part
- * @visible_width: width of the visible part
- * @visible_height: height of the visible part
+ * @bytesperline: stride of luma, bytes
+ * @left: left edge of the visible part, pixels
+ * @top: upper edge of the visible part, pixels
+ * @visible_width: width of the visible part, pixels
+ * @visible_height: height of the visible part, pixels
  * @sizeimage_native: bytes of a YU12 buffer
  * @sizeimage_packed: bytes of an NV12 or P010 buffer, with the decoder's scratch
  *	planes behind the pixels, which are no larger than the pixels and 1 MiB
@@ -198,11 +199,12 @@ struct fp_format {
 
 /**
  * struct fp_frame - argument of FRAMEPATH_IOC_FRAME
- * @seq: number of the frame's packet
- * @epoch: number of flushes; ESTALE for an old one
- * @index: index of the CAPTURE buffer; EBUSY if the client owns it now
- * @generation: number of its memory; ESTALE if it has other memory now
- * @failed: 1 sets V4L2_BUF_FLAG_ERROR for the client
+ * @seq: number of the frame's packet; ERANGE if it is none of the latest
+ *	FRAMEPATH_DELIVERED_WINDOW packets
+ * @epoch: number of flushes of the stream; ESTALE for an old number
+ * @index: index of the CAPTURE buffer; EBUSY if the client owns the buffer now
+ * @generation: number of the buffer's memory; ESTALE if it has other memory now
+ * @failed: 1 sets V4L2_BUF_FLAG_ERROR for the client, else 0
  * @copied: bytes of pixels that the decoder has copied for the frame
  * @reserved: 0
  * @mark: properties from the packet
@@ -225,7 +227,7 @@ enum fp_drained_why {
 
 /**
  * struct fp_drained - argument of FRAMEPATH_IOC_DRAINED
- * @epoch: number of flushes; ESTALE for an old one
+ * @epoch: number of flushes of the stream; ESTALE for an old number
  * @why: enum fp_drained_why
  * @index: out: CAPTURE buffer that the client got as LAST and the decoder no longer
  *	has; -1 if the decoder had no such buffer
@@ -240,7 +242,7 @@ struct fp_drained {
 
 /**
  * struct fp_fail - argument of FRAMEPATH_IOC_FAIL
- * @error: positive errno, for the log
+ * @error: positive errno or 0, for the log
  * @reserved: 0
  */
 struct fp_fail {
@@ -252,9 +254,11 @@ struct fp_fail {
 
 /**
  * struct fp_delivered - argument of FRAMEPATH_IOC_DELIVERED
- * @first: number of the packet of bit 0
+ * @first: number of the packet of bit 0; ERANGE if it is older than the window, or
+ *	above @next
  * @next: out: number of the packet that will be queued next
- * @bits: out: 1024 packets; 1 if a decoder has returned the packet's frame
+ * @bits: out: one bit for each of 1024 packets, bit n % 64 of bits[n / 64] for packet
+ *	first + n; 1 if a decoder has returned the packet's frame
  */
 struct fp_delivered {
 	__u64 first;
@@ -319,14 +323,14 @@ enum fp_status {
  * @ready_ns: time at which both buffers were queued
  * @start_ns: time at which the work began
  * @end_ns: time at which the pixels were done
- * @done_ns: time at which the OUTPUT buffer was given back; CAPTURE's follows
- * @context: number of the open file of the node, never reused
+ * @done_ns: time at which the OUTPUT buffer was given back; the CAPTURE buffer follows
+ * @context: number of the open file of the node, from 0, never reused
  * @algo: enum fp_algo
  * @status: enum fp_status
  * @flags: FRAMEPATH_META_*
- * @roi: left, top, width, height, as used; 0 without algorithm
- * @value: threshold: level, pixels set
- * @copied: bytes copied
+ * @roi: left, top, width, height of the region as used, pixels; 0 without algorithm
+ * @value: FRAMEPATH_ALGO_THRESHOLD: the level, and the number of pixels set to 255
+ * @copied: bytes copied: those outside the region, all without algorithm, 0 in place
  * @checksum_ns: time at which the checksum was done, after @end_ns; 0 without one
  * @crc32: CRC-32 (IEEE 802.3, as zlib's) of the CAPTURE frame; 0 without one
  * @reserved: 0

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Gives path text a stage of its own, which then also runs in a sandboxed process:
+//! Registers a stage of its own, which path text can name and a sandboxed process can run:
 //! `cargo run --example registered -- 'file clip.mp4 ! decode ! invert host=process ! y4m out.y4m'`.
 
 use framepath::path::{Arg, DefaultValue, Definition, Hosts, ValueKind};

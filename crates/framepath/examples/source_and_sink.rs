@@ -10,7 +10,7 @@ use framepath::{
     StreamInfo,
 };
 
-/// Grey pictures, each lighter than the one before.
+/// Source of 100 grey pictures, each lighter than the picture before.
 struct Fade {
     layout: Layout,
     pool: Pool,
@@ -35,7 +35,7 @@ impl Source for Fade {
     }
 }
 
-/// Prints the first pixel of each picture.
+/// Sink that prints the presentation time and the first pixel of each picture.
 struct Print;
 
 impl Stage for Print {

@@ -27,7 +27,8 @@ pub(crate) const COPY_SLOTS: u32 = 8;
 /// # }
 /// ```
 pub struct CopyPool {
-    /// In a worker: the words by which the caller returns frames.
+    /// In a worker: table of the slots that the caller reads, with the shared words by which the caller
+    /// returns them; `None` outside a worker.
     give_back: Option<&'static GiveBack>,
     slots: u32,
     pool: Option<Pool>,
@@ -42,27 +43,29 @@ impl CopyPool {
         CopyPool::for_worker(None)
     }
 
-    /// [`CopyPool::new`] in a worker, whose caller returns frames by `give_back`.
+    /// [`CopyPool::new`] for a stage that may run in a worker, whose caller then returns frames through
+    /// `give_back`. `None` outside a worker.
     pub(crate) fn for_worker(give_back: Option<&'static GiveBack>) -> CopyPool {
         CopyPool::with_slots(give_back, COPY_SLOTS)
     }
 
-    /// Makes a pool of `slots` buffers, of which the hops behind may hold all but one.
+    /// [`CopyPool::for_worker`] with `slots` buffers, of which the hops behind may hold all but one.
     pub(crate) fn with_slots(give_back: Option<&'static GiveBack>, slots: u32) -> CopyPool {
         CopyPool { give_back, slots, pool: None, layouts: None }
     }
 
-    /// Returns `frame` itself if it has no other reader, else a copy without padding. The ledger counts
-    /// the copy. Waits while all buffers of the pool are in use.
+    /// Returns `frame` for writing. Makes a copy without padding, which the ledger counts, if another
+    /// reader, a decoder or another process uses the frame, or if its memory belongs to another process.
+    /// The copy waits while all buffers of the pool are in use.
     ///
     /// # Errors
-    /// Memory for the pool is short.
+    /// The pool cannot be made, or the end of the run ended the wait for a buffer.
     pub fn writable(&mut self, frame: Frame) -> Result<FrameMut, StageError> {
         frame.try_unique().or_else(|shared| self.copy(&shared))
     }
 
     /// Returns a writable copy of `frame`, without padding. Allocates the pool for the first frame, and
-    /// again for a frame that does not fit. The meter counts every byte.
+    /// again for a frame that is larger than a slot. The meter counts every byte.
     pub(crate) fn copy(&mut self, frame: &Frame) -> Result<FrameMut, StageError> {
         let layout = self.packed(frame.layout());
         if self.pool.as_ref().is_none_or(|p| p.slot_bytes() < layout.size) {
@@ -88,7 +91,8 @@ impl CopyPool {
         Ok(copy)
     }
 
-    /// Returns layout `from` without padding. Keeps the last result, because the computation allocates.
+    /// Returns layout `from` without padding; `from` itself if its size is impossible for a picture. Keeps
+    /// the last result, because the computation allocates.
     fn packed(&mut self, from: &Layout) -> Layout {
         match &self.layouts {
             Some((last, packed)) if last == from => *packed,

@@ -40,12 +40,14 @@ pub(crate) enum Make {
 pub(crate) struct Element {
     pub(crate) definition: &'static Definition,
     pub(crate) make: Make,
-    /// Task of the element's worker; `None` for [`Task::Stage`].
+    /// Function that returns the task of the worker for a hop; `None` if the task is always
+    /// [`Task::Stage`].
     pub(crate) task: Option<Arc<FindTask>>,
     /// True if the element decodes: the input is packets, and the output is frames.
     pub(crate) decodes: bool,
-    /// Minimum number of its frames that the hops behind it hold while it waits for a slot of its pool.
-    /// The watchdog ignores a worker's report that it waits while they hold fewer.
+    /// Function that returns the minimum number of the element's frames that the hops behind hold while
+    /// the element waits for a slot of its pool. The watchdog ignores a worker's report of such a wait
+    /// while the hops hold fewer.
     pub(crate) least_out: LeastOut,
 }
 
@@ -71,7 +73,7 @@ impl Element {
         )
     }
 
-    /// Makes the element of a stage whose type depends on the hop.
+    /// Makes the element of a stage. `make` returns the stage in a box, because its type depends on the hop.
     pub(crate) fn boxed(
         definition: &'static Definition,
         make: impl Fn(&Hop, &HopPlace<'_>) -> Result<Box<dyn Stage>, StageError> + Send + Sync + 'static,
@@ -92,7 +94,7 @@ impl Element {
         Element { definition, make, task: None, decodes: false, least_out: |_, _| 1 }
     }
 
-    /// Sets the task of the element's worker.
+    /// Sets the function that returns the task of the element's worker for a hop.
     pub(crate) fn with_task(
         self,
         task: impl Fn(&Hop, &HopPlace<'_>) -> Result<Task, StageError> + Send + Sync + 'static,
@@ -100,17 +102,18 @@ impl Element {
         Element { task: Some(Arc::new(task)), ..self }
     }
 
-    /// Declares that the element decodes.
+    /// Declares that the element decodes packets into frames.
     pub(crate) fn decoding(self) -> Element {
         Element { decodes: true, ..self }
     }
 
-    /// Sets the minimum number of frames that the hops behind hold while the element waits for a slot.
+    /// Sets the function that returns the minimum number of frames that the hops behind hold while the
+    /// element waits for a slot. The default function returns 1.
     pub(crate) fn with_least_out(self, least_out: LeastOut) -> Element {
         Element { least_out, ..self }
     }
 
-    /// True if the constructor fits the kind of element that the definition declares.
+    /// True if the constructor makes the kind of element that the definition declares.
     pub(crate) fn is_whole(&self) -> bool {
         match self.make {
             Make::Source(_) => self.definition.kind == DefinitionKind::Source,
@@ -123,20 +126,23 @@ impl Element {
 
 /// Surroundings of a hop in the path, for its constructor.
 pub struct HopPlace<'a> {
-    /// Hops behind the hop in the path; empty in a worker.
+    /// Hops behind the hop in its path or branch; empty in a worker, and for a single hop that
+    /// [`Pipeline::add_hop`](crate::Pipeline::add_hop) adds.
     pub(crate) behind: &'a [Hop],
-    /// Description of the source's compressed track; `None` for frames.
+    /// Description of the compressed track that arrives at the hop; `None` for frames and for a source.
     pub(crate) track: Option<TrackInfo>,
     pub(crate) frames_behind: u32,
-    /// In a worker: the words by which the caller returns frames.
+    /// In a worker: table of the slots that the caller reads, with the shared words by which the caller
+    /// returns them; `None` outside a worker.
     pub(crate) give_back: Option<&'static GiveBack>,
     /// In a worker: the provider of the decoder's buffers; `None` if the decoder has a pool of its own.
     pub(crate) provider: Option<ProviderRef>,
-    /// In a worker: the file of the plug-in that is loaded already.
+    /// In a worker with [`Task::Plugin`]: path of the plug-in's file, which the worker's sandbox allows;
+    /// `None` elsewhere.
     pub(crate) plugin: Option<PathBuf>,
-    /// In a worker: the device that the stage decodes with.
+    /// In a worker with [`Task::Device`]: the open device that decodes for the stage; `None` elsewhere.
     pub(crate) node: Option<Arc<Node>>,
-    /// Receiver of notes for the user, and of counts.
+    /// Receiver of the hop's notes for the user and of its counts, for the run's report.
     pub(crate) outcomes: Outcomes,
 }
 
@@ -171,16 +177,16 @@ impl HopPlace<'_> {
     }
 
     /// Makes a pool of `slots` buffers of `slot_bytes` bytes each, for the stage's output. A stage that
-    /// can run in a worker must make its pools here, because other memory of a worker cannot be passed to
-    /// the program.
+    /// can run in a worker must make its output pools here, because other memory of a worker cannot be
+    /// passed to the program.
     ///
     /// # Errors
-    /// Memory is short, or the size is impossible.
+    /// Memory is short, the size is impossible, or the worker has too many slots.
     pub fn pool(&self, slot_bytes: usize, slots: u32) -> Result<Pool, StageError> {
         Ok(Pool::for_stage(slot_bytes, slots, self.give_back)?)
     }
 
-    /// Makes a [`CopyPool`] for a stage that can run in a worker.
+    /// Makes a [`CopyPool`] for the stage; right in a worker and in the program's own process.
     pub fn copy_pool(&self) -> CopyPool {
         CopyPool::for_worker(self.give_back)
     }

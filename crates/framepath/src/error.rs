@@ -18,36 +18,37 @@ use crate::request::RequestError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StageError {
-    /// A file or stream could not be read or written.
+    /// An operation of the system failed: mostly reading or writing a file or stream.
     #[error("{what}: {error}")]
     Io {
-        /// The file or stream.
+        /// The file, the stream or the operation.
         what: String,
-        /// Error of the system.
+        /// Error that the system returned.
         #[source]
         error: io::Error,
     },
-    /// The codec libraries failed.
+    /// A media file or its packets are damaged or not supported, or a codec library failed.
     #[error(transparent)]
     Codec(#[from] CodecError),
     /// A frame cannot be converted to the requested format.
     #[error(transparent)]
     Convert(#[from] ConvertError),
-    /// The plug-in cannot be found, loaded or set.
+    /// The plug-in cannot be found or loaded, or rejects a parameter.
     #[error(transparent)]
     Plugin(#[from] Frei0rError),
-    /// The pool has no free slot.
+    /// A pool cannot be made, or its wait for a free slot has ended without one.
     #[error(transparent)]
     Pool(#[from] PoolError),
-    /// The layout of a picture is impossible.
+    /// The size or the layout of a picture is impossible.
     #[error(transparent)]
     Layout(#[from] LayoutError),
-    /// The stage got packets instead of frames, or frames instead of packets.
+    /// The stage got packets instead of frames, or frames instead of packets. Also for a `decode` whose
+    /// input is not compressed.
     #[error("takes {takes}, but {gets} arrive: {advice}")]
     WrongInput {
-        /// Input that the stage takes.
+        /// Input that the stage takes: `frames` or `packets`.
         takes: &'static str,
-        /// Input that arrives.
+        /// Input that arrives: `packets` or `frames`.
         gets: &'static str,
         /// Advice for the user.
         advice: &'static str,
@@ -63,66 +64,68 @@ pub enum StageError {
     /// The frames change size, and the output file cannot hold frames of two sizes.
     #[error("{what}: frames change from {from} to {to}, which a {kind} file cannot hold")]
     SizeChange {
-        /// The output.
+        /// Name of the output file.
         what: String,
-        /// Size and format so far.
+        /// Size and format of the frames before the change.
         from: String,
-        /// Size and format now.
+        /// Size and format of the first frame after the change.
         to: String,
-        /// Kind of file.
+        /// Kind of the output file, such as `y4m`.
         kind: &'static str,
     },
-    /// The device failed.
+    /// The V4L2 device failed, or does not support the request.
     #[error(transparent)]
     Device(Box<V4l2Error>),
-    /// The frame does not fit a device's buffer.
+    /// Memory of a device or of another process cannot be used as frames.
     #[error(transparent)]
     Foreign(#[from] ForeignError),
-    /// The stage's worker failed.
+    /// The stage's worker could not be started, or failed.
     #[error(transparent)]
     Host(Box<HostError>),
-    /// The window cannot be opened, or cannot show the frames.
+    /// The window of `play` cannot be opened, or cannot show the frames; the text has the reason.
     #[error("no window: {0}")]
     Window(String),
-    /// An option's value is invalid.
+    /// An option or argument is invalid, or does not fit the stream or the device; the text has the reason.
     #[error("{0}")]
     Option(String),
     /// The caller's own stage, source or sink failed.
     #[error(transparent)]
     Other(Box<dyn std::error::Error + Send + Sync>),
-    /// The next stage has ended. This ends the stage and is not reported.
+    /// The next stage takes no more items, because it has ended. This ends the stage and is not reported
+    /// as an error of the run.
     #[error("the next stage has ended")]
     Downstream,
-    /// The stage takes no more items ([`Out::enough`](crate::Out::enough)). This ends the run and is not
-    /// reported.
+    /// The stage takes no more items ([`Out::enough`](crate::Out::enough), or the limit of
+    /// [`Options::frames`](crate::Options::frames)). This ends the run, or one branch of a `tee`, and is
+    /// not reported as an error of the run.
     #[error("the stage takes no more items")]
     Enough,
 }
 
 impl From<HostError> for StageError {
-    /// Boxed: it is large, and results are returned for every frame.
+    /// Boxes the error, because it is large and a result is returned for every frame.
     fn from(error: HostError) -> StageError {
         StageError::Host(Box::new(error))
     }
 }
 
 impl From<V4l2Error> for StageError {
-    /// Boxed: it is large, and results are returned for every frame.
+    /// Boxes the error, because it is large and a result is returned for every frame.
     fn from(error: V4l2Error) -> StageError {
         StageError::Device(Box::new(error))
     }
 }
 
 impl StageError {
-    /// Makes an I/O error about `what`.
+    /// Returns a function for `map_err` that makes [`StageError::Io`] with `what` and the system's error.
     pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> StageError {
         let what = what.into();
         move |error| StageError::Io { what, error }
     }
 }
 
-/// Reason why a run failed. The frames before the failure were delivered; [`Report`](crate::Report) has
-/// their ledger.
+/// Reason why a pipeline could not be built or started, or why its run failed. After a failure during the
+/// run, [`Report`](crate::Report) has the ledger of the frames that were delivered before.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
@@ -135,41 +138,43 @@ pub enum RunError {
         #[source]
         error: StageError,
     },
-    /// The text is not a path.
+    /// The text is not a valid path, or not a valid part of a path where a part is expected.
     #[error("{0}; {help}", help = .0.help)]
     Path(#[from] PathError),
-    /// A stage, queue or sink was added behind a sink.
+    /// A stage, link or sink was added behind a sink.
     #[error("{hop}: it is behind the sink {sink}; a pipeline ends in one sink")]
     BehindSink {
-        /// The hop behind the sink.
+        /// Text of the hop behind the sink.
         hop: String,
-        /// The sink.
+        /// Text of the sink.
         sink: String,
     },
-    /// The pipeline has no sink.
+    /// The pipeline, or a branch of a `tee`, has no sink.
     #[error("{last}: no sink behind it; add one, or take the frames by `frames()`")]
     NoSink {
-        /// The last hop.
+        /// Text of the last hop.
         last: String,
     },
-    /// A request cannot be performed.
+    /// A request cannot be performed. A run does not fail for this reason; the variant is for callers
+    /// that use `?` on [`Frames::seek`](crate::Frames::seek) and other requests.
     #[error(transparent)]
     Request(#[from] RequestError),
-    /// The source ended, and no frame has reached the sink.
+    /// The source ended, and no frame has reached a sink. Only for pipelines whose source comes from path
+    /// text.
     #[error("{first}: no frame was delivered{}", why(losses))]
     NoFrame {
         /// Text of the source in the path.
         first: String,
-        /// Losses of the run.
+        /// Losses of the run, which may explain the missing frames; may be empty.
         losses: Vec<Loss>,
     },
     /// A thread could not be started, or ended in a panic.
     #[error("thread of `{hop}`: {detail}")]
     Thread {
-        /// Name of the first hop of the thread; `frames` for the thread that runs the pipeline of
-        /// [`Pipeline::frames`](crate::Pipeline::frames).
+        /// First word of the first hop that the thread runs; `frames` for the thread that runs the
+        /// pipeline of [`Pipeline::frames`](crate::Pipeline::frames).
         hop: String,
-        /// Description of the failure.
+        /// Description of the failure, such as `ended in a panic, which is a bug`.
         detail: String,
     },
 }

@@ -21,7 +21,7 @@ use crate::request::{Request, RequestError};
 use crate::requests::Requests;
 use crate::stage::Stage;
 
-/// Depth of the queue between the pipeline and the iterator.
+/// Depth in frames of the queue between the pipeline and the iterator.
 const DEPTH: usize = 2;
 
 /// Maximum number of frames that a program may keep while it calls `next`. Pools are large enough for
@@ -32,11 +32,12 @@ const KEPT: u32 = 4;
 /// that the program keeps.
 pub(crate) const FRAMES_BEHIND: u32 = DEPTH as u32 + 1 + KEPT;
 
-/// The frames of a running pipeline, in the order of presentation.
+/// The frames of a running pipeline, in the order of its last hop: behind a decoder, the order of
+/// presentation.
 ///
-/// The pipeline runs in threads of its own and is at most a few frames ahead.
-/// A [`Frame`] holds a buffer of a pool. A program that keeps more than 4 frames may wait forever in
-/// `next`; it should copy the pixels that it needs longer.
+/// The pipeline runs in threads of its own, and is ahead of the program by at most the frames that its
+/// queues, workers and decoders keep. A [`Frame`] holds a buffer of a pool. A program that keeps more than
+/// 4 frames may wait forever in `next`; it should copy the pixels that it needs longer.
 ///
 /// An error of the pipeline is returned once, after the frames before it; then the iterator ends. Dropping
 /// the iterator stops the pipeline and waits for its threads.
@@ -57,17 +58,21 @@ pub(crate) const FRAMES_BEHIND: u32 = DEPTH as u32 + 1 + KEPT;
 /// # Ok::<(), framepath::RunError>(())
 /// ```
 pub struct Frames {
-    /// `None` once the run has ended.
+    /// Queue of the run's messages; `None` once the iterator has seen the end of the run.
     receiver: Option<Receiver<Sent>>,
+    /// Thread of the run; `None` once it was joined.
     run: Mutex<Option<JoinHandle<Report>>>,
     stop: Stop,
     requests: Requests,
     report: OnceLock<Report>,
-    /// Number of the last seek or flush: older frames are not returned.
+    /// Number of the last seek or flush that `next` knows; 0 before the first. `next` discards frames that
+    /// were sent before it.
     generation: u64,
-    /// True if the last frame of the stream was returned.
+    /// True if `next` has reached the end of the stream or of the run. A later seek or flush resets it while
+    /// the run is open.
     at_end: bool,
-    /// True if the program got a frame or requested a seek: then an end without frames is no error.
+    /// True if `next` returned a frame, or this iterator requested a seek or flush: then an end without
+    /// frames is no error.
     had_any: bool,
 }
 
@@ -75,7 +80,7 @@ pub struct Frames {
 struct Sent {
     /// Next frame; `None` at the end of a stream that is held open for a seek.
     frame: Option<Frame>,
-    /// Number of the last seek or flush before this message.
+    /// Number of the last seek or flush before this message; 0 without one.
     generation: u64,
 }
 
@@ -95,8 +100,8 @@ impl Pipeline {
     /// ```
     ///
     /// # Errors
-    /// The pipeline has a sink already, or its stages do not fit together. Later errors
-    /// are items of the iterator.
+    /// The pipeline has a sink already, a stage cannot start on its input, or the thread cannot be started.
+    /// Later errors are items of the iterator.
     pub fn frames(self) -> Result<Frames, RunError> {
         self.frames_with(Options::default())
     }
@@ -133,7 +138,7 @@ impl Pipeline {
 
 impl Frames {
     /// Returns a handle that stops the pipeline from any thread. The iterator still returns the frames
-    /// inside the pipeline.
+    /// inside the pipeline, for at most about 0.4 s after the stop.
     ///
     /// ```
     /// use framepath::Pipeline;
@@ -151,24 +156,25 @@ impl Frames {
     }
 
     /// Seeks to a time, counted from the stream's start. With [`SeekTo::Exact`] the next frame is the
-    /// first frame that is not before this time; otherwise it is the random access point before it. A
-    /// seek to a time after the last frame ends the iterator until the next seek.
+    /// first frame that is not before this time; otherwise it is the random access point at or before it.
+    /// A seek to a time after the last frame ends the iterator until the next seek.
     ///
     /// In a stream without timestamps (`.h264`, `.hevc`) the time of a frame is its number divided
     /// by the frame rate.
     ///
     /// # Errors
-    /// [`RequestError::CannotSeek`], which has no effect on the frames; [`RequestError::Ended`]. The
-    /// iterator returns read errors of the file.
+    /// [`RequestError::CannotSeek`], which has no effect on the frames; [`RequestError::Ended`] after the
+    /// end of the run, for example after an error or after [`report`](Frames::report). The iterator returns
+    /// read errors of the file.
     pub fn seek(&mut self, to: Duration, mode: SeekTo) -> Result<(), RequestError> {
         self.request(Request::Seek { to, mode })
     }
 
-    /// Discards the frames inside the pipeline of a live source. The next frame is the next frame of the
-    /// source, or the next random access point.
+    /// Discards the frames inside the pipeline, for example the old frames of a live source. The next frame
+    /// is the next frame of the source, or in a compressed stream the next random access point.
     ///
     /// # Errors
-    /// [`RequestError::Ended`].
+    /// [`RequestError::Ended`] after the end of the run.
     pub fn flush(&mut self) -> Result<(), RequestError> {
         self.request(Request::Flush)
     }
@@ -188,8 +194,8 @@ impl Frames {
         self.requests.clone()
     }
 
-    /// Returns the report of the run; `None` before the last frame was returned. After the last frame,
-    /// this call ends the run, and a later seek is an error.
+    /// Returns the report of the run; `None` until `next` has returned `None` or an error. From then on,
+    /// this call ends the run if it is still open for a seek, and a later seek is an error.
     ///
     /// ```
     /// use framepath::Pipeline;
@@ -208,7 +214,8 @@ impl Frames {
         self.report.get()
     }
 
-    /// Lets the run end at the end of the stream, and waits for the run. Returns `None` after the first call.
+    /// Lets the run end at the end of the stream, and waits for the run. Returns its report, or an error if
+    /// its thread panicked; `None` after the first call.
     fn join(&self) -> Option<Result<Report, RunError>> {
         let run = self.run.lock().unwrap_or_else(PoisonError::into_inner).take()?;
         self.requests.hold_open(false);
@@ -218,7 +225,8 @@ impl Frames {
         }))
     }
 
-    /// Ends the iterator.
+    /// Ends the iterator, waits for the run and keeps its report. Returns the run's error, in the first call
+    /// only.
     fn finish(&mut self) -> Result<(), RunError> {
         (self.receiver, self.at_end) = (None, true);
         let mut report = match self.join() {
@@ -280,7 +288,8 @@ impl Drop for Frames {
 struct Sending(Sender<Sent>);
 
 impl Sending {
-    /// Fails once the iterator was dropped.
+    /// Sends a frame to the iterator, or with `None` the end of a stream that is held open. Fails with
+    /// [`StageError::Downstream`] once the iterator was dropped.
     fn send(&mut self, frame: Option<Frame>, out: &Out<'_>) -> Result<(), HopFailure> {
         let sent = self.0.send(Sent { frame, generation: out.generation() });
         sent.map(|_| ()).map_err(|_| out.fail(StageError::Downstream))

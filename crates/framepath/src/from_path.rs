@@ -14,8 +14,8 @@ use crate::registry::Registry;
 use crate::stage::HopRole;
 
 impl Pipeline {
-    /// Builds the pipeline that `text` describes: opens its files and makes its pools. The text need not
-    /// end in a sink.
+    /// Builds the pipeline that `text` describes. Opens the input files and the devices; files for output
+    /// are opened when the run starts. The text need not end in a sink.
     ///
     /// # Errors
     /// [`RunError::Path`] for text that is not a path; [`RunError::Stage`] for a hop that cannot be made.
@@ -40,7 +40,8 @@ impl Pipeline {
         Pipeline::from_path_with(registry, &registry.definitions().parse_open(text)?)
     }
 
-    /// Builds the pipeline of `path`: opens all files and makes all pools.
+    /// Builds the pipeline of `path`. Opens the input files and the devices; files for output are opened
+    /// when the run starts.
     ///
     /// # Errors
     /// [`RunError::Stage`] for a hop that cannot be made.
@@ -61,7 +62,7 @@ impl Pipeline {
         pipeline.append_hops(behind)
     }
 
-    /// Adds the hops of `text`: stages, queues or a sink, without a source.
+    /// Adds the hops of `text`: stages and links, and a sink or none, without a source.
     ///
     /// # Errors
     /// [`RunError::Path`] for text that is not such a part of a path; [`RunError::Stage`] for a hop that
@@ -84,12 +85,12 @@ impl Pipeline {
     /// as `hop` requests. Hops behind it may keep up to `frames_behind` of its frames.
     ///
     /// # Errors
-    /// The stage cannot be made.
+    /// [`RunError::Stage`] if the stage cannot be made, or `hop` is a source or a `tee`.
     pub fn add_hop(self, hop: &Hop, frames_behind: u32) -> Result<Pipeline, RunError> {
         self.add_known(hop, &[], frames_behind).map_err(|error| hop_error(hop, error))
     }
 
-    /// Starts a pipeline with a source that path text can name.
+    /// Starts a pipeline with the source that `hop` names. `behind` are the hops after it in the path.
     fn from_hop(registry: &Registry, hop: &Hop, behind: &[Hop]) -> Result<Pipeline, StageError> {
         let Make::Source(make) = &registry.element(hop)?.make else {
             return Err(StageError::Option(format!("`{}` is not a source", hop.name())));
@@ -124,7 +125,7 @@ impl Pipeline {
         Ok(pipeline)
     }
 
-    /// Adds a branch, whose first hop is a link.
+    /// Adds a `tee` with one branch of its own thread: `hops`, whose first hop is a queue.
     fn append_branch(self, hops: &[Hop]) -> Result<Pipeline, RunError> {
         let (link, behind) = hops.split_first().expect("a branch that was read has hops");
         let (depth, leaky) = queue_of(link);
@@ -197,7 +198,7 @@ fn hop_error(hop: &Hop, error: StageError) -> RunError {
     RunError::Stage { hop: hop.to_string(), error }
 }
 
-/// Returns the depth and drop policy of a queue.
+/// Returns the depth in items and the drop policy that the `queue` hop requests.
 fn queue_of(hop: &Hop) -> (usize, Leaky) {
     let leaky = match hop.choice("leaky") {
         "upstream" => Leaky::Upstream,
@@ -207,7 +208,7 @@ fn queue_of(hop: &Hop) -> (usize, Leaky) {
     (hop.count("depth") as usize, leaky)
 }
 
-/// True if `hops` end without a sink.
+/// True if `hops` end without a sink; in a path with a `tee`, if the last branch does.
 fn is_open(hops: &[Hop]) -> bool {
     match hops.last() {
         None => true,
@@ -219,7 +220,7 @@ fn is_open(hops: &[Hop]) -> bool {
 }
 
 /// Returns the number of a stage's frames that the hops behind it may keep: those in their queues, and one
-/// in each of their threads.
+/// in each thread that runs them, the stage's own included.
 fn frames_behind(hops: &[Hop]) -> u32 {
     let links = all_hops(hops).filter(|hop| hop.def.kind == DefinitionKind::Link);
     1 + links.map(|hop| hop.count("depth") as u32 + 1).sum::<u32>()

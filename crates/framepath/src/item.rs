@@ -59,7 +59,7 @@ impl Item {
     /// Returns another handle to the same pixels or bytes, which are not copied.
     ///
     /// # Errors
-    /// Memory for the handle is short.
+    /// Memory for the handle is short, which can only happen for a packet.
     pub fn share(&self) -> Result<Item, StageError> {
         match self {
             Item::Frame(frame) => Ok(Item::Frame(frame.share())),
@@ -73,7 +73,7 @@ impl Item {
         }
     }
 
-    /// Returns the number, birth and presentation time of the item.
+    /// Returns the number, birth, presentation time and duration of the item.
     #[inline]
     pub fn meta(&self) -> FrameMeta {
         match self {

@@ -9,9 +9,10 @@ use framepath_model::shown::shown;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Loss {
-    /// The hop as it stands in the path.
+    /// Text of the hop in the path.
     pub hop: String,
-    /// Number of lost packets (of a decoder) or frames (of other hops).
+    /// Number of lost packets (for [`LossReason::Poisoned`], [`LossReason::TooLargeToReplay`] and
+    /// [`LossReason::TooLate`]) or frames (for other reasons).
     pub count: u64,
     /// Number of the first lost packet or frame, in the order of the hop's input; `None` if unknown.
     pub first: Option<u64>,
@@ -34,18 +35,20 @@ pub enum LossReason {
         /// Reason why the last worker was replaced.
         last_death: String,
     },
-    /// Frames arrived so late that the caller no longer had their packets.
+    /// A worker's decoder emitted frames so late that the caller had already removed their packets from its
+    /// history. No worker died.
     TooLate,
-    /// Frames were inside a worker that died, and the stage cannot make these frames again.
+    /// Frames were inside a worker that died, and the stage is of a kind that cannot repeat frames.
     WorkerDied {
         /// Reason why the last worker was replaced.
         last_death: String,
     },
-    /// The source's device dropped frames because the path did not return buffers in time.
+    /// The source's device delivered damaged frames, or dropped frames: mostly because the path did not
+    /// return buffers in time.
     Device,
 }
 
-/// `decode host=process: skipped 12 packets, from packet 3 on: ...`.
+/// Writes one line, such as `decode host=process: skipped 12 packets, the first is packet 3: it kills ...`.
 impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Loss { hop, count, first, reason } = self;

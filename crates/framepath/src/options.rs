@@ -10,35 +10,39 @@ use framepath_os::process::stop::Stop;
 use crate::out::ThreadContext;
 use crate::requests::{Mailbox, Requests};
 
-/// Number of frames that reached the sink so far. Any thread may read this number during the run.
+/// Number of frames (or packets) that reached the sink so far; with several sinks, the largest of their
+/// numbers. Any thread may read it during the run.
 pub type FrameCount = Arc<AtomicU64>;
 
 /// Options of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How much the ledger records.
+    /// Level of detail that the ledger records.
     pub level: Level,
-    /// Number of ledger rows kept per thread. Further rows overwrite the oldest.
+    /// Number of ledger rows kept per thread. Further rows overwrite the oldest. 0 acts as 1.
     pub rows: usize,
-    /// CPU numbers to pin the threads to, in path order; further threads are not pinned.
+    /// CPU numbers to pin the threads to, in path order. Further threads are not pinned, and a thread whose
+    /// CPU does not exist runs unpinned.
     pub cpus: Vec<usize>,
-    /// Number of delivered frames during the run.
+    /// Counter that the run sets to 0 at its start and to the number of delivered frames after each frame.
+    /// Keep a clone to read it.
     pub progress: FrameCount,
-    /// Number of frames at the sink after which the run ends without an error; `None`: no limit.
+    /// Number of frames after which a sink takes no more; the run ends without an error when all sinks have
+    /// ended. `None`: no limit; 0 acts as 1.
     pub frames: Option<u64>,
-    /// Handle that stops this run from another thread. Keep a clone.
+    /// Handle that stops this run from another thread. Keep a clone to call it.
     pub stop: Stop,
 }
 
 impl Options {
-    /// Makes the context of the thread with `mailbox`, in the run of `requests`.
+    /// Makes the context of one thread of a run: `mailbox` is the thread's, `requests` the run's handle.
     pub(crate) fn delivery(&self, requests: Requests, mailbox: Arc<Mailbox>) -> ThreadContext {
         ThreadContext::new(self.progress.clone(), self.frames.unwrap_or(u64::MAX), requests, Some(mailbox))
     }
 }
 
 impl Default for Options {
-    /// Returns the default: ledger at level `full`, 65,536 rows (9 MB) per thread.
+    /// Returns the default: ledger at level `full`, 65,536 rows (10 MB) per thread, no pinning, no limit.
     fn default() -> Options {
         Options {
             level: Level::Full,

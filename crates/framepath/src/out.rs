@@ -21,8 +21,8 @@ pub(crate) struct HopStage {
     /// Index in the path.
     pub(crate) index: u16,
     pub(crate) role: HopRole,
-    /// Number of the last request that the stage got. A request from outside arrives through every
-    /// branch, but the stage gets it once.
+    /// Number of the last request that the stage got; 0 before the first. A request from outside arrives
+    /// through every branch, but the stage gets it once.
     pub(crate) asked: u64,
 }
 
@@ -40,7 +40,7 @@ pub struct HopFailure {
 }
 
 impl HopFailure {
-    /// True if the failure only reports that a hop takes no more items.
+    /// True if the failure is no error, and only reports that a hop takes no more items.
     pub(crate) fn is_end(&self) -> bool {
         matches!(self.error, StageError::Downstream | StageError::Enough)
     }
@@ -48,22 +48,24 @@ impl HopFailure {
 
 /// One thread's part of a run: the count of the items of the thread's sink, and the thread's requests.
 pub(crate) struct ThreadContext {
-    /// Items that the thread's sink took.
+    /// Number of items that the thread's sink took.
     delivered: Cell<u64>,
-    /// Largest number of items that any sink of the run has taken.
+    /// Largest number of items that any sink of the run has taken; shared by the threads of the run.
     progress: Arc<AtomicU64>,
-    /// Maximum number of items that the sink takes.
+    /// Maximum number of items that the thread's sink takes; `u64::MAX`: no limit.
     most: u64,
+    /// Handle that sends requests to the run.
     pub(crate) requests: Requests,
-    /// `None` if there are no requests.
+    /// Mailbox with the requests that wait for the thread; `None` for a thread that gets no requests.
     pub(crate) mailbox: Option<Arc<Mailbox>>,
-    /// Number of the last seek or flush before this thread's present item.
+    /// Number of the last seek or flush before this thread's present item; 0 without one.
     generation: Cell<u64>,
-    /// True during a drain of a stream that is held open.
+    /// True during the drain at the end of a stream that is held open for a seek.
     holds: Cell<bool>,
-    /// Hops behind the hop with this index have ended, while the hops in front go on.
+    /// Index of a hop: the hops of this thread behind it have ended, while it and the hops in front go on.
+    /// `u16::MAX` if no hop has ended.
     ended_behind: Cell<u16>,
-    /// Number of the last request that the source got.
+    /// Number of the last request that the source got; 0 before the first.
     pub(crate) source_asked: Cell<u64>,
 }
 
@@ -87,7 +89,8 @@ impl ThreadContext {
         }
     }
 
-    /// Makes the context of a worker, whose requests go to the caller's hops.
+    /// Makes the context of the stage in a worker. The stage's requests go to its mailbox, from which the
+    /// worker sends them to its caller.
     pub(crate) fn in_worker() -> ThreadContext {
         let (requests, mailbox) = Requests::in_worker();
         ThreadContext::new(Arc::default(), u64::MAX, requests, Some(mailbox))
@@ -117,7 +120,7 @@ impl ThreadContext {
 }
 
 impl ThreadContext {
-    /// Counts one item; returns `false` if it was the last requested item.
+    /// Counts one item that the thread's sink took; returns `false` if the sink takes no more items.
     fn count(&self) -> bool {
         let delivered = self.delivered.get() + 1;
         self.delivered.set(delivered);
@@ -158,8 +161,8 @@ impl<'a> Out<'a> {
         Out { rest, recorder, delivery, hop }
     }
 
-    /// Passes `item` to the next stage; returns when that stage, and all later stages of this thread, are
-    /// done with it.
+    /// Passes `item` to the next stage, and ends the item's ledger row for this stage. Returns when the next
+    /// stage, and all later stages of this thread, have returned from their `push`.
     ///
     /// # Errors
     /// A failure of a later stage; the caller returns it unchanged.
@@ -171,7 +174,7 @@ impl<'a> Out<'a> {
         self.forward(item)
     }
 
-    /// [`Out::push`] for an item whose row is already closed.
+    /// [`Out::push`] for an item whose ledger row for this hop is already written.
     // Always inlined, so that a frame which is built in place is passed by reference and never moved.
     #[inline(always)]
     pub(crate) fn forward(&mut self, item: Item) -> Result<(), HopFailure> {
@@ -199,13 +202,14 @@ impl<'a> Out<'a> {
         taken
     }
 
-    /// Wraps this stage's own error.
+    /// Returns the failure of this stage with `error`, for the stage to return from its call.
     pub fn fail(&self, error: impl Into<StageError>) -> HopFailure {
         HopFailure { hop: self.hop, error: error.into() }
     }
 
-    /// Ends the run without an error: the stage takes no more items. The stage and
-    /// the hops behind it are drained.
+    /// Returns the failure by which a stage reports that it takes no more items. When the stage returns it,
+    /// the run ends without an error, or in a `tee` this branch ends. The stage and the hops behind it are
+    /// drained.
     ///
     /// ```no_run
     /// # use framepath::{HopFailure, Item, Out};
@@ -252,18 +256,18 @@ impl<'a> Out<'a> {
         self.delivery.requests.count_flushed(items);
     }
 
-    /// Returns the upstream path of this hop, for code that sends requests on its behalf.
+    /// Returns a handle that sends requests upstream on behalf of this hop, also after this call has ended.
     pub(crate) fn upstream(&self) -> Upstream {
         let ThreadContext { requests, mailbox, .. } = self.delivery;
         Upstream { requests: requests.clone(), mailbox: mailbox.clone(), hop: self.hop }
     }
 
-    /// Returns the number of the last seek or flush.
+    /// Returns the number of the last seek or flush before this thread's present item; 0 without one.
     pub(crate) fn generation(&self) -> u64 {
         self.delivery.generation()
     }
 
-    /// True if the stream is held open after the drain, because a seek may follow.
+    /// In a drain: true if the stream stays open afterwards, because a seek may follow.
     pub(crate) fn holds(&self) -> bool {
         self.delivery.holds.get()
     }
@@ -298,8 +302,8 @@ impl<'a> Out<'a> {
         self.recorder.mark();
     }
 
-    /// Assigns the stage's work since the last mark to frame `seq`. The time since the stage's call of
-    /// [`Out::hold`] for this frame is `held`: no thread worked on the frame.
+    /// Assigns the stage's work since the last [`mark`](Out::mark) or push to frame `seq`, which the stage
+    /// has [held](Out::hold) and pushes next.
     pub fn resume(&mut self, seq: u64) {
         self.resume_after(seq, Gap::Held);
     }
@@ -309,7 +313,7 @@ impl<'a> Out<'a> {
         self.recorder.resume(self.hop, seq, gap);
     }
 
-    /// Returns the recorder, for links.
+    /// Returns the thread's recorder, for links and sources that write their rows themselves.
     pub(crate) fn recorder(&mut self) -> &mut Recorder {
         self.recorder
     }

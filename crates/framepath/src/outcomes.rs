@@ -12,19 +12,22 @@ use crate::notes::Notes;
 pub(crate) struct Outcomes {
     /// Notes for the user.
     pub(crate) notes: Notes,
-    /// Frames that the source's device dropped.
+    /// Number of frames that the source's device dropped or damaged.
     pub(crate) missed: Arc<AtomicU64>,
-    /// Counters of the `play` window, where the path ends in one.
+    /// Counters of the `play` sink; empty if the path has none.
     pub(crate) played: Arc<OnceLock<Arc<Played>>>,
-    /// Statistics of the worker that demuxes, where there is one.
+    /// Statistics of the worker that demuxes the source's file; empty if no worker does.
     pub(crate) demuxer: Arc<OnceLock<Arc<WorkerStats>>>,
 }
 
-/// Counters of a run, readable from any thread. One thread writes them; readers do not depend
-/// on their order.
+/// Counters of a `play` sink. The sink's thread writes them; any thread may read them, and readers do not
+/// depend on the order of the writes.
 #[derive(Debug, Default)]
 pub(crate) struct Played {
+    /// Number of frames that the screen has shown.
     pub(crate) shown: AtomicU64,
+    /// Number of frames that were not shown: they were late, or the screen's refresh rate is too low.
     pub(crate) late: AtomicU64,
+    /// 1 if the viewer has ended the playback, else 0.
     pub(crate) ended: AtomicU64,
 }

@@ -30,7 +30,7 @@ pub fn parse_open(text: &str) -> Result<Path, PathError> {
     Registry::built_in().definitions().parse_open(text)
 }
 
-/// Parses the part of a path that follows the source. Otherwise like [`parse`].
+/// Parses the part of a path that follows the source. Unlike a path for [`parse`], it need not end in a sink.
 ///
 /// # Errors
 /// As [`parse`].
@@ -46,10 +46,10 @@ pub fn parse_rest(text: &str) -> Result<Path, PathError> {
     Registry::built_in().definitions().parse_rest(text)
 }
 
-/// Parses a single stage.
+/// Parses the text of a single stage: a name and its arguments, without `!`.
 ///
 /// # Errors
-/// As [`parse`]. Text that is not a stage is an error too.
+/// As [`parse`]. Text of a source, a sink, a link or several hops is an error too.
 pub fn parse_stage(text: &str) -> Result<Hop, PathError> {
     Registry::built_in().definitions().parse_stage(text)
 }

@@ -7,7 +7,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Largest width and height in pixels, as in paths.
+/// Largest width and height in pixels that a picture may have, as for `size=` in paths.
 const MAX_SIDE: usize = 16_384;
 
 /// A grey picture of 8 bits, rows without padding.
@@ -17,7 +17,7 @@ pub struct PgmPicture {
     pub width: usize,
     /// Height in pixels.
     pub height: usize,
-    /// The `width * height` pixels.
+    /// The `width * height` pixels, row by row from the top; 0 is black.
     pub pixels: Vec<u8>,
 }
 
@@ -28,25 +28,25 @@ pub enum PictureError {
     /// The file cannot be read or written.
     #[error("{file}: {error}")]
     Io {
-        /// The file.
+        /// Path of the file.
         file: String,
-        /// Error of the system.
+        /// Error that the system returned.
         error: io::Error,
     },
-    /// The file is not a binary PGM picture of 8 bits.
+    /// The file is not a binary PGM picture of 8 bits, or its sides are longer than 16,384 pixels.
     #[error("{file}: not a binary PGM picture of 8 bits: {what}")]
     Format {
-        /// The file.
+        /// Path of the file.
         file: String,
-        /// Problem of the file.
+        /// Problem of the file's contents.
         what: &'static str,
     },
     /// The pictures are of different sizes.
-    #[error("the pictures have {}x{} and {}x{} pixels", a.0, a.1, b.0, b.1)]
+    #[error("the pictures have {}x{} and {}x{} pixels; expected the same size", a.0, a.1, b.0, b.1)]
     Size {
-        /// Size of the first.
+        /// Width and height of the first picture in pixels.
         a: (usize, usize),
-        /// Size of the second.
+        /// Width and height of the second picture in pixels.
         b: (usize, usize),
     },
 }
@@ -54,16 +54,16 @@ pub enum PictureError {
 /// Difference of two pictures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// Absolute difference of each pixel.
+    /// Picture whose pixels are the absolute differences of the two pictures' pixels.
     pub picture: PgmPicture,
     /// Number of pixels that differ.
     pub differing: usize,
-    /// The largest difference.
+    /// Largest absolute difference of a pixel; 0 if the pictures are equal.
     pub largest: u8,
 }
 
 impl PgmPicture {
-    /// Reads a file.
+    /// Reads a picture from `file`. Ignores bytes after the picture.
     ///
     /// # Errors
     /// The file cannot be read, or is not a binary PGM picture of 8 bits.
@@ -77,7 +77,7 @@ impl PgmPicture {
         }
     }
 
-    /// Reads the bytes of a file.
+    /// Parses the bytes of a file. An error is a text that describes the problem.
     fn from_bytes(bytes: &[u8]) -> Result<PgmPicture, &'static str> {
         let mut rest = bytes.strip_prefix(b"P5").ok_or("the file does not begin with P5")?;
         let mut number = || -> Result<usize, &'static str> {
@@ -115,7 +115,7 @@ impl PgmPicture {
         }
     }
 
-    /// Writes a file.
+    /// Writes the picture to `file`, and replaces an existing file.
     ///
     /// # Errors
     /// The file cannot be written.

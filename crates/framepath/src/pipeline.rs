@@ -27,20 +27,21 @@ use crate::tee::Tee;
 pub(crate) struct ThreadSegment {
     /// Input of the segment; `None` for the first, which has the source.
     pub(crate) input: Option<SegmentInput>,
+    /// Stages of the segment in path order, without the source.
     pub(crate) chain: Vec<HopStage>,
-    /// Index of the segment's first hop.
+    /// Index in the path of the segment's first hop; 0, the source, for the first segment.
     pub(crate) first: u16,
     /// Index of the segment that sends this segment's items; `None` for the first segment.
     pub(crate) before: Option<usize>,
-    /// Index of the hop that sends this segment's items.
+    /// Index in the path of the hop that sends this segment's items; 0 for the first segment.
     pub(crate) behind: u16,
 }
 
 /// Input of a thread behind the first.
 pub(crate) enum SegmentInput {
-    /// A queue, with the link's index.
+    /// Index of a queue's hop in the path, and the reading end of the queue.
     Queue(u16, Receiver<Queued>),
-    /// A worker's frames.
+    /// Receiver of the frames of a worker's stage.
     Worker(Box<CollectInput>),
 }
 
@@ -72,25 +73,26 @@ pub struct Pipeline {
     pub(crate) source: Box<dyn Source>,
     pub(crate) segments: Vec<ThreadSegment>,
     pub(crate) hops: Vec<HopInfo>,
+    /// Number of items that full leaky queues of the pipeline have dropped.
     pub(crate) dropped: Arc<AtomicU64>,
-    /// Statistics of workers, by hop.
+    /// Index of each hop that runs in a worker, with the statistics of its workers; in path order.
     pub(crate) workers: Vec<(u16, Arc<WorkerStats>)>,
     pub(crate) outcomes: Outcomes,
-    /// Elements for text that is appended.
+    /// Registry with the elements that [`append`](Pipeline::append) accepts.
     pub(crate) registry: Registry,
     /// True if a run without a frame is an error, as for path text. False for a source of the caller's
     /// own, which may be empty.
     pub(crate) expects_frames: bool,
-    /// Description of the last hop's compressed output; `None` for frames.
+    /// Description of the compressed packets that the next hop gets; `None` if it gets frames.
     pub(crate) track: Option<TrackInfo>,
     pub(crate) requests: Requests,
     /// Index of the segment that gets the next hop.
     at: usize,
     /// Index of the hop that precedes the next hop in the ledger.
     last: u16,
-    /// Index of the sink; `None` while there is none.
+    /// Index of the sink of the path, or of the branch that is being built; `None` while there is none.
     sink: Option<u16>,
-    /// Error in the parts, reported when the pipeline runs.
+    /// First error in the parts, reported when the pipeline runs; `None` if there is none.
     problem: Option<RunError>,
 }
 
@@ -147,8 +149,8 @@ impl Pipeline {
         self.add(Box::new(sink), HopRole::Sink).caller_stages()
     }
 
-    /// Ends the pipeline in a function. It is called with each frame in the thread of the hop before it.
-    /// The frame's buffer returns to its pool when the function drops the frame.
+    /// Ends the pipeline in a function, which is called with each frame in the thread of the hop before it.
+    /// The frame's buffer returns to its pool when the last handle to the frame is dropped.
     ///
     /// The function returns nothing, a [`ControlFlow`](std::ops::ControlFlow) that
     /// may end the run early, or a `Result` of either, whose error ends the run:
@@ -172,7 +174,7 @@ impl Pipeline {
     }
 
     /// Adds a queue of `depth` frames or packets, at least 1. The hops behind it run in a thread of their
-    /// own.
+    /// own. `leaky` says what happens when the queue is full: wait, drop the new item, or drop the oldest.
     ///
     /// ```
     /// use framepath::{Leaky, Options, Pipeline};
@@ -267,13 +269,13 @@ impl Pipeline {
         self.requests.clone()
     }
 
-    /// Returns the statistics of the workers of its stages, in path order. Any thread may read them
-    /// while the path runs.
+    /// Returns the statistics of the workers of each stage that runs in a worker, in path order; without
+    /// those of a worker that demuxes. Any thread may read them while the path runs.
     pub fn workers(&self) -> impl Iterator<Item = Arc<WorkerStats>> + '_ {
         self.workers.iter().map(|(_, stats)| stats.clone())
     }
 
-    /// Marks the last hop as the caller's own.
+    /// Marks the last hop as a part of the caller's own ([`HopInfo::own`]).
     fn caller_stages(mut self) -> Pipeline {
         if let Some(last) = self.hops.last_mut() {
             last.own = true;
@@ -281,7 +283,8 @@ impl Pipeline {
         self
     }
 
-    /// Adds a hop to the last segment.
+    /// Adds a hop to the segment that gets the next hop. Behind a sink, records [`RunError::BehindSink`],
+    /// which [`check`](Pipeline::check) returns.
     pub(crate) fn add(mut self, stage: Box<dyn Stage>, role: HopRole) -> Pipeline {
         let index = self.hops.len() as u16;
         let text = stage.name().to_owned();
@@ -307,10 +310,10 @@ impl Pipeline {
         self.segments.push(ThreadSegment { input: Some(input), chain: Vec::new(), first, before, behind });
     }
 
-    /// Checks the parts.
+    /// Checks that the pipeline was built without an error and has a sink.
     ///
     /// # Errors
-    /// A part is in error, or there is no sink.
+    /// The first error that a part recorded; [`RunError::NoSink`].
     pub(crate) fn check(&mut self) -> Result<(), RunError> {
         match (self.problem.take(), self.sink) {
             (Some(problem), _) => Err(problem),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Descriptions of plug-ins.
 //!
-//! Each plug-in is loaded in a separate process. If a plug-in crashes while it is loaded, the list has an
-//! error in place of this plug-in's description, and continues with the next plug-in.
+//! [`ask`] loads a plug-in in a separate process. If the plug-in crashes there, its entry in a list has an
+//! error in place of the description, and the list continues with the next plug-in.
 
 use std::io::Read;
 use std::path::Path;
@@ -15,10 +15,10 @@ use serde::{Deserialize, Serialize};
 
 pub use framepath_codec::frei0r::{Frei0rError, find, folders, list};
 
-/// Size in pixels of the instance whose parameters are read.
+/// Width and height in pixels of the instance whose parameters are read.
 const SIZE: (u32, u32) = (64, 48);
 
-/// Time limit for a plug-in to describe itself.
+/// Time limit for the process that loads and describes a plug-in.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Description of a plug-in, as the plug-in reports it.
@@ -28,27 +28,27 @@ pub struct Description {
     pub title: String,
     /// Author of the plug-in.
     pub author: String,
-    /// `filter`, `source`, `mixer2` or `mixer3`.
+    /// Type of the plug-in: `filter`, `source`, `mixer2` or `mixer3`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// `RGBA8888`, `BGRA8888` or `PACKED32`.
+    /// Order of the four bytes of a pixel: `RGBA8888`, `BGRA8888` or `PACKED32` (any order).
     pub color_model: String,
-    /// Version of the plug-in.
+    /// Version of the plug-in: `MAJOR.MINOR`.
     pub version: String,
     /// Purpose of the plug-in; may be empty.
     pub explanation: String,
-    /// Its parameters, in the plug-in's order.
+    /// Parameters of the plug-in, in the plug-in's order.
     pub params: Vec<PluginParam>,
 }
 
-/// A parameter.
+/// A parameter of a plug-in.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PluginParam {
-    /// Name in a path.
+    /// Name of the parameter in path text.
     pub name: String,
-    /// Name in the plug-in.
+    /// Name of the parameter as the plug-in reports it.
     pub title: String,
-    /// `bool`, `double`, `color`, `position` or `string`.
+    /// Type of the value: `bool`, `double`, `color`, `position` or `string`.
     #[serde(rename = "type")]
     pub kind: String,
     /// Accepted values, in words.
@@ -59,17 +59,17 @@ pub struct PluginParam {
     pub explanation: String,
 }
 
-/// One line of the list.
+/// Entry of a list of plug-ins: a plug-in's file, with either its description or an error.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PluginEntry {
-    /// Name in a path, behind `frei0r:`.
+    /// Name of the plug-in in path text, after `frei0r:`; the name of its file without `.so`.
     pub name: String,
     /// Path of the plug-in's file.
     pub file: String,
     /// Description of the plug-in; `None` if it could not be read.
     #[serde(flatten)]
     pub description: Option<Description>,
-    /// Reason why the description could not be read.
+    /// Reason why the description could not be read; `None` if it was read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -102,15 +102,17 @@ pub fn describe(file: &Path) -> Result<Description, Frei0rError> {
     })
 }
 
-/// Returns the line that the child prints after any output of the plug-in.
+/// Returns `outcome` as a line of JSON, which the child of [`ask`] prints after any output of the plug-in.
+/// The text begins with a line end, so that this output cannot share the line.
 pub fn answer(outcome: Result<Description, Frei0rError>) -> String {
     let json = serde_json::to_string(&outcome.map_err(|error| error.to_string()));
     // Cannot fail: the values are texts and numbers.
     format!("\n{}\n", json.unwrap_or_default())
 }
 
-/// Describes the plug-in in a process of its own, and waits for it. `child` is a command that calls
-/// [`describe`] for the file in its last argument and prints the [`answer`].
+/// Describes the plug-in in a process of its own, and waits for this process for at most 20 s. `child` is a
+/// command that calls [`describe`] for the file in its last argument and prints the [`answer`]; this function
+/// adds that argument. A failure becomes the entry's error.
 pub fn ask(found: &Found, mut child: Command) -> PluginEntry {
     child.arg(&found.path).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let outcome =
@@ -141,7 +143,7 @@ fn read_description(mut child: Child) -> Result<Description, String> {
     }
 }
 
-/// Waits for the child to end. Kills a child that takes too long.
+/// Waits for the child to end. Kills a child that takes longer than [`PATIENCE`], which is then an error.
 fn wait(child: &mut Child) -> Result<ExitStatus, String> {
     let failed = |error: std::io::Error| format!("cannot wait for its process: {error}");
     let deadline = Instant::now() + PATIENCE;

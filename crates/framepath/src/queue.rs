@@ -19,8 +19,13 @@ use crate::stage::Stage;
 static DEFINITION: Definition =
     Definition::link("queue", "a thread boundary: the hops behind it run in a thread of their own")
         .args(&[
-            Arg::option("depth", ValueKind::count(1, 65_536), DefaultValue::Is("16"), "capacity in frames")
-                .known_as(&["max-size-buffers"]),
+            Arg::option(
+                "depth",
+                ValueKind::count(1, 65_536),
+                DefaultValue::Is("16"),
+                "capacity in frames or packets",
+            )
+            .known_as(&["max-size-buffers"]),
             Arg::option(
                 "leaky",
                 ValueKind::choice(&["no", "upstream", "downstream"]),
@@ -36,17 +41,17 @@ pub(crate) fn element() -> Element {
 
 /// An entry of a queue.
 pub(crate) enum Queued {
-    /// An item.
+    /// A frame or packet.
     Item {
         item: Item,
-        /// Time of the hand-off to the queue, nanoseconds.
+        /// Time of the hand-off to the queue, CLOCK_MONOTONIC nanoseconds.
         enqueued_ns: u64,
-        /// Number of the last seek or flush before the item.
+        /// Number of the last seek or flush before the item; 0 without one.
         generation: u64,
     },
     /// A seek or flush with this number: the hops behind the queue have to discard the items inside them.
     Flush(u64),
-    /// The end of a stream that is held open.
+    /// The end of a stream that is held open for a seek: the hops behind the queue have to drain.
     End,
 }
 
@@ -54,13 +59,14 @@ pub(crate) enum Queued {
 pub(crate) struct QueueEnd {
     /// Index of the link in the path.
     index: u16,
-    /// `None` once the stream has ended, or the other end of the queue is closed.
+    /// Sender to the reading end; `None` once the stream has ended, or the reading end is closed.
     sender: Option<Sender<Queued>>,
-    /// Number of frames that full queues have dropped.
+    /// Number of items that full queues have dropped; shared by all queues of the pipeline.
     dropped: Arc<AtomicU64>,
 }
 
-/// An item that a full queue has dropped, and the time of its hand-off to the queue.
+/// An item that a full queue has dropped, and the CLOCK_MONOTONIC time of its hand-off to the queue,
+/// nanoseconds.
 pub(crate) type Dropped = (Item, u64);
 
 impl QueueEnd {
@@ -73,8 +79,8 @@ impl QueueEnd {
         self.sender.is_some()
     }
 
-    /// Puts `item` into the queue. Returns the item that a full queue dropped: an older one, or
-    /// `item` itself.
+    /// Puts `item` into the queue; waits for room unless the queue is leaky. Returns the item that a full
+    /// leaky queue dropped: an older one, or `item` itself; `None` if it dropped no item.
     ///
     /// # Errors
     /// The other end of the queue is closed. This end is then closed too.
@@ -98,13 +104,14 @@ impl QueueEnd {
         }
     }
 
-    /// Counts an item that the queue has dropped.
+    /// Counts an item that the queue has dropped, and writes its ledger row.
     pub(crate) fn count_dropped(&self, (item, enqueued_ns): &Dropped, out: &mut Out<'_>) {
         self.dropped.fetch_add(1, Ordering::Relaxed);
         out.recorder().dropped(self.index, &item.meta(), *enqueued_ns);
     }
 
-    /// Sends a marker. Waits for room even if the queue is leaky.
+    /// Puts `marker` ([`Queued::Flush`] or [`Queued::End`]) into the queue. Waits for room even if the queue
+    /// is leaky. Fails if the other end of the queue is closed.
     fn mark(&mut self, marker: Queued, out: &Out<'_>) -> Result<(), HopFailure> {
         let sent = self.sender.as_mut().is_some_and(|sender| sender.send_waiting(marker).is_ok());
         if sent { Ok(()) } else { Err(out.fail(StageError::Downstream)) }

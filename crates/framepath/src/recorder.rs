@@ -14,13 +14,16 @@ use framepath_os::measure::meter::{self, Level};
 use framepath_os::sync::queue::Idle;
 use framepath_os::time::now_ns;
 
-/// Maximum number of frames inside stages. It exceeds the reorder delay of any decoder.
+/// Number of frames inside stages above which the recorder forgets the oldest. It exceeds the reorder delay
+/// of any decoder.
 const MOST_INSIDE: usize = 1024;
 
-/// A stretch of this thread's time spent on one frame.
+/// A stretch of the time that one thread spent on one frame: its costs in nanoseconds and bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stretch {
+    /// Start of the stretch, CLOCK_MONOTONIC nanoseconds.
     start_ns: u64,
+    /// End of the stretch, CLOCK_MONOTONIC nanoseconds.
     end_ns: u64,
     copied_bytes: u64,
     copy_ns: u64,
@@ -58,7 +61,7 @@ struct Before {
     wakeup_ns: u64,
 }
 
-/// Cause of the time in which a frame was inside a stage, while the stage's thread worked on others.
+/// Cause of the time between two stretches of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gap {
     /// Waiting for this thread.
@@ -79,24 +82,28 @@ pub(crate) struct Recorder {
     level: Level,
     thread: u16,
     rows: Box<[Row]>,
+    /// Number of rows written, including those that were overwritten.
     written: u64,
     /// Index of the next row: `written` modulo the capacity, kept to avoid a division per row.
     next: usize,
+    /// Time of the last boundary between two stretches, CLOCK_MONOTONIC nanoseconds.
     last_ns: u64,
     last_counts: Counts,
     /// Stretches of frames that wait inside a stage, by hop index and frame number.
     inside: HashMap<(u16, u64), Stretch>,
-    /// Earlier time of the frame that now leaves such a stage.
+    /// Earlier time of the frame that leaves a stage or device with the next row; `None` for a frame that
+    /// did not wait inside.
     resumed: Option<Before>,
     /// Times of the current frame as reported by a device, nanoseconds: in the device's queue, and in
-    /// processing.
+    /// processing. (0, 0) if no device reported them.
     split: (u32, u32),
+    /// Number of bytes copied in the whole run: by the thread, and by the worker whose frames it receives.
     copied_bytes: u64,
 }
 
 impl Recorder {
-    /// Makes a recorder for the calling thread with room for `rows` rows. When they are full, new rows
-    /// overwrite the oldest.
+    /// Makes the recorder of the calling thread, which is thread number `thread` of the run, with room for
+    /// `rows` rows, at least 1; for none at level `off`. When they are full, new rows overwrite the oldest.
     pub(crate) fn new(level: Level, thread: u16, rows: usize) -> Recorder {
         let rows = if level == Level::Off { 0 } else { rows.max(1) };
         meter::set_level(level);
@@ -122,7 +129,8 @@ impl Recorder {
         self.level
     }
 
-    /// Returns the present time as the birth of a frame; 0 at level `off`.
+    /// Ends the current stretch. Returns the present time as the birth of a frame, CLOCK_MONOTONIC
+    /// nanoseconds; 0 at level `off`.
     #[inline]
     pub fn birth(&mut self) -> u64 {
         if self.level == Level::Off {
@@ -132,7 +140,8 @@ impl Recorder {
         self.last_ns
     }
 
-    /// Returns the time when the previous frame was done as the birth of a frame; 0 at level `off`.
+    /// Returns the time when the previous frame was done as the birth of a frame, CLOCK_MONOTONIC
+    /// nanoseconds; 0 at level `off`.
     #[inline]
     pub fn birth_at_last(&self) -> u64 {
         if self.level == Level::Off { 0 } else { self.last_ns }
@@ -169,8 +178,9 @@ impl Recorder {
     }
 
     /// Records that a device has delivered a frame that was born at `birth_ns`, after this thread had
-    /// waited since `waited_since_ns`. The time since the birth is wake-up time if the thread was waiting
-    /// then, else queue time. Returns the frame's birth, which is at most the present time.
+    /// waited since `waited_since_ns` (both CLOCK_MONOTONIC). The time since the birth is wake-up time if
+    /// the thread was waiting then, else queue time. Returns the frame's birth, which is at most the present
+    /// time; 0 at level `off`.
     pub fn captured(&mut self, birth_ns: u64, waited_since_ns: u64) -> u64 {
         if self.level == Level::Off {
             return 0;
@@ -193,7 +203,8 @@ impl Recorder {
         }
     }
 
-    /// Writes the frame's row: hop `hop` passes the frame on, or ends it.
+    /// Writes the frame's row: hop `hop` passes the frame on, or ends it. `flags` are bits of [`flag`]. Does
+    /// nothing at level `off`.
     #[inline]
     pub(crate) fn close(&mut self, hop: u16, meta: &FrameMeta, flags: u32) {
         match self.level {
@@ -203,7 +214,8 @@ impl Recorder {
         }
     }
 
-    /// Fast version of [`Recorder::close_counted`]: writes the row in place, and only a third of it.
+    /// Fast version of [`Recorder::close_counted`] for level `times`: writes the row in place, without the
+    /// counters.
     #[inline]
     fn close_timed(&mut self, hop: u16, meta: &FrameMeta, flags: u32) {
         if self.resumed.is_some() || self.split != (0, 0) {
@@ -339,25 +351,26 @@ impl Recorder {
     }
 
     /// Ends the current stretch and returns it, for a frame whose row another
-    /// thread will write.
+    /// thread will write. Returns an empty stretch at level `off`.
     pub(crate) fn cut(&mut self) -> Stretch {
         if self.level == Level::Off { Stretch::default() } else { self.stretch() }
     }
 
-    /// Returns a stretch that begins and ends at the last boundary.
+    /// Returns an empty stretch that begins and ends at the last boundary. Sets no boundary.
     pub(crate) fn current(&self) -> Stretch {
         Stretch { start_ns: self.last_ns, end_ns: self.last_ns, ..Stretch::default() }
     }
 
-    /// Returns the last row written; `None` where there is none.
+    /// Returns the row that was written last; `None` if none was written.
     pub(crate) fn last_row(&self) -> Option<&Row> {
         let last = self.next.checked_sub(1).unwrap_or(self.rows.len().checked_sub(1)?);
         (self.written > 0).then(|| &self.rows[last])
     }
 
-    /// Records that a frame has arrived from the worker that runs hop `hop`. `before` is the stretch of
-    /// the thread in front, `work` the times that the worker reports; `by_device` is true if a device did
-    /// the work.
+    /// Writes the row of hop `hop`, which a worker runs, for a frame that has arrived from this worker.
+    /// `before` is the stretch of the thread that submitted the input, `work` the times that the worker
+    /// reports, `idle` the time in which this thread last waited for the worker; `by_device` is true if a
+    /// device did the work, so that the worker's queue time is device time.
     pub(crate) fn arrived(
         &mut self,
         hop: u16,
@@ -410,7 +423,8 @@ impl Recorder {
         self.write(row);
     }
 
-    /// Records that a full queue, hop `hop`, dropped a frame.
+    /// Records that a frame ended in the queue that is hop `hop`: the full queue dropped it, or it came out
+    /// of the queue after a seek or flush had made it stale.
     pub(crate) fn dropped(&mut self, hop: u16, meta: &FrameMeta, enqueued_ns: u64) {
         if self.level == Level::Off {
             return;
@@ -428,21 +442,22 @@ impl Recorder {
         });
     }
 
-    /// Removes the frames inside stages, because the stages were flushed.
+    /// Forgets the frames inside stages, because the stages were flushed, and ends the current stretch.
     pub(crate) fn flush(&mut self) {
         self.inside.clear();
         self.resumed = None;
         self.mark();
     }
 
-    /// Returns the stamp of the last boundary: the hand-off of the present frame.
+    /// Returns the time of the last boundary between two stretches, CLOCK_MONOTONIC nanoseconds: for a link,
+    /// the time of the hand-off of the present frame.
     #[inline]
     pub(crate) fn last_ns(&self) -> u64 {
         self.last_ns
     }
 
-    /// Ends recording. Returns the remaining rows, oldest first, how many were
-    /// overwritten, and all bytes this thread copied.
+    /// Ends recording. Returns the rows that were kept, oldest first, the number of overwritten rows, and
+    /// the number of bytes copied by this thread and by the worker whose frames it receives.
     pub(crate) fn finish(mut self) -> (Vec<Row>, u64, u64) {
         self.copied_bytes += meter::take().copied_bytes;
         meter::set_level(Level::Off);
@@ -461,8 +476,8 @@ impl Recorder {
         *self.next_row() = row;
     }
 
-    /// Returns the memory of the next row. At level `times` the counters of a row are never written, so
-    /// they stay 0.
+    /// Returns the memory of the next row, for the caller to fill, and counts the row. At level `times` the
+    /// counters of a row are never written, so they stay 0.
     #[inline]
     fn next_row(&mut self) -> &mut Row {
         let at = self.next;
@@ -471,7 +486,7 @@ impl Recorder {
         &mut self.rows[at]
     }
 
-    /// Returns the time since the last boundary, and sets a boundary now.
+    /// Returns the thread's costs since the last boundary, and sets a boundary now.
     #[inline]
     fn stretch(&mut self) -> Stretch {
         let metered = meter::take();

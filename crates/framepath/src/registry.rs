@@ -108,10 +108,11 @@ impl Registry {
         self.add(Element::source(definition, make))
     }
 
-    /// Adds a stage or a sink, as `definition` declares.
+    /// Adds a stage or a sink: the declaration, which says which of the two, and a function that makes it
+    /// for a hop of a path.
     ///
     /// # Errors
-    /// As [`add_source`](Self::add_source).
+    /// The name is taken, or the declaration contradicts itself or is not that of a stage or sink.
     pub fn add_stage<S: Stage + 'static>(
         &mut self,
         definition: &'static Definition,
@@ -134,7 +135,8 @@ impl Registry {
         &self.definitions
     }
 
-    /// Makes the stage that `hop` names, to run in this process.
+    /// Makes the stage or sink that `hop` names, to run in this process. An error if `hop` names a source or
+    /// a link, or an element that is not in this registry.
     pub(crate) fn make_stage(&self, hop: &Hop, place: &HopPlace<'_>) -> Result<Box<dyn Stage>, StageError> {
         match &self.element(hop)?.make {
             Make::Stage(make) => make(hop, place),
@@ -144,7 +146,7 @@ impl Registry {
         }
     }
 
-    /// Returns the element that `hop` names.
+    /// Returns the element that `hop` names; an error if it is not in this registry.
     pub(crate) fn element(&self, hop: &Hop) -> Result<&Element, StageError> {
         let element = self.elements.iter().find(|element| element.definition.name == hop.name());
         element.ok_or_else(|| StageError::Option(format!("`{}` is not in this registry", hop.name())))

@@ -30,7 +30,7 @@ pub struct HopInfo {
 }
 
 impl HopInfo {
-    /// Makes the entry of one of framepath's stages, sources or sinks.
+    /// Makes the entry of one of framepath's own sources, stages or sinks, without a hop before it.
     pub fn new(text: impl Into<String>) -> HopInfo {
         HopInfo { text: text.into(), link: false, own: false, before: None }
     }
@@ -80,17 +80,17 @@ fn part_text(hops: &[HopInfo], range: Range<usize>) -> String {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WorkerReport {
-    /// The hop's index.
+    /// Index of the hop in [`Report::hops`].
     pub hop: u16,
-    /// Workers that died, hung or broke the rules, and were replaced.
+    /// Number of workers that died, hung or broke the rules, and were replaced.
     pub deaths: u64,
-    /// Packets or frames that were submitted again to a new worker.
+    /// Number of packets or frames that were submitted again to a new worker.
     pub replayed: u64,
     /// Number of skipped packets: packets that kill every worker, and packets that depend on such packets.
     pub skipped: u64,
     /// Number of the first packet that was skipped because it kills every worker; `None` if there is none.
     pub poisoned: Option<u64>,
-    /// Frames lost because the stage cannot be replayed.
+    /// Number of frames that were lost inside a worker that died, because the stage cannot repeat them.
     pub lost: u64,
     /// Number of the first lost frame; `None` if no frame was lost.
     pub first_lost: Option<u64>,
@@ -98,7 +98,7 @@ pub struct WorkerReport {
     pub last_death: String,
     /// Number of messages on sockets, to the workers and from the workers, from each stream's opening on.
     pub messages: (u64, u64),
-    /// Number of cells in the rings, to the workers and from the workers.
+    /// Number of cells sent through the rings in shared memory, to the workers and from the workers.
     pub cells: (u64, u64),
 }
 
@@ -120,15 +120,15 @@ impl WorkerReport {
     }
 }
 
-/// Number of frames that a `play` has shown and dropped. It has received `shown` plus `late` frames.
+/// Counts of a `play` sink.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PlayReport {
-    /// Frames that were shown.
+    /// Number of frames that were shown.
     pub shown: u64,
-    /// Number of frames that `play` dropped because the frames arrived too late.
+    /// Number of frames that were not shown: they were late, or the screen's refresh rate is too low.
     pub late: u64,
-    /// True if the viewer ended the playback.
+    /// True if the viewer ended the playback before the end of the stream.
     pub ended: bool,
 }
 
@@ -139,13 +139,13 @@ impl PlayReport {
     }
 }
 
-/// Frames that one sink took.
+/// Number of frames that one sink took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SinkReport {
-    /// The hop's index.
+    /// Index of the sink in [`Report::hops`].
     pub hop: u16,
-    /// Frames (or packets) that the sink took.
+    /// Number of frames (or packets) that the sink took.
     pub frames: u64,
 }
 
@@ -156,28 +156,29 @@ pub struct Report {
     /// Number of frames (or packets) that reached the sink; in a path with a `tee`, the largest number
     /// among the sinks.
     pub frames: u64,
-    /// The sinks, in path order: one, or one for each branch of a `tee`.
+    /// Number of frames of each sink, in path order: of one, or of one for each branch of a `tee`.
     pub sinks: Vec<SinkReport>,
-    /// Frames that full queues with `leaky=` dropped, as requested.
+    /// Number of frames (or packets) that full queues with `leaky=` dropped, as requested.
     pub dropped: u64,
-    /// Frames and packets inside the run that a seek or flush discarded.
+    /// Number of frames and packets inside the run that seeks and flushes discarded.
     pub flushed: u64,
-    /// Frames that the source's device dropped.
+    /// Number of frames that the source's device dropped or damaged.
     pub missed: u64,
-    /// Bytes the CPU copied, all frames together.
+    /// Number of bytes that the CPU copied in the run's threads and its workers' stages, all frames
+    /// together. Copies of workers are missing at level `off`.
     pub copied_bytes: u64,
-    /// Time from start to end, nanoseconds.
+    /// Time from the start of the run to its end, nanoseconds.
     pub wall_ns: u64,
     /// CPU time of the whole process during the run, plus that of its workers since their start,
     /// nanoseconds.
     pub cpu_ns: u64,
-    /// Statistics of the workers, for each hop that ran in one.
+    /// Statistics of the workers, one entry for each stage that ran in workers.
     pub workers: Vec<WorkerReport>,
-    /// Frames shown, where the path ends in `play`.
+    /// Counts of the `play` sink; `None` if the path has none.
     pub played: Option<PlayReport>,
-    /// The level of the ledger.
+    /// Level of detail of the ledger.
     pub level: Level,
-    /// The hops, in path order.
+    /// The hops, in path order. [`Row::hop`] and other fields are indices into this list.
     pub hops: Vec<HopInfo>,
     /// Names of the threads; [`Row::thread`] is an index into this list.
     pub threads: Vec<String>,
@@ -187,9 +188,10 @@ pub struct Report {
     pub overwritten: u64,
     /// Notes of stages for the user, one line each. Notes are not errors.
     pub notes: Vec<String>,
-    /// True if Ctrl-C ended the run early.
+    /// True if a signal (such as Ctrl-C) or a stop request arrived before the end of the run.
     pub interrupted: bool,
-    /// Error that stopped the run early, if any.
+    /// Error that ended the run, or [`RunError::NoFrame`]; `None` if the run had none. The first in path
+    /// order if several threads failed.
     pub error: Option<RunError>,
 }
 
@@ -232,8 +234,8 @@ impl Report {
         losses
     }
 
-    /// Returns the summary of the ledger; in a path with a `tee`, for the last sink. Frames with
-    /// overwritten rows are left out.
+    /// Returns the summary of the ledger; in a path with a `tee`, for the last sink. Leaves out frames with
+    /// overwritten rows, and removes their rows from [`rows`](Report::rows). Sorts the rows.
     pub fn digest(&mut self) -> Digest {
         let hops = self.hop_tree();
         let last = hops.leaves().last().copied().unwrap_or_default();

@@ -7,16 +7,16 @@ use framepath_model::stream::SeekTo;
 
 /// A request to the hops in front, or to the source.
 ///
-/// It travels hop by hop from its sender to the source, until a hop [answers](Answered::Done). A request
-/// that no hop answers is dropped.
+/// The request travels hop by hop from its sender to the source, until a hop [answers](Answered::Done).
+/// A request that no hop answers is dropped. A seek or flush reaches all hops and the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Request {
     /// Continue at another time, counted from the stream's start. The items inside the run are discarded.
     Seek {
-        /// The time.
+        /// Requested time.
         to: Duration,
-        /// Precision: exactly the requested time, or the random access point before that time.
+        /// Precision: exactly the requested time, or the random access point at or before that time.
         mode: SeekTo,
     },
     /// Discard the items inside the run, and continue with the next item of the source.
@@ -42,7 +42,7 @@ impl Request {
     }
 }
 
-/// Answer of a hop to a [`Request`].
+/// Answer of a hop or source to a [`Request`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answered {
     /// The hop did nothing; the request goes to the hop in front.
@@ -58,12 +58,12 @@ pub enum RequestError {
     /// The source cannot seek. The run goes on as without the request.
     #[error("{source_hop}: cannot seek: {reason}")]
     CannotSeek {
-        /// The source as it stands in the path.
+        /// Text of the source in the path.
         source_hop: String,
         /// Reason why the source cannot seek.
         reason: String,
     },
-    /// The run has ended.
+    /// The run has ended; for a seek or flush also: the source has ended and the stream is not held open.
     #[error("the run has ended")]
     Ended,
     /// A stage in a worker may not make this request. Its process may be under an attacker's control,

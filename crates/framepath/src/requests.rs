@@ -20,8 +20,9 @@ use crate::request::{Request, RequestError};
 
 /// Sends requests to a run, from any thread; clones send to the same run.
 ///
-/// [`Pipeline::requests`](crate::Pipeline::requests) returns it before the run. Requests
-/// that are sent before the run begins are its first ones.
+/// [`Pipeline::requests`](crate::Pipeline::requests) returns it before the run,
+/// [`Frames::requests`](crate::Frames::requests) during the run. Requests that are sent before the run begins
+/// are its first ones.
 ///
 /// ```
 /// use std::time::Duration;
@@ -38,30 +39,35 @@ use crate::request::{Request, RequestError};
 pub struct Requests(Arc<Shared>);
 
 struct Shared {
-    /// Oldest valid generation: receivers discard items of older generations.
+    /// Oldest valid generation, the number of the last seek or flush; 0 without one. Receivers discard items
+    /// of older generations.
     stale_below: AtomicU64,
     /// Number of items that were discarded for a seek or flush.
     flushed: AtomicU64,
     state: Mutex<MailboxState>,
 }
 
+/// State of a run's requests, under the lock of [`Shared`].
 struct MailboxState {
-    /// Number of the last request.
+    /// Number of the last request; 0 before the first. A stop has no number.
     sent: u64,
     /// Requests that were sent before the run.
     early: VecDeque<Pending>,
     /// Threads of the run, in path order; empty before the run.
     threads: Vec<RequestThread>,
-    /// Reason why the source cannot seek.
+    /// Reason why the source cannot seek; `None` if it can.
     cannot_seek: Option<RequestError>,
+    /// Handle that stops the run; `None` before the run.
     stop: Option<Stop>,
+    /// True if a stop was requested, which a run that begins later obeys.
     stop_early: bool,
     /// True if the run stays open at the end of the stream, because a seek may follow.
     holds_open: bool,
     /// True if the source has ended: it emits no more items.
     source_ended: bool,
+    /// True if the run has ended.
     ended: bool,
-    /// True for the part of a run that is in a worker.
+    /// True for the part of a run that is in a worker, where only some requests are allowed.
     in_worker: bool,
 }
 
@@ -69,12 +75,13 @@ struct MailboxState {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pending {
     pub(crate) request: Request,
+    /// Number of the request in the run, from 1; for a seek or flush, the generation of later items.
     pub(crate) number: u64,
     /// Index of the hop that sent the request. Only hops in front of that hop get the request.
     pub(crate) origin: u16,
 }
 
-/// A thread that requests pass through.
+/// A thread of the run, for the requests that pass through it.
 #[derive(Clone)]
 pub(crate) struct RequestThread {
     pub(crate) mailbox: Arc<Mailbox>,
@@ -93,14 +100,14 @@ impl RequestThread {
 
 /// The requests that wait for one thread.
 pub(crate) struct Mailbox {
-    /// True if requests wait. Read once for each item.
+    /// True if requests wait, or the thread was woken without one. Read once for each item.
     waiting: AtomicBool,
     pending: Mutex<VecDeque<Pending>>,
-    /// Wakes the thread.
+    /// Function that ends a wait of the thread.
     wake: Wake,
 }
 
-/// Wakes a thread.
+/// Function that ends the present wait of one thread, so that the thread reads its mailbox.
 pub(crate) type Wake = Box<dyn Fn() + Send + Sync>;
 
 impl Mailbox {
@@ -108,15 +115,15 @@ impl Mailbox {
         Mailbox { waiting: AtomicBool::new(false), pending: Mutex::default(), wake }
     }
 
-    /// True if requests wait for the thread.
+    /// True if requests wait for the thread, or the thread was woken to check the state of the run.
     #[inline]
     pub(crate) fn has_request(&self) -> bool {
         // Relaxed: the lock orders the requests, and the wake-up has its own order.
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Adds a request. It replaces an obsolete request of the same hop, so that the queue of a busy
-    /// thread stays short.
+    /// Adds a request and wakes the thread. The request replaces an obsolete request of the same hop, so
+    /// that the queue of a busy thread stays short.
     fn put(&self, pending: Pending) {
         let mut queue = locked(&self.pending);
         let is_obsolete = |waiting: &&mut Pending| {
@@ -135,7 +142,7 @@ impl Mailbox {
         (self.wake)();
     }
 
-    /// Takes the next request.
+    /// Takes the oldest request; `None` if no request waits.
     pub(crate) fn take(&self) -> Option<Pending> {
         let mut pending = locked(&self.pending);
         let next = pending.pop_front();
@@ -196,7 +203,7 @@ impl Requests {
         (requests, mailbox)
     }
 
-    /// Names the source in errors.
+    /// Sets the name of the source in [`RequestError::CannotSeek`].
     pub(crate) fn name_source(&self, name: &str) {
         if let Some(RequestError::CannotSeek { source_hop, .. }) = &mut self.locked().cannot_seek {
             name.clone_into(source_hop);
@@ -210,7 +217,8 @@ impl Requests {
     /// seek or flush, older frames may reach the sink until the first newer frame does, but not later.
     ///
     /// # Errors
-    /// [`RequestError::CannotSeek`], and no item is discarded then; [`RequestError::Ended`].
+    /// [`RequestError::CannotSeek`], and no item is discarded then; [`RequestError::Ended`] after the end of
+    /// the run, and for a seek or flush after the end of the source.
     pub fn send(&self, request: Request) -> Result<(), RequestError> {
         self.send_from(u16::MAX, request, None).map(|_| ())
     }
@@ -224,7 +232,9 @@ impl Requests {
     }
 
     /// Sends a request from hop `origin`, whose thread has `mailbox`. Without a mailbox, the request
-    /// starts in the last thread of each branch. Returns the request's number.
+    /// starts in the last thread of each branch. Before the run, keeps the request for the run's begin.
+    /// Returns the request's number; for a stop, that of the request before. Fails as
+    /// [`send`](Requests::send), and with [`RequestError::InWorker`].
     pub(crate) fn send_from(
         &self,
         origin: u16,
@@ -267,7 +277,8 @@ impl Requests {
         Ok(number)
     }
 
-    /// Starts the run in `threads`, which are in path order.
+    /// Records the run's `threads`, in path order, and its `stop` handle. Delivers the requests that were
+    /// sent before, and stops the run if that was one of them.
     pub(crate) fn begin(&self, threads: Vec<RequestThread>, stop: Stop) {
         let mut state = self.locked();
         if state.stop_early {
@@ -290,15 +301,15 @@ impl Requests {
         true
     }
 
-    /// Records that the run has ended.
+    /// Records that the run has ended: later requests fail with [`RequestError::Ended`].
     pub(crate) fn end(&self) {
         let mut state = self.locked();
         state.ended = true;
         state.threads.clear();
     }
 
-    /// Passes a request that no hop of thread `thread` has answered to the thread before. Drops a seek
-    /// or flush, because all threads have it already.
+    /// Passes a request that no hop of thread number `thread` has answered to the thread before. Drops a
+    /// seek or flush, because all threads have it already.
     pub(crate) fn pass_on(&self, thread: usize, pending: Pending) {
         if pending.request.flushes() {
             return;
@@ -312,7 +323,7 @@ impl Requests {
         }
     }
 
-    /// Returns the number of the last seek or flush that was sent.
+    /// Returns the number of the last seek or flush that was sent; 0 without one.
     pub(crate) fn generation(&self) -> u64 {
         self.0.stale_below.load(Ordering::Relaxed)
     }
@@ -324,7 +335,7 @@ impl Requests {
         generation < self.0.stale_below.load(Ordering::Relaxed)
     }
 
-    /// Counts discarded items.
+    /// Adds `items` to the number of items that seeks and flushes have discarded.
     pub(crate) fn count_flushed(&self, items: u64) {
         self.0.flushed.fetch_add(items, Ordering::Relaxed);
     }
@@ -333,7 +344,7 @@ impl Requests {
         self.0.flushed.load(Ordering::Relaxed)
     }
 
-    /// Sets whether the run stays open at the end of the stream.
+    /// Sets if the run stays open for a seek at the end of the stream, and wakes all threads.
     pub(crate) fn hold_open(&self, holds: bool) {
         let mut state = self.locked();
         state.holds_open = holds;
@@ -350,7 +361,7 @@ impl Requests {
     }
 }
 
-/// The upstream path of one hop.
+/// Handle that sends requests upstream from one hop.
 pub(crate) struct Upstream {
     pub(crate) requests: Requests,
     /// Mailbox of the hop's thread.
@@ -359,7 +370,7 @@ pub(crate) struct Upstream {
 }
 
 impl Upstream {
-    /// Sends a request on behalf of a stage at `hop`.
+    /// Sends a request on behalf of the stage at `hop`. Returns the request's number.
     pub(crate) fn send(&self, request: Request) -> Result<u64, RequestError> {
         self.requests.send_from(self.hop, request, self.mailbox.as_deref())
     }

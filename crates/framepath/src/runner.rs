@@ -27,15 +27,15 @@ use crate::requests::{Mailbox, Pending, RequestThread, Wake};
 use crate::source::Source;
 use crate::stage::HopRole;
 
-/// Builds and runs `path` in this thread and one more for each queue and worker. Returns when the run has
-/// ended. A run that delivers no frame fails with [`RunError::NoFrame`]; [`Report::losses`] lists lost
-/// frames.
+/// Builds `path` and runs it in this thread and one more for each queue and worker. Returns when the run has
+/// ended. A run that ends by itself without a frame has [`RunError::NoFrame`] in [`Report::error`];
+/// [`Report::losses`] lists lost frames.
 ///
 /// [`Options::stop`] ends the run early. So does a signal, if the program has called
 /// [`install_signal_handlers`](crate::install_signal_handlers); the library does not call it.
 ///
 /// # Errors
-/// The path could not be built. A failure during the run is in
+/// The path could not be built, or a stage could not start. A failure during the run is in
 /// [`Report::error`], beside the results until then.
 pub fn run(path: &Path, options: &Options) -> Result<Report, RunError> {
     Pipeline::from_path(path)?.run(options)
@@ -44,14 +44,16 @@ pub fn run(path: &Path, options: &Options) -> Result<Report, RunError> {
 /// Result of one thread.
 struct Ended {
     rows: Vec<Row>,
+    /// Number of ledger rows that the thread has overwritten.
     overwritten: u64,
     copied_bytes: u64,
-    /// Items that the thread's sink took.
+    /// Number of items that the thread's sink took; 0 without a sink.
     delivered: u64,
+    /// First failure in the thread; also one that only reports the end of a hop.
     failure: Option<HopFailure>,
 }
 
-/// Returns a line for each hop whose workers lack layers of the sandbox.
+/// Returns a note for each hop of `workers` whose workers lack layers of the sandbox.
 fn sandbox_notes(workers: &[(u16, Arc<WorkerStats>)], hops: &[HopInfo]) -> Vec<String> {
     let note = |(hop, stats): &(u16, Arc<WorkerStats>)| {
         let note = stats.sandbox_note.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -61,11 +63,12 @@ fn sandbox_notes(workers: &[(u16, Arc<WorkerStats>)], hops: &[HopInfo]) -> Vec<S
 }
 
 impl Pipeline {
-    /// Runs the path in this thread and one more for each queue and worker. Returns when the run has
+    /// Runs the pipeline in this thread and one more for each queue and worker. Returns when the run has
     /// ended.
     ///
     /// # Errors
-    /// As [`run`].
+    /// A part is behind a sink, there is no sink, or a stage cannot start. A failure during the run is in
+    /// [`Report::error`].
     pub fn run(mut self, options: &Options) -> Result<Report, RunError> {
         self.prepare(options)?;
         Ok(self.run_prepared(options))
@@ -137,10 +140,10 @@ impl Pipeline {
         report
     }
 
-    /// Checks the parts and starts the stages, in path order.
+    /// Checks the parts and starts the stages, each after the hops in front of it.
     ///
     /// # Errors
-    /// A part is in error, or a stage cannot start.
+    /// As [`check`](Pipeline::check), or a stage cannot start.
     pub(crate) fn prepare(&mut self, options: &Options) -> Result<(), RunError> {
         self.check()?;
         let level = options.level;
@@ -166,7 +169,7 @@ impl Pipeline {
     }
 }
 
-/// Returns the index of the sink in a segment.
+/// Returns the index in the path of the sink in `segment`; `None` if the segment ends in a queue or worker.
 fn sink_of(segment: &ThreadSegment) -> Option<u16> {
     segment.chain.iter().find(|hop| hop.role == HopRole::Sink).map(|hop| hop.index)
 }
@@ -181,7 +184,8 @@ fn sinks_of(sinks: &[Option<u16>], ended: &[Result<Ended, RunError>]) -> Vec<Sin
 }
 
 impl Report {
-    /// Sets the error of a run that ended by itself and delivered no frame.
+    /// Sets [`RunError::NoFrame`] if the run delivered no frame, has no other error, and was ended neither
+    /// by a signal or stop request nor by the viewer of `play`.
     fn fail_without_frames(&mut self) {
         let by_viewer = self.played.is_some_and(|played| played.ended);
         if self.frames == 0 && self.error.is_none() && !self.interrupted && !by_viewer {
@@ -190,8 +194,8 @@ impl Report {
         }
     }
 
-    /// Adds one thread's result. The first failure in path order becomes the error of the run. A failure
-    /// that only reports the end of the next stage does not count.
+    /// Adds one thread's result. The error of the run is that of the first failed thread in path order. A
+    /// failure that only reports that a hop takes no more items does not count.
     fn add(&mut self, ended: Result<Ended, RunError>) {
         let error = match ended {
             Ok(mut ended) => {
@@ -212,7 +216,8 @@ impl Report {
     }
 }
 
-/// Runs the first segment in this thread, and each other segment in a thread of its own.
+/// Runs the first segment in this thread, and each other segment in a thread of its own. Returns the results
+/// in the order of the segments when all threads have ended.
 fn run_threads(
     source: &mut dyn Source,
     segments: impl Iterator<Item = (ThreadSegment, ThreadContext)>,
@@ -243,7 +248,7 @@ fn thread_name(segment: &ThreadSegment, hops: &[HopInfo]) -> String {
     hops[usize::from(segment.first)].text.split(' ').next().unwrap_or_default().to_owned()
 }
 
-/// Makes the mailbox of the thread that will run `segment`.
+/// Makes the entry for requests, with a new mailbox, of the thread that will run `segment`.
 fn request_thread(segment: &ThreadSegment, options: &Options) -> RequestThread {
     let wake: Wake = match &segment.input {
         None => {
@@ -259,7 +264,8 @@ fn request_thread(segment: &ThreadSegment, options: &Options) -> RequestThread {
     RequestThread { mailbox: Arc::new(Mailbox::new(wake)), before: segment.before, first: segment.first }
 }
 
-/// Runs the source and the chain up to the first queue.
+/// Runs the source and the hops of the first segment until the stream ends, a hop fails, or the run has to
+/// end; then drains the hops.
 fn produce(
     source: &mut dyn Source,
     segment: Option<(ThreadSegment, ThreadContext)>,
@@ -314,7 +320,7 @@ fn produce(
     end(recorder, delivery, failure)
 }
 
-/// Runs the chain behind a queue.
+/// Runs the hops of `segment`, which are behind a queue or a worker, in thread number `number`.
 fn consume(segment: ThreadSegment, number: usize, options: &Options, delivery: &ThreadContext) -> Ended {
     // Made first and so dropped last, because other values may write when they are dropped.
     let _interruptible = (signal::interruptible(), options.stop.enter());
@@ -432,7 +438,8 @@ fn from_worker(
 }
 
 /// Handles the requests in the mailbox of `thread`: offers each to the thread's hops, last hop first, and
-/// then to its `source` or to the thread before. Returns `true` if the source has performed a seek.
+/// then to its `source` (in the first thread) or to the thread before. Returns `true` if the source has
+/// performed a seek.
 fn serve_requests(
     mut source: Option<&mut dyn Source>,
     thread: usize,
@@ -470,7 +477,8 @@ fn serve_requests(
     Ok(seeks)
 }
 
-/// Flushes the hops behind hop `behind` if `generation` is newer than that of the previous item.
+/// Flushes the hops of this thread, which are behind hop `behind`, if `generation` is newer than that of the
+/// previous item, and records `generation`.
 fn catch_up(
     generation: u64,
     behind: u16,
@@ -485,7 +493,8 @@ fn catch_up(
     flush(behind + 1, chain, recorder, delivery)
 }
 
-/// Discards the items inside all hops from hop `first` on.
+/// Discards the items inside all hops of `chain`, whose indices are at least `first`, up to a hop that has
+/// ended.
 pub(crate) fn flush(
     first: u16,
     chain: &mut [HopStage],
@@ -505,7 +514,7 @@ pub(crate) fn flush(
     Ok(())
 }
 
-/// Drains the chain at the end of a stream that is held open.
+/// Drains the chain at the end of a stream that is held open for a seek. Returns the first failure.
 fn hold(chain: &mut [HopStage], recorder: &mut Recorder, delivery: &ThreadContext) -> Option<HopFailure> {
     delivery.set_holds(true);
     let failure = drain(chain, recorder, delivery, None);
@@ -513,8 +522,8 @@ fn hold(chain: &mut [HopStage], recorder: &mut Recorder, delivery: &ThreadContex
     failure
 }
 
-/// Returns the failure, or `None` after a signal that ends the run. A signal causes failures that are no
-/// errors: waits end early, and the same Ctrl-C ends the program at the other end of a pipe.
+/// Returns the failure, or `None` after a signal or stop request. These cause failures that are no errors:
+/// waits end early, and the same Ctrl-C ends the program at the other end of a pipe.
 fn unless_interrupted(failure: HopFailure) -> Option<HopFailure> {
     (!signal::interrupted()).then_some(failure)
 }

@@ -73,10 +73,11 @@ pub trait Source: Send {
     }
 
     /// Pushes the next item to `out`, with its number and its birth stamp from [`Out::birth`]. Returns
-    /// `false` after the last item; it is then called again only after a seek.
+    /// `true` to be called again, also without an item if [`Out::has_request`]. Returns `false` after the
+    /// last item, or if the run has to end; it is then called again only after a seek.
     ///
     /// # Errors
-    /// Its own error by [`Out::fail`], or the unchanged error of a push.
+    /// The source's own error by [`Out::fail`], or the unchanged error of a push.
     fn produce(&mut self, out: &mut Out<'_>) -> Result<bool, HopFailure>;
 
     /// Succeeds if the source answers [`Request::Seek`]. Called before the run.
@@ -87,9 +88,11 @@ pub trait Source: Send {
         Err("the source is not seekable")
     }
 
-    /// Handles a request from a later hop, between two items. After a seek,
+    /// Handles a request from a later hop or from outside the run, between two items. Returns
+    /// [`Answered::Done`] if the source has performed it, else [`Answered::PassOn`]. After a seek,
     /// [`produce`](Source::produce) emits the items from that time on, even if the source was at its end.
-    /// After a flush it continues at an item where decoding can start.
+    /// After a flush it continues at an item where decoding can start. By default performs a flush only,
+    /// for which a source without state has nothing to do.
     ///
     /// # Errors
     /// The source could not perform the request. The error ends the run.
@@ -98,7 +101,7 @@ pub trait Source: Send {
     }
 }
 
-/// Makes the option `frames` of a source that has no end of its own.
+/// Makes the option `frames`, with this default, of a source that has no end of its own.
 const fn frames(default: &'static str) -> Arg {
     Arg::option(
         "frames",

@@ -21,8 +21,11 @@ use crate::request::{Answered, Request};
 /// Role of a hop in its thread's chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HopRole {
+    /// The hop passes items to the next hop of the thread, or to a worker.
     Through,
+    /// The hop is a sink, the last hop of the thread.
     Sink,
+    /// The hop is the writing end of a queue, the last hop of the thread.
     Link,
 }
 
@@ -77,13 +80,14 @@ pub trait Stage: Send {
     /// [`Out::enough`].
     fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure>;
 
-    /// Returns the number of threads that the stage uses. Called after [`Stage::start`].
+    /// Returns the number of threads that do the stage's work; 1 for a stage that works in its caller's
+    /// thread only. Called after [`Stage::start`].
     fn threads(&self) -> u32 {
         1
     }
 
     /// True if the stage's output depends only on its input since the last random access point, so that
-    /// the output can be repeated after a crash.
+    /// another worker can repeat the output after a crash.
     fn replayable(&self) -> bool {
         true
     }
@@ -111,15 +115,17 @@ pub trait Stage: Send {
         Ok(())
     }
 
-    /// Handles a request from a later hop, between two items. An encoder answers [`Request::Keyframe`]
-    /// and [`Request::BitRate`]. A seek or flush goes on to the source, whatever the answer.
+    /// Handles a request from a later hop or from outside the run, between two items. Returns
+    /// [`Answered::Done`] if the stage has performed it; the default passes all on. An encoder answers
+    /// [`Request::Keyframe`] and [`Request::BitRate`]. A seek or flush goes on to the source, whatever the
+    /// answer.
     fn request(&mut self, request: &Request) -> Answered {
         let _ = request;
         Answered::PassOn
     }
 }
 
-/// Returns the last part of a type's path, without type parameters.
+/// Returns the last part of a type's path, without type parameters: `Invert` for `program::Invert<u8>`.
 pub(crate) fn short_name(path: &str) -> &str {
     let path = path.split('<').next().unwrap_or(path);
     path.rsplit("::").next().unwrap_or(path)

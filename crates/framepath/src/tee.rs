@@ -5,7 +5,7 @@
 //! A tee with more than two branches in path text becomes several tees with two branches in a row. Items are
 //! shared, not copied. The queue of a slow branch decides what happens to the other branches. A queue that
 //! waits makes the other branches wait, and the tee's row of the ledger has this wait. A leaky queue drops
-//! items, and the other branches do not wait. If a branch fails, or the sink of a branch wants no more
+//! items, and the other branches do not wait. If a branch fails, or the sink of a branch takes no more
 //! items, the other branches continue.
 
 use framepath_model::path::Definition;
@@ -25,11 +25,12 @@ pub(crate) fn element() -> Element {
     Element::tee(&DEFINITION)
 }
 
-/// The stage in front of two branches.
+/// Stage in front of two branches: one behind a queue in a thread of its own, one in the tee's thread.
 pub(crate) struct Tee {
     /// Queue of the branch that has a thread of its own.
     side: QueueEnd,
-    /// Failure of the next hops in the tee's own thread, which then take no more items; `None` before.
+    /// Failure of the branch in the tee's own thread, which then takes no more items; `None` while it takes
+    /// items. Returned when the other branch has ended too, or at the drain.
     ended: Option<HopFailure>,
 }
 

@@ -2,8 +2,8 @@
 //! Entry point that makes a program its own worker program.
 //!
 //! `host=process` starts a program for its workers. If a program calls [`init`] first
-//! thing in `main`, the workers run this program. Otherwise they run the `framepath` command
-//! (see [`set_worker_program`](crate::host::set_worker_program)).
+//! thing in `main`, the workers run this program. Otherwise they run the `framepath` command. The variable
+//! FRAMEPATH_WORKER and [`set_worker_program`](crate::host::set_worker_program) override both.
 
 use std::ffi::OsString;
 use std::process;
@@ -13,8 +13,9 @@ use framepath_os::process::spawn;
 use crate::host;
 use crate::registry::Registry;
 
-/// Runs the worker and ends the process, if framepath has started this process as a worker; otherwise
-/// returns at once. Call it first in `main`, before any thread starts and before arguments are read.
+/// Runs the worker and ends the process, if framepath has started this process as a worker. Otherwise makes
+/// this program the worker program, unless another one is set, and returns at once. Call it first in `main`,
+/// before any thread starts and before arguments are read.
 ///
 /// ```no_run
 /// use framepath::Pipeline;
@@ -31,7 +32,7 @@ pub fn init() {
     init_with(Registry::built_in());
 }
 
-/// [`init`] for a program with sources and stages of its own, which its workers find in `registry`.
+/// [`init`] for a program with stages of its own, which its workers find in `registry`.
 ///
 /// ```no_run
 /// use framepath::{Pipeline, Registry};

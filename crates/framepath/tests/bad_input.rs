@@ -13,7 +13,7 @@ use framepath_testkit::{clip, md5_lines};
 use tempfile::TempDir;
 
 /// Runs a path that must fail. Returns the error, and the report of the run
-/// (`None` if the path could not be built).
+/// (`None` if the path could not be built or started).
 #[track_caller]
 fn fails(text: &str) -> (String, Option<Report>) {
     match try_run(text, &at(Level::Full)) {
@@ -27,7 +27,7 @@ fn fails(text: &str) -> (String, Option<Report>) {
     }
 }
 
-/// Asserts that the error names `hop` first, and then the problem.
+/// Asserts that the error is one line, begins with `hop`, and contains `words`.
 #[track_caller]
 fn assert_names(error: &str, hop: &str, words: &[&str]) {
     assert!(error.starts_with(&format!("{hop}: ")) || error.starts_with(&format!("{hop} ")), "{error}");
@@ -62,7 +62,7 @@ fn hashes(framemd5: &str) -> Vec<String> {
     md5_lines(framemd5).iter().map(|line| line.rsplit(' ').next().expect("a hash").to_owned()).collect()
 }
 
-/// Hashes of the frames that ffmpeg decodes from a damaged file; ffmpeg may fail on it.
+/// Returns the hashes of the frames that ffmpeg decodes from a damaged file; ffmpeg may fail on it.
 fn ffmpeg_hashes(file: &str) -> Vec<String> {
     let output = Command::new("ffmpeg")
         .args(["-nostdin", "-v", "quiet", "-i", file, "-fps_mode", "passthrough", "-f", "framemd5", "-"])
@@ -188,7 +188,7 @@ fn a_stream_that_changes_size_decodes_and_stops_only_a_y4m() {
     }
 }
 
-/// Joins two raw streams of different codecs.
+/// Decodes a file of two joined raw streams of different codecs.
 #[test]
 fn a_stream_that_changes_codec_delivers_the_frames_before() {
     let folder = tempfile::tempdir().unwrap();

@@ -8,7 +8,7 @@ use framepath_testkit::clip;
 use framepath_testkit::pipeline::{at, run};
 use log::{LevelFilter, Log, Metadata, Record};
 
-/// Levels and messages, in order.
+/// Levels and texts of the messages that the library has logged, in order.
 static REPORTED: Mutex<Vec<(log::Level, String)>> = Mutex::new(Vec::new());
 
 struct Collecting;

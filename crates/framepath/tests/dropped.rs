@@ -8,12 +8,12 @@ use framepath::Pipeline;
 
 /// Number of pipelines in one round. The first round fills caches of the libraries.
 const ROUND: usize = 200;
-/// Number of all pipelines.
+/// Number of pipelines in all rounds together.
 const ALL: usize = 1000;
 /// Growth of the resident memory in a round without a leak, in KiB: 5 for each pipeline.
 const SLACK_KIB: usize = 1024;
 
-/// Returns the number of descriptors, threads and mappings, and resident memory in KiB.
+/// Returns this process's number of open descriptors, threads and mappings, and its resident memory in KiB.
 fn held() -> (usize, usize, usize, usize) {
     let entries = |folder: &str| fs::read_dir(folder).unwrap().count();
     let mappings = fs::read_to_string("/proc/self/maps").unwrap().lines().count();

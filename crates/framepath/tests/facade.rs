@@ -14,7 +14,7 @@ use framepath::{
 
 const GREY: &str = "test frames=20 size=64x48 format=grey";
 
-/// Passes frames on, and fails at the frame of this number.
+/// Stage that passes frames on, and fails at the frame with this number.
 struct FailsAt(u64);
 
 impl Stage for FailsAt {
@@ -30,7 +30,7 @@ impl Stage for FailsAt {
     }
 }
 
-/// Inverts the first plane.
+/// Stage that inverts the first plane, with a pool for frames that others still read.
 #[derive(Default)]
 struct Invert(CopyPool);
 

@@ -76,7 +76,7 @@ fn hard_set_equals_ffmpeg() {
     assert_all_same(|name| name.starts_with("hard-"));
 }
 
-/// Does the same work with frames crossing to other threads, and with the clip repeated.
+/// Compares the frames with ffmpeg's behind queues and copies, and with the clip played three times.
 #[test]
 fn links_and_loops_change_nothing() {
     for name in ["h264-180p8-high.h264", "vp9-180p8.ivf", "av1-180p8-grain.ivf"] {

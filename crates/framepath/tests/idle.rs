@@ -10,15 +10,16 @@ use std::time::Duration;
 
 use framepath::{Level, Pipeline};
 
-/// Time until the first frame has arrived and the watcher of the worker sleeps, too.
+/// Time until the first frame has arrived and the thread that watches the worker sleeps, too.
 const SETTLING: Duration = Duration::from_secs(3);
+/// Time in which no thread may run.
 const LOOKED: Duration = Duration::from_secs(3);
 
-/// True if a thread sleeps, and how often it ran. A thread that makes a system
-/// call has to run, and then leaves its CPU once more, or does not sleep.
+/// State of a thread: true if it sleeps, and the number of its context switches. A thread that makes a
+/// system call has to run, and then leaves its CPU once more, or does not sleep.
 type Ran = (bool, u64);
 
-/// Returns every thread of `process`, except the calling one.
+/// Returns the state of every thread of `process`, except the calling one, by thread id.
 fn threads_of(process: &str) -> BTreeMap<String, Ran> {
     let own = fs::read_link("/proc/thread-self").unwrap();
     let own = own.file_name().unwrap().to_str().unwrap().to_owned();

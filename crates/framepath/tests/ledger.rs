@@ -15,7 +15,7 @@ fn pixel_bytes(format: PixelFormat, width: u32, height: u32) -> u64 {
     Layout::packed(format, width, height).unwrap().pixel_bytes() as u64
 }
 
-/// Returns the copied bytes in the rows of hop `hop`.
+/// Returns the sum of the copied bytes in all rows of hop `hop`.
 fn copied_by(report: &Report, hop: u16) -> u64 {
     report.rows.iter().filter(|r| r.hop == hop).map(|r| r.copied_bytes).sum()
 }
@@ -126,8 +126,8 @@ fn a_full_ledger_keeps_the_last_rows_and_says_how_many_went() {
     assert_eq!(report.digest().totals.iter().map(|t| t.seq).collect::<Vec<_>>(), [95, 96, 97, 98, 99]);
 }
 
-/// Frames that leave a decoder in another order than their packets came lose their
-/// rows in another order too.
+/// Checks that the digest leaves out each frame that lost a row. Frames that leave a decoder in another
+/// order than their packets came lose their rows in another order too.
 #[test]
 fn a_frame_that_lost_a_row_is_in_no_figure() {
     let text = format!("file {} ! decode threads=1 ! queue depth=4 ! null", clip("h264-180p8-high.h264"));
@@ -260,8 +260,8 @@ fn decoding_copies_nothing_and_conversions_copy_the_minimum() {
     }
 }
 
-/// A decoder still reads most of its pictures when a stage gets them. The stage must write to a copy
-/// instead, and count it.
+/// Checks that a stage writes to a copy of a picture that the decoder still reads, and counts the copy. A
+/// decoder still reads most of its pictures when a stage gets them.
 #[test]
 fn a_stage_behind_a_decoder_writes_into_a_counted_copy() {
     let folder = tempfile::tempdir().unwrap();

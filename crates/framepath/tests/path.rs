@@ -239,8 +239,8 @@ fn values_are_exact() {
     assert_eq!(bytes("1MiB"), Some(1 << 20));
 }
 
-/// Path, the marked part (`^` at the end of the text), and parts
-/// of the message and of the help.
+/// Wrong paths: the text, the part that the error marks (`^`: the end of the text), a part of the error's
+/// message, and a part of its help.
 const WRONG: &[(&str, &str, &str, &str)] = &[
     ("", "^", "the path is empty", "`file`, `test`, `v4l2` or `fixture`"),
     ("   ", "^", "the path is empty", "`test ! null`"),
@@ -443,7 +443,7 @@ fn the_canonical_form_has_one_order() {
     assert_eq!(path.to_string(), "test size=16x8 rate=25 frames=5 ! queue depth=4 leaky=no ! pgm 'a b=c'");
 }
 
-/// Words of the language and pieces that break it, so that random paths
+/// Makes a word or separator of the path language, or a piece of text that breaks it, so that random paths
 /// get past the first word.
 fn any_piece() -> impl Strategy<Value = String> {
     let known: Vec<String> = definitions()
@@ -478,7 +478,7 @@ fn check(text: &str) {
     }
 }
 
-/// Makes any value of an argument, as text.
+/// Makes any valid value of an argument, as text.
 fn any_value(arg: &'static framepath::path::Arg) -> BoxedStrategy<String> {
     use framepath::path::ValueKind;
     match arg.kind {
@@ -595,7 +595,7 @@ proptest! {
     }
 }
 
-/// A text that was not set has its default, also in debug builds.
+/// Checks that a text option that was not set has its default, also in debug builds.
 #[test]
 fn a_text_has_a_default() {
     let hop = parse_stage("threshold host=process").unwrap();

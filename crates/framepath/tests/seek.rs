@@ -13,10 +13,10 @@ use framepath::{
 };
 use framepath_testkit::{ffmpeg, within_deadline};
 
-/// Presentation time and hash of a frame.
+/// Presentation time of a frame in ticks, and the MD5 hash of its pixels.
 type Shown = (Option<i64>, String);
 
-/// Frames of each clip, 25 a second.
+/// Number of frames in each clip, which has 25 frames per second.
 const FRAMES: usize = 60;
 
 /// Ten targets in milliseconds, each with the number of the first frame that is not before it. They cover
@@ -61,7 +61,8 @@ fn all(text: &str) -> Vec<Shown> {
     frames.map(|frame| shown(&frame.unwrap())).collect()
 }
 
-/// Seeks ten times, with frames inside, and compares the rest of the stream with a whole decode.
+/// Seeks to each target, first with frames inside and then at the end of the stream, and compares the frames
+/// with those of a whole decode.
 fn check(text: &str) {
     let whole = all(text);
     assert_eq!(whole.len(), FRAMES, "{text}");
@@ -147,8 +148,8 @@ fn a_track_that_is_not_there_is_an_error() {
     assert!(matches!(error, framepath::CodecError::NoTrack { track: 1, tracks: 1, .. }), "{error}");
 }
 
-/// Returns the presentation times that reach a sink. After `count` frames the sink's thread or another
-/// thread seeks.
+/// Runs `pipeline` with a sink that seeks to the time `to` at its frame number `count`, counted from 1.
+/// Returns the presentation times of the frames that reached the sink, and the report.
 fn times_with_seek(pipeline: Pipeline, count: usize, to: Duration) -> (Vec<i64>, framepath::Report) {
     let requests = pipeline.requests();
     let times = Arc::new(Mutex::new(Vec::new()));
@@ -228,7 +229,7 @@ fn discarded_frames_of_a_seek_are_counted_in_the_ledger() {
     assert_eq!((report.frames, report.dropped, report.losses().len()), (1, 0, 0));
 }
 
-/// Source without an end that emits frames without timestamps, and records its requests.
+/// Source that emits 100,000 grey frames, and records and answers all requests.
 struct Asked {
     layout: Layout,
     pool: Pool,
@@ -264,11 +265,15 @@ impl Source for Asked {
     }
 }
 
-/// Stage that passes frames on, sends one request once, and answers or records the requests of other hops.
+/// Stage that passes frames on, sends one request once, and records the requests of other hops.
 struct Hop {
+    /// Request to send with the next frame; `None` after it was sent.
     asks: Option<Request>,
+    /// Request that the stage answers; the stage passes others on.
     answers: Option<Request>,
+    /// Requests of other hops, in order.
     asked: Arc<Mutex<Vec<Request>>>,
+    /// Number of flushes.
     flushed: Arc<Mutex<u32>>,
 }
 

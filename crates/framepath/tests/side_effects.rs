@@ -6,8 +6,8 @@ use std::fs;
 
 use framepath::{Options, path, run};
 
-/// Lines of /proc/thread-self/status (proc(5)): of the process, and the signals that this
-/// thread blocks. (The main thread blocks all signals while it starts another thread.)
+/// Returns the lines of /proc/thread-self/status (proc(5)) about signals and the umask. Those of this thread,
+/// because the main thread blocks all signals while it starts another thread.
 fn status() -> Vec<String> {
     let text = fs::read_to_string("/proc/thread-self/status").unwrap();
     let kept = ["SigBlk:", "SigIgn:", "SigCgt:", "Umask:"];

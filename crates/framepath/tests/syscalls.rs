@@ -9,7 +9,7 @@ use framepath::Level;
 use framepath_testkit::harness::{self, Missing, Tested, needs_program, test};
 use framepath_testkit::pipeline::{at, run};
 
-/// First argument of the program under strace: `PROGRAM RUN FRAMES`.
+/// First argument of this program when strace runs it; the second is the number of frames to run.
 const RUN: &str = "run-direct-path";
 
 fn main() -> ExitCode {
@@ -48,7 +48,7 @@ fn no_call_per_frame() -> Tested {
     Ok(())
 }
 
-/// Returns the fourth column of strace's last line.
+/// Returns the total number of calls in the table of `strace -c`: the fourth column of its last line.
 fn total_calls(table: &str) -> u64 {
     let line = table.lines().rev().find(|line| line.ends_with("total")).expect("strace's total");
     line.split_whitespace().nth(3).expect("calls").parse().expect("a number")

@@ -17,7 +17,7 @@ use framepath::{
 use framepath_testkit::pipeline::{at, run};
 use framepath_testkit::{clip, md5_lines};
 
-/// Returns each sink's name and number of frames.
+/// Returns the text of each sink and its number of frames, in path order.
 fn by_sink(report: &Report) -> Vec<(&str, u64)> {
     report.sinks.iter().map(|sink| (report.hops[usize::from(sink.hop)].text.as_str(), sink.frames)).collect()
 }
@@ -86,7 +86,7 @@ fn a_branch_that_waits_lets_the_others_wait() {
     assert!(waited > 0);
 }
 
-/// Sink that fails at the frame with this number.
+/// Sink that fails from the frame with this number on.
 struct FailsAt(u64);
 
 impl Stage for FailsAt {
@@ -262,7 +262,7 @@ fn a_seek_works_after_the_end_of_a_branch() {
     assert_eq!(report.sinks[0].frames, 21 + 30);
 }
 
-/// Stage that counts requests for a keyframe, and answers each with this answer.
+/// Stage that counts requests for a keyframe in the counter, and answers each with the given answer.
 struct Asked(Arc<AtomicU64>, Answered);
 
 impl Stage for Asked {

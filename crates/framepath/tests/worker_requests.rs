@@ -13,19 +13,41 @@ use framepath::{
 };
 use framepath_testkit::harness::{self, test};
 
-static ASKED: Definition = Definition::source("asked", "frames until it was asked for both, or so many")
-    .args(&[Arg::option("frames", ValueKind::count(1, 1_000_000), DefaultValue::Is("1"), "so many")]);
+static ASKED: Definition =
+    Definition::source("asked", "frames until a keyframe and a bit rate were requested").args(&[
+        Arg::option(
+            "frames",
+            ValueKind::count(1, 1_000_000),
+            DefaultValue::Is("1"),
+            "maximum number of frames",
+        ),
+    ]);
 
-static ASKS: Definition = Definition::stage("asks", "asks for a keyframe and a bit rate")
+static ASKS: Definition = Definition::stage("asks", "requests a keyframe and a bit rate")
     .args(&[
-        Arg::option("at", ValueKind::count(0, 1_000_000), DefaultValue::Is("0"), "the frame"),
-        Arg::option("times", ValueKind::count(1, 1000), DefaultValue::Is("1"), "how often for each frame"),
-        Arg::option("again", ValueKind::count(0, 1), DefaultValue::Is("0"), "1: at each frame behind, too"),
+        Arg::option(
+            "at",
+            ValueKind::count(0, 1_000_000),
+            DefaultValue::Is("0"),
+            "number of the frame that starts the requests",
+        ),
+        Arg::option(
+            "times",
+            ValueKind::count(1, 1000),
+            DefaultValue::Is("1"),
+            "number of requests of each kind per frame",
+        ),
+        Arg::option(
+            "again",
+            ValueKind::count(0, 1),
+            DefaultValue::Is("0"),
+            "1: send the requests with each later frame, too",
+        ),
     ])
     .hosts(Hosts::Any);
 
 static OVERREACHES: Definition =
-    Definition::stage("overreaches", "asks for what a worker may not have").hosts(Hosts::Any);
+    Definition::stage("overreaches", "sends requests that a worker must not send").hosts(Hosts::Any);
 
 const BIT_RATE: u64 = 2_000_000;
 
@@ -155,7 +177,7 @@ fn run(text: &str) -> (Report, Vec<(Request, u64)>) {
     (report, received)
 }
 
-/// Asserts that no request arrived before frame `at`; returns the requests.
+/// Asserts that no request arrived before the source had emitted frame `at`; returns the requests.
 fn requests(received: &[(Request, u64)], at: u64) -> Vec<Request> {
     assert!(received.iter().all(|(_, emitted)| *emitted > at), "{received:?}");
     received.iter().map(|(request, _)| *request).collect()

@@ -13,7 +13,7 @@ const HEADER: &str = "path,seq,hop,stage,thread,birth_ns,enter_ns,leave_ns,wall_
                       involuntary_switches,minor_faults,cycles,instructions,cache_misses,last,dropped,\
                       device_ns,device_queue_ns,device_run_ns,held_ns,pool_ns";
 
-/// Writes all rows of `report`.
+/// Writes a line of column names, and one line for each row of `report`. The column `path` has the path text.
 ///
 /// # Errors
 /// Errors of `to`.

@@ -33,7 +33,7 @@ pub fn machine() -> Machine {
     }
 }
 
-/// Returns the version of the ffmpeg tool; `None` if the tool is not installed.
+/// Returns the version of the ffmpeg tool; `None` if the tool is not installed or fails.
 fn ffmpeg_version() -> Option<String> {
     let mut ffmpeg = Command::new("ffmpeg");
     let output = ffmpeg.arg("-version").stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
@@ -41,8 +41,9 @@ fn ffmpeg_version() -> Option<String> {
     output.status.success().then(|| text.split_whitespace().nth(2).map(str::to_owned)).flatten()
 }
 
-/// Returns the graphics cards and their drivers; `None` if there are none. The name of a card is its PCI
-/// vendor and device number, or its name in the device tree.
+/// Returns the names of the graphics cards in folder `drm`, and their drivers, each separated by commas;
+/// `None` if there are none. The name of a card is its PCI vendor and device number, else its name in the
+/// device tree, else its module alias.
 fn gpus(drm: &Path) -> (Option<String>, Option<String>) {
     let Ok(entries) = fs::read_dir(drm) else { return (None, None) };
     let is_card =

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The measuring node's records as CSV: one line per record, stable column
-//! names. Times are CLOCK_MONOTONIC, nanoseconds; `crc32` is hexadecimal, and empty
-//! without a checksum.
+//! names. Times are CLOCK_MONOTONIC, nanoseconds. `crc32` is hexadecimal. `crc32` and the time
+//! `checksum_ns` are empty without a checksum.
 
 use std::io::{self, Write};
 
@@ -11,7 +11,7 @@ const HEADER: &str = "number,source_sequence,queued_ns,ready_ns,start_ns,end_ns,
                       in_place,roi_left,roi_top,roi_width,roi_height,level,pixels_set,copied_bytes,crc32,\
                       checksum_ns";
 
-/// Writes the column names.
+/// Writes one line with the column names.
 ///
 /// # Errors
 /// Errors of `to`.
@@ -19,7 +19,7 @@ pub fn header(to: &mut dyn Write) -> io::Result<()> {
     writeln!(to, "{HEADER}")
 }
 
-/// Writes one line for each record.
+/// Writes one line for each record, without the line of column names.
 ///
 /// # Errors
 /// Errors of `to`.

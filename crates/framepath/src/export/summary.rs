@@ -13,8 +13,8 @@ use framepath_os::measure::meter::Level;
 use super::machine::machine;
 use crate::report::{Report, SinkReport};
 
-/// Returns the summary of one run: one row for each sink, and one note for each loss and failure. `case` is
-/// the path's text.
+/// Returns the summary of one run: one row for each sink, the run's notes, and one more note for each loss
+/// and for an early end. `case` is the path's text.
 ///
 /// ```
 /// use framepath::{Options, Pipeline, export};
@@ -33,7 +33,7 @@ pub fn summary(report: &mut Report, case: &str) -> Summary {
     from_rows(rows, notes)
 }
 
-/// Returns the summary of a path that could not start.
+/// Returns the summary of a path that could not start: no rows, and a note with `reason`.
 pub fn stopped(reason: &str) -> Summary {
     from_rows(Vec::new(), vec![format!("stopped: {reason}")])
 }
@@ -51,15 +51,15 @@ fn from_rows(rows: Vec<SummaryRow>, notes: Vec<String>) -> Summary {
     }
 }
 
-/// Returns the figures of one run; `None` for an unknown figure. In a path with a `tee`, latency and causes
-/// are those of the last sink.
+/// Returns the summary row of one run, in which an unknown figure is `None`. Latency, switches and causes are
+/// unknown at level `off`; in a path with a `tee` they are those of the last sink.
 pub fn row(report: &mut Report, case: &str) -> SummaryRow {
     let digest = (report.level != Level::Off).then(|| report.digest());
     row_of(report, case, digest)
 }
 
-/// [`row`] for each sink. With several sinks, the contender's name has the sink's text. Times, copies and
-/// losses are those of the whole run in each row.
+/// Returns [`row`] for each sink. With several sinks, the contender's name has the sink's text. Times, copies
+/// and losses are those of the whole run in each row.
 fn rows(report: &mut Report, case: &str) -> Vec<SummaryRow> {
     if report.sinks.len() < 2 {
         return vec![row(report, case)];
@@ -100,7 +100,8 @@ fn row_of(report: &Report, case: &str, digest: Option<Digest>) -> SummaryRow {
     }
 }
 
-/// Returns the number of frames that did not arrive, by reason.
+/// Returns the counts of a run by their key: `dropped` (by leaky queues, the source's device and `play`),
+/// `lost` ([`Report::losses`], which has the device's frames too), and with a `play` also `shown` and `late`.
 fn counts(report: &Report) -> BTreeMap<String, f64> {
     let late = report.played.map_or(0, |played| played.late);
     let lost: u64 = report.losses().iter().map(|loss| loss.count).sum();
@@ -110,13 +111,13 @@ fn counts(report: &Report) -> BTreeMap<String, f64> {
     counts.into_iter().map(|(key, count)| (key.to_owned(), count as f64)).collect()
 }
 
-/// Percentiles in microseconds.
+/// Converts the percentiles of a latency from nanoseconds to microseconds.
 pub fn latency_us(latency: Latency) -> LatencyUs {
     let us = |ns: u64| ns as f64 / 1e3;
     LatencyUs { p50: us(latency.p50), p95: us(latency.p95), p99: us(latency.p99), max: us(latency.max) }
 }
 
-/// Causes in microseconds.
+/// Converts the time of each cause from nanoseconds to microseconds; `None` stays `None`.
 pub fn causes_us(causes: &Causes) -> CausesUs {
     let us = |cause| causes[cause].map(|ns: f64| ns / 1e3);
     CausesUs {

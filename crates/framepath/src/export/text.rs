@@ -11,7 +11,8 @@ use crate::report::{Report, SinkReport, depths};
 
 const BAR_WIDTH: usize = 30;
 
-/// Returns the summary: frames, latency, hops, a bar for each cause, copies and switches.
+/// Returns the summary: frames, replaced workers, counts of `play`, latency, hops, a bar for each cause,
+/// copies and switches. At level `off` it ends after the counts of `play`.
 ///
 /// ```
 /// use framepath::{Options, Pipeline, export};
@@ -33,7 +34,8 @@ pub fn summary(report: &mut Report) -> String {
     text
 }
 
-/// Returns the ledger's figures for each sink, with the sink's hop index.
+/// Returns the ledger's figures for each sink, with the sink's hop index. With one sink or none, the index
+/// is 0 and has no meaning.
 fn digests(report: &mut Report) -> Vec<(u16, Digest)> {
     match report.sinks.len() {
         0 | 1 => vec![(0, report.digest())],
@@ -69,7 +71,7 @@ fn headline(report: &Report) -> String {
     text
 }
 
-/// Writes a line for each hop with a replaced worker.
+/// Adds to `text` a line for each hop whose worker was replaced.
 fn workers(text: &mut String, report: &Report) {
     for worker in report.workers.iter().filter(|worker| worker.deaths > 0) {
         let hop = shown(&report.hops[usize::from(worker.hop)].text);
@@ -92,7 +94,7 @@ fn workers(text: &mut String, report: &Report) {
     }
 }
 
-/// Writes a line about the frames shown.
+/// Adds to `text` a line with the counts of `play`, if the path has one.
 fn played(text: &mut String, report: &Report) {
     let Some(played) = report.played else { return };
     let _ = write!(text, "play: {} shown, {} dropped because they were late", played.shown, played.late);
@@ -192,7 +194,8 @@ fn hops(text: &mut String, report: &Report, digest: &Digest) -> std::fmt::Result
     Ok(())
 }
 
-/// Returns the text for the bytes that a hop copied. The ledger may miss copies of the caller's own hops.
+/// Returns the text for the bytes that a hop copied per frame. For a hop of the caller's own (`own`), 0
+/// becomes `not counted`, because the ledger may miss its copies.
 fn copied(figures: &HopDigest, own: bool) -> String {
     match figures.copied_bytes {
         0.0 if own => "not counted".to_owned(),
@@ -248,8 +251,8 @@ fn causes(text: &mut String, level: Level, digest: &Digest, to: &str) -> std::fm
     Ok(())
 }
 
-/// Returns the text of a time, which is in nanoseconds. Chooses the unit for one to three digits before the
-/// point.
+/// Returns a time in nanoseconds as text in ns, µs, ms or s. Chooses the unit for one to three digits
+/// before the point; times from 1000 s on have more.
 pub fn time(ns: f64) -> String {
     match ns.abs() {
         n if n < 1e3 => format!("{ns:.0} ns"),
@@ -259,7 +262,8 @@ pub fn time(ns: f64) -> String {
     }
 }
 
-/// Returns the text of a number of bytes. Chooses the unit for one to four digits before the point.
+/// Returns a number of bytes as text in B, KiB or MiB. Chooses the unit for one to four digits before the
+/// point; larger numbers of MiB have more.
 pub fn bytes(count: f64) -> String {
     match count {
         n if n < 1024.0 => format!("{n:.0} B"),

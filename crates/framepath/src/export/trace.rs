@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The ledger as a trace that Perfetto (ui.perfetto.dev) opens: a track per
-//! thread, a slice per frame and hop, and a flow that follows each frame to each sink.
+//! thread, a slice per frame and stage, an instant per frame and link, and a flow that follows each
+//! frame to each sink.
 //!
 //! Format: the Trace Event Format's JSON object form, with complete events
-//! (`X`) and flow events (`s`, `t`, `f`); times in microseconds.
+//! (`X`), instants (`i`) and flow events (`s`, `t`, `f`); times in microseconds.
 
 use std::io::{self, Write};
 
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::report::Report;
 
-/// Writes all rows of `report`.
+/// Writes the rows of `report`, except those of drops, as a trace with one process named `framepath`.
 ///
 /// # Errors
 /// Errors of `to`.
@@ -30,7 +31,7 @@ pub fn write(report: &Report, to: &mut dyn Write) -> io::Result<()> {
     write_all(&[("framepath", report)], to)
 }
 
-/// Writes several runs into one trace, each as a process with the run's name.
+/// Writes several runs into one trace, each as a process with the run's name (the first of each pair).
 ///
 /// # Errors
 /// Errors of `to`.
@@ -45,7 +46,7 @@ pub fn write_all(runs: &[(&str, &Report)], to: &mut dyn Write) -> io::Result<()>
     to.flush()
 }
 
-/// Writes one run as process `pid`. The time of the process starts at 0.
+/// Writes the events of one run as process `pid`. The earliest `enter_ns` of the run becomes time 0.
 fn process(pid: usize, name: &str, report: &Report, to: &mut dyn Write) -> io::Result<()> {
     let origin = report.rows.iter().map(|r| r.enter_ns).min().unwrap_or(0);
     write!(to, "{}", json!({"ph": "M", "pid": pid, "name": "process_name", "args": {"name": name}}))?;
@@ -84,7 +85,8 @@ fn process(pid: usize, name: &str, report: &Report, to: &mut dyn Write) -> io::R
     Ok(())
 }
 
-/// Returns the start of each row's slice, CLOCK_MONOTONIC nanoseconds.
+/// Returns the start of each row's slice, CLOCK_MONOTONIC nanoseconds; for a link, the end of the wait, where
+/// its instant is drawn.
 ///
 /// A track cannot show overlapping slices, and a frame's wait in a link or inside a decoder overlaps the
 /// thread's work on other frames. A stage's slice therefore starts when the thread last started to work on
@@ -151,7 +153,8 @@ fn slice(pid: usize, row: &Row, from: u64, name: &str, origin: u64) -> Value {
     event
 }
 
-/// Makes one step of a frame's flow to hop `end`.
+/// Makes the event of one step of a frame's flow to the sink that is hop `end`: `step` is `s` (start), `t`
+/// (middle) or `f` (end).
 fn flow(pid: usize, end: u16, row: &Row, from: u64, step: &str, origin: u64) -> Value {
     json!({
         "ph": step, "pid": pid, "tid": row.thread, "ts": micros(from, origin),

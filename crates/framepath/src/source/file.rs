@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `file`: packets of the first video track of a media file.
+//! `file`: packets of one video track of a media file.
 
 use std::time::Duration;
 
@@ -23,9 +23,9 @@ pub(crate) struct FileOptions {
     pub(crate) loops: u64,
     /// Packets per second; 0: as fast as possible.
     pub(crate) rate: f64,
-    /// Time in the stream where each pass begins.
+    /// Time in the stream where each pass through the file begins.
     pub(crate) start: Duration,
-    /// Number of the video track; `None` chooses the best.
+    /// Number of the video track, from 0; `None` chooses the best.
     pub(crate) track: Option<usize>,
 }
 
@@ -74,8 +74,9 @@ fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<File, StageError> {
     Ok(file)
 }
 
-/// Returns the description of the demuxer's worker; `None` if the file is demuxed inline. An option of
-/// `file` overrides that of the decoder behind it.
+/// Returns the description of the demuxer's worker; `None` if the file is demuxed inline. A file is demuxed
+/// in a worker if its own `host` says so, or, without an own `host`, if a decoder behind it runs in a worker.
+/// An option of `file` overrides that of the decoder.
 fn demuxer_of(file: &Hop, behind: &[Hop]) -> Result<Option<DemuxerSpec>, StageError> {
     let decoders: Vec<&Hop> = all_hops(behind).filter(|hop| hop.name() == "decode").collect();
     let decoder = decoders.iter().find(|decoder| decoder.is_hosted());
@@ -100,20 +101,20 @@ fn demuxer_of(file: &Hop, behind: &[Hop]) -> Result<Option<DemuxerSpec>, StageEr
 
 /// Demuxer of the file, in this process or in a worker.
 enum Demuxing {
-    /// In the thread that runs the source.
+    /// Demuxer in the thread that runs the source.
     Inline(Box<Inline>),
-    /// In a worker, which reads ahead.
+    /// Demuxer in a worker, which reads ahead.
     Worker(Box<RemoteDemuxer>),
 }
 
 /// Demuxer in this process, and the state of the option `loop`.
 struct Inline {
     demuxer: Demuxer,
-    /// Time where each loop begins.
+    /// Time in the stream where each pass through the file begins.
     start: Duration,
     /// Number of passes after the present one.
     loops_left: u64,
-    /// Number of packets of this pass that become frames.
+    /// Number of packets read so far in this pass whose frames are output.
     packets_of_this_loop: u64,
 }
 
@@ -121,12 +122,14 @@ struct Inline {
 /// due time, or later if the path is late. A worker may have read the packet before.
 pub(crate) struct File {
     demuxing: Demuxing,
+    /// Number of the next packet, from 0; goes on after a seek.
     next_seq: u64,
+    /// Deadlines of the packets; `None` without a rate.
     pace: Option<Pace>,
 }
 
 impl File {
-    /// Opens `path`. Demuxes in the worker of `spec`; without `spec`, demuxes in this process.
+    /// Opens the file `path`. Demuxes in a worker that `spec` describes; without `spec`, in this process.
     pub(crate) fn open(
         path: &str,
         options: &FileOptions,
@@ -158,7 +161,7 @@ impl File {
         }
     }
 
-    /// Returns the worker that demuxes, if there is one.
+    /// Returns the demuxer in a worker; `None` if the file is demuxed in this process.
     pub(crate) fn worker(&self) -> Option<&RemoteDemuxer> {
         match &self.demuxing {
             Demuxing::Inline(_) => None,

@@ -40,12 +40,14 @@ pub(crate) struct Fixture {
     picture: PgmPicture,
     layout: Layout,
     pool: DevicePool,
+    /// Number of frames to emit; `u64::MAX`: no limit.
     frames: u64,
     next_seq: u64,
 }
 
 impl Fixture {
-    /// Reads the picture and allocates memory for `slots` frames from `heap`. 0 `frames`: no limit.
+    /// Reads the picture in `file` and allocates memory for `slots` frames from `heap`. `frames` is the
+    /// number of frames to emit; 0: no limit.
     pub(crate) fn open(file: &str, heap: &Heap, frames: u64, slots: u32) -> Result<Fixture, StageError> {
         let picture =
             PgmPicture::open(file.as_ref()).map_err(|error| StageError::Option(error.to_string()))?;

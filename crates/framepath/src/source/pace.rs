@@ -10,12 +10,14 @@ use crate::out::Out;
 
 /// The deadlines of a paced source.
 pub(crate) struct Pace {
+    /// Time between two frames, nanoseconds.
     period_ns: f64,
-    /// Number and CLOCK_MONOTONIC time (nanoseconds) of the first frame.
+    /// Number and CLOCK_MONOTONIC time (nanoseconds) of the first frame of the schedule; `None` until the
+    /// next wait.
     start: Option<(u64, u64)>,
 }
 
-/// How a wait ended.
+/// Reason why a wait for a frame's due time ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PaceWait {
     /// The frame is due.
@@ -37,7 +39,8 @@ impl Pace {
         self.start = None;
     }
 
-    /// Sleeps until frame `seq` is due, the run has to end or a request arrives.
+    /// Sleeps until frame `seq` is due, the run has to end or a request arrives. The first frame, and the
+    /// first after a restart, is due at once.
     #[must_use]
     pub(crate) fn wait_for(&mut self, seq: u64, out: &Out<'_>) -> PaceWait {
         let (first, start) = *self.start.get_or_insert_with(|| (seq, now_ns()));

@@ -5,7 +5,7 @@
 use framepath_model::format::PixelFormat;
 use framepath_os::memory::pool::FrameMut;
 
-/// Draws picture number `number` into `frame`. The bytes depend only on the number.
+/// Draws picture number `number` into `frame`. The bytes depend only on the number and the frame's layout.
 pub(crate) fn draw(frame: &mut FrameMut, number: u64) {
     let layout = *frame.layout();
     let planes = layout.planes();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `test`: a moving pattern, or buffers of a given size, paced or flat out.
+//! `test`: a moving pattern, or buffers of a given size, at a rate or as fast as possible.
 
 use framepath_model::format::{Layout, PixelFormat};
 use framepath_model::path::{Arg, DefaultValue, Definition, Hop, ValueKind};
@@ -73,11 +73,11 @@ fn make(hop: &Hop, _: &HopPlace<'_>) -> Result<Test, StageError> {
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct TestOptions {
-    /// Width in pixels.
+    /// Width of the pictures in pixels; ignored with `bytes`.
     pub width: u32,
-    /// Height in pixels.
+    /// Height of the pictures in pixels; ignored with `bytes`.
     pub height: u32,
-    /// Pixel format.
+    /// Pixel format of the pictures; ignored with `bytes`.
     pub format: PixelFormat,
     /// Size in bytes of buffers without a picture; `None` emits pictures.
     pub bytes: Option<u64>,
@@ -85,12 +85,12 @@ pub struct TestOptions {
     pub rate: f64,
     /// Number of frames; 0: no limit.
     pub frames: u64,
-    /// Number of slots of the pool.
+    /// Number of slots of the source's pool. The source waits while all are in use.
     pub pool: u32,
 }
 
 impl Default for TestOptions {
-    /// Returns the default: 300 frames of 1280x720 NV12, as fast as possible.
+    /// Returns the default: 300 frames of 1280x720 NV12, as fast as possible, from a pool of 8 slots.
     fn default() -> TestOptions {
         TestOptions {
             width: 1280,
@@ -104,22 +104,25 @@ impl Default for TestOptions {
     }
 }
 
-/// The `test` source. The birth of a frame is the start of its drawing. With a rate, this is its due time,
-/// or later if the path is late.
+/// The `test` source. The birth of a frame is the time when the source starts to make it: without a rate, the
+/// time when the previous frame was done; with a rate, its due time, or later if the path is late.
 pub struct Test {
     layout: Layout,
+    /// True for pictures, false for buffers whose bytes the source does not write.
     draws: bool,
     pool: Pool,
     info: StreamInfo,
     pace: Option<Pace>,
+    /// Number of frames in the stream; `u64::MAX`: no limit.
     frames: u64,
+    /// Number of the next frame; goes on after a seek.
     next_seq: u64,
-    /// Number of the next picture: its presentation time in frames.
+    /// Number of the next picture in the stream: its presentation time in frames. A seek changes it.
     position: u64,
 }
 
 impl Test {
-    /// Makes a source with a pool of its own.
+    /// Makes the source, with a pool of its own.
     ///
     /// # Errors
     /// The size of the picture or the pool is impossible.
@@ -194,7 +197,7 @@ impl Source for Test {
     }
 }
 
-/// Returns a rate as a fraction: whole if it is whole, else in thousandths.
+/// Returns a rate in Hz as a fraction: over 1 if it is whole, else rounded to thousandths.
 fn rate_of(hz: f64) -> Rational {
     if hz.fract() == 0.0 && hz < f64::from(i32::MAX) {
         Rational::new(hz as i32, 1)

@@ -75,41 +75,52 @@ fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<V4l2, StageError> {
 /// Options of the `v4l2` source.
 #[derive(Clone, Debug)]
 pub(crate) struct V4l2Options {
+    /// Path of the device's node, such as `/dev/video0`.
     pub(crate) node: String,
-    /// `None` for `io=read`.
+    /// Memory of the device's buffers; `None` for `io=read`, which has none.
     pub(crate) io: Option<Io>,
+    /// Width and height in pixels; `None` keeps the device's size.
     pub(crate) size: Option<(u32, u32)>,
+    /// Pixel format; `None` keeps the device's format if framepath supports it, else takes the first
+    /// supported format that the device offers.
     pub(crate) format: Option<PixelFormat>,
     /// Frame rate in Hz; 0 keeps the device's rate.
     pub(crate) rate: f64,
     /// Number of frames; 0: no limit.
     pub(crate) frames: u64,
+    /// Number of the device's buffers, or of the pool's slots with `io=read`.
     pub(crate) buffers: u32,
+    /// Allocator of the buffers' memory with `io=dmabuf`.
     pub(crate) heap: Heap,
 }
 
-/// The `v4l2` source. The birth of a frame is the driver's stamp. Its number is the driver's, minus that of
-/// the first frame, so that a gap shows frames that the driver dropped.
+/// The `v4l2` source. The birth of a frame is the driver's stamp if the driver stamps by CLOCK_MONOTONIC,
+/// else the time when the source takes the frame. Its number is the driver's, minus that of the first frame,
+/// so that a gap shows frames that the driver dropped; with `io=read`, the source counts the frames.
 pub(crate) struct V4l2 {
     input: CameraInput,
     node: Arc<Node>,
     layout: Layout,
     info: StreamInfo,
+    /// Number of frames still to emit; `u64::MAX` at the start if there is no limit.
     left: u64,
-    /// The driver's number and stamp (microseconds) of the first frame.
+    /// The driver's number and stamp (microseconds) of the first frame; `None` before.
     first: Option<(u64, u64)>,
     /// The driver's number of the next frame, if none is dropped.
     next: u64,
+    /// Number of dropped and damaged frames, for the run's report.
     missed: Arc<AtomicU64>,
+    /// True once streaming was started.
     started: bool,
     silence: Silence,
 }
 
-/// Start of the time in which a device with queued buffers has delivered no frame; `None` after a frame.
+/// Start of the time in which a device with queued buffers has delivered no frame; `None` after a frame, and
+/// while no buffer is queued.
 #[derive(Default)]
 struct Silence(Option<Instant>);
 
-/// How a wait for a frame ended.
+/// Reason why a wait for a frame ended.
 #[derive(Debug, PartialEq, Eq)]
 enum Waited {
     /// There is a frame, or an error that the next call returns.
@@ -120,15 +131,17 @@ enum Waited {
     Request,
 }
 
+/// Transfer of frames from the device.
 enum CameraInput {
+    /// Frames in buffers of the device's CAPTURE queue.
     Queue(CaptureBuffers),
-    /// By read(2) into a pool: a counted copy.
+    /// Frames that read(2) copies into slots of this pool. The ledger counts the copy.
     Read(Pool),
 }
 
 impl V4l2 {
-    /// Opens the device and makes its buffers; streaming starts with the first call of `produce`.
-    /// Frames that the driver drops are added to `missed`.
+    /// Opens the device, sets its format and rate, and makes its buffers; streaming starts with the first
+    /// call of `produce`. The number of frames that the driver drops or damages is added to `missed`.
     pub(crate) fn open(options: &V4l2Options, missed: Arc<AtomicU64>) -> Result<V4l2, StageError> {
         let node = Arc::new(Node::open(options.node.as_ref())?);
         node.must_be(NodeRole::Camera)?;
@@ -166,7 +179,8 @@ impl V4l2 {
         })
     }
 
-    /// Waits until the device has a frame, the run has to end or a request arrives.
+    /// Waits until the device has a frame, the run has to end or a request arrives. Fails if the device fails
+    /// or is silent for [`PATIENCE`].
     fn wait(&mut self, out: &Out<'_>) -> Result<Waited, StageError> {
         let has_request = || out.has_request();
         let (node, input) = (&self.node, &self.input);
@@ -189,7 +203,8 @@ impl V4l2 {
         })
     }
 
-    /// Returns the metadata of a frame with the driver's number and stamp.
+    /// Returns the metadata of a frame with the driver's number `sequence` and stamp (microseconds). Counts
+    /// a gap before this number as missed frames.
     fn meta(&mut self, sequence: u32, stamp_us: u64, birth_ns: u64) -> FrameMeta {
         // In 32 bits, because the driver's number wraps around.
         let (first, first_us) = *self.first.get_or_insert_with(|| {
@@ -206,7 +221,8 @@ impl V4l2 {
         FrameMeta { seq: number - first, birth_ns, pts, duration: 0 }
     }
 
-    /// Takes the next frame; `None` if there is none, or the frame is damaged.
+    /// Takes the next frame from the device; `None` if there is none yet, or the frame is damaged. The thread
+    /// has waited since `waited_since_ns` (CLOCK_MONOTONIC).
     fn take(&mut self, waited_since_ns: u64, out: &mut Out<'_>) -> Result<Option<Frame>, StageError> {
         if let CameraInput::Queue(buffers) = &self.input {
             let Some(taken) = buffers.dequeue()? else { return Ok(None) };
@@ -273,18 +289,21 @@ impl Source for V4l2 {
     }
 }
 
-/// Reason why there is no frame.
+/// Error that ends a wait for a frame.
 #[derive(Debug)]
 enum NoFrame {
+    /// The device failed.
     Device(V4l2Error),
-    /// The device was silent for [`PATIENCE`].
+    /// The device had buffers to fill and delivered no frame for [`PATIENCE`].
     Silent {
+        /// Time of the wait, milliseconds.
         waited_ms: u128,
     },
 }
 
-/// Calls `poll` until there is a frame. `poll` waits, returns early if `has_request` is true, and returns
-/// `None` if the device has no buffer to fill.
+/// Calls `poll` until there is a frame or an error of the device, `has_request` is true, the run has to end,
+/// or the device was silent for [`PATIENCE`]. `poll` waits for a short time, returns early if `has_request`
+/// is true, and returns `None` if the device has no buffer to fill.
 fn wait_for_frame(
     silence: &mut Silence,
     has_request: impl Fn() -> bool,
@@ -309,7 +328,8 @@ fn wait_for_frame(
     Ok(Waited::Ended)
 }
 
-/// Sets the requested format and size. Returns the format that the device has chosen.
+/// Sets the requested format and size. Returns the format that the device has chosen. Fails if the device
+/// does not support the requested format or size.
 fn set_format(node: &Node, options: &V4l2Options) -> Result<QueueFormat, StageError> {
     let now = node.format(Direction::Capture)?;
     let offered: Vec<_> = node.formats(Direction::Capture).into_iter().map(|offer| offer.fourcc).collect();

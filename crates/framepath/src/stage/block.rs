@@ -24,8 +24,9 @@ pub(crate) fn element() -> Element {
         .with_least_out(|_, _| u32::MAX)
 }
 
-/// Stage that sleeps `ns` nanoseconds for every frame. The ledger counts the time as blocked.
+/// Stage that sleeps for every frame and passes it on unchanged. The ledger counts the time as blocked.
 pub(crate) struct Block {
+    /// Time to sleep per frame, nanoseconds; shorter if the run has to end.
     pub(crate) ns: u64,
 }
 

@@ -24,8 +24,8 @@ pub(crate) fn element() -> Element {
         .with_least_out(|_, _| u32::MAX)
 }
 
-/// Stage that uses CPU time for every frame. The thread's CPU clock measures it, so that preemption does
-/// not shorten it.
+/// Stage that uses CPU time for every frame and passes the frame on unchanged. The thread's CPU clock
+/// measures the time, so that preemption does not shorten it.
 pub(crate) struct Burn {
     /// CPU time per frame, nanoseconds.
     pub(crate) cpu_ns: u64,

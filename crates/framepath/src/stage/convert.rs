@@ -43,10 +43,12 @@ const STRIDE_ALIGN: usize = 64;
 pub(crate) struct Convert {
     to: PixelFormat,
     converter: Converter,
-    /// In a worker: the words by which the caller returns frames.
+    /// In a worker: table of the slots that the caller reads, with the shared words by which the caller
+    /// returns them; `None` outside a worker.
     give_back: Option<&'static GiveBack>,
+    /// Pool of the output frames; `None` before the first conversion.
     pool: Option<Pool>,
-    /// Layout of the last converted frame.
+    /// Layout of the last output frame; `None` before the first.
     layout: Option<Layout>,
 }
 

@@ -27,7 +27,7 @@ pub(crate) fn element() -> Element {
         .with_least_out(|_, _| u32::MAX)
 }
 
-/// Stage that copies one of its buffers to the other for every frame.
+/// Stage that copies one of its two buffers to the other for every frame, and passes the frame on unchanged.
 pub(crate) struct Copy {
     from: Vec<u8>,
     to: Vec<u8>,

@@ -61,9 +61,9 @@ pub(crate) fn element() -> Element {
 
 /// A hardware decoder that can be tried.
 enum Candidate {
-    /// A V4L2 device.
+    /// A V4L2 device, by the path of its node.
     Node(PathBuf),
-    /// A decoder of libavcodec.
+    /// A hardware decoder that libavcodec uses through this interface.
     Library(HardwareApi),
 }
 
@@ -73,13 +73,13 @@ struct Choice {
     candidates: Vec<Candidate>,
     /// True if the hop has `device=`. No other decoder may then be used, not even software.
     only: bool,
-    /// Reasons why other decoders are not tried.
+    /// Reasons why other hardware decoders are not tried, for the note to the user.
     reasons: Vec<String>,
 }
 
 impl Choice {
     /// Returns the hardware decoders for `codec` that `hop` allows: first a V4L2 device, then libavcodec's
-    /// decoders in the order of [`HardwareApi::ALL`].
+    /// decoders in the order of [`HardwareApi::ALL`]. Fails if `device=` and `api=` contradict each other.
     fn of(hop: &Hop, codec: Codec) -> Result<Choice, StageError> {
         let api = hop.choice("api");
         let mut choice = Choice { candidates: Vec::new(), only: hop.is_set("device"), reasons: Vec::new() };

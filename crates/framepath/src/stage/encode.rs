@@ -31,6 +31,7 @@ pub(crate) fn element() -> Element {
 
 /// Stage that passes frames on. With `copies`, the stage passes on a copy, as a naive raw encoder does.
 pub(crate) struct RawEncode {
+    /// Pool for the copies; `None` passes each frame on without a copy.
     copies: Option<CopyPool>,
 }
 

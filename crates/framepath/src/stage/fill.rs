@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `fill`: gives a frame of a known size, with little in it, for every frame that
-//! arrives. It measures the cost of handing frames over.
+//! `fill`: emits one new frame of a given size, of which it writes only 16 bytes, per input frame. The lab
+//! uses the stage to measure the cost of passing frames on.
 
 use framepath_model::format::Layout;
 use framepath_model::path::{Arg, DefaultValue, Definition, Hosts, ValueKind};
@@ -34,22 +34,25 @@ pub(crate) fn element() -> Element {
     .with_least_out(|_, _| SLOTS - 1)
 }
 
-/// Number of slots of the pool. The stage waits while all are in use.
+/// Number of slots of the stage's own pool. The stage waits while all are in use.
 const SLOTS: u32 = 8;
 
 /// Stage that emits frames of `bytes` bytes from a pool of its own. The first 8 bytes are the frame's
 /// number, the next 8 the CLOCK_MONOTONIC time in nanoseconds, both in native byte order. The other bytes
 /// are the slot's old content. The clock is read as the last step before the frame is passed on.
 pub(crate) struct Fill {
+    /// Size of an output frame in bytes, at least 16.
     bytes: usize,
-    /// In a worker: the words by which the caller returns frames.
+    /// In a worker: table of the slots that the caller reads, with the shared words by which the caller
+    /// returns them; `None` outside a worker.
     give_back: Option<&'static GiveBack>,
-    /// Pool of the output frames. Made when the stage starts, so that no frame waits for the pool.
+    /// Pool of the output frames; `None` before the start. Made when the stage starts, so that the first
+    /// frame does not wait until the pool is made.
     pool: Option<Pool>,
 }
 
 impl Fill {
-    /// Makes the stage; frames have at least 16 bytes.
+    /// Makes the stage, which emits frames of `bytes` bytes; of 16 if `bytes` is less.
     pub(crate) fn new(bytes: usize, give_back: Option<&'static GiveBack>) -> Fill {
         Fill { bytes: bytes.max(16), give_back, pool: None }
     }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `plugin`: a frei0r filter or source.
 //!
-//! Frames come out RGBA, in the size and with the times of the input frames;
-//! a source uses no more than that of them. The plug-in gets a frame without a
-//! copy if the frame is RGBA, has no padding and sides that are multiples of 8, and
-//! has no other reader (some plug-ins write to their input). Every other frame is converted or
-//! copied into the stage's own picture, whose last column and row are repeated up to the next
-//! multiple of 8; the output is cropped by its layout alone.
+//! Output frames are RGBA, in the size and with the times of the input frames. A filter also reads the
+//! input's pixels; a source does not. The filter reads a frame without a copy if the frame is RGBA, is
+//! aligned, has no padding and sides that are multiples of 8, and has no other reader (some plug-ins write
+//! to their input). Every other frame is converted or copied into the stage's own picture, whose last
+//! column and row are repeated up to the next multiple of 8. The layout of the output crops it again,
+//! without a copy.
 
 use std::path::PathBuf;
 
@@ -56,7 +56,7 @@ fn task(hop: &Hop, _: &HopPlace<'_>) -> Result<Task, StageError> {
 /// hops behind. The stage waits while all are in use.
 const SLOTS: u32 = 8;
 
-/// Spare rows behind a picture, because `partik0l` draws beyond its end.
+/// Number of spare rows behind each picture, because the plug-in `partik0l` draws beyond the picture's end.
 /// The kernel allocates their memory only when they are written.
 const SPARE_ROWS: usize = 32;
 
@@ -66,33 +66,44 @@ const RATE: f64 = 25.0;
 /// Stage that runs a plug-in. The plug-in is loaded when the stage starts, so that no foreign code runs
 /// before.
 pub(crate) struct PluginStage {
+    /// Path of the plug-in's file.
     file: PathBuf,
-    /// Names and values of parameters, unchecked.
+    /// Names and values of parameters from path text. Checked when the stage starts.
     params: Vec<(String, String)>,
-    /// In a worker: the words by which the caller returns frames.
+    /// In a worker: table of the slots that the caller reads, with the shared words by which the caller
+    /// returns them; `None` outside a worker.
     give_back: Option<&'static GiveBack>,
+    /// Plug-in in use; `None` before the start.
     loaded: Option<Loaded>,
 }
 
 /// A plug-in that is loaded, for one stream.
 struct Loaded {
     plugin: frei0r::Plugin,
+    /// Index and value of each parameter that the path sets.
     settings: Vec<(usize, ParamValue)>,
+    /// Seconds per tick of the frames' timestamps.
     time_base: Rational,
+    /// Frames per second, for frames without a timestamp.
     frame_rate: Rational,
+    /// Converter to RGBA.
     converter: Converter,
+    /// [`PluginStage::give_back`].
     give_back: Option<&'static GiveBack>,
-    /// Replaced when frames change size.
+    /// State for the size of the last frame; `None` before the first frame. Replaced when frames change
+    /// size.
     sized: Option<AtSize>,
 }
 
 /// State that depends on the size of the frames.
 struct AtSize {
+    /// Instance of the plug-in for pictures of the size of `padded`.
     instance: Instance,
-    /// Layout of the plug-in's picture, which may be larger than the frame.
+    /// Layout of the plug-in's picture, whose sides are those of the frame rounded up to multiples of 8.
     padded: Layout,
     /// Layout of the frame inside the plug-in's picture.
     visible: Layout,
+    /// Pool of the output frames.
     pool: Pool,
     /// Picture for frames that the plug-in cannot read in place.
     scratch: FrameMut,
@@ -180,7 +191,8 @@ impl Loaded {
         Ok(output)
     }
 
-    /// Returns the time of a frame in seconds, from the timestamp if the frame has one.
+    /// Returns the time of a frame in seconds: from its timestamp if it has one and the time base is known,
+    /// else its number divided by the frame rate, or by [`RATE`].
     fn seconds(&self, meta: &FrameMeta) -> f64 {
         match (meta.pts, self.time_base.value()) {
             (Some(pts), Some(tick)) => pts as f64 * tick,
@@ -244,7 +256,8 @@ impl AtSize {
     }
 }
 
-/// True if a plug-in can read the frame's pixels in place.
+/// True if a plug-in can read the frame's pixels in place: the frame is RGBA, has the layout `padded` and is
+/// aligned.
 fn same_layout(frame: &Frame, padded: &Layout) -> bool {
     let layout = frame.layout();
     let stride = padded.planes()[0].stride;
@@ -254,7 +267,8 @@ fn same_layout(frame: &Frame, padded: &Layout) -> bool {
         && frame.plane(0).as_ptr() as usize % frei0r::ALIGN == 0
 }
 
-/// Fills the parts right of and below the visible part with copies of the last visible column and row.
+/// Fills the parts of an RGBA picture right of and below the visible part with copies of the last visible
+/// column and row.
 fn repeat_edges(pixels: &mut [u8], visible: PlaneLayout) {
     for row in pixels.chunks_exact_mut(visible.stride).take(visible.rows) {
         let (inside, outside) = row.split_at_mut(visible.width);
@@ -270,7 +284,7 @@ fn repeat_edges(pixels: &mut [u8], visible: PlaneLayout) {
     }
 }
 
-/// Converts RGBA to BGRA or back. The ledger counts this as a copy, because it writes every pixel.
+/// Converts RGBA to BGRA or back, in place. The ledger counts this as a copy, because it writes every pixel.
 fn swap_red_and_blue(pixels: &mut [u8]) {
     meter::copy(pixels.len(), || {
         for pixel in pixels.chunks_exact_mut(4) {

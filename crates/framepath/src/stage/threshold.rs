@@ -74,14 +74,14 @@ fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<Box<dyn Stage>, StageError> {
     Ok(Box::new(Threshold { level: hop.level("level"), region: hop.roi("roi"), copies: place.copy_pool() }))
 }
 
-/// Stage that sets luma inside the region to the largest value if it is at least `level`, else to 0. The
-/// rest of the picture stays unchanged.
+/// Stage that sets luma inside the region to the largest value of the format if it is at least `level`, else
+/// to 0. The rest of the picture stays unchanged. Takes all formats except RGBA.
 ///
 /// Works in place if the frame has no other reader, else on a counted copy.
 pub(crate) struct Threshold {
-    /// 0 to 255; scaled to the depth of the format.
+    /// Lowest luma that becomes white, 0 to 255; scaled to the depth of the format.
     pub(crate) level: u8,
-    /// x, y, width, height in pixels; clamped to the frame. `None` is the whole frame.
+    /// Region to change: x, y, width, height in pixels; clamped to the frame. `None` is the whole frame.
     pub(crate) region: Option<(u32, u32, u32, u32)>,
     /// Pool for frames that cannot be changed in place.
     pub(crate) copies: CopyPool,
@@ -131,7 +131,7 @@ impl Threshold {
         }
     }
 
-    /// Thresholds samples of 16 bits; the 8-bit level is shifted left by `shift`.
+    /// Sets samples of 16 bits to `white` or 0. The limit is the 8-bit level shifted left by `shift`.
     fn wide(&self, pixels: &mut [u8], shift: u32, white: u16) {
         let level = u16::from(self.level) << shift;
         for pixel in pixels.chunks_exact_mut(2) {

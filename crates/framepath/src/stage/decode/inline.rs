@@ -20,10 +20,13 @@ use crate::stage::Stage;
 pub(crate) struct Decode {
     track: TrackInfo,
     options: DecoderOptions,
+    /// Present decoder; `None` before the start.
     decoder: Option<Decoder>,
     /// True if the decoder got no packet since it was opened or flushed.
     is_fresh: bool,
+    /// Hardware decoders to try at the start; `None` for software, and after the start.
     fallback: Option<HardwareFallback>,
+    /// State of a hardware decoder that has not yet emitted a frame; `None` for another decoder.
     probe: Option<Probe>,
 }
 
@@ -31,14 +34,16 @@ pub(crate) struct Decode {
 pub(crate) struct HardwareFallback {
     /// Value of the option `api`.
     pub(crate) requested: String,
+    /// Interfaces of libavcodec's hardware decoders, in the order in which to try them.
     pub(crate) apis: Vec<HardwareApi>,
-    /// Reasons why other decoders are not tried.
+    /// Reasons why other hardware decoders are not used.
     pub(crate) reasons: Vec<String>,
     /// Receiver of the note that software decodes.
     pub(crate) notes: Notes,
 }
 
-/// Hardware decoder before the first frame. Some drivers accept a stream and then fail to decode the stream.
+/// State of a hardware decoder before its first frame, for the fallback to software: some drivers accept a
+/// stream and then fail to decode it.
 struct Probe {
     fallback: HardwareFallback,
     /// Packets sent so far. The software decoder gets these packets if the hardware fails.
@@ -62,7 +67,8 @@ impl Decode {
         Decode { track, options, decoder: None, is_fresh: true, fallback, probe: None }
     }
 
-    /// Opens the first hardware decoder that can be opened.
+    /// Opens the first hardware decoder that can be opened. Returns `None`, and adds a note for the user, if
+    /// none can.
     fn open_hardware(&mut self, mut fallback: HardwareFallback) -> Option<Decoder> {
         for api in std::mem::take(&mut fallback.apis) {
             let opened =
@@ -80,8 +86,8 @@ impl Decode {
         None
     }
 
-    /// Pushes the decoded frames. Replaces a hardware decoder that fails before its first frame by
-    /// software.
+    /// Pushes the frames that the decoder has ready. Replaces a hardware decoder that fails before its first
+    /// frame by software.
     fn forward_all(&mut self, out: &mut Out<'_>) -> Result<(), HopFailure> {
         loop {
             let Some(decoder) = &mut self.decoder else { return Ok(()) };
@@ -106,7 +112,8 @@ impl Decode {
         }
     }
 
-    /// Replaces a hardware decoder, which failed with `error`, by software. Sends all packets again.
+    /// Replaces a hardware decoder, which failed with `error`, by software, and adds a note. Sends the
+    /// packets of `probe` again, and pushes the resulting frames.
     fn fall_back(
         &mut self,
         mut probe: Probe,
@@ -148,7 +155,7 @@ impl Decode {
         }
     }
 
-    /// Delivers the frames decoded before `error`, then fails with it.
+    /// Pushes the frames that were decoded before `error`. Returns the failure of this stage with `error`.
     fn fail(&mut self, error: CodecError, out: &mut Out<'_>) -> HopFailure {
         let drained = self.decoder.as_mut().is_some_and(|d| d.drain().is_ok());
         if drained {
