@@ -16,13 +16,14 @@ use crate::plain::findings;
 /// Width of the page's column, in CSS pixels.
 const WIDTH: f64 = 1112.0;
 
-/// Space between runs shown side by side.
+/// Space between runs shown side by side, in CSS pixels.
 const GAP: f64 = 28.0;
 
 /// Draws one run's picture with an HTML id and a width in CSS pixels; `None` if the run lacks the figures.
 type Draw = fn(&LabRun, &str, f64) -> Option<Picture>;
 
-/// The pictures: HTML id, drawing function, and name of the figures for notes about missing figures.
+/// The pictures in the page's order: HTML id, drawing function, and name of the figures in the note
+/// about a picture that cannot be drawn.
 const PICTURES: [(&str, Draw, &str); 6] = [
     ("queue-sweep", chart_queue::draw, "the queue sweep (lab `queue`)"),
     ("decode-bars", chart_decode::draw, "decode (lab `decode`)"),
