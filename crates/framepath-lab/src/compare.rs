@@ -24,7 +24,7 @@ use crate::progress::ProgressView;
 
 pub use compared_side::{ComparedSide, SideError, sides};
 
-/// Metrics that are compared pair by pair.
+/// Metrics by which the sides are compared, pair by pair.
 const METRICS: [&str; 2] = ["wall_ms", "cpu_ms"];
 
 /// Name of the only case of a comparison.
@@ -154,7 +154,8 @@ fn verdict(ratio: &Ratio) -> String {
     }
 }
 
-/// Aligns columns under their headings: names to the left, figures to the right.
+/// Formats lines of five cells, headings first, as aligned columns: the first to the left, the others
+/// to the right.
 fn aligned(lines: &[[String; 5]]) -> String {
     let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
     let widths: [usize; 5] = std::array::from_fn(width);

@@ -34,9 +34,9 @@ pub struct Places {
 /// Description of a machine and the results of all probes: the output of `framepath doctor`.
 #[derive(Clone, Debug, Serialize)]
 pub struct MachineReport {
-    /// The machine, as summaries describe it.
+    /// Description of the machine, as in summaries.
     pub machine: Machine,
-    /// All probes, group by group.
+    /// Results of all probes, group by group.
     pub probes: Vec<Probe>,
 }
 

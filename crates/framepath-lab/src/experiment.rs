@@ -44,7 +44,7 @@ pub struct ExperimentSettings {
     /// Files to use instead of the committed clips, for experiments that
     /// accept files.
     pub files: Vec<PathBuf>,
-    /// The `framepath` binary, for contenders that are separate processes.
+    /// Path of the `framepath` binary, for contenders that are separate processes.
     pub framepath: PathBuf,
     /// The folder of the committed clips.
     pub clips: PathBuf,
@@ -59,10 +59,10 @@ impl ExperimentSettings {
         self.pairs.unwrap_or(if self.size == Size::Quick { quick } else { full }).max(1)
     }
 
-    /// Returns the path of a committed clip.
+    /// Returns the path of the committed clip with the file name `name`.
     ///
     /// # Errors
-    /// There is no clip of that name.
+    /// [`LabError::Unknown`] if the folder `clips` has no such file.
     pub fn clip(&self, name: &str) -> Result<PathBuf, LabError> {
         let file = self.clips.join(name);
         match file.exists() {
@@ -184,7 +184,7 @@ pub static EXPERIMENTS: &[Experiment] = &[
     },
 ];
 
-/// Finds the experiment of that name.
+/// Finds the experiment with the name `name`.
 ///
 /// # Errors
 /// [`LabError::Unknown`] if there is none, with the nearest name, if any, and all names.

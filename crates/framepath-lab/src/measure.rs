@@ -11,7 +11,7 @@ use crate::error::LabError;
 /// Figures of one run of a contender. An unknown figure is `None`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measured {
-    /// Number of frames, or of pushes.
+    /// Number of frames of the run, of pushes in lab `queue`; 0 if not known.
     pub frames: u64,
     /// Wall time, nanoseconds.
     pub wall_ns: u64,

@@ -40,8 +40,9 @@ pub struct FrameTimeline {
     pub path: String,
     /// The frame's sequence number.
     pub seq: u64,
-    /// Causes of the frame's latency, in order of time and without overlaps. A gap
-    /// between two segments is unexplained time.
+    /// Segments of the frame's latency, one cause each, in order of time and without overlaps. Within
+    /// one hop the order of the causes is not known, and arbitrary here. A gap between two segments
+    /// is unexplained time.
     pub segments: Vec<CauseSegment>,
 }
 

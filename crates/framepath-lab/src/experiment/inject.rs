@@ -107,9 +107,10 @@ impl Outcome {
     }
 }
 
-/// Runs `built` at level `full`, with its threads pinned to `cpus` in path order. Pairs the cost of
-/// each frame, `injected` by its sequence number and all rows, with the field `attributed` of the
-/// frame's row on hop `hop`; both in nanoseconds. Leaves out frames whose cost is `None`.
+/// Runs `built` at ledger level `full`, with its threads pinned to `cpus` in path order, if given. Pairs
+/// two costs for each row of hop `hop`, in nanoseconds: `injected`, computed from the frame's sequence
+/// number and all rows, and `attributed`, the row's figure. Leaves out frames for which `injected`
+/// returns `None`.
 fn collect(
     built: Pipeline,
     cpus: Vec<usize>,

@@ -110,7 +110,8 @@ fn skip(summary: &mut Summary, contender: &str, case: Option<&str>, reason: Stri
     summary.skipped.push(Skipped { contender: contender.to_owned(), case, reason });
 }
 
-/// Displays, and the outputs that this machine has; an output without a display needs none.
+/// Outputs that this machine has, and the displays for them; a display is `None` if it is absent or no
+/// output needs it.
 struct Screens {
     outputs: Vec<PlayerOutput>,
     x: Option<Display>,

@@ -7,11 +7,11 @@ use toml::{Table, Value};
 /// A limit on one figure, in every case that fits `case`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Budget {
-    /// Name in the gate's output.
+    /// Name of the budget in the gate's output.
     pub name: String,
-    /// The experiment; `*` stands for any characters.
+    /// Name of the experiment; `*` stands for any characters.
     pub experiment: String,
-    /// The case; `*` stands for any characters.
+    /// Name of the case; `*` stands for any characters.
     pub case: String,
     /// The limited figure and its limit.
     pub limit: Limit,
@@ -24,11 +24,11 @@ pub struct Budget {
 pub enum Limit {
     /// The ratio a/b of a metric over paired runs.
     Ratio {
-        /// The metric compared.
+        /// Name of the compared metric, such as `cpu_ms`.
         metric: String,
-        /// The contender above the line.
+        /// Name of the contender in the numerator.
         a: String,
-        /// The contender below the line.
+        /// Name of the contender in the denominator.
         b: String,
         /// Limit of the ratio: the interval must not lie wholly above this.
         max: f64,
@@ -38,8 +38,8 @@ pub enum Limit {
         /// Name of the figure, as for
         /// [`SummaryRow::figure`](framepath_model::summary::SummaryRow::figure).
         metric: String,
-        /// The contender; `*` stands for any characters. With `*`, rows without the
-        /// figure are skipped.
+        /// Name of the contender; `*` stands for any characters. With `*`, rows without the figure are
+        /// ignored; otherwise a row without it counts as missing.
         contender: String,
         /// Limit of the figure: a greater figure fails.
         max_count: f64,
@@ -99,7 +99,7 @@ pub enum BudgetError {
         found: String,
     },
     /// The file has no budget, so it would always pass.
-    #[error("the file has no [[budget]]")]
+    #[error("the file has no [[budget]], so it would always pass; add at least one")]
     Empty,
 }
 

@@ -164,8 +164,8 @@ fn ratio_findings(
     }
 }
 
-/// Finds the ratio a/b of a case, and returns its median and interval; inverts b/a if the summary
-/// has only that.
+/// Finds the ratio a/b of a case, and returns its median and interval; inverts b/a if `ratios` has only
+/// that. Returns `None` if it has neither.
 fn find_ratio(
     ratios: &[Ratio],
     case: &str,

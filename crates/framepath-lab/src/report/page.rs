@@ -69,7 +69,8 @@ fn header(body: &mut String, runs: &[LabRun]) {
     body.push_str("</header>");
 }
 
-/// Describes a run in one line: start time, experiments, machine.
+/// Describes a run in one line: start time, if known, experiments and machine; `no experiment was run`
+/// without a summary.
 fn about(run: &LabRun) -> String {
     let Some(first) = run.summaries.first() else { return "no experiment was run".to_owned() };
     let names: Vec<&str> = run.summaries.iter().map(|s| s.experiment.as_str()).collect();

@@ -125,8 +125,8 @@ pub fn fitted(text: &str, font_px: f64, width: f64) -> String {
     short
 }
 
-/// Escapes a text for HTML and SVG, in elements and in quoted attributes. Replaces control
-/// characters except newline and tab by U+FFFD.
+/// Escapes a text for HTML and SVG, in elements and in quoted attributes. Replaces characters
+/// that control a terminal, except newline and tab, by U+FFFD.
 pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

@@ -89,7 +89,7 @@ mod tests {
         frames.iter().map(|(seq, hash)| (*seq, (*hash).to_owned())).collect()
     }
 
-    /// Makes passes of three packets with presentation order 0, 2, 1.
+    /// Creates the reference of a clip with three packets, presented in the order 0, 2, 1.
     fn expected() -> Expected {
         let two = seen(&[(0, "a"), (2, "c"), (1, "b"), (3, "a"), (5, "c"), (4, "b")]);
         Expected::of_two_passes(&two).unwrap()

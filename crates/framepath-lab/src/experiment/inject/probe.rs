@@ -145,7 +145,8 @@ impl Stage for InjectStage {
     }
 }
 
-/// Stage that makes a real-time thread occupy the consumer's CPU just before it passes each frame on.
+/// Stage that makes a real-time thread occupy the consumer's CPU just before the stage passes each frame
+/// on, and records when the thread released the CPU.
 pub(super) struct PreemptStage {
     preempter: Arc<Preempter>,
     log: Log,

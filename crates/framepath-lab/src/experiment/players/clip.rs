@@ -30,7 +30,7 @@ pub(super) struct Clip {
     pub(super) codec: &'static str,
     pub(super) frames: u64,
     pub(super) seconds: f64,
-    /// True if one thread decodes it in less than half of its duration.
+    /// True if one thread decodes the clip in less than half of the clip's duration.
     pub(super) easy: bool,
 }
 

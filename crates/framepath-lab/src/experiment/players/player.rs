@@ -47,7 +47,7 @@ pub(super) struct PlayerRequest<'a> {
 pub(super) struct PlayerFigures {
     pub(super) shown: Option<u64>,
     pub(super) dropped: Option<u64>,
-    /// Frames shown after their time.
+    /// Number of frames shown after their time.
     pub(super) late: Option<u64>,
     /// Reason why the player did not decode by the requested API; `None` if not reported.
     pub(super) otherwise: Option<String>,

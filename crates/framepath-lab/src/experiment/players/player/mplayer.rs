@@ -20,7 +20,7 @@ fn command(ask: &PlayerRequest<'_>) -> Result<Command, String> {
     if ask.api != PlayerApi::Software {
         return Err(not_offered(
             "mplayer",
-            &format!("{} that goes to other outputs than its own", ask.api.name()),
+            &format!("{} decoding for other outputs than that API's own", ask.api.name()),
         ));
     }
     let output = match ask.output {
