@@ -36,8 +36,8 @@ pub enum Size {
 pub struct ExperimentSettings {
     /// Amount of work.
     pub size: Size,
-    /// Number of rounds, in each of which every contender runs once; `None` for the
-    /// experiment's own number.
+    /// Number of rounds, in each of which every contender runs once; in lab `faults` the number of
+    /// kills. `None` for the experiment's own number.
     pub pairs: Option<usize>,
     /// Names of the cases to run; empty for all.
     pub cases: Vec<String>,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs programs as contenders. Their CPU time includes every child process that
-//! they have waited for.
+//! Runs programs as contenders and measures them. Their CPU time includes every child process that they
+//! have waited for.
 
 use std::ffi::OsString;
 use std::io::{Read, Seek};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One side of a comparison.
+//! One side of `framepath compare`: its parser and its run.
 
 use std::ffi::OsString;
 use std::fmt;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `queue`: Contreras' test. 16 MiB pushed in buffers of 2^3 to 2^20 bytes,
-//! direct and through a queue, framepath's beside GStreamer's; then paced, where the
-//! hand-off latency matters.
+//! `queue`: Contreras' test. Measures the cost of a push, direct and through a queue, in framepath and in
+//! GStreamer: 16 MiB in buffers of 2^3 to 2^20 bytes at full speed (at least 4096 pushes); then small
+//! buffers at fixed rates, where the latency of the hand-off matters.
 //!
 //! No contender touches the bytes: the experiment measures only the hand-off. Framepath's
-//! contenders run in this process, GStreamer's in the `gst-push` peer. Both count the
-//! CPU of both threads during the pushes, without start-up.
+//! contenders run in this process, GStreamer's in the `gst-push` peer. The CPU time is that of both
+//! threads during the pushes, without start-up.
 
 use framepath::{Level, Options};
 use framepath_model::stats::median;

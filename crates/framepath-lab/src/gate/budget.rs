@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Parser of budget files.
+//! Budgets of the gate, and the parser of budget files.
 
 use framepath_model::path::nearest;
 use toml::{Table, Value};

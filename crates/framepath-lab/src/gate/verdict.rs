@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Comparison of summaries with budgets.
+//! Comparison of lab summaries with budgets.
 
 use std::fmt;
 
@@ -15,9 +15,10 @@ pub enum BudgetOutcome {
     Pass,
     /// Beyond the limit; a ratio with its whole interval.
     Fail,
-    /// A figure is missing, so the limit cannot be checked. The gate fails.
+    /// A figure is missing, or a ratio has no interval, so the limit cannot be checked. The gate
+    /// fails.
     Missing,
-    /// A figure of an optional budget is missing: neither passed nor failed.
+    /// As [`BudgetOutcome::Missing`], but the budget is optional. The gate does not fail.
     Skipped,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Causes: the median frame's latency of each path by cause, as shares.
+//! Picture of the causes: the median frame's latency of each path by cause, as shares.
 
 use framepath_model::summary::CausesUs;
 

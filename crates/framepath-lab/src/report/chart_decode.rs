@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Decode bars: CPU time per contender, one panel per clip.
+//! Picture of lab `decode`: bars of the CPU time per contender, one panel per clip.
 
 use framepath_model::stats::{Spread, Verdict};
 use framepath_model::summary::Summary;

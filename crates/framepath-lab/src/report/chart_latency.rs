@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Latency: the distribution of a frame's time, per contender and case.
+//! Picture of the latencies: median, percentiles and maximum of a frame's latency, per contender and case.
 
 use framepath_model::summary::LatencyUs;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Frames through a device: the median frame's time by cause, on one scale,
-//! with bytes copied, faults and drops beside it.
+//! Picture of lab `m2m`, frames through a device: the median frame's time by cause, all on one scale, with
+//! bytes copied, page faults and dropped frames beside it.
 
 use framepath_model::summary::{Summary, SummaryRow};
 

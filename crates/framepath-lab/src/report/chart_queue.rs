@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The queue sweep: CPU time per push over the buffer's size, both logarithmic.
+//! Picture of lab `queue`: CPU time per push over the buffer's size, both scales logarithmic.
 
 use framepath_model::stats::Verdict;
 

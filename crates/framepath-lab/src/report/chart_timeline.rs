@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The slowest frames: the hops of each along time, coloured by cause.
+//! Picture of the slowest frames: the hops of each frame along time, coloured by cause.
 
 use framepath_model::summary::CausesUs;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Beauchesne's table of CPU shares: a row per platform, player, decode API and output, a
-//! column per clip.
+//! Table of lab `players`, after Beauchesne: CPU shares in a row per platform, player, decode API and
+//! output, and a column per clip.
 
 use std::fmt::Write;
 

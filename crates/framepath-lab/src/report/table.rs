@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tables of the report.
+//! HTML tables of the report: rows, comparisons, skipped contenders and machines.
 
 use std::fmt::Write;
 

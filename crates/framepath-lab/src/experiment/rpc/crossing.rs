@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Total cost of sending a frame to a worker and back: the CPU time
-//! of both processes with a stage that does nothing, minus the same inline.
+//! Cases `crossing-30` and `crossing-flat-out` of `rpc`: the total cost of sending a frame to a worker and
+//! back, as the CPU time of both processes with a stage that does nothing, minus that of the same path
+//! inline.
 //!
-//! The cost is that of a long run minus a short run, which removes the start-up.
+//! Each CPU time is that of a long run minus that of a short run, which removes the start-up.
 
 use framepath::{Level, Options, Report};
 use framepath_model::stats::paired_difference;
