@@ -53,7 +53,8 @@ impl Handoff {
         let (seen, clocks) = self.measure()?;
         let copied_bytes = self.copied_per_frame()? * self.frames;
         let figures = self.run_figures(seen, &clocks, copied_bytes);
-        serde_json::to_string(&figures).map_err(|error| LabError::io("the line of JSON")(error.into()))
+        serde_json::to_string(&figures)
+            .map_err(|error| LabError::io("writing the line of JSON")(error.into()))
     }
 
     fn measure(&self) -> Result<(ReceivedFrames, Clocks), LabError> {

@@ -60,7 +60,9 @@ impl Program {
     pub fn run(&self, keep_output: bool) -> Result<Finished, LabError> {
         let file = || tempfile().map_err(LabError::io("creating a temporary file"));
         let (mut stdout, mut stderr) = (file()?, file()?);
-        let clone = |f: &std::fs::File| f.try_clone().map_err(LabError::io("temporary file"));
+        let clone = |f: &std::fs::File| {
+            f.try_clone().map_err(LabError::io("duplicating the handle of a temporary file"))
+        };
         let output = if keep_output { Stdio::from(clone(&stdout)?) } else { Stdio::null() };
         let spawner_peak_kib = framepath_os::machine::own_peak_memory_kib();
         let start = now_ns();

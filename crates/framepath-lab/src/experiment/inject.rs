@@ -223,6 +223,6 @@ fn two_cpus() -> Result<Vec<usize>, LabError> {
     let cpus = affinity::allowed_cpus().map_err(LabError::io("sched_getaffinity"))?;
     match cpus.as_slice() {
         [first, second, ..] => Ok(vec![*first, *second]),
-        _ => Err(LabError::Missing("needs two CPUs".to_owned())),
+        _ => Err(LabError::Missing("needs two CPUs, but this process may run on only one".to_owned())),
     }
 }

@@ -122,7 +122,7 @@ impl TriggerSource {
     /// # Errors
     /// The worker died, even if another one replaced it.
     fn worker_used(&self) -> Result<Used, StageError> {
-        let io = |error| StageError::Io { what: "the worker's CPU".to_owned(), error };
+        let io = |error| StageError::Io { what: "reading the worker's CPU time".to_owned(), error };
         let gone = || io(std::io::ErrorKind::NotFound.into());
         let stats = self.worker.get().ok_or_else(gone)?;
         if stats.deaths.load(Ordering::Relaxed) > 0 {

@@ -78,7 +78,9 @@ impl Served {
             }
             sleep(BETWEEN);
         }
-        Err(LabError::Missing("framepath serve is not ready within 10 s".to_owned()))
+        Err(LabError::Missing(
+            "framepath serve is not ready within 10 s; start it by hand to see its error".to_owned(),
+        ))
     }
 
     /// Runs `work`. Returns its result, and the CPU time in nanoseconds that the service and its

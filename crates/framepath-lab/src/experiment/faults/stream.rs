@@ -79,7 +79,10 @@ impl FaultClip {
 /// Starts the path `text`, completed by an MD5 sink, in a new thread. The ledger has room for `frames`
 /// frames.
 fn start(text: &str, frames: u64) -> Result<Running, LabError> {
-    let io = |error| LabError::Io { what: "a file in memory for the hashes".to_owned(), error };
+    let io = |error| LabError::Io {
+        what: "creating or reading the file in memory for the hashes".to_owned(),
+        error,
+    };
     let mut hashes = framepath_os::memory::memory_file("faults-hashes").map_err(io)?;
     let path = framepath::path::parse(&format!("{text} ! framemd5 /proc/self/fd/{}", hashes.as_raw_fd()))?;
     let built = Pipeline::from_path(&path)?;

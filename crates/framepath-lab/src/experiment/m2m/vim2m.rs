@@ -93,7 +93,7 @@ impl Device {
         for direction in [Direction::Output, Direction::Capture] {
             let got = node.set_format(direction, &wanted)?;
             if got.bytes as usize != bytes {
-                let what = format!("makes {} bytes of {bytes}", got.bytes);
+                let what = format!("set a frame size of {} bytes, expected {bytes}", got.bytes);
                 return Err(V4l2Error::Driver { node: node.path().to_owned(), what });
             }
         }

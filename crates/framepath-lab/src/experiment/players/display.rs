@@ -73,7 +73,9 @@ impl Display {
             under: None,
         };
         // Xvfb writes its number when it is ready.
-        let number = display.awaited(|| whole_line(&mut log)).ok_or("Xvfb does not start")?;
+        let number = display
+            .awaited(|| whole_line(&mut log))
+            .ok_or("Xvfb is not ready within 10 s; start it by hand to see its error")?;
         display.environment = vec![("DISPLAY", format!(":{number}"))];
         display.name = format!("Xvfb :{number}");
         Ok(display)
@@ -122,7 +124,9 @@ impl Display {
             folder: Some(folder),
             under: Some(Box::new(under)),
         };
-        display.awaited(|| ready.exists().then_some(())).ok_or("weston does not start")?;
+        display
+            .awaited(|| ready.exists().then_some(()))
+            .ok_or("weston is not ready within 10 s; start it by hand to see its error")?;
         Ok(display)
     }
 

@@ -157,16 +157,19 @@ struct Output {
 impl Started {
     fn new(command: &mut Command) -> Result<Started, LabError> {
         let file = || {
-            framepath_os::memory::memory_file("framepath-player").map_err(LabError::io("a file in memory"))
+            framepath_os::memory::memory_file("framepath-player")
+                .map_err(LabError::io("creating a file in memory"))
         };
-        let clone = |file: &File| file.try_clone().map_err(LabError::io("a file in memory"));
+        let clone = |file: &File| {
+            file.try_clone().map_err(LabError::io("duplicating the handle of a file in memory"))
+        };
         let output = Output { stdout: file()?, stderr: file()? };
         // A player that reads standard input blocks for ever; the watch detects and stops it.
         command.stdin(Stdio::piped()).stdout(clone(&output.stdout)?).stderr(clone(&output.stderr)?);
         let start_ns = now_ns();
         let child = children::on_a_lead(command)
             .spawn()
-            .map_err(|error| LabError::Missing(format!("the player does not start: {error}")))?;
+            .map_err(|error| LabError::Missing(format!("starting the player: {error}")))?;
         Ok(Started { player: Player { child: Some(child), known: Vec::new() }, start_ns, output })
     }
 }
