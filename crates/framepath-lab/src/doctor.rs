@@ -25,9 +25,9 @@ pub use probe::{Probe, ProbeState};
 /// Folders that contain the parts of framepath outside its binary.
 #[derive(Clone, Debug)]
 pub struct Places {
-    /// The folder of the committed clips.
+    /// Folder of the committed clips.
     pub clips: PathBuf,
-    /// The folder of the built peers.
+    /// Folder of the built peers: the small programs that drive other people's software.
     pub peers: PathBuf,
 }
 
@@ -51,8 +51,9 @@ pub fn examine(places: &Places) -> MachineReport {
     MachineReport { machine: crate::machine(), probes }
 }
 
-/// Formats the findings as aligned text for a terminal: one line per probe, under the heading of its
-/// group; an absent capability also has its use and its remedy. The last line is the count.
+/// Formats the findings as aligned text for a terminal: the machine, one line per probe under the heading
+/// of its group, and the number of capabilities present. An absent capability also has its use and its
+/// remedy.
 pub fn text(findings: &MachineReport) -> String {
     let MachineReport { machine, probes } = findings;
     let os = machine.os.as_deref().unwrap_or("Linux");

@@ -38,7 +38,7 @@ pub enum LabError {
     Io {
         /// The operation and its object, such as `starting NAME`.
         what: String,
-        /// The system's error.
+        /// Error that the system returned for the operation.
         #[source]
         error: io::Error,
     },

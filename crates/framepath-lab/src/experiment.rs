@@ -46,9 +46,9 @@ pub struct ExperimentSettings {
     pub files: Vec<PathBuf>,
     /// Path of the `framepath` binary, for contenders that are separate processes.
     pub framepath: PathBuf,
-    /// The folder of the committed clips.
+    /// Folder of the committed clips.
     pub clips: PathBuf,
-    /// The folder of the built peers.
+    /// Folder of the built peers: the small programs that drive other people's software.
     pub peers: PathBuf,
 }
 

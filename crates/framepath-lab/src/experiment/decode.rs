@@ -244,8 +244,9 @@ fn path_text(file: &Path, host: &str, format: &str, threads: &str) -> String {
     format!("file {file} ! decode format={format} threads={threads}{} ! null", host_text(host))
 }
 
-/// Returns the option of `decode` for a host, with a blank in front: ` host=process`, or ` api=v4l2m2m
-/// device=PATH` for a device. Empty for `inline`, because an explicit host would start spare workers.
+/// Returns the options of `decode` for `host`, with a blank in front: ` host=process` for `process`, `host`
+/// itself if it is a device's `api=v4l2m2m device=PATH`. Empty for `inline`, because an explicit host
+/// would start spare workers.
 fn host_text(host: &str) -> String {
     match host {
         "inline" => String::new(),

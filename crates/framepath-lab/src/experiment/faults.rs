@@ -25,7 +25,7 @@ use left::Holdings;
 use random::Random;
 use stream::{FaultClip, FinishedStream};
 
-/// One clip of each codec. Each clip is a single group of pictures, so that
+/// Clips of the four streams, each of another codec. Each clip is a single group of pictures, so that
 /// replays are as long as possible, and has a frame for every packet.
 const CLIPS: [&str; 4] = ["h264-180p8-high.h264", "vp9-180p8.ivf", "av1-180p8.ivf", "hevc-180p8.hevc"];
 

@@ -22,8 +22,8 @@ use crate::progress::ProgressView;
 use preempter::Preempter;
 use probe::{InjectStage, InjectedCost, PreemptStage};
 
-/// Injected time per frame in nanoseconds, for every case but `copy`: CPU time that a stage burns,
-/// time that a stage sleeps, or time for which the real-time thread occupies the CPU.
+/// Injected time per frame in nanoseconds, for every case but `copy` and `process-copy`: CPU time that a
+/// stage burns, time that a stage sleeps, or time for which the real-time thread occupies the CPU.
 const BURN_NS: u64 = 2_000_000;
 /// Number of bytes copied per frame in the cases `copy` and `process-copy`.
 const COPY_BYTES: usize = 4 << 20;

@@ -19,7 +19,7 @@ pub struct Budget {
     pub optional: bool,
 }
 
-/// Limit of a budget.
+/// Limited figure of a budget, and its limit: a ratio of two contenders, or a figure of its own.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Limit {
     /// The ratio a/b of a metric over paired runs.

@@ -54,8 +54,8 @@ pub(super) struct Clocks {
     pub(super) start_ns: u64,
     /// Resources that this process used until the start of the measurement.
     pub(super) own: Used,
-    /// Resources that the worker used from the start of the measurement until its end. Until the
-    /// end: those used before the start.
+    /// Resources that the worker used from the start to the end of the measurement. Before the end
+    /// this field has those that the worker used until the start.
     pub(super) worker: Used,
 }
 
@@ -120,7 +120,7 @@ impl TriggerSource {
     /// Returns the resources that the worker has used since its start.
     ///
     /// # Errors
-    /// The worker died, even if another one replaced it.
+    /// The worker died, even if another one replaced it; or its usage cannot be read.
     fn worker_used(&self) -> Result<Used, StageError> {
         let io = |error| StageError::Io { what: "reading the worker's CPU time".to_owned(), error };
         let gone = || io(std::io::ErrorKind::NotFound.into());

@@ -54,7 +54,7 @@ impl Window {
 pub(super) struct Watched {
     pub(super) window_ns: u64,
     pub(super) cpu_ns: u64,
-    /// Number of voluntary context switches of all the player's threads.
+    /// Number of voluntary context switches of all the player's threads within the window.
     pub(super) wakeups: u64,
     /// CPU time of the display server; `None` if its process is not known.
     pub(super) server_cpu_ns: Option<u64>,
