@@ -19,7 +19,7 @@ pub struct KeptLedger {
 }
 
 impl KeptLedger {
-    /// Returns the [`SLOWEST`] frames with the longest latency, slowest first, each as a sequence of
+    /// Returns the frames with the longest latency, at most three, slowest first, each as a sequence of
     /// causes along its hops.
     pub fn slowest_frames(&mut self) -> Vec<FrameTimeline> {
         let mut totals = self.report.digest().totals;
