@@ -25,16 +25,17 @@ use framepath_model::wire::MESSAGE_BYTES;
 use crate::error::LabError;
 use crate::measure::complete;
 
-/// A finished run, and the number of answered queries.
+/// Result of a run that lost no frame.
 #[derive(Debug)]
 pub struct AskedRun {
-    /// The run's figures, without the queries.
+    /// Report of the path's run, at ledger level `off`.
     pub report: Report,
-    /// Number of queries, each with its answer.
+    /// Number of answered queries: one per frame.
     pub questions: u64,
 }
 
-/// Runs `path`, which has no sink, and sends one query per frame.
+/// Runs `path`, which has no sink, with a sink that discards the frames. Sends one query to `cat`
+/// for each frame and waits for the answer.
 ///
 /// # Errors
 /// The path failed or lost frames, or the other process did not answer.

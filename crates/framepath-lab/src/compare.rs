@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `framepath compare`: two paths, or any two commands, run in interleaved
-//! pairs and charged with the CPU of every process they start.
+//! `framepath compare`: two paths, or any two commands, run in interleaved pairs. The CPU time of
+//! a side includes every process that it starts and waits for.
 //!
 //! Each path runs in its own `framepath run` process, so that both sides are
 //! measured in the same way.
@@ -24,17 +24,18 @@ use crate::progress::ProgressView;
 
 pub use compared_side::{ComparedSide, SideError, sides};
 
-/// Metrics that are compared pair by pair.
+/// Metrics by which the sides are compared, pair by pair.
 const METRICS: [&str; 2] = ["wall_ms", "cpu_ms"];
 
 /// Name of the only case of a comparison.
 const CASE: &str = "all";
 
-/// Runs both sides once to warm up and `rounds` times for the figures.
-/// `framepath` is the binary that runs paths.
+/// Runs both sides once to warm up and `rounds` times for the figures. Returns a summary with one
+/// case and the contenders `a` and `b`. `framepath` is the binary that runs paths.
 ///
 /// # Errors
-/// A side did not start, or did not exit with 0; or Ctrl-C interrupted the comparison.
+/// A side did not start, did not exit with 0, or lost frames ([`LabError::Lost`]); or SIGINT or
+/// SIGTERM interrupted the comparison.
 pub fn run(
     sides: &[ComparedSide; 2],
     rounds: usize,
@@ -80,8 +81,8 @@ fn measure(
     Ok(())
 }
 
-/// Formats the comparison for a terminal: figures side by side, then a
-/// verdict on each in plain words.
+/// Formats the comparison for a terminal: the sides, their figures side by side, then in words the
+/// verdicts on wall time and CPU time. Omits the figures if the summary lacks one of the sides.
 pub fn text(summary: &Summary) -> String {
     let mut text = String::new();
     for note in &summary.notes {
@@ -128,7 +129,8 @@ fn ratio_cells(ratio: &Ratio) -> (String, String) {
     (times(ratio.median), interval)
 }
 
-/// Formats the verdict, which is "no difference" unless the interval excludes 1.
+/// Formats the verdict as a sentence: "no difference" unless the interval excludes 1, and only the
+/// ratio if there is no interval.
 fn verdict(ratio: &Ratio) -> String {
     let metric = metric_in_words(&ratio.metric);
     let pairs = if ratio.pairs == 1 { "1 pair".to_owned() } else { format!("{} pairs", ratio.pairs) };
@@ -152,7 +154,8 @@ fn verdict(ratio: &Ratio) -> String {
     }
 }
 
-/// Aligns columns under their headings: names to the left, figures to the right.
+/// Formats lines of five cells, headings first, as aligned columns: the first to the left, the others
+/// to the right.
 fn aligned(lines: &[[String; 5]]) -> String {
     let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
     let widths: [usize; 5] = std::array::from_fn(width);

@@ -3,8 +3,8 @@
 
 use jiff::Timestamp;
 
-/// Formats seconds since 1970 by `format` (strftime's conversions). A time beyond the
-/// year 9999 becomes the end of that year.
+/// Formats seconds since 1970 as a time in UTC by `format` (strftime's conversions). A time beyond
+/// the year 9999 becomes the end of that year.
 ///
 /// ```
 /// use framepath_lab::date::utc;

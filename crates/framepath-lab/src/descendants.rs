@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Descendants of a process and their threads, from /proc.
+//! Descendants of a process and the activity of their threads, read from /proc.
 
 use std::fs;
 
@@ -15,24 +15,25 @@ impl Descendant {
         self.pid
     }
 
-    /// Returns true if the process still runs; a zombie does not run.
+    /// Returns true if this process, not a later one with its id, still runs; a zombie does not run.
     pub(crate) fn runs(&self) -> bool {
         stat(self.pid).is_some_and(|stat| stat.began == self.began && stat.state != 'Z')
     }
 }
 
-/// Activity of all threads of a process so far.
+/// Activity of the living threads of one or more processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Activity {
-    /// Context switches, voluntary and involuntary. A sleeping thread that wakes up and
-    /// sleeps again adds one.
+    /// Number of context switches since the threads started, voluntary and involuntary. A sleeping
+    /// thread that wakes up and sleeps again adds one.
     pub(crate) switches: u64,
+    /// Number of threads.
     pub(crate) threads: u64,
-    /// Number of threads that do not sleep at present.
+    /// Number of threads in any state other than `S`, interruptible sleep.
     pub(crate) awake: u64,
 }
 
-/// Reads the activity of `pid`.
+/// Reads the activity of process `pid`; zeros if there is no such process.
 pub(crate) fn activity(pid: u32) -> Activity {
     let mut activity = Activity::default();
     let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return activity };
@@ -45,7 +46,7 @@ pub(crate) fn activity(pid: u32) -> Activity {
 }
 
 impl Activity {
-    /// Adds one thread's status file; format: proc_pid_status(5).
+    /// Adds one thread by the text of its status file in /proc, proc_pid_status(5).
     fn add_thread(&mut self, status: &str) {
         self.threads += 1;
         for line in status.lines() {
@@ -69,12 +70,13 @@ impl std::ops::AddAssign for Activity {
     }
 }
 
-/// Finds the process with this id; `None` if there is no such process.
+/// Finds the process with the id `pid`; `None` if there is no such process or it is a zombie.
 pub(crate) fn process(pid: u32) -> Option<Descendant> {
     stat(pid).filter(|stat| stat.state != 'Z').map(|stat| Descendant { pid, began: stat.began })
 }
 
-/// Lists all running processes below `pid`.
+/// Lists the children of `pid`, their children and so on. Omits zombies, and processes whose parent
+/// ended before.
 pub(crate) fn descendants(pid: u32) -> Vec<Descendant> {
     let all = all();
     let mut below = vec![pid];
@@ -88,12 +90,12 @@ pub(crate) fn descendants(pid: u32) -> Vec<Descendant> {
     below[1..].iter().filter_map(|pid| Some(Descendant { pid: *pid, began: began(pid)? })).collect()
 }
 
-/// Counts the children of `pid` that it has not waited for, running or not.
+/// Counts the children that `pid` has not waited for, zombies included.
 pub(crate) fn children(pid: u32) -> usize {
     all().iter().filter(|(_, stat)| stat.parent == pid).count()
 }
 
-/// Lists every process.
+/// Lists every process in /proc with its id, zombies included.
 fn all() -> Vec<(u32, Stat)> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
@@ -110,7 +112,8 @@ fn stat(pid: u32) -> Option<Stat> {
     parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// Parses proc_pid_stat(5): fields 3, 4 and 22. The name, field 2, may hold any character.
+/// Parses fields 3, 4 and 22 (state, parent, start time) of a process's stat file, proc_pid_stat(5).
+/// The name, field 2, may contain any character. Returns `None` if a field is missing or invalid.
 fn parse(text: &str) -> Option<Stat> {
     let (_, behind) = text.rsplit_once(')')?;
     let fields: Vec<&str> = behind.split_whitespace().collect();

@@ -2,8 +2,9 @@
 //! The machine's capabilities, and the features that each of them unlocks.
 //!
 //! A probe tries the real operation if the operation is cheap and has no side effect:
-//! it opens the file, creates the object, runs `--version`. No probe installs or configures
-//! anything, or loads a kernel module.
+//! it opens the file, creates the object, runs `--version`. No probe installs anything or loads a
+//! kernel module. The only setting that a probe changes: in a delegated cgroup, the probe `cgroup`
+//! enables the controllers memory and pids.
 
 mod device;
 pub(crate) mod hardware;
@@ -21,25 +22,25 @@ use serde::Serialize;
 
 pub use probe::{Probe, ProbeState};
 
-/// Folders of the parts of framepath that are not in its binary.
+/// Folders that contain the parts of framepath outside its binary.
 #[derive(Clone, Debug)]
 pub struct Places {
-    /// The folder of the committed clips.
+    /// Folder of the committed clips.
     pub clips: PathBuf,
-    /// The folder of the built peers.
+    /// Folder of the built peers: the small programs that drive other people's software.
     pub peers: PathBuf,
 }
 
-/// A machine and its capabilities.
+/// Description of a machine and the results of all probes: the output of `framepath doctor`.
 #[derive(Clone, Debug, Serialize)]
 pub struct MachineReport {
-    /// The machine, as summaries describe it.
+    /// Description of the machine, as in summaries.
     pub machine: Machine,
-    /// All probes, group by group.
+    /// Results of all probes, group by group.
     pub probes: Vec<Probe>,
 }
 
-/// Probes this machine.
+/// Runs all probes on this machine. An absent capability is a result, not an error.
 pub fn examine(places: &Places) -> MachineReport {
     let mut probes = kernel::probes();
     probes.extend(device::probes());
@@ -50,7 +51,9 @@ pub fn examine(places: &Places) -> MachineReport {
     MachineReport { machine: crate::machine(), probes }
 }
 
-/// Formats the findings as aligned text for a terminal.
+/// Formats the findings as aligned text for a terminal: the machine, one line per probe under the heading
+/// of its group, and the number of capabilities present. An absent capability also has its use and its
+/// remedy.
 pub fn text(findings: &MachineReport) -> String {
     let MachineReport { machine, probes } = findings;
     let os = machine.os.as_deref().unwrap_or("Linux");
@@ -85,7 +88,7 @@ fn lines(text: &mut String, probe: &Probe, width: usize) -> std::fmt::Result {
     Ok(())
 }
 
-/// Formats a count: `1 CPU`, `2 CPUs`.
+/// Formats a count with the noun `one` or `many`: `1 CPU`, `2 CPUs`.
 fn counted(count: usize, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }

@@ -8,34 +8,37 @@ use framepath::{PathError, RunError};
 /// Reason why an experiment stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
-    /// This machine cannot run a contender, or a player gave no figures. The other contenders
-    /// continue.
+    /// This machine cannot run a contender, or a player gave no figures; the text is the reason.
+    /// The experiment skips the contender and continues with the others.
     #[error("{0}")]
     Missing(String),
-    /// A path did not run.
+    /// A path could not start, or failed while it ran.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// A path is invalid.
+    /// The text of a path is invalid.
     #[error("{0}")]
     Path(#[from] PathError),
-    /// A program failed.
+    /// A contender failed: a program did not exit with 0, or the output or the frames of a program
+    /// or path are wrong.
     #[error("`{command}` {outcome}{}", detail(stderr))]
     Command {
-        /// The command.
+        /// The command as a user would type it, or the contender's name.
         command: String,
-        /// Text such as `exited with 1`, `was killed by signal 9`.
+        /// The failure, as the rest of the sentence: `exited with 1`, `was killed by signal 9`.
         outcome: String,
-        /// Exit code of the program; `None` if a signal ended it.
+        /// Exit code of the program; `None` if a signal ended the program, or if the error is not
+        /// about its exit.
         exit_code: Option<i32>,
-        /// Last lines of the program's standard error.
+        /// Details: the last lines of the program's standard error, or a library's error. May be
+        /// empty.
         stderr: String,
     },
     /// A system call or a file failed.
     #[error("{what}: {error}")]
     Io {
-        /// The operation and its object.
+        /// The operation and its object, such as `starting NAME`.
         what: String,
-        /// The system's error.
+        /// Error that the system returned for the operation.
         #[source]
         error: io::Error,
     },
@@ -46,13 +49,14 @@ pub enum LabError {
     /// A path lost packets or frames, so its figures are invalid.
     #[error("{0}")]
     Lost(String),
-    /// SIGINT or SIGTERM.
+    /// SIGINT or SIGTERM stopped the experiment before its end.
     #[error("interrupted")]
     Interrupted,
 }
 
 impl LabError {
-    /// Returns a closure that makes an I/O error of operation `what`.
+    /// Returns a closure that converts an I/O error to [`LabError::Io`]; `what` names the
+    /// operation and its object.
     pub fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> LabError {
         let what = what.into();
         move |error| LabError::Io { what, error }

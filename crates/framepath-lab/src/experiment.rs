@@ -25,9 +25,9 @@ use framepath::export::machine::machine;
 /// Amount of work of an experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
-    /// Small input and few rounds, for `make demo`.
+    /// Small input and few rounds: the default, which `make demo` uses.
     Quick,
-    /// Input and rounds of the published figures.
+    /// Input and rounds of the published figures: option `--full`.
     Full,
 }
 
@@ -36,31 +36,33 @@ pub enum Size {
 pub struct ExperimentSettings {
     /// Amount of work.
     pub size: Size,
-    /// Number of rounds; `None` for the experiment's own number.
+    /// Number of rounds, in each of which every contender runs once; in lab `faults` the number of
+    /// kills. `None` for the experiment's own number.
     pub pairs: Option<usize>,
-    /// Cases to run; empty for all.
+    /// Names of the cases to run; empty for all.
     pub cases: Vec<String>,
     /// Files to use instead of the committed clips, for experiments that
     /// accept files.
     pub files: Vec<PathBuf>,
-    /// The `framepath` binary, for contenders that are separate processes.
+    /// Path of the `framepath` binary, for contenders that are separate processes.
     pub framepath: PathBuf,
-    /// The folder of the committed clips.
+    /// Folder of the committed clips.
     pub clips: PathBuf,
-    /// The folder of the built peers.
+    /// Folder of the built peers: the small programs that drive other people's software.
     pub peers: PathBuf,
 }
 
 impl ExperimentSettings {
-    /// Returns the number of rounds: the setting's, else the experiment's for this size.
+    /// Returns the number of rounds: `pairs` if set, otherwise `quick` or `full`, depending on
+    /// `size`; at least 1.
     pub fn rounds(&self, quick: usize, full: usize) -> usize {
         self.pairs.unwrap_or(if self.size == Size::Quick { quick } else { full }).max(1)
     }
 
-    /// Returns the path of a committed clip.
+    /// Returns the path of the committed clip with the file name `name`.
     ///
     /// # Errors
-    /// There is no clip of that name.
+    /// [`LabError::Unknown`] if the folder `clips` has no such file.
     pub fn clip(&self, name: &str) -> Result<PathBuf, LabError> {
         let file = self.clips.join(name);
         match file.exists() {
@@ -72,7 +74,7 @@ impl ExperimentSettings {
         }
     }
 
-    /// Returns true if `case` is to be run.
+    /// Returns true if `cases` contains `case` or is empty.
     pub fn wants(&self, case: &str) -> bool {
         self.cases.is_empty() || self.cases.iter().any(|c| c == case)
     }
@@ -82,7 +84,7 @@ impl ExperimentSettings {
 pub struct ExperimentResult {
     /// The figures.
     pub summary: Summary,
-    /// Ledgers of selected runs.
+    /// Ledgers of selected runs, for the run folder; may be empty.
     pub ledgers: Vec<KeptLedger>,
 }
 
@@ -92,14 +94,15 @@ pub struct Experiment {
     pub name: &'static str,
     /// Subject of the experiment in one line, for `lab --list` and as heading.
     pub question: &'static str,
-    /// True if `make demo` runs it.
+    /// True if the experiment belongs to the quick set, which `make demo` and `framepath lab`
+    /// without names run; `--full` runs all.
     pub quick: bool,
-    /// True if the experiment accepts files on the command line.
+    /// True if the experiment accepts files on the command line, instead of the committed clips.
     pub takes_files: bool,
     run: fn(&ExperimentSettings, &dyn ProgressView, &mut ExperimentResult) -> Result<(), LabError>,
 }
 
-/// All experiments, in the order they run.
+/// All experiments, in the order in which `framepath lab` lists them and runs them if none is named.
 pub static EXPERIMENTS: &[Experiment] = &[
     Experiment {
         name: "queue",
@@ -181,10 +184,10 @@ pub static EXPERIMENTS: &[Experiment] = &[
     },
 ];
 
-/// Finds the experiment of that name.
+/// Finds the experiment with the name `name`.
 ///
 /// # Errors
-/// [`LabError::Unknown`], with the nearest name.
+/// [`LabError::Unknown`] if there is none, with the nearest name, if any, and all names.
 pub fn find(name: &str) -> Result<&'static Experiment, LabError> {
     let names: Vec<&str> = EXPERIMENTS.iter().map(|e| e.name).collect();
     EXPERIMENTS.iter().find(|e| e.name == name).ok_or_else(|| {
@@ -195,10 +198,12 @@ pub fn find(name: &str) -> Result<&'static Experiment, LabError> {
 }
 
 impl Experiment {
-    /// Runs the experiment. After an interruption returns the finished part, with a note.
+    /// Runs the experiment, and reports progress to `watch`. After SIGINT or SIGTERM returns the
+    /// finished part, with a note.
     ///
     /// # Errors
-    /// A contender failed; the error has its command and its error text.
+    /// The first failure that does not merely skip a contender, such as a program that fails, a
+    /// path that loses frames, or a missing clip. The finished part is lost.
     pub fn run(
         &self,
         settings: &ExperimentSettings,

@@ -5,7 +5,7 @@
 //! [[budget]]
 //! name = "a queue costs at most 5 % of GStreamer's"
 //! experiment = "queue"
-//! case = "64B"                  # "*" stands for any characters, here and below
+//! case = "64B"                  # "*" in experiment, case and contender stands for any characters
 //! metric = "cpu_us_per_push"
 //! a = "queue"
 //! b = "gst-queue"
@@ -18,12 +18,12 @@
 //! contender = "inline-native"
 //! metric = "copied_bytes_per_frame"
 //! max_count = 0                 # of the figure itself
-//! optional = true               # missing is no failure
+//! optional = true               # a missing figure is no failure
 //! ```
 //!
 //! A ratio fails only if its whole interval lies beyond the limit, so that noise never
-//! fails a budget. A missing figure fails its budget, unless the budget is optional; the
-//! output names the figure.
+//! fails a budget. A missing figure, or a ratio of a single pair, fails its budget, unless the budget
+//! is optional; the output names the figure.
 
 mod budget;
 mod verdict;

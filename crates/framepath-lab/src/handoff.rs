@@ -29,7 +29,7 @@ use reader::{HeaderReader, ReceivedFrames};
 use run_figures::{LatencyNs, RunFigures};
 use trigger::{Clocks, Meeting, TriggerSource};
 
-/// Number of frames of the second run, which counts copies.
+/// Number of frames of the separate run that counts copies.
 const COUNTED_FRAMES: u64 = 32;
 
 /// Size, number and rate of the frames.
@@ -44,16 +44,17 @@ pub struct Handoff {
 }
 
 impl Handoff {
-    /// Transfers the frames and returns the figures as one line of JSON, with
-    /// the keys of `peers/README.md`.
+    /// Transfers the frames from a worker to this process, and returns the figures as one line of
+    /// JSON, with the keys of `peers/README.md`.
     ///
     /// # Errors
-    /// The path failed, a worker died, or the run was interrupted.
+    /// The path failed, the worker died, or SIGINT or SIGTERM interrupted the run.
     pub fn line(&self) -> Result<String, LabError> {
         let (seen, clocks) = self.measure()?;
         let copied_bytes = self.copied_per_frame()? * self.frames;
         let figures = self.run_figures(seen, &clocks, copied_bytes);
-        serde_json::to_string(&figures).map_err(|error| LabError::io("the line of JSON")(error.into()))
+        serde_json::to_string(&figures)
+            .map_err(|error| LabError::io("writing the line of JSON")(error.into()))
     }
 
     fn measure(&self) -> Result<(ReceivedFrames, Clocks), LabError> {
@@ -77,8 +78,8 @@ impl Handoff {
         format!("fill bytes={} host=process", self.bytes)
     }
 
-    /// Counts bytes copied per frame in both processes, by the ledger of a separate
-    /// run, because the ledger would slow down the measured run.
+    /// Returns the bytes copied per frame in both processes, rounded up, by the ledger of a separate
+    /// run of [`COUNTED_FRAMES`] frames, because the ledger would slow down the measured run.
     fn copied_per_frame(&self) -> Result<u64, LabError> {
         let path = path::parse(&format!("test bytes=64 frames={COUNTED_FRAMES} ! {} ! null", self.stage()))?;
         let report =

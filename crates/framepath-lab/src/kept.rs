@@ -7,19 +7,20 @@ use framepath_model::ledger::{Cause, Row, flag};
 
 use crate::report::{CauseSegment, FrameTimeline};
 
-/// Number of frames drawn for each ledger.
+/// Maximum number of frames in the timeline of a ledger.
 const SLOWEST: usize = 3;
 
-/// One run's ledger and its name, such as `decode vp9-1080p8 inline`.
+/// Report of one run, with its ledger, and the run's name.
 pub struct KeptLedger {
-    /// Experiment, case and contender.
+    /// Experiment, case and contender, such as `decode vp9-1080p8 inline`.
     pub name: String,
-    /// The run.
+    /// Report of the run.
     pub report: Report,
 }
 
 impl KeptLedger {
-    /// Returns the slowest frames, slowest first, each as a sequence of causes.
+    /// Returns the frames with the longest latency, at most three, slowest first, each as a sequence of
+    /// causes along its hops.
     pub fn slowest_frames(&mut self) -> Vec<FrameTimeline> {
         let mut totals = self.report.digest().totals;
         totals.sort_unstable_by_key(|t| std::cmp::Reverse(t.latency_ns()));
@@ -33,8 +34,9 @@ impl KeptLedger {
         FrameTimeline { path: self.name.clone(), seq, segments }
     }
 
-    /// Divides the row's time into one segment per cause. The order is arbitrary, with waits
-    /// first, because a row has only the sum of each cause.
+    /// Divides the row's time into one segment per cause above 0; the times count from `birth_ns`.
+    /// The order is arbitrary, with waits first, because a row has only the sum of each cause. A row
+    /// of a dropped frame has no segments.
     fn segments(&self, row: &Row, birth_ns: u64) -> Vec<CauseSegment> {
         let hop = self.report.hops.get(usize::from(row.hop)).map_or_else(String::new, |h| h.text.clone());
         let order = [

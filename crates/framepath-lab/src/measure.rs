@@ -8,33 +8,33 @@ use framepath_model::summary::{CausesUs, LatencyUs};
 
 use crate::error::LabError;
 
-/// Figures of one run. An unknown figure is `None`.
+/// Figures of one run of a contender. An unknown figure is `None`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measured {
-    /// Number of frames, or of pushes.
+    /// Number of frames of the run, of pushes in lab `queue`; 0 if not known.
     pub frames: u64,
     /// Wall time, nanoseconds.
     pub wall_ns: u64,
-    /// CPU time of everything the contender started, nanoseconds.
+    /// CPU time of the contender and of everything it started, nanoseconds.
     pub cpu_ns: u64,
-    /// Largest resident set, KiB; `None` if not known.
+    /// Largest resident set of one process, KiB; `None` if not known.
     pub peak_memory_kib: Option<u64>,
-    /// Latency of the frames, microseconds.
+    /// Percentiles of the frames' latency, microseconds.
     pub latency: Option<LatencyUs>,
-    /// Bytes the CPU copied per frame.
+    /// Pixel and packet bytes the CPU copied per frame.
     pub copied_bytes_per_frame: Option<f64>,
-    /// Context switches per frame.
+    /// Context switches per frame, voluntary and involuntary.
     pub switches_per_frame: Option<f64>,
-    /// Latency of the median frame by cause.
+    /// Latency of the median frame by cause, microseconds.
     pub causes: Option<CausesUs>,
-    /// Figures that only this experiment has.
+    /// Figures that only this experiment has, by the metric's name.
     pub extra: BTreeMap<String, f64>,
 }
 
 impl Measured {
     /// Returns a figure of one run, for ratios: `wall_ms`, `cpu_ms`, `cpu_us_per_push`,
     /// `cpu_us_per_frame`, `wall_us_per_push`, `latency_p50_us`, `latency_p99_us`, or a key of
-    /// `extra`. `None` if not known.
+    /// `extra`. `None` if the figure is not known; a figure per push or frame needs at least one.
     pub fn metric(&self, name: &str) -> Option<f64> {
         let per_frame = |ns: u64| (self.frames > 0).then(|| ns as f64 / 1e3 / self.frames as f64);
         match name {
@@ -48,7 +48,7 @@ impl Measured {
         }
     }
 
-    /// Converts the report of a path that ran in this process.
+    /// Converts the report of a path that ran in this process. Peak memory stays unknown.
     pub fn from_report(report: &mut Report) -> Measured {
         let row = export::summary::row(report, "");
         Measured {
@@ -64,10 +64,11 @@ impl Measured {
     }
 }
 
-/// Returns the report of a complete run, because figures of an incomplete run are useless.
+/// Returns the report if the run is complete, because figures of an incomplete run are useless.
 ///
 /// # Errors
-/// The path failed, lost something, or was interrupted.
+/// The path failed, lost packets or frames ([`LabError::Lost`]), or was interrupted
+/// ([`LabError::Interrupted`]).
 pub fn complete(mut report: Report) -> Result<Report, LabError> {
     if let Some(error) = report.error.take() {
         return Err(error.into());
@@ -81,14 +82,14 @@ pub fn complete(mut report: Report) -> Result<Report, LabError> {
 
 /// Participant of a comparison.
 pub struct Contender<'a> {
-    /// Stable name, DESIGN section 8.
+    /// Stable name, as in summaries and budgets: renaming a contender breaks both.
     pub name: String,
-    /// Runs the contender once, from start to end.
+    /// Function that runs the contender once, from start to end, and returns the figures.
     pub run: Box<dyn FnMut() -> Result<Measured, LabError> + 'a>,
 }
 
 impl<'a> Contender<'a> {
-    /// Creates a contender of that name.
+    /// Creates a contender with the name `name`; `run` runs it once.
     pub fn new(name: &str, run: impl FnMut() -> Result<Measured, LabError> + 'a) -> Contender<'a> {
         Contender { name: name.to_owned(), run: Box::new(run) }
     }

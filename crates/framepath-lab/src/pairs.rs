@@ -11,17 +11,18 @@ use crate::error::LabError;
 use crate::measure::{Contender, Measured};
 use crate::progress::ProgressView;
 
-/// One comparison: metric, contender `a`, contender `b` of the ratio a/b.
+/// One comparison of two contenders by the ratio a/b: metric, contender `a`, contender `b`.
 pub type Comparison<'a> = (&'a str, &'a str, &'a str);
 
 /// Seed of every bootstrap, constant for reproducible summaries.
 const SEED: u64 = 0x6672_616d_6570_6174;
 
-/// Runs every contender of `case` once per round. Adds rows, ratios and
-/// skips to `summary`.
+/// Runs every contender of `case` once per round. Adds rows, ratios and skipped contenders to
+/// `summary`, and returns the figures of each contender's runs, in the order of `contenders`.
 ///
 /// # Errors
-/// A contender's failure, except [`LabError::Missing`], which only skips the contender.
+/// The first failure of a contender, except [`LabError::Missing`], which only skips the
+/// contender; [`LabError::Interrupted`] after SIGINT or SIGTERM. `summary` is then unchanged.
 pub fn run(
     case: &str,
     mut contenders: Vec<Contender<'_>>,
@@ -72,7 +73,9 @@ pub fn run(
     Ok(runs)
 }
 
-/// Computes the paired ratio of `metric`; `None` if either side lacks it.
+/// Computes the paired ratio a/b of `metric`; `a` and `b` are names with the figures of the runs.
+/// Returns `None` if a run lacks the metric, a figure is not above 0, or the sides have different
+/// numbers of runs or none.
 pub fn ratio(case: &str, metric: &str, a: (&str, &[Measured]), b: (&str, &[Measured])) -> Option<Ratio> {
     let figures = |runs: &[Measured]| runs.iter().map(|m| m.metric(metric)).collect::<Option<Vec<_>>>();
     let (a_figures, b_figures) = (figures(a.1)?, figures(b.1)?);
@@ -80,7 +83,9 @@ pub fn ratio(case: &str, metric: &str, a: (&str, &[Measured]), b: (&str, &[Measu
     Some(Ratio::new(case, metric, a.0, b.0, &paired))
 }
 
-/// Makes a row of medians over `runs`.
+/// Creates the summary row of `runs`. Its figures are medians of the known ones, except the number
+/// of frames (of the last run), the peak memory (the largest) and the causes (of the run with the
+/// median total).
 pub fn row(case: &str, contender: &str, runs: &[Measured]) -> SummaryRow {
     let spread = |f: fn(&Measured) -> f64| Spread::of(&runs.iter().map(f).collect::<Vec<_>>());
     let middle = |f: &dyn Fn(&Measured) -> Option<f64>| {
@@ -112,8 +117,8 @@ pub fn row(case: &str, contender: &str, runs: &[Measured]) -> SummaryRow {
     }
 }
 
-/// Returns the causes of the run with the median total. The causes of one run add up; medians of
-/// each cause would not.
+/// Returns the causes of the run with the median total; `None` if no run has causes. The causes of
+/// one run add up; medians of each cause would not.
 fn typical_causes(runs: &[Measured]) -> Option<CausesUs> {
     let mut known: Vec<CausesUs> = runs.iter().filter_map(|m| m.causes).collect();
     known.sort_by(|a, b| a.total().unwrap_or(0.0).total_cmp(&b.total().unwrap_or(0.0)));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs programs as contenders. Their CPU time includes every child process that
-//! they have waited for.
+//! Runs programs as contenders and measures them. Their CPU time includes every child process that they
+//! have waited for.
 
 use std::ffi::OsString;
 use std::io::{Read, Seek};
@@ -12,26 +12,26 @@ use framepath_os::time::now_ns;
 use crate::error::LabError;
 use crate::measure::Measured;
 
-/// A program and its arguments.
+/// A program and its arguments, run without a shell.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// Name or path.
+    /// Name of the program, to be found in PATH, or its path.
     pub program: OsString,
-    /// Arguments.
+    /// Arguments, without the program's name.
     pub args: Vec<OsString>,
 }
 
-/// Result of a program that ended.
+/// Result of a program that exited with 0.
 #[derive(Clone, Debug)]
 pub struct Finished {
-    /// Wall time from start to reaping, nanoseconds.
+    /// Wall time from before the spawn until the program was waited for, nanoseconds.
     pub wall_ns: u64,
-    /// Resources used.
+    /// CPU time, memory and context switches of the program and of the descendants it waited for.
     pub usage: ResourceUsage,
-    /// Peak memory of this process at the spawn, in KiB. The kernel counts it as the
-    /// child's too.
+    /// Peak memory of this process before the spawn, in KiB; the kernel counts it as the child's
+    /// too. `None` if not known.
     spawner_peak_kib: Option<u64>,
-    /// Standard output, if requested.
+    /// Standard output of the program; empty if it was discarded.
     pub stdout: String,
 }
 
@@ -50,16 +50,19 @@ impl Program {
         words.map(|w| framepath_model::path::quote(&w.to_string_lossy())).collect::<Vec<_>>().join(" ")
     }
 
-    /// Runs the program to its end. Returns its standard output if `keep_output` is set,
-    /// otherwise discards it. Keeps standard error for messages.
+    /// Runs the program to its end, with empty standard input. Keeps its standard output if
+    /// `keep_output` is set, otherwise discards it. Keeps standard error for messages.
     ///
     /// # Errors
-    /// [`LabError::Missing`] if the program is not installed,
-    /// [`LabError::Command`] if the exit code is not 0.
+    /// [`LabError::Missing`] if the program is not installed, [`LabError::Io`] if it cannot be
+    /// started otherwise. If it does not exit with 0: [`LabError::Interrupted`] if this process got
+    /// SIGINT or SIGTERM, otherwise [`LabError::Command`].
     pub fn run(&self, keep_output: bool) -> Result<Finished, LabError> {
         let file = || tempfile().map_err(LabError::io("creating a temporary file"));
         let (mut stdout, mut stderr) = (file()?, file()?);
-        let clone = |f: &std::fs::File| f.try_clone().map_err(LabError::io("temporary file"));
+        let clone = |f: &std::fs::File| {
+            f.try_clone().map_err(LabError::io("duplicating the handle of a temporary file"))
+        };
         let output = if keep_output { Stdio::from(clone(&stdout)?) } else { Stdio::null() };
         let spawner_peak_kib = framepath_os::machine::own_peak_memory_kib();
         let start = now_ns();
@@ -100,13 +103,14 @@ impl Program {
 }
 
 impl Finished {
-    /// Returns the largest resident set of one of its processes; `None` if it is not
-    /// above that of the spawning process, because the kernel reports the larger of both.
+    /// Returns the largest resident set of a single process of the program, in KiB; `None` if it is
+    /// not above the peak of the spawning process, because the kernel reports the larger of both.
     fn peak_memory_kib(&self) -> Option<u64> {
         Some(self.usage.peak_memory_kib).filter(|peak| Some(*peak) > self.spawner_peak_kib)
     }
 
-    /// Returns the figures of a run over `frames` frames.
+    /// Returns the figures of the run, which had `frames` frames; 0 if not known, then without the
+    /// figures per frame.
     pub fn measured(&self, frames: u64) -> Measured {
         Measured {
             frames,
@@ -119,7 +123,8 @@ impl Finished {
     }
 }
 
-/// Opens a nameless file. A pipe would block the program until its output is read.
+/// Creates a nameless file in memory for a program's output, because a full pipe would block the
+/// program.
 fn tempfile() -> std::io::Result<std::fs::File> {
     framepath_os::memory::memory_file("framepath-output")
 }

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Progress of an experiment.
+//! Display of an experiment's progress.
 
 use framepath_model::shown::shown;
 use indicatif::{ProgressBar, ProgressStyle};
 
 /// Receiver of an experiment's progress. Only the lab's thread calls it.
 pub trait ProgressView {
-    /// Begins `experiment`, which has about `steps` steps.
+    /// Shows that `experiment` begins, which has about `steps` steps.
     fn begin(&self, experiment: &str, steps: u64);
-    /// Begins the next step, which runs `what`.
+    /// Shows that the next step begins, which runs `what`.
     fn step(&self, what: &str);
-    /// Ends the experiment.
+    /// Shows that the experiment has ended, complete or not.
     fn end(&self);
 }
 

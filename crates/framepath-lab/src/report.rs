@@ -24,11 +24,11 @@ use serde::{Deserialize, Serialize};
 /// One run of the lab: the contents of a run folder.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LabRun {
-    /// Name in the report, such as the folder's or the machine's name.
+    /// Name of the run in the report: that of its folder or file.
     pub label: String,
     /// The summaries of the experiments.
     pub summaries: Vec<Summary>,
-    /// The slowest frames of some paths, in any order; may be empty.
+    /// The slowest frames of one or more paths, in any order; may be empty.
     #[serde(default)]
     pub slow_frames: Vec<FrameTimeline>,
 }
@@ -36,19 +36,20 @@ pub struct LabRun {
 /// Time of one frame along its path.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FrameTimeline {
-    /// The path, as typed.
+    /// Name of the path: experiment, case and contender, such as `decode vp9-1080p8 inline`.
     pub path: String,
     /// The frame's sequence number.
     pub seq: u64,
-    /// Causes of the frame's latency, in order of time and without overlaps. A gap
-    /// between two segments is unexplained time.
+    /// Segments of the frame's latency, one cause each, in order of time and without overlaps. Within
+    /// one hop the order of the causes is not known, and arbitrary here. A gap between two segments
+    /// is unexplained time.
     pub segments: Vec<CauseSegment>,
 }
 
-/// A piece of a frame's time.
+/// A part of a frame's latency that one cause took within one hop.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CauseSegment {
-    /// The stage or link.
+    /// Text of the stage or link in which the time passed.
     pub hop: String,
     /// The cause, by its name in
     /// [`CausesUs`](framepath_model::summary::CausesUs).
@@ -60,7 +61,8 @@ pub struct CauseSegment {
 }
 
 impl FrameTimeline {
-    /// Returns the time from the frame's creation to the end of its sink, in microseconds.
+    /// Returns the time from the frame's creation to the end of its last segment, in
+    /// microseconds; 0 without segments.
     pub fn latency_us(&self) -> f64 {
         self.segments.iter().map(|segment| segment.end_us).fold(0.0, f64::max)
     }
@@ -73,10 +75,10 @@ pub fn html(runs: &[LabRun]) -> String {
 
 /// A picture with its texts.
 struct Picture {
-    /// The finding, as a heading.
+    /// Heading that states the main finding; text in back quotes becomes code.
     title: String,
     /// The `svg` element.
     svg: String,
-    /// Explanation of the picture.
+    /// Explanation of the picture's scales and marks; text in back quotes becomes code.
     caption: String,
 }

@@ -28,7 +28,8 @@ framepath_testkit::tests! {
 
 const PICTURES: [&str; 5] = ["queue-sweep", "decode-bars", "causes", "latency", "slow-frames"];
 
-/// Creates pairs around a ratio with some noise, so that intervals are realistic.
+/// Creates a ratio a/b of ten pairs around the value `around`, with some noise, so that intervals are
+/// realistic.
 fn ratio(case: &str, metric: &str, a: &str, b: &str, around: f64) -> Ratio {
     let noise = [0.97, 1.01, 1.0, 1.03, 0.99, 1.02, 0.98, 1.0, 1.01, 0.995];
     let of_a: Vec<f64> = noise.iter().map(|n| n * around).collect();
@@ -241,8 +242,7 @@ fn the_page_has_every_picture_and_loads_nothing() {
     assert!(page.contains("2025-11-21 20:17 UTC"));
 }
 
-/// Returns true if the text has these names and figures in this order, with any text between
-/// them.
+/// Returns true if `text` contains all `facts` in this order, with any text between them.
 fn in_order(text: &str, facts: &[&str]) -> bool {
     let mut rest = text;
     facts.iter().all(|fact| match rest.split_once(fact) {
@@ -417,7 +417,7 @@ fn summaries_survive_json() {
     assert_eq!(value["ratios"][0]["ci95"][1], 0.74);
 }
 
-/// Opens the page as a reader would.
+/// Opens the page in Chromium, as a reader would, and expects every picture and no console message.
 fn chromium_shows_the_pictures_without_an_error() -> Tested {
     needs_program("chromium", "chromium")?;
     let dir = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One side of a comparison.
+//! One side of `framepath compare`: its parser and its run.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -13,16 +13,16 @@ use crate::error::LabError;
 use crate::measure::Measured;
 use crate::process::Program;
 
-/// A path or a command.
+/// One side of a comparison: a path or a command.
 #[derive(Clone, Debug)]
 pub enum ComparedSide {
-    /// A path, run by framepath without a ledger.
+    /// A path, run by `framepath run` in its own process, without a ledger.
     Path(path::Path),
     /// Any command, run without a shell.
     Command(Program),
 }
 
-/// Reason why the arguments are not two sides.
+/// Reason why the arguments of `framepath compare` are not two valid sides.
 #[derive(Debug, thiserror::Error)]
 pub enum SideError {
     /// An invalid path; [`PathError::render`] shows the wrong word.
@@ -47,7 +47,7 @@ pub enum SideError {
     Words {
         /// The command.
         command: String,
-        /// Position and description of the error.
+        /// Position and description of the error in the command.
         error: PathError,
     },
     /// An empty command.
@@ -94,7 +94,8 @@ fn command(words: &[String]) -> Result<ComparedSide, SideError> {
 }
 
 impl ComparedSide {
-    /// Runs the side once, in its own processes.
+    /// Runs the side once, in a new process, and returns its figures. The number of frames is 0
+    /// for a command. `framepath` is the binary that runs paths.
     pub(super) fn run(&self, framepath: &Path) -> Result<Measured, LabError> {
         match self {
             ComparedSide::Command(program) => Ok(program.run(false)?.measured(0)),
@@ -116,7 +117,7 @@ impl ComparedSide {
     }
 }
 
-/// Formats the side as a user would type it.
+/// Formats the side as a user would type it, but without quotes around a path.
 impl fmt::Display for ComparedSide {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

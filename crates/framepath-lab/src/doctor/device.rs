@@ -11,14 +11,15 @@ use super::probe::{Probe, ProbeState};
 
 const GROUP: &str = "devices";
 
-/// The kernel's userspace header of V4L2.
+/// Path of the V4L2 header that the kernel's development package installs.
 const VIDEODEV2: &str = "/usr/include/linux/videodev2.h";
 
 pub(super) fn probes() -> Vec<Probe> {
     vec![v4l2(), module("/dev"), fence_flags(Path::new(VIDEODEV2)), dma_heap(), udmabuf(), render_node()]
 }
 
-/// Probes by opening one of `nodes`; `described` names them in the report.
+/// Probes by opening `nodes` for reading until one succeeds; `described` names all of them in the
+/// report. The remedy is to join the user group `group_to_join`.
 fn opened(
     name: &'static str,
     unlocks: &'static str,
@@ -53,8 +54,8 @@ fn v4l2() -> Probe {
     opened(name, unlocks, &nodes, described.join(", "), "video")
 }
 
-/// Describes a node: `/dev/video0 is a stateful decoder (vicodec)`. A node that cannot be
-/// opened is described by its name in sysfs.
+/// Describes a V4L2 node by its role and card: `/dev/video0 is a stateful decoder (vicodec)`. A node
+/// that cannot be opened is described by its name in sysfs.
 fn described(node: &Path) -> String {
     match Node::open(node) {
         Ok(opened) => format!("{} is {} ({})", node.display(), opened.role(), opened.card()),
@@ -62,7 +63,8 @@ fn described(node: &Path) -> String {
     }
 }
 
-/// Formats `/dev/video0 (vim2m)`.
+/// Formats a V4L2 node with its name in sysfs, `/dev/video0 (vim2m)`; only the path without such a
+/// name.
 fn node_name(node: &Path) -> String {
     let base = node.file_name().unwrap_or_default().to_string_lossy();
     let driver = fs::read_to_string(format!("/sys/class/video4linux/{base}/name")).unwrap_or_default();
@@ -73,7 +75,7 @@ fn node_name(node: &Path) -> String {
     }
 }
 
-/// Probes framepath's kernel module: its node for records, or its node for a decoder.
+/// Probes framepath's kernel module by its nodes in `folder`, whose names begin with `framepath`.
 fn module(folder: &str) -> Probe {
     let (name, unlocks) =
         ("framepath.ko", "decoding for every program of the machine, and the measuring node");
@@ -86,8 +88,8 @@ fn module(folder: &str) -> Probe {
     Probe::lacking(GROUP, name, unlocks, ProbeState::Missing, format!("no {folder}/framepath*"), remedy)
 }
 
-/// Probes the installed header for explicit fences on buffers, which
-/// were proposed for V4L2 and not merged by 2026.
+/// Probes the file `header` for explicit fences on buffers, which were proposed for V4L2 and not
+/// merged by 2026. The capability is present if the header names one of their flags or fields.
 fn fence_flags(header: &Path) -> Probe {
     let (name, unlocks) =
         ("V4L2 fence flags", "sending a device a buffer before its frame is finished (planned)");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The machine's hardware decoders, by API.
+//! Probes of the machine's hardware decoders, one for each API.
 
 use framepath_codec::{Codec, Hardware, HardwareApi};
 
@@ -12,7 +12,7 @@ pub(super) fn probes() -> Vec<Probe> {
     HardwareApi::ALL.into_iter().map(probe).collect()
 }
 
-/// Returns the hardware and packages that an API needs.
+/// Returns the hardware and packages that `api` needs, as text for the report.
 fn remedy(api: HardwareApi) -> &'static str {
     match api {
         HardwareApi::Vaapi => {
@@ -24,10 +24,10 @@ fn remedy(api: HardwareApi) -> &'static str {
     }
 }
 
-/// Checks that the machine has the API.
+/// Checks that a device of `api` can be opened.
 ///
 /// # Errors
-/// The missing part, and how to get it.
+/// The library's error, then the hardware and packages that the API needs, as one text.
 pub(crate) fn offered(api: HardwareApi) -> Result<(), String> {
     Hardware::open(api).map(drop).map_err(|error| format!("{error}; needs {}", remedy(api)))
 }
@@ -47,8 +47,8 @@ fn probe(api: HardwareApi) -> Probe {
     }
 }
 
-/// Lists the codecs that FFmpeg has for the API, the sizes that the driver reports, and the
-/// profiles if a tool can query them.
+/// Lists, as text for the report, the codecs that FFmpeg has for `api`, the sizes that the driver
+/// reports, and for VA-API the profiles from the tool `vainfo`, or how to install it.
 fn offers(api: HardwareApi, device: &Hardware) -> String {
     let codecs: Vec<&str> = Hardware::codecs(api).map(Codec::name).collect();
     let mut text = codecs.join(", ");
@@ -64,8 +64,8 @@ fn offers(api: HardwareApi, device: &Hardware) -> String {
     text
 }
 
-/// Parses the profiles that `vainfo` reports as decodable: `VAProfileH264Main :
-/// VAEntrypointVLD` is `H264Main`.
+/// Parses the profiles that the output of `vainfo` reports as decodable: the line
+/// `VAProfileH264Main : VAEntrypointVLD` gives `H264Main`.
 fn profiles(output: &str) -> Vec<&str> {
     let decoded = output.lines().filter_map(|line| line.split_once(':'));
     let decoded = decoded.filter(|(_, entry)| entry.trim() == "VAEntrypointVLD");

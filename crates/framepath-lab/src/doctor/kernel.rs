@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Kernel interfaces that the ledger and the lab use.
+//! Probes of the kernel interfaces that the ledger and the lab use.
 
 use std::fs;
 use std::io;

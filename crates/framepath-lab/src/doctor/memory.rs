@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory for frames, and the network that frames cross.
+//! Probes of memory for frames, and of sending many UDP datagrams with one system call.
 
 use std::fs;
 use std::io;
@@ -63,7 +63,8 @@ fn huge_pages() -> Probe {
     }
 }
 
-/// Returns the word in brackets of `always [never] deny`.
+/// Returns the current mode, which is the word in brackets: `never` for `always [never] deny`; `None`
+/// without brackets.
 fn chosen(modes: &str) -> Option<&str> {
     let (_, rest) = modes.split_once('[')?;
     rest.split_once(']').map(|(mode, _)| mode)

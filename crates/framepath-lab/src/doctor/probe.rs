@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One capability of a machine.
+//! One probed capability of a machine.
 
 use std::io;
 
@@ -9,16 +9,16 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProbeState {
-    /// Present and working.
+    /// The capability is present and works.
     Ok,
-    /// Absent.
+    /// The capability is absent or fails.
     Missing,
-    /// Present, but this user may not use it.
+    /// The capability is present, but this user may not use it.
     NotPermitted,
 }
 
 impl ProbeState {
-    /// Returns the word for reports.
+    /// Returns the state's name in reports: `ok`, `missing` or `not permitted`.
     pub fn word(self) -> &'static str {
         match self {
             ProbeState::Ok => "ok",
@@ -27,7 +27,8 @@ impl ProbeState {
         }
     }
 
-    /// Converts a system error: permission denied, or absent.
+    /// Converts a system error: EACCES and EPERM become [`ProbeState::NotPermitted`], all others
+    /// [`ProbeState::Missing`].
     pub(super) fn from_error(error: &io::Error) -> ProbeState {
         match error.kind() {
             io::ErrorKind::PermissionDenied => ProbeState::NotPermitted,
@@ -39,22 +40,22 @@ impl ProbeState {
 /// A capability that was probed, and the result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Probe {
-    /// Heading of its group.
+    /// Heading under which reports list the capability, such as `devices`.
     pub group: &'static str,
     /// Name of the capability.
     pub name: &'static str,
     /// Result of the probe.
     pub state: ProbeState,
-    /// Details: a version, a device's name, the system's error.
+    /// Details of the result: a version, a device's name, or the system's error.
     pub found: String,
     /// Features that need the capability.
     pub unlocks: &'static str,
-    /// How to get an absent capability.
+    /// Instruction that makes the capability available; `None` if it is.
     pub remedy: Option<String>,
 }
 
 impl Probe {
-    /// Creates a probe of a present capability.
+    /// Creates the result of a probe that found the capability.
     pub(super) fn ok(
         group: &'static str,
         name: &'static str,
@@ -64,7 +65,8 @@ impl Probe {
         Probe { group, name, state: ProbeState::Ok, found: found.into(), unlocks, remedy: None }
     }
 
-    /// Creates a probe of an absent capability.
+    /// Creates the result of a probe that did not find a usable capability; `state` is
+    /// [`ProbeState::Missing`] or [`ProbeState::NotPermitted`].
     pub(super) fn lacking(
         group: &'static str,
         name: &'static str,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sandbox layers available to workers. Each probe applies a layer to a thread or a child
-//! process that ends immediately afterwards.
+//! Probes of the sandbox layers available to workers. Each layer is applied to a thread or a child
+//! process that ends immediately afterwards; the cgroup is only opened for changes.
 
 use framepath_os::machine::landlock_abi;
 use framepath_os::process::cgroup::{CgroupError, Delegated};

@@ -52,7 +52,8 @@ pub(super) fn probes(places: &Places) -> Vec<Probe> {
     probes
 }
 
-/// Returns the first line of the version output of `program`, or the error.
+/// Runs `program` with `args`, and returns the first line of its standard output. The error has the
+/// state and the text for the probe.
 fn first_output(program: &str, args: &[&str]) -> Result<String, (ProbeState, String)> {
     match Program::new(program, args.iter().copied()).run(true) {
         Ok(finished) => Ok(finished.stdout.lines().next().unwrap_or_default().trim().to_owned()),
@@ -109,7 +110,7 @@ fn sdl() -> Probe {
     tool("SDL2", "sink `play` with a window", version, remedy)
 }
 
-/// Probes a built peer by the names of the probe and the program.
+/// Probes for the file `program` in the folder `peers`; `name` is the probe's name.
 fn peer(peers: &Path, (name, program): (&'static str, &str), unlocks: &'static str, remedy: &str) -> Probe {
     let file = peers.join(program);
     if file.is_file() {

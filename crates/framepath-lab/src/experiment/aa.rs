@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `aa`: a contender against itself. Every verdict other than "no difference" is wrong.
+//! `aa`: compares a contender with itself. Every verdict other than "no difference" is wrong.
 
 use framepath::{Level, Options};
 use framepath_model::stats::Verdict;
@@ -13,7 +13,7 @@ use crate::progress::ProgressView;
 
 const COMPARISONS: usize = 20;
 const CLIP: &str = "h264-180p8-high.h264";
-/// Compared figures; each has its own verdict.
+/// Metrics that every comparison uses; each has its own verdict.
 const METRICS: [&str; 2] = ["cpu_ms", "wall_ms"];
 
 pub(super) fn run(

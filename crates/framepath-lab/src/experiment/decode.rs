@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `decode`: daedalus' comparison. Each clip is decoded at full speed, to
-//! NV12 (P010 for 10 bits), and the frames are discarded. Every contender runs in its own
-//! process. Its CPU time includes the start-up.
+//! `decode`: the comparison of daedalus-v4l2. Each clip is decoded at full speed to NV12 (P010 for 10
+//! bits), and the frames are discarded. Every contender runs in its own process. Its CPU time
+//! includes the start-up.
 
 mod device;
 mod paced;
@@ -27,7 +27,7 @@ use service::Served;
 /// Number of frames of every clip.
 const FRAMES: u64 = 150;
 
-/// A clip of the set.
+/// A committed clip. The hard clips run only with `--full` or by name.
 struct Clip {
     file: &'static str,
     ten_bits: bool,
@@ -54,11 +54,11 @@ pub(super) struct OwnDecoder {
     pub(super) contender: &'static str,
     pub(super) host: &'static str,
     pub(super) threads: &'static str,
-    /// The same decoder in the caller's process, as the baseline of the comparison.
+    /// Contender with the same decoder in the caller's process: the baseline of the comparison.
     inline: &'static str,
 }
 
-/// Framepath's contenders, by host.
+/// Framepath's own contenders; the quick set has only the first three.
 const OURS: [OwnDecoder; 4] = [
     OwnDecoder { contender: "inline", host: "inline", threads: "auto", inline: "inline" },
     OwnDecoder { contender: "inline-t1", host: "inline", threads: "1", inline: "inline-t1" },
@@ -66,8 +66,8 @@ const OURS: [OwnDecoder; 4] = [
     OwnDecoder { contender: "process-t1", host: "process", threads: "1", inline: "inline-t1" },
 ];
 
-/// Paths with a ledger at `full`: contender, host, format (`None` is the clip's
-/// NV12 or P010), threads.
+/// Paths that run once more with the ledger at `full`: contender, host, format (`None` is the clip's
+/// NV12 or P010), threads. The quick set has only the first four.
 const LEDGERS: [(&str, &str, Option<&str>, &str); 5] = [
     ("inline", "inline", None, "auto"),
     ("inline-t1", "inline", None, "1"),
@@ -132,7 +132,7 @@ pub(super) fn run(
     Ok(())
 }
 
-/// Inputs of the contenders of one clip.
+/// Inputs of all contenders for one clip.
 struct OneClip<'a> {
     settings: &'a ExperimentSettings,
     clip: &'a Clip,
@@ -206,8 +206,9 @@ impl OneClip<'_> {
     }
 }
 
-/// Runs the client, and adds the CPU time of its stream in the service. A missing client
-/// is an error at its run, not before.
+/// Returns a contender's function that runs the client `program`, and adds the CPU time of its stream
+/// in the service. An error in `program` becomes [`LabError::Missing`] when the function is called,
+/// so that the contender is skipped.
 fn serviced(
     served: &Served,
     program: Result<Program, LabError>,
@@ -220,8 +221,9 @@ fn serviced(
     }
 }
 
-/// Skips a foreign program's row, with the program's error text, if the program fails:
-/// ffmpeg 7 aborts if its last packet waits for a buffer to be free.
+/// Returns `run` with a failure of its program turned into [`LabError::Missing`], which skips the
+/// contender with the program's error text: ffmpeg 7 aborts if its last packet waits for a free
+/// buffer.
 fn or_skipped(
     mut run: impl FnMut() -> Result<Measured, LabError>,
 ) -> impl FnMut() -> Result<Measured, LabError> {
@@ -242,8 +244,9 @@ fn path_text(file: &Path, host: &str, format: &str, threads: &str) -> String {
     format!("file {file} ! decode format={format} threads={threads}{} ! null", host_text(host))
 }
 
-/// Returns ` host=process`, or ` api=v4l2m2m device=PATH` for a device. Empty for `inline`,
-/// because an explicit host would start spare workers.
+/// Returns the options of `decode` for `host`, with a blank in front: ` host=process` for `process`, `host`
+/// itself if it is a device's `api=v4l2m2m device=PATH`. Empty for `inline`, because an explicit host
+/// would start spare workers.
 fn host_text(host: &str) -> String {
     match host {
         "inline" => String::new(),
@@ -252,7 +255,8 @@ fn host_text(host: &str) -> String {
     }
 }
 
-/// Runs the path once in this process, for the figures that only the ledger has.
+/// Runs the path `text` once in this process with the ledger at `full`. Adds latency, causes and
+/// copies to the contender's row; creates the row if there is none. Returns the ledger.
 fn add_ledger(
     clip: &Clip,
     text: &str,

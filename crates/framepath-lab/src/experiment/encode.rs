@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `encode`: RootStream's raw encoder bench. Measures the time of each of 1000 frames
-//! of 1280x720 NV12 in the encoder.
+//! `encode`: RootStream's benchmark of a raw encoder. Measures the time that the encoder takes for each
+//! of 1000 frames of 1280x720 NV12.
 
 use framepath::{Level, Options};
 use framepath_model::format::{Layout, PixelFormat};
@@ -16,7 +16,7 @@ use crate::progress::ProgressView;
 const CASE: &str = "720p-nv12";
 const FRAMES: usize = 1000;
 const SIZE: (u32, u32) = (1280, 720);
-/// Index of the encoder in its path.
+/// Index of the encoder's hop in the path: behind the source, which is 0.
 const ENCODER: u16 = 1;
 
 pub(super) fn run(
@@ -57,7 +57,7 @@ fn encoder(arguments: &str) -> Result<Measured, LabError> {
     Ok(measured)
 }
 
-/// Measures the lower bound of a naive encoder's copy: one memcpy of the same bytes.
+/// Measures the lower bound of an encoder that copies: one memcpy of the bytes of each frame.
 fn memcpy() -> Result<Measured, LabError> {
     let bytes = Layout::packed(PixelFormat::Nv12, SIZE.0, SIZE.1).map_or(0, |l| l.size);
     let from = vec![1u8; bytes];

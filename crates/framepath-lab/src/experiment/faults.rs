@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `faults`: effects of dying workers on the readers of their streams.
+//! `faults`: effects of failing workers on the readers of their streams.
 //!
 //! Four streams of four codecs run at once in this process, each decoded in a
 //! worker. Workers are killed with SIGKILL at random moments, hang, take all
@@ -25,27 +25,28 @@ use left::Holdings;
 use random::Random;
 use stream::{FaultClip, FinishedStream};
 
-/// One clip of each codec. Each clip is a single group of pictures, so that
+/// Clips of the four streams, each of another codec. Each clip is a single group of pictures, so that
 /// replays are as long as possible, and has a frame for every packet.
 const CLIPS: [&str; 4] = ["h264-180p8-high.h264", "vp9-180p8.ivf", "av1-180p8.ivf", "hevc-180p8.hevc"];
 
 /// Packets per second of paced streams.
 const RATE: u32 = 60;
-/// Number of passes over a stream's clip per kill.
+/// Number of passes over a stream's clip for each kill of the stream's workers.
 const PASSES_PER_KILL: f64 = 1.5;
-/// Seed of the random moments of the kills.
+/// Seed of the random moments of the kills, constant for reproducible runs.
 const SEED: u64 = 1000;
 
 const CONTENDER: &str = "process";
 
-/// Faults that a worker causes itself: case, options of the stage, passes.
+/// Cases in which a worker causes the fault itself: case, options of the stage `decode`, and passes over
+/// the clip.
 const INJECTED: [(&str, &str, u64); 3] = [
     ("hang", "watchdog=300ms fault=hang@20", 2),
     ("bomb", "memory=512MiB fault=bomb@20", 2),
     ("poison", "fault=poison@10", 3),
 ];
 
-/// Context of all cases.
+/// State that all cases share.
 struct Lab<'a> {
     settings: &'a ExperimentSettings,
     watch: &'a dyn ProgressView,
@@ -125,7 +126,8 @@ impl Lab<'_> {
         Ok(())
     }
 
-    /// Returns the number of passes over each clip for `kills` kills.
+    /// Returns the number of passes over each clip for `kills` kills, spread over all streams; at least
+    /// 2.
     fn passes(&self, kills: u64) -> u64 {
         (kills as f64 / self.clips.len() as f64 * PASSES_PER_KILL).ceil().max(2.0) as u64
     }
@@ -146,7 +148,8 @@ impl Lab<'_> {
         row
     }
 
-    /// Runs a case in which all streams get the fault at the same time.
+    /// Runs a case in which all streams run at the same time with the fault in `options`, `rounds`
+    /// times, and adds its row.
     fn injected(
         &mut self,
         case: &str,
@@ -197,8 +200,8 @@ impl Lab<'_> {
         Ok(())
     }
 
-    /// Makes the row of streams of `passes` passes each. Stream n plays clip n modulo the number of
-    /// clips.
+    /// Creates the row of `streams`, which had `passes` passes each: frame errors, deaths of workers, and
+    /// leaked resources. Stream n plays clip n modulo the number of clips.
     fn row(&self, case: &str, contender: &str, streams: &[FinishedStream], passes: u64) -> SummaryRow {
         let mut faults = FrameErrors::default();
         for (ended, clip) in streams.iter().zip(self.clips.iter().cycle()) {

@@ -19,9 +19,9 @@ use crate::pairs::{self, Comparison};
 use crate::process::Program;
 use crate::progress::ProgressView;
 
-/// One picture of 1920x1080 in NV12.
+/// Bytes of a large frame: a picture of 1920x1080 in NV12.
 const LARGE: u64 = 1920 * 1080 * 3 / 2;
-/// A packet, or a message.
+/// Bytes of a small frame, about a compressed packet or a message.
 const SMALL: u64 = 4096;
 /// Frames per second of paced cases.
 const RATE: u64 = 60;
@@ -29,8 +29,8 @@ const RATE: u64 = 60;
 /// Name of framepath's contender.
 const PROCESS: &str = "process";
 
-/// A foreign contender: its stable name, its program, the program's first argument
-/// and the remedy if the program is absent.
+/// A foreign contender: its stable name, its program in the folder of peers, the program's first
+/// argument, and the remedy if the program is absent.
 struct Peer {
     name: &'static str,
     program: &'static str,
@@ -40,7 +40,8 @@ struct Peer {
 
 const GST_REMEDY: &str = "apt install libgstreamer1.0-dev gstreamer1.0-plugins-bad, then make build";
 
-/// Peers; those that sleep while they wait come first, because users run those.
+/// Foreign contenders. Those that sleep while they wait come before the polling one, because users
+/// run those.
 const PEERS: [Peer; 5] = [
     Peer { name: "iceoryx2-wait", program: "iceoryx2-handoff", mode: Some("wait"), remedy: "make peers" },
     Peer { name: "gst-unixfd", program: "gst-handoff", mode: Some("unixfd"), remedy: GST_REMEDY },
@@ -49,7 +50,7 @@ const PEERS: [Peer; 5] = [
     Peer { name: "iceoryx2-poll", program: "iceoryx2-handoff", mode: Some("poll"), remedy: "make peers" },
 ];
 
-/// Size and rate of the frames.
+/// A case: size, rate and number of the frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Case {
     name: &'static str,
@@ -105,8 +106,8 @@ pub(super) fn run(
     Ok(())
 }
 
-/// Compares framepath with each of the others. At full speed the latency includes the wait for
-/// earlier frames, so the comparison uses the time per frame.
+/// Returns the comparisons of framepath with each peer. At full speed the latency includes the wait
+/// for earlier frames, so the time per frame comes first.
 fn comparisons(case: &Case) -> Vec<Comparison<'static>> {
     let metrics: &[&str] = if case.rate > 0 {
         &["latency_p50_us", "latency_p99_us", "cpu_us_per_frame"]
@@ -133,7 +134,8 @@ impl Peer {
     }
 }
 
-/// Runs `program` and parses its line; adds the software it measured to `software`.
+/// Runs `program` and returns the figures of the line that it prints. Adds the name and version of the
+/// measured software to `software`.
 fn hand_over(program: &Program, software: &RefCell<BTreeSet<String>>) -> Result<Measured, LabError> {
     let finished = program.run(true)?;
     let figures = run_figures::parse(program, &finished.stdout)?;
@@ -142,7 +144,8 @@ fn hand_over(program: &Program, software: &RefCell<BTreeSet<String>>) -> Result<
     Ok(measured)
 }
 
-/// Returns the arguments that all contenders share, after the first one.
+/// Returns the arguments of a contender's program: `first`, if any, then the options that all
+/// contenders share.
 fn args(first: Option<&str>, case: &Case, frames: u64) -> Vec<String> {
     let numbers = [("--bytes", case.bytes), ("--frames", frames), ("--rate", case.rate)];
     let options = numbers.into_iter().flat_map(|(name, n)| [name.to_owned(), n.to_string()]);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `inject`: the ledger's proof. Each cause in turn gets a known cost, measured
-//! by the injecting stage and not by the ledger. The cost must
-//! appear in its own row of its own hop.
+//! `inject`: the proof that the ledger names the right cause. Each case injects a known cost of one
+//! cause into a path, and knows it from the injecting stage, not from the ledger. The cost must
+//! appear as that cause on the hop where it was injected.
 
 mod crossing;
 mod preempter;
@@ -22,24 +22,26 @@ use crate::progress::ProgressView;
 use preempter::Preempter;
 use probe::{InjectStage, InjectedCost, PreemptStage};
 
-/// CPU time a stage burns, and time for which the CPU is taken away.
+/// Injected time per frame in nanoseconds, for every case but `copy` and `process-copy`: CPU time that a
+/// stage burns, time that a stage sleeps, or time for which the real-time thread occupies the CPU.
 const BURN_NS: u64 = 2_000_000;
-/// Bytes of the injected copy.
+/// Number of bytes copied per frame in the cases `copy` and `process-copy`.
 const COPY_BYTES: usize = 4 << 20;
 
-/// Injected cost and ledger's figure of one case, frame by frame.
+/// Injected cost and the ledger's figure for it in one case, frame by frame, in nanoseconds; the two
+/// lists have the same frames in the same order.
 struct Outcome {
     injected_ns: Vec<f64>,
     attributed_ns: Vec<f64>,
     measured: Measured,
-    /// Injected and counted bytes, if the cost is in bytes.
+    /// Injected bytes and bytes that the ledger counted, per frame; `None` if the cost is only time.
     bytes: Option<(f64, f64)>,
 }
 
 type Case = (&'static str, fn(u64) -> Result<Outcome, LabError>);
 
-/// Cases by cause, in this process and in a worker; `wakeup` and `preempted` need real-time
-/// priority and two CPUs.
+/// Cases by the name of the injected cause: in this process, and with prefix `process-` in a worker.
+/// `wakeup`, `preempted` and `process-wakeup` need real-time priority and two CPUs.
 const CASES: &[Case] = &[
     ("compute", compute),
     ("copy", copy),
@@ -105,8 +107,10 @@ impl Outcome {
     }
 }
 
-/// Runs `built` at level full. Pairs the cost injected into each frame with the field of
-/// the frame's row on hop `hop`.
+/// Runs `built` at ledger level `full`, with its threads pinned to `cpus` in path order, if given. Pairs
+/// two costs for each row of hop `hop`, in nanoseconds: `injected`, computed from the frame's sequence
+/// number and all rows, and `attributed`, the row's figure. Leaves out frames for which `injected`
+/// returns `None`.
 fn collect(
     built: Pipeline,
     cpus: Vec<usize>,
@@ -130,7 +134,7 @@ fn collect(
     Ok((outcome, report))
 }
 
-/// Creates a path that begins with `frames` small frames, `rate` per second.
+/// Creates a path with only a source, which emits `frames` frames of 64 bytes, `rate` per second.
 fn source(rate: f64, frames: u64) -> Result<Pipeline, LabError> {
     let options = TestOptions { bytes: Some(64), rate, frames, pool: 64, ..TestOptions::default() };
     let source =
@@ -138,7 +142,8 @@ fn source(rate: f64, frames: u64) -> Result<Pipeline, LabError> {
     Ok(Pipeline::from_source(source).named("test"))
 }
 
-/// Injects CPU time; the stage measures its burn by the thread's CPU clock.
+/// Injects CPU time into the sink, which measures it by the thread's CPU clock. The ledger must show
+/// it as compute.
 fn compute(frames: u64) -> Result<Outcome, LabError> {
     let (probe, log) = InjectStage::new(InjectedCost::Burn(BURN_NS));
     let built = source(250.0, frames)?.sink(probe).named("burn");
@@ -146,8 +151,8 @@ fn compute(frames: u64) -> Result<Outcome, LabError> {
     Ok(outcome)
 }
 
-/// Injects a copy of the same bytes; the stage measures it by the thread's CPU
-/// clock, outside the ledger.
+/// Injects a copy of [`COPY_BYTES`] per frame into the sink, which measures it by the thread's CPU
+/// clock, outside the ledger. The ledger must show its time and its bytes.
 fn copy(frames: u64) -> Result<Outcome, LabError> {
     let (probe, log) = InjectStage::new(InjectedCost::copy(COPY_BYTES));
     let built = source(250.0, frames)?.sink(probe).named("copy");
@@ -157,8 +162,8 @@ fn copy(frames: u64) -> Result<Outcome, LabError> {
     Ok(outcome)
 }
 
-/// Injects queueing: the source is faster than the consumer, so each frame waits from its
-/// hand-off until the consumer has finished the previous frame.
+/// Injects queueing, with at most 60 frames: the source is faster than the consumer, so each frame
+/// waits from its hand-off until the consumer has finished the previous frame.
 fn queue(frames: u64) -> Result<Outcome, LabError> {
     let frames = frames.min(60);
     let (probe, log) = InjectStage::new(InjectedCost::Burn(BURN_NS));
@@ -174,6 +179,9 @@ fn queue(frames: u64) -> Result<Outcome, LabError> {
 
 /// Injects a late wakeup: the consumer sleeps, and just before the hand-off a real-time thread
 /// takes its CPU. The consumer can run only when that thread stops.
+///
+/// # Errors
+/// [`LabError::Missing`] without two CPUs or the right to real-time priority.
 fn wakeup(frames: u64) -> Result<Outcome, LabError> {
     let cpus = two_cpus()?;
     let preempter = Arc::new(Preempter::start(cpus[1], BURN_NS)?);
@@ -190,7 +198,10 @@ fn wakeup(frames: u64) -> Result<Outcome, LabError> {
     Ok(outcome)
 }
 
-/// Injects preemption: a real-time thread takes the CPU while the stage burns.
+/// Injects preemption: a real-time thread takes the CPU while the sink burns CPU time on it.
+///
+/// # Errors
+/// [`LabError::Missing`] without two CPUs or the right to real-time priority.
 fn preempted(frames: u64) -> Result<Outcome, LabError> {
     let cpus = two_cpus()?;
     let preempter = Arc::new(Preempter::start(cpus[1], BURN_NS)?);
@@ -200,7 +211,7 @@ fn preempted(frames: u64) -> Result<Outcome, LabError> {
     Ok(outcome)
 }
 
-/// Injects a sleep; the stage measures its length.
+/// Injects a sleep into the sink, which measures its wall time. The ledger must show it as blocked.
 fn blocked(frames: u64) -> Result<Outcome, LabError> {
     let (probe, log) = InjectStage::new(InjectedCost::Sleep(BURN_NS));
     let built = source(250.0, frames)?.sink(probe).named("block");
@@ -212,6 +223,6 @@ fn two_cpus() -> Result<Vec<usize>, LabError> {
     let cpus = affinity::allowed_cpus().map_err(LabError::io("sched_getaffinity"))?;
     match cpus.as_slice() {
         [first, second, ..] => Ok(vec![*first, *second]),
-        _ => Err(LabError::Missing("needs two CPUs".to_owned())),
+        _ => Err(LabError::Missing("needs two CPUs, but this process may run on only one".to_owned())),
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `loopback`: RootStream's network bench. 10 MB over loopback TCP: throughput,
-//! and the time of the first chunk; then the same bytes as UDP datagrams, with
-//! one send per datagram and with segmented sends (GSO).
+//! `loopback`: RootStream's network benchmark. Measures the throughput of 10 MiB over loopback TCP, and
+//! the time of the first chunk; then the same for UDP datagrams, with one send per datagram and with
+//! segmented sends (GSO).
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
@@ -20,7 +20,7 @@ use crate::progress::ProgressView;
 
 const CASE: &str = "10MB";
 const BYTES: usize = 10 * 1024 * 1024;
-/// Bytes of one TCP write, and of the first chunk.
+/// Bytes of one TCP write, and of the first chunk, whose arrival is timed.
 const CHUNK: usize = 64 * 1024;
 /// Bytes of a datagram: about the payload of an Ethernet frame.
 const DATAGRAM: usize = 1400;
@@ -28,7 +28,7 @@ const DATAGRAM: usize = 1400;
 /// receive buffer (212,992 bytes, including the overhead of each datagram) holds this
 /// number without loss.
 const WINDOW: u64 = 64;
-/// Time after which a receiver counts a datagram as lost.
+/// Time without a datagram after which the receiver counts the rest as lost.
 const PATIENCE: Duration = Duration::from_millis(200);
 
 pub(super) fn run(
@@ -59,7 +59,7 @@ pub(super) fn run(
     Ok(())
 }
 
-/// Stamps and counts of one transfer.
+/// Timestamps (nanoseconds of the monotonic clock) and counts of one transfer.
 struct Transfer {
     start_ns: u64,
     first_chunk_ns: u64,
@@ -104,7 +104,12 @@ fn tcp() -> Result<Measured, LabError> {
     Ok(transfer.map_err(io("transfer"))?.measured(process_cpu_ns() - cpu))
 }
 
-/// Sends `per_send` datagrams per system call; above 1 the kernel splits them.
+/// Runs the UDP contender with `per_send` datagrams per system call; above 1 the kernel splits the
+/// bytes of a call into datagrams.
+///
+/// # Errors
+/// [`LabError::Missing`] if the kernel cannot split them, [`LabError::Io`]. Lost datagrams are a
+/// figure, not an error.
 fn datagrams(per_send: usize) -> Result<Measured, LabError> {
     let io = |what: &str| LabError::io(format!("loopback UDP: {what}"));
     let receiver = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(io("bind"))?;

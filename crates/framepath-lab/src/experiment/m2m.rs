@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `m2m`: vpipe's questions. Measures the cost of capturing a frame by each type of
-//! memory, and of sending it through a memory-to-memory device: copied or lent to the
-//! device, copied or processed in place by the device.
+//! `m2m`: the questions of vpipe. Measures the cost of capturing a frame by each type of memory,
+//! and of sending a frame through a memory-to-memory device: with or without a copy into the
+//! device's buffer, and with a copy by the device or in place.
 //!
 //! ```text
 //! capture          vivid ──read|mmap|dmabuf|userptr──▶ null
@@ -30,20 +30,21 @@ use crate::progress::ProgressView;
 use nodes::Nodes;
 use run::PathRun;
 
-/// Size of the frames of every contender, in GREY.
+/// Width and height of the frames in pixels, with format GREY. vim2m gets half the width at two bytes
+/// per pixel.
 const SIZE: (u32, u32) = (640, 480);
 
-/// Frames per second requested from vivid: its maximum at this size.
+/// Frames per second requested from vivid: its maximum at [`SIZE`].
 const RATE: u32 = 60;
 
 const LEVEL: u8 = 128;
 
-/// One of framepath's paths.
+/// One of framepath's contenders: its path, and the devices that the path needs.
 struct Way {
     contender: &'static str,
     path: String,
     needs: Vec<Need>,
-    /// Index of the measuring node's hop; `None` for paths without the node.
+    /// Index of the measuring node's hop, from 0; `None` for a path without the node.
     device_hop: Option<u16>,
 }
 
@@ -65,7 +66,7 @@ impl Need {
     }
 }
 
-/// Paths through the measuring node: contender and arguments.
+/// Contenders that use the measuring node: name, and arguments of the stage `threshold`.
 const DEVICE: [(&str, &str); 4] = [
     ("device-mmap", "io=mmap"),
     ("device-userptr", "io=userptr"),
@@ -148,10 +149,10 @@ fn notes(frames: u64) -> Vec<String> {
     notes
 }
 
-/// Step of the CPU clock above which the clock is too coarse for a stage's work.
+/// Step of the CPU clock, in nanoseconds, above which the clock is too coarse for a stage's work.
 const COARSE_NS: u64 = 100_000;
 
-/// Measures the step of the thread's CPU clock: 10 ms in User-Mode Linux.
+/// Measures the step of the thread's CPU clock in nanoseconds: 10 ms in User-Mode Linux.
 fn cpu_clock_step_ns() -> u64 {
     let next = |from: u64| loop {
         let now = thread_cpu_ns();
@@ -211,8 +212,9 @@ fn cases(nodes: &Nodes, picture: &Path, frames: u64) -> Vec<(&'static str, Vec<W
     cases
 }
 
-/// Compares lent with copied frames, in place with copying, and the device with this
-/// process and with vim2m.
+/// Returns the comparisons of `case`. `capture` compares each type of memory with `read`; the other
+/// cases compare dmabufs with copies into the device's buffers, in place with copying, and the
+/// device with a stage in this process or with vim2m.
 fn comparisons(case: &str) -> Vec<Comparison<'static>> {
     if case == "capture" {
         return ["mmap", "dmabuf", "userptr"].map(|io| ("cpu_us_per_frame", io, "read")).into();
@@ -233,8 +235,8 @@ fn comparisons(case: &str) -> Vec<Comparison<'static>> {
     comparisons
 }
 
-/// Picture of the heap's frames, in a file that is removed after the
-/// experiment.
+/// Picture for the frames that come from a heap, as a file and as pixels. The folder of the file is
+/// removed when this value is dropped.
 struct Fixture {
     folder: PathBuf,
     file: PathBuf,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `players`: Beauchesne's question. Every installed player plays every clip at
-//! its own rate, by every decode API and to every output that both the player and the machine
-//! have. A cell is the CPU use of one combination.
+//! `players`: Beauchesne's comparison of players. Every installed player plays every clip at the clip's
+//! own rate, by every decode API and to every output that both the player and the machine have. A
+//! cell is one combination, and its main figure is the CPU share.
 
 mod accuracy;
 mod api;
@@ -31,13 +31,14 @@ use display::Display;
 use player::{OURS, PLAYERS, Player, PlayerFigures, PlayerRequest};
 use watched::{PlayerEnvironment, Watched, Window};
 
-/// Share of all cores above which a configuration is unsuitable.
+/// CPU share of all cores, 0 to 1, from which on a configuration counts as maxed.
 const MAXED: f64 = 0.95;
 
-/// Suffix of framepath's cells that are measured a second time, to show the noise of a cell.
+/// Suffix of the contenders that measure framepath's cells a second time, to show a cell's noise.
 const AGAIN: &str = "again";
 
-/// Figures that are compared with the best player's.
+/// Metrics by which framepath's cells are compared with the best other player's, and with their own
+/// second measurement.
 const METRICS: [&str; 2] = ["cpu_share", "wakeups_per_s"];
 
 pub(super) fn run(
@@ -76,7 +77,8 @@ pub(super) fn run(
     Ok(())
 }
 
-/// Returns the installed players; the others become skipped rows.
+/// Returns the installed players with their programs. Adds their versions to `summary`, and the other
+/// players as skipped.
 fn installed(settings: &ExperimentSettings, summary: &mut Summary) -> Vec<(&'static Player, PathBuf)> {
     let mut found = Vec::new();
     for player in &PLAYERS {
@@ -108,7 +110,8 @@ fn skip(summary: &mut Summary, contender: &str, case: Option<&str>, reason: Stri
     summary.skipped.push(Skipped { contender: contender.to_owned(), case, reason });
 }
 
-/// The displays, and the outputs that can be opened on them.
+/// Outputs that this machine has, and the displays for them; a display is `None` if it is absent or no
+/// output needs it.
 struct Screens {
     outputs: Vec<PlayerOutput>,
     x: Option<Display>,
@@ -116,7 +119,8 @@ struct Screens {
 }
 
 impl Screens {
-    /// Opens the displays that the outputs need; absent ones become skipped rows.
+    /// Opens the displays that `outputs` need. Adds the outputs that this machine lacks to `summary`
+    /// as skipped.
     fn open(outputs: &[PlayerOutput], summary: &mut Summary) -> Screens {
         let mut screens = Screens { outputs: Vec::new(), x: None, wayland: None };
         let wanted = |test: fn(PlayerOutput) -> bool| outputs.iter().copied().any(test);
@@ -156,14 +160,14 @@ impl Screens {
     }
 }
 
-/// A player in one configuration.
+/// A player with one decode API and one output.
 struct Cell<'a> {
     player: &'static Player,
     program: &'a PathBuf,
     api: PlayerApi,
     output: PlayerOutput,
-    /// True if its decoder outputs the same pixels as software; `None` if that is not
-    /// known, and for software itself.
+    /// True if the cell's decoder outputs the same pixels as software; `None` for software itself,
+    /// for other players than framepath, and if the comparison failed.
     equal: Option<bool>,
 }
 
@@ -297,8 +301,9 @@ fn one_clip(
     Ok(())
 }
 
-/// Returns for each API if framepath's frames equal those of software. Other players do not
-/// report their decoded pixels.
+/// Compares framepath's frames of each hardware API with those of software; true by API name if they
+/// are equal. Adds failed comparisons to `summary` as skipped. Other players do not report their
+/// decoded pixels.
 fn accurate(
     clip: &Clip,
     players: &[(&'static Player, PathBuf)],
@@ -330,7 +335,8 @@ fn accurate(
     Ok(equal)
 }
 
-/// Finds the rival with the lowest `metric` among the players that drop no frame.
+/// Finds the rival with the lowest median of `metric` among those that were maxed in fewer than half of
+/// their runs; `None` if there is none.
 fn best<'a, C>(
     rivals: impl Iterator<Item = (C, &'a [Measured])>,
     metric: &str,

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `queue`: Contreras' test. 16 MiB pushed in buffers of 2^3 to 2^20 bytes,
-//! direct and through a queue, framepath's beside GStreamer's; then paced, where the
-//! hand-off latency matters.
+//! `queue`: Contreras' test. Measures the cost of a push, direct and through a queue, in framepath and in
+//! GStreamer: 16 MiB in buffers of 2^3 to 2^20 bytes at full speed (at least 4096 pushes); then small
+//! buffers at fixed rates, where the latency of the hand-off matters.
 //!
 //! No contender touches the bytes: the experiment measures only the hand-off. Framepath's
-//! contenders run in this process, GStreamer's in the `gst-push` peer. Both count the
-//! CPU of both threads during the pushes, without start-up.
+//! contenders run in this process, GStreamer's in the `gst-push` peer. The CPU time is that of both
+//! threads during the pushes, without start-up.
 
 use framepath::{Level, Options};
 use framepath_model::stats::median;
@@ -19,16 +19,17 @@ use crate::pairs;
 use crate::process::Program;
 use crate::progress::ProgressView;
 
-/// Bytes of all buffers of a run together, as in the original.
+/// Bytes of all buffers of a run together, as in Contreras' test, unless [`PUSHES`] limits their
+/// number.
 const TOTAL: u64 = 16 << 20;
-/// Smallest and largest number of pushes of a run.
+/// Smallest and largest number of pushes of a run at full speed.
 const PUSHES: std::ops::RangeInclusive<u64> = 4096..=(TOTAL / 8);
 /// Ledger rows kept: enough for the latencies of a paced run. The number is small because
 /// allocating the rows is start-up, which the peer excludes from its figures.
 const LEDGER_ROWS: usize = 1 << 12;
 /// Depth of framepath's queue: GStreamer's default, 200 buffers.
 const DEPTH: u32 = 200;
-/// Slots of the pool: a full queue, and a few in use.
+/// Slots of the source's pool: enough for a full queue and the frames outside it.
 const POOL: u32 = 256;
 
 pub(super) fn run(
@@ -76,7 +77,7 @@ fn sizes(settings: &ExperimentSettings) -> Vec<u64> {
     exponents.into_iter().map(|e| 1 << e).filter(|s| settings.wants(&case_of(*s))).collect()
 }
 
-/// Names a case: `64B`, `1KiB`, `1MiB`.
+/// Returns the name of the case with buffers of `bytes` bytes: `64B`, `1KiB`, `1MiB`.
 fn case_of(bytes: u64) -> String {
     match bytes {
         b if b < 1 << 10 => format!("{b}B"),
@@ -138,8 +139,8 @@ fn flat_out(
     Ok(())
 }
 
-/// Computes the cost of the ledger at `times` for each of the direct path's two hops: the
-/// median of the differences within the pairs.
+/// Computes the CPU time of the ledger at `times` for each push and each of the direct path's two
+/// hops, nanoseconds: the median of the differences within the pairs of `off` and `times`.
 fn ledger_ns_per_hop(off: &[Measured], times: &[Measured]) -> Option<f64> {
     let cost = |m: &Measured| m.metric("cpu_us_per_push");
     let differences = off.iter().zip(times).map(|(off, times)| Some((cost(times)? - cost(off)?) * 1e3 / 2.0));
@@ -171,7 +172,7 @@ fn paced(
     Ok(())
 }
 
-/// Runs a path of framepath's in this process.
+/// Runs the path `text` in this process with the ledger at `level`.
 fn measure_queue(text: &str, level: Level) -> Result<Measured, LabError> {
     let path = framepath::path::parse(text)?;
     let options = Options { level, rows: LEDGER_ROWS, ..Options::default() };
@@ -188,7 +189,7 @@ fn per_push(measured: &mut Measured) {
     }
 }
 
-/// The line that `gst-push` prints.
+/// Figures in the line of JSON that the peer `gst-push` prints.
 #[derive(Deserialize)]
 struct GstPush {
     pushes: u64,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `rpc`: nspluginwrapper's table. Measures the messages between a decoding session and its
-//! worker, their cost with constant information queried once and queried for every frame, and
-//! the activity of an idle stream.
+//! `rpc`: the table of nspluginwrapper. Measures the messages between a decoding session and its
+//! worker, their cost with constant information queried once and queried for every frame, and the
+//! activity of an idle stream.
 
 mod crossing;
 mod idle;
@@ -24,8 +24,8 @@ use crate::progress::ProgressView;
 const CLIP: &str = "h264-1080p8.h264";
 const FRAMES: u64 = 150;
 
-/// Contenders: name, and options for the decoder's host. The last contender queries another
-/// process for constant information with each frame.
+/// Contenders: name, and the option of `decode` for its host. The last contender also queries another
+/// process for constant information for each frame.
 const CONTENDERS: [(&str, &str); 3] =
     [("inline", ""), ("process", " host=process"), (UNCACHED, " host=process")];
 const UNCACHED: &str = "process-uncached";
@@ -122,7 +122,8 @@ fn timed(program: &Program, frames: u64) -> Result<Measured, LabError> {
     Ok(measured)
 }
 
-/// Runs the path once in this process, for the figures that only the session counts.
+/// Runs the path `text` of contender `name` once more in this process. Returns its calls and bytes,
+/// which only the session counts, with the keys of a row.
 fn calls(name: &str, text: &str) -> Result<[(&'static str, f64); 8], LabError> {
     let (report, questions) = match name {
         UNCACHED => {
@@ -139,7 +140,8 @@ fn calls(name: &str, text: &str) -> Result<[(&'static str, f64); 8], LabError> {
     Ok(figures((messages.0 + questions, messages.1 + questions), cells, report.frames))
 }
 
-/// Names calls and bytes, out and in.
+/// Returns calls and bytes with the keys of a row. `messages` and `cells` are pairs of numbers: sent
+/// to the worker, and received from it.
 fn figures(messages: (u64, u64), cells: (u64, u64), frames: u64) -> [(&'static str, f64); 8] {
     let bytes =
         |messages: u64, cells: u64, cell: usize| messages * MESSAGE_BYTES as u64 + cells * cell as u64;

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Parser of budget files.
+//! Budgets of the gate, and the parser of budget files.
 
 use framepath_model::path::nearest;
 use toml::{Table, Value};
 
-/// A limit on one figure in one or more cases.
+/// A limit on one figure, in every case that fits `case`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Budget {
-    /// Name in the gate's output.
+    /// Name of the budget in the gate's output.
     pub name: String,
-    /// The experiment; `*` stands for any characters.
+    /// Name of the experiment; `*` stands for any characters.
     pub experiment: String,
-    /// The case; `*` stands for any characters.
+    /// Name of the case; `*` stands for any characters.
     pub case: String,
     /// The limited figure and its limit.
     pub limit: Limit,
@@ -19,28 +19,29 @@ pub struct Budget {
     pub optional: bool,
 }
 
-/// Limit of a budget.
+/// Limited figure of a budget, and its limit: a ratio of two contenders, or a figure of its own.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Limit {
     /// The ratio a/b of a metric over paired runs.
     Ratio {
-        /// The metric compared.
+        /// Name of the compared metric, such as `cpu_ms`.
         metric: String,
-        /// The contender above the line.
+        /// Name of the contender in the numerator.
         a: String,
-        /// The contender below the line.
+        /// Name of the contender in the denominator.
         b: String,
         /// Limit of the ratio: the interval must not lie wholly above this.
         max: f64,
     },
-    /// A figure of one contender.
+    /// A figure of one contender, or of every contender that fits a pattern.
     Count {
-        /// The figure's name, as [`Row::figure`](framepath_model::summary::SummaryRow::figure) knows it.
+        /// Name of the figure, as for
+        /// [`SummaryRow::figure`](framepath_model::summary::SummaryRow::figure).
         metric: String,
-        /// The contender; `*` stands for any characters. With `*`, rows without the
-        /// figure are skipped.
+        /// Name of the contender; `*` stands for any characters. With `*`, rows without the figure are
+        /// ignored; otherwise a row without it counts as missing.
         contender: String,
-        /// Limit of the figure.
+        /// Limit of the figure: a greater figure fails.
         max_count: f64,
     },
 }
@@ -54,51 +55,51 @@ pub enum BudgetError {
     /// An unknown key.
     #[error("{place}: unknown key `{key}`{guess}; known keys: {known}")]
     UnknownKey {
-        /// The budget, or the file as a whole.
+        /// Number and name of the budget, or `the file`.
         place: String,
-        /// The key.
+        /// The unknown key.
         key: String,
-        /// Text `, did you mean ...?`, or empty.
+        /// Text `, did you mean ...?`; empty without a similar key.
         guess: String,
-        /// The keys that are known there.
+        /// The keys that are known at that place, separated by commas.
         known: String,
     },
     /// A required key is missing.
     #[error("{place}: `{key}` is missing: {what}")]
     MissingKey {
-        /// The budget.
+        /// Number and name of the budget.
         place: String,
-        /// The key.
+        /// The missing key.
         key: &'static str,
-        /// Description of the key.
+        /// Description of the key's value.
         what: &'static str,
     },
     /// A pair of keys that exclude each other.
     #[error("{place}: `{key}` and `{other}` exclude each other: {why}")]
     Conflict {
-        /// The budget.
+        /// Number and name of the budget.
         place: String,
-        /// The first key.
+        /// The key of a ratio: `a`, `b` or `max`.
         key: &'static str,
-        /// The other key.
+        /// The key of a count: `max_count` or `contender`.
         other: &'static str,
-        /// The reason.
+        /// Reason why the keys exclude each other.
         why: &'static str,
     },
     /// A value of the wrong type or out of range.
     #[error("{place}: `{key}` must be {must}, not {found}")]
     WrongValue {
-        /// The budget, or the file as a whole.
+        /// Number and name of the budget, or `the file`.
         place: String,
-        /// The key.
+        /// The key with the value.
         key: &'static str,
-        /// The expected value.
+        /// Description of valid values.
         must: &'static str,
-        /// The value found.
+        /// The invalid value, or its TOML type.
         found: String,
     },
     /// The file has no budget, so it would always pass.
-    #[error("the file has no [[budget]]")]
+    #[error("the file has no [[budget]], so it would always pass; add at least one")]
     Empty,
 }
 
@@ -109,7 +110,7 @@ const KEYS: [&str; 10] =
 ///
 /// # Errors
 ///
-/// The first error, with the name of its budget.
+/// The first error; one within a budget has the budget's number and name.
 pub fn parse(text: &str) -> Result<Vec<Budget>, BudgetError> {
     let file: Table = text.parse().map_err(|e: toml::de::Error| BudgetError::Syntax(e.to_string()))?;
     for key in file.keys() {
@@ -233,7 +234,7 @@ fn wrong(place: &str, key: &'static str, must: &'static str, found: &Value) -> B
     BudgetError::WrongValue { place: place.to_owned(), key, must, found }
 }
 
-/// Shortens a text of the file for an error message.
+/// Shortens a text of the file to 60 characters for an error message; a shortened text ends with `…`.
 fn shortened(text: &str) -> String {
     const WIDEST: usize = 60;
     let mut short: String = text.chars().take(WIDEST).collect();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Comparison of summaries with budgets.
+//! Comparison of lab summaries with budgets.
 
 use std::fmt;
 
@@ -11,13 +11,14 @@ use crate::plain::number::figure;
 /// Result of a budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BudgetOutcome {
-    /// Within the limit, or beyond it within noise.
+    /// Within the limit, or a ratio beyond it within noise: its interval contains the limit.
     Pass,
-    /// Beyond the limit.
+    /// Beyond the limit; a ratio with its whole interval.
     Fail,
-    /// A figure is missing, so the limit cannot be checked.
+    /// A figure is missing, or a ratio has no interval, so the limit cannot be checked. The gate
+    /// fails.
     Missing,
-    /// A figure of an optional budget is missing: neither passed nor failed.
+    /// As [`BudgetOutcome::Missing`], but the budget is optional. The gate does not fail.
     Skipped,
 }
 
@@ -28,7 +29,7 @@ pub struct BudgetLine {
     pub name: String,
     /// Result of the budget.
     pub outcome: BudgetOutcome,
-    /// The figures, or the missing one.
+    /// The figures and their limit, or the missing figures, as text.
     pub details: String,
 }
 
@@ -49,15 +50,16 @@ pub fn passed(lines: &[BudgetLine]) -> bool {
     lines.iter().all(|line| matches!(line.outcome, BudgetOutcome::Pass | BudgetOutcome::Skipped))
 }
 
-/// Compares the summaries with each budget; one line each, in order.
+/// Compares the summaries with each budget; returns one line per budget, in their order.
 pub fn evaluate(budgets: &[Budget], summaries: &[Summary]) -> Vec<BudgetLine> {
     budgets.iter().map(|budget| judge(budget, summaries)).collect()
 }
 
-/// One case of a budget.
+/// Result of a budget in one case.
 struct Finding {
     outcome: BudgetOutcome,
-    /// Used share of the limit; the gate shows the case with the largest share.
+    /// Figure divided by its limit; the figure itself if the limit is 0, and 0 if the figure is
+    /// missing. If all cases pass, the gate shows the one with the largest share.
     used: f64,
     text: String,
 }
@@ -104,7 +106,7 @@ fn judge(budget: &Budget, summaries: &[Summary]) -> BudgetLine {
     BudgetLine { name: budget.name.clone(), outcome, details }
 }
 
-/// Adds a finding for each case with a row of contender `a` or with the ratio.
+/// Adds a finding for each case of the budget that has a row of contender `a` or the ratio.
 fn ratio_findings(
     budget: &Budget,
     summary: &Summary,
@@ -163,7 +165,8 @@ fn ratio_findings(
     }
 }
 
-/// Finds the ratio a/b; inverts b/a if the summary has only that.
+/// Finds the ratio a/b of a case, and returns its median and interval; inverts b/a if `ratios` has only
+/// that. Returns `None` if it has neither.
 fn find_ratio(
     ratios: &[Ratio],
     case: &str,
@@ -210,7 +213,7 @@ fn count_findings(
     }
 }
 
-/// Explains why a summary has no figure for a budget.
+/// Formats the reason why the summaries have no figure for a budget.
 fn nothing_found(budget: &Budget, summaries: &[Summary]) -> String {
     let of_experiment: Vec<&Summary> =
         summaries.iter().filter(|s| matches(&budget.experiment, &s.experiment)).collect();
@@ -229,7 +232,8 @@ fn nothing_found(budget: &Budget, summaries: &[Summary]) -> String {
     format!("no {what} in `{}`, case `{}`{why}", budget.experiment, budget.case)
 }
 
-/// Returns the reason in the summary for a contender that did not run.
+/// Returns the first of `contenders` that was skipped in `case`, and the reason, as ` (NAME skipped:
+/// REASON)`; empty if none was.
 fn why_skipped(summary: &Summary, case: &str, contenders: &[&str]) -> String {
     let skipped = summary.skipped.iter().find(|skipped| {
         let for_case = skipped.case.as_ref().is_none_or(|c| c == case || matches(case, c));

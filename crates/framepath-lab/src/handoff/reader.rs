@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The sink that receives the worker's frames and counts them.
+//! The sink of the hand-off: receives the worker's frames, counts them and takes their latencies.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,7 +12,7 @@ use framepath_os::time::now_ns;
 
 use super::trigger::Meeting;
 
-/// Frames received until the end of the run.
+/// Counts and latencies of the measured frames.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ReceivedFrames {
     pub(super) received: u64,
@@ -20,16 +20,18 @@ pub(super) struct ReceivedFrames {
     pub(super) out_of_order: u64,
     /// Time at which the last frame arrived, CLOCK_MONOTONIC nanoseconds.
     pub(super) end_ns: u64,
-    /// Resources that this process used until then.
+    /// Resources that this process used from its start until the last frame arrived.
     pub(super) used: Used,
-    /// Latency by frame number; 0 for a frame that did not arrive.
+    /// Latency by frame number, nanoseconds, from the worker's timestamp to the arrival; 0 for a
+    /// frame that did not arrive.
     pub(super) latency_ns: Vec<u64>,
 }
 
-/// Sink that reads the first 16 bytes of every frame, like the peers' `handoff_saw`.
+/// Sink that reads the sequence number and the timestamp in the first 16 bytes of every frame, like
+/// `handoff_saw` in `peers/handoff/handoff.h`.
 pub(super) struct HeaderReader {
     seen: ReceivedFrames,
-    /// Number of the next expected frame.
+    /// Lowest number of a measured frame that would be in order: one more than the highest received.
     next: u64,
     meeting: Arc<Meeting>,
     done: Sender<ReceivedFrames>,
@@ -41,7 +43,11 @@ impl HeaderReader {
         HeaderReader { seen, next: 0, meeting, done }
     }
 
-    /// Records that measured frame `number`, stamped `stamp_ns`, arrived at `now`.
+    /// Records that the measured frame `number`, with the worker's timestamp `stamp_ns`, arrived at
+    /// `now`. After the last number sends the counts to `done`.
+    ///
+    /// # Errors
+    /// The number is not below the number of measured frames.
     fn record_frame(&mut self, number: u64, stamp_ns: u64, now: u64) -> Result<(), StageError> {
         let seen = &mut self.seen;
         let last = number + 1 == seen.latency_ns.len() as u64;

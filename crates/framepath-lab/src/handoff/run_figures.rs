@@ -51,8 +51,8 @@ pub(super) struct LatencyNs {
 /// Parses the line `text`, which `program` printed.
 ///
 /// # Errors
-/// [`LabError::Missing`] if the peer reports that this machine lacks
-/// something, [`LabError::Command`] for any other text.
+/// [`LabError::Missing`] if the program reports that this machine lacks something,
+/// [`LabError::Command`] if the text has neither figures nor that report.
 pub(crate) fn parse(program: &Program, text: &str) -> Result<RunFigures, LabError> {
     match serde_json::from_str(text) {
         Ok(Line::Ran(told)) => Ok(*told),
@@ -67,11 +67,11 @@ pub(crate) fn parse(program: &Program, text: &str) -> Result<RunFigures, LabErro
 }
 
 impl RunFigures {
-    /// Returns the figures.
+    /// Converts the figures; `program` names the contender in the error.
     ///
     /// # Errors
-    /// [`LabError::Command`] if a frame was lost, duplicated or out of
-    /// order, because the times of such a run are meaningless.
+    /// [`LabError::Command`] if a frame was lost, duplicated or out of order, or there was none,
+    /// because the times of such a run are meaningless.
     pub(crate) fn measured(&self, program: &Program) -> Result<Measured, LabError> {
         let RunFigures { frames, received, lost, duplicated, out_of_order, .. } = *self;
         if received != frames || lost + duplicated + out_of_order > 0 || frames == 0 {

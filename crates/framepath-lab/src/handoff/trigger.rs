@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The source that makes the worker emit frames, and reads the clocks.
+//! The source of the hand-off: makes the worker emit frames, and reads the clocks.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
@@ -20,9 +20,9 @@ use super::reader::ReceivedFrames;
 
 /// Smallest number of frames of the warm-up: it uses every slot of the worker twice.
 const WARM_UP_FRAMES: u64 = 16;
-/// Time between two frames of the warm-up.
+/// Time between two frames of the warm-up, nanoseconds.
 const WARM_UP_PERIOD_NS: u64 = 1_000_000;
-/// Shortest warm-up. The library starts a spare worker after the first worker; this time
+/// Shortest warm-up, nanoseconds. The library starts a spare worker after the first worker; this time
 /// lets the spare worker finish its start-up.
 const WARM_UP_LEAST_NS: u64 = 250_000_000;
 /// Size of a trigger frame (the small frame sent to the worker), bytes.
@@ -32,12 +32,12 @@ const TRIGGER_BYTES: usize = 64;
 const TRIGGERS: u32 = 128;
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// State shared by trigger and reader.
+/// State shared by the trigger source and the reader.
 #[derive(Debug)]
 pub(super) struct Meeting {
     /// Number of warm-up frames that reached the reader.
     pub(super) warm: AtomicU64,
-    /// Number of the first measured frame.
+    /// Sequence number of the first measured frame; `u64::MAX` during the warm-up.
     pub(super) first: AtomicU64,
 }
 
@@ -47,14 +47,15 @@ impl Default for Meeting {
     }
 }
 
-/// The clocks of a run.
+/// Clock readings of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clocks {
     /// Start of the measurement, with no frame in flight; CLOCK_MONOTONIC nanoseconds.
     pub(super) start_ns: u64,
     /// Resources that this process used until the start of the measurement.
     pub(super) own: Used,
-    /// Resources that the worker used after that time.
+    /// Resources that the worker used from the start to the end of the measurement. Before the end
+    /// this field has those that the worker used until the start.
     pub(super) worker: Used,
 }
 
@@ -74,8 +75,8 @@ pub(super) struct TriggerSource {
 }
 
 impl TriggerSource {
-    /// Creates the source. At the end it receives the reader's counts from `seen` and sends them
-    /// with the clocks to `results`.
+    /// Creates the source. At the end of the run the source receives the reader's counts from `seen`
+    /// and sends them with the clocks to `results`.
     pub(super) fn new(
         handoff: &Handoff,
         meeting: Arc<Meeting>,
@@ -101,12 +102,13 @@ impl TriggerSource {
         })
     }
 
-    /// Returns the cell for the worker's statistics: set it before the run.
+    /// Returns the cell for the worker's statistics, which the caller must set before the run.
     pub(super) fn worker(&self) -> Arc<OnceLock<Arc<WorkerStats>>> {
         self.worker.clone()
     }
 
-    /// Returns true if the warm-up is over and no frame is in flight.
+    /// Returns true if the warm-up is over and no frame is in flight. The first call starts the
+    /// warm-up.
     fn is_quiet(&mut self) -> bool {
         let now = now_ns();
         let begun = *self.begun_ns.get_or_insert(now);
@@ -115,9 +117,12 @@ impl TriggerSource {
         now - begun >= WARM_UP_LEAST_NS && seen >= WARM_UP_FRAMES && seen == self.next_seq
     }
 
-    /// Returns the resources used by the worker; an error if the first worker died.
+    /// Returns the resources that the worker has used since its start.
+    ///
+    /// # Errors
+    /// The worker died, even if another one replaced it; or its usage cannot be read.
     fn worker_used(&self) -> Result<Used, StageError> {
-        let io = |error| StageError::Io { what: "the worker's CPU".to_owned(), error };
+        let io = |error| StageError::Io { what: "reading the worker's CPU time".to_owned(), error };
         let gone = || io(std::io::ErrorKind::NotFound.into());
         let stats = self.worker.get().ok_or_else(gone)?;
         if stats.deaths.load(Ordering::Relaxed) > 0 {
@@ -138,8 +143,8 @@ impl TriggerSource {
         Ok(clocks)
     }
 
-    /// Waits until the reader has the last frame, then reads the worker's
-    /// clock. A failure of the reader ends the wait.
+    /// Waits until the reader has the last frame, then reads the worker's clock and sends the results.
+    /// SIGINT, SIGTERM or a failure of the reader ends the wait without results.
     fn finish(&self, mut clocks: Clocks) -> Result<(), StageError> {
         while !signal::interrupted() {
             match self.is_done.recv_timeout(Duration::from_millis(100)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Findings of summaries, a sentence each.
+//! Findings of summaries in plain English, a sentence each.
 //!
 //! A difference is stated only if the interval excludes 1; everything else
 //! is "no difference", with the figures.
@@ -11,10 +11,11 @@ use framepath_model::summary::{Ratio, Summary, SummaryRow};
 
 use super::number::{bare_ratio, bytes, case_bytes, figure, percent, time_us, times};
 
-/// Largest share of unexplained time in a ledger that counts as complete.
+/// Largest share of unexplained time, 0 to 1, with which a ledger counts as closed.
 const CLOSES: f64 = 0.05;
 
-/// Returns the findings of the summaries, in their order.
+/// Returns the findings of the summaries, in their order: a sentence each, with text in back quotes
+/// for names. Each skipped contender is a finding too.
 pub fn findings(summaries: &[Summary]) -> Vec<String> {
     let mut found = Vec::new();
     for summary in summaries {
@@ -44,7 +45,8 @@ pub fn findings(summaries: &[Summary]) -> Vec<String> {
     found
 }
 
-/// Names a contender in a sentence.
+/// Returns a contender's name for a sentence: a description of a known contender, otherwise its name
+/// in back quotes.
 pub fn contender_in_words(name: &str) -> String {
     match name {
         "direct" => "a direct push (`!`)".to_owned(),
@@ -69,7 +71,8 @@ pub fn contender_in_words(name: &str) -> String {
     }
 }
 
-/// Names a metric in a sentence.
+/// Returns a metric's name for a sentence: `CPU time` for `cpu_ms`; an unknown name with blanks for
+/// underscores.
 pub fn metric_in_words(metric: &str) -> String {
     match metric {
         "wall_ms" => "wall time".to_owned(),
@@ -88,12 +91,12 @@ pub fn metric_in_words(metric: &str) -> String {
     }
 }
 
-/// Finds the ratio of a case, a metric and two contenders.
+/// Finds the ratio a/b of `metric` in `case`; `None` if the summary lacks it.
 fn ratio<'a>(summary: &'a Summary, case: &str, metric: &str, a: &str, b: &str) -> Option<&'a Ratio> {
     summary.ratios.iter().find(|r| r.case == case && r.metric == metric && r.a == a && r.b == b)
 }
 
-/// Formats `95 % interval 0.04 to 0.06`.
+/// Formats the interval of a ratio: `95 % interval 0.04 to 0.06`, or `one pair, no interval`.
 fn interval(ratio: &Ratio) -> String {
     match ratio.ci95 {
         Some([low, high]) => {
@@ -103,7 +106,8 @@ fn interval(ratio: &Ratio) -> String {
     }
 }
 
-/// Formats `0.05×, 95 % interval 0.04 to 0.06`, with "no difference" if there is none.
+/// Formats a ratio and its interval: `0.05×, 95 % interval 0.04 to 0.06`. Begins with `no difference: `
+/// if the interval includes 1, and with `no verdict: ` if there is no interval.
 fn compared(ratio: &Ratio) -> String {
     let figures = format!("{}, {}", times(ratio.median), interval(ratio));
     match ratio.verdict() {
@@ -114,7 +118,8 @@ fn compared(ratio: &Ratio) -> String {
     }
 }
 
-/// Formats a ratio as a whole sentence, without its case.
+/// Formats a ratio as a sentence with both contenders and the metric, without the case, the first
+/// capital and the full stop.
 fn sentence(ratio: &Ratio) -> String {
     let (a, b) = (contender_in_words(&ratio.a), contender_in_words(&ratio.b));
     let metric = metric_in_words(&ratio.metric);
@@ -129,7 +134,7 @@ fn sentence(ratio: &Ratio) -> String {
     }
 }
 
-/// Makes the first letter a capital, for a sentence.
+/// Returns the text with a capital first letter, for the beginning of a sentence.
 fn capital(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map_or(String::new(), |first| first.to_uppercase().chain(chars).collect())
@@ -346,7 +351,8 @@ fn handoff(summary: &Summary, found: &mut Vec<String>) {
     }
 }
 
-/// Reports `aa` by metric: every ratio compares a contender with itself.
+/// Adds the finding of `aa`: for each metric the number of false differences, because every ratio
+/// compares a contender with itself.
 fn aa(summary: &Summary, found: &mut Vec<String>) {
     let mut metrics: Vec<&str> = Vec::new();
     for r in &summary.ratios {
@@ -388,7 +394,8 @@ fn other(summary: &Summary, found: &mut Vec<String>) {
     }
 }
 
-/// Formats the main figures of a row without a comparison.
+/// Formats the main figures of a row of an experiment without comparisons: latencies if known,
+/// otherwise CPU time; `None` if neither is known.
 fn figures_of(row: &SummaryRow) -> Option<String> {
     if let Some(us) = row.latency_us {
         return Some(format!(
@@ -401,7 +408,8 @@ fn figures_of(row: &SummaryRow) -> Option<String> {
     Some(format!("takes {} of CPU per run", time_us(cpu.median * 1000.0)))
 }
 
-/// Reports how well the ledger closes, over all rows that have one.
+/// Adds a finding about the ledger: whether the unexplained time of every row is within [`CLOSES`].
+/// Adds none if no row has a ledger.
 fn ledger(summary: &Summary, found: &mut Vec<String>) {
     let mut worst: Option<(f64, &SummaryRow)> = None;
     let mut closed = 0;

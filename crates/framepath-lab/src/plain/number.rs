@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Numbers formatted for people.
 
-/// Formats a number with three significant digits and separated thousands.
+/// Formats a number with three significant digits and all digits of its whole part, which has
+/// commas between the thousands from five digits on. A number that is not finite is `not a number`.
 pub fn figure(value: f64) -> String {
     digits(value, 3)
 }
 
-/// Formats a number with `digits` significant digits, and all digits of its whole part.
+/// Formats a number with `significant` significant digits, and all digits of its whole part.
+/// Omits zeros at the end of the decimals.
 fn digits(value: f64, significant: u8) -> String {
     if value == 0.0 {
         return "0".to_owned();
@@ -52,7 +54,8 @@ pub fn times(ratio: f64) -> String {
     format!("{}×", bare_ratio(ratio))
 }
 
-/// Formats a ratio without its sign: two decimals, or two digits below 0.1.
+/// Formats a ratio without `×`: with two decimals from 0.1 to 10, with two significant digits below
+/// 0.1, otherwise as [`figure`].
 pub fn bare_ratio(ratio: f64) -> String {
     if (0.1..10.0).contains(&ratio) {
         format!("{ratio:.2}")
@@ -63,14 +66,15 @@ pub fn bare_ratio(ratio: f64) -> String {
     }
 }
 
-/// Formats a time given in microseconds, with a suitable unit.
+/// Formats a time given in microseconds with three significant digits, in µs, ms or s.
 pub fn time_us(us: f64) -> String {
     let (unit, us_of_unit) = time_unit(us);
     format!("{} {unit}", figure(us / us_of_unit))
 }
 
-/// Returns a suitable unit for a time given in microseconds, and the unit in microseconds.
-/// Public to charts, because the ticks of an axis share the unit of its end.
+/// Returns the unit for a time given in microseconds (µs below 1 ms, ms below 1 s, else s), and the
+/// unit's length in microseconds. Charts use it too, because all ticks of an axis share the unit of
+/// its end.
 pub fn time_unit(us: f64) -> (&'static str, f64) {
     match us.abs() {
         x if x < 1000.0 => ("µs", 1.0),
@@ -79,7 +83,8 @@ pub fn time_unit(us: f64) -> (&'static str, f64) {
     }
 }
 
-/// Formats a share: 0.0213 is `2.1 %`.
+/// Formats a share as percent: 0.0213 is `2.1 %`, and a share above 0 but below 0.0005 is
+/// `under 0.1 %`.
 pub fn percent(share: f64) -> String {
     let percent = share * 100.0;
     if percent.abs() >= 10.0 || percent == 0.0 {
@@ -91,7 +96,8 @@ pub fn percent(share: f64) -> String {
     }
 }
 
-/// Parses the bytes of a case name such as `64B`, `1KiB` or `16MiB`.
+/// Parses the number of bytes in a case name such as `64B`, `1KiB` or `16MiB`; `None` for other
+/// names.
 pub fn case_bytes(case: &str) -> Option<u64> {
     let split = case.find(|c: char| !c.is_ascii_digit())?;
     let (number, unit) = case.split_at(split);
@@ -104,7 +110,8 @@ pub fn case_bytes(case: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(unit)
 }
 
-/// Formats bytes in the largest unit that divides them: the reverse of [`case_bytes`].
+/// Formats a number of bytes in the largest of the units B, KiB and MiB that divides it: 1024 is
+/// `1 KiB`.
 pub fn bytes(bytes: u64) -> String {
     match bytes {
         b if b >= 1 << 20 && b % (1 << 20) == 0 => format!("{} MiB", b >> 20),

@@ -9,8 +9,9 @@ use framepath_model::summary::{Summary, SummaryRow};
 
 use super::number::{bare_ratio, figure};
 
-/// Formats a summary as aligned tables with units in the headings. Omits columns without
-/// any figure. An unknown figure is an empty cell.
+/// Formats a summary for a terminal: aligned tables of times, counts, causes and ratios, then the
+/// skipped contenders and the notes. Headings have the units. An unknown figure is an empty cell;
+/// columns without any figure are omitted.
 pub fn tables(summary: &Summary) -> String {
     let mut parts = Vec::new();
     parts.extend(grid(&summary.rows, &time_columns()));
@@ -29,13 +30,13 @@ pub fn tables(summary: &Summary) -> String {
     text
 }
 
-/// A column: its heading, and its cell of a row; `None` if not known.
+/// A column of a table: its heading, and the function that makes its cell.
 pub(crate) struct Column {
     pub heading: String,
     pub cell: Box<Cell>,
 }
 
-/// Function that returns a row's cell in a column.
+/// Function that returns the text of a row's cell in a column; `None` if the figure is not known.
 type Cell = dyn Fn(&SummaryRow) -> Option<String>;
 
 fn column(heading: &str, cell: impl Fn(&SummaryRow) -> Option<String> + 'static) -> Column {
@@ -51,7 +52,7 @@ fn spread(spread: &Spread) -> String {
     format!("{} [{} to {}]", figure(median), figure(min), figure(max))
 }
 
-/// Returns the columns of times and latencies.
+/// Returns the columns of runs, frames, times, load and latencies.
 pub(crate) fn time_columns() -> Vec<Column> {
     vec![
         column("runs", |row| Some(row.runs.to_string())),
@@ -66,7 +67,8 @@ pub(crate) fn time_columns() -> Vec<Column> {
     ]
 }
 
-/// Returns the columns of counts, memory, and the experiment's own figures.
+/// Returns the columns of counts per frame, peak memory, and the figures that only the experiment of
+/// these rows has.
 pub(crate) fn count_columns(rows: &[SummaryRow]) -> Vec<Column> {
     let mut columns = vec![
         metric_column("copied B/frame", "copied_bytes_per_frame"),
@@ -82,13 +84,13 @@ pub(crate) fn count_columns(rows: &[SummaryRow]) -> Vec<Column> {
     columns
 }
 
-/// Formats a heading: `cpu_us_per_push` is `cpu µs/push`.
+/// Formats a figure's key as a heading: `cpu_us_per_push` is `cpu µs/push`.
 fn heading_of(key: &str) -> String {
     let words: Vec<&str> = key.split('_').map(|word| if word == "us" { "µs" } else { word }).collect();
     words.join(" ").replace(" per ", "/")
 }
 
-/// Returns the columns of a frame's latency by cause.
+/// Returns the columns of the median frame's latency by cause, in microseconds.
 pub(crate) fn cause_columns() -> Vec<Column> {
     let names: Vec<&str> = framepath_model::summary::CausesUs::default().named().map(|(n, _)| n).into();
     names
@@ -102,8 +104,8 @@ pub(crate) fn cause_columns() -> Vec<Column> {
         .collect()
 }
 
-/// Returns the cells of the columns that have any figure, headings first; `None`
-/// if there is no such column.
+/// Returns the table as lines of cells: headings first, then case, contender and figures of each row.
+/// Omits columns and rows without any figure; `None` if no column is left.
 pub(crate) fn cells(rows: &[SummaryRow], columns: &[Column]) -> Option<Vec<Vec<String>>> {
     let mut known = Vec::new();
     for column in columns {
@@ -133,7 +135,7 @@ fn grid(rows: &[SummaryRow], columns: &[Column]) -> Option<String> {
     cells(rows, columns).map(|lines| aligned(&lines, 2))
 }
 
-/// Returns the verdict about contender `a`.
+/// Returns the verdict about contender `a` as words: `no difference`, `less` or `more`.
 pub(crate) fn verdict_in_words(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::NoDifference => "no difference",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Causes: the median frame's latency of each path by cause, as shares.
+//! Picture of the causes: the median frame's latency of each path by cause, as shares.
 
 use framepath_model::summary::CausesUs;
 
@@ -38,7 +38,8 @@ fn bars(run: &LabRun) -> Vec<Bar<'_>> {
     bars
 }
 
-/// Returns the sum of the drawable causes: a negative remainder has no width.
+/// Returns the sum of the drawn causes in microseconds: a negative remainder counts as 0, because
+/// it has no width.
 fn drawn(causes: &CausesUs) -> f64 {
     causes.named().iter().filter_map(|(_, us)| *us).map(|us| us.max(0.0)).sum()
 }
@@ -131,7 +132,8 @@ pub fn draw(run: &LabRun, id: &str, width: f64) -> Option<Picture> {
     })
 }
 
-/// Draws the causes that occur in `all`, with their colours, along the top.
+/// Draws the legend along the top: colour and name of each cause above 0 in `all`. Wraps at
+/// `width`, in CSS pixels.
 pub(super) fn legend(svg: &mut Svg, all: &[CausesUs], width: f64) {
     let (mut x, mut y) = (0.0, 4.0);
     for (place, (cause, _)) in CausesUs::default().named().iter().enumerate() {

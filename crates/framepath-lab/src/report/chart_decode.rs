@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Decode bars: CPU time per contender, one panel per clip.
+//! Picture of lab `decode`: bars of the CPU time per contender, one panel per clip.
 
 use framepath_model::stats::{Spread, Verdict};
 use framepath_model::summary::Summary;
@@ -18,7 +18,8 @@ const NAMES: f64 = 92.0;
 const VALUES: f64 = 128.0;
 const BETWEEN: f64 = 28.0;
 
-/// Returns the finding: the range of the ratios to the ffmpeg tool's default.
+/// Returns the title: the range of the CPU time ratios of `inline` to the ffmpeg tool's default, or
+/// a general title if the summary has none.
 fn title(summary: &Summary) -> String {
     let ratios: Vec<_> = summary
         .ratios
@@ -45,7 +46,8 @@ fn title(summary: &Summary) -> String {
     format!("`decode` costs {range} the CPU of the ffmpeg tool's default: {whole}")
 }
 
-/// A bar: the contender, its spread, and its ratio to ffmpeg's default.
+/// A bar: the contender, its CPU time for the clip in milliseconds, and the text of its CPU time
+/// ratio to the ffmpeg tool's default; `None` if the summary has no such ratio.
 struct Bar {
     contender: String,
     cpu_ms: Spread,

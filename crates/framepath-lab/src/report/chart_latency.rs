@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Latency: the distribution of a frame's time, per contender and case.
+//! Picture of the latencies: median, percentiles and maximum of a frame's latency, per contender and case.
 
 use framepath_model::summary::LatencyUs;
 
@@ -127,7 +127,7 @@ fn draw_line(svg: &mut Svg, line: &Line, place: usize, x: &Scale, y: f64, names:
     svg.circle(&format!("dot {colour}"), x.at(p50), middle, 5.0, &tip);
 }
 
-/// Draws the legend of the marks as one line.
+/// Draws the legend at the top as a sample line from pixel `left`, with each mark and its name.
 fn draw_key(svg: &mut Svg, left: f64) {
     let y = 10.0;
     let mut x = left;

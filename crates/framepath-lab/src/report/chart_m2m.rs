@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Frames through a device: the median frame's time by cause, on one scale,
-//! with bytes copied, faults and drops beside it.
+//! Picture of lab `m2m`, frames through a device: the median frame's time by cause, all on one scale, with
+//! bytes copied, page faults and dropped frames beside it.
 
 use framepath_model::summary::{Summary, SummaryRow};
 
@@ -14,13 +14,14 @@ const STEP: f64 = 25.0;
 const BAR: f64 = 18.0;
 const LEGEND: f64 = 34.0;
 const FOOT: f64 = 24.0;
-/// Width of the counts.
+/// Width of the four columns of counts at the right edge, in CSS pixels.
 const COUNTS: f64 = 290.0;
-/// Headings of the counts, with their offsets.
+/// Headings of the columns of counts, each with its distance in CSS pixels from the first column.
 const HEADINGS: [(&str, f64); 4] =
     [("copied", 0.0), ("in kernel", 82.0), ("faults", 160.0), ("dropped", 234.0)];
 
-/// Returns the pieces of a row's bar: a class, a name and microseconds each.
+/// Returns the pieces of a row's bar: CSS class, name for the tooltip, and microseconds of each
+/// cause above 0. A row without causes has one piece, its median latency (0 if not known).
 fn pieces(row: &SummaryRow) -> Vec<(String, String, f64)> {
     let Some(causes) = row.causes_us else {
         // Without causes, one piece shows the whole latency.
@@ -46,7 +47,8 @@ fn whole(row: &SummaryRow) -> f64 {
     pieces(row).iter().map(|(_, _, us)| us).sum()
 }
 
-/// Returns the counts beside a bar, in the order of [`HEADINGS`].
+/// Returns the texts of the counts beside a bar, in the order of [`HEADINGS`]; `None` for an
+/// unknown count.
 fn counts(row: &SummaryRow) -> [Option<String>; 4] {
     let in_bytes = |key| row.figure(key).map(|count| bytes(count.round() as u64));
     [

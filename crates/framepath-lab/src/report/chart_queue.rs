@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The queue sweep: CPU time per push over the buffer's size, both logarithmic.
+//! Picture of lab `queue`: CPU time per push over the buffer's size, both scales logarithmic.
 
 use framepath_model::stats::Verdict;
 
@@ -15,7 +15,7 @@ const RIGHT: f64 = 148.0;
 const TOP: f64 = 30.0;
 const BOTTOM: f64 = 46.0;
 
-/// One contender's figures, by buffer size.
+/// One contender's points: buffer size in bytes and CPU microseconds per push, by rising size.
 struct Line {
     contender: String,
     points: Vec<(u64, f64)>,
@@ -39,8 +39,9 @@ fn lines(run: &LabRun) -> Vec<Line> {
     lines
 }
 
-/// Returns the finding at 64 bytes, where the cost of a push is its constant part.
-/// Compares with GStreamer only if the summary has the ratio.
+/// Returns the title: the cost of `queue` at 64 bytes, where a push has only its constant cost, or
+/// a general title if that figure is missing. Compares with GStreamer only if a summary has the
+/// ratio.
 fn title(run: &LabRun, lines: &[Line]) -> String {
     let at = |name: &str| {
         let line = lines.iter().find(|line| line.contender == name)?;

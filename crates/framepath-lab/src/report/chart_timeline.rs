@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The slowest frames: the hops of each along time, coloured by cause.
+//! Picture of the slowest frames: the hops of each frame along time, coloured by cause.
 
 use framepath_model::summary::CausesUs;
 
@@ -18,7 +18,8 @@ const TOTALS: f64 = 70.0;
 /// Maximum number of frames shown per path.
 const MOST: usize = 8;
 
-/// Groups the frames by path, slowest first.
+/// Groups the frames by path, at most [`MOST`] per path, slowest first. Omits frames without
+/// latency.
 fn groups(run: &LabRun) -> Vec<(&str, Vec<&FrameTimeline>)> {
     let mut groups: Vec<(&str, Vec<&FrameTimeline>)> = Vec::new();
     for frame in run.slow_frames.iter().filter(|frame| frame.latency_us() > 0.0) {
@@ -40,7 +41,7 @@ fn cause_of(name: &str) -> &'static str {
     known.iter().find(|(cause, _)| *cause == name).map_or("unexplained", |(cause, _)| cause)
 }
 
-/// Returns the cause with most of a frame's time, and its share.
+/// Returns the cause with most of a frame's time, and its share of the latency, 0 to 1.
 fn chief_cause(frame: &FrameTimeline) -> Option<(&'static str, f64)> {
     let spent = |cause: &str| -> f64 {
         let segments = frame.segments.iter().filter(|s| cause_of(&s.cause) == cause);

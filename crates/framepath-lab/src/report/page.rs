@@ -16,13 +16,14 @@ use crate::plain::findings;
 /// Width of the page's column, in CSS pixels.
 const WIDTH: f64 = 1112.0;
 
-/// Space between runs shown side by side.
+/// Space between runs shown side by side, in CSS pixels.
 const GAP: f64 = 28.0;
 
 /// Draws one run's picture with an HTML id and a width in CSS pixels; `None` if the run lacks the figures.
 type Draw = fn(&LabRun, &str, f64) -> Option<Picture>;
 
-/// The pictures: HTML id, drawing function, and name of the figures for notes about missing figures.
+/// The pictures in the page's order: HTML id, drawing function, and name of the figures in the note
+/// about a picture that cannot be drawn.
 const PICTURES: [(&str, Draw, &str); 6] = [
     ("queue-sweep", chart_queue::draw, "the queue sweep (lab `queue`)"),
     ("decode-bars", chart_decode::draw, "decode (lab `decode`)"),
@@ -68,7 +69,8 @@ fn header(body: &mut String, runs: &[LabRun]) {
     body.push_str("</header>");
 }
 
-/// Describes a run in one line: start time, experiments, machine.
+/// Describes a run in one line: start time, if known, experiments and machine; `no experiment was run`
+/// without a summary.
 fn about(run: &LabRun) -> String {
     let Some(first) = run.summaries.first() else { return "no experiment was run".to_owned() };
     let names: Vec<&str> = run.summaries.iter().map(|s| s.experiment.as_str()).collect();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Beauchesne's table of CPU shares: a row per platform, player, decode API and output, a
-//! column per clip.
+//! Table of lab `players`, after Beauchesne: CPU shares in a row per platform, player, decode API and
+//! output, and a column per clip.
 
 use std::fmt::Write;
 
@@ -9,10 +9,11 @@ use framepath_model::summary::{Machine, Summary, SummaryRow};
 use super::LabRun;
 use super::svg::escape;
 
-/// The programs whose versions the heading names.
+/// The programs whose versions the table of platforms lists.
 const PLAYERS: [&str; 6] = ["framepath", "mpv", "ffplay", "mplayer", "gst-play", "vlc"];
 
-/// Creates the table of all runs of `players`; empty if there is no such run.
+/// Creates the HTML of all runs of `players`: heading, platforms, CPU shares. Empty if there is no
+/// such run.
 pub fn table(runs: &[LabRun]) -> String {
     let platforms: Vec<(&str, &Summary)> = runs
         .iter()
@@ -28,7 +29,7 @@ pub fn table(runs: &[LabRun]) -> String {
     html
 }
 
-/// Describes the platforms, a column each.
+/// Creates the HTML table of the platforms, a column each. Omits lines without any value.
 fn heading(platforms: &[(&str, &Summary)]) -> String {
     type Fact = (&'static str, fn(&Machine) -> Option<String>);
     let facts: [Fact; 6] = [
@@ -110,7 +111,8 @@ fn cells(platforms: &[(&str, &Summary)]) -> String {
     html
 }
 
-/// Lists contenders with a row and skipped contenders, in the order of rows.
+/// Lists the contenders with a row, in the order of rows, then those that were only skipped in a
+/// named case.
 fn contenders(summary: &Summary) -> Vec<&str> {
     let mut names = summary.contenders();
     for skipped in summary.skipped.iter().filter(|skipped| skipped.case.is_some()) {
@@ -121,7 +123,8 @@ fn contenders(summary: &Summary) -> Vec<&str> {
     names
 }
 
-/// Splits a name: `gst-play-software-x11` is gst-play, software, x11.
+/// Splits a contender's name into player, API and output: `gst-play-software-x11` is gst-play,
+/// software, x11. Returns `None` for a name with fewer than two hyphens.
 fn parts(contender: &str) -> Option<(&str, &str, &str)> {
     let (rest, output) = contender.rsplit_once('-')?;
     let (player, api) = rest.rsplit_once('-')?;
@@ -147,7 +150,8 @@ fn share(row: &SummaryRow) -> String {
     cell
 }
 
-/// Makes a cell without a figure: the number of its reason.
+/// Creates the cell of a skipped contender: the number of its reason in `reasons`, to which a new
+/// reason is appended. Returns an empty cell if the contender was not skipped.
 fn reason(summary: &Summary, clip: &str, contender: &str, reasons: &mut Vec<String>) -> String {
     let of_cell = |case: Option<&str>| case.is_none_or(|case| case == clip);
     let skipped =

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Conversion of figures to pixels, and positions of ticks.
 
-/// A linear or a logarithmic scale.
+/// A linear or a logarithmic scale. Maps the figures `from` to `to` onto the pixels `start` to `end`;
+/// `end` may be the smaller pixel.
 #[derive(Debug, Clone, Copy)]
 pub struct Scale {
     from: f64,
@@ -12,20 +13,24 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// Creates a scale from 0 to at least `most`, drawn from `start` to `end`.
+    /// Creates a linear scale from 0 to `most`, drawn from pixel `start` to pixel `end`. A `most`
+    /// that is not above 0 or not finite becomes 1.
     pub fn linear(most: f64, start: f64, end: f64) -> Scale {
         let most = if most > 0.0 && most.is_finite() { most } else { 1.0 };
         Scale { from: 0.0, to: most, start, end, logarithmic: false }
     }
 
-    /// Creates a scale from at most `least` to at least `most`, both above 0.
+    /// Creates a logarithmic scale from `least` to `most`, drawn from pixel `start` to pixel `end`.
+    /// A `least` that is not above 0 becomes 1; a `most` that is not above `least` becomes ten times
+    /// `least`.
     pub fn logarithmic(least: f64, most: f64, start: f64, end: f64) -> Scale {
         let least = if least > 0.0 && least.is_finite() { least } else { 1.0 };
         let most = if most > least && most.is_finite() { most } else { least * 10.0 };
         Scale { from: least, to: most, start, end, logarithmic: true }
     }
 
-    /// Creates a logarithmic scale of whole decades.
+    /// Creates a logarithmic scale of whole decades, at least one, that contains `least` to
+    /// `most`.
     pub fn decades(least: f64, most: f64, start: f64, end: f64) -> Scale {
         let plain = Scale::logarithmic(least, most, start, end);
         let from = 10_f64.powf(plain.from.log10().floor());
@@ -33,7 +38,7 @@ impl Scale {
         Scale { from, to, ..plain }
     }
 
-    /// Returns the pixel of a figure; figures beyond the ends are drawn at the end.
+    /// Returns the pixel of a figure; a figure beyond an end of the scale gets that end's pixel.
     pub fn at(&self, value: f64) -> f64 {
         let share = if self.logarithmic {
             (value.max(self.from) / self.from).ln() / (self.to / self.from).ln()
@@ -43,8 +48,8 @@ impl Scale {
         self.start + share.clamp(0.0, 1.0) * (self.end - self.start)
     }
 
-    /// Returns round figures along a linear scale, about `wanted` of them, or every
-    /// decade of a logarithmic one.
+    /// Returns the figures that get a tick: on a linear scale about `wanted` multiples of 1, 2 or
+    /// 5 times a power of ten, on a logarithmic scale every power of ten.
     pub fn ticks(&self, wanted: usize) -> Vec<f64> {
         if self.logarithmic {
             let first = (self.from.log10() - 1e-9).ceil() as i32;
@@ -59,7 +64,8 @@ impl Scale {
         (0..=count).map(|i| self.from + i as f64 * step).collect()
     }
 
-    /// Returns ticks between the decades of a logarithmic scale: 2 to 9 times each.
+    /// Returns the figures of the ticks between the decades of a logarithmic scale: 2 to 9 times
+    /// each power of ten.
     pub fn minor_ticks(&self) -> Vec<f64> {
         let decades = self.ticks(0);
         decades
@@ -70,9 +76,9 @@ impl Scale {
     }
 }
 
-/// Moves positions apart so that neighbours are at least `gap` from each other. Each stays as
-/// near to its original as possible, and between `least` and `most` if there is room. The
-/// result has the order of `places`.
+/// Moves label positions, in pixels, apart until neighbours are at least `gap` from each other. Each
+/// stays near its original position, and between `least` and `most` if there is room. The result
+/// has the order of `places`.
 pub fn spread_out(places: &[f64], gap: f64, least: f64, most: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..places.len()).collect();
     order.sort_by(|a, b| places[*a].total_cmp(&places[*b]));

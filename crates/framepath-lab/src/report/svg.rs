@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use framepath_model::shown::acts_on_terminals;
 
-/// Position of a text relative to its point.
+/// Part of a text that lies at the text's point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Anchor {
     Start,
@@ -31,7 +31,8 @@ impl Svg {
             write!(self.body, "<line class=\"{class}\" x1=\"{x1}\" y1=\"{y1}\" x2=\"{x2}\" y2=\"{y2}\"/>");
     }
 
-    /// Adds a rectangle, with a tooltip.
+    /// Adds a rectangle with the tooltip `tip`; without a tooltip if `tip` is empty. A negative
+    /// width counts as 0.
     pub fn rect(&mut self, class: &str, x: f64, y: f64, width: f64, height: f64, tip: &str) {
         let (x, y, width, height) = (Px(x), Px(y), Px(width.max(0.0)), Px(height));
         let _ = write!(
@@ -42,7 +43,7 @@ impl Svg {
         self.body.push_str("</rect>");
     }
 
-    /// Adds a circle, with a tooltip.
+    /// Adds a circle with the tooltip `tip`; without a tooltip if `tip` is empty.
     pub fn circle(&mut self, class: &str, x: f64, y: f64, radius: f64, tip: &str) {
         let (x, y, radius) = (Px(x), Px(y), Px(radius));
         let _ = write!(self.body, "<circle class=\"{class}\" cx=\"{x}\" cy=\"{y}\" r=\"{radius}\">");
@@ -80,7 +81,8 @@ impl Svg {
         }
     }
 
-    /// Returns the whole element; `title` and `desc` are for screen readers.
+    /// Returns the whole `svg` element with the HTML id `id`; `title` and `desc` are for screen
+    /// readers.
     pub fn finish(self, id: &str, title: &str, desc: &str) -> String {
         let (width, height) = (Px(self.width), Px(self.height));
         format!(
@@ -95,7 +97,8 @@ impl Svg {
     }
 }
 
-/// A coordinate, printed with a precision of 0.1 pixels.
+/// A coordinate in CSS pixels, printed with a precision of 0.1; a number that is not finite is
+/// printed as 0.
 struct Px(f64);
 
 impl std::fmt::Display for Px {
@@ -105,12 +108,13 @@ impl std::fmt::Display for Px {
     }
 }
 
-/// Estimates the width of a text, precisely enough to check that the text fits.
+/// Estimates the width of a text in CSS pixels from its number of characters, precisely enough to
+/// check that the text fits.
 pub fn text_width(text: &str, font_px: f64) -> f64 {
     text.chars().count() as f64 * font_px * 0.56
 }
 
-/// Cuts a text to fit a width.
+/// Cuts a text to fit a width in CSS pixels; a cut text ends with `…`.
 pub fn fitted(text: &str, font_px: f64, width: f64) -> String {
     if text_width(text, font_px) <= width {
         return text.to_owned();
@@ -121,7 +125,8 @@ pub fn fitted(text: &str, font_px: f64, width: f64) -> String {
     short
 }
 
-/// Escapes a text for HTML and SVG, in elements and in quoted attributes.
+/// Escapes a text for HTML and SVG, in elements and in quoted attributes. Replaces characters
+/// that control a terminal, except newline and tab, by U+FFFD.
 pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

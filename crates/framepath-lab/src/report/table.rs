@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tables of the report.
+//! HTML tables of the report: rows, comparisons, skipped contenders and machines.
 
 use std::fmt::Write;
 
@@ -11,7 +11,8 @@ use super::svg::escape;
 use crate::plain::number::bare_ratio;
 use crate::plain::tables::{Column, cause_columns, cells, count_columns, time_columns, verdict_in_words};
 
-/// Makes the tables of a summary's rows: times, counts and causes.
+/// Creates the HTML tables of a summary's rows: times, counts and causes. Omits a table without
+/// any figure.
 pub fn rows(summary: &Summary) -> String {
     let mut html = String::new();
     let parts: [(&str, Vec<Column>); 3] = [
@@ -34,7 +35,8 @@ pub fn rows(summary: &Summary) -> String {
     html
 }
 
-/// Creates a table of lines of cells, headings first; columns from index `left` are figures.
+/// Creates an HTML table of lines of cells, headings first; columns from index `left` on are
+/// figures, aligned to the right.
 fn table(lines: &[Vec<String>], left: usize) -> String {
     let mut html = String::from("<div class=\"scroll\"><table>");
     for (i, line) in lines.iter().enumerate() {
@@ -50,14 +52,15 @@ fn table(lines: &[Vec<String>], left: usize) -> String {
     html
 }
 
-/// A comparison's name: the same in every run.
+/// Identity of a comparison across runs: experiment, case, metric, contender a, contender b.
 type Key<'a> = [&'a str; 5];
 
 fn key<'a>(experiment: &'a str, ratio: &'a Ratio) -> Key<'a> {
     [experiment, &ratio.case, &ratio.metric, &ratio.a, &ratio.b]
 }
 
-/// Makes a table of every comparison, with a column for each run; empty if there is none.
+/// Creates an HTML table of every comparison, with ratio, interval and verdict of each run; empty
+/// if there is no comparison.
 pub fn ratios(runs: &[LabRun]) -> String {
     let of = |run: &'_ LabRun| -> Vec<(String, Ratio)> {
         run.summaries
@@ -122,7 +125,7 @@ fn ratio_cells(ratio: &Ratio) -> String {
     )
 }
 
-/// Lists contenders that did not run, with the reason; empty if all ran.
+/// Creates an HTML table of the contenders that did not run, with the reasons; empty if all ran.
 pub fn skipped(run: &LabRun) -> String {
     let all = run.summaries.iter().flat_map(|s| s.skipped.iter().map(|sk| (&s.experiment, sk)));
     let mut html = String::new();
@@ -145,7 +148,7 @@ pub fn skipped(run: &LabRun) -> String {
     )
 }
 
-/// Describes the machine of a run.
+/// Creates an HTML list of the machine's known properties and the versions of programs.
 pub fn machine(machine: &Machine) -> String {
     let mut html = String::from("<dl>");
     let mut entry = |name: &str, value: &str| {

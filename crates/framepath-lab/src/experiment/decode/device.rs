@@ -10,7 +10,7 @@ use crate::error::LabError;
 
 use super::Clip;
 
-/// The decoder node of framepath.ko.
+/// Path of the decoder node of framepath.ko; `None` if the machine has none.
 pub(super) struct Device(Option<PathBuf>);
 
 impl Device {
@@ -18,12 +18,16 @@ impl Device {
         Device(find_node(|node| node.driver() == "framepath" && node.role() == NodeRole::Decoder))
     }
 
-    /// Returns true if the machine has a node that a service can decode for.
+    /// Returns true if the machine has the decoder node.
     pub(super) fn is_there(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Returns `api=v4l2m2m device=/dev/video0`, as `decode` takes it.
+    /// Returns the options of the stage `decode` for the node, such as `api=v4l2m2m
+    /// device=/dev/video0`.
+    ///
+    /// # Errors
+    /// [`LabError::Missing`] if there is no node, with the remedy.
     pub(super) fn options(&self) -> Result<String, LabError> {
         let node = self.0.as_ref().ok_or_else(|| {
             let remedy =
@@ -33,7 +37,12 @@ impl Device {
         Ok(format!("api=v4l2m2m device={}", framepath_model::path::quote(&node.to_string_lossy())))
     }
 
-    /// Returns the name of the ffmpeg tool's decoder for V4L2 nodes.
+    /// Returns the name of the ffmpeg tool's V4L2 decoder for the clip's codec, such as
+    /// `vp9_v4l2m2m`.
+    ///
+    /// # Errors
+    /// [`LabError::Missing`] if there is no node, or for AV1 and 10 bits, which the tool cannot
+    /// decode by V4L2.
     pub(super) fn ffmpeg(&self, clip: &Clip) -> Result<String, LabError> {
         self.options()?;
         let codec = clip.case().trim_start_matches("hard-").split('-').next().unwrap_or_default();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `decode` at a camera's frame rate: the latency that a worker adds to a frame.
+//! Case `paced-30` of `decode`, at a camera's frame rate: the latency that a worker adds to a frame.
 //!
 //! Each run is a process that decodes a clip at 30 frames per second with the
 //! ledger at `times`. The figure is a difference and not a ratio, because the time
@@ -23,7 +23,7 @@ pub(super) const CASE: &str = "paced-30";
 const CLIP: &str = "vp9-1080p8.ivf";
 const FRAMES: u64 = 150;
 
-/// Contenders and their hosts; the first is the baseline.
+/// Names and hosts of the contenders; the first is the baseline.
 const CONTENDERS: [(&str, &str); 2] = [("inline-t1", "inline"), ("process-t1", "process")];
 
 /// Seed of the bootstrap, constant for reproducible summaries.
@@ -80,7 +80,8 @@ fn measured(program: &Program) -> Result<Measured, LabError> {
     Ok(Measured { latency: Some(latency), ..finished.measured(FRAMES) })
 }
 
-/// Adds `added_p50_us`, `added_p99_us` and their intervals.
+/// Adds `added_p50_us`, `added_p99_us` and their intervals to `row`: the latency percentiles of
+/// `hosted` minus those of `inline`, as medians over the pairs. Omits unknown figures.
 fn add_differences(row: &mut SummaryRow, hosted: &[Measured], inline: &[Measured]) {
     for percentile in ["p50", "p99"] {
         let metric = format!("latency_{percentile}_us");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A `framepath serve` for the contenders that use it, and its CPU time.
+//! A running `framepath serve` for the contenders of `decode` that use it, and its CPU time.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -17,15 +17,16 @@ use crate::experiment::ExperimentSettings;
 
 const SIGTERM: i32 = 15;
 
-/// Number of polls for an expected state, and the interval: ten seconds in all.
+/// Number of polls for an idle service, at intervals of [`BETWEEN`]: ten seconds in all.
 const LOOKS: u32 = 1000;
+/// Interval between two polls of the service.
 const BETWEEN: Duration = Duration::from_millis(10);
 
-/// Number of polls without a change of the service's children. Needed for a service with a
-/// device, because that service does not report its number of spare workers.
+/// Number of successive polls with the same number of children after which a service with a device
+/// counts as idle. Such a service keeps more spare workers than it reports.
 const STILL: u32 = 20;
 
-/// A running service; stopped on drop.
+/// A running service. Dropping this value stops the service.
 pub(super) struct Served {
     child: Option<Child>,
     device: bool,
@@ -35,6 +36,10 @@ pub(super) struct Served {
 impl Served {
     /// Starts a service and waits until its spare worker is ready. With `device` the service also
     /// decodes for the kernel's decoder node.
+    ///
+    /// # Errors
+    /// [`LabError::Io`] if the program cannot be started, [`LabError::Missing`] if it is not ready
+    /// within ten seconds, [`LabError::Interrupted`].
     pub(super) fn start(settings: &ExperimentSettings, device: bool) -> Result<Served, LabError> {
         let socket = std::env::temp_dir().join(format!("framepath-lab-{}.socket", std::process::id()));
         let child = Command::new(&settings.framepath)
@@ -52,8 +57,8 @@ impl Served {
         Ok(served)
     }
 
-    /// Waits until no stream is left and a spare worker is ready. The service's CPU time then
-    /// includes all of a run.
+    /// Waits until the service has no stream, a spare worker is ready, and no ended worker is left to
+    /// be waited for. The service's CPU time then includes all of a run. Fails after ten seconds.
     fn wait_until_idle(&self) -> Result<(), LabError> {
         let pid = self.child.as_ref().map_or(0, Child::id);
         let (mut before, mut still) = (0, 0);
@@ -73,12 +78,14 @@ impl Served {
             }
             sleep(BETWEEN);
         }
-        Err(LabError::Missing("framepath serve is not ready within 10 s".to_owned()))
+        Err(LabError::Missing(
+            "framepath serve is not ready within 10 s; start it by hand to see its error".to_owned(),
+        ))
     }
 
-    /// Runs `work`; returns its result, and the CPU time that the service and its
-    /// workers used for it, nanoseconds (known to 10 ms: the kernel reports the
-    /// time of ended children in ticks).
+    /// Runs `work`. Returns its result, and the CPU time in nanoseconds that the service and its
+    /// workers used meanwhile; known to 10 ms, because the kernel reports the time of ended children
+    /// in ticks.
     pub(super) fn charged<R>(
         &self,
         work: impl FnOnce() -> Result<R, LabError>,

@@ -1,31 +1,32 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Comparison of the delivered frames with those of an undisturbed run: pure.
+//! Comparison of the delivered frames with those of an undisturbed run, without I/O.
 
 use std::collections::HashMap;
 
 /// A frame at the sink: the number of its packet, and the MD5 of its pixels.
 pub(super) type SinkFrame = (u64, String);
 
-/// One pass over a clip, undisturbed, in the order of presentation.
+/// Expected frames of one pass over a clip, from an undisturbed run.
 pub(super) struct Expected {
-    /// Position in the pass and hash, by packet.
+    /// Position in the order of presentation, and MD5, of the frame of each packet, by the packet's
+    /// number in the pass.
     pass: HashMap<u64, (u64, String)>,
     packets: u64,
 }
 
-/// Errors in a stream, in frames.
+/// Numbers of frame errors in one or more streams, by type of error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct FrameErrors {
     pub(super) lost: u64,
     pub(super) duplicated: u64,
     pub(super) out_of_order: u64,
-    /// Frames with other pixels, and frames of packets that have no frame.
+    /// Frames with other pixels, and frames of packets that have no frame or do not exist.
     pub(super) wrong: u64,
 }
 
 impl Expected {
-    /// Creates the reference from an undisturbed run of two passes over a clip. Returns `None` if
-    /// the passes differ, because the reference could not predict further passes.
+    /// Creates the reference from an undisturbed run of two passes over a clip. Returns `None` if there
+    /// is no frame or the passes differ, because the reference could not predict further passes.
     pub(super) fn of_two_passes(seen: &[SinkFrame]) -> Option<Expected> {
         let (first, second) = seen.split_at_checked(seen.len() / 2)?;
         // Every packet of these clips has a frame.
@@ -38,7 +39,7 @@ impl Expected {
         Some(Expected { pass: places.collect(), packets })
     }
 
-    /// Returns the frames of one pass.
+    /// Returns the number of frames of one pass.
     pub(super) fn frames(&self) -> u64 {
         self.pass.len() as u64
     }
@@ -50,7 +51,7 @@ impl Expected {
         Some((seq / self.packets * self.frames() + place, hash))
     }
 
-    /// Counts the errors in a stream of `passes` passes.
+    /// Counts the errors in `seen`, the delivered frames of a stream of `passes` passes.
     pub(super) fn judge(&self, seen: &[SinkFrame], passes: u64) -> FrameErrors {
         let mut faults = FrameErrors::default();
         let mut times: HashMap<u64, u64> = HashMap::new();
@@ -88,7 +89,7 @@ mod tests {
         frames.iter().map(|(seq, hash)| (*seq, (*hash).to_owned())).collect()
     }
 
-    /// Makes passes of three packets with presentation order 0, 2, 1.
+    /// Creates the reference of a clip with three packets, presented in the order 0, 2, 1.
     fn expected() -> Expected {
         let two = seen(&[(0, "a"), (2, "c"), (1, "b"), (3, "a"), (5, "c"), (4, "b")]);
         Expected::of_two_passes(&two).unwrap()

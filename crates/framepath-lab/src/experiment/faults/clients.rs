@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Kills clients, the processes that run paths. The workers of a client must end with
-//! the client.
+//! Case `client` of `faults`: kills clients, the processes that run paths. The workers of a client must
+//! end with the client.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -18,19 +18,23 @@ use crate::progress::ProgressView;
 /// to end.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Counts and times of the kills.
+/// Counts and times of all kills of clients.
 #[derive(Debug, Default)]
 pub(super) struct ClientKills {
     pub(super) kills: u64,
     /// Number of worker processes that the killed clients had.
     pub(super) workers: u64,
-    /// Number of workers that did not end within the time limit.
+    /// Number of workers that still ran five seconds after the kill of their client.
     pub(super) left: u64,
-    /// Longest time from a kill until the client's last worker was gone, milliseconds.
+    /// Longest time from a kill until the client's last worker had ended, or until the time limit,
+    /// milliseconds.
     pub(super) longest_ms: f64,
 }
 
-/// Starts a client per clip and kills it, `rounds` times.
+/// Starts one client for each clip and kills them at random moments; does so `rounds` times.
+///
+/// # Errors
+/// A client cannot be started or killed, or SIGINT or SIGTERM interrupted the case.
 pub(super) fn run(
     framepath: &Path,
     clips: &[FaultClip],
@@ -71,7 +75,8 @@ fn start(framepath: &Path, clip: &FaultClip) -> Result<Child, LabError> {
     command.spawn().map_err(LabError::io("starting a client"))
 }
 
-/// Waits until the client has a worker, because only a worker can outlive the client.
+/// Waits until the client has a worker, at most [`PATIENCE`]. Without a worker the kill would test
+/// nothing.
 fn wait_for_a_worker(client: &Child) {
     let since = Instant::now();
     while descendants(client.id()).is_empty() && since.elapsed() < PATIENCE {
@@ -79,8 +84,8 @@ fn wait_for_a_worker(client: &Child) {
     }
 }
 
-/// Returns the number of workers that still run at the timeout, and the time until the last
-/// of the others ended.
+/// Waits until all `processes` have ended, at most [`PATIENCE`]. Returns the number that still run, and
+/// the time waited.
 fn wait_for(processes: &[Descendant]) -> (u64, Duration) {
     let since = Instant::now();
     loop {

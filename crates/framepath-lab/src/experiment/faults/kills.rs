@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Kills workers at random moments while one stream for each clip runs.
+//! Cases `kill-paced` and `kill-flat-out` of `faults`: kills workers at random moments while one stream
+//! for each clip runs.
 
 use std::time::{Duration, Instant};
 
@@ -15,10 +16,11 @@ const LOOK: Duration = Duration::from_micros(500);
 /// Upper limit of the random delay between the frame at which a kill is due and the kill,
 /// nanoseconds. The delay makes kills hit every phase of a worker's work.
 const AFTER_NS: u64 = 8_000_000;
-/// Time without a frame from any stream after which the streams count as hung.
+/// Time without a frame from any stream after which the case fails, because the streams hang.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// One kill: stream, number of the worker in the stream, and time (CLOCK_MONOTONIC).
+/// One kill: index of the stream, number of the worker among the stream's workers, and time
+/// (CLOCK_MONOTONIC, nanoseconds).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kill {
     pub(super) stream: usize,
@@ -26,7 +28,7 @@ pub(super) struct Kill {
     pub(super) at_ns: u64,
 }
 
-/// The kills, and the finished streams.
+/// Result of a run: the kills, and the finished streams, one for each clip.
 pub(super) struct KillRun {
     pub(super) kills: Vec<Kill>,
     pub(super) streams: Vec<FinishedStream>,
@@ -34,7 +36,11 @@ pub(super) struct KillRun {
 
 /// Runs one stream of `passes` passes for each clip, all streams at the same time. Kills workers
 /// at `kills` random frames. The kills of a stream are spread over the first 90 % of the stream's
-/// frames, so that the stream makes progress between two kills.
+/// frames, so that the stream makes progress between two kills. `rate` is packets per second; 0 is full
+/// speed.
+///
+/// # Errors
+/// A stream fails or hangs, or SIGINT or SIGTERM interrupted the run.
 pub(super) fn run(
     clips: &[FaultClip],
     passes: u64,
@@ -100,7 +106,7 @@ fn kill_when_due(
     Ok(kills)
 }
 
-/// Durations of the recoveries from kills, milliseconds, in rising order.
+/// Durations of the recoveries from kills, milliseconds, each list in rising order.
 #[derive(Debug, Default)]
 pub(super) struct Times {
     /// Time from the kill until the next worker's first frame, without the time that the worker
@@ -131,8 +137,8 @@ impl KillRun {
         times
     }
 
-    /// Returns the latencies, in rising order, of all frames that were inside the path while another
-    /// stream was recovering and the frame's own stream was not.
+    /// Returns the latencies in nanoseconds, in rising order, of all frames that were inside the path
+    /// while another stream was recovering and the frame's own stream was not.
     pub(super) fn latencies_of_others(&self) -> Vec<u64> {
         let recovering: Vec<(usize, u64, u64)> = self
             .kills
@@ -158,7 +164,7 @@ impl KillRun {
         latencies
     }
 
-    /// Returns the latencies of all frames of all streams, in rising order.
+    /// Returns the latencies of all frames of all streams in nanoseconds, in rising order.
     pub(super) fn latencies(&self) -> Vec<u64> {
         let timed = self.streams.iter().flat_map(|ended| &ended.timed);
         let mut latencies: Vec<u64> = timed.map(|timed| timed.latency_ns).collect();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Resources that a case leaks: processes, descriptors and shared memory.
+//! Resources that a case of `faults` leaks: processes, descriptors and shared memory.
 
 use std::fs;
 
@@ -7,8 +7,8 @@ use framepath::host::dismiss_spares;
 
 use crate::descendants::descendants;
 
-/// Resources of this process. Spare workers are ended before counting, because
-/// they are not a leak.
+/// Numbers of this process's descendants, open descriptors, and mappings of framepath's shared memory.
+/// Spare workers are ended before counting, because they are not a leak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Holdings {
     processes: u64,
@@ -28,8 +28,7 @@ impl Holdings {
         }
     }
 
-    /// Returns the increase since `before`: processes, descriptors, mappings of
-    /// shared memory.
+    /// Returns the increase of each number since `before`, with the key of a row; 0 for a decrease.
     pub(super) fn more_than(&self, before: &Holdings) -> [(&'static str, f64); 3] {
         let more = |now: u64, before: u64| now.saturating_sub(before) as f64;
         [

@@ -8,7 +8,7 @@ impl Random {
         Random(seed)
     }
 
-    /// Returns a number from 0 to below `limit`; 0 if the limit is 0.
+    /// Returns the next random number, at least 0 and below `limit`; 0 if the limit is 0.
     pub(super) fn below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One stream, run in this process with its stage in a worker.
+//! One stream of `faults`, run in a thread of this process with its decoder in a worker.
 
 use std::fs::File;
 use std::io::{Read, Seek};
@@ -15,23 +15,23 @@ use framepath::{FrameCount, Level, Options, Pipeline, Report};
 use super::check::{Expected, SinkFrame};
 use crate::error::LabError;
 
-/// Index of the sink: file source, decoder, sink.
+/// Index of the sink's hop in the path: behind the source (0) and the decoder (1).
 const SINK: u16 = 2;
 
-/// A stream and the frames of its undisturbed run.
+/// A clip, its file name quoted for a path, and the frames of its undisturbed decoding.
 pub(super) struct FaultClip {
     pub(super) file: String,
     pub(super) expected: Expected,
 }
 
-/// A frame's time at the sink, nanoseconds.
+/// Birth (CLOCK_MONOTONIC) and latency of one frame at the sink, nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timed {
     pub(super) birth_ns: u64,
     pub(super) latency_ns: u64,
 }
 
-/// A finished stream.
+/// Frames and worker counts of a finished stream.
 pub(super) struct FinishedStream {
     pub(super) seen: Vec<SinkFrame>,
     pub(super) timed: Vec<Timed>,
@@ -41,7 +41,7 @@ pub(super) struct FinishedStream {
     pub(super) skipped: u64,
 }
 
-/// A running stream.
+/// A running stream. `stats` is `None` if its decoder is not in a worker.
 pub(super) struct Running {
     pub(super) progress: FrameCount,
     pub(super) stats: Option<Arc<WorkerStats>>,
@@ -49,7 +49,7 @@ pub(super) struct Running {
 }
 
 impl FaultClip {
-    /// Runs two passes undisturbed, in this process.
+    /// Decodes two passes of the clip undisturbed, without a worker, as the reference.
     ///
     /// # Errors
     /// The clip does not decode, or the passes differ.
@@ -64,17 +64,25 @@ impl FaultClip {
         Ok(FaultClip { file, expected })
     }
 
-    /// Starts `passes` passes, `rate` packets per second (0: full speed), decoded in
-    /// a worker with these additional options.
+    /// Starts `passes` passes over the clip, `rate` packets per second (0: full speed), decoded in a
+    /// worker with the additional `options` of `decode`.
+    ///
+    /// # Errors
+    /// The path is invalid or its thread cannot be started; later errors come from
+    /// [`Running::wait`].
     pub(super) fn start(&self, passes: u64, rate: u32, options: &str) -> Result<Running, LabError> {
         let text = format!("file {} loop={passes} rate={rate} ! decode host=process {options}", self.file);
         start(&text, passes * self.expected.frames())
     }
 }
 
-/// Starts the path with an MD5 sink. At most `frames` frames are expected.
+/// Starts the path `text`, completed by an MD5 sink, in a new thread. The ledger has room for `frames`
+/// frames.
 fn start(text: &str, frames: u64) -> Result<Running, LabError> {
-    let io = |error| LabError::Io { what: "a file in memory for the hashes".to_owned(), error };
+    let io = |error| LabError::Io {
+        what: "creating or reading the file in memory for the hashes".to_owned(),
+        error,
+    };
     let mut hashes = framepath_os::memory::memory_file("faults-hashes").map_err(io)?;
     let path = framepath::path::parse(&format!("{text} ! framemd5 /proc/self/fd/{}", hashes.as_raw_fd()))?;
     let built = Pipeline::from_path(&path)?;
@@ -96,7 +104,7 @@ fn start(text: &str, frames: u64) -> Result<Running, LabError> {
 }
 
 impl Running {
-    /// Returns the number of frames that reached the sink.
+    /// Returns the number of frames that have reached the sink so far.
     pub(super) fn frames(&self) -> u64 {
         self.progress.load(Ordering::Relaxed)
     }
@@ -106,6 +114,9 @@ impl Running {
     }
 
     /// Waits for the end of the stream.
+    ///
+    /// # Errors
+    /// The path failed, or its thread panicked.
     pub(super) fn wait(self) -> Result<FinishedStream, LabError> {
         let panicked = |_| Err(LabError::Unknown("a stream's thread panicked, which is a bug".to_owned()));
         self.thread.join().unwrap_or_else(panicked)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Known costs inside a worker, and between caller and worker: they must appear in the
-//! same rows as in the caller's own process.
+//! Cases of `inject` with known costs inside a worker, or between caller and worker. The costs must
+//! appear as the same causes as in the caller's own process.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
@@ -15,10 +15,10 @@ use super::probe::{DropSink, InjectStage, InjectedCost, PreemptStage};
 use super::{BURN_NS, COPY_BYTES, Outcome, collect, source, two_cpus};
 use crate::error::LabError;
 
-/// The hop that runs in the worker, after the source.
+/// Index of the worker's hop, directly behind the source. [`wakeup`] has one more stage before it.
 const HOP: u16 = 1;
 
-/// Adds `stage` as second hop, in a worker.
+/// Appends `stage` to `built`, hosted in a worker.
 fn hosted(built: Pipeline, stage: &str) -> Result<Pipeline, LabError> {
     let hop = path::parse_stage(&format!("{stage} host=process"))?;
     Ok(built.add_hop(&hop, 1)?)
@@ -28,20 +28,23 @@ fn burn() -> String {
     format!("burn time={}us", BURN_NS / 1000)
 }
 
-/// Injects a burn; the stage burns exactly the requested time of its thread's CPU clock.
+/// Injects CPU time; the stage burns the requested time by its thread's CPU clock, so the request
+/// counts as the cost.
 pub(super) fn compute(frames: u64) -> Result<Outcome, LabError> {
     let built = hosted(source(250.0, frames)?, &burn())?.sink(DropSink).named("null");
     Ok(collect(built, Vec::new(), HOP, |_, _| Some(BURN_NS as f64), |row| row.compute_ns)?.0)
 }
 
-/// Injects a sleep; the timer's slack makes the sleep longer than requested.
+/// Injects a sleep. The request counts as the cost, although the timer's slack makes the sleep a
+/// little longer.
 pub(super) fn blocked(frames: u64) -> Result<Outcome, LabError> {
     let stage = format!("block time={}us", BURN_NS / 1000);
     let built = hosted(source(250.0, frames)?, &stage)?.sink(DropSink).named("null");
     Ok(collect(built, Vec::new(), HOP, |_, _| Some(BURN_NS as f64), |row| row.blocked_ns)?.0)
 }
 
-/// Injects a copy in another process: its bytes are known, its time is not.
+/// Injects a copy in a worker. Compares only its bytes, because its time is not known to this
+/// process.
 pub(super) fn copy(frames: u64) -> Result<Outcome, LabError> {
     let built = hosted(source(250.0, frames)?, &format!("copy bytes={COPY_BYTES}"))?;
     let built = built.sink(DropSink).named("null");
@@ -51,9 +54,9 @@ pub(super) fn copy(frames: u64) -> Result<Outcome, LabError> {
     Ok(outcome)
 }
 
-/// Injects queueing: the source is faster than the worker, so each frame waits from its
-/// hand-off until the worker has finished the previous frame. The sink's timestamps record
-/// that moment.
+/// Injects queueing, with at most 60 frames: the source is faster than the worker, so each frame
+/// waits from its hand-off until the worker has finished the previous frame. The sink's timestamp
+/// for the previous frame records that moment.
 pub(super) fn queue(frames: u64) -> Result<Outcome, LabError> {
     let frames = frames.min(60);
     let (probe, log) = InjectStage::new(InjectedCost::Burn(0));
@@ -67,6 +70,9 @@ pub(super) fn queue(frames: u64) -> Result<Outcome, LabError> {
 
 /// Injects a late wakeup: the worker sleeps, and just before the hand-off a real-time thread
 /// takes its CPU. The worker can run only when that thread stops.
+///
+/// # Errors
+/// [`LabError::Missing`] without two CPUs or the right to real-time priority.
 pub(super) fn wakeup(frames: u64) -> Result<Outcome, LabError> {
     let cpus = two_cpus()?;
     let preempter = Arc::new(Preempter::start(cpus[1], BURN_NS)?);

@@ -11,28 +11,36 @@ use framepath_os::time::now_ns;
 
 use crate::error::LabError;
 
+/// Counters and timestamps that the real-time thread shares with its callers.
 #[derive(Default)]
 struct Shared {
-    /// Number of requests made and served, and the timestamps of the last served request.
+    /// Number of requests made.
     asked: AtomicU64,
+    /// Number of requests for which the thread began to occupy the CPU.
     began: AtomicU64,
+    /// Number of requests for which the thread has released the CPU.
     served: AtomicU64,
+    /// Time at which the thread began the last request, nanoseconds of the monotonic clock.
     start_ns: AtomicU64,
+    /// Time at which the thread ended the last served request, nanoseconds of the monotonic clock.
     end_ns: AtomicU64,
+    /// True once the thread must end.
     stop: AtomicBool,
 }
 
-/// The thread; it ends when this handle is dropped.
+/// Handle of the real-time thread. Dropping it stops the thread and waits for its end.
 pub(super) struct Preempter {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Preempter {
-    /// Starts the thread on `cpu`; each request makes it run for `ns`.
+    /// Starts the thread, pinned to `cpu`. Each request makes it occupy that CPU for `ns`
+    /// nanoseconds.
     ///
     /// # Errors
-    /// [`LabError::Missing`] without the right to real-time priority.
+    /// [`LabError::Missing`] without the right to real-time priority, or if the thread cannot be
+    /// pinned; [`LabError::Io`] if no thread can be created.
     pub(super) fn start(cpu: usize, ns: u64) -> Result<Preempter, LabError> {
         let shared = Arc::new(Shared::default());
         let (ready, started) = mpsc::channel();
@@ -55,8 +63,9 @@ impl Preempter {
         }
     }
 
-    /// Requests the CPU. A caller on that CPU is preempted before
-    /// this returns; from another CPU see [`Preempter::wait_until_running`].
+    /// Requests that the thread occupies its CPU once. A caller on that CPU is preempted before this
+    /// function returns; a caller on another CPU continues, and may call
+    /// [`Preempter::wait_until_running`].
     pub(super) fn ask(&self) {
         self.shared.asked.fetch_add(1, Ordering::Release);
         if let Some(thread) = &self.thread {
@@ -64,14 +73,15 @@ impl Preempter {
         }
     }
 
-    /// Spins until the thread runs for the last request.
+    /// Spins until the thread has begun to occupy its CPU for the last request.
     pub(super) fn wait_until_running(&self) {
         while self.shared.began.load(Ordering::Acquire) < self.shared.asked.load(Ordering::Relaxed) {
             std::hint::spin_loop();
         }
     }
 
-    /// Returns start and end times of the last request, nanoseconds; waits for its end.
+    /// Waits until the thread has served the last request. Returns the start and the end of its
+    /// occupation of the CPU, nanoseconds of the monotonic clock.
     pub(super) fn taken(&self) -> (u64, u64) {
         while self.shared.served.load(Ordering::Acquire) < self.shared.asked.load(Ordering::Relaxed) {
             thread::yield_now();

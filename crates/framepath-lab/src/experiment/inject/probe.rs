@@ -11,17 +11,22 @@ use framepath_os::time::{now_ns, sleep_until, thread_cpu_ns};
 
 use super::preempter::Preempter;
 
-/// Record of the work done for one frame.
+/// A stage's own record of the work that it injected into one frame.
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
+    /// Time before the injected work, nanoseconds of the monotonic clock.
     start_ns: u64,
+    /// Time after the injected work, nanoseconds of the monotonic clock.
     end_ns: u64,
+    /// CPU time of the thread between both, nanoseconds; 0 in a [`PreemptStage`].
     cpu_ns: u64,
-    /// Start and end of the preemption.
+    /// Start and end of the preemption, nanoseconds of the monotonic clock; `None` if the stage
+    /// does not preempt.
     taken: Option<(u64, u64)>,
 }
 
-/// The record of a probe, by frame; read after the run.
+/// A stage's records by the frames' sequence numbers. Clones share the records, so that the caller
+/// can read them after the run.
 #[derive(Clone, Default)]
 pub(super) struct Log(Arc<Mutex<HashMap<u64, Entry>>>);
 
@@ -46,17 +51,20 @@ impl Log {
         self.get(seq).map(|e| (e.end_ns - e.start_ns) as f64)
     }
 
-    /// Returns the time at which the stage finished the frame.
+    /// Returns the time after the work for frame `seq`, nanoseconds of the monotonic clock; `None` if
+    /// not recorded.
     pub(super) fn end_ns(&self, seq: u64) -> Option<u64> {
         self.get(seq).map(|e| e.end_ns)
     }
 
-    /// Returns the duration of the preemption of frame `seq`, nanoseconds; `None` if not recorded.
+    /// Returns how long the real-time thread occupied the CPU for frame `seq`, nanoseconds; `None` if
+    /// not recorded.
     pub(super) fn taken_ns(&self, seq: u64) -> Option<f64> {
         self.get(seq)?.taken.map(|(from, to)| (to - from) as f64)
     }
 
-    /// Returns the time from the end of the stage's work to the end of the preemption.
+    /// Returns the time from the end of the stage's work for frame `seq` to the end of the preemption,
+    /// nanoseconds, 0 if the preemption ended first; `None` if not recorded.
     pub(super) fn until_released_ns(&self, seq: u64) -> Option<f64> {
         let entry = self.get(seq)?;
         Some(entry.taken?.1.saturating_sub(entry.end_ns) as f64)
@@ -65,24 +73,25 @@ impl Log {
 
 /// Cost that an [`InjectStage`] injects into every frame.
 pub(super) enum InjectedCost {
-    /// CPU time, nanoseconds.
+    /// CPU time to burn, nanoseconds.
     Burn(u64),
-    /// CPU time interrupted by a real-time thread that preempts the stage.
+    /// CPU time to burn, nanoseconds; after half of it the real-time thread preempts the stage.
     BurnUnder(u64, Arc<Preempter>),
-    /// A counted copy from the first buffer to the second.
+    /// A copy from the first buffer to the second, counted by the ledger.
     Copy(Vec<u8>, Vec<u8>),
-    /// A stamped wait, nanoseconds.
+    /// A sleep, nanoseconds, which the ledger sees as a known wait.
     Sleep(u64),
 }
 
 impl InjectedCost {
-    /// Creates a copy of `bytes` bytes between warm buffers.
+    /// Creates a copy of `bytes` bytes between two buffers, both already written, so that the copy
+    /// causes no page faults.
     pub(super) fn copy(bytes: usize) -> InjectedCost {
         InjectedCost::Copy(vec![1; bytes], vec![2; bytes])
     }
 }
 
-/// Stage that injects its work, as the last stage or in the middle.
+/// Sink that injects its cost into every frame, records it, and drops the frame.
 pub(super) struct InjectStage {
     work: InjectedCost,
     log: Log,
@@ -136,14 +145,15 @@ impl Stage for InjectStage {
     }
 }
 
-/// Stage that preempts the consumer's CPU just before it passes each frame on.
+/// Stage that makes a real-time thread occupy the consumer's CPU just before the stage passes each frame
+/// on, and records when the thread released the CPU.
 pub(super) struct PreemptStage {
     preempter: Arc<Preempter>,
     log: Log,
     before_first: Option<Prepare>,
 }
 
-/// Callback of a [`PreemptStage`] before its first frame.
+/// Function that a [`PreemptStage`] calls once, before its first frame. An error fails the run.
 type Prepare = Box<dyn FnOnce() -> std::io::Result<()> + Send>;
 
 impl PreemptStage {
@@ -152,7 +162,7 @@ impl PreemptStage {
         (PreemptStage { preempter, log: log.clone(), before_first: None }, log)
     }
 
-    /// Calls `prepare` before the first frame.
+    /// Sets `prepare` as the function to be called once, before the first frame.
     pub(super) fn before_first(&mut self, prepare: impl FnOnce() -> std::io::Result<()> + Send + 'static) {
         self.before_first = Some(Box::new(prepare));
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The devices of the experiment, and how to get the absent ones.
+//! Devices of the experiment `m2m`, and how to get the absent ones.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use framepath_os::v4l2::{Heap, Node, NodeRole, find_node};
 
 use crate::error::LabError;
 
-/// Path of each device, or why it is absent.
+/// Path of each device. An absent device has a text instead: the reason, and how to load it.
 pub(super) struct Nodes {
     pub(super) camera: Result<PathBuf, String>,
     pub(super) measuring: Result<PathBuf, String>,
@@ -16,8 +16,8 @@ pub(super) struct Nodes {
 }
 
 impl Nodes {
-    /// Finds the devices of the experiment: the camera, the measuring node, vim2m and a heap. An
-    /// absent device gets advice on how to load it.
+    /// Finds the devices on this machine: vivid as the camera, the measuring node of the kernel
+    /// module, vim2m, and any dma-heap or udmabuf.
     pub(super) fn find() -> Nodes {
         let find = |is: fn(&Node) -> bool, remedy: &str| find_node(is).ok_or_else(|| remedy.to_owned());
         let camera = find(
@@ -39,7 +39,8 @@ impl Nodes {
         Nodes { camera, measuring, vim2m, heap }
     }
 
-    /// Returns a node, or the error that skips the contenders that need it.
+    /// Returns the path of a device; if it is absent, [`LabError::Missing`], which skips the
+    /// contender.
     pub(super) fn of(node: &Result<PathBuf, String>) -> Result<&Path, LabError> {
         node.as_deref().map_err(|remedy| LabError::Missing(remedy.clone()))
     }

@@ -13,7 +13,7 @@ use super::nodes::Nodes;
 use crate::error::LabError;
 use crate::measure::Measured;
 
-/// Parameters of a path's runs.
+/// A path with the number of frames of each run, and the devices of the machine.
 pub(super) struct PathRun<'a> {
     pub(super) way: Way,
     pub(super) frames: u64,
@@ -21,7 +21,12 @@ pub(super) struct PathRun<'a> {
 }
 
 impl PathRun<'_> {
-    /// Runs the path once.
+    /// Runs the path once at ledger level `full`. Returns the figures and the report.
+    ///
+    /// # Errors
+    /// [`LabError::Missing`] if a device is absent or its records cannot be read,
+    /// [`LabError::Command`] if a frame was lost, duplicated or reordered, or differs from its
+    /// record; the path's own error; [`LabError::Interrupted`].
     pub(super) fn measured(&self) -> Result<(Measured, Report), LabError> {
         for need in &self.way.needs {
             need.met(self.nodes)?;
@@ -58,8 +63,9 @@ impl PathRun<'_> {
         })
     }
 
-    /// Reads the records of this run. [`joined`] detects records of other programs that use the
-    /// node at the same time.
+    /// Reads the measuring node's records of frames that were queued at `since_ns` (monotonic clock)
+    /// or later. They may include frames of another program that uses the node at the same time;
+    /// [`joined`] detects those.
     fn records(&self, reader: &MetaReader, since_ns: u64) -> Result<Vec<MetaRecord>, LabError> {
         let refused = |error: framepath_os::v4l2::V4l2Error| LabError::Missing(error.to_string());
         let mut records = Vec::new();
@@ -69,15 +75,15 @@ impl PathRun<'_> {
     }
 }
 
-/// Returns the frame numbers of the source, in the order of arrival at the sink.
+/// Returns the source's frame numbers, in the order in which the frames ended at the sink.
 fn sequences(rows: &[Row]) -> Vec<u64> {
     let mut ended: Vec<&Row> = rows.iter().filter(|row| row.has(flag::LAST)).collect();
     ended.sort_by_key(|row| row.leave_ns);
     ended.iter().map(|row| row.seq).collect()
 }
 
-/// Checks that `frames` frames arrived, each once and in order. Only `dropped` numbers
-/// may be missing.
+/// Checks that `frames` frames arrived, each once and in order, and that exactly `dropped` numbers
+/// are missing between them. The error says what is wrong.
 fn check_sequences(sequences: &[u64], frames: u64, dropped: u64) -> Result<(), String> {
     if sequences.len() as u64 != frames {
         return Err(format!("{} of {frames} frames arrived", sequences.len()));
@@ -95,7 +101,8 @@ fn check_sequences(sequences: &[u64], frames: u64, dropped: u64) -> Result<(), S
     Ok(())
 }
 
-/// Checks that each frame has one record, in order.
+/// Checks that each frame has one record, in order, and that no record reports a failure. The error
+/// says what is wrong.
 fn joined(sequences: &[u64], records: &[MetaRecord]) -> Result<(), String> {
     if let Some(failed) = records.iter().find(|record| record.status >= measuring::STATUS_FAILED) {
         return Err(format!("frame {} failed in the node", failed.source_sequence));

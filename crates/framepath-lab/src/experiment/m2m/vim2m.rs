@@ -22,17 +22,21 @@ use super::nodes::Nodes;
 use crate::error::LabError;
 use crate::measure::Measured;
 
-/// Control id from the driver's source: the device's delay per frame, in ms.
+/// Id of vim2m's control for its delay per frame in milliseconds, from the driver's source.
 const CID_TRANS_TIME: u32 = 0x0098_0900 + 0x1000;
 
 /// Format with the byte count of the GREY picture: half the width, two bytes per pixel.
 const FORMAT: Fourcc = Fourcc::new(b"RGBP");
 
-/// Timeout after which a frame counts as lost.
+/// Timeout for a frame to return from the device. After it the run fails.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Sends `frames` frames with `pixels` through the device, as dmabufs of the same heap as
-/// framepath's contenders.
+/// Sends `frames` frames with `pixels` through the device, one after the other, and returns the
+/// figures. The input frames are dmabufs of the heap that framepath's contenders use.
+///
+/// # Errors
+/// [`LabError::Missing`] if vim2m or the heap is absent, [`LabError::Command`] if the device fails or
+/// a frame does not return, [`LabError::Interrupted`].
 pub(super) fn measured(nodes: &Nodes, pixels: &[u8], frames: u64) -> Result<Measured, LabError> {
     let node = Nodes::of(&nodes.vim2m)?;
     nodes.heap.clone().map_err(LabError::Missing)?;
@@ -89,7 +93,7 @@ impl Device {
         for direction in [Direction::Output, Direction::Capture] {
             let got = node.set_format(direction, &wanted)?;
             if got.bytes as usize != bytes {
-                let what = format!("makes {} bytes of {bytes}", got.bytes);
+                let what = format!("set a frame size of {} bytes, expected {bytes}", got.bytes);
                 return Err(V4l2Error::Driver { node: node.path().to_owned(), what });
             }
         }
@@ -104,7 +108,8 @@ impl Device {
         Ok(Device { node, pool, layout, output, capture })
     }
 
-    /// Times one frame from before its copy into the heap to its return; ns.
+    /// Sends one frame through the device. Returns its latency in nanoseconds, from before its copy
+    /// into the heap until its CAPTURE buffer is dequeued.
     fn frame(&mut self, pixels: &[u8], seq: u64) -> Result<u64, V4l2Error> {
         let mut slot = self.pool.acquire();
         let birth_ns = now_ns();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Comparison of the pixels of the machine's decoder with those of software.
+//! Comparison of the pixels that framepath decodes by a hardware API with those of software.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,10 +11,10 @@ use super::player::CAME_TO_SOFTWARE;
 use super::watched::listen;
 use crate::error::LabError;
 
-/// Formats of hardware decoders: 8-bit pictures, and deeper ones.
+/// Formats of hardware decoders: for pictures of 8 bits, and for deeper ones.
 const FORMATS: [&str; 2] = ["nv12", "p010"];
 
-/// Software's decoded frames of a clip, as hashes.
+/// Hashes of a clip's frames, decoded in software by framepath.
 pub(super) struct Reference<'a> {
     framepath: &'a Path,
     clip: &'a Clip,
@@ -23,10 +23,11 @@ pub(super) struct Reference<'a> {
 }
 
 impl<'a> Reference<'a> {
-    /// Decodes the clip in software.
+    /// Decodes the clip in software, to NV12 or, if that fails, to P010.
     ///
     /// # Errors
-    /// [`LabError::Missing`] with the reason if software does not decode the clip.
+    /// [`LabError::Missing`] with the reason if software decodes the clip to neither,
+    /// [`LabError::Interrupted`].
     pub(super) fn of(framepath: &'a Path, clip: &'a Clip) -> Result<Reference<'a>, LabError> {
         let [shallow, deep] = FORMATS;
         let (format, hashes) = match hashes(framepath, clip, PlayerApi::Software, shallow) {
@@ -36,16 +37,18 @@ impl<'a> Reference<'a> {
         Ok(Reference { framepath, clip, format, hashes })
     }
 
-    /// Decodes the clip by `api`, and compares every frame.
+    /// Decodes the clip by `api`; returns true if every frame has the time and the pixels of software's.
     ///
     /// # Errors
-    /// Like [`Reference::of`].
+    /// [`LabError::Missing`] with the reason if the API does not decode the clip or falls back to
+    /// software, [`LabError::Interrupted`].
     pub(super) fn equals(&self, api: PlayerApi) -> Result<bool, LabError> {
         Ok(hashes(self.framepath, self.clip, api, self.format)? == self.hashes)
     }
 }
 
-/// Returns a line per frame, of its time and its pixels.
+/// Decodes the clip by `api` to `format`. Returns the line of `framemd5` for each frame, with its times
+/// and the MD5 of its pixels. Fails like [`Reference::equals`].
 fn hashes(framepath: &Path, clip: &Clip, api: PlayerApi, format: &str) -> Result<Vec<String>, LabError> {
     let file = framepath_model::path::quote(&clip.file.to_string_lossy());
     let path = format!("file {file} ! decode api={} format={format} ! framemd5 -", api.name());

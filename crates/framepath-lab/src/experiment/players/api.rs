@@ -6,7 +6,7 @@ use framepath_os::v4l2::{NodeRole, find_node};
 
 use crate::doctor::hardware;
 
-/// Decoder API.
+/// API by which a player decodes; software is one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PlayerApi {
     Software,
@@ -38,10 +38,10 @@ impl PlayerApi {
         }
     }
 
-    /// Checks that the machine has the API.
+    /// Checks that the machine has the API. Software needs no check.
     ///
     /// # Errors
-    /// The missing part, and how to get it.
+    /// The missing part, and how to get it, as text.
     pub(super) fn offered(self) -> Result<(), String> {
         match self {
             PlayerApi::Software => Ok(()),
@@ -61,7 +61,7 @@ impl PlayerApi {
     }
 }
 
-/// Output of a player.
+/// Output to which a player shows its frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PlayerOutput {
     Null,
@@ -96,16 +96,17 @@ impl PlayerOutput {
         }
     }
 
-    /// Returns true if the output is on an X server.
+    /// Returns true if the output needs an X server.
     pub(super) fn wants_x(self) -> bool {
         matches!(self, PlayerOutput::X11 | PlayerOutput::Xv | PlayerOutput::Opengl | PlayerOutput::Egl)
     }
 }
 
-/// Checks that a screen is usable without a display server.
+/// Checks that the machine has a graphics card for [`PlayerOutput::Drm`], which needs no display
+/// server.
 ///
 /// # Errors
-/// The missing part.
+/// The missing part, and how to get it, as text.
 pub(super) fn drm() -> Result<(), String> {
     match nodes("/dev/dri", "card").is_empty() {
         true => Err(

@@ -10,8 +10,8 @@ use crate::error::LabError;
 use crate::experiment::{ExperimentSettings, Size};
 use crate::measure::complete;
 
-/// The committed clips to play. Their containers have timestamps, so that all players use
-/// the same frame rate.
+/// The committed clips to play; those of `Size::Full` only with `--full` or by name. Their containers
+/// have timestamps, so that all players use the same frame rate.
 const COMMITTED: [(&str, Size); 6] = [
     ("vp9-1080p8.ivf", Size::Quick),
     ("hard-vp9-1080p8.ivf", Size::Quick),
@@ -21,21 +21,24 @@ const COMMITTED: [(&str, Size); 6] = [
     ("h264-180p8-container.mp4", Size::Full),
 ];
 
-/// A clip to play.
+/// A clip to play, with its number of frames and its duration at its own rate.
 pub(super) struct Clip {
     pub(super) file: PathBuf,
-    /// Name of its case.
+    /// Name of the clip's case: the file's name without its extension.
     pub(super) case: String,
     /// Codec as libavcodec names it, such as `vp9`.
     pub(super) codec: &'static str,
     pub(super) frames: u64,
     pub(super) seconds: f64,
-    /// True if one thread decodes it in less than half of its duration.
+    /// True if one thread decodes the clip in less than half of the clip's duration.
     pub(super) easy: bool,
 }
 
 impl Clip {
-    /// Opens the clip, and counts its frames with framepath's decoder.
+    /// Reads all packets for the duration, and counts the frames by decoding all with one thread.
+    ///
+    /// # Errors
+    /// The file cannot be read or decoded.
     pub(super) fn open(file: &Path) -> Result<Clip, LabError> {
         let unreadable =
             |error: &dyn std::fmt::Display| LabError::Unknown(format!("{}: {error}", file.display()));
@@ -66,7 +69,11 @@ impl Clip {
     }
 }
 
-/// Returns the files to play: those of the settings, else the committed clips.
+/// Returns the files to play: those of the settings, otherwise the committed clips of the wanted cases
+/// and size.
+///
+/// # Errors
+/// A committed clip is missing.
 pub(super) fn files(settings: &ExperimentSettings) -> Result<Vec<PathBuf>, LabError> {
     if !settings.files.is_empty() {
         return Ok(settings.files.clone());

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Displays for players: those of the session, or display servers that the lab starts and
-//! ends itself.
+//! Displays for players: those of the session, or display servers that the lab starts and stops.
 
 use std::env;
 use std::fs::{self, File};
@@ -19,32 +18,34 @@ use crate::process::Program;
 const SIGTERM: i32 = 15;
 const SIGKILL: i32 = 9;
 
-/// Number of polls for an expected state, and the interval: ten seconds in all.
+/// Number of polls for a server's start or end, at intervals of [`LOOK`]: ten seconds in all.
 const LOOKS: u32 = 500;
+/// Interval between two polls of a server.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// A display server: its environment for clients, and its process.
 pub(super) struct Display {
-    /// Environment of clients: `DISPLAY`, or `WAYLAND_DISPLAY` and the folder of its
-    /// socket.
+    /// Environment variables for clients: `DISPLAY`, or `WAYLAND_DISPLAY`; for the lab's own
+    /// compositor also `XDG_RUNTIME_DIR`, the folder of its socket.
     pub(super) environment: Vec<(&'static str, String)>,
-    /// Name for the heading, such as `Xvfb :7`.
+    /// Name for the report, such as `Xvfb :7`.
     pub(super) name: String,
     /// Process id of the display server; `None` if not known.
     pub(super) server: Option<u32>,
-    /// The lab's own server process, ended on drop.
+    /// Server process that the lab started, stopped on drop; `None` for the session's display.
     own: Option<Child>,
     /// Folder of the server's socket; `None` if the lab created none.
     folder: Option<PathBuf>,
-    /// X server below the lab's own compositor; ended after the compositor.
+    /// X server on which the lab's own compositor runs, stopped after the compositor; `None` for other
+    /// displays.
     under: Option<Box<Display>>,
 }
 
 impl Display {
-    /// Opens the X server of the session, or starts an Xvfb.
+    /// Opens the X server of the session, if `DISPLAY` is set, or starts an Xvfb.
     ///
     /// # Errors
-    /// No display server, and how to install one.
+    /// No display server is installed, or it does not start; the text has the remedy, if any.
     pub(super) fn x11() -> Result<Display, String> {
         if let Some(name) = env::var("DISPLAY").ok().filter(|name| !name.is_empty()) {
             let server = named_process(&["Xorg", "Xwayland", "Xvfb", "X", "Xtigervnc"]);
@@ -72,17 +73,20 @@ impl Display {
             under: None,
         };
         // Xvfb writes its number when it is ready.
-        let number = display.awaited(|| whole_line(&mut log)).ok_or("Xvfb does not start")?;
+        let number = display
+            .awaited(|| whole_line(&mut log))
+            .ok_or("Xvfb is not ready within 10 s; start it by hand to see its error")?;
         display.environment = vec![("DISPLAY", format!(":{number}"))];
         display.name = format!("Xvfb :{number}");
         Ok(display)
     }
 
-    /// Opens the compositor of the session, or starts a weston on an invisible Xvfb of
-    /// its own: weston's headless backend has no seat, and SDL 2.26 dies without one.
+    /// Opens the compositor of the session, if `WAYLAND_DISPLAY` is set, or starts a weston on a
+    /// separate, invisible Xvfb, because SDL 2.26 fails without a Wayland seat, which weston's
+    /// headless backend does not have.
     ///
     /// # Errors
-    /// No display server, and how to install one.
+    /// No display server is installed, or it does not start; the text has the remedy, if any.
     pub(super) fn wayland() -> Result<Display, String> {
         const MISSING: &str = "no Wayland compositor; apt install weston";
         if let Some(name) = env::var("WAYLAND_DISPLAY").ok().filter(|name| !name.is_empty()) {
@@ -120,11 +124,14 @@ impl Display {
             folder: Some(folder),
             under: Some(Box::new(under)),
         };
-        display.awaited(|| ready.exists().then_some(())).ok_or("weston does not start")?;
+        display
+            .awaited(|| ready.exists().then_some(()))
+            .ok_or("weston is not ready within 10 s; start it by hand to see its error")?;
         Ok(display)
     }
 
-    /// Polls `look` while the server runs; returns the first value.
+    /// Polls `look` until it returns a value, and returns that value; `None` if the server ended or ten
+    /// seconds passed.
     fn awaited<T>(&mut self, mut look: impl FnMut() -> Option<T>) -> Option<T> {
         for _ in 0..LOOKS {
             if let Some(found) = look() {
@@ -136,13 +143,14 @@ impl Display {
         None
     }
 
-    /// Replaces the session's display in a command's environment by this one.
+    /// Sets this display, and no other, in a command's environment.
     pub(super) fn offer(&self, command: &mut Command) {
         without_display(command);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
     }
 
-    /// Checks that the lab's own X display shows a window large enough for pictures.
+    /// Checks that the lab's own X display shows a window large enough for pictures. Succeeds without
+    /// a check for a display of the session, for Wayland, and without the tool `xwininfo`.
     ///
     /// # Errors
     /// There is no such window.
@@ -162,10 +170,10 @@ impl Display {
         }
     }
 
-    /// Checks that the X server can scale and convert video (the Xv extension).
+    /// Checks with the tool `xvinfo` that the X server can scale and convert video (the Xv extension).
     ///
     /// # Errors
-    /// The missing part.
+    /// There is no X server, no Xv adaptor or no `xvinfo`; the text has the remedy.
     pub(super) fn has_xv(&self) -> Result<(), String> {
         let Some((_, name)) = self.environment.iter().find(|(key, _)| *key == "DISPLAY") else {
             return Err("no X server".to_owned());
@@ -202,7 +210,8 @@ impl Drop for Display {
     }
 }
 
-/// Removes all variables of displays from a command's environment.
+/// Removes `DISPLAY` and `WAYLAND_DISPLAY` from a command's environment. `XAUTHORITY` stays if the
+/// session has an X server, because clients of that server need it.
 pub(super) fn without_display(command: &mut Command) {
     for name in ["DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY"] {
         if name != "XAUTHORITY" || env::var_os("DISPLAY").is_none() {
@@ -225,14 +234,14 @@ fn private_folder(folder: &Path) -> std::io::Result<()> {
     fs::DirBuilder::new().mode(0o700).create(folder)
 }
 
-/// Reads the first line once it is complete.
+/// Reads the first line of the file; `None` until the line is complete.
 fn whole_line(file: &mut File) -> Option<String> {
     let mut text = String::new();
     file.rewind().and_then(|()| file.read_to_string(&mut text)).ok()?;
     text.split_once('\n').map(|(line, _)| line.trim().to_owned())
 }
 
-/// Finds the first process of one of these names. The result is a guess if several run.
+/// Finds the first process in /proc with one of these names. If several run, it may be the wrong one.
 fn named_process(names: &[&str]) -> Option<u32> {
     let entries = fs::read_dir("/proc").ok()?;
     entries.flatten().find_map(|entry| {
@@ -242,7 +251,7 @@ fn named_process(names: &[&str]) -> Option<u32> {
     })
 }
 
-/// Returns true if `xwininfo -children` lists a window large enough for pictures.
+/// Returns true if `text`, the output of `xwininfo -children`, lists a window of at least 16x16 pixels.
 fn lists_window(text: &str) -> bool {
     text.lines().filter(|line| line.trim_start().starts_with("0x")).any(|line| {
         line.split_whitespace().filter_map(|word| word.split_once('x')).any(|(width, rest)| {

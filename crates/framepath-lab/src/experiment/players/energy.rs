@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Energy that the machine uses: from RAPL's counters of the processor packages,
-//! or from the power of a battery that discharges.
+//! Energy that the machine uses: from the RAPL counters of the processor packages, or from the power of
+//! discharging batteries.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Values of the counters at one time.
+/// Readings of the energy counters and batteries at one time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Energy {
-    /// For each processor package: energy counter, and the value at which the counter wraps, microjoules.
+    /// Energy counter of each processor package, and the value at which the counter wraps, in
+    /// microjoules; empty if the machine has none or this user may not read them.
     packages: Vec<(u64, u64)>,
     /// Power that all discharging batteries supply now, microwatts; `None` if no battery discharges.
     battery_uw: Option<u64>,

@@ -20,13 +20,13 @@ use super::clip::Clip;
 pub(super) struct Player {
     /// Name of the player in contenders.
     pub(super) name: &'static str,
-    /// Program name in PATH; framepath's is the running binary.
+    /// Name of the program in PATH; not used for framepath, whose program is the running binary.
     program: &'static str,
     /// Advice on how to install the player.
     remedy: &'static str,
     /// True if the player runs as root when the lab runs as root.
     as_root: bool,
-    /// Option that prints the player's version, and the prefix to remove from that line.
+    /// Option that prints the player's version, and the text before the version in its line.
     version: (&'static str, &'static str),
     /// Function that creates the command to play a clip.
     command: fn(&PlayerRequest<'_>) -> Result<Command, String>,
@@ -34,7 +34,7 @@ pub(super) struct Player {
     pub(super) figures: fn(&str) -> PlayerFigures,
 }
 
-/// Request to a player.
+/// Request for a player's command: program, clip, decode API and output.
 pub(super) struct PlayerRequest<'a> {
     pub(super) program: &'a Path,
     pub(super) clip: &'a Clip,
@@ -47,7 +47,7 @@ pub(super) struct PlayerRequest<'a> {
 pub(super) struct PlayerFigures {
     pub(super) shown: Option<u64>,
     pub(super) dropped: Option<u64>,
-    /// Frames shown after their time.
+    /// Number of frames shown after their time.
     pub(super) late: Option<u64>,
     /// Reason why the player did not decode by the requested API; `None` if not reported.
     pub(super) otherwise: Option<String>,
@@ -61,10 +61,10 @@ pub(super) static PLAYERS: [Player; 6] =
 pub(super) const OURS: &str = "framepath";
 
 impl Player {
-    /// Finds the player's program.
+    /// Finds the player's program in PATH; for framepath returns `framepath`.
     ///
     /// # Errors
-    /// The player is not installed.
+    /// The player is not installed; the text has the remedy.
     pub(super) fn found(&self, framepath: &Path) -> Result<PathBuf, String> {
         if self.name == OURS {
             return Ok(framepath.to_owned());
@@ -72,16 +72,16 @@ impl Player {
         in_path(self.program).ok_or_else(|| format!("not installed: {}", self.remedy))
     }
 
-    /// Makes the command of one cell.
+    /// Creates the command that plays the clip of `ask` once.
     ///
     /// # Errors
-    /// The API or output that the player does not support.
+    /// The player does not support the API, the output or the codec; the text says which.
     pub(super) fn command(&self, ask: &PlayerRequest<'_>) -> Result<Command, String> {
         (self.command)(ask)
     }
 
-    /// Creates a command of the player's program, without arguments. For root, a player that does
-    /// not run as root runs as user nobody, if util-linux is installed.
+    /// Creates a command of the player's program, without arguments. If the lab runs as root, a player
+    /// that does not run as root runs as user nobody, if `setpriv` of util-linux is installed.
     fn start(&self, program: &Path) -> Command {
         let other = !self.as_root && framepath_os::machine::effective_uid() == 0;
         let Some(setpriv) = in_path("setpriv").filter(|_| other) else { return Command::new(program) };
@@ -91,7 +91,8 @@ impl Player {
         command
     }
 
-    /// Returns the player's version, if the player reports one.
+    /// Runs the player with its version option, and returns the version; `None` if the player does not
+    /// print one.
     pub(super) fn version(&self, program: &Path) -> Option<String> {
         let (option, prefix) = self.version;
         let version = self.start(program).arg(option).stdin(std::process::Stdio::null()).output().ok()?;
@@ -101,7 +102,7 @@ impl Player {
     }
 }
 
-/// Finds an executable program of that name in PATH.
+/// Finds the first executable file `name` in the folders of PATH.
 pub(super) fn in_path(name: &str) -> Option<PathBuf> {
     use std::os::unix::fs::PermissionsExt;
     let runs = |file: &PathBuf| {
@@ -110,16 +111,15 @@ pub(super) fn in_path(name: &str) -> Option<PathBuf> {
     env::split_paths(&env::var_os("PATH")?).map(|folder| folder.join(name)).find(runs)
 }
 
-/// Part of framepath's note about a fallback from hardware to software.
+/// Text that framepath's note about a fallback from hardware to software contains.
 pub(super) const CAME_TO_SOFTWARE: &str = ": in software, because ";
 
-/// Formats the error for an output or API that a player lacks.
+/// Formats the error for `what`, an output or API that `player` lacks.
 fn not_offered(player: &str, what: &str) -> String {
     format!("{player} has no {what}")
 }
 
-/// Returns the last number after `key` in a player's output. Lines may end with a carriage
-/// return.
+/// Returns the number behind the last `key` in a player's output; `None` without a number there.
 fn last_number(text: &str, key: &str) -> Option<u64> {
     let (_, behind) = text.rsplit_once(key)?;
     let behind = behind.trim_start();

@@ -23,7 +23,7 @@ const SIGKILL: i32 = 9;
 /// Interval between two checks of the player's processes.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Time between SIGTERM to a player and SIGKILL.
+/// Longest time from SIGTERM to a player until SIGKILL, nanoseconds.
 const GRACE_NS: u64 = 1_000_000_000;
 
 /// Start and end of the measurement, and the player's time limit, in nanoseconds from the
@@ -36,9 +36,9 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// Creates the window of a clip of this duration. A player has 1.5 s to start, less in a short
-    /// clip. The measurement ends before the clip. The limit is ten seconds after the clip's
-    /// end.
+    /// Creates the window for a clip of `seconds` seconds. The measurement begins after 1.5 s, or after
+    /// 30 % of a short clip, so that the player has started, and ends 0.2 s before the clip's end, or
+    /// at 70 % of a short clip. The limit is ten seconds after the clip's end.
     pub(super) fn from_clip(seconds: f64) -> Window {
         let ns = |seconds: f64| (seconds * 1e9) as u64;
         Window {
@@ -54,41 +54,45 @@ impl Window {
 pub(super) struct Watched {
     pub(super) window_ns: u64,
     pub(super) cpu_ns: u64,
-    /// Number of voluntary context switches of all the player's threads.
+    /// Number of voluntary context switches of all the player's threads within the window.
     pub(super) wakeups: u64,
-    /// The display server's CPU time; `None` if its process is not known.
+    /// CPU time of the display server; `None` if its process is not known.
     pub(super) server_cpu_ns: Option<u64>,
+    /// Sum of the peak memory of the processes that run at the window's end; `None` if not known.
     pub(super) peak_kib: Option<u64>,
+    /// Energy that the machine used; `None` if it does not report energy.
     pub(super) microjoules: Option<f64>,
-    /// All output of the player, standard output first.
+    /// All output of the player from start to end, standard output first.
     pub(super) text: String,
 }
 
-/// Display server, and a check of the player's window.
+/// Display of a player: its server, and a check for the player's window.
 pub(super) struct PlayerEnvironment<'a> {
+    /// Process id of the display server; `None` without a display or if not known.
     pub(super) server: Option<u32>,
-    /// Checks the player's window; called once, before the
-    /// measurement.
+    /// Function that checks that the player shows a window, called once before the measurement. Its
+    /// error is the reason for a run without figures.
     pub(super) window: &'a dyn Fn() -> Result<(), String>,
 }
 
-/// Resources that the processes of a player have used so far.
+/// Resources that the processes of a player have used since their start, at one time.
 struct Usage {
     at_ns: u64,
     processes: Vec<Descendant>,
     cpu_ns: BTreeMap<u32, u64>,
-    /// Voluntary switches by thread.
+    /// Number of voluntary context switches by thread id.
     switches: BTreeMap<u32, u64>,
     peak_kib: u64,
     server_cpu_ns: Option<u64>,
     energy: Energy,
 }
 
-/// Runs `command` and measures it.
+/// Runs the player `command` to its end, and measures it within `window`.
 ///
 /// # Errors
-/// [`LabError::Missing`] with the reason for the empty cell, or
-/// [`LabError::Interrupted`].
+/// [`LabError::Missing`] with the reason if the player does not start, ends before the window does,
+/// asks a question, shows no window, runs beyond the limit (it is then stopped), or does not exit with
+/// 0; [`LabError::Interrupted`] after SIGINT or SIGTERM.
 pub(super) fn watch(
     command: &mut Command,
     window: Window,
@@ -117,10 +121,11 @@ pub(super) fn watch(
     }
 }
 
-/// Runs `command` for at most `limit`. Returns its output.
+/// Runs `command` for at most `limit`, then stops it. Returns all its output, standard output first.
 ///
 /// # Errors
-/// Like [`watch`].
+/// [`LabError::Missing`] with the reason if the program does not start, still ran at the limit, or did
+/// not exit with 0; [`LabError::Interrupted`].
 pub(super) fn listen(command: &mut Command, limit: Duration) -> Result<String, LabError> {
     let Started { mut player, start_ns, output } = Started::new(command)?;
     let runs = player.runs_until(start_ns + limit.as_nanos() as u64);
@@ -136,14 +141,14 @@ pub(super) fn listen(command: &mut Command, limit: Duration) -> Result<String, L
     }
 }
 
-/// A player that has just started.
+/// A player that has just started, its start time and its output.
 struct Started {
     player: Player,
     start_ns: u64,
     output: Output,
 }
 
-/// Files in memory with a player's output.
+/// Files in memory that receive a player's output.
 struct Output {
     stdout: File,
     stderr: File,
@@ -152,22 +157,25 @@ struct Output {
 impl Started {
     fn new(command: &mut Command) -> Result<Started, LabError> {
         let file = || {
-            framepath_os::memory::memory_file("framepath-player").map_err(LabError::io("a file in memory"))
+            framepath_os::memory::memory_file("framepath-player")
+                .map_err(LabError::io("creating a file in memory"))
         };
-        let clone = |file: &File| file.try_clone().map_err(LabError::io("a file in memory"));
+        let clone = |file: &File| {
+            file.try_clone().map_err(LabError::io("duplicating the handle of a file in memory"))
+        };
         let output = Output { stdout: file()?, stderr: file()? };
         // A player that reads standard input blocks for ever; the watch detects and stops it.
         command.stdin(Stdio::piped()).stdout(clone(&output.stdout)?).stderr(clone(&output.stderr)?);
         let start_ns = now_ns();
         let child = children::on_a_lead(command)
             .spawn()
-            .map_err(|error| LabError::Missing(format!("the player does not start: {error}")))?;
+            .map_err(|error| LabError::Missing(format!("starting the player: {error}")))?;
         Ok(Started { player: Player { child: Some(child), known: Vec::new() }, start_ns, output })
     }
 }
 
 impl Output {
-    /// Returns all output, standard output first.
+    /// Returns all output as text, standard output first.
     fn text(mut self) -> String {
         text_of(&mut self.stdout) + &text_of(&mut self.stderr)
     }
@@ -175,9 +183,9 @@ impl Output {
 
 /// Reason why a player has no figures.
 enum Trouble {
-    /// The player ended before the figures were taken, after so many seconds.
+    /// The player ended before the window did; the number is the seconds since its start.
     Ended(f64),
-    /// The player misbehaves, as the text says.
+    /// The player misbehaved and was stopped; the text says how.
     Wrong(String),
     Interrupted,
 }
@@ -224,11 +232,11 @@ fn between(before: &Usage, after: &Usage) -> Watched {
     }
 }
 
-/// A started player; dropping this stops the player.
+/// A started player. Dropping this value stops the player.
 struct Player {
     /// Process of the player; `None` once the player has been reaped.
     child: Option<Child>,
-    /// Processes of the player when it was last checked.
+    /// Processes of the player at the last measurement; `reap` kills those that still run.
     known: Vec<Descendant>,
 }
 
@@ -237,7 +245,10 @@ impl Player {
         self.child.as_ref().map_or(0, Child::id)
     }
 
-    /// Waits until `until_ns`; returns false if the player ended before.
+    /// Waits until `until_ns` of the monotonic clock; returns false as soon as the player has ended.
+    ///
+    /// # Errors
+    /// [`Trouble::Interrupted`] after SIGINT or SIGTERM.
     fn runs_until(&self, until_ns: u64) -> Result<bool, Trouble> {
         loop {
             if signal::interrupted() {
@@ -254,7 +265,8 @@ impl Player {
         }
     }
 
-    /// Fails if the player reads standard input, because a player that asks does not play.
+    /// Fails if a process of the player waits for standard input, because a player that asks a question
+    /// does not play.
     fn refuse_questions(&self) -> Result<(), Trouble> {
         match self.processes().iter().any(|process| waits_for_input(process.pid())) {
             true => Err(Trouble::Wrong("asks a question on standard input, and was stopped".to_owned())),
@@ -280,8 +292,8 @@ impl Player {
         }
     }
 
-    /// Sends SIGTERM to the player's group, and kills the remaining processes. Includes child
-    /// processes that left the group.
+    /// Stops the player: sends SIGTERM to its process group and, after at most [`GRACE_NS`], kills the
+    /// remaining processes, those that left the group included. Returns the resources it used.
     fn end(&mut self) -> std::io::Result<children::ResourceUsage> {
         self.known.extend(self.processes());
         if let Some(child) = &self.child {
@@ -296,7 +308,8 @@ impl Player {
         self.reap()
     }
 
-    /// Waits for a player that has ended, and kills its remaining processes.
+    /// Kills the player's remaining processes, and waits for the player. Returns the resources it
+    /// used; zeros if it was already waited for.
     fn reap(&mut self) -> std::io::Result<children::ResourceUsage> {
         let Some(child) = self.child.take() else { return Ok(children::ResourceUsage::default()) };
         let _ = children::signal_group(&child, SIGKILL);
@@ -324,8 +337,8 @@ fn waits_for_input(pid: u32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/syscall")).is_ok_and(|call| call.starts_with(READ))
 }
 
-/// Lists threads of a process with their voluntary switches (proc_pid_status(5)); each
-/// switch is a sleep and a wake-up.
+/// Returns the id and the number of voluntary switches (proc_pid_status(5)) of each thread of a
+/// process; each switch is a sleep and a wake-up.
 fn voluntary_switches(pid: u32) -> Vec<(u32, u64)> {
     let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     let of_task = |task: fs::DirEntry| {
@@ -340,7 +353,7 @@ fn peak_kib(pid: u32) -> Option<u64> {
     field(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?, "VmHWM")
 }
 
-/// Returns the number after `name:` in a file of /proc.
+/// Returns the number behind `name:` in `status`, the text of a status file in /proc.
 fn field(status: &str, name: &str) -> Option<u64> {
     let value = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     value.split_whitespace().next()?.parse().ok()

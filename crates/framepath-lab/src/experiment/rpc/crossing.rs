@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Total cost of sending a frame to a worker and back: the CPU time
-//! of both processes with a stage that does nothing, minus the same inline.
+//! Cases `crossing-30` and `crossing-flat-out` of `rpc`: the total cost of sending a frame to a worker and
+//! back, as the CPU time of both processes with a stage that does nothing, minus that of the same path
+//! inline.
 //!
-//! The cost is that of a long run minus a short run, which removes the start-up.
+//! Each CPU time is that of a long run minus that of a short run, which removes the start-up.
 
 use framepath::{Level, Options, Report};
 use framepath_model::stats::paired_difference;
@@ -13,13 +14,14 @@ use crate::measure::{Contender, Measured, complete};
 use crate::pairs;
 use crate::progress::ProgressView;
 
-/// Frames of the short run.
+/// Number of frames of the short run.
 const SHORT: u64 = 15;
 /// Seed of the bootstrap, constant for reproducible summaries.
 const SEED: u64 = 2005;
 const METRIC: &str = "crossing_cpu_us_per_frame";
 
-/// Measures a round trip of `frames` frames at `rate` (0: full speed).
+/// Measures `frames` frames at `rate` per second (0: full speed), inline and in a worker. Adds both
+/// rows to `summary`, the worker's row with the cost of crossing.
 pub(super) fn run(
     case: &str,
     rate: u32,
@@ -43,7 +45,8 @@ pub(super) fn run(
     Ok(())
 }
 
-/// Adds `crossing_us` with its interval, and its share of one CPU at 30 frames per second.
+/// Adds `crossing_us`, CPU microseconds per frame, with its interval, and its share of one CPU at 30
+/// frames per second in percent.
 fn add(row: &mut SummaryRow, median: f64, ci95: Option<[f64; 2]>) {
     row.extra.insert("crossing_us".to_owned(), median);
     row.extra.insert("share_at_30_percent".to_owned(), median * 30.0 / 1e6 * 100.0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An idle stream: neither the caller nor the worker may be active.
+//! Case `idle` of `rpc`: in an idle stream neither the caller nor the worker may be active.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -13,8 +13,9 @@ use crate::error::LabError;
 /// Time until the first packet is decoded and all threads sleep.
 const SETTLING: Duration = Duration::from_secs(3);
 
-/// Opens a stream whose second packet is not due during the measurement. Counts the switches of
-/// all threads of the caller, its workers and the spare worker.
+/// Opens a stream whose second packet is not due during the measurement. Returns the row with the
+/// context switches of all threads of the caller, its workers and the spare worker within `duration`;
+/// a thread that is awake at its start or end counts as one more.
 pub(super) fn run(
     framepath: &Path,
     clip: &Path,

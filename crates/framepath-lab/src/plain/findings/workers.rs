@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Findings of summaries with stages in workers.
+//! Findings of the experiments that run stages in workers: `decode`, `faults` and `rpc`.
 
 use framepath_model::summary::{Summary, SummaryRow};
 
 use super::{compared, ratio};
 use crate::plain::number::{figure, time_us};
 
-/// Figures that are a fault unless they are 0.
+/// Figures that are a fault unless they are 0: key in a row, and words for a sentence.
 const MUST_BE_ZERO: [(&str, &str); 7] = [
     ("lost", "lost"),
     ("duplicated", "duplicated"),
@@ -17,7 +17,8 @@ const MUST_BE_ZERO: [(&str, &str); 7] = [
     ("left_shared_memory", "leaked mappings of shared memory"),
 ];
 
-/// Compares a worker with the caller's own process.
+/// Adds findings about `case` of lab `decode`: a decoder in a worker compared with the same decoder in
+/// the caller's process.
 pub(super) fn decode(summary: &Summary, case: &str, found: &mut Vec<String>) {
     for (hosted, inline) in [("process", "inline"), ("process-t1", "inline-t1")] {
         let of = |metric| ratio(summary, case, metric, hosted, inline);
@@ -33,7 +34,8 @@ pub(super) fn decode(summary: &Summary, case: &str, found: &mut Vec<String>) {
     }
 }
 
-/// Formats `adds 40 µs to the p50 latency (95 % interval 35 µs to 48 µs)`.
+/// Formats the latency that the row's worker adds: `adds 40 µs to the p50 latency (95 % interval 35 µs
+/// to 48 µs)`; `None` if not known.
 fn added(row: &SummaryRow, percentile: &str) -> Option<String> {
     let of = |key: &str| row.figure(&format!("added_{percentile}{key}_us"));
     let interval = of("_low").zip(of("_high")).map_or(String::new(), |(low, high)| {

@@ -48,7 +48,7 @@ fn command(ask: &PlayerRequest<'_>) -> Result<Command, String> {
     Ok(command)
 }
 
-/// Parses `fd=` in its status line.
+/// Parses the number of dropped frames, `fd=`, in ffplay's last status line.
 fn figures(text: &str) -> PlayerFigures {
     PlayerFigures { shown: None, dropped: last_number(text, "fd="), late: None, ..PlayerFigures::default() }
 }

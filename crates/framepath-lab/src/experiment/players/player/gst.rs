@@ -17,7 +17,7 @@ pub(super) const PLAYER: Player = Player {
     figures,
 };
 
-/// Hardware decoders, by the prefixes of their feature names.
+/// Prefixes of the names of GStreamer's hardware decoders, each with its API.
 const HARDWARE: [(&str, PlayerApi); 5] = [
     ("va", PlayerApi::Vaapi),
     ("vaapi", PlayerApi::Vaapi),

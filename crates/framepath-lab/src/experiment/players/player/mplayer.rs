@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! MPlayer.
+//! MPlayer, which decodes only in software here.
 
 use std::process::Command;
 
@@ -20,7 +20,7 @@ fn command(ask: &PlayerRequest<'_>) -> Result<Command, String> {
     if ask.api != PlayerApi::Software {
         return Err(not_offered(
             "mplayer",
-            &format!("{} that goes to other outputs than its own", ask.api.name()),
+            &format!("{} decoding for other outputs than that API's own", ask.api.name()),
         ));
     }
     let output = match ask.output {
@@ -46,8 +46,9 @@ fn command(ask: &PlayerRequest<'_>) -> Result<Command, String> {
     Ok(command)
 }
 
-/// Parses its status line: `V:   5.0 149/150 28% 27%  0.0% 2 0`; frames, shares,
-/// dropped. Debian's prints `0/  0` for the frames.
+/// Parses the number of dropped frames in MPlayer's last status line, such as `V:   5.0 149/150 28%
+/// 27%  0.0% 2 0`: the first number (2) behind the last percentage. The frames (149/150) are unused,
+/// because Debian's MPlayer prints `0/  0`.
 fn figures(text: &str) -> PlayerFigures {
     let mut lines = text.split(['\r', '\n']).map(str::trim).filter(|line| line.starts_with("V:"));
     let Some(line) = lines.next_back() else { return PlayerFigures::default() };

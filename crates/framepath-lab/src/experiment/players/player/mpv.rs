@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! mpv. An option sets its status line to counters.
+//! mpv. An option makes it print its frame counters as its status line.
 
 use std::process::Command;
 
@@ -17,7 +17,8 @@ pub(super) const PLAYER: Player = Player {
     figures,
 };
 
-/// Frames dropped by the output, dropped by the decoder, shown late.
+/// Format of mpv's status line: numbers of frames dropped by the output, dropped by the decoder, and
+/// shown late.
 const STATUS: &str =
     "framepath=${=frame-drop-count}/${=decoder-frame-drop-count}/${=vo-delayed-frame-count};";
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! framepath's own path to a window.
+//! framepath as a player: `framepath run` with a path from the file to the sink `play`.
 
 use std::process::Command;
 
@@ -42,7 +42,7 @@ fn command(ask: &PlayerRequest<'_>) -> Result<Command, String> {
     Ok(command)
 }
 
-/// Parses the summary at the end of the output.
+/// Parses the JSON summary, which begins with the first `{` of the output.
 fn figures(text: &str) -> PlayerFigures {
     let Some(start) = text.find('{') else { return PlayerFigures::default() };
     let mut summaries = serde_json::Deserializer::from_str(&text[start..]).into_iter::<Summary>();

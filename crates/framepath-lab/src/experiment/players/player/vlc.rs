@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! VLC without an interface. It reports late pictures. It does not run as root; for root
-//! it runs as user nobody.
+//! VLC without an interface. VLC refuses to run as root, so under root it runs as user nobody.
 
 use std::process::Command;
 
@@ -45,7 +44,8 @@ fn command(ask: &PlayerRequest<'_>) -> Result<Command, String> {
     Ok(command)
 }
 
-/// Counts the warnings: one for each dropped or late picture.
+/// Counts VLC's warnings: one for each dropped and one for each late picture. Unknown without VLC's
+/// heading, because VLC did not run then.
 fn figures(text: &str) -> PlayerFigures {
     if !text.contains("VLC media player") {
         return PlayerFigures::default();
