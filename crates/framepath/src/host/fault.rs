@@ -26,14 +26,15 @@ const KINDS: [(&str, FaultKind); 4] = [
     ("poison", FaultKind::Poison),
 ];
 
-/// A fault, and the number of the packet or frame at which it occurs.
+/// A fault, and the number (from 0) of the packet or frame at which it occurs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Fault {
     kind: FaultKind,
     seq: u64,
 }
 
-/// Faults of one stream. The text form of a fault is `KIND@N`; commas separate several faults.
+/// Faults to inject into the workers of one stream. The text form of a fault is `KIND@N`; commas separate
+/// several faults.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InjectedFaults(Vec<Fault>);
 
