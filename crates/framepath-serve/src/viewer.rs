@@ -26,11 +26,11 @@ pub struct Viewer {
 /// Status of a service at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// Time of the status, CLOCK_MONOTONIC nanoseconds.
+    /// CLOCK_MONOTONIC time when the status was requested, nanoseconds.
     pub at_ns: u64,
-    /// Sums over all streams and workers.
+    /// Counts of the present streams, connections and spare workers, and sums since the service's start.
     pub totals: Totals,
-    /// The service's streams, by number.
+    /// Status of each open stream of the service, in the order of the streams' numbers; at most 65,536.
     pub streams: Vec<StreamStatus>,
 }
 
@@ -38,12 +38,12 @@ impl Viewer {
     /// Connects to the service at `socket`, which must run as root or as this user.
     ///
     /// # Errors
-    /// There is no service, or it runs as another user.
+    /// There is no service at `socket`, or it runs as another user.
     pub fn connect(socket: &Path) -> Result<Viewer, HostError> {
         Viewer::connect_to(socket, None)
     }
 
-    /// [`Viewer::connect`] to a service that may also run as user `allowed`.
+    /// Connects as [`Viewer::connect`] does, to a service that may also run as user `allowed`.
     ///
     /// # Errors
     /// As [`Viewer::connect`].

@@ -42,8 +42,8 @@ pub(crate) struct DeviceDecode {
     output: OutputFormat,
     /// Number of CAPTURE buffers in addition to those that decoding needs.
     spare_buffers: u32,
-    /// Number of CAPTURE buffers that the options request; `None` if decoding and the hops behind determine
-    /// it.
+    /// Number of CAPTURE buffers that the options request. `None` if they request none, and in a worker: then
+    /// the device's minimum and `spare_buffers` determine the number.
     pool_slots: Option<u32>,
     /// In a worker: pool for copies of frames, because the device's memory cannot be shared with the
     /// caller; else `None`.
