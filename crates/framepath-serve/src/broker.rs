@@ -446,8 +446,8 @@ impl Broker {
         self.broken = Some(reason);
     }
 
-    /// Assigns ready workers to waiting streams; then starts the workers that waiting streams and the number
-    /// of spares require, and ends surplus workers.
+    /// Assigns ready workers to waiting streams; then ends surplus workers, or starts the workers that the
+    /// waiting streams and the number of spares require.
     fn assign_workers(&mut self) {
         while let (Some(number), Some(worker)) = (self.waiting.front().copied(), self.workers.ready()) {
             self.waiting.pop_front();

@@ -108,7 +108,7 @@ pub enum ServeError {
         /// Error of the system.
         source: io::Error,
     },
-    /// poll(2) failed.
+    /// Waiting for events of clients and workers by poll(2) failed.
     #[error("wait for clients: {0}")]
     Poll(io::Error),
 }

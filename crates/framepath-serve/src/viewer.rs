@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The viewer's side of the service's status.
+//! Client that reads the status of a service.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use framepath_os::time::now_ns;
 use framepath::host::for_serve::{HostError, connect};
 use framepath::host::for_serve::{recv_within, send};
 
-/// Time limit for each message of the service.
+/// Time limit for the service's answer to each query.
 const ANSWERING: Duration = Duration::from_secs(10);
 /// Maximum number of streams in a snapshot.
 const STREAMS: usize = 1 << 16;
@@ -23,7 +23,7 @@ pub struct Viewer {
     path: PathBuf,
 }
 
-/// Status of a service at one moment.
+/// Status of a service, read by one query per stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
     /// CLOCK_MONOTONIC time when the status was requested, nanoseconds.

@@ -129,7 +129,7 @@ use framepath_os::process::sandbox::SandboxError;
 use framepath_os::process::spawn::SpawnError;
 use framepath_os::v4l2::V4l2Error;
 
-/// How a stage's worker is started and watched.
+/// Options for starting and watching the workers of a stage or demuxer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerOptions {
     /// Time without progress after which a worker that has work is killed and replaced. For a demuxer's
@@ -143,7 +143,8 @@ pub struct WorkerOptions {
     pub faults: InjectedFaults,
 }
 
-/// Error between a caller and its worker.
+/// Error of a worker or the service, or of the connection to one of them. Most errors occur in the caller,
+/// some inside a worker.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
     /// No process could be made for a worker or the zygote.
@@ -334,7 +335,7 @@ pub enum HostError {
     /// The other process broke the rules of the shared memory or of the messages.
     #[error(transparent)]
     Breach(#[from] Breach),
-    /// The other process sent an invalid message.
+    /// The other process sent an invalid message or cell, or one of another version of the wire format.
     #[error("the other process sent an invalid message: {0}")]
     Wire(#[from] WireError),
     /// The other process offered memory for a pool that this process refuses or cannot map.

@@ -144,13 +144,13 @@ impl Captures {
         Ok(effect)
     }
 
-    /// Ends sessions of epochs before `epoch`.
+    /// Records the new epoch, which ends the sessions of earlier epochs, and wakes waiting threads.
     pub(super) fn flush(&self, epoch: u32) {
         self.locked().epoch = epoch;
         self.changed.notify_all();
     }
 
-    /// Ends all sessions, because the client has closed the stream.
+    /// Records that the client has closed the stream, which ends all sessions, and wakes waiting threads.
     pub(super) fn close(&self) {
         self.locked().closed = true;
         self.changed.notify_all();
@@ -283,7 +283,8 @@ impl Captures {
         }
     }
 
-    /// Tells the client that no more frames follow, with the reason `why`.
+    /// Tells the client, by the kernel module, that no more frames follow, with the reason `why`. A buffer
+    /// that carries this message then belongs to the client.
     fn drained(&self, epoch: u32, why: Drained) -> io::Result<()> {
         let mut state = self.locked();
         if let Some(index) = self.stream.drained(epoch, why)? {

@@ -66,7 +66,7 @@ struct Feeder {
 struct FeedState {
     /// Epoch and session of the present sequence; `None` between sessions.
     session: Option<(u32, Arc<Session>)>,
-    /// True while a thread reads the decoded frames of the session.
+    /// True from the start of a session until all its frames were read or the session was abandoned.
     reading: bool,
     /// True if the client has stopped using the buffers of the session, until the replay begins.
     stale: bool,

@@ -67,7 +67,7 @@ pub(crate) struct DeviceDecode {
     last_seen: bool,
     /// True if the device has reported the end of the stream, or counts as having ended.
     ended: bool,
-    /// True from the stop command of a drain until a restart.
+    /// True from the start of a drain until a restart.
     draining: bool,
     /// Time of the device's last sign of progress.
     progress: Instant,
@@ -375,7 +375,8 @@ impl DeviceDecode {
         Ok(())
     }
 
-    /// True if the drain is over: the device has output its last frame and reported the end.
+    /// True if the drain is over: the device has output its last frame and reported the end, or the packets
+    /// had no picture.
     fn is_drained(&self) -> bool {
         match (&self.frames, self.changed) {
             (_, true) => false,

@@ -188,7 +188,8 @@ impl DeviceQueues {
         Ok(DeviceQueues { stride: input.stride as usize, node, io, from, to, output, capture })
     }
 
-    /// Copies the frame into the driver's memory if `io` requires it. Returns the number of copied bytes.
+    /// Copies the frame into the driver's memory if the memory type is mmap. Returns the number of copied
+    /// bytes; 0 for the other types.
     fn fill(&mut self, frame: &Frame) -> Result<usize, StageError> {
         if self.io != Io::Mmap {
             return Ok(0);

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use framepath_os::crossing::Breach;
 
-/// Maximum number of frames that a stage may emit for one input.
+/// Maximum number of frames that a stage may emit for one input, repetitions after a worker's death included.
 pub(super) const OUTPUTS: u32 = 256;
 
 /// Maximum number of frames of flushed inputs, per flush, that count as progress of the worker. It covers

@@ -65,7 +65,7 @@ pub(crate) fn channel(hop: u16, session: Arc<Session>) -> (Submit, CollectInput)
 /// Collect end of a stream: takes the output of the workers, and replaces workers that die.
 ///
 /// Only the collect end knows which inputs have no output yet. After the collect end has replaced a worker,
-/// it submits these inputs again. Then it returns the right to submit to the submit end.
+/// it submits these inputs again. Then it hands the right to submit to the submit end, when that end asks.
 pub struct CollectEnd {
     pub(super) session: Arc<Session>,
     pub(super) start: Start,
@@ -253,9 +253,10 @@ impl CollectEnd {
         Some(WorkerOutput::Flush(generation, discarded))
     }
 
-    /// Sleeps once at the end of a held stream. Returns `End` if the stream is no longer held, `Request` if
-    /// a request waits, and `None` if the caller has to check again, because the stream may continue. A
-    /// death of the worker during this sleep is handled when the stream continues.
+    /// Checks a held stream at its end. Returns `End` if the stream is no longer held, and `Request` if a
+    /// request waits. Returns `None` if the stream continues after a flush; also, after a sleep, if the
+    /// caller has to check again. A death of the worker during this sleep is handled when the stream
+    /// continues.
     fn held(&mut self, has_request: impl Fn() -> bool) -> Option<WorkerOutput<Arrival>> {
         self.link.health.clear_attention();
         self.history.read_log();

@@ -141,7 +141,8 @@ impl History {
         self.flush.generation != generation
     }
 
-    /// Classifies an output of input `seq`.
+    /// Classifies an output of input `seq`, as [`Answers::check_output`] does; reads the log first if
+    /// necessary.
     pub(super) fn check_output(&mut self, seq: u64) -> OutputCheck {
         self.read_log_for(seq);
         self.answers.check_output(seq, self.flush.wanted_from)
@@ -334,7 +335,7 @@ fn bytes_of(sent: &LoggedInput) -> u64 {
     packet.content_bytes() as u64 + new_sets.map_or(0, |sets| sets.bytes() as u64) + OVERHEAD
 }
 
-/// Bytes at the start of a packet that show its framing: start codes or lengths.
+/// Number of bytes at the start of a packet that show the packet's framing: start codes or lengths.
 const FRAMING_BYTES: usize = 16;
 
 /// Returns a copy of the packet with `sets` in front; `None` for a frame. The ledger counts the copy.

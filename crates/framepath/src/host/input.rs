@@ -24,8 +24,8 @@ pub(super) struct LoggedInput {
     /// and after [`LoggedInput::strip`].
     pub(super) input: Option<WorkerInput>,
     pub(super) meta: FrameMeta,
-    /// Position of the input's cell in the ring to the present worker; `u64::MAX` if the input was not
-    /// submitted to any worker.
+    /// Position of the input's cell in the ring to the last worker that got the input; `u64::MAX` if no
+    /// worker got the input.
     pub(super) cell: u64,
     /// Number of frames that the stream's workers have emitted for the input, repetitions included.
     pub(super) outputs: u32,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Opening of a stream in a worker: in the first one, and in each replacement.
+//! Opening of a stream in a worker: in the first worker, and in each replacement.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;

@@ -49,8 +49,8 @@ const SILENCE: u32 = 10;
 /// Interval of checks while the caller waits for a demuxer's worker.
 pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Cells of each ring. This exceeds the reorder delay of every decoder, so a decoder that has taken a
-/// full ring of packets has emitted a frame.
+/// Number of cells of each ring. It exceeds the reorder delay of every decoder, so a decoder that has taken
+/// a full ring of packets has emitted a frame.
 pub(super) const CELLS: u32 = 64;
 /// Maximum number of requests to the hops in front that a worker may send for each submitted cell. An
 /// honest worker sends at most one keyframe and one bit rate request for each cell.
@@ -132,7 +132,7 @@ pub(super) struct Watchdog {
     /// Highest progress observed, cells. Only the watcher's thread uses this field.
     progress: AtomicU64,
     /// CLOCK_MONOTONIC time of the last check, nanoseconds, that found progress, no work, or a worker that
-    /// waits for the caller. Only the watcher's thread uses this field.
+    /// waits for the caller; at first the time of the start. Only the watcher's thread uses this field.
     since_ns: AtomicU64,
 }
 
@@ -153,7 +153,7 @@ impl Watchdog {
     }
 
     /// Evaluates one check; calls `kill` if the worker made no progress for too long. Returns `Quiet` if the
-    /// worker has no work.
+    /// worker has no work, made no progress since the last check, and does not wait for the caller.
     pub(super) fn check(&self, now: &WorkerProgress, kill: impl FnOnce()) -> WatchResult {
         let now_ns = now_ns();
         let further = self.progress.fetch_max(now.cells, Ordering::Relaxed) < now.cells;

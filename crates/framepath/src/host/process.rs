@@ -11,7 +11,7 @@ use framepath_os::time::cpu_ns_of;
 use super::service_stream::{ServiceStream, WorkerNumber};
 use super::zygote::ZygoteProcess;
 
-/// A worker that is loaded and locked in, and has no stream yet.
+/// A worker inside its sandbox, as its caller holds it.
 pub(super) struct Worker {
     pub(super) socket: Arc<Socket>,
     pub(super) process: Arc<SharedProcess>,

@@ -63,7 +63,8 @@ pub fn set_worker_program(path: impl Into<PathBuf>) {
     let _ = SET.set(path.into());
 }
 
-/// Makes this program its own worker program.
+/// Records that this program has called [`init`](crate::worker::init), and so can be started as its own
+/// workers.
 pub(crate) fn use_own_program() {
     IS_OWN.store(true, Ordering::Relaxed);
 }

@@ -47,7 +47,7 @@ pub(super) enum WorkerMessage {
     Frame { seq: u64, frame: Frame, work: WorkerTime },
     /// The stage passed on the input frame with number `seq` unchanged.
     Same { seq: u64, work: WorkerTime },
-    /// The input with number `seq` has no output.
+    /// The worker has finished the input frame with number `seq` without output.
     Nothing { seq: u64 },
     /// The worker has discarded all inputs before the flush with number `seq`.
     Flushed { seq: u64 },
@@ -227,7 +227,7 @@ const POOLS: u16 = 64;
 /// Number of a worker's newest pools that are kept regardless of their size.
 const RECENT_POOLS: usize = 2;
 
-/// Error about a pool that differs from the announced one.
+/// Error about a pool whose number is not the next one, or whose slots do not match the provider's buffers.
 const WRONG_POOL: Breach = Breach("a pool with the wrong number or size");
 
 /// Pools and layouts that a worker has announced.

@@ -46,9 +46,9 @@ struct RecoveryState {
 }
 
 impl Recoveries {
-    /// Kills the present worker by SIGKILL without informing the stream, to measure a recovery. Returns
-    /// the worker's number in the stream and the time of the kill (CLOCK_MONOTONIC, nanoseconds); `None`
-    /// if there is no worker. Any thread may call it.
+    /// Kills the present worker by SIGKILL (a worker of the service by a request to the service) without
+    /// informing the stream, to measure a recovery. Returns the worker's number in the stream and the time
+    /// of the kill (CLOCK_MONOTONIC, nanoseconds); `None` if there is no worker. Any thread may call it.
     pub fn kill_present(&self) -> Option<(u64, u64)> {
         let state = self.locked();
         let process = state.present.upgrade()?;

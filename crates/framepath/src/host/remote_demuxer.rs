@@ -3,8 +3,8 @@
 //!
 //! The worker receives the open file and nothing else. It reads ahead as far as the
 //! ring and the shared memory allow, so a paced path wakes it once for half
-//! a ring of packets. The caller checks its cells. The bytes of its packets are never a slice here;
-//! they are copied once more, into the decoder's memory.
+//! a ring of packets. The caller checks the worker's cells. The bytes of the worker's packets are never a
+//! slice here; they are copied once more, into the decoder's memory.
 //!
 //! The caller writes a seek into the ring to the worker, and the worker reads that ring between two packets.
 //! The caller drops packets that arrive before the answer. These drops also make room in the ring of packets,
@@ -39,7 +39,7 @@ const MOST_PACKET_BYTES: u64 = 128 << 20;
 /// Number of cells that may arrive before the answer to a seek, in rings of cells: one full ring, and one
 /// more that covers the packet that the worker is sending.
 const RINGS_BEFORE_ANSWER: u64 = 2;
-/// Longest description of a track, bytes.
+/// Maximum size of the description of a track that a demuxer's worker sends, bytes.
 pub(super) const MOST_TRACK_BYTES: usize = 4 << 20;
 
 /// Work of a demuxer's worker.

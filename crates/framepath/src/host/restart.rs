@@ -14,8 +14,8 @@ use super::spec::Attempt;
 use super::{HostError, opening, start};
 
 impl CollectEnd {
-    /// Ends the worker, starts another, and submits the inputs that a replay needs. `why` is the reason
-    /// for the replacement.
+    /// Ends the worker, starts another, and submits the inputs that a replay needs, as far as the new worker
+    /// has room. `why` is the reason for the replacement.
     ///
     /// # Errors
     /// The stream was abandoned, this process caused the error, no worker can be started, or too many

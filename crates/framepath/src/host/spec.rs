@@ -22,12 +22,12 @@ pub struct Spec {
     pub hop: path::Hop,
     /// Description of the stage's compressed input; `None` for frames.
     pub track: Option<TrackInfo>,
-    /// Maximum number of frames that the hops behind the stage hold.
+    /// Maximum number of the stage's frames that the hops behind the stage hold at a time.
     pub frames_behind: u32,
     /// Minimum number of frames that the hops behind the stage hold while an honest stage waits for a
     /// slot of its pool. The watchdog kills a worker that waits while they hold fewer.
     pub least_out: u32,
-    /// How the worker is started and watched.
+    /// Options for starting and watching the workers.
     pub options: WorkerOptions,
     /// The stream's connection to the service that provides the workers; `None` if this program starts
     /// them.

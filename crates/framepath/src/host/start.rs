@@ -33,7 +33,7 @@ enum Request {
     DismissSpares { done: Sender<()> },
 }
 
-/// Requests to the spawner; set at the first request.
+/// Channel for requests to the spawner; set at the first request.
 static SPAWNER: OnceLock<Sender<Request>> = OnceLock::new();
 
 /// Ends the spare workers of this program, and the zygote if no stream uses a worker of it. Waits until

@@ -27,14 +27,14 @@ pub struct WorkerStats {
     /// Number of inputs without output that were inside a worker when it died, in a stage whose inputs
     /// cannot be submitted again.
     pub lost: AtomicU64,
-    /// Number, counted from 0, of the first of these lost inputs, plus one; 0 if there is none.
+    /// Number, counted from 0, of the first input that counts as `lost`, plus one; 0 if there is none.
     pub first_lost: AtomicU64,
     /// CPU time of the stream's ended workers, from the start of their processes, nanoseconds.
     pub cpu_ns: AtomicU64,
     /// Note for the user about missing layers of the first worker's sandbox; empty if no layer is
     /// missing.
     pub sandbox_note: Mutex<String>,
-    /// Reason of the last of these deaths, as a text; empty if there was none.
+    /// Reason of the last death of a worker, as a text; empty if no worker has died.
     pub last_death: Mutex<String>,
     /// Times of the replacements of workers.
     pub recoveries: Recoveries,

@@ -166,7 +166,7 @@ struct Stream {
     chain: Vec<HopStage>,
     recorder: Recorder,
     delivery: ThreadContext,
-    /// `None` without faults to inject.
+    /// Faults to inject; `None` if there are none.
     faults: Option<InjectedFaults>,
     memory: Arc<MemoryClient>,
 }

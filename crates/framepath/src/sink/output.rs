@@ -10,7 +10,7 @@ use framepath_os::process::cancel::{self, StoppableWriter};
 
 use crate::error::StageError;
 
-/// The argument that names the output.
+/// Argument of a sink that names its output: a file, or `-` for standard output.
 pub(crate) const FILE: Arg =
     Arg::word("file", ValueKind::Text("a file's name, or `-`"), "`-` is standard output");
 

@@ -24,8 +24,8 @@ use super::texture::Textured;
 use super::{PlayOptions, PresentTime, Shown, ViewerCommand, fit};
 use crate::error::StageError;
 
-/// Longest sleep of a paused window, milliseconds. It then checks for Ctrl-C, which another thread
-/// receives.
+/// Longest sleep of the thread of a paused window, milliseconds. The thread then checks for Ctrl-C, which
+/// another thread receives.
 const NAP_MS: u32 = 1000;
 
 thread_local! {
