@@ -54,7 +54,8 @@ impl Metrics {
         self.readers.iter().map(|reader| (reader.stream.as_fd(), reader.answer.is_some()))
     }
 
-    /// Accepts one waiting connection; pauses accepting for [`PAUSE_NS`] if that fails.
+    /// Accepts one waiting connection; pauses accepting for [`PAUSE_NS`] if that fails, unless the connection
+    /// is gone.
     pub(super) fn accept(&mut self, now_ns: u64) {
         let accepted = self.listener.accept();
         self.add_connection(accepted.map(|(stream, _)| stream), now_ns);

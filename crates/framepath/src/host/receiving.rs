@@ -124,7 +124,7 @@ impl Receiving {
         }
         self.constants += 1;
         if self.constants > CONSTANTS {
-            return Err(Breach("too many layouts and pools without a frame").into());
+            return Err(Breach("too many layouts, pools and requests for memory without a frame").into());
         }
         match *completion {
             Completion::Layout { id, layout } => self.pools.name_layout(id, layout),

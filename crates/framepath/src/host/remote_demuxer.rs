@@ -279,7 +279,7 @@ fn opened(
         Some((Message::Demuxed { .. }, _)) => Err(Breach("a description of a track that is too long").into()),
         Some((Message::Refused { text }, _)) => Err(HostError::Refused { text }),
         Some(_) => Err(HostError::NotOpened { what: "sent an unexpected message" }),
-        None => Err(HostError::NotOpened { what: "ended" }),
+        None => Err(HostError::NotOpened { what: "ended while it opened the file" }),
     }
 }
 

@@ -79,7 +79,9 @@ pub(super) fn worker(
         None => {
             let (answer, worker) = channel();
             let kind = options.kind.clone();
-            let unanswered = || HostError::NotOpened { what: "was not started" };
+            let unanswered = || HostError::NotOpened {
+                what: "was not started: the thread that starts workers is not running",
+            };
             spawner().send(Request::Worker { kind, answer }).map_err(|_| unanswered())?;
             worker.recv().map_err(|_| unanswered())??
         }
