@@ -22,8 +22,8 @@ use framepath_os::v4l2::{Direction, Fourcc, Io, Node, NodeRole, QueueFormat, Rec
 
 use crate::error::StageError;
 
-/// Time without progress after which a device counts as failed. It is twice the kernel's own limit for a
-/// decoder that does not answer.
+/// Time without progress after which a device counts as failed. It is twice the default limit of framepath's
+/// kernel module (5 s) for a decoder that does not answer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Longest single wait for a device. Between two waits the caller checks whether the run has to end.

@@ -31,8 +31,8 @@ use framepath::host::for_serve::{
     WorkerOptions,
 };
 
-/// Maximum number of packet marks kept for frames in the decoder: the number of packets that the
-/// kernel keeps.
+/// Maximum number of packet marks kept for frames in the decoder: the number of latest packets for which the
+/// kernel module remembers whether their frames were delivered.
 const MARKS: usize = 8192;
 
 /// A stream of the device, shared by its threads.
