@@ -111,7 +111,8 @@ impl Connection {
         !self.waiting.is_empty()
     }
 
-    /// Returns the client's deadline, CLOCK_MONOTONIC nanoseconds; `None` if the client has no time limit now.
+    /// Returns the client's deadline, CLOCK_MONOTONIC nanoseconds; `None` if the client has no time limit
+    /// now.
     pub(super) fn deadline_ns(&self) -> Option<u64> {
         self.until_ns
     }

@@ -82,8 +82,8 @@ impl Metrics {
         self.readers.push(Reader { stream, request: Vec::new(), answer: None, until_ns });
     }
 
-    /// Reads from and writes to every reader, without waiting; removes readers that are finished or late. Ends
-    /// a pause that is over. `page` returns the answer's text.
+    /// Reads from and writes to every reader, without waiting; removes readers that are finished or late.
+    /// Ends a pause that is over. `page` returns the answer's text.
     pub(super) fn serve(&mut self, now_ns: u64, page: impl Fn() -> String) {
         self.paused_until_ns = self.paused_until_ns.filter(|until_ns| *until_ns > now_ns);
         self.readers.retain_mut(|reader| reader.until_ns > now_ns && reader.serve(&page));

@@ -330,8 +330,8 @@ impl Serving {
         if sent { Ok(submit) } else { Err(io::ErrorKind::BrokenPipe.into()) }
     }
 
-    /// Drains the session, if there is one, and waits until all its frames are delivered to the client. If the
-    /// client replaces its buffers meanwhile, decodes the packets again first.
+    /// Drains the session, if there is one, and waits until all its frames are delivered to the client. If
+    /// the client replaces its buffers meanwhile, decodes the packets again first.
     fn finish(&self, feeder: &mut Feeder) -> io::Result<()> {
         loop {
             if let Some(submit) = &mut feeder.submit {

@@ -51,8 +51,8 @@ pub(super) struct Stash {
 }
 
 impl Stash {
-    /// Opens the stash in `file`. Returns the stash with its packets of `epoch`, oldest first; removes packets
-    /// of another epoch, and invalid content.
+    /// Opens the stash in `file`. Returns the stash with its packets of `epoch`, oldest first; removes
+    /// packets of another epoch, and invalid content.
     ///
     /// # Errors
     /// The file is too small, or cannot be read or written.

@@ -98,7 +98,8 @@ impl DeviceThreshold {
         })
     }
 
-    /// Returns the queues for frames with the layout of `frame`; sets up new queues if the layout has changed.
+    /// Returns the queues for frames with the layout of `frame`; sets up new queues if the layout has
+    /// changed.
     ///
     /// # Errors
     /// The format is not GREY, or the device does not support the size or stride.
