@@ -23,10 +23,10 @@ use super::{ServeError, ServiceSettings};
 /// Maximum number of connections accepted in one pass of the loop. The limit keeps many new clients
 /// from delaying the present clients.
 const ACCEPTED: usize = 32;
-/// Maximum number of closing connections that wait for the client to read its last message, such as
-/// a denial. One more closes the oldest.
+/// Maximum number of closing connections that wait for the client to read the service's last message, such
+/// as a denial. One more closes the oldest.
 const LEAVING: usize = 64;
-/// Time limit for the client to read its last message, nanoseconds.
+/// Time limit for the client of a closing connection to read the service's last message, nanoseconds.
 const LEAVING_NS: u64 = 1_000_000_000;
 /// Pause of accepting clients after accept(2) has failed, nanoseconds. Most likely the process
 /// lacks descriptors.
@@ -38,34 +38,40 @@ type ClientId = u64;
 #[derive(Debug)]
 pub(super) struct Broker {
     settings: ServiceSettings,
+    /// Listening socket; `None` once the service is stopping.
     listener: Option<Listener>,
     /// CLOCK_MONOTONIC time, nanoseconds, before which no client is accepted; `None` without a
     /// pause.
     paused_until_ns: Option<u64>,
     metrics: Option<Metrics>,
     clients: BTreeMap<ClientId, Connection>,
+    /// Sockets of closing connections, oldest first, each with the CLOCK_MONOTONIC time, nanoseconds, of its
+    /// closing.
     leaving: VecDeque<(Socket, u64)>,
+    /// Resources in use by each user, by user id.
     users: HashMap<u32, User>,
+    /// Streams of all clients, by number.
     streams: BTreeMap<u32, Stream>,
     /// Numbers of the streams that wait for a worker, oldest first.
     waiting: VecDeque<u32>,
     workers: Workers,
-    /// Reason why the last started worker did not become ready; `None` if it did. While there is a
-    /// reason, no spare worker is started.
+    /// Reason why the last worker could not be started, did not become ready, or ended before it had a
+    /// stream; `None` once a worker has become ready. While there is a reason, no spare worker is started.
     broken: Option<String>,
     next_client: ClientId,
     next_stream: u32,
-    /// Totals of ended streams and workers, and of denials.
+    /// Sums over ended streams, and the counts of all granted streams and denials.
     past: Totals,
     /// CLOCK_MONOTONIC time, nanoseconds, when a stopping service ends the remaining streams;
     /// `None` while it is not stopping.
     stops_at_ns: Option<u64>,
 }
 
-/// A client's stream. It continues when a worker is replaced.
+/// A client's stream. The stream continues when its worker is replaced.
 #[derive(Debug)]
 struct Stream {
     client: ClientId,
+    /// Present worker; `None` while the stream waits for a worker, and after the end of its worker.
     worker: Option<WorkerId>,
     /// Status of the stream, with sums over the workers before the present worker.
     status: StreamStatus,
@@ -255,8 +261,8 @@ impl Broker {
             || peer.gids.iter().any(|gid| self.settings.gids.contains(gid))
     }
 
-    /// Sends a denied client the reason, and keeps the connection open until the client has read
-    /// it.
+    /// Denies a client that has just connected: sends the client the reason, and keeps the connection open
+    /// until the client has read the reason.
     fn reject(&mut self, socket: Socket, denial: Denial) {
         log::warn!("a client was denied: {denial}");
         self.past.denied += 1;
@@ -267,8 +273,8 @@ impl Broker {
         }
     }
 
-    /// Closes a socket after the client has closed its end, or after `LEAVING_NS`. Closing the
-    /// socket at once would discard the last message if data from the client is unread.
+    /// Arranges that a socket is closed after the client has closed its end, or after `LEAVING_NS`. Closing
+    /// the socket at once would discard the last message if data from the client is unread.
     fn leave(&mut self, socket: Socket) {
         socket.finish();
         if self.leaving.len() >= LEAVING {
@@ -419,8 +425,8 @@ impl Broker {
         }
     }
 
-    /// Denies the oldest waiting stream because no worker could be started. Stores `reason` in
-    /// `broken`, because the next attempt is not likely to succeed.
+    /// Denies the oldest waiting stream, if there is one, because no worker could be started. Stores `reason`
+    /// in `broken`, because the next attempt is not likely to succeed.
     fn fail(&mut self, reason: String) {
         if let Some(number) = self.waiting.pop_front() {
             let text = format!("no worker could be started: {reason}");
@@ -440,7 +446,8 @@ impl Broker {
         self.broken = Some(reason);
     }
 
-    /// Assigns ready workers to waiting streams, and starts the missing workers.
+    /// Assigns ready workers to waiting streams; then ends surplus workers, or starts the workers that the
+    /// waiting streams and the number of spares require.
     fn assign_workers(&mut self) {
         while let (Some(number), Some(worker)) = (self.waiting.front().copied(), self.workers.ready()) {
             self.waiting.pop_front();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One client's connection: receives its messages, and keeps those that it has not yet read.
+//! One client's connection: receives the client's messages, and keeps messages to the client until its
+//! socket has room.
 
 use std::collections::VecDeque;
 use std::io;
@@ -21,6 +22,7 @@ pub(super) struct Connection {
     /// service does not read from the client. This limits the number of waiting messages to the
     /// client's streams.
     waiting: VecDeque<(Message, Option<OwnedFd>)>,
+    /// Time limit for the client's first message, and for reading a waiting message, nanoseconds.
     patience_ns: u64,
     /// CLOCK_MONOTONIC deadline, nanoseconds, for the client's first message or for reading a
     /// waiting message; `None` if neither is due. The deadline also removes a dead client whose
@@ -31,11 +33,11 @@ pub(super) struct Connection {
 /// Result of receiving from a client.
 #[derive(Debug)]
 pub(super) enum ClientEvent {
-    /// The client sent a message, or an invalid one.
+    /// The client sent a message; the error if the message is invalid.
     Message(Result<Message, WireError>),
-    /// The client has sent no message yet.
+    /// No message of the client has arrived since the last one.
     Nothing,
-    /// The client has closed the connection.
+    /// The client has closed the connection, or the connection failed.
     Gone,
 }
 
@@ -59,7 +61,7 @@ impl Connection {
         self.until_ns = Some(now_ns().saturating_add(self.patience_ns));
     }
 
-    /// Receives the client's next message.
+    /// Receives the client's next message, without waiting. A message ends the client's time limit.
     pub(super) fn recv(&mut self) -> ClientEvent {
         // One byte longer than a message, so that `decode` rejects a record that is too long.
         let mut bytes = [0; MESSAGE_BYTES + 1];
@@ -109,7 +111,8 @@ impl Connection {
         !self.waiting.is_empty()
     }
 
-    /// Returns the client's deadline, CLOCK_MONOTONIC nanoseconds; `None` if no deadline is due.
+    /// Returns the client's deadline, CLOCK_MONOTONIC nanoseconds; `None` if the client has no time limit
+    /// now.
     pub(super) fn deadline_ns(&self) -> Option<u64> {
         self.until_ns
     }
@@ -118,7 +121,8 @@ impl Connection {
         self.socket.as_fd()
     }
 
-    /// Returns the socket of a client whose connection ends after its last message.
+    /// Returns the client's socket, for closing it after the client has read the last message. Messages that
+    /// still wait are dropped.
     pub(super) fn into_socket(self) -> Socket {
         self.socket
     }

@@ -6,7 +6,7 @@
 //! ```text
 //! V4L2 client ──packets──▶ framepath.ko ──▶ feed ──copies──▶ worker
 //!             ◀──frames─── framepath.ko ◀── deliver ◀─────────┘ │
-//!                  └── CAPTURE buffers, lent ───────────────────┘
+//!                  └── CAPTURE buffers, provided ───────────────┘
 //! ```
 
 mod captures;
@@ -35,15 +35,16 @@ use users::Users;
 /// Settings for decoding the device's streams.
 #[derive(Clone, Debug)]
 pub struct DeviceSettings {
-    /// Time without progress after which a worker that has work is replaced.
+    /// Time without progress after which a worker that has work is replaced. Default: 2 s.
     pub watchdog: Duration,
-    /// Limit of a worker's address space, bytes.
+    /// Limit of a worker's address space, bytes. Default: 4 GiB.
     pub memory_bytes: u64,
-    /// Number of threads of each decoder. More threads need more CAPTURE buffers of the client.
+    /// Number of threads of each decoder. More threads need more CAPTURE buffers of the client. Default: 1.
     pub threads: u32,
-    /// Number of spare workers that are kept running.
+    /// Number of spare workers that are kept running. Default: 1.
     pub spares: u32,
-    /// Maximum number of streams of one user without CAP_SYS_RESOURCE. Each stream has one worker.
+    /// Maximum number of simultaneous streams of one user without CAP_SYS_RESOURCE. Each stream has one
+    /// worker. Default: 16.
     pub user_streams: u32,
 }
 

@@ -7,7 +7,7 @@ use framepath_model::wire::figures::{BUCKETS, KNOWN_CAUSES};
 use framepath_model::wire::{Histogram, StreamStatus, Totals};
 
 const NS: f64 = 1e9;
-/// Number of the histogram's buckets that form one bucket of the text; the latter spans one octave.
+/// Number of the histogram's buckets that form one bucket of the text; a bucket of the text spans one octave.
 const STEP: usize = 4;
 
 /// Returns the metrics page in Prometheus's text format.
@@ -18,13 +18,13 @@ pub(super) fn text(totals: &Totals, streams: &[StreamStatus]) -> String {
     };
     whole("framepath_streams", "gauge", "Open streams.", totals.streams.into());
     whole("framepath_connections", "gauge", "Connected clients.", totals.connections.into());
-    whole("framepath_spare_workers", "gauge", "Workers that wait for a stream.", totals.spares.into());
+    whole("framepath_spare_workers", "gauge", "Ready workers without a stream.", totals.spares.into());
     whole("framepath_granted_total", "counter", "Streams opened.", totals.granted as f64);
     whole("framepath_denied_total", "counter", "Requests and connections denied.", totals.denied as f64);
     whole("framepath_crashes_total", "counter", "Workers that were replaced.", totals.crashes as f64);
-    whole("framepath_frames_total", "counter", "Frames of all streams.", totals.frames as f64);
+    whole("framepath_frames_total", "counter", "Frames emitted in all streams.", totals.frames as f64);
     let cpu = totals.cpu_ns as f64 / NS;
-    whole("framepath_cpu_seconds_total", "counter", "CPU time of all workers.", cpu);
+    whole("framepath_cpu_seconds_total", "counter", "CPU time of the workers of all streams.", cpu);
 
     let mut each = |name: &str, help: &str, value: &dyn Fn(&StreamStatus) -> f64| {
         let _ = write!(page, "# HELP {name} {help}\n# TYPE {name} counter\n");
@@ -38,7 +38,7 @@ pub(super) fn text(totals: &Totals, streams: &[StreamStatus]) -> String {
     each("framepath_stream_cpu_seconds_total", "CPU time of the workers.", &|s| s.cpu_ns as f64 / NS);
 
     let name = "framepath_stream_cause_seconds_total";
-    let _ = write!(page, "# HELP {name} Frames' time in the worker, by cause.\n# TYPE {name} counter\n");
+    let _ = write!(page, "# HELP {name} Time of frames in the workers, by cause.\n# TYPE {name} counter\n");
     for stream in streams {
         for (cause, ns) in KNOWN_CAUSES.iter().zip(stream.figures.causes_ns) {
             let _ = writeln!(page, "{name}{{{},cause=\"{cause}\"}} {}", labels(stream), ns as f64 / NS);

@@ -58,22 +58,23 @@ pub use viewer::{Snapshot, Viewer};
 
 use broker::Broker;
 
-/// Settings of a service: its limits, and the users it lets in.
+/// Settings of a service: its limits, and the users that it admits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceSettings {
     /// Limits of one user.
     pub limits: UserLimits,
-    /// Ids of users that are allowed, in addition to the service's own.
+    /// Ids of users that are admitted, in addition to the service's own user. Default: none.
     pub uids: Vec<u32>,
-    /// Ids of groups whose members are allowed.
+    /// Ids of groups whose members are admitted. Default: none.
     pub gids: Vec<u32>,
-    /// Number of spare workers that are kept running.
+    /// Number of spare workers that are kept running. Default: 2.
     pub spares: u32,
-    /// Limit of a worker's address space, bytes.
+    /// Limit of a worker's address space, bytes. Default: 4 GiB.
     pub memory_bytes: u64,
-    /// Time that running streams may continue after the stop signal.
+    /// Time that running streams may continue after the stop signal. Default: 10 s.
     pub grace: Duration,
-    /// Time limit for a client to send its first message, and to read when its socket is full.
+    /// Time limit for a client to send its first message, and to read when its socket is full. The service
+    /// closes the connection of a slower client. Default: 10 s.
     pub patience: Duration,
 }
 
@@ -92,7 +93,7 @@ impl Default for ServiceSettings {
     }
 }
 
-/// Reason why a service does not start, or ended.
+/// Reason why a service does not start, or has ended.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The metrics address is not a loopback address, so programs on other machines could read the
@@ -107,12 +108,12 @@ pub enum ServeError {
         /// Error of the system.
         source: io::Error,
     },
-    /// poll(2) failed.
+    /// Waiting for events of clients and workers by poll(2) failed.
     #[error("wait for clients: {0}")]
     Poll(io::Error),
 }
 
-/// A service that is about to run.
+/// A service that listens, and serves its clients in [`Service::run`].
 #[derive(Debug)]
 pub struct Service {
     broker: Broker,
@@ -120,7 +121,8 @@ pub struct Service {
 }
 
 impl Service {
-    /// Makes a service for the clients of `listener`. It serves its metrics over HTTP at `metrics`.
+    /// Makes a service for the clients of `listener`. The service serves its metrics over HTTP at `metrics`;
+    /// with `None`, it serves no metrics.
     ///
     /// # Errors
     /// The address is not a loopback address, or listening on it fails.
@@ -144,7 +146,8 @@ impl Service {
         Ok(Service { broker: Broker::new(listener, socket, settings), metrics })
     }
 
-    /// Returns the address of the metrics, with the actual port if port 0 was requested.
+    /// Returns the address of the metrics, with the actual port if port 0 was requested; `None` if the
+    /// service serves no metrics.
     pub fn metrics(&self) -> Option<SocketAddr> {
         self.metrics
     }

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Figures over HTTP: the answer to every request is the same page.
+//! Figures over HTTP: the answer to every GET request is the page of metrics, whatever the path.
 //! Implements as much of HTTP/1.0 as a scraper needs.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// Maximum number of metrics readers at a time. One more replaces the oldest reader without a
-/// request.
+/// Maximum number of metrics readers at a time. One more replaces the oldest reader that has not sent its
+/// whole request, or else the oldest reader.
 const READERS: usize = 32;
-/// Time limit for a reader to send its request and to read the answer, nanoseconds.
+/// Time limit for a reader to send its request and to read the answer, from its connection on, nanoseconds.
 const PATIENCE_NS: u64 = 5_000_000_000;
 /// Pause after accepting has failed, nanoseconds. Most likely the process lacks descriptors; without a
 /// pause the waiting connection would keep the loop busy.
 const PAUSE_NS: u64 = 100_000_000;
-/// Maximum size of a request, bytes.
+/// Maximum size of an incomplete request, bytes; a larger one closes the connection.
 const REQUEST_BYTES: usize = 8192;
 
 /// The listening socket for metrics, and the connected readers.
@@ -34,6 +34,7 @@ struct Reader {
     request: Vec<u8>,
     /// Rest of the answer that must still be written; `None` until the request is complete.
     answer: Option<Vec<u8>>,
+    /// CLOCK_MONOTONIC time, nanoseconds, when the connection is closed.
     until_ns: u64,
 }
 
@@ -47,12 +48,14 @@ impl Metrics {
         self.paused_until_ns.is_none().then(|| self.listener.as_fd())
     }
 
-    /// Returns every reader's socket, and whether to wait until it is writable.
+    /// Returns every reader's socket, and true if the service has to wait until the socket is writable; else
+    /// until it is readable.
     pub(super) fn readers(&self) -> impl Iterator<Item = (BorrowedFd<'_>, bool)> {
         self.readers.iter().map(|reader| (reader.stream.as_fd(), reader.answer.is_some()))
     }
 
-    /// Accepts one connection.
+    /// Accepts one waiting connection; pauses accepting for [`PAUSE_NS`] if that fails, unless the connection
+    /// is gone.
     pub(super) fn accept(&mut self, now_ns: u64) {
         let accepted = self.listener.accept();
         self.add_connection(accepted.map(|(stream, _)| stream), now_ns);
@@ -79,20 +82,23 @@ impl Metrics {
         self.readers.push(Reader { stream, request: Vec::new(), answer: None, until_ns });
     }
 
-    /// Reads from and writes to every reader, without waiting. `page` returns the answer's text.
+    /// Reads from and writes to every reader, without waiting; removes readers that are finished or late.
+    /// Ends a pause that is over. `page` returns the answer's text.
     pub(super) fn serve(&mut self, now_ns: u64, page: impl Fn() -> String) {
         self.paused_until_ns = self.paused_until_ns.filter(|until_ns| *until_ns > now_ns);
         self.readers.retain_mut(|reader| reader.until_ns > now_ns && reader.serve(&page));
     }
 
-    /// Returns the next deadline of a reader or of the pause, CLOCK_MONOTONIC nanoseconds.
+    /// Returns the next deadline of a reader or of the pause, CLOCK_MONOTONIC nanoseconds; `None` if there is
+    /// none.
     pub(super) fn deadline_ns(&self) -> Option<u64> {
         self.readers.iter().map(|reader| reader.until_ns).chain(self.paused_until_ns).min()
     }
 }
 
 impl Reader {
-    /// Reads or writes without waiting. Returns `true` if there is more to do.
+    /// Reads a part of the request, or writes a part of the answer, without waiting. Returns `true` if there
+    /// is more to do; `false` if the connection is finished or failed.
     fn serve(&mut self, page: &impl Fn() -> String) -> bool {
         if self.answer.is_none() {
             let mut bytes = [0; 1024];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A service as a table, for a terminal.
+//! Status of a service as a table, for a terminal.
 
 use std::fmt::Write;
 
@@ -97,7 +97,8 @@ fn line(before: &StreamStatus, now: &StreamStatus, seconds: f64) -> String {
     )
 }
 
-/// Returns the bar, in which letters show each cause's share; [`UNKNOWN`] if no cause is known.
+/// Returns the bar, in which letters show each cause's share of the frames' time since `before`, or of the
+/// whole time if there was none since then; [`UNKNOWN`] if no cause is known.
 fn bar(before: &Figures, now: &Figures) -> String {
     let since: Vec<u64> =
         now.causes_ns.iter().zip(before.causes_ns).map(|(now, before)| now.saturating_sub(before)).collect();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The viewer's side of the service's status.
+//! Client that reads the status of a service.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use framepath_os::time::now_ns;
 use framepath::host::for_serve::{HostError, connect};
 use framepath::host::for_serve::{recv_within, send};
 
-/// Time limit for each message of the service.
+/// Time limit for the service's answer to each query.
 const ANSWERING: Duration = Duration::from_secs(10);
 /// Maximum number of streams in a snapshot.
 const STREAMS: usize = 1 << 16;
@@ -23,14 +23,14 @@ pub struct Viewer {
     path: PathBuf,
 }
 
-/// Status of a service at one moment.
+/// Status of a service, read by one query per stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// Time of the status, CLOCK_MONOTONIC nanoseconds.
+    /// CLOCK_MONOTONIC time when the status was requested, nanoseconds.
     pub at_ns: u64,
-    /// Sums over all streams and workers.
+    /// Counts of the present streams, connections and spare workers, and sums since the service's start.
     pub totals: Totals,
-    /// The service's streams, by number.
+    /// Status of each open stream of the service, in the order of the streams' numbers; at most 65,536.
     pub streams: Vec<StreamStatus>,
 }
 
@@ -38,12 +38,12 @@ impl Viewer {
     /// Connects to the service at `socket`, which must run as root or as this user.
     ///
     /// # Errors
-    /// There is no service, or it runs as another user.
+    /// There is no service at `socket`, or it runs as another user.
     pub fn connect(socket: &Path) -> Result<Viewer, HostError> {
         Viewer::connect_to(socket, None)
     }
 
-    /// [`Viewer::connect`] to a service that may also run as user `allowed`.
+    /// Connects as [`Viewer::connect`] does, to a service that may also run as user `allowed`.
     ///
     /// # Errors
     /// As [`Viewer::connect`].

@@ -19,7 +19,9 @@ pub(super) type WorkerId = u64;
 /// Work done by a worker, as the kernel and the worker's page report it.
 #[derive(Debug, Default)]
 pub(super) struct WorkerActivity {
+    /// Counters from the worker's page.
     pub(super) figures: Figures,
+    /// CPU time of the worker's process, nanoseconds; 0 if it is unknown.
     pub(super) cpu_ns: u64,
 }
 
@@ -27,7 +29,7 @@ pub(super) struct WorkerActivity {
 #[derive(Debug)]
 pub(super) struct Workers {
     kind: WorkerKind,
-    /// Workers without a stream.
+    /// Workers without a stream, loading or ready.
     spares: Spares<Worker>,
     /// Workers of clients, and killed workers that were not reaped yet.
     used: BTreeMap<WorkerId, Worker>,
@@ -52,9 +54,9 @@ pub(super) enum WorkerEnd {
 
 /// A worker's event to wait for by poll(2).
 pub(super) enum WorkerWait<'a> {
-    /// The worker's end.
+    /// The end of the worker's process.
     End(BorrowedFd<'a>),
-    /// The message of a loading worker.
+    /// The message by which a loading worker reports that it is ready, or an error.
     Message(BorrowedFd<'a>),
 }
 
@@ -64,7 +66,7 @@ impl Workers {
         Workers { kind, spares: Spares::default(), used: BTreeMap::new(), next: 0 }
     }
 
-    /// Starts workers until `count` are ready or loading.
+    /// Starts spare workers until `count` are ready or loading.
     ///
     /// # Errors
     /// A worker cannot be started.
@@ -84,18 +86,19 @@ impl Workers {
         })
     }
 
-    /// Returns a ready worker, if there is one.
+    /// Returns the oldest ready worker without a stream; `None` if there is none.
     pub(super) fn ready(&self) -> Option<WorkerId> {
         self.spares.ready().next().map(|spare| spare.process.id)
     }
 
-    /// Returns the number of ready workers.
+    /// Returns the number of ready workers without a stream.
     pub(super) fn spares(&self) -> usize {
         self.spares.ready().count()
     }
 
-    /// Grants a ready worker: returns its process id, the layers of its sandbox, and the caller's end of
-    /// its socket. The service keeps no copy of the socket.
+    /// Grants ready worker `id` to a client: returns the worker's process id, the layers of its sandbox, and
+    /// the caller's end of its socket; `None` if there is no such worker. The service keeps no copy of the
+    /// socket.
     pub(super) fn grant(&mut self, id: WorkerId) -> Option<(u32, Layers, OwnedFd)> {
         let spare = self.spares.take(|spare| spare.process.id == id && spare.is_ready())?;
         let Spare { process: worker, socket, layers, .. } = spare;
@@ -104,7 +107,7 @@ impl Workers {
         Some((pid, layers, socket.into()))
     }
 
-    /// Returns the work that client's worker `id` has done so far; `None` if no client has this
+    /// Returns the work that worker `id` of a client has done so far; `None` if no client has this
     /// worker.
     pub(super) fn work(&self, id: WorkerId) -> Option<WorkerActivity> {
         let worker = self.used.get(&id)?;
@@ -112,12 +115,12 @@ impl Workers {
         Some(WorkerActivity { figures: worker.figures(), cpu_ns })
     }
 
-    /// Returns the process id of client's worker `id`; `None` if no client has this worker.
+    /// Returns the process id of worker `id` of a client; `None` if no client has this worker.
     pub(super) fn pid(&self, id: WorkerId) -> Option<u32> {
         self.used.get(&id).map(|worker| worker.process.pid())
     }
 
-    /// Kills a client's worker. [`Workers::reap`] later returns the worker's end.
+    /// Kills worker `id` of a client. [`Workers::reap`] later returns the worker's end.
     pub(super) fn end(&mut self, id: WorkerId) {
         if let Some(worker) = self.used.get_mut(&id) {
             // Fails only if the process is gone already.
@@ -147,8 +150,8 @@ impl Workers {
         messages.chain(ends.map(|worker| (worker.id, WorkerWait::End(worker.process.pidfd()))))
     }
 
-    /// Receives the message of a loading worker. Returns an error text, and kills the worker, if it cannot
-    /// become ready; `None` if no such worker is loading.
+    /// Receives the message of loading worker `id`. Returns `Ok` if the worker is ready; an error text, after
+    /// killing the worker, if it cannot become ready; `None` if no such worker is loading.
     pub(super) fn recv(&mut self, id: WorkerId) -> Option<Result<(), String>> {
         let spare = self.spares.get_mut(|spare| spare.process.id == id && !spare.is_ready())?;
         let received = spare.recv();
@@ -184,7 +187,8 @@ impl Workers {
         Some(WorkerEnd::Used(Box::new(work)))
     }
 
-    /// Kills the workers that have exceeded the time limit for loading. Returns their number.
+    /// Kills the workers whose time limit for loading is over at `now_ns` (CLOCK_MONOTONIC). Returns their
+    /// number.
     pub(super) fn end_late(&mut self, now_ns: u64) -> usize {
         let mut late = 0;
         while let Some(spare) = self.spares.take_late(now_ns) {
@@ -194,7 +198,8 @@ impl Workers {
         late
     }
 
-    /// Returns the earliest deadline of a loading worker, CLOCK_MONOTONIC nanoseconds.
+    /// Returns the earliest deadline of a loading worker, CLOCK_MONOTONIC nanoseconds; `None` if no worker
+    /// is loading.
     pub(super) fn deadline_ns(&self) -> Option<u64> {
         self.spares.deadline_ns()
     }

@@ -22,14 +22,14 @@ use framepath_os::v4l2::{Direction, Fourcc, Io, Node, NodeRole, QueueFormat, Rec
 
 use crate::error::StageError;
 
-/// Time without progress after which a device counts as failed. It is twice the kernel's own limit for a
-/// decoder that does not answer.
+/// Time without progress after which a device counts as failed. It is twice the default limit of framepath's
+/// kernel module (5 s) for a decoder that does not answer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Longest single wait. Between two waits the caller checks whether the run has to end.
+/// Longest single wait for a device. Between two waits the caller checks whether the run has to end.
 pub(crate) const SLICE: Duration = Duration::from_millis(200);
 
-/// Pixel formats that V4L2 devices and framepath have in common.
+/// Pixel formats that V4L2 devices and framepath have in common, each with V4L2's code.
 pub(crate) const FORMATS: [(Fourcc, PixelFormat); 4] = [
     (Fourcc::GREY, PixelFormat::Grey),
     (Fourcc::YU12, PixelFormat::Yuv420p),
@@ -37,7 +37,7 @@ pub(crate) const FORMATS: [(Fourcc, PixelFormat); 4] = [
     (Fourcc::P010, PixelFormat::P010),
 ];
 
-/// V4L2's codes of the codecs.
+/// All codecs, each with V4L2's code.
 const CODECS: [(Fourcc, Codec); 5] = [
     (Fourcc::H264, Codec::H264),
     (Fourcc::HEVC, Codec::Hevc),
@@ -46,13 +46,13 @@ const CODECS: [(Fourcc, Codec); 5] = [
     (Fourcc::AV1, Codec::Av1),
 ];
 
-/// Returns the codec with V4L2's code `fourcc`.
+/// Returns the codec with V4L2's code `fourcc`; `None` if framepath does not support it.
 pub fn codec_of(fourcc: Fourcc) -> Option<Codec> {
     CODECS.iter().find(|(name, _)| *name == fourcc).map(|(_, codec)| *codec)
 }
 
-/// Finds a stateful decoder of `codec`. `hardware` excludes framepath's own device, which decodes in
-/// software.
+/// Returns the path of a stateful decoder of `codec`; `None` if there is none. If `hardware` is true, leaves
+/// out framepath's own device, which decodes in software.
 pub(crate) fn decoder_node(codec: Codec, hardware: bool) -> Option<PathBuf> {
     let decodes = |node: &Node| {
         let offers = node.formats(Direction::Output);
@@ -68,21 +68,21 @@ pub(crate) fn fourcc_of_codec(codec: Codec) -> Fourcc {
     CODECS.iter().find(|(_, ours)| *ours == codec).map(|(name, _)| *name).expect("all are named")
 }
 
-/// Returns framepath's format for V4L2's code.
+/// Returns the pixel format with V4L2's code `fourcc`; `None` if framepath does not support it.
 pub(crate) fn pixel_format(fourcc: Fourcc) -> Option<PixelFormat> {
     FORMATS.iter().find(|(name, _)| *name == fourcc).map(|(_, format)| *format)
 }
 
-/// Returns V4L2's code for one of framepath's formats.
+/// Returns V4L2's code of a pixel format; `None` if no device is used with this format.
 pub(crate) fn fourcc(format: PixelFormat) -> Option<Fourcc> {
     FORMATS.iter().find(|(_, ours)| *ours == format).map(|(name, _)| *name)
 }
 
-/// Returns the layout of a device's pictures in its buffers. The planes follow each other; `visible` is
-/// the visible part of the picture.
+/// Returns the layout of the visible part of a device's pictures in its buffers, where the planes follow
+/// each other. `visible` is that part in pixels; `None` stands for the whole picture.
 ///
 /// # Errors
-/// The format is not supported, or the rectangle or strides are impossible.
+/// The format or the number of memory planes is not supported, or the rectangle or strides are impossible.
 pub(crate) fn layout_of(picture: &QueueFormat, visible: Option<Rect>) -> Result<Layout, StageError> {
     let unusable = |what: String| StageError::Option(format!("the device's frames cannot be used: {what}"));
     let format = pixel_format(picture.fourcc)
@@ -134,7 +134,7 @@ pub(crate) fn layout_of(picture: &QueueFormat, visible: Option<Rect>) -> Result<
     Ok(Layout::from_planes(format, seen.width, seen.height, &planes)?)
 }
 
-/// Returns the buffer memory type; `None` for `io=read`.
+/// Returns the buffer memory type for `word`, a value of the option `io`; `None` for `read`.
 pub(crate) fn io_of(word: &str) -> Option<Io> {
     match word {
         "mmap" => Some(Io::Mmap),

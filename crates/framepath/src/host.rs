@@ -18,7 +18,7 @@
 //! input before the worker can see it. The collect end owns the `History`,
 //! which has everything that a restart needs. `log` and `commands` are channels. The collect
 //! end takes one lock when a worker begins or ends. This lock is for threads outside the stream
-//! that abandon the stream ([`Session::abandon`]).
+//! that abandon the stream ([`Session::abandon`]) or wake the collect end for a request.
 //!
 //! # States of a stream
 //!
@@ -54,6 +54,7 @@
 //!                returns the error and is dropped; SubmitEnd finds its channel closed
 //! ```
 //!
+//! A flush leads from \[running\], \[draining\] and a held end to \[replaying\], with an empty history.
 //! The limits are in `policy.rs`. [`framepath_model::replay`] decides which packets are replayed,
 //! and which packet is skipped as poisoned. A demuxer's worker
 //! (`RemoteDemuxer`) is never replaced: from \[running\] it ends or fails.
@@ -128,26 +129,28 @@ use framepath_os::process::sandbox::SandboxError;
 use framepath_os::process::spawn::SpawnError;
 use framepath_os::v4l2::V4l2Error;
 
-/// How a stage's worker is started and watched.
+/// Options for starting and watching the workers of a stage or demuxer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerOptions {
-    /// Time without progress after which a worker that has work is replaced.
+    /// Time without progress after which a worker that has work is killed and replaced. For a demuxer's
+    /// worker: CPU time without a packet after which the stream fails.
     pub watchdog: Duration,
-    /// Kind of worker to start.
+    /// Kind of worker to start: its task, its memory, and whether it may run without seccomp.
     pub kind: WorkerKind,
     /// Reaction to a missing layer of the sandbox.
     pub sandbox: SandboxChoice,
-    /// Faults to inject.
+    /// Faults that tests and experiments inject into the workers; empty by default.
     pub faults: InjectedFaults,
 }
 
-/// Error between a caller and its worker.
+/// Error of a worker or the service, or of the connection to one of them. Most errors occur in the caller,
+/// some inside a worker.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
-    /// No worker process could be made.
+    /// No process could be made for a worker or the zygote.
     #[error(transparent)]
     Spawn(#[from] SpawnError),
-    /// A worker could not lock itself in.
+    /// A worker could not enter its sandbox.
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
     /// The sandbox of a worker lacks layers that the stage's options require.
@@ -155,17 +158,18 @@ pub enum HostError {
         "the sandbox lacks {missing}; run `framepath doctor` for a remedy, or set sandbox=allow to run without it"
     )]
     Unconfined {
-        /// Names of the layers.
+        /// Names of the missing layers, separated by commas.
         missing: String,
     },
-    /// Too many descriptors of this user are in sockets that nobody reads.
+    /// A message could not be sent to a worker, the zygote or the service, because too many file
+    /// descriptors of this user are in messages that were not received.
     #[error(
         "{operation} the worker: too many file descriptors of this user are in unread sockets \
          (ETOOMANYREFS); another program of this user sends descriptors that are not received; raise \
          the limit on open files (ulimit -n) or end that program"
     )]
     TooManyInFlight {
-        /// Operation that failed.
+        /// Operation that failed, such as "writing to".
         operation: &'static str,
     },
     /// The plug-in cannot be loaded.
@@ -174,15 +178,15 @@ pub enum HostError {
     /// The device that decodes cannot be opened.
     #[error(transparent)]
     Device(#[from] V4l2Error),
-    /// The worker's program cannot be started.
+    /// The program of a worker or of the zygote cannot be started, because no socket to it can be made.
     #[error("start the worker {program}: {source}")]
     Start {
-        /// The program.
+        /// Path of the program.
         program: String,
         /// Error of the system.
         source: io::Error,
     },
-    /// No program for workers was found.
+    /// No program for workers was found: `framepath` is in none of the searched folders.
     #[error(
         "cannot find the worker program `framepath` in {places}; set FRAMEPATH_WORKER to its path, or call \
          framepath::worker::init() first in main"
@@ -197,11 +201,11 @@ pub enum HostError {
          programs from one release, or set FRAMEPATH_WORKER to the worker program of this release"
     )]
     WorkerVersion {
-        /// The worker's program.
+        /// Path of the worker's program; empty for a worker that the zygote has forked.
         program: String,
-        /// Version of this program.
+        /// Version of this program's wire format.
         ours: u16,
-        /// Version of the worker.
+        /// Version of the worker's wire format.
         theirs: u16,
     },
     /// The service was built with another version of the wire format.
@@ -211,11 +215,11 @@ pub enum HostError {
         path = .path.display()
     )]
     ServiceVersion {
-        /// The socket's name.
+        /// Path of the service's socket.
         path: PathBuf,
-        /// Version of this program.
+        /// Version of this program's wire format.
         ours: u16,
-        /// Version of the service.
+        /// Version of the service's wire format.
         theirs: u16,
     },
     /// The service runs as a user that this program does not trust.
@@ -226,33 +230,36 @@ pub enum HostError {
         path = .path.display()
     )]
     ServiceUser {
-        /// The socket's name.
+        /// Path of the service's socket.
         path: PathBuf,
-        /// User id of this program.
+        /// Effective user id of this program.
         ours: u32,
-        /// User of the service.
+        /// User id of the service.
         theirs: u32,
     },
-    /// A worker ended, sent no answer in time or sent an unexpected message before its stream was open;
-    /// or too many workers of a stream ended.
+    /// A worker was not started, ended, sent no answer in time or sent an unexpected message before its
+    /// stream was open; or too many workers of a stream ended. Also a service that sent no answer in time,
+    /// and, inside a worker, a caller that sent an unexpected message.
     #[error("start worker: the worker {what}")]
     NotOpened {
         /// Verb and object: what the worker did.
         what: &'static str,
     },
-    /// A worker ended by itself, or the watchdog killed the worker because it made no progress.
+    /// A worker ended by itself or was killed: by the watchdog, because it made no progress, or by the
+    /// other end of the stream, because it broke the rules.
     #[error("the worker ended")]
     Gone,
-    /// The stream was abandoned, because the output of the stream is no longer needed.
+    /// The stream was abandoned: its output is no longer needed, or the program has to end because of a
+    /// signal.
     #[error("the stream was abandoned")]
     Abandoned,
-    /// No service listens at the socket.
+    /// No service listens at the socket, or the connection to it fails.
     #[error(
         "no service at {path}: {source}; start one with `framepath serve`, or name another socket with socket=",
         path = .path.display()
     )]
     NoService {
-        /// The socket's name.
+        /// Path of the service's socket.
         path: PathBuf,
         /// Error of the system.
         source: io::Error,
@@ -269,69 +276,75 @@ pub enum HostError {
         /// Message of the service.
         text: String,
     },
-    /// The stage could not be opened in the worker.
+    /// The worker could not open its stage or file, or could not enter its sandbox; or the zygote could
+    /// not fork a worker.
     #[error("in the worker: {text}")]
     Refused {
-        /// Message of the worker.
+        /// Message of the worker or the zygote.
         text: String,
     },
-    /// The stage failed in the worker.
+    /// The stage failed in the worker; or this process has no memory for a packet, too many pools for the
+    /// worker, or a provider without buffers.
     #[error("in the worker: {text}")]
     Failed {
-        /// Message of the worker.
+        /// Message of the worker, or a description of the failure in this process.
         text: String,
     },
     /// The demuxer's worker ended before the end of the file.
     #[error("demux: the demuxer's worker ended after {packets} packets; the rest of the file is missing")]
     DemuxerEnded {
-        /// Number of packets received before.
+        /// Number of packets that the worker sent before its end.
         packets: u64,
     },
-    /// The demuxer's worker makes no progress.
+    /// The demuxer's worker has exceeded a limit while this process waited for a packet, for the file to
+    /// be open, or for the answer to a seek.
     #[error(
         "demux: the demuxer's worker {what} for {} ms after {packets} packets; raise watchdog= for a slow file",
         after.as_millis()
     )]
     DemuxerStuck {
-        /// Number of packets received before.
+        /// Number of packets that the worker sent before this wait.
         packets: u64,
         /// Verb and object: what the worker did instead of sending a packet.
         what: &'static str,
-        /// CPU time that the worker used, or wall-clock time that passed.
+        /// CPU time that the worker used in this wait; or the wall-clock time for which it sent nothing
+        /// although its file had bytes to read.
         after: Duration,
     },
-    /// A packet is larger than the memory for packets.
+    /// A packet, or the description of a track, does not fit into the memory for packets that is shared
+    /// with a worker.
     #[error("send packet: {bytes} bytes exceed the room for packets of a worker, {most} bytes")]
     PacketSize {
-        /// Bytes of the packet.
+        /// Size of the packet or description, bytes.
         bytes: usize,
         /// Largest size that fits, bytes.
         most: usize,
     },
-    /// The socket to the worker failed.
+    /// A system call for the connection to a worker, the zygote or the service failed, or one for a
+    /// descriptor or thread that belongs to a worker. Inside a worker: for the connection to the caller.
     #[error("{operation} the worker: {source}")]
     Socket {
-        /// Operation that failed.
+        /// Operation that failed, with a word that leads to "the worker", such as "reading from".
         operation: &'static str,
         /// Error of the system.
         source: io::Error,
     },
-    /// The shared memory cannot be made or used.
+    /// The memory shared with a worker cannot be made or mapped.
     #[error(transparent)]
     Area(#[from] AreaError),
-    /// The other process broke the rules of shared memory.
+    /// The other process broke the rules of the shared memory or of the messages.
     #[error(transparent)]
     Breach(#[from] Breach),
-    /// The other process sent an invalid message.
+    /// The other process sent an invalid message or cell, or one of another version of the wire format.
     #[error("the other process sent an invalid message: {0}")]
     Wire(#[from] WireError),
-    /// The other process offered memory that this process refuses.
+    /// The other process offered memory for a pool that this process refuses or cannot map.
     #[error(transparent)]
     Foreign(#[from] ForeignError),
     /// The requested kind of worker does not exist.
     #[error(transparent)]
     Kind(#[from] UnknownKind),
-    /// The text that describes the worker's work is not a stage.
+    /// The text that describes the worker's work cannot be parsed as a stage.
     #[error("start worker: not a stage: {0}")]
     Stage(#[from] PathError),
 }
@@ -348,7 +361,8 @@ impl HostError {
         }
     }
 
-    /// Adds the program's name to an error about a worker of another version.
+    /// Adds the program's path to an error about a worker with another version of the wire format. Returns
+    /// every other error unchanged.
     pub fn with_worker(self, program: &std::path::Path) -> HostError {
         match self {
             HostError::Wire(WireError::Version { ours, theirs }) => {
@@ -358,7 +372,8 @@ impl HostError {
         }
     }
 
-    /// Adds the socket's name to an error about a service of another version.
+    /// Adds the socket's path to an error about a service with another version of the wire format. Returns
+    /// every other error unchanged.
     pub fn with_service(self, path: &std::path::Path) -> HostError {
         match self {
             HostError::Wire(WireError::Version { ours, theirs }) => {
@@ -368,7 +383,7 @@ impl HostError {
         }
     }
 
-    /// True if another attempt, with another worker, would end in the same error.
+    /// True if another attempt to start and open a worker would end in the same error.
     fn is_final(&self) -> bool {
         self.is_of_caller()
             || matches!(

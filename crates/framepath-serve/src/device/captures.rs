@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The client's CAPTURE buffers: lent to the worker that decodes into them,
+//! The client's CAPTURE buffers: provided to the worker, which decodes into them,
 //! and given to the client when they are finished.
 
 use std::io;
@@ -32,9 +32,11 @@ pub(super) struct Captures {
 struct CapturesState {
     /// Setup of the CAPTURE queue; `None` while the queue does not stream.
     setup: Option<QueueSetup>,
+    /// State of each of the client's buffers, by index.
     buffers: Vec<Buffer>,
+    /// Buffers that were provided to a worker last; `None` before the first worker.
     loan: Option<CurrentBuffers>,
-    /// Number of times that buffers were lent to a worker so far.
+    /// Number of times that buffers were provided to a worker so far.
     loans: u64,
     /// Epoch and request of the last announced format; `None` before the first.
     announced: Option<(u32, BufferRequest)>,
@@ -47,18 +49,21 @@ struct CapturesState {
 
 #[derive(Clone, Copy)]
 struct QueueSetup {
+    /// Number of buffers.
     count: u32,
+    /// V4L2 pixel format of the buffers.
     pixelformat: u32,
     /// Size of a buffer in bytes.
     length: u32,
 }
 
-/// Buffers lent to the present worker.
+/// Buffers that were provided to the present worker.
 struct CurrentBuffers {
+    /// Number of times, this time included, that buffers were provided to workers of the stream.
     number: u64,
-    /// Generation of each buffer at the time of the loan.
+    /// Generation of each buffer's memory when the buffers were provided.
     generations: Vec<u32>,
-    /// Buffers as the worker mapped them; `None` until then.
+    /// Slots by which the buffers are released to the worker; `None` until the worker has mapped the buffers.
     slots: Option<ProvidedSlots>,
     /// Number of buffers that the worker needs.
     needed: u32,
@@ -66,13 +71,14 @@ struct CurrentBuffers {
 
 #[derive(Default)]
 struct Buffer {
+    /// Generation of the buffer's memory when the client queued the buffer last.
     generation: u32,
     /// True if the client has queued the buffer and not dequeued it.
     queued: bool,
-    /// True if the buffer was released to the worker that has the present loan.
+    /// True if the buffer was released to the worker that has the present buffers.
     at_worker: bool,
-    /// Number of the loan, and the frame in a buffer that the client holds; `None` if the client
-    /// holds no frame in it.
+    /// Frame in a buffer that the client holds, with [`CurrentBuffers::number`] at the delivery; `None` if
+    /// the client holds no frame in the buffer.
     frame: Option<(u64, Frame)>,
 }
 
@@ -83,7 +89,7 @@ pub(super) enum CaptureEffect {
     Nothing,
     /// The client has flushed: sessions of epochs before this number are over.
     Flushed(u32),
-    /// The client has stopped using the buffers lent to the worker.
+    /// The client has stopped using buffers that were provided to the worker, which has too few left.
     Stale,
 }
 
@@ -92,7 +98,8 @@ pub(super) enum CaptureEffect {
 pub(super) enum Delivery {
     /// The buffer reached the client.
     Done,
-    /// The frame did not reach the client, because its loan or epoch is over.
+    /// The frame did not reach the client, because the client no longer uses the buffer, or the frame's epoch
+    /// is over.
     Over,
 }
 
@@ -107,7 +114,11 @@ impl Captures {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the next event from the kernel, and handles it.
+    /// Waits for the next event of the CAPTURE queue from the kernel, handles the event, and returns its
+    /// effect on the session.
+    ///
+    /// # Errors
+    /// The client has closed the stream, or the stream was stopped.
     pub(super) fn next(&self) -> io::Result<CaptureEffect> {
         let event = self.stream.next_capture()?;
         let mut state = self.locked();
@@ -133,19 +144,23 @@ impl Captures {
         Ok(effect)
     }
 
-    /// Ends sessions of epochs before `epoch`.
+    /// Records the new epoch, which ends the sessions of earlier epochs, and wakes waiting threads.
     pub(super) fn flush(&self, epoch: u32) {
         self.locked().epoch = epoch;
         self.changed.notify_all();
     }
 
-    /// Ends all sessions, because the client has closed the stream.
+    /// Records that the client has closed the stream, which ends all sessions, and wakes waiting threads.
     pub(super) fn close(&self) {
         self.locked().closed = true;
         self.changed.notify_all();
     }
 
-    /// Delivers a finished buffer to the client. Waits until the CAPTURE queue streams.
+    /// Delivers a finished buffer to the client. Waits while the kernel does not accept the buffer, for
+    /// example because the CAPTURE queue does not stream.
+    ///
+    /// # Errors
+    /// The kernel refuses the buffer for another reason than the end of its epoch or memory.
     pub(super) fn deliver(&self, frame: Frame, info: &FrameInfo) -> io::Result<Delivery> {
         let index = frame.slot();
         let mut state = self.locked();
@@ -217,8 +232,8 @@ impl Captures {
         Ok(())
     }
 
-    /// Waits until the client has set up CAPTURE for the format of the epoch, or `over` is true. Waits at
-    /// most [`FORMAT_TIME`] for the announcement of a format.
+    /// Waits until the client has set up CAPTURE for the format of the epoch, the epoch is over, or `over` is
+    /// true. Waits at most [`FORMAT_TIME`] for the announcement of a format.
     ///
     /// The first packet must not return to the client earlier, for two reasons. The client then expects
     /// to find the format. And while the client has neither a queued packet nor a streaming CAPTURE
@@ -249,7 +264,10 @@ impl Captures {
 
     /// Answers a drain of the client. If the client is about to set up CAPTURE for another format,
     /// waits for the setup. Polls, because no event reports that the client has canceled its drain;
-    /// the kernel's answer does.
+    /// the kernel's answer does. Returns without an answer if the epoch is over.
+    ///
+    /// # Errors
+    /// The kernel refuses the answer, for example because the client has canceled its drain.
     pub(super) fn drained_at_end(&self, epoch: u32) -> io::Result<()> {
         loop {
             match self.drained(epoch, Drained::End) {
@@ -265,7 +283,8 @@ impl Captures {
         }
     }
 
-    /// Tells the client that no more frames follow, with the reason `why`.
+    /// Tells the client, by the kernel module, that no more frames follow, with the reason `why`. A buffer
+    /// that carries this message then belongs to the client.
     fn drained(&self, epoch: u32, why: Drained) -> io::Result<()> {
         let mut state = self.locked();
         if let Some(index) = self.stream.drained(epoch, why)? {
@@ -340,8 +359,8 @@ impl CapturesState {
         (buffer.queued, buffer.generation) = (true, generation);
         let Some(loan) = &self.loan else { return CaptureEffect::Nothing };
         if loan.generations.get(index) != Some(&generation) {
-            // The buffer has new memory since the loan. It stays unused while the loan has enough other
-            // buffers.
+            // The buffer has new memory since the buffers were provided. It stays unused while the worker has
+            // enough other buffers.
             let usable = self.buffers.iter().zip(&loan.generations);
             let usable = usable.filter(|(buffer, known)| buffer.generation == **known).count();
             return if usable < loan.needed as usize { CaptureEffect::Stale } else { CaptureEffect::Nothing };
@@ -359,7 +378,7 @@ impl CapturesState {
     }
 }
 
-/// Lends the client's CAPTURE buffers to the worker of one session.
+/// Provider of the client's CAPTURE buffers for the workers of one session.
 pub(super) struct SessionBuffers {
     pub(super) captures: Arc<Captures>,
     pub(super) epoch: u32,

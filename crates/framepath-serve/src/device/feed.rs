@@ -4,8 +4,8 @@
 //!
 //! Three threads: one takes packets from the kernel and submits them to the
 //! worker, one takes the worker's frames and gives them to the client, one
-//! watches the client's buffers. A session lasts for one sequence of one
-//! epoch; it begins at a packet where decoding can begin.
+//! watches the client's buffers. A temporary fourth decodes packets again after the client has replaced its
+//! buffers. A session lasts for one sequence of one epoch; it begins at a packet where decoding can begin.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -31,12 +31,13 @@ use framepath::host::for_serve::{
     WorkerOptions,
 };
 
-/// Maximum number of packet marks kept for frames in the decoder: the number of packets that the
-/// kernel keeps.
+/// Maximum number of packet marks kept for frames in the decoder: the number of latest packets for which the
+/// kernel module remembers whether their frames were delivered.
 const MARKS: usize = 8192;
 
-/// A stream, shared by its threads.
+/// A stream of the device, shared by its threads.
 pub(super) struct Serving {
+    /// Number of the stream in the kernel module.
     id: u64,
     stream: Arc<Stream>,
     track: TrackInfo,
@@ -51,32 +52,35 @@ pub(super) struct Serving {
 }
 
 struct Feeder {
-    /// Submit end of the newest session.
+    /// Submit end of the newest session; `None` before the first session.
     submit: Option<SubmitEnd>,
     sequences: Sequences,
     stash: Stash,
+    /// Present epoch: the number of the client's flushes so far.
     epoch: u32,
-    /// Number of the next packet.
+    /// Lowest number that the next packet can have; packets with lower numbers were taken already.
     next_seq: u64,
 }
 
 #[derive(Default)]
 struct FeedState {
+    /// Epoch and session of the present sequence; `None` between sessions.
     session: Option<(u32, Arc<Session>)>,
-    /// True while a thread reads the decoded frames of the session.
+    /// True from the start of a session until all its frames were read or the session was abandoned.
     reading: bool,
-    /// True if the client has stopped using the buffers of the session.
+    /// True if the client has stopped using the buffers of the session, until the replay begins.
     stale: bool,
+    /// Marks of the last packets, by the packet's number.
     marks: BTreeMap<u64, PacketMark>,
-    /// Numbers of the frames that were delivered before the last replay.
+    /// Numbers, among the packets of the last replay, of the frames that were delivered before this replay.
     delivered_before: BTreeSet<u64>,
     /// Highest number of a delivered frame; `None` before the first frame.
     delivered: Option<u64>,
 }
 
 impl FeedState {
-    /// Records that the client has the frame. Call it only after the delivery, because the stash then
-    /// drops packets that are needed to decode the frame again.
+    /// Records that the client has the frame of packet `seq`. Call it only after the delivery, because the
+    /// stash then drops packets that are needed to decode the frame again.
     fn record_delivered(&mut self, seq: u64) {
         self.delivered = self.delivered.max(Some(seq));
     }
@@ -90,7 +94,8 @@ struct Job {
 }
 
 impl Serving {
-    /// Serves a stream in this thread, until its client closes it.
+    /// Serves a stream in this thread, until its client closes the stream or the stream fails. A failure
+    /// after the start is reported on standard error, and not returned.
     ///
     /// # Errors
     /// The stream cannot be started.
@@ -119,7 +124,10 @@ impl Serving {
         Ok(())
     }
 
-    /// Starts the stream's other threads.
+    /// Makes the stream's shared state, and starts the stream's other threads.
+    ///
+    /// # Errors
+    /// The codec is not supported, or a thread cannot be started.
     fn start(
         id: u64,
         codec: u32,
@@ -263,7 +271,10 @@ impl Serving {
         Ok(())
     }
 
-    /// Submits a packet to the present session, or to a new one.
+    /// Submits a packet to the present session, or to a new session if there is none.
+    ///
+    /// # Errors
+    /// A new session cannot be started, or there is no memory for the packet.
     fn submit(&self, feeder: &mut Feeder, entry: &StashEntry) -> io::Result<()> {
         let is_running = self.state().session.is_some();
         let submit = match &mut feeder.submit {
@@ -319,7 +330,8 @@ impl Serving {
         if sent { Ok(submit) } else { Err(io::ErrorKind::BrokenPipe.into()) }
     }
 
-    /// Drains the session, and waits until all its frames are delivered to the client.
+    /// Drains the session, if there is one, and waits until all its frames are delivered to the client. If
+    /// the client replaces its buffers meanwhile, decodes the packets again first.
     fn finish(&self, feeder: &mut Feeder) -> io::Result<()> {
         loop {
             if let Some(submit) = &mut feeder.submit {
@@ -335,7 +347,7 @@ impl Serving {
         }
     }
 
-    /// Ends the session, and waits until no thread reads its frames.
+    /// Abandons the session, if there is one, and waits until no thread reads its frames.
     fn abandon(&self) {
         let mut state = self.state();
         while state.reading {
@@ -364,7 +376,11 @@ impl Serving {
         }
     }
 
-    /// Delivers a session's frames. After an error, the next random access point starts another session.
+    /// Delivers a session's frames, without those that the client has already, until the session ends. After
+    /// an error, the next random access point starts another session.
+    ///
+    /// # Errors
+    /// The session failed, or the kernel does not accept a frame.
     fn deliver(&self, collect: &mut CollectEnd, epoch: u32) -> Result<(), HostError> {
         loop {
             let arrival = match collect.next_frame() {
@@ -427,7 +443,8 @@ impl Serving {
     }
 }
 
-/// Ignores the errors of an answer for an old epoch, because a flush event follows.
+/// Ignores the errors of an answer for an old epoch, because a flush event follows, and of an answer that
+/// the client no longer expects. Returns every other error.
 fn ignore_flushed(answer: io::Result<()>) -> io::Result<()> {
     let known = |error: &io::Error| {
         matches!(Refusal::of(error), Refusal::Stale | Refusal::CalledOff | Refusal::Unknown)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The packets from which the next decoder can go on, left by the one before in a file
-//! that the kernel keeps with the stream.
+//! The packets from which a decoder program can continue a stream, left by the previous decoder program in
+//! a file that the kernel keeps with the stream.
 //!
 //! ```text
 //! 0        magic, epoch, head, tail        (64 bits each)
@@ -8,7 +8,7 @@
 //! entry    seq, length|key<<32, mark (32 bytes), bytes
 //! ```
 //!
-//! A decoder can be killed between any two writes. So an entry is written before
+//! A decoder program can be killed between any two writes. So an entry is written before
 //! the tail that covers it, and a word in one piece.
 
 use std::fs::File;
@@ -42,15 +42,20 @@ pub(super) struct Stash {
     file: File,
     /// Size of the ring in bytes.
     size: u64,
+    /// Position of the oldest entry, in bytes since the stash was made; modulo `size` in the ring.
     head: u64,
+    /// Position behind the newest entry, counted as `head` is.
     tail: u64,
-    /// Position in the ring and packet number of each entry where decoding can start.
+    /// Position and packet number of each entry where decoding can start, oldest first.
     keys: Vec<(u64, u64)>,
 }
 
 impl Stash {
-    /// Opens the stash in `file`. Returns it with its packets of `epoch`, oldest first; removes packets of
-    /// another epoch.
+    /// Opens the stash in `file`. Returns the stash with its packets of `epoch`, oldest first; removes
+    /// packets of another epoch, and invalid content.
+    ///
+    /// # Errors
+    /// The file is too small, or cannot be read or written.
     pub(super) fn open(file: File, epoch: u32) -> io::Result<(Stash, Vec<StashEntry>)> {
         let size = file.metadata()?.len().checked_sub(RING).filter(|size| *size > ENTRY);
         let size = size.ok_or(io::ErrorKind::InvalidData)?;
@@ -75,6 +80,9 @@ impl Stash {
     }
 
     /// Reads all packets, oldest first.
+    ///
+    /// # Errors
+    /// The file cannot be read; `InvalidData` if it has an impossible entry.
     pub(super) fn entries(&mut self) -> io::Result<Vec<StashEntry>> {
         self.keys.clear();
         let mut entries = Vec::new();
@@ -90,7 +98,7 @@ impl Stash {
         Ok(entries)
     }
 
-    /// Removes all packets, for a new epoch or sequence.
+    /// Removes all packets, for a new epoch or sequence, and writes the number `epoch`.
     pub(super) fn begin(&mut self, epoch: u32) -> io::Result<()> {
         // Empties the ring first, so that after a kill in between the old epoch has no packets.
         self.set_word(HEAD_AT, self.tail)?;
@@ -101,7 +109,8 @@ impl Stash {
         self.set_word(0, MAGIC)
     }
 
-    /// Adds a packet. If the ring has no room for it, the stash stays empty until the next key.
+    /// Adds a packet. If the ring has no room for the packet, removes all others. An empty stash takes only a
+    /// packet where decoding can start, and ignores other packets.
     pub(super) fn append(&mut self, entry: &StashEntry) -> io::Result<()> {
         let length = entry.bytes.len() as u64;
         if self.tail - self.head + ENTRY + length > self.size {
@@ -129,8 +138,8 @@ impl Stash {
     }
 
     /// Records that the client has frames up to packet `seq`. Drops the packets before the last two keys
-    /// up to `seq`. Two keys stay, because pictures that follow a key may be shown before it and depend on
-    /// the previous key.
+    /// (packets where decoding can start) up to `seq`. Two keys stay, because pictures that follow a key may
+    /// be shown before it and depend on the previous key.
     pub(super) fn delivered(&mut self, seq: u64) -> io::Result<()> {
         let passed = self.keys.iter().take_while(|(_, key)| *key <= seq).count();
         if passed >= 3 {

@@ -4,9 +4,11 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Number of streams of each user.
+/// Counts of the open streams of each user, and their limit.
 pub(super) struct Users {
+    /// Maximum number of streams of one user.
     limit: u32,
+    /// Number of open streams by user id, without users that have none.
     streams: Mutex<HashMap<u32, u32>>,
 }
 
@@ -17,7 +19,7 @@ pub(super) struct UserStream {
 }
 
 impl Users {
-    /// Allows each user `limit` streams at a time.
+    /// Makes the counts, which allow each user `limit` streams at a time.
     pub(super) fn new(limit: u32) -> Users {
         Users { limit, streams: Mutex::default() }
     }

@@ -28,11 +28,11 @@ use crate::stage::Stage;
 /// Number of OUTPUT buffers, each for one packet.
 const PACKETS: u32 = 16;
 
-/// Maximum number of buffers in a V4L2 queue.
+/// Maximum number of CAPTURE buffers: V4L2's limit for one queue.
 const MOST_BUFFERS: u32 = 32;
 
-/// Maximum number of packets inside whose metadata is kept. Older packets have hidden pictures, which
-/// never become a frame.
+/// Maximum number of packets inside the device whose metadata is kept. Older packets have hidden pictures,
+/// which never become a frame.
 const MOST_INSIDE: u64 = 1024;
 
 /// Stage that decodes with a V4L2 device. In the ledger, the time from a packet's submission until its
@@ -43,26 +43,32 @@ pub(crate) struct DeviceDecode {
     output: OutputFormat,
     /// Number of CAPTURE buffers in addition to those that decoding needs.
     spare_buffers: u32,
+    /// Number of CAPTURE buffers that the options request. `None` if they request none, and in a worker: then
+    /// the device's minimum and `spare_buffers` determine the number.
     pool_slots: Option<u32>,
     /// In a worker: pool for copies of frames, because the device's memory cannot be shared with the
-    /// caller.
+    /// caller; else `None`.
     copies: Option<CopyPool>,
     packets: OutputBuffers,
     start_codes: AnnexB,
     /// Metadata of each packet inside the device, by the packet's stamp; `true` if the picture is discarded.
     inside: HashMap<u64, (FrameMeta, bool)>,
-    /// Pictures to skip: the stamp of a packet, and the number of pictures to skip from it on, in
+    /// Pictures to skip: the stamp of a packet, and the number of pictures to skip from this packet on, in
     /// presentation order. Sorted by stamp.
     skips: VecDeque<(u64, u64)>,
+    /// Stamp of the next packet: the count of packets sent before.
     next_stamp: u64,
     /// True if no packet was sent since the start or a flush.
     is_fresh: bool,
+    /// CAPTURE queue; `None` until the device has announced a format.
     frames: Option<Frames>,
     /// True if the device has announced a new format that is not set up yet.
     changed: bool,
     /// True if the last frame of the present format was dequeued.
     last_seen: bool,
+    /// True if the device has reported the end of the stream, or counts as having ended.
     ended: bool,
+    /// True from the start of a drain until a restart.
     draining: bool,
     /// Time of the device's last sign of progress.
     progress: Instant,
@@ -75,7 +81,10 @@ struct Frames {
 }
 
 impl DeviceDecode {
-    /// Opens the node for packets of `track`.
+    /// Opens the node at `path` for packets of `track`.
+    ///
+    /// # Errors
+    /// The node cannot be opened, is no stateful decoder, or does not support the codec.
     pub(crate) fn open(
         path: &str,
         track: TrackInfo,
@@ -84,8 +93,8 @@ impl DeviceDecode {
         DeviceDecode::by(Arc::new(Node::open(path.as_ref())?), track, options)
     }
 
-    /// [`DeviceDecode::open`] with a node that is open already. In a worker, frames are copied into
-    /// memory that the caller can map.
+    /// Makes the stage as [`DeviceDecode::open`] does, with a node that is open already. In a worker
+    /// (`give_back` of the options), frames are copied into memory that the caller can map.
     pub(crate) fn by(
         node: Arc<Node>,
         track: TrackInfo,
@@ -164,7 +173,11 @@ impl DeviceDecode {
         Ok(())
     }
 
-    /// Chooses a format among those that the device offers for the stream.
+    /// Returns the CAPTURE format for the option `format`, among those that the device offers for the
+    /// stream.
+    ///
+    /// # Errors
+    /// The device offers no such format.
     fn choose_format(&self) -> Result<Fourcc, StageError> {
         let offered: Vec<Fourcc> =
             self.node.formats(Direction::Capture).into_iter().map(|offer| offer.fourcc).collect();
@@ -182,7 +195,11 @@ impl DeviceDecode {
         chosen.copied().ok_or_else(|| self.node.lacks(Direction::Capture, name).into())
     }
 
-    /// Waits at most `time` for the device, handles the device's events, and passes frames on.
+    /// Waits at most `time` for a free CAPTURE buffer, and then at most `time` for the device; handles the
+    /// device's events, and passes frames on.
+    ///
+    /// # Errors
+    /// The device failed or rejected a packet, made no progress for [`PATIENCE`], or a later hop failed.
     fn poll_device(&mut self, time: Duration, out: &mut Out<'_>) -> Result<(), HopFailure> {
         if let Some(frames) = &self.frames {
             if !time.is_zero() && frames.buffers.queued() == 0 && !self.last_seen {
@@ -255,7 +272,11 @@ impl DeviceDecode {
         Ok(())
     }
 
-    /// Returns the picture in a buffer; `None` for an empty buffer and for a picture to skip.
+    /// Returns the picture in a buffer; `None` for an empty buffer, and for a picture to skip or discard,
+    /// whose buffer goes back to the device.
+    ///
+    /// # Errors
+    /// The device could not decode the picture, or returned a stamp that no packet has.
     fn frame(&mut self, taken: &Delivered) -> Result<Option<Frame>, StageError> {
         let Some(frames) = &self.frames else { return Ok(None) };
         if taken.bytes == 0 {
@@ -279,7 +300,7 @@ impl DeviceDecode {
         Ok((!is_discarded && !is_skipped).then_some(frame))
     }
 
-    /// Returns whether to skip the picture of the packet with `stamp`, and counts the skipped picture.
+    /// Returns true if the picture of the packet with `stamp` is to be skipped, and counts it as skipped.
     fn skips(&mut self, stamp: u64) -> bool {
         while self.skips.get(1).is_some_and(|(from, _)| stamp >= *from) {
             self.skips.pop_front();
@@ -355,7 +376,8 @@ impl DeviceDecode {
         Ok(())
     }
 
-    /// True if the drain is over.
+    /// True if the drain is over: the device has output its last frame and reported the end, or the packets
+    /// had no picture.
     fn is_drained(&self) -> bool {
         match (&self.frames, self.changed) {
             (_, true) => false,
@@ -439,9 +461,10 @@ impl Stage for DeviceDecode {
     }
 }
 
-/// Time limit for a device that has all packets to announce a format. After it, the packets count as
+/// Time limit for a device that has all packets to announce a format. After this time, the packets count as
 /// having no picture.
 const FIRST_FORMAT: Duration = Duration::from_secs(2);
 
-/// Time limit, after the last frame, for a driver's event at the end of the stream. Some drivers send none.
+/// Time limit, after the last frame, for a driver's event at the end of the stream. Some drivers send none,
+/// so the stream then counts as ended.
 const LAST_EVENT: Duration = Duration::from_millis(500);

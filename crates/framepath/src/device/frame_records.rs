@@ -9,6 +9,7 @@ use framepath_os::v4l2::{META_NODE, MetaReader, MetaRecord};
 /// Reader of the measuring node's records for the frames of one run.
 pub(crate) struct FrameRecords {
     reader: MetaReader,
+    /// Buffer for the records of one read; empty between calls.
     unread: Vec<MetaRecord>,
 }
 
@@ -19,7 +20,8 @@ impl FrameRecords {
         Some(FrameRecords { reader, unread: Vec::new() })
     }
 
-    /// Returns the record of frame `seq`, which was queued at `since_ns` (CLOCK_MONOTONIC) or later.
+    /// Returns the record of frame `seq`, which was queued at `since_ns` (CLOCK_MONOTONIC) or later; `None`
+    /// if there is no such record. Discards all other records so far.
     pub(crate) fn of(&mut self, seq: u64, since_ns: u64) -> Option<MetaRecord> {
         // On an error, the ledger has the frame's device time without its parts.
         self.reader.read(&mut self.unread).ok()?;
@@ -29,7 +31,8 @@ impl FrameRecords {
     }
 }
 
-/// Finds a frame's record. The time is needed, because other programs' frames may have the same number.
+/// Returns the newest record of frame `seq` that was queued at `since_ns` or later. The time is needed,
+/// because other programs' frames may have the same number.
 fn find(records: &[MetaRecord], seq: u64, since_ns: u64) -> Option<MetaRecord> {
     records.iter().rev().find(|r| r.source_sequence == seq && r.queued_ns >= since_ns).copied()
 }

@@ -39,7 +39,8 @@ pub(crate) struct DeviceThreshold {
     crc32: bool,
     /// Memory type of the option `io`; `None` if the memory of the frames determines the type.
     io: Option<Io>,
-    /// The node, opened when the stage is made, so that no other program takes it before the first frame.
+    /// The node, opened when the stage is made, so that no other program takes it before the first frame;
+    /// `None` from the first frame on.
     opened: Option<Arc<Node>>,
     queues: Option<DeviceQueues>,
     records: Option<FrameRecords>,
@@ -53,7 +54,7 @@ struct DeviceQueues {
     from: Layout,
     /// Layout of output frames.
     to: Layout,
-    /// Stride in bytes of the device's input.
+    /// Stride of the device's input, bytes.
     stride: usize,
     output: OutputBuffers,
     capture: Capture,
@@ -65,7 +66,10 @@ enum Capture {
 }
 
 impl DeviceThreshold {
-    /// Opens the node.
+    /// Makes the stage of `hop`, and opens its node.
+    ///
+    /// # Errors
+    /// The node cannot be opened or is no measuring node, or `in_place=1` has another `io` than `dmabuf`.
     pub(crate) fn open(hop: &path::Hop) -> Result<DeviceThreshold, StageError> {
         let path = PathBuf::from(hop.text("device"));
         let in_place = hop.flag("in_place");
@@ -94,7 +98,11 @@ impl DeviceThreshold {
         })
     }
 
-    /// Returns the queues for frames like `frame`.
+    /// Returns the queues for frames with the layout of `frame`; sets up new queues if the layout has
+    /// changed.
+    ///
+    /// # Errors
+    /// The format is not GREY, or the device does not support the size or stride.
     fn queues_for(&mut self, frame: &Frame) -> Result<&mut DeviceQueues, StageError> {
         let from = *frame.layout();
         if self.queues.as_ref().is_some_and(|queues| queues.from == from) {
@@ -181,7 +189,8 @@ impl DeviceQueues {
         Ok(DeviceQueues { stride: input.stride as usize, node, io, from, to, output, capture })
     }
 
-    /// Copies the frame into the driver's memory if `io` requires it. Returns the number of copied bytes.
+    /// Copies the frame into the driver's memory if the memory type is mmap. Returns the number of copied
+    /// bytes; 0 for the other types.
     fn fill(&mut self, frame: &Frame) -> Result<usize, StageError> {
         if self.io != Io::Mmap {
             return Ok(0);
@@ -230,7 +239,7 @@ impl DeviceQueues {
         Ok(None)
     }
 
-    /// Waits until the device has a CAPTURE buffer to write to.
+    /// Waits until the device has a CAPTURE buffer to write to, or until Ctrl-C. Returns at once in place.
     fn wait_for_room(&self) {
         if let Capture::Own(capture) = &self.capture {
             while capture.queued() == 0 && !signal::interrupted() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Answers that a worker owes: one for each drain and each flush, in order.
+//! Answers that a worker has to send: one for each drain and each flush, in order.
 //!
 //! Pure arithmetic. An answer that was not requested is a breach.
 
@@ -7,12 +7,12 @@ use std::collections::VecDeque;
 
 use framepath_os::crossing::Breach;
 
-/// Maximum number of frames that a stage may emit for one input.
+/// Maximum number of frames that a stage may emit for one input, repetitions after a worker's death included.
 pub(super) const OUTPUTS: u32 = 256;
 
-/// Maximum number of flushed frames that count as progress of the worker. It covers the packets of the
-/// ring and the reorder delay of any decoder. Further frames are accepted, but do not reset the
-/// watchdog.
+/// Maximum number of frames of flushed inputs, per flush, that count as progress of the worker. It covers
+/// the packets of the ring and the reorder delay of any decoder. Further frames are accepted, but do not
+/// reset the watchdog.
 const TIMELY: u64 = 96;
 
 /// A drain or flush that the worker has not answered.
@@ -21,55 +21,55 @@ enum Question {
     Flush(Flush),
 }
 
-/// A flush that the worker has not answered.
+/// A flush that was not sent to the worker yet, or that the worker has not answered.
 struct Flush {
-    /// Number of the flush among the inputs.
+    /// Number of the flush. Inputs and flushes share one sequence of numbers.
     seq: u64,
     /// Number of outputs that the worker may still send for inputs before the flush.
     outputs_left: u64,
-    /// Number of these outputs that count as progress.
+    /// Number of further outputs for inputs before the flush that count as progress of the worker.
     timely_left: u64,
 }
 
-/// Classification of an output.
+/// Classification of a worker's output by its input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OutputCheck {
-    /// The output belongs to the stream.
+    /// The input was not flushed: the output belongs to the stream.
     Wanted,
-    /// The input is from before a flush that the worker has not answered.
+    /// The input is from before a flush that the worker has not answered: the output is dropped.
     Flushed {
-        /// True if the output counts as progress.
+        /// True if the output counts as progress of the worker.
         is_timely: bool,
     },
     /// The worker cannot have this input: it has answered a flush after the input, or gets the input
-    /// only after its answer.
+    /// only after its answer. Or the worker has sent too many outputs of flushed inputs.
     Impossible,
 }
 
-/// Kind of an end of inputs that the worker reported.
+/// Meaning of a worker's answer to a drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InputsEnd {
-    /// A flush follows: the stream goes on.
+    /// A flush came after the drain: the stream continues.
     Flushed,
-    /// The end of the stream.
+    /// No flush came after the drain: the stream has ended.
     Last,
 }
 
 /// Drains and flushes that the present worker has to answer, and a flush that is still to be sent.
 #[derive(Default)]
 pub(super) struct Answers {
-    /// Questions that were sent to the worker, oldest first.
+    /// Drains and flushes that were sent to the worker and not answered, oldest first.
     owed: VecDeque<Question>,
-    /// Flush that was not sent to the worker yet.
+    /// Last flush, while it was not sent to the worker.
     unsent: Option<Flush>,
-    /// Number of the first input that the present worker can have. The worker has flushed all earlier
-    /// inputs, or never had these inputs.
+    /// Number of the last flush that a worker has answered; 0 before the first. The present worker cannot
+    /// have an earlier input.
     forgotten: u64,
 }
 
 impl Answers {
-    /// Records a flush with the number `seq` among the inputs, which has to be sent to the worker. At
-    /// most `kept` earlier inputs are inside the worker.
+    /// Records a flush with the number `seq` among the inputs, which has to be sent to the worker. It
+    /// replaces an earlier flush that was not sent. At most `kept` earlier inputs are inside the worker.
     pub(super) fn flush(&mut self, seq: u64, kept: u64) {
         // The worker never got the inputs after an unsent flush, so that flush's counts still apply.
         let inside = self.unsent.take().map_or((kept * u64::from(OUTPUTS), kept.min(TIMELY)), |older| {
@@ -79,34 +79,34 @@ impl Answers {
         self.unsent = Some(Flush { seq, outputs_left, timely_left });
     }
 
-    /// Returns the number of the flush that has to be sent to the worker.
+    /// Returns the number of the flush that has to be sent to the worker; `None` if there is none.
     pub(super) fn first_unreported(&self) -> Option<u64> {
         self.unsent.as_ref().map(|flush| flush.seq)
     }
 
-    /// Records that the flush was sent.
+    /// Records that the flush of [`Answers::first_unreported`] was sent to the worker.
     pub(super) fn flush_submitted(&mut self) {
         self.owed.extend(self.unsent.take().map(Question::Flush));
     }
 
-    /// Records that a drain was sent.
+    /// Records that a drain was sent to the worker.
     pub(super) fn drain_submitted(&mut self) {
         self.owed.push_back(Question::Drain);
     }
 
-    /// Resets the state for a new worker, which has no question to answer and needs no flush.
+    /// Resets the state for a new worker, which has no drain or flush to answer and needs no flush.
     pub(super) fn begin(&mut self) {
         self.owed.clear();
         self.unsent = None;
     }
 
-    /// True while the worker has to answer a question.
+    /// True while the worker has to answer a drain or flush.
     pub(super) fn is_owed(&self) -> bool {
         !self.owed.is_empty()
     }
 
-    /// Classifies an output of input `seq`. `wanted_from` is the number of the first input that was not
-    /// flushed.
+    /// Classifies an output of input `seq`, and counts the output if the input was flushed. `wanted_from`
+    /// is the number of the first input that was not flushed.
     pub(super) fn check_output(&mut self, seq: u64, wanted_from: u64) -> OutputCheck {
         let forgotten = self.forgotten;
         let Some(flush) = self.next_flush() else {
@@ -121,10 +121,10 @@ impl Answers {
         OutputCheck::Flushed { is_timely }
     }
 
-    /// Accepts the worker's answer to a drain.
+    /// Accepts the worker's answer to a drain. Returns whether a flush came after the drain.
     ///
     /// # Errors
-    /// The oldest unanswered question is not a drain.
+    /// The worker has to answer no drain, or has to answer a flush first.
     pub(super) fn take_end(&mut self) -> Result<InputsEnd, Breach> {
         match self.owed.front() {
             Some(Question::Drain) => _ = self.owed.pop_front(),
@@ -136,7 +136,7 @@ impl Answers {
     /// Accepts the worker's answer to the flush with the number `seq`.
     ///
     /// # Errors
-    /// The oldest unanswered question is not this flush.
+    /// The worker has to answer no such flush, or has to answer another drain or flush first.
     pub(super) fn flushed(&mut self, seq: u64) -> Result<(), Breach> {
         match self.owed.front() {
             Some(Question::Flush(flush)) if flush.seq == seq => _ = self.owed.pop_front(),
@@ -146,7 +146,7 @@ impl Answers {
         Ok(())
     }
 
-    /// Returns the first flush that is not answered.
+    /// Returns the oldest flush that is not answered, sent or unsent; `None` if there is none.
     fn next_flush(&mut self) -> Option<&mut Flush> {
         let sent = self.owed.iter_mut().find_map(|question| match question {
             Question::Flush(flush) => Some(flush),
@@ -163,7 +163,7 @@ mod tests {
     const TIMELY_ONE: OutputCheck = OutputCheck::Flushed { is_timely: true };
     const LATE_ONE: OutputCheck = OutputCheck::Flushed { is_timely: false };
 
-    /// Answers of a worker that was sent flush `seq`, with `kept` packets inside.
+    /// Makes the `Answers` of a worker that was sent flush `seq`, with `kept` packets inside.
     fn submitted(seq: u64, kept: u64) -> Answers {
         let mut answers = Answers::default();
         answers.flush(seq, kept);

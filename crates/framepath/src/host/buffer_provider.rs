@@ -17,25 +17,26 @@ use super::HostError;
 use super::export::{Exporter, locked};
 use super::message_io::recv;
 
-/// The caller's buffers for one worker.
+/// The caller's buffers for one pool of a worker.
 pub struct ProvidedBuffers {
-    /// Dmabufs, or memfds, in the order of their numbers.
+    /// Descriptors of the buffers, dmabufs or memfds. Their order gives each buffer its index, from 0.
     pub buffers: Vec<OwnedFd>,
-    /// Layout of the planes that frames are to have.
+    /// Format of the planes that the worker has to write into the buffers.
     pub lent: ProvidedFormat,
 }
 
 /// Provider of the memory that a stream's workers decode into.
 pub trait BufferProvider: Send + Sync {
-    /// Returns buffers that satisfy `request`. May block without limit. Called once for each worker of a
-    /// stream, in the thread that reads from that worker.
+    /// Returns buffers that satisfy `request`. May block without limit. Called for the first frame of each
+    /// worker, and again for a frame that needs other memory, in the thread that reads from the worker.
     ///
     /// # Errors
     /// There are no such buffers; the stream then fails with this text.
     fn provide(&self, request: &BufferRequest) -> Result<ProvidedBuffers, String>;
 
-    /// Receives the slots of the last loan when the worker has mapped it: from then on the slots can be
-    /// released to the worker. Called in the same thread as [`provide`](BufferProvider::provide).
+    /// Receives the slots of the buffers that [`provide`](BufferProvider::provide) returned last, once the
+    /// worker has mapped these buffers. From then on the slots can be released to the worker. Called in
+    /// the same thread as `provide`.
     fn mapped(&self, slots: ProvidedSlots);
 }
 
@@ -46,8 +47,9 @@ pub struct ProvidedSlots {
 }
 
 impl ProvidedSlots {
-    /// Releases buffer `index` to the worker, which may then write it. Call it once for each buffer,
-    /// while no frame is in the buffer. Later, dropping a frame releases the frame's buffer.
+    /// Releases buffer `index` (from 0, in the order of [`ProvidedBuffers::buffers`]) to the worker, which
+    /// may then write it. Call it once for each buffer, while no frame is in the buffer. Later, dropping a
+    /// frame releases the frame's buffer.
     pub fn release(&self, index: u32) {
         self.returns.give_back(self.first + index);
     }
@@ -61,7 +63,8 @@ pub(super) struct Borrower {
 }
 
 impl Borrower {
-    /// Makes the decoder's provider. It is leaked, because the process has no other stream.
+    /// Makes the provider of the worker's decoder. The provider is leaked, because the process has no other
+    /// stream.
     pub(super) fn into_provider(
         socket: Arc<Socket>,
         exporter: Arc<Mutex<Exporter>>,

@@ -30,12 +30,12 @@ use crate::item::Item;
 use crate::recorder::{Recorder, Stretch};
 use crate::requests::Wake;
 
-/// Longest sleep of the collect end while it has inputs to submit that do not fit into the ring yet.
+/// Longest sleep of the collect end while it has inputs to submit for which the worker has no room yet.
 const SUBMITTING: Duration = Duration::from_millis(5);
 
-/// Collect end of a stream, as the input of a thread. The end itself exists after the stream has started.
+/// Input of a thread: the collect end of a stream. The collect end exists after the stream has started.
 pub(crate) struct CollectInput {
-    /// The hop that the worker runs.
+    /// Number of the hop that the worker runs.
     pub(crate) hop: u16,
     session: Arc<Session>,
     is_by_device: bool,
@@ -44,8 +44,8 @@ pub(crate) struct CollectInput {
     idle: Idle,
 }
 
-/// Makes the two ends of a stage in a worker: the last stage of one thread, and the
-/// input of the next.
+/// Makes the two ends of hop `hop`, which a worker runs: the last stage of one thread, and the input of
+/// the next thread. The worker starts when that last stage starts.
 pub(crate) fn channel(hop: u16, session: Arc<Session>) -> (Submit, CollectInput) {
     let (slot, started) = sync_channel(1);
     let of_stream = session.clone();
@@ -65,7 +65,7 @@ pub(crate) fn channel(hop: u16, session: Arc<Session>) -> (Submit, CollectInput)
 /// Collect end of a stream: takes the output of the workers, and replaces workers that die.
 ///
 /// Only the collect end knows which inputs have no output yet. After the collect end has replaced a worker,
-/// it submits these inputs again. Then it returns the right to submit to the submit end.
+/// it submits these inputs again. Then it hands the right to submit to the submit end, when that end asks.
 pub struct CollectEnd {
     pub(super) session: Arc<Session>,
     pub(super) start: Start,
@@ -74,9 +74,9 @@ pub struct CollectEnd {
     pub(super) history: History,
     pub(super) commands: Sender<SubmitCommand>,
     pub(super) restarts: Restarts,
-    /// True from the death of a worker until the first new frame.
+    /// True from the death of a worker until the first frame that was not delivered before.
     pub(super) is_recovering: bool,
-    /// Number of the last seek or flush that was passed to the next thread.
+    /// Number of the last seek or flush that was passed to the next thread; 0 before the first.
     generation: u64,
     /// True if the stream has ended, is held open for a seek, and the worker has sent all output.
     at_end: bool,
@@ -89,11 +89,11 @@ pub(crate) enum WorkerOutput<T> {
     /// A seek or flush: number of this request, and number of frames that were discarded for the request.
     /// Later items come from after the seek or flush.
     Flush(u64, u64),
-    /// The stream has ended, and another seek may come.
+    /// The stream has ended, and another seek or flush may come.
     Held,
-    /// The stream has ended.
+    /// The stream has ended for good.
     End,
-    /// A request waits for the thread.
+    /// No event of the worker: a request, for example a seek, waits for the thread.
     Request,
 }
 
@@ -102,24 +102,28 @@ pub struct Arrival {
     /// The frame.
     pub frame: Frame,
     pub(super) stretch: Stretch,
-    /// Figures that the worker reports for the frame.
+    /// Times and resources that the worker reports for the frame; zero if the ledger is off.
     pub work: WorkerTime,
 }
 
 impl CollectInput {
-    /// Sets the ledger's level of the run that begins.
+    /// Sets the ledger's level in the workers, for the run that begins. Call it before the stream starts.
     pub(crate) fn set_level(&self, level: Level) {
         self.session.set_level(level);
     }
 
-    /// Returns the function that makes [`next`](CollectInput::next) check for requests.
+    /// Returns a function that wakes [`next`](CollectInput::next) to check for requests. Any thread may
+    /// call the returned function.
     pub(crate) fn waker(&self) -> Wake {
         let session = self.session.clone();
         Box::new(move || session.request_attention())
     }
 
-    /// Returns the next event and writes its ledger row. Sleeps until there is an event or
+    /// Returns the next event; writes the ledger row of a frame. Sleeps until there is an event or
     /// `has_request` is true.
+    ///
+    /// # Errors
+    /// As [`CollectEnd::next_frame`]; [`StageError::Downstream`] if the stream has not started.
     pub(crate) fn next(
         &mut self,
         recorder: &mut Recorder,
@@ -178,8 +182,8 @@ impl CollectEnd {
         }
     }
 
-    /// Returns the next frame of a stream without flushes; `None` after the last. Sleeps until a frame
-    /// arrives. Call it from one thread.
+    /// Returns the next frame; `None` at the end of the stream, also if the end is held for a flush. Sleeps
+    /// until a frame arrives. Call it from one thread.
     ///
     /// # Errors
     /// The stage failed, the stream was abandoned, or no worker can continue the stream.
@@ -193,8 +197,8 @@ impl CollectEnd {
         }
     }
 
-    /// Returns the next event. Sleeps until there is an event or `has_request` is true. Calls `idle`
-    /// when it goes to sleep and when it wakes.
+    /// Returns the next event; replaces workers that end. Sleeps until there is an event or `has_request`
+    /// is true. Calls `idle` before and after each sleep for the worker's output.
     fn next_or(
         &mut self,
         has_request: impl Fn() -> bool,
@@ -237,7 +241,7 @@ impl CollectEnd {
         }
     }
 
-    /// Returns a flush that was not passed to the next thread yet.
+    /// Returns a flush that was not passed to the next thread yet; `None` if there is none.
     fn flush(&mut self) -> Option<WorkerOutput<Arrival>> {
         let (generation, discarded) = self.history.generation();
         if generation == self.generation {
@@ -249,8 +253,10 @@ impl CollectEnd {
         Some(WorkerOutput::Flush(generation, discarded))
     }
 
-    /// Waits at the end of a stream that is held; returns `None` when it may go on. A death of the
-    /// worker during this wait is handled when the stream goes on.
+    /// Checks a held stream at its end. Returns `End` if the stream is no longer held, and `Request` if a
+    /// request waits. Returns `None` if the stream continues after a flush; also, after a sleep, if the
+    /// caller has to check again. A death of the worker during this sleep is handled when the stream
+    /// continues.
     fn held(&mut self, has_request: impl Fn() -> bool) -> Option<WorkerOutput<Arrival>> {
         self.link.health.clear_attention();
         self.history.read_log();
@@ -269,7 +275,11 @@ impl CollectEnd {
         None
     }
 
-    /// Handles the worker's answer to a drain; returns `None` if a flush follows.
+    /// Handles the worker's answer to a drain. Returns `Held` or `End`; `None` if a flush came after the
+    /// drain.
+    ///
+    /// # Errors
+    /// As [`History::on_end`].
     fn on_end(&mut self) -> Result<Option<WorkerOutput<Arrival>>, Breach> {
         let is_last = self.history.on_end()?;
         self.link.health.set_answer_due(self.history.awaits_answer());
@@ -353,7 +363,10 @@ impl CollectEnd {
         }
     }
 
-    /// Handles a completion of input `seq` without output.
+    /// Releases input frame `seq`, for which the worker reports that there is no output.
+    ///
+    /// # Errors
+    /// The worker does not have the frame, or has completed the frame before.
     fn on_no_output(&mut self, seq: u64) -> Result<(), HostError> {
         let sent = self.history.get(seq);
         let frame = sent.filter(|sent| matches!(sent.input, Some(WorkerInput::Frame(_))));
@@ -362,7 +375,10 @@ impl CollectEnd {
         frame.and_then(|sent| sent.input.take()).map(|_| ()).ok_or(unexpected.into())
     }
 
-    /// Counts a frame as lost, because the input of the frame was removed from the history.
+    /// Counts input `seq` as skipped: its frame has arrived, but the history no longer has the input.
+    ///
+    /// # Errors
+    /// The input was never submitted, or such frames arrived more often than is possible.
     fn lose(&mut self, seq: u64) -> Result<(), HostError> {
         if !self.history.book.lose_unknown(seq) {
             return Err(Breach("output of an input that was never submitted").into());
@@ -371,8 +387,8 @@ impl CollectEnd {
         Ok(())
     }
 
-    /// Reads the log, submits the inputs that the submit end left to this end, and answers the submit
-    /// end. Returns `true` if the worker has no room for all of these inputs.
+    /// Reads the log, submits the inputs that the submit end left to this end, and answers a waiting submit
+    /// end once all of them are submitted. Returns `true` if the worker has no room for all of these inputs.
     ///
     /// # Errors
     /// This process lacks a resource. A worker that breaks the rules is killed instead; the next call

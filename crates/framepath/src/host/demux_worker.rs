@@ -19,8 +19,8 @@ use super::message_io::send;
 use super::remote_demuxer::MOST_TRACK_BYTES;
 use super::tally::Tally;
 
-/// Reads `file` and sends its packets to the caller, in the shared memory `memory`. Does not return
-/// after the last packet, because the caller kills the worker.
+/// Reads `file` and sends its packets to the caller, in the shared memory `memory`. Returns only with an
+/// error: after the last packet, or a failure, waits until the caller ends this process.
 ///
 /// # Errors
 /// The caller broke the rules.
@@ -55,7 +55,8 @@ pub(super) fn demux(
 
 /// Reason why the demuxer stopped.
 enum Stopped {
-    /// The file cannot be read further; the message is for the caller.
+    /// The file cannot be read further, or has a packet that is too large; the text is the message for the
+    /// caller.
     File(String),
     /// The caller broke the rules.
     Caller(HostError),
@@ -77,14 +78,15 @@ struct DemuxedFile {
     demuxer: Demuxer,
     pool: PacketPool,
     completions: CellWriter,
-    /// Seeks of the caller.
+    /// Ring from the caller, which carries seeks.
     submissions: CellReader,
-    /// Time in the stream where each pass begins.
+    /// Time from the stream's start where each pass over the file begins.
     start: Duration,
+    /// Number of passes after the present one.
     loops_left: u64,
-    /// `None` without faults to inject.
+    /// Faults to inject; `None` if there are none.
     faults: Option<InjectedFaults>,
-    /// Counters of packets for the service.
+    /// Counters of packets for the service; `None` without a service.
     tally: Option<Tally>,
 }
 
@@ -118,7 +120,7 @@ impl DemuxedFile {
         Ok((stream, opened))
     }
 
-    /// Sends packets and performs seeks until an error.
+    /// Sends packets and performs seeks until an error; returns this error.
     fn run(&mut self) -> Stopped {
         let mut packets = 0;
         loop {
@@ -129,7 +131,8 @@ impl DemuxedFile {
         }
     }
 
-    /// Sends the packets up to the end of the last loop, and then waits for a seek.
+    /// Sends the packets up to the end of the last loop and the end itself; then waits for a seek and
+    /// performs it. Adds the number of packets to `packets`.
     fn read_to_end(&mut self, packets: &mut u64) -> Result<(), Stopped> {
         // Packets of this loop that become frames.
         let mut of_this_loop = 0;
@@ -172,7 +175,7 @@ impl DemuxedFile {
         Ok(())
     }
 
-    /// Performs the caller's seek; false if there is none.
+    /// Performs the caller's seek and answers it. Returns false if the caller has sent no seek.
     fn seek(&mut self) -> Result<bool, Stopped> {
         let Some(cell) = self.submissions.pop()? else { return Ok(false) };
         let Ok(Submission::Seek { number, to }) = Submission::decode(&cell) else {

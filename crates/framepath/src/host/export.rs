@@ -19,20 +19,20 @@ use crate::item::Item;
 use crate::out::{HopFailure, Out};
 use crate::stage::Stage;
 
-/// The stage's end of an [`Exporter`].
+/// Last stage of a worker: passes each frame to an [`Exporter`].
 pub(super) struct Export(pub(super) Arc<Mutex<Exporter>>);
 
-/// Writes completions.
+/// Writer of a worker's completions, and of the messages that belong to them.
 pub(super) struct Exporter {
     completions: CellWriter,
     socket: Arc<Socket>,
-    /// Pools and layouts that the caller knows.
+    /// Pools and layouts that were announced to the caller.
     names: Names,
-    /// Time that the worker was idle before the present input arrived, nanoseconds.
+    /// Time that the worker was idle before the present input arrived, nanoseconds, at most `u32::MAX`.
     pub(super) idle_ns: u32,
     /// Number of frames sent since the last call of [`Exporter::take_count`].
     frames: u64,
-    /// Counters for the service.
+    /// Counters for the service; `None` without a service.
     tally: Option<Tally>,
 }
 
@@ -46,14 +46,14 @@ impl Exporter {
         Exporter { completions, socket, names: Names::default(), idle_ns: 0, frames: 0, tally }
     }
 
-    /// Counts packet or frame `seq` as taken by the stage.
+    /// Counts packet or frame `seq` as taken by the stage, in the counters for the service.
     pub(super) fn count_input(&mut self, seq: u64) {
         if let Some(tally) = &mut self.tally {
             tally.count_input(seq);
         }
     }
 
-    /// Returns the number of frames sent since the last call.
+    /// Returns the number of frames sent since the last call, and sets it to 0.
     pub(super) fn take_count(&mut self) -> u64 {
         std::mem::take(&mut self.frames)
     }
@@ -85,7 +85,7 @@ impl Exporter {
         self.complete(&Completion::Frame { seq, pool, slot: exported.slot, layout, work })
     }
 
-    /// Returns the number of a layout. Announces a new layout to the caller.
+    /// Returns the number of a layout. Announces a new layout to the caller by a completion.
     fn layout(&mut self, layout: &Layout) -> Result<u8, HostError> {
         let (id, is_new) = self.names.layout(layout);
         if is_new {
@@ -100,8 +100,8 @@ impl Exporter {
         self.complete(&Completion::MemoryRequest)
     }
 
-    /// Requests memory for a pool, in bytes. The answer arrives on the socket. If the stream is `opened`,
-    /// the caller only reads the socket after a cell, so this function also writes one.
+    /// Requests memory of `bytes` bytes for a pool. The answer arrives on the socket. If the stream is
+    /// `opened`, the caller reads the socket only after a cell, so this function also writes one.
     pub(super) fn want_memory(&mut self, bytes: u64, opened: bool) -> Result<(), HostError> {
         send(&self.socket, &Message::RequestMemory { bytes }, None)?;
         if opened { self.complete(&Completion::MemoryRequest) } else { Ok(()) }
@@ -118,7 +118,11 @@ impl Exporter {
         })
     }
 
-    /// Returns the number of the frame's pool. Announces a new pool to the caller.
+    /// Returns the number of the frame's pool. Announces a new pool to the caller by a message and a
+    /// completion.
+    ///
+    /// # Errors
+    /// The pool does not lie in memory that the caller granted, or there are too many pools.
     fn pool(&mut self, frame: &Frame) -> Result<u16, HostError> {
         let (pool, is_new) = self.names.pool(frame.pool_id())?;
         if is_new {

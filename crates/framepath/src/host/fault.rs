@@ -6,16 +6,16 @@ use std::str::FromStr;
 
 use framepath_os::process::crash;
 
-/// Kind of fault.
+/// Kind of fault, which occurs when a worker takes the packet or frame with the fault's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FaultKind {
     /// The first worker crashes by a segmentation fault.
     Crash,
-    /// The first worker hangs.
+    /// The first worker hangs: it does nothing more, and does not end.
     Hang,
     /// The first worker allocates all memory that it can get.
     Bomb,
-    /// Every worker that takes the packet crashes.
+    /// Every worker that takes the packet or frame crashes, not only the first.
     Poison,
 }
 
@@ -26,14 +26,15 @@ const KINDS: [(&str, FaultKind); 4] = [
     ("poison", FaultKind::Poison),
 ];
 
-/// A fault, and the number of the packet or frame at which it occurs.
+/// A fault, and the number (from 0) of the packet or frame at which it occurs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Fault {
     kind: FaultKind,
     seq: u64,
 }
 
-/// Faults of one stream. The text form of a fault is `KIND@N`; commas separate several faults.
+/// Faults to inject into the workers of one stream. The text form of a fault is `KIND@N`; commas separate
+/// several faults.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InjectedFaults(Vec<Fault>);
 

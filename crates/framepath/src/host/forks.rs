@@ -14,12 +14,12 @@ use super::message_io::{recv, send};
 use super::{HostError, worker};
 use crate::registry::Registry;
 
-/// Runs the zygote: forks workers until its caller is gone, and then
+/// Runs the zygote: forks workers until the caller at the other end of the socket is gone, and then
 /// ends the process. Call it in the main thread of a process that has no other thread.
 ///
 /// # Errors
-/// There are other threads, namespaces fail for a reason other than a refusal, or the caller
-/// broke the rules.
+/// There are other threads, namespaces fail for a reason other than a refusal, the socket failed, or the
+/// caller broke the rules.
 pub fn serve(caller: OwnedFd, registry: &Registry) -> Result<Infallible, HostError> {
     fork_on_request(&Socket::from(caller), registry)?;
     // Skips the exit handlers that the libraries registered.
@@ -55,7 +55,7 @@ fn make(zygote: &Zygote, kind: &str, registry: &Registry) -> Result<(WorkerProce
     Ok((child, callers))
 }
 
-/// Runs a worker from start to end; returns the exit code of the worker.
+/// Runs a worker from start to end, in the forked process; returns the exit code of the worker.
 fn work(socket: OwnedFd, kind: WorkerKind, registry: &Registry) -> i32 {
     match worker::lock_in_and_serve(socket, kind, registry) {
         Ok(()) => 0,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Health of one worker: counts of the work in flight, and the check that the worker makes progress.
 //!
-//! No other module counts.
+//! Both ends of the stream report to this module; the watcher's thread checks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -12,14 +12,15 @@ use framepath_os::crossing::{Bell, SharedArea, WatchResult, completions};
 use super::Traffic;
 use super::policy::{Watchdog, WorkerProgress};
 
-/// Progress of a worker as its caller sees it, for any thread. The counts are Relaxed, because they
+/// Progress of a worker as its caller sees it, for any thread. Nearly all counts are Relaxed, because they
 /// order no other memory.
 pub(super) struct WorkerHealth {
     area: Arc<SharedArea>,
     /// Bell that wakes the collect end.
     collect_bell: Bell,
+    /// True after [`WorkerHealth::end`].
     gone: AtomicBool,
-    /// True if the collect end has to read the log.
+    /// True if the collect end has to read the log or to check for requests.
     attention: AtomicBool,
     /// Counts of messages, of cells submitted to the worker, and of cells taken from the worker.
     pub(super) traffic: Traffic,
@@ -27,13 +28,15 @@ pub(super) struct WorkerHealth {
     announced_pools: AtomicU32,
     /// Number of submitted frames. The worker answers each frame.
     inputs: AtomicU64,
-    /// Number of cells from the worker that answer a frame.
+    /// Number of cells from the worker that carry a frame, or report that a submitted frame has no output.
     answers: AtomicU64,
-    /// Number of frames of the worker's pools that later stages hold.
+    /// Number of frames of the worker's pools that this process holds. A slot of a provided buffer also
+    /// counts until the provider releases it to the worker.
     frames_out: AtomicU64,
     /// Minimum of `frames_out` while an honest worker waits for a slot.
     least_out: u64,
-    /// Number of cells from the worker that do not count as progress.
+    /// Number of cells from the worker that do not count as progress: late output of flushed inputs, and
+    /// requests.
     late: AtomicU64,
     /// True if the worker has not answered a drain or flush yet.
     answer_due: AtomicBool,
@@ -53,15 +56,15 @@ impl WorkerHealth {
         self.announced_pools.fetch_add(1, Ordering::Release);
     }
 
-    /// Returns how many input pools were announced.
+    /// Returns the number of input pools that were announced to the worker.
     pub(super) fn announced_pools(&self) -> u32 {
         // Acquire: pairs with the addition in `announce_pool`.
         self.announced_pools.load(Ordering::Acquire)
     }
 
-    /// Makes the counts of the worker of `area`. The worker is killed after `watchdog` without progress.
-    /// An honest worker waits for a slot only while at least `least_out` of its frames are out; 0 means
-    /// 1.
+    /// Makes the counts of the worker that shares `area`. The worker is killed after `watchdog` without
+    /// progress. An honest worker waits for a slot only while this process holds at least `least_out` of
+    /// the worker's frames; 0 means 1.
     pub(super) fn new(area: Arc<SharedArea>, watchdog: Duration, least_out: u32) -> WorkerHealth {
         WorkerHealth {
             collect_bell: completions(&area).1.bell().clone(),
@@ -91,7 +94,8 @@ impl WorkerHealth {
         }
     }
 
-    /// Counts a cell taken from the worker. `is_answer` is true if the cell answers a frame.
+    /// Counts a cell taken from the worker. `is_answer` is true if the cell carries a frame, or reports that
+    /// a submitted frame has no output.
     pub(super) fn completed(&self, is_answer: bool) {
         self.traffic.cells_in.fetch_add(1, Ordering::Relaxed);
         if is_answer {
@@ -104,22 +108,23 @@ impl WorkerHealth {
         self.traffic.cells_out.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of cells that the worker reports as taken, at most the number submitted.
+    /// Returns the number of submitted cells that the worker has taken, by the worker's own report; at most
+    /// the number of submitted cells.
     pub(super) fn taken(&self) -> u64 {
         self.area.taken().min(self.traffic.cells_out.load(Ordering::Relaxed))
     }
 
-    /// Counts a frame of the worker's pools that goes to the later stages.
+    /// Counts a frame of the worker's pools that this process now holds.
     pub(super) fn frame_out(&self) {
         self.frames_out.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a frame of the worker's pools that the later stages returned.
+    /// Counts a frame of the worker's pools that this process has returned to the worker.
     pub(super) fn frame_back(&self) {
         self.frames_out.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Sets whether the worker has to answer a drain or flush.
+    /// Records whether the worker has to answer a drain or flush.
     pub(super) fn set_answer_due(&self, due: bool) {
         self.answer_due.store(due, Ordering::Relaxed);
     }
@@ -130,22 +135,22 @@ impl WorkerHealth {
         self.late.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Sets whether the collect end sleeps.
+    /// Records whether the collect end sleeps until the worker sends a completion.
     pub(super) fn collect_sleeps(&self, sleeps: bool) {
         self.collect_sleeps.store(sleeps, Ordering::Relaxed);
     }
 
-    /// Sets whether the submit end sleeps.
+    /// Records whether the submit end sleeps until the worker makes room.
     pub(super) fn submit_sleeps(&self, sleeps: bool) {
         self.submit_sleeps.store(sleeps, Ordering::Relaxed);
     }
 
-    /// Sets whether the provider of buffers works for the worker.
+    /// Records whether the worker waits for the provider of buffers.
     pub(super) fn set_provider_busy(&self, busy: bool) {
         self.provider_busy.store(busy, Ordering::Relaxed);
     }
 
-    /// Wakes the collect end to read the log.
+    /// Wakes the collect end to read the log and to check for requests. Any thread may call it.
     pub(super) fn request_attention(&self) {
         // Release: pairs with the Acquire in `clear_attention`; the caller has written the entry of the
         // log before. The bell's fences order this store with the check before a sleep.
@@ -165,14 +170,15 @@ impl WorkerHealth {
         self.attention.swap(false, Ordering::Acquire);
     }
 
-    /// True once the worker is gone. Its completed cells can still be taken.
+    /// True after [`WorkerHealth::end`]: the worker is gone, or is being killed. Its completed cells can
+    /// still be taken.
     pub(super) fn is_gone(&self) -> bool {
         // Acquire: pairs with the Release in `end`. A later read of the ring then finds the worker's
         // last cells.
         self.gone.load(Ordering::Acquire)
     }
 
-    /// Records that the worker is gone, and wakes both ends.
+    /// Records that the worker is gone, or is about to be killed, and wakes both ends of the stream.
     pub(super) fn end(&self) {
         // Release: pairs with the Acquire in `is_gone`.
         self.gone.store(true, Ordering::Release);
@@ -185,8 +191,10 @@ impl WorkerHealth {
         Bell::for_packets(&self.area).ring_out();
     }
 
-    /// Checks progress, in the watcher's thread. Calls `kill` for a worker that has work, does not wait
-    /// for this process, and made no progress for longer than the watchdog allows.
+    /// Checks the worker's progress, in the watcher's thread. Calls `kill` for a worker that has work, does
+    /// not wait for this process, and made no progress for longer than the watchdog allows. Returns
+    /// [`WatchResult::Quiet`] if the worker has no work and made no progress since the last check, so no
+    /// check is needed until the next submission.
     ///
     /// The worker's reports are trusted only in part. A position counts if it is higher than before,
     /// and at most as the number of submitted cells. A report that the worker waits for a slot counts

@@ -21,43 +21,46 @@ use super::between::{Logged, SubmitCommand};
 use super::input::{LoggedInput, WorkerInput};
 use super::submit::Sending;
 
-/// Minimum number of packets to keep, whatever their size: those in the ring (whose bytes are limited,
-/// too), and more than any decoder's reorder delay.
+/// Number of newest submitted packets that the history keeps, whatever their size: those in the ring (whose
+/// bytes are limited, too), and more than any decoder's reorder delay.
 const KEPT: usize = 96;
 /// Memory overhead of a packet, bytes: 780 for its `AVPacket` and buffer, and twice 200 for its entry
-/// in the book, whose capacity doubles when it grows.
+/// in the replay log, whose capacity doubles when it grows.
 const OVERHEAD: u64 = 1200;
-/// Bytes of new packets between two checks of the book's size.
+/// Bytes of new packets between two checks of the replay log's size.
 const CHECK_BYTES: u64 = 2 << 20;
-/// Bounds of the book's size, bytes. The size is limited to a quarter of the worker's memory.
+/// Lower bound of the limit on the replay log's size, bytes. The limit is a quarter of the worker's memory.
 const LEAST: u64 = 16 << 20;
+/// Upper bound of the limit on the replay log's size, bytes.
 const MOST: u64 = 256 << 20;
 
-/// Inputs of one stream, across all workers of the stream.
+/// Inputs of one stream that may still be needed, across all workers of the stream.
 pub(super) struct History {
     log: Receiver<Logged>,
+    /// Replay log: the kept inputs, and which of them were submitted and delivered.
     pub(super) book: ReplayLog<LoggedInput>,
     /// Verifies the random access points of packets; `None` for frames.
     points: Option<AccessPoints>,
     /// Parameter sets from packets, which decoders need besides those of the track's header; `None` for
     /// frames.
     sets: Option<ParameterSets>,
-    /// Parameter sets that the present worker has.
+    /// Parameter sets that the present worker has received in packets; `None` before the first.
     worker_sets: Option<Arc<SetLog>>,
     /// Right to submit to the present worker, while the collect end has this right; else `None`.
     pub(super) sending: Option<Box<Sending>>,
-    /// Number of the present worker.
+    /// Number of the present worker among the workers of the stream, from 0.
     worker: u64,
-    /// Number of the next input in the log.
+    /// Number of the next input or flush to read from the log.
     read: u64,
-    /// Bytes of packets since the last check of the book's size.
+    /// Bytes of packets since the last check of the replay log's size.
     new_bytes: u64,
-    /// Address space of a worker, bytes.
+    /// Limit of a worker's address space, bytes.
     memory_bytes: u64,
-    /// True if the submit end waits for an answer.
+    /// True if the submit end waits for the answer to [`Logged::Ask`].
     is_asked: bool,
-    /// True if no input follows, unless a flush comes and the stream is held.
+    /// True from an end of the input until a flush.
     pub(super) ended: bool,
+    /// True if a flush may follow the end of the input.
     pub(super) is_held: bool,
     flush: Flush,
     /// Drains and flushes that the present worker has to answer.
@@ -67,11 +70,11 @@ pub(super) struct History {
 /// The last flush of a stream.
 #[derive(Default)]
 struct Flush {
-    /// Its number among the seeks and flushes.
+    /// Number of the flush among the seeks and flushes; 0 before the first.
     generation: u64,
     /// Number of the first input after the flush; output of earlier inputs is dropped.
     wanted_from: u64,
-    /// Frames that the flush discarded and [`History::generation`] has not returned yet.
+    /// Number of frames that flushes have discarded since the last call of [`History::generation`].
     discarded: u64,
 }
 
@@ -97,7 +100,7 @@ impl History {
         }
     }
 
-    /// Reads the entries that the submit end has logged.
+    /// Reads all entries that the submit end has logged; does not wait for more.
     pub(super) fn read_log(&mut self) {
         while let Ok(logged) = self.log.try_recv() {
             match logged {
@@ -115,7 +118,7 @@ impl History {
         }
     }
 
-    /// Discards the inputs before a flush.
+    /// Handles the log's entry about a flush: removes the earlier inputs, and reopens an ended stream.
     fn flush_inputs(&mut self, generation: u64) {
         self.answers.flush(self.read, self.book.kept() as u64);
         self.flush = Flush {
@@ -127,25 +130,26 @@ impl History {
         (self.ended, self.is_held) = (false, false);
     }
 
-    /// Returns the number of the last seek or flush, and the number of frames discarded since the last
-    /// call.
+    /// Returns the number of the last seek or flush (0 before the first), and the number of frames that
+    /// flushes have discarded since the last call.
     pub(super) fn generation(&mut self) -> (u64, u64) {
         (self.flush.generation, std::mem::take(&mut self.flush.discarded))
     }
 
-    /// True if a flush other than that of `generation` was the last.
+    /// True if the last seek or flush has another number than `generation`.
     pub(super) fn was_flushed_since(&self, generation: u64) -> bool {
         self.flush.generation != generation
     }
 
-    /// Classifies an output of input `seq`.
+    /// Classifies an output of input `seq`, as [`Answers::check_output`] does; reads the log first if
+    /// necessary.
     pub(super) fn check_output(&mut self, seq: u64) -> OutputCheck {
         self.read_log_for(seq);
         self.answers.check_output(seq, self.flush.wanted_from)
     }
 
-    /// Accepts the worker's answer to a drain. True if the stream ends there, false if a
-    /// flush follows.
+    /// Accepts the worker's answer to a drain. Returns true if the stream ends there, false if a flush came
+    /// after the drain.
     ///
     /// # Errors
     /// The worker was not asked to drain, or has not taken all inputs.
@@ -160,12 +164,12 @@ impl History {
     /// Accepts the worker's answer to the flush with the number `seq` among the inputs.
     ///
     /// # Errors
-    /// The worker owes another answer first.
+    /// The worker was not sent this flush, or has to answer another drain or flush first.
     pub(super) fn flushed(&mut self, seq: u64) -> Result<(), Breach> {
         self.answers.flushed(seq)
     }
 
-    /// True while the worker owes an answer to a drain or flush.
+    /// True while the worker has to answer a drain or flush.
     pub(super) fn awaits_answer(&self) -> bool {
         self.answers.is_owed()
     }
@@ -198,7 +202,8 @@ impl History {
         }
     }
 
-    /// Takes the right to submit back, if the submit end handed the right over.
+    /// Stores `sending`, the right to submit that the submit end has handed over. Drops the right to submit
+    /// to a worker that was replaced.
     fn take_back_sending(&mut self, sending: Option<Box<Sending>>) {
         // The right to write to an older worker is of no use.
         if let Some(sending) = sending.filter(|sending| sending.link.number == self.worker) {
@@ -206,7 +211,7 @@ impl History {
         }
     }
 
-    /// Returns input `seq`; `None` if the book no longer has this input.
+    /// Returns input `seq`; `None` if the replay log does not have this input, or no longer has it.
     pub(super) fn get(&mut self, seq: u64) -> Option<&mut LoggedInput> {
         self.read_log_for(seq);
         self.book.get_mut(seq)
@@ -220,7 +225,8 @@ impl History {
         }
     }
 
-    /// Returns the metadata for a frame of input `seq`; `None` if there is no such input.
+    /// Returns the metadata for a frame of input `seq`; `None` if there is no such input. For a flushed or
+    /// forgotten input, returns default metadata, because the caller drops the frame.
     pub(super) fn meta(&mut self, seq: u64) -> Option<FrameMeta> {
         self.read_log_for(seq);
         if seq < self.flush.wanted_from {
@@ -232,12 +238,13 @@ impl History {
         known.or_else(|| self.book.is_unknown(seq).then(FrameMeta::default))
     }
 
-    /// Returns the number of the last input among the first `taken` cells of the present worker.
+    /// Returns the number of the last input among the first `taken` cells that were submitted to the present
+    /// worker; `None` if there is no such input.
     pub(super) fn last_taken(&self, taken: u64) -> Option<u64> {
         self.book.last_submitted(|sent| sent.cell < taken)
     }
 
-    /// Resets the per-worker state for a new worker.
+    /// Resets the per-worker state for a new worker. `sending` is the right to submit to this worker.
     pub(super) fn begin(&mut self, sending: Box<Sending>) {
         self.worker = sending.link.number;
         self.sending = Some(sending);
@@ -245,8 +252,9 @@ impl History {
         self.answers.begin();
     }
 
-    /// Submits the inputs that are not submitted yet, and then the drain if the stream has ended.
-    /// Returns `true` if the worker has no room for all of them.
+    /// Submits the unsent flush, then the inputs that are not submitted yet, and then the drain if the
+    /// stream has ended. Returns `true` if the worker has no room for all of them; `false` also if this end
+    /// has no right to submit, or the worker is gone.
     ///
     /// # Errors
     /// The worker broke the rules, or this process lacks a resource.
@@ -300,7 +308,8 @@ impl History {
         Ok(is_full)
     }
 
-    /// Returns the answer for the submit end, if that end has asked and all logged inputs are submitted.
+    /// Returns the answer for the submit end; `None` unless the submit end waits for an answer, this end has
+    /// the right to submit, and all logged inputs are submitted.
     pub(super) fn answer(&mut self) -> Option<SubmitCommand> {
         let is_behind = self.answers.first_unreported().is_some() || self.book.next_unsent().is_some();
         if !self.is_asked || self.sending.is_none() || is_behind {
@@ -319,17 +328,20 @@ impl History {
 }
 
 /// Returns the memory of a packet, with the parameter sets that it changed, in bytes. Returns 0 for a
-/// frame, because the book does not keep frames.
+/// frame, because the frame lies in a pool and leaves the history when its output arrives.
 fn bytes_of(sent: &LoggedInput) -> u64 {
     let Some(WorkerInput::Packet(packet)) = &sent.input else { return 0 };
     let new_sets = sent.sets_behind.as_ref().filter(|sets| sent.sets_before.as_ref() != Some(sets));
     packet.content_bytes() as u64 + new_sets.map_or(0, |sets| sets.bytes() as u64) + OVERHEAD
 }
 
-/// Bytes at the start of a packet that show its framing: start codes or lengths.
+/// Number of bytes at the start of a packet that show the packet's framing: start codes or lengths.
 const FRAMING_BYTES: usize = 16;
 
 /// Returns a copy of the packet with `sets` in front; `None` for a frame. The ledger counts the copy.
+///
+/// # Errors
+/// There is no memory for the copy.
 fn with_sets(sets: &SetLog, input: &WorkerInput) -> Result<Option<WorkerInput>, HostError> {
     let WorkerInput::Packet(packet) = input else { return Ok(None) };
     let completed = packet.prefixed(&sets.in_front_of(&packet.peek(FRAMING_BYTES)));
@@ -338,14 +350,15 @@ fn with_sets(sets: &SetLog, input: &WorkerInput) -> Result<Option<WorkerInput>, 
     Ok(Some(WorkerInput::Packet(completed)))
 }
 
-/// Bytes at the start of a packet that are inspected first. The picture of most random access points
-/// begins there, so the rest need not be read.
+/// Number of bytes at the start of a packet that are inspected first. The picture of most random access
+/// points begins there, so the rest need not be read.
 const FIRST_INSPECTED: usize = 4 << 10;
 
-/// Like [`FIRST_INSPECTED`], for parameter sets of packets that are no random access points.
+/// Number of bytes at the start of a packet that are searched first for parameter sets, if the packet is
+/// not flagged as a random access point.
 const FIRST_INSPECTED_FOR_SETS: usize = 128;
 
-/// Records the parameter sets in front of the packet's picture.
+/// Adds the parameter sets in front of the packet's picture to `sets`.
 fn record_sets(sets: &mut ParameterSets, packet: &Packet) {
     for most in [if packet.is_key() { FIRST_INSPECTED } else { FIRST_INSPECTED_FOR_SETS }, FIRST_INSPECTED] {
         if sets.inspect(&packet.peek(most), packet.len() <= most) {
@@ -355,7 +368,7 @@ fn record_sets(sets: &mut ParameterSets, packet: &Packet) {
     sets.inspect(&packet.peek(usize::MAX), true);
 }
 
-/// Returns how decoding can start at `packet`, if it can.
+/// Returns whether and how decoding can start at `packet`, by the container's flag and the packet's bytes.
 fn access(points: &mut AccessPoints, packet: &Packet) -> RandomAccess {
     let flagged = packet.is_key();
     if !points.needs(flagged, packet.meta().pts.is_some()) {
@@ -368,7 +381,9 @@ fn access(points: &mut AccessPoints, packet: &Packet) -> RandomAccess {
     first.or_else(inspect_whole).unwrap_or(RandomAccess::Claimed { recovery: 0 })
 }
 
-/// Removes the oldest packets if the book exceeds its share of `memory_bytes`, the memory of a worker.
+/// Removes the oldest submitted packets from `book` if all packets together exceed the limit: a quarter of
+/// `memory_bytes` (the memory of a worker), between [`LEAST`] and [`MOST`]. Leaves three quarters of the
+/// limit, but at least [`KEPT`] packets.
 fn limit(book: &mut ReplayLog<LoggedInput>, memory_bytes: u64) {
     let most = (memory_bytes / 4).clamp(LEAST, MOST);
     let sizes: Vec<u64> = book.packets().map(bytes_of).collect();

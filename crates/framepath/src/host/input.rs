@@ -20,18 +20,21 @@ pub enum WorkerInput {
 
 /// An entry of the log: an input and the state of its processing.
 pub(super) struct LoggedInput {
-    /// The input itself. `None` for a frame whose output has arrived: the frame then returns to its pool.
+    /// The input itself. `None` for a frame whose output has arrived (the frame then returns to its pool),
+    /// and after [`LoggedInput::strip`].
     pub(super) input: Option<WorkerInput>,
     pub(super) meta: FrameMeta,
-    /// Position of the input's cell in the ring of the worker that has the input.
+    /// Position of the input's cell in the ring to the last worker that got the input; `u64::MAX` if no
+    /// worker got the input.
     pub(super) cell: u64,
-    /// Number of frames that the worker has emitted for the input.
+    /// Number of frames that the stream's workers have emitted for the input, repetitions included.
     pub(super) outputs: u32,
     /// Ledger times up to the submission of the input.
     pub(super) stretch: Stretch,
-    /// Parameter sets in force before the packet, in addition to those of the track's header.
+    /// Parameter sets in force before the packet, in addition to those of the track's header; `None` if
+    /// there are none, and for a frame.
     pub(super) sets_before: Option<Arc<SetLog>>,
-    /// Parameter sets in force after the packet.
+    /// Parameter sets in force after the packet, with the same exceptions as `sets_before`.
     pub(super) sets_behind: Option<Arc<SetLog>>,
 }
 
@@ -48,7 +51,7 @@ impl LoggedInput {
         }
     }
 
-    /// Drops the input and the parameter sets, which only a replay would need.
+    /// Drops the input itself and the parameter sets, which only a replay would need.
     pub(super) fn strip(&mut self) {
         (self.input, self.sets_before, self.sets_behind) = (None, None, None);
     }

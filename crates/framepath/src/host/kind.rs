@@ -36,7 +36,8 @@ pub(crate) enum Task {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct WorkerKind {
     pub(crate) task: Task,
-    /// Limit of the worker's address space, bytes.
+    /// Limit of the worker's address space, bytes, beyond the part that is mapped when the worker enters
+    /// its sandbox.
     pub(crate) memory_bytes: u64,
     /// True if the worker may run where the kernel has no seccomp.
     without_seccomp: bool,
@@ -48,12 +49,12 @@ impl WorkerKind {
         WorkerKind { task, memory_bytes, without_seccomp: sandbox == SandboxChoice::Allow }
     }
 
-    /// Makes the kind of a worker for plain stages.
+    /// Makes the kind of a worker for plain stages, without a device or plug-in, that requires seccomp.
     pub fn stage(memory_bytes: u64) -> WorkerKind {
         WorkerKind::new(Task::Stage, memory_bytes, SandboxChoice::default())
     }
 
-    /// Returns the path of the device that the worker decodes with.
+    /// Returns the path of the device that the worker decodes with; `None` for the other tasks.
     pub(super) fn device(&self) -> Option<&Path> {
         match &self.task {
             Task::Device(node) => Some(node),
@@ -61,7 +62,7 @@ impl WorkerKind {
         }
     }
 
-    /// Limits of the worker's cgroup.
+    /// Returns the limits of the worker's cgroup.
     pub(super) fn bounds(&self) -> Bounds {
         Bounds { memory_bytes: self.memory_bytes, threads: ResourceLimits::default().threads }
     }
@@ -72,7 +73,8 @@ impl WorkerKind {
     /// the plug-in and its libraries have to be readable.
     ///
     /// # Errors
-    /// The sandbox cannot be entered, or the plug-in cannot be loaded.
+    /// The sandbox cannot be entered, the plug-in cannot be loaded, or the kernel has no seccomp and the
+    /// kind requires seccomp.
     pub(super) fn lock_in(&self) -> Result<Layers, HostError> {
         match self.enter() {
             Err(HostError::Sandbox(SandboxError::NoSeccomp { layers, .. })) if self.without_seccomp => {

@@ -35,7 +35,7 @@ pub(super) type Reply = (Message, Option<OwnedFd>);
 pub(super) struct MemoryClient {
     socket: Arc<Socket>,
     exporter: Arc<Mutex<Exporter>>,
-    /// True once the caller reads the ring in addition to the socket.
+    /// True once the stream is open: the caller then reads the socket only after a cell of the ring.
     opened: AtomicBool,
     /// Held for a whole request, so that answers arrive in the order of requests.
     requesting: Mutex<()>,
@@ -57,7 +57,7 @@ impl MemoryClient {
         Arc::new(MemoryClient { socket, exporter, opened, requesting, inputs })
     }
 
-    /// Records that the caller knows that the stream is open.
+    /// Records that the message about the open stream was sent to the caller.
     pub(super) fn opened(&self) {
         // Relaxed: the thread that opens the stream starts the threads that request memory later.
         self.opened.store(true, Ordering::Relaxed);
@@ -110,16 +110,18 @@ impl MemoryClient {
         }
     }
 
-    /// Receives the next message. Adds the pool if the message announces an input pool.
+    /// Receives the next message; `None` if the caller has closed the connection. Adds the pool if the
+    /// message announces an input pool.
     fn receive(&self) -> Result<Option<Reply>, HostError> {
         let reply = recv(&self.socket)?;
         reply.map(|reply| self.add_input(reply)).transpose()
     }
 
-    /// Maps the pool of an input if the message announces one.
+    /// Maps the pool of an input if the message announces one. Returns the message, without the descriptor
+    /// of a mapped pool.
     ///
     /// # Errors
-    /// The memory is not as announced.
+    /// The memory is not as announced, or cannot be mapped.
     pub(super) fn add_input(&self, (message, fd): Reply) -> Result<Reply, HostError> {
         let Message::InputPool { pool, slots, slot_bytes } = message else { return Ok((message, fd)) };
         let invalid = || HostError::NotOpened { what: "sent an invalid input pool" };
@@ -141,15 +143,17 @@ impl MemoryClient {
 /// The caller's side: the grants of one worker. The memory that the caller keeps for the worker's pools
 /// and frames is limited to `memory=`.
 pub(super) struct Granter {
-    /// Address space of the worker, bytes.
+    /// Limit of the worker's address space (`memory=`), bytes. The same limit applies to all grants together.
     memory_bytes: u64,
+    /// Number of the next grant.
     next: u32,
+    /// Grants in which the worker has not announced a pool, with their numbers, oldest first.
     unannounced: VecDeque<(u32, Grant)>,
     /// Bytes of all grants that were not dropped yet.
     alive: Arc<AtomicU64>,
 }
 
-/// Memory of one pool. The memory counts until the grant and all shares of the grant are dropped.
+/// Memory of one pool. The memory counts as granted until the grant and all shares of the grant are dropped.
 pub(super) struct Grant {
     pub(super) fd: OwnedFd,
     pub(super) share: Arc<GrantShare>,
@@ -209,8 +213,8 @@ impl Granter {
         (Message::Memory { number }, Some(sent))
     }
 
-    /// Takes the grant with this number, in which the worker announces a pool. Each grant can be taken
-    /// once.
+    /// Takes the grant with this number, in which the worker announces a pool. Returns `None` if there is no
+    /// such grant, or if it was taken or removed before.
     pub(super) fn take(&mut self, number: u32) -> Option<Grant> {
         let at = self.unannounced.iter().position(|(known, _)| *known == number)?;
         self.unannounced.remove(at).map(|(_, grant)| grant)
@@ -229,7 +233,7 @@ mod tests {
     use super::super::names::shared_memory;
     use super::*;
 
-    /// The caller's input pools change while the worker requests memory.
+    /// Tests that input pools may be announced while the worker requests memory.
     #[test]
     fn input_pools_that_arrive_before_memory_are_kept() {
         let (caller, worker) = Socket::pair().unwrap();

@@ -9,10 +9,10 @@ use framepath_os::crossing::{Breach, Socket, is_crowded};
 
 use super::HostError;
 
-/// Sends `message`, with `fd` attached. Callable on any thread.
+/// Sends `message`, with `fd` attached if there is one. Any thread may call it.
 ///
 /// # Errors
-/// The socket failed, or too many descriptors of this user are in flight.
+/// The socket failed, or too many descriptors of this user are in messages that were not received.
 pub fn send(socket: &Socket, message: &Message, fd: Option<BorrowedFd<'_>>) -> Result<(), HostError> {
     let mut bytes = [0; MESSAGE_BYTES];
     message.encode(&mut bytes);
@@ -28,7 +28,8 @@ pub fn send(socket: &Socket, message: &Message, fd: Option<BorrowedFd<'_>>) -> R
 /// Most memory that an unread message takes in the kernel, bytes: 1 KiB of message, and bookkeeping.
 const UNREAD_MESSAGE: u32 = 4096;
 
-/// Unread messages that a worker may have when it makes a request, besides announcements.
+/// Maximum number of unread messages that a worker may have when it makes a request, besides announcements
+/// of input pools.
 const UNREAD_MESSAGES: u32 = 4;
 
 /// Checks that a worker that makes a request has received the answers to earlier ones; `announced`
@@ -75,7 +76,8 @@ fn shown(message: Message) -> Message {
     }
 }
 
-/// Receives like `recv`, with a time limit.
+/// Receives the next message and its descriptor; `None` if the peer has closed the connection. Waits at
+/// most for `limit`.
 ///
 /// # Errors
 /// As `recv`; [`HostError::NotOpened`] after the time limit.

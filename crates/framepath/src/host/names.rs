@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Numbers of pools and layouts, so that a frame costs one cell.
 //!
-//! The sender of frames announces each number once, before the first frame that uses it.
+//! The sender of frames announces each new number, before the first frame that uses it.
 
 use framepath_model::format::Layout;
 use framepath_model::wire::SAME_FRAME;
@@ -12,18 +12,20 @@ use super::HostError;
 /// Maximum number of layouts with a number. A further layout takes over the oldest number.
 const LAYOUTS: usize = 256;
 
-/// Numbers assigned so far. The caller announces a new number before it uses the number.
+/// Numbers that the sender of frames has assigned so far. The sender announces a new number before it uses
+/// the number.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    /// Ids of the pools, by number.
+    /// Ids of the pools ([`Frame::pool_id`]), by number.
     pools: Vec<u64>,
+    /// Layouts, by number.
     layouts: Vec<Layout>,
-    /// Number for the next layout when all are in use.
+    /// Number that the next new layout takes over once all [`LAYOUTS`] numbers are in use.
     oldest_layout: usize,
 }
 
 impl Names {
-    /// Returns the number of a layout, and true if the layout is new.
+    /// Returns the number of a layout, and true if the number is new for this layout.
     pub(super) fn layout(&mut self, layout: &Layout) -> (u8, bool) {
         if let Some(id) = self.layouts.iter().position(|known| known == layout) {
             return (id as u8, false);
@@ -40,8 +42,10 @@ impl Names {
         (id as u8, true)
     }
 
-    /// Returns the number of the pool with this [`Frame::pool_id`], and whether it is
-    /// new.
+    /// Returns the number of the pool with this [`Frame::pool_id`], and true if the number is new.
+    ///
+    /// # Errors
+    /// All 65,535 numbers are in use.
     pub(super) fn pool(&mut self, id: u64) -> Result<(u16, bool), HostError> {
         if let Some(number) = self.pools.iter().rposition(|known| *known == id) {
             return Ok((number as u16, false));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Opening of a stream in a worker: in the first one, and in each replacement.
+//! Opening of a stream in a worker: in the first worker, and in each replacement.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
@@ -24,7 +24,7 @@ use super::submit::{Sending, SubmitEnd};
 use super::worker_stream::WorkerStream;
 use super::{HostError, sandbox, start};
 
-/// Largest room for packets, bytes.
+/// Maximum size of the shared memory for packets of a stage's worker, bytes.
 const MOST_PACKET_BYTES: u64 = 64 << 20;
 
 /// Maximum number of unread entries in the log: two rings of inputs, so that a sleeping collect end is
@@ -62,7 +62,12 @@ struct Opened {
     stream: StreamInfo,
 }
 
-/// Opens the stream of `spec` in `worker`, which is the stream's worker `number`.
+/// Opens the stream of `spec` in `worker`, which is the stream's worker `number`. Returns the connection to
+/// the worker, the right to submit, and the receiver of completions.
+///
+/// # Errors
+/// The worker refuses the stage, ends, sends no message in time or breaks the rules; or this process lacks
+/// a resource.
 pub(super) fn open(
     worker: Worker,
     spec: &Spec,
@@ -104,7 +109,8 @@ pub(super) fn open(
     Ok((link.clone(), Box::new(Sending::new(link, writer, packets)), receiving))
 }
 
-/// Sends the worker the message that opens the stream; returns the worker's answer.
+/// Sends the worker the device, if the stage decodes with one, and the message that opens the stream. Grants
+/// memory that the worker requests meanwhile. Returns the worker's answer.
 fn ask(
     socket: &Socket,
     spec: &Spec,

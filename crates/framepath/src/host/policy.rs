@@ -29,16 +29,18 @@ use framepath_os::time::now_ns;
 use super::HostError;
 use super::process::SharedProcess;
 
-/// Longest time a worker takes to load and lock itself in.
+/// Time limit for a worker to load and enter its sandbox.
 pub const LOADING: Duration = Duration::from_secs(20);
-/// Longest time that the service takes to grant a worker, because the service may have to load a new worker.
+/// Time limit for the service to grant a worker. Longer than [`LOADING`], because the service may have to
+/// load a new worker.
 pub(super) const GRANTING: Duration = LOADING.saturating_add(Duration::from_secs(10));
-/// Longest time a worker takes to open a stream.
+/// Time limit for a worker's next message while the worker opens a stream.
 pub(super) const OPENING: Duration = Duration::from_secs(20);
-/// Further tries to start a worker after one that could not open the stream.
+/// Number of further tries to replace a worker after the first replacement could not be started or could
+/// not open the stream.
 const OPENING_TRIES: u32 = 3;
-/// Deaths in a row without a new frame after which the stream fails. Skipping a packet takes two
-/// deaths, so this limit allows sixteen skipped packets in a row.
+/// Number of deaths in a row without a new frame at which the stream fails. Skipping a packet takes at
+/// least two deaths, so at most fifteen packets in a row are skipped.
 const FRUITLESS: u32 = 32;
 /// Factor for `watchdog=`: the time that a demuxer's worker may send nothing while its file has bytes
 /// to read. It is long because a disk may be slow. The same limit applies to the CPU time that the
@@ -47,22 +49,22 @@ const SILENCE: u32 = 10;
 /// Interval of checks while the caller waits for a demuxer's worker.
 pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Cells of each ring. This exceeds the reorder delay of every decoder, so a decoder that has taken a
-/// full ring of packets has emitted a frame.
+/// Number of cells of each ring. It exceeds the reorder delay of every decoder, so a decoder that has taken
+/// a full ring of packets has emitted a frame.
 pub(super) const CELLS: u32 = 64;
-/// Requests to the hops in front that a worker may send for each submitted cell. An honest worker
-/// sends at most one keyframe and one bit rate request for each cell.
+/// Maximum number of requests to the hops in front that a worker may send for each submitted cell. An
+/// honest worker sends at most one keyframe and one bit rate request for each cell.
 const REQUESTS_PER_CELL: u64 = 2;
-/// Requests that a worker may send in a row. The requests of an honest worker belong to a ring of
-/// submissions and a ring of unread completions.
+/// Maximum number of requests that a worker may send without a new submission. An honest worker can be
+/// behind by a full ring of submissions, and its requests for earlier cells may fill the other ring.
 const MOST_REQUESTS: u64 = (REQUESTS_PER_CELL + 2) * CELLS as u64;
 
-/// Counts the requests of one worker.
+/// Limit on the requests of one worker to the hops in front.
 #[derive(Debug, Default)]
 pub(super) struct RequestBudget {
-    /// Requests that the worker may still send.
+    /// Number of requests that the worker may still send, without those for cells after its last request.
     left: u64,
-    /// Cells that were submitted to the worker before its last request.
+    /// Number of cells that were submitted to the worker before its last request.
     submitted: u64,
 }
 
@@ -82,15 +84,15 @@ impl RequestBudget {
     }
 }
 
-/// Counts the deaths of one stream's workers.
+/// Limit on the deaths of one stream's workers.
 #[derive(Debug, Default)]
 pub(super) struct Restarts {
-    /// Deaths since the last new frame.
+    /// Number of deaths since the last new frame or flush.
     fruitless: u32,
 }
 
 impl Restarts {
-    /// Records a new frame: resets the count.
+    /// Resets the count of deaths, after a new frame or a flush.
     pub(super) fn delivered(&mut self) {
         self.fruitless = 0;
     }
@@ -98,7 +100,7 @@ impl Restarts {
     /// Counts a death.
     ///
     /// # Errors
-    /// Too many workers died without a new frame.
+    /// Too many workers died in a row without a new frame.
     pub(super) fn died(&mut self) -> Result<(), HostError> {
         self.fruitless += 1;
         if self.fruitless >= FRUITLESS {
@@ -107,10 +109,10 @@ impl Restarts {
         Ok(())
     }
 
-    /// Calls `open` until a worker has the stream open.
+    /// Calls `open`, which starts a worker and opens the stream, until it succeeds, at most four times.
     ///
     /// # Errors
-    /// The error of the last attempt, if that error is final or there were too many attempts.
+    /// The error of the last attempt, if that error is final or all attempts failed.
     pub(super) fn open<T>(mut open: impl FnMut() -> Result<T, HostError>) -> Result<T, HostError> {
         let mut tries = 0;
         loop {
@@ -122,20 +124,21 @@ impl Restarts {
     }
 }
 
-/// Watches the progress of a worker that has work.
+/// Detector of a worker that has work and makes no progress.
 #[derive(Debug)]
 pub(super) struct Watchdog {
+    /// Time without progress after which the worker is killed, nanoseconds.
     limit_ns: u64,
     /// Highest progress observed, cells. Only the watcher's thread uses this field.
     progress: AtomicU64,
-    /// CLOCK_MONOTONIC time when the progress last advanced, nanoseconds. Only the watcher's thread
-    /// uses it.
+    /// CLOCK_MONOTONIC time of the last check, nanoseconds, that found progress, no work, or a worker that
+    /// waits for the caller; at first the time of the start. Only the watcher's thread uses this field.
     since_ns: AtomicU64,
 }
 
 /// The state of a worker at one check.
 pub(super) struct WorkerProgress {
-    /// Cells that the worker has taken, plus cells taken from the worker.
+    /// Number of cells that the worker has taken, plus number of cells taken from the worker.
     pub(super) cells: u64,
     /// True if the worker waits for the caller.
     pub(super) waits_for_caller: bool,
@@ -149,7 +152,8 @@ impl Watchdog {
         Watchdog { limit_ns, progress: AtomicU64::new(0), since_ns: AtomicU64::new(now_ns()) }
     }
 
-    /// Evaluates one check; calls `kill` if the worker made no progress for too long.
+    /// Evaluates one check; calls `kill` if the worker made no progress for too long. Returns `Quiet` if the
+    /// worker has no work, made no progress since the last check, and does not wait for the caller.
     pub(super) fn check(&self, now: &WorkerProgress, kill: impl FnOnce()) -> WatchResult {
         let now_ns = now_ns();
         let further = self.progress.fetch_max(now.cells, Ordering::Relaxed) < now.cells;
@@ -165,16 +169,18 @@ impl Watchdog {
     }
 }
 
-/// One wait for a demuxer's worker.
+/// One wait for a demuxer's worker, and its limits.
 pub(super) struct DemuxerWait {
+    /// Start of the wait.
     since: Instant,
     /// CPU time of the worker at `since`, nanoseconds.
     cpu_ns: u64,
-    /// Time since when every check has found bytes to read, or the end of a pipe.
+    /// Time since when every check has found that reading the file does not block: the start of the wait,
+    /// or the last check that found an empty pipe.
     readable_since: Instant,
-    /// Limit of the worker's CPU time.
+    /// Limit of the worker's CPU time in this wait.
     busy: Duration,
-    /// Limit of the time without a packet.
+    /// Limit of the time without a packet although reading the file does not block.
     silent: Duration,
 }
 
@@ -192,7 +198,7 @@ impl DemuxerWait {
     }
 
     /// Checks the limits. A worker at an empty pipe may be silent without limit. `packets` is the
-    /// number of packets so far, for the error.
+    /// number of packets received so far, for the error. Succeeds in the first [`CHECK_INTERVAL`].
     ///
     /// # Errors
     /// The worker has computed for too long, or sent nothing for too long while there were bytes to

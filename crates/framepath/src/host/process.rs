@@ -11,7 +11,7 @@ use framepath_os::time::cpu_ns_of;
 use super::service_stream::{ServiceStream, WorkerNumber};
 use super::zygote::ZygoteProcess;
 
-/// A worker that is loaded and locked in, and has no stream yet.
+/// A worker inside its sandbox, as its caller holds it.
 pub(super) struct Worker {
     pub(super) socket: Arc<Socket>,
     pub(super) process: Arc<SharedProcess>,
@@ -19,32 +19,34 @@ pub(super) struct Worker {
     pub(super) layers: Layers,
 }
 
-/// A worker's process, for any thread. Dropping the last handle ends the process and waits for its end.
+/// A worker's process, for any thread. Dropping the last handle ends the process and waits for its end,
+/// except that the service ends its own processes.
 #[derive(Debug)]
 pub(super) struct SharedProcess {
     pub(super) pid: u32,
     pub(super) kind: Parent,
 }
 
-/// The process that a worker is a child of.
+/// The process that has started a worker, with the means to end the worker.
 #[derive(Debug)]
 pub(super) enum Parent {
     Us(Mutex<WorkerProcess>),
-    /// The zygote. The handles of the workers keep the zygote alive.
+    /// The zygote of this process. The handles of the workers keep the zygote alive.
     Zygote {
         process: Remote,
         _zygote: Arc<ZygoteProcess>,
     },
+    /// The service, at the other end of this connection, and the number of the worker there.
     Service(Arc<ServiceStream>, WorkerNumber),
 }
 
 impl SharedProcess {
-    /// Returns the process id, as this process sees it.
+    /// Returns the process id, as this process sees it; 0 if it is not visible to this process.
     pub(super) fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// Kills the process; does not wait for its end.
+    /// Kills the process, or requests that from the service; does not wait for the end of the process.
     pub(super) fn kill(&self) {
         // Fails only if the process is gone already.
         let _ = match &self.kind {
@@ -67,8 +69,8 @@ impl SharedProcess {
         }
     }
 
-    /// Like [`SharedProcess::end`], except that it leaves workers of the service to the service. The
-    /// caller has closed the connection before.
+    /// Kills the process and waits until the process has ended. Does nothing if the process belongs to the
+    /// service. The caller has shut the socket to the worker before.
     pub(super) fn finish(&self) {
         match &self.kind {
             Parent::Us(_) | Parent::Zygote { .. } => self.end(),
@@ -76,7 +78,8 @@ impl SharedProcess {
         }
     }
 
-    /// Returns the CPU time used, nanoseconds; 0 if the process is gone, or is not visible to this program.
+    /// Returns the CPU time that the process has used, nanoseconds; 0 if the process is gone, or is not
+    /// visible to this program.
     pub(super) fn cpu_ns(&self) -> u64 {
         // The pid is 0 if it is not visible here; the kernel takes 0 as this process.
         if self.pid == 0 { 0 } else { cpu_ns_of(self.pid).unwrap_or(0) }

@@ -13,7 +13,7 @@ use super::HostError;
 
 /// First argument of the zygote process ([`init`](crate::worker::init)).
 pub(crate) const ZYGOTE: &str = "framepath-zygote";
-/// First argument of a worker that is a program of its own.
+/// First argument of a worker that is started as a program, not forked by the zygote.
 pub(crate) const WORKER: &str = "framepath-worker";
 
 /// Environment variable with the path of the worker's program.
@@ -27,16 +27,17 @@ const LIBEXEC: &str = match option_env!("FRAMEPATH_LIBEXEC") {
     None => "/usr/libexec/framepath",
 };
 
+/// Program of [`set_worker_program`].
 static SET: OnceLock<PathBuf> = OnceLock::new();
 /// True once this program has called [`init`](crate::worker::init).
 static IS_OWN: AtomicBool = AtomicBool::new(false);
 
-/// A program that can be started.
+/// A program that can be started as a worker or zygote.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct WorkerProgram {
     /// Path for execve(2).
     pub(super) file: PathBuf,
-    /// Path in errors.
+    /// Path of the program for error messages.
     pub(super) name: PathBuf,
 }
 
@@ -62,12 +63,14 @@ pub fn set_worker_program(path: impl Into<PathBuf>) {
     let _ = SET.set(path.into());
 }
 
-/// Makes this program its own worker program.
+/// Records that this program has called [`init`](crate::worker::init), and so can be started as its own
+/// workers.
 pub(crate) fn use_own_program() {
     IS_OWN.store(true, Ordering::Relaxed);
 }
 
-/// Returns the program that the environment or [`set_worker_program`] names.
+/// Returns the program that FRAMEPATH_WORKER names, else that of [`set_worker_program`]; `None` if neither
+/// names a program.
 pub(super) fn named() -> Option<PathBuf> {
     std::env::var_os(VARIABLE).map(PathBuf::from).or_else(|| SET.get().cloned())
 }

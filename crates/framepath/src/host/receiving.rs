@@ -26,34 +26,34 @@ use super::worker_stream::WorkerStream;
 /// Time limit for a message that a cell announces: zero, because the worker sends the message before
 /// the cell.
 const ALREADY_SENT: Duration = Duration::ZERO;
-/// Maximum number of layouts and pools that a worker may announce between two frames. One of each is
-/// needed.
+/// Maximum number of layouts, pools and requests for memory that a worker may send between two frames. One
+/// of each is needed. Also the maximum number of requests for memory while the worker opens the stream.
 pub(super) const CONSTANTS: u32 = 8;
 
-/// Takes frames from one worker.
+/// Receiver of the completions of one worker.
 pub(super) struct Receiving {
     link: Arc<WorkerStream>,
     reader: CellReader,
     pools: WorkerPools,
-    /// Number of layouts and pools announced since the last frame.
+    /// Number of layouts, pools and requests for memory since the last frame.
     constants: u32,
     requests: RequestBudget,
     provider: Option<Arc<dyn BufferProvider>>,
 }
 
-/// A message from a worker.
+/// A completion of a worker, checked.
 pub(super) enum WorkerMessage {
-    /// A frame in its pool.
+    /// A frame of the input with number `seq`, in a pool of the worker.
     Frame { seq: u64, frame: Frame, work: WorkerTime },
     /// The stage passed on the input frame with number `seq` unchanged.
     Same { seq: u64, work: WorkerTime },
-    /// The input with number `seq` has no output.
+    /// The worker has finished the input frame with number `seq` without output.
     Nothing { seq: u64 },
     /// The worker has discarded all inputs before the flush with number `seq`.
     Flushed { seq: u64 },
-    /// The worker has sent the output for all inputs.
+    /// Answer to a drain: the worker has sent the output for all inputs.
     End,
-    /// The stage failed.
+    /// The stage failed, with this error message.
     Failed(String),
     /// The stage sends a request to the hops in front.
     Request(UpstreamRequest),
@@ -73,8 +73,11 @@ impl Receiving {
         Receiving { link: link.clone(), reader, pools, constants: 0, requests, provider }
     }
 
-    /// Returns the next message; `None` if there is none. `meta` finds the metadata of an input by its
-    /// number.
+    /// Takes and checks the next completion; `None` if there is none now. `meta` finds the metadata of an
+    /// input by its number. Handles a layout, a pool or a request for memory itself.
+    ///
+    /// # Errors
+    /// The worker broke the rules, this process lacks a resource, or the provider has no buffers.
     pub(super) fn take(
         &mut self,
         meta: impl FnMut(u64) -> Option<FrameMeta>,
@@ -108,7 +111,10 @@ impl Receiving {
         }
     }
 
-    /// Handles the completions that are rare.
+    /// Handles the rare completions: a failure, a layout, a pool, or a request for memory.
+    ///
+    /// # Errors
+    /// Any other completion, or too many of these between two frames; as [`Receiving::take`].
     fn on_rare(&mut self, completion: &Completion) -> Result<WorkerMessage, HostError> {
         if *completion == Completion::Failed {
             return match self.recv()? {
@@ -118,7 +124,7 @@ impl Receiving {
         }
         self.constants += 1;
         if self.constants > CONSTANTS {
-            return Err(Breach("too many layouts and pools without a frame").into());
+            return Err(Breach("too many layouts, pools and requests for memory without a frame").into());
         }
         match *completion {
             Completion::Layout { id, layout } => self.pools.name_layout(id, layout),
@@ -141,7 +147,8 @@ impl Receiving {
         Ok(WorkerMessage::Constant)
     }
 
-    /// Sends the worker the memory that it requests.
+    /// Receives the worker's request for memory, and answers it: with memory, with buffers of the provider,
+    /// or with a denial.
     fn provide(&mut self) -> Result<(), HostError> {
         check_answers_received(&self.link.socket, || self.link.health.announced_pools())?;
         match self.recv()? {
@@ -157,7 +164,10 @@ impl Receiving {
         }
     }
 
-    /// Requests buffers from the provider, and passes these buffers to the worker.
+    /// Requests buffers from the provider, and sends these buffers to the worker.
+    ///
+    /// # Errors
+    /// The stream has no provider, or the provider has no such buffers.
     fn provide_buffers(&mut self, request: BufferRequest) -> Result<(), HostError> {
         let Some(provider) = self.provider.clone() else {
             return Err(Breach("a request for buffers of a provider, but the stream has none").into());
@@ -183,7 +193,7 @@ impl Receiving {
         Ok(())
     }
 
-    /// Receives the message that belongs to the last cell.
+    /// Receives the message that belongs to the last cell, without waiting; fails if it has not arrived.
     fn recv(&self) -> Result<Option<(Message, Option<OwnedFd>)>, HostError> {
         let received = recv_within(&self.link.socket, ALREADY_SENT)?;
         self.link.health.traffic.message_in();
@@ -212,23 +222,23 @@ impl Receiving {
     }
 }
 
-/// Maximum number of pools of a worker. A further pool removes the oldest.
+/// Maximum number of pools that are kept for a worker. A further pool removes the oldest.
 const POOLS: u16 = 64;
-/// Number of newest pools that are kept regardless of their size.
+/// Number of a worker's newest pools that are kept regardless of their size.
 const RECENT_POOLS: usize = 2;
 
-/// Error about a pool that differs from the announced one.
+/// Error about a pool whose number is not the next one, or whose slots do not match the provider's buffers.
 const WRONG_POOL: Breach = Breach("a pool with the wrong number or size");
 
 /// Pools and layouts that a worker has announced.
 pub(super) struct WorkerPools {
     pools: HashMap<u16, ForeignPool>,
-    /// Number of the next pool.
+    /// Number that the worker's next pool must have.
     next: u16,
     layouts: Vec<Option<Layout>>,
     returns: Arc<SlotReturns>,
-    /// Number of the provider's buffers that the worker has not mapped yet, and their minimum size in
-    /// bytes.
+    /// Number of the provider's buffers for which the worker has not announced a pool yet, and their
+    /// minimum size in bytes; `None` if there are none.
     unmapped: Option<(u32, u32)>,
     granter: Granter,
 }
@@ -240,7 +250,8 @@ impl WorkerPools {
         WorkerPools { pools: HashMap::new(), next: 0, layouts, returns, unmapped: None, granter }
     }
 
-    /// Returns the frame of input `seq` that lies in a slot. `meta` finds the input's metadata.
+    /// Returns the frame of input `seq` that lies in slot `slot` of pool `pool`. `meta` finds the input's
+    /// metadata.
     ///
     /// # Errors
     /// The worker named an unknown input, pool or layout, or the frame does not fit the slot.
@@ -259,12 +270,13 @@ impl WorkerPools {
         Ok(pool.frame(slot, &layout, meta)?)
     }
 
-    /// Records a layout that the worker announces.
+    /// Records the layout that the worker announces under the number `id`; replaces an earlier one.
     pub(super) fn name_layout(&mut self, id: u8, layout: Layout) {
         self.layouts[usize::from(id)] = Some(layout);
     }
 
-    /// Allocates memory for a pool. Returns the answer, and the descriptor to attach.
+    /// Allocates memory for a pool, after removing old pools if the worker's limit requires it. Returns the
+    /// answer for the worker, which may be a denial, and the descriptor to attach.
     pub(super) fn grant(&mut self, bytes: u64) -> (Message, Option<OwnedFd>) {
         self.make_room(bytes);
         self.granter.grant(bytes)
@@ -276,7 +288,11 @@ impl WorkerPools {
         self.unmapped = Some((buffers, bytes));
     }
 
-    /// Adds the pool that the worker announces in the provider's last buffers.
+    /// Adds the pool that the worker announces in the provider's last buffers, and passes its slots to the
+    /// provider.
+    ///
+    /// # Errors
+    /// The number or size of the pool is wrong, or the provider has provided no buffers for it.
     pub(super) fn add_provided(
         &mut self,
         number: u16,
@@ -300,7 +316,11 @@ impl WorkerPools {
         Ok(())
     }
 
-    /// Adds a pool that the worker announces in granted memory. `message` belongs to the announcement.
+    /// Adds a pool that the worker announces in granted memory. `message` belongs to the announcement, and
+    /// names the grant.
+    ///
+    /// # Errors
+    /// The number or size of the pool is wrong, the memory was not granted, or it cannot be mapped.
     pub(super) fn add_granted(
         &mut self,
         number: u16,
@@ -349,7 +369,7 @@ impl WorkerPools {
     }
 }
 
-/// Returns slots to the worker by words of the shared area.
+/// Way by which slots return to the worker: words of the shared area.
 pub(super) struct SlotReturns {
     pub(super) area: Arc<SharedArea>,
     pub(super) health: Arc<WorkerHealth>,
@@ -369,7 +389,7 @@ impl Returns for SlotReturns {
 /// frame of it exists.
 pub(super) struct GrantedReturns {
     pub(super) returns: Arc<SlotReturns>,
-    /// Dropped with the last frame of the pool.
+    /// Share that keeps the memory counted as granted. Dropped with the pool and its last frame.
     pub(super) _share: Arc<GrantShare>,
 }
 

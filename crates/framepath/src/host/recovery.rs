@@ -17,16 +17,17 @@ const REMEMBERED: usize = 4096;
 pub struct Recovery {
     /// Number of the worker that ended, among the workers of the stream, from 0.
     pub worker: u64,
-    /// Time when the collect end noticed the worker's end, after the collect end had taken all completions.
+    /// Time when the collect end began to replace the worker. If the worker ended by itself, the collect
+    /// end had taken all its completions before.
     pub seen_ns: u64,
     /// Time when the next worker had opened the stream, just before the history was submitted to it.
     pub opened_ns: u64,
-    /// Time of the next worker's first frame, which may be a repetition of a delivered frame.
+    /// Time when the next worker's first frame arrived, which may be a repetition of a delivered frame.
     pub first_ns: u64,
     /// Time that the next worker spent on its first frame, from receipt to completion, nanoseconds; 0 if
     /// the ledger is off.
     pub first_work_ns: u64,
-    /// Time of the first frame that was not delivered before.
+    /// Time when the first frame that was not delivered before arrived from the next worker.
     pub new_ns: u64,
 }
 
@@ -39,15 +40,15 @@ struct RecoveryState {
     /// Number of workers that have opened the stream.
     opened: u64,
     present: Weak<SharedProcess>,
-    /// The current recovery, until its first new frame.
+    /// The current recovery, until its first new frame; else `None`.
     begun: Option<Recovery>,
     done: VecDeque<Recovery>,
 }
 
 impl Recoveries {
-    /// Kills the present worker by SIGKILL without informing the stream, to measure a recovery. Returns
-    /// the worker's number in the stream and the time of the kill (CLOCK_MONOTONIC, nanoseconds); `None`
-    /// if there is no worker. Any thread may call it.
+    /// Kills the present worker by SIGKILL (a worker of the service by a request to the service) without
+    /// informing the stream, to measure a recovery. Returns the worker's number in the stream and the time
+    /// of the kill (CLOCK_MONOTONIC, nanoseconds); `None` if there is no worker. Any thread may call it.
     pub fn kill_present(&self) -> Option<(u64, u64)> {
         let state = self.locked();
         let process = state.present.upgrade()?;
@@ -78,7 +79,8 @@ impl Recoveries {
         state.begun = Some(Recovery { worker, seen_ns: now_ns(), ..Recovery::default() });
     }
 
-    /// Records a frame that arrived during a recovery.
+    /// Records a frame that arrived during a recovery. `is_new` is true if the frame was not delivered
+    /// before; such a frame ends the recovery. Does nothing outside a recovery.
     pub(super) fn arrived(&self, work: &WorkerTime, is_new: bool) {
         let mut state = self.locked();
         let Some(recovery) = &mut state.begun else { return };

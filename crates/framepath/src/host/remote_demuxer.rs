@@ -3,8 +3,8 @@
 //!
 //! The worker receives the open file and nothing else. It reads ahead as far as the
 //! ring and the shared memory allow, so a paced path wakes it once for half
-//! a ring of packets. The caller checks its cells. The bytes of its packets are never a slice here;
-//! they are copied once more, into the decoder's memory.
+//! a ring of packets. The caller checks the worker's cells. The bytes of the worker's packets are never a
+//! slice here; they are copied once more, into the decoder's memory.
 //!
 //! The caller writes a seek into the ring to the worker, and the worker reads that ring between two packets.
 //! The caller drops packets that arrive before the answer. These drops also make room in the ring of packets,
@@ -34,24 +34,24 @@ use super::spec::area_sizes;
 use super::start;
 use super::{HostError, WorkerOptions, WorkerStats, sandbox};
 
-/// Largest room for packets, bytes.
+/// Maximum size of the shared memory for packets of a demuxer's worker, bytes.
 const MOST_PACKET_BYTES: u64 = 128 << 20;
-/// Rings of cells that may arrive before the answer to a seek: one full ring, and one more that covers
-/// the packet that the worker is sending.
+/// Number of cells that may arrive before the answer to a seek, in rings of cells: one full ring, and one
+/// more that covers the packet that the worker is sending.
 const RINGS_BEFORE_ANSWER: u64 = 2;
-/// Longest description of a track, bytes.
+/// Maximum size of the description of a track that a demuxer's worker sends, bytes.
 pub(super) const MOST_TRACK_BYTES: usize = 4 << 20;
 
 /// Work of a demuxer's worker.
 pub(crate) struct DemuxerSpec {
     /// Number of times to read the file; 0 counts as 1.
     pub(crate) loops: u64,
-    /// Time in the stream where each pass begins.
+    /// Time from the stream's start where each pass over the file begins.
     pub(crate) start: Duration,
     /// Number of the video track; `None` chooses the best.
     pub(crate) track: Option<u32>,
     pub(crate) options: WorkerOptions,
-    /// The stream's connection to the service, if the worker comes from there.
+    /// The stream's connection to the service that provides the worker; `None` if this program starts it.
     pub(crate) service: Option<Arc<ServiceStream>>,
     /// True if this process reads the packets' bytes itself, so they have to be copied out of the
     /// shared memory.
@@ -65,18 +65,21 @@ pub(crate) struct RemoteDemuxer {
     worker: Worker,
     track: TrackInfo,
     reader: CellReader,
-    /// Writes seeks.
+    /// Ring to the worker, which carries seeks.
     writer: CellWriter,
     /// Number of cells of each ring.
     cells: u32,
+    /// Number of seeks so far, which is the number of the last seek.
     seeks: u64,
     packets: Arc<PooledPackets>,
+    /// True once the worker has ended; set by the watcher's thread.
     gone: Arc<AtomicBool>,
     spec: DemuxerSpec,
     /// The demuxed file. Open in this process, too, to check if there are bytes to read.
     file: MediaFile,
-    /// Packets received so far.
+    /// Number of packets received so far.
     received: u64,
+    /// True after the last packet or a failure, until a seek.
     ended: bool,
     stats: Arc<WorkerStats>,
 }
@@ -138,17 +141,17 @@ impl RemoteDemuxer {
         &self.track
     }
 
-    /// Returns the statistics of the worker. Its CPU time is added when the demuxer is dropped.
+    /// Returns the statistics of the worker. The worker's CPU time is added when this value is dropped.
     pub(crate) fn stats(&self) -> Arc<WorkerStats> {
         self.stats.clone()
     }
 
-    /// True if [`seek`](RemoteDemuxer::seek) can work.
+    /// True if the file is seekable, so that [`seek`](RemoteDemuxer::seek) can succeed.
     pub(crate) fn is_seekable(&self) -> bool {
         self.file.is_seekable()
     }
 
-    /// Seeks to another position, also after the end. Waits for the worker's answer.
+    /// Seeks to another position, also after the end. Waits for the worker's answer, or until Ctrl-C.
     ///
     /// # Errors
     /// As [`read`](RemoteDemuxer::read).
@@ -198,6 +201,9 @@ impl RemoteDemuxer {
     }
 
     /// Waits for the worker's next cell; `None` after Ctrl-C.
+    ///
+    /// # Errors
+    /// The worker ended, exceeded a limit of `wait`, or broke the rules of shared memory.
     fn next_cell(&mut self, wait: &mut DemuxerWait) -> Result<Option<Cell>, HostError> {
         loop {
             // Read before the ring, so that the last cells of a dead worker are taken before its end is
@@ -235,7 +241,10 @@ impl RemoteDemuxer {
         Ok(packet)
     }
 
-    /// Receives the message that belongs to a failure.
+    /// Receives the message that belongs to a failure, and returns it as an error of the demuxer.
+    ///
+    /// # Errors
+    /// There is no such message.
     fn failure(&mut self) -> Result<HostError, HostError> {
         self.ended = true;
         match recv_within(&self.worker.socket, Duration::ZERO)? {
@@ -247,6 +256,9 @@ impl RemoteDemuxer {
 
 /// Waits until the worker has the file open. Returns the size of the track's description in bytes,
 /// and the stream.
+///
+/// # Errors
+/// The worker refused the file, ended, exceeded a limit or broke the rules; or Ctrl-C canceled the wait.
 fn opened(
     worker: &Worker,
     file: &MediaFile,
@@ -267,11 +279,11 @@ fn opened(
         Some((Message::Demuxed { .. }, _)) => Err(Breach("a description of a track that is too long").into()),
         Some((Message::Refused { text }, _)) => Err(HostError::Refused { text }),
         Some(_) => Err(HostError::NotOpened { what: "sent an unexpected message" }),
-        None => Err(HostError::NotOpened { what: "ended" }),
+        None => Err(HostError::NotOpened { what: "ended while it opened the file" }),
     }
 }
 
-/// Sets `gone` and rings `bell` when the worker ends.
+/// Starts a thread that sets `gone` and rings `bell` when the worker at `socket` ends.
 fn watch_end(socket: Arc<Socket>, gone: Arc<AtomicBool>, bell: Bell) -> Result<Watcher, HostError> {
     let at_end = move || {
         // Release: pairs with the Acquire in `next_cell`, which then finds the

@@ -14,8 +14,8 @@ use super::spec::Attempt;
 use super::{HostError, opening, start};
 
 impl CollectEnd {
-    /// Ends the worker, starts another, and submits the inputs that have no output yet. `why` is the
-    /// reason for the replacement.
+    /// Ends the worker, starts another, and submits the inputs that a replay needs, as far as the new worker
+    /// has room. `why` is the reason for the replacement.
     ///
     /// # Errors
     /// The stream was abandoned, this process caused the error, no worker can be started, or too many
@@ -61,19 +61,22 @@ impl CollectEnd {
         Ok(())
     }
 
-    /// Adds the worker's CPU time and traffic to the stream's statistics. Call it before the worker's
-    /// process is reaped, because the CPU clock is gone then.
+    /// Adds the present worker's CPU time and traffic to the stream's statistics. Call it before the
+    /// worker's process is reaped, because the CPU clock is gone then.
     pub(super) fn count_cpu(&self) {
         self.session.stats.cpu_ns.fetch_add(self.link.cpu_ns(), Ordering::Relaxed);
         self.session.stats.traffic.add(&self.link.health.traffic);
     }
 
-    /// Updates the stream's count of skipped inputs from the book.
+    /// Sets the stream's count of skipped inputs to that of the replay log.
     pub(super) fn count_skipped(&self) {
         self.session.stats.skipped.store(self.history.book.skipped(), Ordering::Relaxed);
     }
 
-    /// Decides how to open the next worker after a death, and records the losses.
+    /// Decides how to open the next worker after a death, and records the losses in the statistics.
+    ///
+    /// # Errors
+    /// Too many workers have ended in a row: without a new frame, or before they took an input.
     fn plan(&mut self) -> Result<Attempt, HostError> {
         self.restarts.died()?;
         let stats = &self.session.stats;
@@ -98,7 +101,7 @@ impl CollectEnd {
                 Ok(Attempt::SingleThreaded)
             }
             RestartPlan::GiveUp => {
-                Err(HostError::NotOpened { what: "ended again and again without a new frame" })
+                Err(HostError::NotOpened { what: "ended too often in a row before it took an input" })
             }
         }
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Decision about a worker whose sandbox lacks layers, by `sandbox=`.
+//! Decision, by the option `sandbox=`, about a worker whose sandbox lacks layers.
 
 use framepath_os::process::sandbox::{Layer, Layers};
 
@@ -26,7 +26,7 @@ impl SandboxChoice {
         }
     }
 
-    /// Checks whether a worker with `layers` may run the stream.
+    /// Checks that a worker whose sandbox has `layers` may run the stream.
     ///
     /// # Errors
     /// A required layer is missing.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Stream of a service: the connection by which a stream requests its workers.
+//! Connection by which a stream requests its workers from a service.
 //!
-//! No packet and no frame goes through it.
+//! No packet and no frame goes through the connection.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,8 +22,8 @@ const NAME: &str = "framepath.sock";
 const SYSTEM: &str = "/run/framepath.sock";
 
 /// Returns the default socket of services and their clients: `framepath.sock` in the folder that
-/// XDG_RUNTIME_DIR names. Returns `/run/framepath.sock` if the variable is not set, or if only the
-/// latter exists.
+/// XDG_RUNTIME_DIR names. Returns `/run/framepath.sock` if the variable is unset or empty, or if
+/// `/run/framepath.sock` exists and the other does not.
 pub fn default_socket() -> PathBuf {
     let of_user = std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty());
     match of_user.map(|folder| Path::new(&folder).join(NAME)) {
@@ -52,41 +52,45 @@ pub fn connect(path: &Path, allowed: Option<u32>) -> Result<Socket, HostError> {
     Ok(socket)
 }
 
-/// Number of a worker among the workers of one stream.
+/// Number of a worker among those that the service has granted to one stream, from 1.
 pub(super) type WorkerNumber = u64;
 
 /// One stream's connection to the service; dropping it ends the stream and its
 /// worker.
 #[derive(Debug)]
 pub struct ServiceStream {
+    /// Path of the service's socket.
     path: PathBuf,
-    /// User id whose service is accepted, in addition to root and the user of this program.
+    /// User id whose service is accepted, in addition to root and the user of this program; `None` if there
+    /// is no such user.
     allowed: Option<u32>,
     state: Mutex<ServiceStreamState>,
 }
 
 #[derive(Debug, Default)]
 struct ServiceStreamState {
+    /// Socket to the service; `None` before the first request.
     connection: Option<Arc<Socket>>,
-    /// The service's number of the stream, once a worker was granted.
+    /// The service's number of the stream; `None` until a worker was granted.
     stream: Option<u32>,
-    /// Number of the newest worker.
+    /// Number of the newest worker; 0 before the first.
     number: WorkerNumber,
     /// True if a request for another worker was sent and not answered yet.
     asked: bool,
 }
 
 impl ServiceStream {
-    /// Makes the connection's state. It connects when the first worker is requested.
+    /// Makes the state of a connection to the service at `path`. The connection is made when the first
+    /// worker is requested. For `allowed`, see [`connect`].
     pub(crate) fn new(path: PathBuf, allowed: Option<u32>) -> Arc<ServiceStream> {
         Arc::new(ServiceStream { path, allowed, state: Mutex::default() })
     }
 
-    /// Requests a worker from the service; the service then ends the stream's previous worker. Only one
-    /// thread at a time may call it.
+    /// Requests a worker from the service; the service then ends the stream's previous worker. Connects again
+    /// if the service was restarted. Only one thread at a time may call it.
     ///
     /// # Errors
-    /// The service cannot be reached or denied the request.
+    /// The service cannot be reached, denied the request, sent no answer in time, or broke the protocol.
     pub(super) fn worker(self: &Arc<ServiceStream>) -> Result<Worker, HostError> {
         let fresh = self.locked().connection.is_none();
         match self.ask() {
@@ -145,7 +149,8 @@ impl ServiceStream {
     }
 
     /// Ends worker `number` if it is the stream's present worker, by a request for another worker. Only
-    /// the service can end the process, and the stream needs another worker anyway.
+    /// the service can end the process, and the stream needs another worker anyway. Does not wait for the
+    /// answer. Never fails.
     pub(super) fn kill(&self, number: WorkerNumber) -> io::Result<()> {
         let mut state = self.locked();
         let ServiceStreamState { connection: Some(connection), stream: Some(stream), .. } = &*state else {

@@ -13,17 +13,18 @@ use super::worker_stream::WorkerStream;
 use crate::request::Request;
 use crate::requests::Upstream;
 
-/// A stream's session.
+/// State of one stream across all its workers, for any thread.
 pub struct Session {
     pub(super) spec: Spec,
     pub(super) level: AtomicU8,
     /// True after [`Session::abandon`].
     abandoned: AtomicBool,
-    /// The present worker, for [`Session::abandon`]. The collect end locks it when a worker begins or
-    /// ends; the submit end never locks it.
+    /// The present worker, for threads that abandon the stream or wake the collect end; `None` before the
+    /// start and after the end. The collect end locks it when a worker begins or ends; the submit end never
+    /// locks it.
     present: Mutex<Option<Arc<WorkerStream>>>,
     pub(super) stats: Arc<WorkerStats>,
-    /// Upstream path of the stage's requests. Set at the first input; never set outside a pipeline.
+    /// Upstream path of the stage's requests. Set at the first input or flush; never set outside a pipeline.
     upstream: OnceLock<Upstream>,
 }
 
@@ -56,7 +57,8 @@ impl Session {
         self.stats.clone()
     }
 
-    /// Ends the stream at once, from any thread: the collect end fails, and then the submit end.
+    /// Ends the stream at once, from any thread: kills the worker; the collect end fails with
+    /// `HostError::Abandoned`, and then the submit end with `SubmitError::Closed`.
     pub fn abandon(&self) {
         // Release: pairs with the Acquire in `is_abandoned`.
         self.abandoned.store(true, Ordering::Release);
@@ -65,7 +67,8 @@ impl Session {
         }
     }
 
-    /// Wakes the collect end, from any thread, to check for requests.
+    /// Wakes the collect end, from any thread, to check for requests. Does nothing if the stream has no
+    /// worker.
     pub(crate) fn request_attention(&self) {
         if let Some(link) = &*self.present() {
             link.health.request_attention();
@@ -78,8 +81,8 @@ impl Session {
         let _ = self.upstream.set(upstream);
     }
 
-    /// Sends a request of the stage in the worker upstream, as if the stage ran in this process.
-    /// Once the run has ended, the request is dropped.
+    /// Sends a request of the stage in the worker upstream, as if the stage ran in this process. The request
+    /// is dropped once the run has ended, and outside a pipeline.
     pub(super) fn request(&self, request: UpstreamRequest) {
         let request = match request {
             UpstreamRequest::Keyframe => Request::Keyframe,
@@ -95,7 +98,7 @@ impl Session {
         self.abandoned.load(Ordering::Acquire)
     }
 
-    /// Records the stream's new worker.
+    /// Records the stream's new worker. Kills this worker at once if the stream was abandoned before.
     pub(super) fn set_worker(&self, link: &Arc<WorkerStream>) {
         self.stats.pid.store(link.pid(), Ordering::Relaxed);
         self.stats.recoveries.opened(&link.process());

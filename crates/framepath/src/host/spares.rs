@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Workers between their start and their stream: those started ahead, and those that a stream waits for.
 //!
-//! A run and the service each have such a pool of workers.
+//! The spawner of a program and the service each have such a pool of workers.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -19,7 +19,7 @@ use super::policy::LOADING;
 /// A worker without a stream; `P` is the parent's handle on its process.
 #[derive(Debug)]
 pub struct Spare<P> {
-    /// The process.
+    /// The parent's handle on the worker's process.
     pub process: P,
     /// Socket to the worker.
     pub socket: Socket,
@@ -43,7 +43,8 @@ impl<P> Spare<P> {
         self.until_ns.is_none()
     }
 
-    /// Waits, with a time limit, for the worker's message that it is inside the sandbox.
+    /// Waits, at most 20 s, for the worker's message that it is inside the sandbox. Returns at once if the
+    /// worker is ready.
     ///
     /// # Errors
     /// The worker reported an error, ended, or took too long.
@@ -51,7 +52,8 @@ impl<P> Spare<P> {
         if self.is_ready() { Ok(()) } else { self.on_message(recv_within(&self.socket, LOADING)) }
     }
 
-    /// [`Spare::wait`] for a worker whose socket is readable.
+    /// Receives the worker's message that it is inside the sandbox, without a time limit. Call it when the
+    /// worker's socket is readable.
     ///
     /// # Errors
     /// As [`Spare::wait`].
@@ -108,7 +110,7 @@ impl<P> Spares<P> {
         self.0.iter()
     }
 
-    /// Makes workers until there are `count` workers.
+    /// Makes workers until there are `count` workers, ready or loading.
     ///
     /// # Errors
     /// The first error that `make` returns.
@@ -123,23 +125,24 @@ impl<P> Spares<P> {
         Ok(())
     }
 
-    /// Takes the oldest worker, and waits until it is ready. Drops workers that do not become ready.
+    /// Takes the oldest worker that becomes ready, after waiting for it. Drops the workers that do not
+    /// become ready; `None` if no worker is left.
     pub fn take_waiting(&mut self) -> Option<Spare<P>> {
         std::iter::from_fn(|| self.0.pop_front()).find_map(|mut spare| spare.wait().ok().map(|()| spare))
     }
 
-    /// Takes the oldest worker for which `matches` is true.
+    /// Takes the oldest worker for which `matches` is true; `None` if there is none.
     pub fn take(&mut self, matches: impl Fn(&Spare<P>) -> bool) -> Option<Spare<P>> {
         let at = self.0.iter().position(matches)?;
         self.0.remove(at)
     }
 
-    /// Returns the oldest worker for which `matches` is true.
+    /// Returns the oldest worker for which `matches` is true; `None` if there is none.
     pub fn get_mut(&mut self, matches: impl Fn(&Spare<P>) -> bool) -> Option<&mut Spare<P>> {
         self.0.iter_mut().find(|spare| matches(spare))
     }
 
-    /// Takes a worker if there are more than `most`. Prefers a worker that is loading.
+    /// Takes one worker if there are more than `most`: the oldest that is loading, else the oldest.
     pub fn take_surplus(&mut self, most: usize) -> Option<Spare<P>> {
         if self.len() <= most {
             return None;
@@ -147,12 +150,14 @@ impl<P> Spares<P> {
         self.take(|spare| !spare.is_ready()).or_else(|| self.0.pop_front())
     }
 
-    /// Takes a worker that is not ready although its deadline is not after `now_ns` (CLOCK_MONOTONIC).
+    /// Takes the oldest worker that is not ready although its deadline is not after `now_ns`
+    /// (CLOCK_MONOTONIC); `None` if there is none.
     pub fn take_late(&mut self, now_ns: u64) -> Option<Spare<P>> {
         self.take(|spare| spare.until_ns.is_some_and(|until| until <= now_ns))
     }
 
-    /// Returns the earliest deadline of a loading worker, CLOCK_MONOTONIC nanoseconds.
+    /// Returns the earliest deadline of a loading worker, CLOCK_MONOTONIC nanoseconds; `None` if no worker
+    /// is loading.
     pub fn deadline_ns(&self) -> Option<u64> {
         self.0.iter().filter_map(|spare| spare.until_ns).min()
     }

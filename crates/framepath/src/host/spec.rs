@@ -13,30 +13,32 @@ use super::policy::CELLS;
 use super::service_stream::ServiceStream;
 use super::{InjectedFaults, WorkerOptions};
 
-/// Least room for packets, bytes.
+/// Minimum size of the shared memory for packets of one worker, bytes.
 const LEAST_PACKET_BYTES: u64 = 8 << 20;
 
-/// Work of a worker.
+/// Work of a stream's workers, and the way to start them.
 pub struct Spec {
     /// The hop, which the worker runs inline.
     pub hop: path::Hop,
     /// Description of the stage's compressed input; `None` for frames.
     pub track: Option<TrackInfo>,
-    /// Maximum number of frames that the hops behind the stage hold.
+    /// Maximum number of the stage's frames that the hops behind the stage hold at a time.
     pub frames_behind: u32,
     /// Minimum number of frames that the hops behind the stage hold while an honest stage waits for a
     /// slot of its pool. The watchdog kills a worker that waits while they hold fewer.
     pub least_out: u32,
-    /// How the worker is started and watched.
+    /// Options for starting and watching the workers.
     pub options: WorkerOptions,
-    /// The stream's connection to the service, if the workers come from there.
+    /// The stream's connection to the service that provides the workers; `None` if this program starts
+    /// them.
     pub service: Option<Arc<ServiceStream>>,
     /// Provider of the buffers for the workers' frames; `None` if the workers have pools of their own.
     pub provider: Option<Arc<dyn BufferProvider>>,
 }
 
 impl Spec {
-    /// Returns the hop's text for the worker. Options that only the caller uses are left out.
+    /// Returns the hop's text for the worker, without the options that only the caller uses. With
+    /// `threads=1` for a single-threaded attempt.
     pub(super) fn stage_text(&self, attempt: Attempt) -> String {
         let hop = self.hop.without_hosting();
         match attempt {
@@ -45,7 +47,8 @@ impl Spec {
         }
     }
 
-    /// Returns the faults to inject into a worker of this attempt.
+    /// Returns the faults to inject into a worker of this attempt: all for the first worker, only those of
+    /// kind `poison` for its replacements.
     pub(super) fn faults(&self, attempt: Attempt) -> InjectedFaults {
         match attempt {
             Attempt::First => self.options.faults.clone(),
@@ -61,21 +64,23 @@ pub(super) fn area_sizes(memory_bytes: u64, most: u64) -> Sizes {
     Sizes { cells: CELLS, packet_bytes: (memory_bytes / 8).clamp(LEAST_PACKET_BYTES, most) & !0xfff }
 }
 
-/// Parameters that are known only when the path starts.
+/// Parameters of a stream that are known only when the path starts.
 #[derive(Clone, Copy)]
 pub(super) struct Start {
-    /// The stream in front of the stage.
+    /// Description of the stage's input.
     pub(super) stream: StreamInfo,
-    /// The ledger's level, as a number of the wire format.
+    /// The ledger's level, as a number of the wire format: 0 `off`, 1 `times`, 2 `full`.
     pub(super) level: u8,
 }
 
-/// How a stream's worker is opened.
+/// Way in which a worker of a stream is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Attempt {
+    /// The stream's first worker.
     First,
+    /// A replacement, opened like the first worker, but only with the faults of kind `poison`.
     Again,
-    /// With one thread, so that the packet that kills the worker can be identified.
+    /// A replacement with one thread, so that the packet that kills the worker can be identified.
     SingleThreaded,
 }
 

@@ -33,11 +33,12 @@ enum Request {
     DismissSpares { done: Sender<()> },
 }
 
-/// Requests to the spawner; set at the first request.
+/// Channel for requests to the spawner; set at the first request.
 static SPAWNER: OnceLock<Sender<Request>> = OnceLock::new();
 
-/// Ends the spare workers, and the zygote if no stream uses a worker of it. Waits until these processes
-/// have ended. The next stream then has to wait for the start of its worker. Any thread may call it.
+/// Ends the spare workers of this program, and the zygote if no stream uses a worker of it. Waits until
+/// these processes have ended. The next stream then has to wait for the start of its worker. Any thread may
+/// call it.
 pub fn dismiss_spares() {
     let Some(spawner) = SPAWNER.get() else { return };
     let (done, dismissed) = channel();
@@ -64,11 +65,11 @@ fn spawner() -> &'static Sender<Request> {
     })
 }
 
-/// Returns a worker for a stream: a worker of the service if the stream has one; else a spare worker,
-/// which the spawner replaces; else a new worker.
+/// Returns a worker for a stream: a worker of the service if the stream uses `service`; else a spare worker,
+/// which the spawner replaces; else a new worker. Waits until the worker is inside its sandbox.
 ///
 /// # Errors
-/// No worker can be started, or its sandbox lacks a required layer.
+/// No worker can be started, the service grants none, or the worker's sandbox lacks a required layer.
 pub(super) fn worker(
     service: Option<&Arc<ServiceStream>>,
     options: &WorkerOptions,
@@ -78,7 +79,9 @@ pub(super) fn worker(
         None => {
             let (answer, worker) = channel();
             let kind = options.kind.clone();
-            let unanswered = || HostError::NotOpened { what: "was not started" };
+            let unanswered = || HostError::NotOpened {
+                what: "was not started: the thread that starts workers is not running",
+            };
             spawner().send(Request::Worker { kind, answer }).map_err(|_| unanswered())?;
             worker.recv().map_err(|_| unanswered())??
         }
@@ -92,7 +95,7 @@ pub(super) fn worker(
 /// A worker that this program or its zygote has started.
 type LocalSpare = Spare<Arc<SharedProcess>>;
 
-/// Workers of one kind, and the number to keep ready.
+/// Spare workers of one kind, and the number to keep ready: 1, unless [`keep_ready`] sets another number.
 struct Pool {
     count: usize,
     spares: Spares<Arc<SharedProcess>>,
@@ -112,7 +115,10 @@ impl Pool {
         }
     }
 
-    /// Takes the oldest worker, or starts a new one, and waits until it is ready.
+    /// Takes the oldest worker that becomes ready, or starts a new worker and waits until it is ready.
+    ///
+    /// # Errors
+    /// The new worker cannot be started, or does not become ready.
     fn take(
         &mut self,
         kind: &WorkerKind,
@@ -180,8 +186,9 @@ fn serve(requests: Receiver<Request>) {
     }
 }
 
-/// Starts a worker by forking `zygote`; starts the zygote first if there is none. If the environment
-/// names a worker program, starts that program instead.
+/// Starts a worker by forking `zygote`; starts the zygote first if there is none. If FRAMEPATH_WORKER or
+/// [`set_worker_program`](super::set_worker_program) names a worker program, starts that program instead.
+/// The worker is still loading when this function returns.
 fn start(kind: &WorkerKind, zygote: &mut Option<Arc<ZygoteProcess>>) -> Result<LocalSpare, HostError> {
     if program::named().is_some() {
         let Spare { process, socket, program, layers, .. } = start_program(kind)?;
@@ -218,7 +225,8 @@ fn spawn(kind: &WorkerKind, kept: &mut Option<Arc<ZygoteProcess>>) -> Result<Loc
     }
 }
 
-/// Starts a worker as a new program, so that it shares no addresses with this process.
+/// Starts a worker of this kind as a new program, so that it shares no addresses with this process. The
+/// worker is still loading when this function returns.
 ///
 /// # Errors
 /// The program cannot be found or started.

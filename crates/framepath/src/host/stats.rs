@@ -9,30 +9,34 @@ use super::{Recoveries, Traffic};
 /// Statistics of a stream's workers. Any thread may read the fields.
 #[derive(Debug, Default)]
 pub struct WorkerStats {
-    /// Process id of the present worker; 0 before the first. For display and measurement only, because
-    /// the process may be gone.
+    /// Process id of the newest worker; 0 before the first, and if the id is not visible to this program.
+    /// For display and measurement only, because the process may be gone.
     pub pid: AtomicU32,
-    /// Number of workers that died, hung or broke the rules, and were replaced.
+    /// Number of workers that died, hung or broke the rules. The stream replaced each of them, except a last
+    /// one after which the stream failed.
     pub deaths: AtomicU64,
-    /// Number of packets or frames that were submitted again.
+    /// Number of packets or frames that were submitted again; 0 until the stream has ended.
     pub replayed: AtomicU64,
-    /// Number of skipped packets: packets that kill every worker, and packets that depend on such packets.
+    /// Number of packets without output because of deaths: packets that kill every worker, packets that
+    /// depend on such packets, and packets that were no longer kept for a replay. Complete when the stream
+    /// has ended.
     pub skipped: AtomicU64,
-    /// Number of the first packet that was skipped because it kills every worker, plus one; 0 if there is
-    /// none.
+    /// Number, counted from 0, of the first packet that was skipped because it kills every worker, plus one;
+    /// 0 if there is no such packet.
     pub first_poisoned: AtomicU64,
-    /// Number of frames that were inside a worker when the worker died, and that the stage cannot repeat.
+    /// Number of inputs without output that were inside a worker when it died, in a stage whose inputs
+    /// cannot be submitted again.
     pub lost: AtomicU64,
-    /// Number of the first lost frame, plus one; 0 if there is none.
+    /// Number, counted from 0, of the first input that counts as `lost`, plus one; 0 if there is none.
     pub first_lost: AtomicU64,
-    /// CPU time of the ended workers since their start, nanoseconds.
+    /// CPU time of the stream's ended workers, from the start of their processes, nanoseconds.
     pub cpu_ns: AtomicU64,
     /// Note for the user about missing layers of the first worker's sandbox; empty if no layer is
     /// missing.
     pub sandbox_note: Mutex<String>,
-    /// Reason why the last worker was replaced; empty if none was.
+    /// Reason of the last death of a worker, as a text; empty if no worker has died.
     pub last_death: Mutex<String>,
-    /// Durations of the replacements.
+    /// Times of the replacements of workers.
     pub recoveries: Recoveries,
     /// Messages and cells exchanged with workers that have ended.
     pub traffic: Traffic,

@@ -33,9 +33,10 @@ type Start = Box<dyn FnMut(StreamInfo) -> Result<(StreamInfo, SubmitEnd), HostEr
 /// Last stage of its thread: submits items to a worker, whose output goes to the next thread.
 pub(crate) struct Submit {
     start: Start,
-    /// `None` from the first input on: then the session knows this hop's upstream path for requests.
+    /// Session that still has to receive this hop's upstream path for requests; `None` from the first input
+    /// or flush on.
     session: Option<Arc<Session>>,
-    /// `None` before the start.
+    /// Submit end of the stream; `None` before the start.
     end: Option<SubmitEnd>,
 }
 
@@ -50,9 +51,9 @@ pub struct SubmitEnd {
     link: Arc<WorkerStream>,
     /// Right to submit to that worker; `None` while the collect end has this right.
     sending: Option<Box<Sending>>,
-    /// Number of the next input.
+    /// Number of the next input or flush.
     next_seq: u64,
-    /// The stream has ended: only a flush may follow.
+    /// True from [`SubmitEnd::end`] until a flush: no input is accepted.
     ended: bool,
     /// True if the last logged end allows a later flush.
     is_held: bool,
@@ -61,7 +62,7 @@ pub struct SubmitEnd {
 /// Reason why an input cannot be submitted.
 #[derive(Debug)]
 pub enum SubmitError {
-    /// The collect end has ended. The collect end reports the reason.
+    /// The collect end has ended, and reports the reason; or [`SubmitEnd::end`] was called before.
     Closed,
     /// Error of this process or of the input. The worker is not the cause.
     Host(HostError),
@@ -77,14 +78,15 @@ impl SubmitEnd {
         SubmitEnd { log, commands, link, sending, next_seq: 0, ended: false, is_held: false }
     }
 
-    /// Submits an input to the worker. Waits while there is no room.
+    /// Submits an input to the worker, or leaves that to the collect end. Waits while there is no room, and
+    /// while a worker is replaced.
     ///
     /// `cut` ends the caller's part of the frame's time. This function calls it just before the worker
-    /// can see the input. After a wait for room it uses `begun` instead, so that the wait counts as
-    /// queue time.
+    /// can see the input. After a wait for room, or if the collect end submits the input, it uses `begun`
+    /// instead, so that the wait counts as queue time.
     ///
     /// # Errors
-    /// The collect end has ended, or this process cannot submit the input.
+    /// The collect end or the input has ended, or this process cannot submit the input.
     pub fn submit(
         &mut self,
         meta: FrameMeta,
@@ -122,7 +124,7 @@ impl SubmitEnd {
         }
     }
 
-    /// Submits the input that was prepared and logged.
+    /// Writes the cell of an input that was prepared and logged, and wakes the worker.
     fn push_cell(&mut self, submission: &Submission) {
         let Some(sending) = &mut self.sending else { return };
         if sending.submit(submission).is_err() {
@@ -135,7 +137,7 @@ impl SubmitEnd {
         }
     }
 
-    /// Passes an input to the collect end, which submits it to the next worker.
+    /// Passes an input to the collect end, which submits or drops the input.
     fn relay(&mut self, sent: LoggedInput) -> Result<(), SubmitError> {
         self.log_input(None, sent)?;
         self.wake_worker();
@@ -148,8 +150,11 @@ impl SubmitEnd {
         Ok(())
     }
 
-    /// Waits until the collect end has a worker with room. Returns `true` if this end submits the next
-    /// input, `false` if the collect end does.
+    /// Asks the collect end for the right to submit, and waits until the collect end has submitted all
+    /// earlier inputs. Returns `true` if this end submits the next input, `false` if the collect end does.
+    ///
+    /// # Errors
+    /// The collect end has ended.
     #[cold]
     fn ask(&mut self) -> Result<bool, SubmitError> {
         // The right to write to a worker that is gone is of no use.
@@ -190,8 +195,11 @@ impl SubmitEnd {
         }
     }
 
-    /// Adds an entry to the log. Waits while the log is full. It fills only if workers emit no output
+    /// Adds an entry to the log. Waits while the log is full. The log fills only if workers emit no output
     /// for many inputs.
+    ///
+    /// # Errors
+    /// The collect end has ended.
     fn log(&self, logged: Logged) -> Result<(), SubmitError> {
         match self.log.try_send(logged) {
             Ok(()) => Ok(()),
@@ -206,8 +214,8 @@ impl SubmitEnd {
         }
     }
 
-    /// Ends the stream: the worker drains its stage. `is_held` is true if a flush and further inputs
-    /// may follow.
+    /// Ends the input: the worker drains its stage. `is_held` is true if a flush and further inputs may
+    /// follow. A repeated call has an effect only if it ends a held stream for good.
     pub fn end(&mut self, is_held: bool) {
         if self.ended && (is_held || !self.is_held) {
             return;
@@ -220,8 +228,12 @@ impl SubmitEnd {
         }
     }
 
-    /// Discards the inputs before the seek or flush with the number `generation`. The collect end
-    /// tells the worker to discard them. The next input has to ask for the right to submit.
+    /// Discards the inputs before the seek or flush with the number `generation`, and accepts inputs again
+    /// after an end. The collect end tells the worker to discard them. The next call of
+    /// [`SubmitEnd::submit`] has to ask for the right to submit.
+    ///
+    /// # Errors
+    /// The collect end has ended.
     pub(crate) fn flush(&mut self, generation: u64) -> Result<(), SubmitError> {
         (self.ended, self.is_held) = (false, false);
         let sending = self.sending.take();
@@ -245,7 +257,8 @@ impl Submit {
         Submit { start, session: Some(session), end: None }
     }
 
-    /// Tells the session where to send requests of the worker's stage: upstream of this hop.
+    /// Tells the session, at the first call, where to send requests of the worker's stage: upstream of this
+    /// hop.
     #[inline]
     fn set_upstream(&mut self, out: &Out<'_>) {
         if let Some(session) = self.session.take() {
@@ -301,7 +314,8 @@ pub(super) struct Sending {
     writer: CellWriter,
     packets: PacketArea,
     names: Names,
-    /// Bells by which the worker wakes this process when this process waits for room.
+    /// Bells by which the worker wakes this process when this process waits for room: in the ring, and in
+    /// the packet area.
     room: [Bell; 2],
     /// Position of the next cell: the number of cells submitted so far.
     cells: u64,
@@ -311,10 +325,12 @@ pub(super) struct Sending {
     pub(super) drained: bool,
 }
 
-/// The resource that has no room.
+/// Resource of a worker that has no room for an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FullResource {
+    /// Cells of the ring to the worker.
     Cells,
+    /// Memory for packets.
     Bytes,
 }
 
@@ -325,9 +341,10 @@ impl Sending {
         Sending { link, writer, packets, names, room, cells: 0, wake_due: false, drained: false }
     }
 
-    /// Copies `input` into shared memory; returns the full resource if there is no room. Call
-    /// [`Sending::submit`] with the result before the next call of this function. With `after_loss`, the
-    /// decoder outputs all frames inside and starts anew before it takes the packet.
+    /// Prepares the submission of `input`: copies a packet into shared memory; announces the pool and the
+    /// layout of a frame if they are new. Returns the submission, or the full resource if there is no room.
+    /// Call [`Sending::submit`] with the submission before the next call of this function. With
+    /// `after_loss`, the decoder outputs all frames inside and starts anew before it takes the packet.
     ///
     /// # Errors
     /// The worker broke the rules, this process lacks a resource, or the packet is too large.
@@ -366,13 +383,13 @@ impl Sending {
         }))
     }
 
-    /// Returns the position of the next cell.
+    /// Returns the position of the next cell, counted from 0 for the worker's first cell.
     pub(super) fn next_cell(&self) -> u64 {
         self.cells
     }
 
     /// Writes the prepared submission to the ring; [`Sending::wake_worker`] wakes the worker. Returns
-    /// the position of its cell.
+    /// the position of its cell. The caller has checked that the ring has room.
     pub(super) fn submit(&mut self, submission: &Submission) -> Result<u64, Breach> {
         let cell = self.cells;
         self.cells += 1;
@@ -383,7 +400,8 @@ impl Sending {
         Ok(cell)
     }
 
-    /// Tells the worker that no input follows; returns the full resource if there is no room.
+    /// Submits a drain, which tells the worker that no input follows; returns the full resource, and
+    /// submits nothing, if there is no room.
     pub(super) fn drain(&mut self) -> Result<Result<(), FullResource>, HostError> {
         if self.writer.room()? == 0 {
             return Ok(Err(FullResource::Cells));
@@ -394,8 +412,8 @@ impl Sending {
         Ok(Ok(()))
     }
 
-    /// Tells the worker to discard the inputs inside it; returns the full resource if there is no room.
-    /// A flush may follow a drain.
+    /// Submits the flush with number `seq`, which tells the worker to discard the inputs inside it; returns
+    /// the full resource, and submits nothing, if there is no room. A flush may follow a drain.
     pub(super) fn flush(&mut self, seq: u64) -> Result<Result<(), FullResource>, HostError> {
         if self.writer.room()? == 0 {
             return Ok(Err(FullResource::Cells));
@@ -406,7 +424,8 @@ impl Sending {
         Ok(Ok(()))
     }
 
-    /// Wakes the worker if cells were submitted. Makes the watcher check the worker from now on.
+    /// Wakes the worker, and makes the watcher check the worker from now on. Does nothing if no cell was
+    /// submitted since the last call.
     pub(super) fn wake_worker(&mut self) {
         if std::mem::take(&mut self.wake_due) {
             self.writer.bell().ring();
@@ -414,7 +433,7 @@ impl Sending {
         }
     }
 
-    /// Sleeps until there is room, or the worker is gone; may return early.
+    /// Wakes the worker, and sleeps until `full` has room, or the worker is gone; may return early.
     pub(super) fn wait_for_room(&mut self, full: FullResource) {
         self.wake_worker();
         let link = &self.link;
@@ -430,8 +449,8 @@ impl Sending {
         link.health.submit_sleeps(false);
     }
 
-    /// True if enough room is free again for a batch, so that a full ring
-    /// costs a wake-up per half ring.
+    /// True if half of the ring is free, so that a full ring costs one wake-up per half ring; for memory:
+    /// if the worker has released a packet since the last one was copied, or broke the rules.
     fn has_room(&self, full: FullResource) -> bool {
         match full {
             FullResource::Cells => self.writer.len().is_ok_and(|len| len <= self.writer.cells() / 2),
@@ -439,12 +458,12 @@ impl Sending {
         }
     }
 
-    /// True if the worker has taken all that was submitted.
+    /// True if the worker has taken all submitted cells.
     pub(super) fn is_taken(&self) -> bool {
         self.writer.is_empty() == Ok(true)
     }
 
-    /// Returns the number of the frame's pool. Announces a new pool to the worker.
+    /// Returns the number of the frame's pool. Announces a new pool to the worker by a message.
     fn pool(&mut self, frame: &Frame) -> Result<u16, HostError> {
         let (pool, is_new) = self.names.pool(frame.pool_id())?;
         if is_new {
@@ -458,7 +477,7 @@ impl Sending {
         Ok(pool)
     }
 
-    /// Returns the number of a layout. Announces a new layout to the worker.
+    /// Returns the number of a layout. Announces a new layout to the worker by a cell.
     fn layout(&mut self, layout: &Layout) -> Result<u8, HostError> {
         let (id, is_new) = self.names.layout(layout);
         if is_new {

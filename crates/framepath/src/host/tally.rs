@@ -10,7 +10,7 @@ use framepath_model::wire::figures::{self, Figures, Histogram};
 use framepath_os::crossing::Page;
 use framepath_os::time::now_ns;
 
-/// Number of inputs whose time is kept. It exceeds the reorder delay of any decoder.
+/// Number of newest inputs whose time is kept. It exceeds the reorder delay of any decoder.
 const REMEMBERED: usize = 1024;
 
 /// Counters of one stream. The worker of the stream writes the counters.
@@ -29,13 +29,14 @@ impl Tally {
         Tally { page, taken: Box::new([(0, 0); REMEMBERED]) }
     }
 
-    /// Counts input `seq` as taken by the stage.
+    /// Counts input `seq` as taken by the stage, and records the time.
     pub(super) fn count_input(&mut self, seq: u64) {
         self.page.add(figures::INPUTS, 1);
         self.taken[seq as usize % REMEMBERED] = (seq.wrapping_add(1), now_ns());
     }
 
-    /// Counts frame `seq` as emitted by the stage.
+    /// Counts a frame of input `seq` as emitted by the stage, and adds its latency, the times by cause in
+    /// `work` and its size to the counters. The latency is left out if the time of the input is not kept.
     pub(super) fn count_output(&mut self, seq: u64, work: &WorkerTime, layout: &Layout) {
         let page = &self.page;
         let (number, since) = self.taken[seq as usize % REMEMBERED];

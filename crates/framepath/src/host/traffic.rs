@@ -3,16 +3,16 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counters that any thread may read. They order no other memory (Relaxed).
+/// Counts of messages and cells, for any thread to read. They order no other memory (Relaxed).
 #[derive(Debug, Default)]
 pub struct Traffic {
-    /// Messages on the socket to the worker.
+    /// Number of messages that the caller sent to the worker's socket; 0 for a demuxer's worker.
     pub messages_out: AtomicU64,
-    /// Messages on the socket from the worker.
+    /// Number of messages that the caller received from the worker's socket; 0 for a demuxer's worker.
     pub messages_in: AtomicU64,
-    /// Cells of the ring to the worker.
+    /// Number of cells that the caller wrote to the ring to the worker; 0 for a demuxer's worker.
     pub cells_out: AtomicU64,
-    /// Cells of the ring from the worker.
+    /// Number of cells that the caller took from the ring from the worker.
     pub cells_in: AtomicU64,
 }
 

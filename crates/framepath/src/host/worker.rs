@@ -39,7 +39,7 @@ use crate::request::Request;
 use crate::runner::{drain, flush};
 use crate::stage::HopRole;
 
-/// Rows of the worker's own ledger. A few are enough, because only the last row is read.
+/// Number of rows of the worker's own ledger. A few are enough, because only the last row is read.
 const ROWS: usize = 4;
 
 /// Runs a worker from start to end: enters the sandbox of its kind, then serves the caller at the other
@@ -123,7 +123,8 @@ fn serve(socket: &Arc<Socket>, task: Task, registry: &Registry) -> Result<(), Ho
     Ok(())
 }
 
-/// Serves a caller that has sent a file.
+/// Serves a caller that has sent the open `file`: waits for the demux message, and sends the file's packets.
+/// Returns only if the caller closed the connection before that message, or broke the rules.
 fn serve_file(
     socket: &Arc<Socket>,
     name: String,
@@ -144,7 +145,7 @@ fn serve_file(
 
 /// Reason why a stream stopped.
 enum Stopped {
-    /// The stage failed. The text is the error message for the caller.
+    /// The stage failed, or there is no memory for a packet. The text is the error message for the caller.
     Stage(String),
     /// The caller broke the rules.
     Caller,
@@ -165,7 +166,7 @@ struct Stream {
     chain: Vec<HopStage>,
     recorder: Recorder,
     delivery: ThreadContext,
-    /// `None` without faults to inject.
+    /// Faults to inject; `None` if there are none.
     faults: Option<InjectedFaults>,
     memory: Arc<MemoryClient>,
 }
@@ -300,7 +301,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Executes the fault for input `seq`, if there is one.
+    /// Executes the injected fault for input `seq`, if there is one.
     fn inject(&self, seq: u64) {
         if let Some(faults) = &self.faults {
             faults.inject(seq);
@@ -313,7 +314,7 @@ impl Stream {
         first.stage.as_mut().push(item, &mut out).map_err(stopped)
     }
 
-    /// Discards the inputs inside the stage.
+    /// Discards the inputs inside the stage, and answers the flush with number `seq`.
     fn flush(&mut self, seq: u64) -> Result<(), Stopped> {
         self.inject(seq);
         let flushed = flush(0, &mut self.chain, &mut self.recorder, &self.delivery);
@@ -353,8 +354,9 @@ fn level_of(number: u8) -> Level {
     }
 }
 
-/// Returns the words by which the caller returns frames. They are leaked, because they are used until
-/// the process ends.
+/// Returns the words of `area` by which the caller returns frames, with `memory` as the source of memory for
+/// pools; `None` if the area has no room for the words. They are leaked, because they are used until the
+/// process ends.
 fn give_back(area: &Arc<SharedArea>, memory: Arc<MemoryClient>) -> Option<&'static GiveBack> {
     let area: &'static SharedArea = Box::leak(Box::new(area.clone()));
     let words = GiveBackWords::new(area.slot_bell(), area.slot_summary(), area.slot_counts())?;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Caller's connection to one worker. Both ends of a stream share it.
+//! Caller's connection to one worker. Both ends of a stream share the connection.
 //!
-//! It does not change during the worker's life, except for the counts in its health.
+//! The connection does not change during the worker's life, except for the counts in its health.
 
 use std::sync::Arc;
 
@@ -30,13 +30,13 @@ pub(super) struct WorkerStream {
 }
 
 impl WorkerStream {
-    /// Kills the worker, and wakes both ends of the stream.
+    /// Marks the worker as gone, kills it, and wakes both ends of the stream.
     pub(super) fn break_off(&self) {
         self.health.end();
         self.kill();
     }
 
-    /// Kills the worker. Its completed cells can still be taken.
+    /// Kills the worker, and shuts its socket. Its completed cells can still be taken.
     pub(super) fn kill(&self) {
         self.worker.process().kill();
         self.socket.shut();
@@ -47,7 +47,7 @@ impl WorkerStream {
         self.worker.process()
     }
 
-    /// Returns the worker's process id.
+    /// Returns the worker's process id; 0 if it is not visible to this program.
     pub(super) fn pid(&self) -> u32 {
         self.worker.process.pid()
     }
@@ -57,7 +57,8 @@ impl WorkerStream {
         self.worker.layers
     }
 
-    /// Returns the CPU time the worker has used, nanoseconds.
+    /// Returns the CPU time that the worker has used, nanoseconds; 0 if the process is gone, or is not
+    /// visible to this program.
     pub(super) fn cpu_ns(&self) -> u64 {
         self.worker.process().cpu_ns()
     }

@@ -2,7 +2,7 @@
 //! Zygote: the process that workers are forked from. This is the caller's handle on it.
 //!
 //! A program that is linked with the codec libraries takes tens of milliseconds of
-//! CPU to load. The zygote is the worker program, started once per run with a
+//! CPU to load. The zygote is the worker program, started at the first request for a worker with a
 //! clean environment. It loads the libraries and then only forks, so a
 //! worker costs a millisecond. It shares no address, no stack canary and no
 //! environment with the caller.
@@ -21,10 +21,10 @@ use super::message_io::{recv_within, send};
 use super::policy::LOADING;
 use super::{HostError, program};
 
-/// Longest time the zygote takes to load and to fork a worker.
+/// Time limit for the zygote to load and to fork a worker.
 const SPAWNING: Duration = LOADING;
 
-/// The caller's handle. Dropping it ends the zygote and its remaining
+/// The caller's handle on the zygote. Dropping it ends the zygote and its remaining
 /// workers, and waits for them, so that their CPU time counts as the caller's.
 #[derive(Debug)]
 pub(super) struct ZygoteProcess {
@@ -37,12 +37,16 @@ pub(super) struct Spawned {
     pub(super) pid: u32,
     pub(super) process: Remote,
     pub(super) socket: Socket,
-    /// Layers that the zygote made: the namespaces.
+    /// Layers of the worker's sandbox that the zygote made: the namespaces and the cgroup.
     pub(super) layers: Layers,
 }
 
 impl ZygoteProcess {
-    /// Starts the zygote. The kernel kills the zygote when the calling thread ends.
+    /// Starts the zygote, which is still loading when this function returns. The kernel kills the zygote
+    /// when the calling thread ends.
+    ///
+    /// # Errors
+    /// The worker program cannot be found or started.
     pub(super) fn start() -> Result<ZygoteProcess, HostError> {
         let program = program::find()?;
         let failed = |source| HostError::Start { program: program.name.display().to_string(), source };
@@ -51,14 +55,17 @@ impl ZygoteProcess {
         Ok(ZygoteProcess { socket: ours, process })
     }
 
-    /// Forks a worker. Call it from one thread at a time, because answers arrive in the order of
-    /// requests.
+    /// Makes the zygote fork a worker, and waits until it has done so. Call this function from one thread at
+    /// a time, because answers arrive in the order of requests.
+    ///
+    /// # Errors
+    /// The zygote denied the request, ended, or sent no answer in time.
     pub(super) fn spawn(&self, kind: &WorkerKind) -> Result<Spawned, HostError> {
         send(&self.socket, &Message::Spawn { kind: kind.to_string() }, None)?;
         let granted = || match recv_within(&self.socket, SPAWNING)? {
             Some((Message::Grant { pid, layers, .. }, Some(fd))) => Ok((pid, layers, fd)),
             Some((Message::Denied { text }, _)) => Err(HostError::Refused { text }),
-            _ => Err(HostError::NotOpened { what: "was not forked" }),
+            _ => Err(HostError::NotOpened { what: "was not forked: the zygote sent no valid answer" }),
         };
         let (pid, layers, socket) = granted()?;
         let (_, _, pidfd) = granted()?;

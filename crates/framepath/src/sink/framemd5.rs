@@ -33,7 +33,7 @@ pub(crate) struct FrameMd5 {
     tick: Rational,
     sample_aspect: Rational,
     header_written: bool,
-    /// Time of the next frame if the frame has no timestamp, ticks.
+    /// Time that the next frame gets if it has no timestamp, ticks.
     next: i64,
 }
 

@@ -15,7 +15,7 @@ use crate::stage::Stage;
 /// Return type of a function of [`sink_fn`](crate::Pipeline::sink_fn): `()`, a
 /// [`ControlFlow`], or a `Result` of one of them.
 pub trait SinkReturn {
-    /// Returns whether the run continues.
+    /// Returns `Continue` if the run continues with the next frame, `Break` if the run ends without an error.
     ///
     /// # Errors
     /// The function's error, with which the run fails.
@@ -40,7 +40,7 @@ impl<C: SinkReturn, E: Into<Box<dyn Error + Send + Sync>>> SinkReturn for Result
     }
 }
 
-/// Calls a function with each frame.
+/// Sink that calls a function with each frame.
 pub(crate) struct Function<F> {
     function: F,
 }

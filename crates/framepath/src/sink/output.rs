@@ -10,7 +10,7 @@ use framepath_os::process::cancel::{self, StoppableWriter};
 
 use crate::error::StageError;
 
-/// The argument that names the output.
+/// Argument of a sink that names its output: a file, or `-` for standard output.
 pub(crate) const FILE: Arg =
     Arg::word("file", ValueKind::Text("a file's name, or `-`"), "`-` is standard output");
 
@@ -36,18 +36,18 @@ impl SinkOutput {
         &self.name
     }
 
-    /// Writes text.
+    /// Writes text. The ledger does not count the bytes as copied.
     pub(crate) fn text(&mut self, text: &str) -> Result<(), StageError> {
         self.writer.write_all(text.as_bytes()).map_err(StageError::io(&self.name))
     }
 
-    /// Writes pixels of a frame. The ledger counts the bytes, because the kernel copies them.
+    /// Writes pixels of a frame. The ledger counts the bytes as copied, because the kernel copies them.
     pub(crate) fn plane(&mut self, pixels: Plane<'_>) -> Result<(), StageError> {
         meter::copy(pixels.len(), || pixels.try_visit(|bytes| self.writer.write_all(bytes)))
             .map_err(StageError::io(&self.name))
     }
 
-    /// Writes pixels that a sink has rearranged. The ledger counts the bytes.
+    /// Writes pixels that a sink has rearranged. The ledger counts the bytes as copied.
     pub(crate) fn pixels(&mut self, bytes: &[u8]) -> Result<(), StageError> {
         meter::copy(bytes.len(), || self.writer.write_all(bytes)).map_err(StageError::io(&self.name))
     }

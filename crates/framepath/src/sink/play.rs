@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `play`: frames in a window, each at its time.
 //!
-//! The thread reads the viewer's keys once for a frame, and sleeps once for
-//! it, until it is due; or once for several, if the screen keeps the time by
-//! itself and takes frames ahead of it. A frame that comes more than half an
-//! interval late is dropped before any work on it.
+//! The thread reads the viewer's keys once for each frame. It sleeps until the frame is due; if the screen
+//! takes frames ahead of their times, the thread sleeps once for several frames. A frame that is more than
+//! half an interval late is dropped before any work on the frame, unless no frame was shown for a second.
+//! With `sync=0`, each frame is shown on arrival, and none is dropped.
 
 mod ahead;
 mod clock;
@@ -47,7 +47,8 @@ static DEFINITION: Definition = Definition::sink(
         "driver",
         ValueKind::choice(&["auto", "software", "opengl", "opengles2", "null"]),
         DefaultValue::Is("auto"),
-        "renderer: the CPU (software) or a GPU; `null` waits for the times and shows nothing",
+        "renderer: the CPU (software) or a GPU (opengl, opengles2); `auto` uses the first that works; `null` \
+         waits for the times and shows nothing",
     ),
     Arg::option("fullscreen", ValueKind::Flag, DefaultValue::Is("0"), "start in full screen"),
     Arg::option(
@@ -78,7 +79,7 @@ fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<Play, StageError> {
     Play::new(PlayOptions::of(hop), played)
 }
 
-/// Command of the viewer. Unused without SDL.
+/// Command of the viewer, by keys or by the window's close button. Unused without SDL.
 #[cfg_attr(not(feature = "play"), allow(dead_code))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ViewerCommand {
@@ -90,26 +91,27 @@ pub(crate) enum ViewerCommand {
     End,
 }
 
-/// Time at which to hand a frame to the screen. Without SDL the only screen takes all frames ahead.
+/// Time at which to hand a frame to the screen. Without SDL the only screen is that of `driver=null`, which
+/// takes all frames ahead of their times.
 #[cfg_attr(not(feature = "play"), allow(dead_code))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PresentTime {
-    /// At the due time of the frame: the caller sleeps until then.
+    /// At the due time of the frame, until which the caller sleeps; at once if the frame has no due time.
     Due,
-    /// Now: the screen shows the frame at the refresh with this number.
+    /// Ahead of the due time: the screen shows the frame at the refresh with this number by itself.
     Ahead(u64),
-    /// Never: the screen's refresh rate is too low to show this frame.
+    /// Never: the frame is too late, or the screen's refresh rate is too low to show this frame.
     Never,
-    /// Now, again: the frame was shown before.
+    /// Now, again: the frame was shown before, and the window has lost its content.
     Again,
 }
 
-/// Number of frames that a screen has finished with.
+/// Counts of the frames that a screen has finished with.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Shown {
-    /// Frames shown.
+    /// Number of frames shown.
     pub(crate) seen: u64,
-    /// Frames handed over and not shown.
+    /// Number of frames that were handed over and not shown.
     pub(crate) lost: u64,
 }
 
@@ -145,9 +147,10 @@ pub(crate) struct Play {
     played: Arc<Played>,
 }
 
-/// The target of frames.
+/// Screen of `play`, as the option `driver` chooses it.
 enum PlayTarget {
-    /// No output. Takes frames ahead, as a window with the Present extension does.
+    /// No output. Takes frames ahead of their times, as a window with the Present extension does. The counts
+    /// are those since the last [`PlayTarget::presented`].
     Null(Shown),
     /// A window of the thread that pushes frames.
     #[cfg(feature = "play")]
@@ -172,7 +175,7 @@ impl PlayTarget {
         }
     }
 
-    /// Returns when the screen takes a frame that is due at `due_ns`.
+    /// Returns when to hand the screen a frame that is due at `due_ns` (CLOCK_MONOTONIC).
     #[cfg_attr(not(feature = "play"), allow(unused_variables))]
     fn present_time(&mut self, due_ns: u64) -> PresentTime {
         match self {
@@ -182,7 +185,8 @@ impl PlayTarget {
         }
     }
 
-    /// Does all work that is possible before `present`.
+    /// Does all work on a frame that is possible before `present`: opens the window for the first frame, and
+    /// paints or uploads the frame.
     #[cfg_attr(not(feature = "play"), allow(unused_variables))]
     fn prepare(&mut self, frame: &Frame, options: &PlayOptions, info: &StreamInfo) -> Result<(), StageError> {
         match self {
@@ -202,7 +206,7 @@ impl PlayTarget {
         Ok(())
     }
 
-    /// Returns the number of frames that the screen has finished with since the last call.
+    /// Returns the counts of the frames that the screen has finished with since the last call.
     fn presented(&mut self) -> Result<Shown, StageError> {
         match self {
             PlayTarget::Null(shown) => Ok(std::mem::take(shown)),
@@ -211,7 +215,7 @@ impl PlayTarget {
         }
     }
 
-    /// Waits until the screen has finished with all frames.
+    /// Waits until the screen has finished with all frames that were handed over.
     fn finish(&mut self) -> Result<(), StageError> {
         match self {
             PlayTarget::Null(_) => Ok(()),
@@ -220,7 +224,7 @@ impl PlayTarget {
         }
     }
 
-    /// Returns the viewer's present command.
+    /// Handles the window's events, and returns the viewer's present command.
     fn control(&mut self) -> ViewerCommand {
         match self {
             PlayTarget::Null(_) => ViewerCommand::Watch,
@@ -255,7 +259,8 @@ impl Play {
         Ok(Play { options, info: None, clock: None, screen, ahead: Ahead::default(), played })
     }
 
-    /// Plays one frame; `false` when the viewer has ended the playback.
+    /// Plays one frame: waits for its time, and shows or drops it. Returns `false` when the viewer has ended
+    /// the playback, or a signal has ended a pause.
     fn play(&mut self, frame: &Frame) -> Result<bool, StageError> {
         let (Some(info), Some(clock)) = (&self.info, &mut self.clock) else { return Ok(true) };
         match self.screen.control() {
@@ -321,7 +326,7 @@ impl Play {
         Ok(())
     }
 
-    /// Waits until the screen has shown all frames that it got.
+    /// Waits until the screen has shown all frames that were handed over, and counts them.
     fn finish(&mut self) -> Result<(), StageError> {
         if let Some(last) = self.ahead.last() {
             wait_until(last);
@@ -331,7 +336,7 @@ impl Play {
         self.count()
     }
 
-    /// Waits until the screen has shown all frames that it got, and closes the screen.
+    /// Waits until the screen has shown all frames that were handed over, and closes the window.
     fn end(&mut self) -> Result<(), StageError> {
         self.finish()?;
         self.screen.close();
@@ -339,7 +344,7 @@ impl Play {
     }
 }
 
-/// Sleeps until `due_ns` (CLOCK_MONOTONIC) or Ctrl-C. The ledger counts the time as blocked.
+/// Sleeps until `due_ns` (CLOCK_MONOTONIC, nanoseconds) or Ctrl-C. The ledger counts the time as blocked.
 fn wait_until(due_ns: u64) {
     meter::blocked(|| {
         while now_ns() < due_ns && !signal::interrupted() {

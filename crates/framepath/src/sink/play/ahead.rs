@@ -1,26 +1,27 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How far ahead of its time a frame goes to a screen that keeps the time by
-//! itself. Several go at once, and then none for as long, so that one wake-up serves
+//! Decision how far ahead of its due time a frame goes to a screen that shows frames at their times by
+//! itself. Several frames go at once, and then none for as long, so that one wake-up serves
 //! them all. Pure: the caller passes the time.
 
 use std::collections::VecDeque;
 
-/// Maximum number of frames that the screen holds before their time.
+/// Maximum number of frames that the screen holds before their due times.
 pub(super) const FRAMES: usize = 4;
 
-/// Number of frames that the screen still holds when the next frames are prepared.
+/// Number of frames that the screen still holds when the thread wakes up to prepare the next frames.
 const LEFT: usize = 1;
 
 /// Longest time from the hand-over of a frame to its due time, nanoseconds. It is limited because the
 /// viewer's keys take effect only after these frames.
 const LEAD_NS: u64 = 200_000_000;
 
-/// Due times of the frames with the screen.
+/// Due times of the frames that the screen holds, nanoseconds, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Ahead(VecDeque<u64>);
 
 impl Ahead {
-    /// Returns the earliest time to hand over the frame that is due at `due_ns`; `None` for now.
+    /// Returns the earliest time to hand over the frame that is due at `due_ns`; `None` if that is not after
+    /// `now_ns`. All times are on one clock, in nanoseconds.
     pub(super) fn wait(&mut self, due_ns: u64, now_ns: u64) -> Option<u64> {
         self.0.retain(|due| *due > now_ns);
         let early = due_ns.saturating_sub(LEAD_NS);
@@ -33,7 +34,8 @@ impl Ahead {
         self.0.push_back(due_ns);
     }
 
-    /// Returns the due time of the last frame that the screen holds.
+    /// Returns the due time of the last frame that was handed over, nanoseconds; `None` if there is none, or
+    /// if the screen had shown it at the last [`Ahead::wait`].
     pub(super) fn last(&self) -> Option<u64> {
         self.0.back().copied()
     }
@@ -45,7 +47,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// Plays frames that cost nothing to make; returns how often it slept.
+    /// Plays frames that cost nothing to make; returns the number of sleeps.
     fn naps(interval_ms: u64, frames: u64) -> u64 {
         let (mut ahead, mut now, mut naps) = (Ahead::default(), 0, 0);
         for frame in 0..frames {

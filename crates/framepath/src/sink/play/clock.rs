@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Due times of frames: by the stream's timestamps, or by its rate if it has
+//! Due times of frames: by the stream's timestamps, or by its rate if the stream has
 //! none. Pure: the caller passes the time.
 
 use framepath_model::stream::{FrameMeta, Rational, StreamInfo};
@@ -7,28 +7,30 @@ use framepath_model::stream::{FrameMeta, Rational, StreamInfo};
 /// Interval between two frames of a stream without a rate, nanoseconds.
 const USUAL_INTERVAL_NS: u64 = 40_000_000;
 
-/// Step of timestamps from which on it counts as a discontinuity, nanoseconds. It also limits the interval
-/// between frames, because a file with an absurd frame rate would make the viewer wait forever.
+/// Difference of two timestamps from which on the step counts as a discontinuity, nanoseconds. Also the
+/// longest interval between frames, because a file with an absurd frame rate would make the viewer wait
+/// forever.
 const JUMP_NS: u64 = 10_000_000_000;
 
 /// Time without a shown frame after which a late frame is shown, nanoseconds.
 const PATIENCE_NS: u64 = 1_000_000_000;
 
-/// The times of a stream's frames.
+/// Clock that determines the due times of a stream's frames.
 #[derive(Debug)]
 pub(crate) struct Clock {
     time_base: Rational,
-    /// Interval between two frames, nanoseconds.
+    /// Interval between two frames by the stream's rate, nanoseconds.
     interval_ns: u64,
+    /// The previous frame; `None` before the first.
     last: Option<Last>,
 }
 
-/// The previous frame.
+/// The previous frame, shown or dropped.
 #[derive(Clone, Copy, Debug)]
 struct Last {
     pts: Option<i64>,
     due_ns: u64,
-    /// Time when a frame was last shown.
+    /// Time when a frame was last shown, nanoseconds.
     shown_ns: u64,
 }
 
@@ -38,7 +40,8 @@ impl Clock {
         Clock { time_base: info.time_base, interval_ns: interval.clamp(1, JUMP_NS), last: None }
     }
 
-    /// True if a frame was shown since the start. (The first frame is due at once.)
+    /// True if a frame was shown since the start or the last [`Clock::restart`]. (The first frame is due at
+    /// once.)
     pub(crate) fn runs(&self) -> bool {
         self.last.is_some()
     }
@@ -48,12 +51,13 @@ impl Clock {
         self.last = None;
     }
 
-    /// Starts the clock: the first frame was shown at `now_ns`.
+    /// Starts the clock: the first frame, with the metadata `meta`, was shown at `now_ns`.
     pub(crate) fn start(&mut self, meta: &FrameMeta, now_ns: u64) {
         self.last = Some(Last { pts: meta.pts, due_ns: now_ns, shown_ns: now_ns });
     }
 
-    /// Returns the due time of the next frame, whose metadata is `meta`; `None` for the first frame.
+    /// Returns the due time of the next frame, whose metadata is `meta`, in nanoseconds; `None` for the first
+    /// frame. This frame then counts as the previous one.
     pub(crate) fn due(&mut self, meta: &FrameMeta) -> Option<u64> {
         let step = self.step_ns(meta)?;
         let last = self.last.as_mut()?;
@@ -62,7 +66,8 @@ impl Clock {
         Some(last.due_ns)
     }
 
-    /// True if a frame that is due at `due_ns` is too late to be shown.
+    /// True if a frame that is due at `due_ns` is too late to be shown: by more than half an interval, unless
+    /// no frame was shown in the last second.
     pub(crate) fn is_late(&self, due_ns: u64, now_ns: u64) -> bool {
         let starved = self.last.is_some_and(|last| now_ns.saturating_sub(last.shown_ns) > PATIENCE_NS);
         now_ns > due_ns + self.interval_ns / 2 && !starved
@@ -83,8 +88,8 @@ impl Clock {
         }
     }
 
-    /// Returns the time from the previous frame to this frame; one interval if the frame has no timestamp
-    /// or the timestamps are discontinuous.
+    /// Returns the time from the previous frame to this frame, nanoseconds; one interval if a timestamp is
+    /// missing or the timestamps are discontinuous; `None` if there is no previous frame.
     fn step_ns(&self, meta: &FrameMeta) -> Option<u64> {
         let before = self.last?.pts;
         let stamped =

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Place of a picture in a window: as large as possible, its shape kept.
+//! Place of a picture in a window: as large as possible, with the picture's shape.
 
 use framepath_codec::PaintArea;
 use framepath_model::stream::Rational;
 
-/// Returns the size of a picture on square pixels.
+/// Returns the width and height of a picture on square pixels: the width is multiplied by `sample_aspect`,
+/// which counts as 1 if it is unknown.
 pub(super) fn square(width: u32, height: u32, sample_aspect: Rational) -> (u32, u32) {
     let aspect = sample_aspect.value().unwrap_or(1.0).clamp(0.05, 20.0);
     ((f64::from(width) * aspect).round().max(1.0) as u32, height)
 }
 
-/// Returns the size of a window for the picture, no larger than the screen.
+/// Returns the size of a window for the picture: the picture's size, or the largest size of the same shape
+/// that fits the screen.
 pub(super) fn window(picture: (u32, u32), screen: (u32, u32)) -> (u32, u32) {
     if picture.0 <= screen.0 && picture.1 <= screen.1 {
         return picture;
@@ -19,7 +21,7 @@ pub(super) fn window(picture: (u32, u32), screen: (u32, u32)) -> (u32, u32) {
     (area.width.max(1) as u32, area.height.max(1) as u32)
 }
 
-/// Returns the place of the picture in a window, with bars around it.
+/// Returns the place of the picture in a window: as large as possible, and in the middle.
 pub(super) fn area(picture: (u32, u32), window: (u32, u32)) -> PaintArea {
     let (width, height) = (u64::from(window.0), u64::from(window.1));
     let (wide, high) = (u64::from(picture.0.max(1)), u64::from(picture.1.max(1)));

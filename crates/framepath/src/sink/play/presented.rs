@@ -32,13 +32,14 @@ use crate::error::StageError;
 /// Number of pictures: those that wait for their refresh, one being painted, and one on the screen.
 const PICTURES: usize = ahead::FRAMES + 2;
 
-/// Time limit for the server to release a picture, nanoseconds.
+/// Time limit for the server to release or show a picture, nanoseconds.
 const PATIENCE_NS: u64 = 1_000_000_000;
 
-/// Interval of checks for a released picture, nanoseconds.
+/// Interval of checks for the server's events during a wait, nanoseconds.
 const NAP_NS: u64 = 2_000_000;
 
-/// Refreshes to be reported, counted from the first report. They determine the screen's clock.
+/// Refreshes whose reports are requested, counted from the first reported refresh. The reports determine the
+/// screen's clock.
 const LESSON: [u64; 3] = [2, 10, 18];
 
 /// Bit in the serial of a picture that is to be shown at a refresh of its own.
@@ -47,7 +48,7 @@ const AT_REFRESH: u32 = 1 << 31;
 /// Bit in the serial of a picture that was shown before.
 const AGAIN: u32 = 1 << 30;
 
-/// A window, and the pictures painted for the window.
+/// A window of an X server, and the pictures painted for the window.
 pub(super) struct Presented {
     // Closed before the window is.
     server: Server,
@@ -55,7 +56,7 @@ pub(super) struct Presented {
     order: PixelOrder,
     painter: Painter,
     pictures: Option<Pictures>,
-    /// The painted picture that was not handed over yet.
+    /// Index of the painted picture that was not handed over yet; `None` if there is none.
     painted: Option<usize>,
     refresh: Refresh,
     /// Number of pictures that were handed over and that the server has not reported yet.
@@ -63,22 +64,27 @@ pub(super) struct Presented {
     shown: Shown,
 }
 
-/// A second connection besides SDL's. It receives the events of pictures; SDL's receives the keys.
+/// Connection to the window's X server, besides that of SDL. It receives the events of pictures; SDL's
+/// connection receives the keys.
 pub(super) struct Server {
     connection: RustConnection,
     window: xproto::Window,
     depth: u8,
-    /// XFixes region: the part of the window that a picture changes.
+    /// Id of the XFixes region for the part of the window that a picture changes.
     region: u32,
 }
 
 /// Memory for pictures of a window's size.
 struct Pictures {
     canvas: Canvas,
+    /// Pixmaps in the canvas, by the picture's index.
     pixmaps: Vec<xproto::Pixmap>,
     segment: u32,
+    /// Indices of the pictures that the server does not use.
     free: Vec<usize>,
+    /// Width and height of the window, pixels.
     size: (u32, u32),
+    /// Place of the picture in the window.
     area: PaintArea,
     /// True if the bars beside the picture have to be shown, too.
     bars: bool,
@@ -99,7 +105,8 @@ impl Presented {
         }
     }
 
-    /// Returns when to hand over a frame that is due at `due_ns`.
+    /// Returns when to hand over a frame that is due at `due_ns`; assigns a refresh to the frame if the
+    /// screen's clock is known.
     pub(super) fn present_time(&mut self, due_ns: u64) -> PresentTime {
         match self.refresh.nearest(due_ns) {
             Nearest::Unknown => PresentTime::Due,
@@ -108,7 +115,12 @@ impl Presented {
         }
     }
 
-    /// Paints the frame. Paints all of it if `stale`, because the window has lost its content.
+    /// Paints the frame into a free picture, for which it waits. `picture` is the frame's size on square
+    /// pixels. Paints all of the frame, and the bars, if `stale` is true, because the window has lost its
+    /// content.
+    ///
+    /// # Errors
+    /// The server fails, or releases no picture within 1 s.
     pub(super) fn prepare(
         &mut self,
         frame: &Frame,
@@ -140,7 +152,8 @@ impl Presented {
         Ok(())
     }
 
-    /// Hands the painted picture over. The server shows it at once, or at the refresh in `time`.
+    /// Hands the painted picture over. The server shows it at once, or at the refresh in `time`. A picture
+    /// without changes is not handed over, and counts as shown.
     pub(super) fn present(&mut self, time: PresentTime) -> Result<(), StageError> {
         if time == PresentTime::Again {
             // Otherwise an earlier picture would be shown after this one.
@@ -168,7 +181,7 @@ impl Presented {
         Ok(())
     }
 
-    /// Returns the number of pictures shown and not shown since the last call.
+    /// Returns the numbers of pictures that the server has shown and not shown since the last call.
     pub(super) fn presented(&mut self) -> Result<Shown, StageError> {
         self.handle_events()?;
         Ok(std::mem::take(&mut self.shown))
@@ -305,7 +318,7 @@ impl Server {
         Ok(Server { connection, window, depth, region })
     }
 
-    /// Requests reports of refreshes after refresh `now`.
+    /// Requests reports of the refreshes [`LESSON`], counted from refresh `now`.
     fn request_refreshes(&self, now: u64) -> Result<(), ReplyError> {
         for later in LESSON {
             self.connection.present_notify_msc(self.window, 1, now + later, 0, 0)?;
@@ -381,7 +394,7 @@ impl Pictures {
         Ok(Pictures { canvas, pixmaps, segment, free, size, area, bars: true })
     }
 
-    /// Frees the pixmaps. The server keeps each pixmap until the server has shown it.
+    /// Frees the pixmaps and the shared memory. The server keeps each pixmap until it has shown the pixmap.
     fn free(self, server: &Server) -> Result<(), ReplyError> {
         for pixmap in self.pixmaps {
             server.connection.free_pixmap(pixmap)?;

@@ -40,7 +40,8 @@ pub(super) enum Nearest {
 }
 
 impl Refresh {
-    /// Records refresh `number` of the screen at `at_ns`.
+    /// Records refresh `number` of the screen at `at_ns`. Starts the clock anew if this refresh does not
+    /// match the clock so far.
     pub(super) fn record_refresh(&mut self, number: u64, at_ns: u64) {
         let now = Tick { number, at_ns };
         self.seen = match self.seen {
@@ -75,7 +76,7 @@ impl Refresh {
         (numbers >= ENOUGH && INTERVALS_NS.contains(&interval)).then_some(interval)
     }
 
-    /// Assigns a refresh to the frame that is due at `due_ns`.
+    /// Assigns the nearest free refresh to the frame that is due at `due_ns`, and returns the result.
     pub(super) fn nearest(&mut self, due_ns: u64) -> Nearest {
         let (Some(interval), Some((_, last))) = (self.interval_ns(), self.seen) else {
             return Nearest::Unknown;

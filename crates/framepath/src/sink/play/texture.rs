@@ -18,13 +18,13 @@ pub(super) struct Textured {
     /// One texture for each size and format. The cache limits their number, because the stream chooses
     /// the sizes.
     cache: TextureCache<Key>,
-    /// Key of the texture to draw.
+    /// Key of the texture with the last uploaded frame; `None` before the first, and after an error.
     current: Option<Key>,
     painter: Painter,
 }
 
-/// Format of a texture, SDL's mode for its YUV, width and height of the picture
-/// in it.
+/// Key of a texture: format, SDL's mode for its YUV (`None` for RGB), and width and height of the picture
+/// in the texture, pixels.
 type Key = (PixelFormatEnum, Option<YuvMode>, u32, u32);
 
 impl Textured {
@@ -69,7 +69,7 @@ impl Textured {
         Ok(())
     }
 
-    /// Draws the last uploaded frame and shows it.
+    /// Draws the last uploaded frame in `area` of the window, and shows it. Does nothing if there is none.
     pub(super) fn draw(&mut self, area: PaintArea) -> Result<(), String> {
         let Some((_, mode, width, height)) = self.current else { return Ok(()) };
         if let Some(mode) = mode {
@@ -93,7 +93,7 @@ fn key_of(layout: &Layout) -> Key {
     (format, mode, layout.width, layout.height)
 }
 
-/// Returns SDL's mode for a picture's YUV; `None` where SDL has no such mode.
+/// Returns SDL's mode for the colours of a YUV picture; `None` if SDL cannot convert them.
 fn mode_of(layout: &Layout) -> Option<YuvMode> {
     match (layout.colors.shown_by(layout.width), layout.colors.range) {
         (BT709, ColorRange::Full) => None,

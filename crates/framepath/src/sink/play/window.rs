@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A window by SDL2, on X11, Wayland or KMS.
 //!
-//! SDL wants one thread for all that has to do with a window, and a stage may
-//! be made in another thread than the one that pushes to it. So the window belongs to the
-//! pushing thread, is opened with its first frame, and closed with the stage.
+//! SDL requires one thread for all calls about a window, and a stage may
+//! be made in another thread than the thread that pushes frames to the stage. So the window belongs to the
+//! pushing thread, is opened with the first frame, and closed with the stage.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -24,15 +24,15 @@ use super::texture::Textured;
 use super::{PlayOptions, PresentTime, Shown, ViewerCommand, fit};
 use crate::error::StageError;
 
-/// Longest sleep of a paused window, milliseconds. It then checks for Ctrl-C, which another thread
-/// receives.
+/// Longest sleep of the thread of a paused window, milliseconds. The thread then checks for Ctrl-C, which
+/// another thread receives.
 const NAP_MS: u32 = 1000;
 
 thread_local! {
     static WINDOW: RefCell<Option<Window>> = const { RefCell::new(None) };
 }
 
-/// The window of the calling thread. It opens with the first frame.
+/// Handle on the window of the calling thread. The window opens with the first frame.
 #[derive(Default)]
 pub(super) struct ThreadWindow(());
 
@@ -92,9 +92,9 @@ fn with<R>(work: impl FnOnce(&mut Window) -> R) -> Option<R> {
     WINDOW.with_borrow_mut(|slot| slot.as_mut().map(work))
 }
 
-/// The drawing method of a window.
+/// A window with its drawing method.
 enum Surface {
-    /// The CPU, straight into the window's memory.
+    /// The CPU, directly into the window's memory, which SDL shows at once.
     Painted {
         window: sdl2::video::Window,
         painter: Box<Painter>,
@@ -104,7 +104,7 @@ enum Surface {
     },
     /// The CPU, into memory that an X server shows at the frame's time.
     Presented(Box<Presented>),
-    /// A renderer.
+    /// One of SDL's renderers, by a GPU or its emulation.
     Textured(Box<Textured>),
 }
 
@@ -119,7 +119,7 @@ struct Window {
     ended: bool,
     /// True if the window may have lost its content.
     stale: bool,
-    /// Frames shown by surfaces that show frames at once.
+    /// Counts of frames since the last [`Window::presented`], for surfaces that show frames at once.
     shown: Shown,
 }
 
@@ -165,7 +165,7 @@ impl Window {
         Err(format!("SDL on {}: {}", video.current_video_driver(), refusals.join("; ")))
     }
 
-    /// Uploads or paints the frame, so that the window can show the frame.
+    /// Uploads or paints the frame, so that [`Window::present`] can show it.
     fn prepare(&mut self, frame: &Frame) -> Result<(), StageError> {
         let layout = frame.layout();
         self.picture = fit::square(layout.width, layout.height, self.sample_aspect);
@@ -248,7 +248,7 @@ impl Window {
         .map_err(StageError::Window)
     }
 
-    /// Handles the events since the last call.
+    /// Handles the events since the last call, and returns the viewer's present command.
     fn poll_events(&mut self) -> ViewerCommand {
         while let Some(event) = self.pump.poll_event() {
             self.handle_event(&event);
@@ -256,7 +256,8 @@ impl Window {
         self.control()
     }
 
-    /// Sleeps until there is an event; paints `frame` if the window has lost its content.
+    /// Sleeps until there is an event, at most [`NAP_MS`]; shows `frame` again if the window has lost its
+    /// content. Returns the viewer's present command.
     fn wait(&mut self, frame: &Frame) -> Result<ViewerCommand, StageError> {
         if let Some(event) = self.pump.wait_event_timeout(NAP_MS) {
             self.handle_event(&event);
@@ -324,8 +325,9 @@ fn surface(window: sdl2::video::Window, pump: &EventPump, driver: &str) -> Resul
     Ok(Surface::Textured(Box::new(Textured::new(canvas))))
 }
 
-/// Returns the names of the SDL drivers to try, best first. Without a GPU, OpenGL comes last, because its
-/// emulation costs several times as much as painting (docs/experiments/players.md).
+/// Returns the names of the drivers to try, best first: only `requested`, unless that is `auto`. Without a
+/// GPU, OpenGL comes last, because its emulation costs several times as much as painting
+/// (docs/experiments/players.md).
 fn drivers(requested: &str) -> Vec<&str> {
     match requested {
         "auto" if has_render_node(Path::new("/dev/dri")) => vec!["opengl", "opengles2", "software"],
@@ -338,7 +340,10 @@ fn has_render_node(folder: &Path) -> bool {
     !nodes(folder, "renderD").is_empty()
 }
 
-/// Returns the order of the colours in the window's pixels.
+/// Returns the order of the colours in the window's pixels, for pixels of `format`.
+///
+/// # Errors
+/// The pixels are not 32-bit RGB or BGR.
 fn order_of(format: PixelFormatEnum) -> Result<PixelOrder, String> {
     match format {
         PixelFormatEnum::RGB888 | PixelFormatEnum::ARGB8888 => Ok(PixelOrder::Bgrx),
@@ -347,8 +352,8 @@ fn order_of(format: PixelFormatEnum) -> Result<PixelOrder, String> {
     }
 }
 
-/// Refuses SDL's drivers without output, unless the user named them. SDL falls back to them if there is no
-/// display.
+/// Fails if `driver` is one of SDL's video drivers without output, unless the user has named a driver
+/// (`named`). SDL falls back to such drivers if there is no display.
 fn refuse_blind(driver: &str, named: bool) -> Result<(), String> {
     match driver {
         "offscreen" | "dummy" | "evdev" if !named => Err(format!("SDL finds no display{}", no_display())),
@@ -356,7 +361,8 @@ fn refuse_blind(driver: &str, named: bool) -> Result<(), String> {
     }
 }
 
-/// Returns advice for an error message if no display is named; else an empty text.
+/// Returns advice for an error message if neither DISPLAY nor WAYLAND_DISPLAY names a display; else an empty
+/// text.
 fn no_display() -> &'static str {
     let named = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     if named("DISPLAY") || named("WAYLAND_DISPLAY") {
