@@ -303,7 +303,8 @@ impl<'a> Out<'a> {
     }
 
     /// Assigns the stage's work since the last [`mark`](Out::mark) or push to frame `seq`, which the stage
-    /// has [held](Out::hold) and pushes next.
+    /// has [held](Out::hold) and pushes next. In the ledger, the time since `hold` is `held`: no thread worked on
+    /// the frame.
     pub fn resume(&mut self, seq: u64) {
         self.resume_after(seq, Gap::Held);
     }

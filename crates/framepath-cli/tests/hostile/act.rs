@@ -280,6 +280,7 @@ pub const ACTS: &[Act] = &[
             enter_ns: u64::MAX,
             leave_ns: u64::MAX,
             inside_ns: most,
+            is_pool: false,
             idle_ns: most,
             blocked_ns: most,
             compute_ns: most,

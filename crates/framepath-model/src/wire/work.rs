@@ -20,7 +20,8 @@ pub struct WorkerTime {
     /// Time inside the stage in which no thread is known to have worked on the frame: kept by a
     /// decoder, in a device, or in the threads of a decoder that share the frames.
     pub inside_ns: u32,
-    /// Time that the worker had been idle at `enter_ns`; 0 if it was busy.
+    /// Time that the worker had been idle when the input arrived, at `enter_ns`; 0 if the worker
+    /// was busy.
     pub idle_ns: u32,
     /// Time that the stage waited, for example for a free buffer, I/O or a lock.
     pub blocked_ns: u32,
