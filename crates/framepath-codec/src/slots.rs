@@ -47,7 +47,7 @@ pub(crate) struct Padded {
 struct SlotsState {
     /// Current pool; `None` before the first picture.
     pool: Option<Pool>,
-    /// Last request, and the layout of a slot for this request.
+    /// Last request, and the layout of a slot for this request; `None` before the first picture.
     surface: Option<(SlotRequest, Surface)>,
 }
 
@@ -56,7 +56,7 @@ struct SlotsState {
 pub(crate) struct Slots {
     codec: &'static str,
     output: OutputFormat,
-    /// Number of slots of a pool that is made here.
+    /// Number of slots of each pool that is made here; unused with a provider.
     slots: u32,
     /// Number of slots to recommend if `slots` is not sufficient.
     advised: u32,
@@ -66,15 +66,17 @@ pub(crate) struct Slots {
     /// [`Padded::references`]; `None` if pools are made here.
     provider: Option<(ProviderRef, u32)>,
     state: Mutex<SlotsState>,
-    /// True if no thread may wait for a slot any more.
+    /// True after [`close`](Slots::close): no thread may wait for a slot any more.
     closed: AtomicBool,
-    /// Handle that ends waits for a slot of the current pool. Not inside `state`, because a thread
-    /// that waits for a slot holds the lock of `state`.
+    /// Handle that ends waits for a slot of the current pool; `None` before the first pool. Not
+    /// inside `state`, because a thread that waits for a slot holds the lock of `state`.
     closer: Mutex<Option<Closer>>,
-    /// True if `failure` was set. Lets a check do without the lock.
+    /// True after a failure, until [`forget_failure`](Slots::forget_failure), even if `failure` was
+    /// taken. Lets a check do without the lock.
     failed: AtomicBool,
-    /// Number of the packet whose picture could not be made, and the reason. Kept here, because
-    /// codec libraries pass at most an error number from a callback to the caller.
+    /// Number of the packet whose picture could not be made, and the reason, for the first failure;
+    /// `None` without a failure and after it was taken. Kept here, because codec libraries pass at
+    /// most an error number from a callback to the caller.
     failure: Mutex<Option<(i64, CodecError)>>,
 }
 
@@ -186,7 +188,8 @@ impl Slots {
         }
     }
 
-    /// Computes the layout of a slot in a pool that is made here.
+    /// Computes the layout of a slot in a pool that is made here. Fails if the output format is not
+    /// possible or the slot exceeds the address space.
     fn divide(&self, request: SlotRequest, padded: Padded) -> Result<Surface, CodecError> {
         let output = output_format(self.codec, request.decoded, self.output)?;
         let Padded { stride, chroma_stride, rows, .. } = padded;
@@ -307,7 +310,9 @@ impl Slot {
     }
 
     /// Makes a frame of the decoded picture. Converts the picture if the output format requires it.
-    /// `starts` has the address of the first visible pixel of each plane.
+    /// `starts` has the address of the first visible pixel of each plane, `strides` the bytes
+    /// between its rows. Fails if a plane is outside the slot, the layout is invalid, or a picture
+    /// that was converted before has another size.
     ///
     /// # Safety
     /// The decoder has finished the picture in this slot.

@@ -38,7 +38,8 @@ fn frame(layout: &Layout, bytes: &[u8]) -> Frame {
     frame.freeze(FrameMeta::default())
 }
 
-/// Converts `bytes` by the ffmpeg program, set to exact conversion.
+/// Converts `bytes`, a picture of the size `size`, with the `ffmpeg` tool set to exact conversion.
+/// Returns the bytes of the converted picture.
 fn by_the_tool(
     folder: &Path,
     bytes: &[u8],

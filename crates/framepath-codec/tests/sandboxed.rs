@@ -62,7 +62,8 @@ fn clips() -> Vec<PathBuf> {
     clips
 }
 
-/// Returns the hashes that a worker of this binary sends; fewer if it ended early.
+/// Returns the hashes of the frames of `clip` that a worker of this binary sends; fewer if the
+/// worker ended early.
 fn in_worker(clip: &Path, threads: u32) -> Vec<String> {
     let (mut ours, theirs) = UnixStream::pair().unwrap();
     let threads = threads.to_string();
