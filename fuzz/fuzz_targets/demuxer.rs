@@ -20,8 +20,8 @@ const ENDINGS: [&str; 12] =
     ["mp4", "mkv", "avi", "ts", "flv", "ivf", "obu", "h264", "hevc", "ogg", "mxf", "bin"];
 /// Maximum number of packets that one pass reads.
 const MOST_PACKETS: usize = 2000;
-/// Maximum number of bytes written into the pipe, less than its capacity of 64 KiB,
-/// because nothing reads it meanwhile.
+/// Maximum number of bytes written into the pipe: less than its capacity of 64 KiB,
+/// because the pipe is not read at the same time.
 const PIPE_BYTES: usize = 60 << 10;
 
 fn read_all(demuxer: &mut Demuxer) -> usize {
