@@ -130,8 +130,8 @@ pub(crate) struct Dav1dDecoder {
     threads: u32,
     state: Dav1dState,
     failure: Option<CodecError>,
-    /// Number of the first packet that a failure may concern: its picture and later pictures are
-    /// withheld. `i64::MAX` without a failure. AV1 shows pictures in the order of packets.
+    /// Number of the first packet that a rejection may concern: its picture and later pictures are
+    /// withheld. `i64::MAX` without a rejection. AV1 shows pictures in the order of packets.
     stop_at: i64,
 }
 

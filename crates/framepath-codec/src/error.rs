@@ -64,7 +64,7 @@ pub enum CodecError {
         detail: &'static str,
     },
     /// The length prefix of a NAL unit is incomplete or exceeds the rest of its packet.
-    #[error("{codec}: a length in a packet of {bytes} bytes exceeds the packet")]
+    #[error("{codec}: the length of a NAL unit exceeds its packet of {bytes} bytes; the stream is damaged")]
     UnitLength {
         /// Name of the codec, as in libavcodec.
         codec: &'static str,
@@ -278,7 +278,7 @@ fn or_earlier(in_flight: u32) -> String {
     if in_flight == 0 { String::new() } else { format!(" (or one of the {in_flight} before it)") }
 }
 
-/// Returns libav's text for an error code.
+/// Returns libav's text for an error code, also for an unknown one.
 pub(crate) fn libav_message(code: c_int) -> String {
     let mut text = [0; 256];
     // SAFETY: the buffer has the stated length; av_strerror always ends the text with a zero, for

@@ -93,7 +93,7 @@ pub struct Hardware {
 unsafe impl Send for Hardware {}
 
 impl Hardware {
-    /// Opens the machine's device for `api`.
+    /// Opens the machine's default device for `api`.
     ///
     /// # Errors
     /// [`CodecError::Hardware`]: there is no device, or no driver for it.

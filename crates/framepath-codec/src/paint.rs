@@ -50,8 +50,9 @@ pub struct PaintArea {
 
 /// Painter for frames of any size and format.
 ///
-/// If the screen still shows the previous picture at the same size, only the changed rows are
-/// painted. For a shared screen, a slide or a cartoon this reduces the cost to a comparison.
+/// If the screen still shows the previous picture, only the changed rows are painted, in bands of 8
+/// rows: for YUV420P frames that are painted unscaled and fill whole rows of the screen. For a
+/// shared screen, a slide or a cartoon this reduces the cost to a comparison.
 #[derive(Debug)]
 pub struct Painter {
     whole: ScaleContext,

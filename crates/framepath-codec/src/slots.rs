@@ -18,7 +18,7 @@ use crate::{CodecError, OutputFormat, ProviderRef};
 /// the same layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SlotRequest {
-    /// The decoder's own format.
+    /// Format of the decoder's picture.
     pub(crate) decoded: PixelFormat,
     /// Coded width in pixels.
     pub(crate) width: usize,
@@ -118,7 +118,8 @@ impl Slots {
     /// Takes a slot for the picture of packet `number`. Calls `pad`, which returns the decoder's
     /// requirements, only if `request` differs from the last request. Sleeps while later stages
     /// hold all slots. Returns `None` if this call or an earlier call failed;
-    /// [`take_failure`](Slots::take_failure) then returns the first failure.
+    /// [`take_failure`](Slots::take_failure) then returns the first failure, unless it was taken
+    /// before.
     pub(crate) fn take(
         &self,
         number: i64,
@@ -276,7 +277,7 @@ impl Slots {
         self.failed.store(false, Ordering::Release);
     }
 
-    /// Takes the first failure; later calls return `None`.
+    /// Takes the first failure; `None` without a failure, and in later calls.
     pub(crate) fn take_failure(&self) -> Option<(i64, CodecError)> {
         if self.has_failed() { unpoisoned(&self.failure).take() } else { None }
     }
@@ -299,7 +300,7 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    /// Returns the address of the first byte, page-aligned.
+    /// Returns the address of the slot's first byte, page-aligned.
     pub(crate) fn base(&self) -> *mut u8 {
         self.hold.as_ptr()
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Comparison with the pixels of the `ffmpeg` tool, for all pairs of formats.
+//! Tests of the converter: comparison with the pixels of the `ffmpeg` tool, for all pairs of
+//! formats.
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Bad input: an error that names the object, never a panic.
+//! Tests of bad input: the result is an error that names the object, never a panic.
 
 mod common;
 

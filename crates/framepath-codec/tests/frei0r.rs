@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Every installed frei0r plug-in, each in its own process, and errors for other files.
+//! Tests of frei0r plug-ins: runs every installed plug-in in its own process, and checks the errors
+//! for other files.
 
 use std::fs;
 use std::path::Path;

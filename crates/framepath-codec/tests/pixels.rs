@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Every codec, depth and output: the pictures, times and copied bytes.
+//! Tests of the pictures, times and copied bytes for every codec, depth and output format.
 
 mod common;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Seeks in every codec and kind of container: the frames after a seek equal those of a decode of
-//! the whole file.
+//! Tests of seeks in every codec and kind of container: the frames after a seek equal those of a
+//! decode of the whole file.
 
 mod common;
 
@@ -20,8 +20,8 @@ type Shown = (Option<i64>, String);
 /// Number of frames of each clip, which has 25 frames per second.
 const FRAMES: u32 = 60;
 
-/// Targets of the seeks in milliseconds, in this order: the start, frames, times between frames,
-/// earlier times, a time after the end.
+/// Targets of successive seeks, in milliseconds: times of frames, the start, times between frames,
+/// times before the previous target, and a time after the end.
 const TARGETS: [u64; 10] = [1000, 0, 1330, 1341, 2360, 90_000, 40, 19, 1999, 720];
 
 const X264: &str = "-c:v libx264 -preset veryfast -pix_fmt yuv420p";

@@ -34,6 +34,7 @@ pub enum Role {
     Consume { service: String },
 }
 
+/// Arguments of this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     pub role: Role,

@@ -41,7 +41,7 @@ pub enum Frei0rError {
     Unknown {
         /// Name of the plug-in's file, without `.so`.
         plugin: String,
-        /// Property with the unknown value.
+        /// Name of the property with this value.
         what: &'static str,
         /// Declared value.
         value: i32,

@@ -81,7 +81,7 @@ impl ColorModel {
 /// A plug-in's description of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Info {
-    /// Name of the plug-in in its own words, which mostly differs from the file's name.
+    /// Name that the plug-in gives itself, which mostly differs from the file's name.
     pub title: String,
     /// Author of the plug-in.
     pub author: String,
@@ -123,7 +123,8 @@ pub(super) struct Loaded {
     calls: Mutex<()>,
 }
 
-/// All plug-ins that this process has loaded, because `f0r_init` may only be called once.
+/// All plug-ins that this process has loaded; kept, because `f0r_init` may be called only once for
+/// each.
 static LOADED: Mutex<Vec<&'static Loaded>> = Mutex::new(Vec::new());
 
 impl Loaded {
