@@ -219,7 +219,7 @@ unsafe extern "C" fn read(opaque: *mut c_void, buffer: *mut u8, size: c_int) -> 
     }
 }
 
-/// Returns the file's size by seeking, because a sandbox allows no other way.
+/// Returns the file's size by seeking to its end and back, because a sandbox allows no other way.
 fn size(file: &mut File) -> io::Result<u64> {
     let position = file.stream_position()?;
     let size = file.seek(SeekFrom::End(0))?;

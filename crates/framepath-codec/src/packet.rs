@@ -278,7 +278,8 @@ impl Packet {
         }
     }
 
-    /// Returns true if the container flags the packet as one at which decoding can start.
+    /// Returns true if the packet is flagged as one at which decoding can start: by the container,
+    /// or by the code that made the packet.
     pub fn is_key(&self) -> bool {
         // SAFETY: `raw` is a valid packet.
         unsafe { self.0.raw.as_ref() }.flags & ff::AV_PKT_FLAG_KEY as c_int != 0

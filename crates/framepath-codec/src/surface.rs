@@ -229,14 +229,16 @@ impl DecodedPicture {
         self.from.size <= bytes && self.to.size <= bytes
     }
 
-    /// Returns the number of bytes that [`convert`](DecodedPicture::convert) writes.
+    /// Returns the number of bytes that [`convert`](DecodedPicture::convert) writes; call this only
+    /// if a conversion is needed.
     pub(crate) fn converted_bytes(&self) -> usize {
         let planes = self.to.planes().iter();
         let skip = if self.to.format == PixelFormat::Nv12 { 1 } else { 0 };
         planes.skip(skip).map(|plane| plane.width * plane.rows).sum()
     }
 
-    /// Returns true if the frame has other planes than the decoder's picture.
+    /// Returns true if the frame has other planes than the decoder's picture, so that
+    /// [`convert`](DecodedPicture::convert) has to write them.
     pub(crate) fn needs_conversion(&self) -> bool {
         self.from.format != self.to.format
     }

@@ -51,7 +51,7 @@ pub enum Frei0rError {
     Init {
         /// Name of the plug-in's file, without `.so`.
         plugin: String,
-        /// Return value of `f0r_init`.
+        /// Return value of `f0r_init`: 0.
         code: i32,
     },
     /// The plug-in does not support the size (`f0r_construct` returned null), or a side is zero or
