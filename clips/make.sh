@@ -1,16 +1,16 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
 #
-# Remakes the committed clips: all of them, or those named (a shell pattern
-# of file names):
+# Generates the committed clips again: all clips, or those whose file names match
+# one of the shell patterns:
 #
 #     clips/make.sh
 #     clips/make.sh 'hard-*' vp9-1080p8.ivf
 #
-# Sources are lavfi with fixed seeds and containers are written bit-exactly,
-# so one build of ffmpeg and its encoders makes the same bytes twice. Another
-# version makes other bytes of the same kind: commit what changed with the
-# version that made it (clips/README.md).
+# Sources are lavfi with fixed seeds and containers are written bit-exactly, so one
+# build of ffmpeg and its encoders always makes the same bytes. Another version
+# makes other bytes: commit the changed clips together with the version in
+# clips/README.md.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -18,12 +18,12 @@ wanted=("$@")
 parts=$(mktemp -d)
 trap 'rm -rf "$parts"' EXIT
 
-# wants FILE: whether FILE was asked for.
+# wants FILE: succeeds if FILE matches a pattern, or if there are no patterns.
 wants() {
     local pattern
     ((${#wanted[@]})) || return 0
     for pattern in "${wanted[@]}"; do
-        # shellcheck disable=SC2053 # a pattern is what is meant
+        # shellcheck disable=SC2053 # the right side is a pattern
         [[ $1 == $pattern ]] && return 0
     done
     return 1
@@ -36,13 +36,13 @@ encode() {
         "${@:1:$#-1}" -fflags +bitexact -flags:v +bitexact "${@: -1}"
 }
 
-# ff ARGUMENT... FILE: the same, if FILE was asked for.
+# ff ARGUMENT... FILE: runs ffmpeg for FILE if FILE is wanted.
 ff() {
     ! wants "${@: -1}" || encode "$@"
 }
 
-# two_pass ARGUMENT... FILE: the same in two passes: libvpx plans hidden
-# alternate references only for what it has seen before.
+# two_pass ARGUMENT... FILE: does the work of ff in two passes: libvpx plans hidden
+# alternate references only for pictures that it has analysed in a first pass.
 two_pass() {
     wants "${@: -1}" || return 0
     encode "${@:1:$#-1}" -pass 1 -passlogfile "$parts/pass" -f null /dev/null
@@ -50,7 +50,7 @@ two_pass() {
 }
 
 # ---- 1080p, 30 frames a second, 150 frames: the commands of daedalus-v4l2 ----
-# The 10-bit one is the first command with a 10-bit format.
+# The 10-bit clip has the first command with a 10-bit format.
 
 testsrc=(-f lavfi -i 'testsrc=duration=5:size=1920x1080:rate=30')
 
@@ -60,11 +60,10 @@ ff "${testsrc[@]}" -pix_fmt yuv420p -c:v libx264 -preset ultrafast -profile:v ba
 ff "${testsrc[@]}" -pix_fmt yuv420p10le -c:v libvpx-vp9 -profile:v 2 -cpu-used 8 vp9-1080p10.ivf
 
 # ---- Harder: noise, motion everywhere, one long group of pictures ----
-# A zoom into the Mandelbrot set, turning all the time, under a moving test
-# picture that slides over it, with temporal noise; nothing in it stands
-# still, and little of a picture can be copied from the one before. Two of the
-# encoders take a constant quality: their rate control depends on how their
-# threads happen to run.
+# The source is a rotating zoom into the Mandelbrot set under a moving test picture,
+# with temporal noise: no part stands still, and an encoder can copy little from the
+# previous picture. Two of the encoders get a constant quality, because their rate
+# control depends on the timing of their threads.
 
 hard_graph="mandelbrot=size=2304x1296:rate=30:maxiter=400:end_pts=200,trim=end_frame=150,format=yuv420p,\
 rotate=a=0.35*sin(0.8*t)+0.05*t:ow=iw:oh=ih,crop=1920:1080[back];\
@@ -81,7 +80,7 @@ ff "${hard[@]}" -pix_fmt yuv420p10le -c:v libx265 -preset medium -profile:v main
     -x265-params 'log-level=error:keyint=250:bframes=4:no-info=1' \
     -b:v 2300k -maxrate 4600k -bufsize 4600k hard-hevc-1080p10.hevc
 
-# ---- Conformance: small, one property each ----
+# ---- Conformance: small clips, each for one property ----
 
 small=(-f lavfi -i 'testsrc2=size=320x180:rate=30,trim=end_frame=30')
 odd=(-f lavfi -i 'testsrc2=size=128x72:rate=30,trim=end_frame=12,format=yuv444p,crop=99:57:7:5:exact=1,format=yuv420p')
@@ -113,7 +112,7 @@ ff "${small[@]}" -pix_fmt yuv420p -c:v libsvtav1 -preset 8 -g 30 av1-180p8-conta
 
 # ---- A size that changes in mid-stream: 12 frames of each size ----
 
-# resized FILE ENCODER-OPTION...: two streams, joined without encoding again.
+# resized FILE ENCODER-OPTION...: encodes two streams and joins them without encoding again.
 resized() {
     local kind=${1#*.} size
     wants "$1" || return 0

@@ -13,12 +13,12 @@ fn main() {
     bind_dav1d();
 }
 
-/// `ffmpeg-sys-next` passes on which FFmpeg its headers belong to.
+/// Sets the cfg `callbacks_need_flag` if the FFmpeg headers are older than 6.0. `ffmpeg-sys-next`
+/// passes their version in an environment variable.
 fn ffmpeg_flags() {
     println!("cargo::rustc-check-cfg=cfg(callbacks_need_flag)");
-    // FFmpeg 5 calls get_buffer2 from its frame threads only when told that
-    // it may (thread_safe_callbacks); from 6 on it always does, and the field
-    // is gone.
+    // FFmpeg 5 calls get_buffer2 from its frame threads only if the field thread_safe_callbacks
+    // allows it. FFmpeg 6 and newer versions always do, and have no such field.
     if env::var("DEP_FFMPEG_FFMPEG_6_0").as_deref() != Ok("true") {
         println!("cargo::rustc-cfg=callbacks_need_flag");
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Every text is a budget file or an error. A valid file has one line of output per
+//! Fuzz target of the parser of budget files (`framepath gate`): every text is a budget
+//! file or an error with a message. The evaluation of a valid file has one result per
 //! budget.
 #![no_main]
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A demuxer's worker and its caller, in one process. The target opens a file of arbitrary
-//! bytes, reads it to its end, and reads it again. It encodes the description of the track
-//! and decodes it as the caller does.
+//! Fuzz target of a demuxer's worker and its caller, in one process. The target opens a
+//! file of arbitrary bytes, reads it to its end, and reads it again. It encodes the
+//! description of the track and decodes it as the caller does.
 //!
-//! The file is a memfd, like a descriptor sent to a worker, or a pipe, which cannot
-//! seek.
+//! The first byte of the input selects the file's name and its type: a memfd, like a
+//! descriptor sent to a worker, or a pipe, which cannot seek.
 #![no_main]
 
 use std::fs::File;
@@ -18,9 +18,10 @@ use rustix::fs::{MemfdFlags, memfd_create};
 /// File name extensions, by which libavformat guesses some containers.
 const ENDINGS: [&str; 12] =
     ["mp4", "mkv", "avi", "ts", "flv", "ivf", "obu", "h264", "hevc", "ogg", "mxf", "bin"];
-/// Maximum number of packets per pass.
+/// Maximum number of packets that one pass reads.
 const MOST_PACKETS: usize = 2000;
-/// Capacity of a pipe in bytes.
+/// Maximum number of bytes written into the pipe: less than its capacity of 64 KiB,
+/// because the pipe is not read at the same time.
 const PIPE_BYTES: usize = 60 << 10;
 
 fn read_all(demuxer: &mut Demuxer) -> usize {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Both ends of a demuxer's packet pool while a peer writes arbitrary bytes into the
-//! shared area. No end panics or accesses memory outside the area. An impossible claim is
-//! a protocol error.
+//! Fuzz target of both ends of a demuxer's packet pool, while a peer writes arbitrary
+//! bytes into the shared area. No end panics or accesses memory outside the area. An
+//! impossible claim is a protocol error.
 #![no_main]
 
 use std::fs::File;
@@ -13,9 +13,10 @@ use libfuzzer_sys::fuzz_target;
 
 const CELLS: u32 = 2;
 const PACKET_BYTES: u64 = 16384;
-/// Zeroed bytes after every packet.
+/// Number of zeroed bytes after every packet.
 const PADDING: u64 = 64;
-/// Size of the words: positions, bells and counters, then a bit and a count for each id.
+/// Number of 8-byte words before the cells: 16 cache lines of positions, bells and
+/// counters, then a bit and a count for each packet id.
 const WORDS: u64 = (128 * 16 + 512 + 4096 * 4) / 8;
 const STEP: usize = 6;
 

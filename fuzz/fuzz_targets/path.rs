@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Every text is a path or an error with a position. The canonical form of a path parses
-//! to the same path.
+//! Fuzz target of the parser of paths: every text is a path or an error with a
+//! position. The canonical form of a path parses to the same path.
 #![no_main]
 
 use framepath::path::parse;

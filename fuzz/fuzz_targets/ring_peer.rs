@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Both ends of the shared area while a peer writes arbitrary bytes into it. No end
-//! panics or accesses memory outside the area. An impossible claim is a protocol
-//! error.
+//! Fuzz target of both ends of the shared area, while a peer writes arbitrary bytes
+//! into it. No end panics or accesses memory outside the area. An impossible claim is a
+//! protocol error.
 //!
-//! No thread sleeps here, so the words of the bells cause at most needless wake-ups.
+//! No thread sleeps here, so an arbitrary value of a bell causes at most a needless
+//! wake-up.
 #![no_main]
 
 use std::fs::File;
@@ -18,16 +19,19 @@ use libfuzzer_sys::fuzz_target;
 
 const CELLS: u32 = 4;
 const PACKET_BYTES: u64 = 8192;
-/// Range of the positions, bells and counters: one word per cache line.
+/// Distance from one position, bell or counter to the next, bytes: a pair of cache
+/// lines.
 const LINE: u64 = 128;
+/// Number of lines for positions, bells and counters, at the start of the area.
 const LINES: u64 = 16;
-/// Bytes from the first line to the end of the last cell.
+/// Number of 8-byte words before the packets: from the first line to the end of the
+/// last cell.
 const WORDS: u64 = (LINE * LINES + 512 + 4096 * 4 + 2 * CELLS as u64 * 64) / 8;
-/// Zeroed bytes after every packet.
+/// Number of zeroed bytes after every packet.
 const PADDING: usize = 64;
 const STEP: usize = 6;
 
-/// The two rings and the packets of one process.
+/// Ends of both rings and of the packets, as one process has them.
 struct Side {
     writers: [CellWriter; 2],
     readers: [CellReader; 2],

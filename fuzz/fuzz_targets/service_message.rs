@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Three connections of two users send arbitrary messages to the rules of the service.
-//! The limits hold, each stream belongs to one connection, and no stream is leaked.
-//! Each step is two bytes (connection, operation), then a message or arbitrary bytes.
+//! Fuzz target of the rules of the service: three connections of two users send
+//! arbitrary messages. The limits hold, each stream belongs to one connection, and no
+//! stream is leaked. Each step is two bytes (connection, operation), then the bytes of
+//! a message.
 #![no_main]
 
 use framepath_model::service::{Action, Client, User, UserLimits};
@@ -10,7 +11,8 @@ use libfuzzer_sys::fuzz_target;
 
 const LIMITS: UserLimits =
     UserLimits { connections: 3, streams: 4, opens_per_minute: 50, replacements_per_minute: 20 };
-/// Bytes of a message from the input; the others are 0.
+/// Number of bytes of a message that the input supplies. Before them are the magic
+/// number and the version, or zeros; the bytes after them are 0.
 const GIVEN: usize = 10;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Clients connect to running services by their sockets, send the input with and
-//! without file descriptors, receive an answer or not, and disconnect at any moment.
-//! Every answer is a message. After the last client no file, stream or worker is
-//! left, and the service accepts the next client.
+//! Fuzz target of running services: clients connect to their sockets, send the input
+//! with and without file descriptors, receive an answer or not, and disconnect at any
+//! moment. Every answer is a message. After the last client no file, stream or worker
+//! is left, and the service accepts the next client.
 //!
-//! There is one service per act of workers at their start. This program is also the
-//! worker program. The services limit the new streams per minute, because the start of
-//! a worker is slow, and deny the others. The first answer depends on the time of the
+//! There is one service for each of the [`ACTS`]. This program is also the worker
+//! program. The services limit the new streams per minute, because the start of a
+//! worker is slow, and deny the others. The first answer depends on the time of the
 //! worker's start.
 #![no_main]
 
@@ -32,17 +32,19 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 const CLIENTS: usize = 4;
 const LIMITS: UserLimits =
     UserLimits { connections: 3, streams: 4, opens_per_minute: 60, replacements_per_minute: 30 };
-/// Bytes of a message from the input; the others are 0.
+/// Number of bytes of a message that the input supplies, after the magic number and the
+/// version; the bytes after them are 0.
 const GIVEN: usize = 10;
-/// Maximum number of descriptors in one message of the kernel.
+/// Maximum number of file descriptors that the kernel passes with one message.
 const MOST_FILES: usize = 253;
-/// Timeout of the services for a client's message.
+/// Timeout of a service for a client's message.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// Timeout of an operation that takes microseconds or `PATIENCE`.
+/// Timeout of an operation that normally takes microseconds or [`PATIENCE`]; the target
+/// fails afterwards.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Acts of a service's workers. The memory limit of a worker is the number of its
-/// act.
+/// Behaviours of the workers; all workers of one service have the same one. A service
+/// passes the behaviour's index to its workers as their memory limit in bytes.
 const ACTS: [fn(&Socket); 5] = [
     // Ends immediately.
     |_| (),
@@ -62,7 +64,7 @@ const ACTS: [fn(&Socket); 5] = [
     },
 ];
 
-/// Paths of the services' sockets.
+/// Paths of the services' sockets, by the index in [`ACTS`].
 static SERVICES: OnceLock<Vec<PathBuf>> = OnceLock::new();
 
 fn say(socket: &Socket, message: &Message) {
@@ -71,12 +73,13 @@ fn say(socket: &Socket, message: &Message) {
     let _ = socket.send(&bytes, None);
 }
 
-/// Waits until the other side disconnects.
+/// Receives and ignores messages until the other side disconnects.
 fn stay(socket: &Socket) {
     while socket.receive(&mut [0; 2 * MESSAGE_BYTES]).is_ok_and(|(len, _)| len > 0) {}
 }
 
-/// Runs a worker to its end, or starts the services.
+/// Starts the services. If the arguments are those of a worker, acts as this worker
+/// instead and ends the process.
 fn start() {
     let arguments: Vec<String> = std::env::args().collect();
     if let [_, worker, kind] = arguments.as_slice() {
@@ -112,7 +115,8 @@ fn start() {
     SERVICES.set(services.collect()).expect("it is called once");
 }
 
-/// Creates a new folder; removes the folders of processes that have ended.
+/// Creates the folder of this process's sockets and returns its path; removes the
+/// folders of processes that have ended.
 fn folder() -> PathBuf {
     const NAME: &str = "framepath-fuzz-";
     let all = std::env::temp_dir();
@@ -131,7 +135,8 @@ fn open_files() -> usize {
     read_dir("/proc/self/fd").expect("/proc").count()
 }
 
-/// Waits until the service has released all resources of its disconnected clients.
+/// Waits until the service at `path` has released all resources of its disconnected
+/// clients, and this process has `files` open files again. Panics after [`LIMIT`].
 fn settle(path: &Path, files: usize) {
     let since = Instant::now();
     let late = || since.elapsed() > LIMIT;
@@ -152,7 +157,8 @@ fn settle(path: &Path, files: usize) {
 struct Client {
     socket: Socket,
     streams: Vec<u32>,
-    /// Sockets of granted workers.
+    /// Sockets of the workers that the service has granted, without those that were
+    /// used.
     workers: Vec<Socket>,
 }
 
@@ -162,7 +168,8 @@ impl Client {
         Client { socket, streams: Vec::new(), workers: Vec::new() }
     }
 
-    /// Sends as much as the socket accepts; the service may have disconnected.
+    /// Sends `record` with `files` file descriptors if the socket accepts it now;
+    /// ignores errors, because the service may have disconnected.
     fn send(&self, record: &[u8], files: usize) {
         let null = File::open("/dev/null").expect("/dev/null");
         // A socket in flight to its own peer: only the kernel can close it.
@@ -184,7 +191,8 @@ impl Client {
         self.send(&record, files);
     }
 
-    /// Receives an answer, if there is one soon.
+    /// Receives one answer of the service if it comes within a millisecond, and keeps a
+    /// granted stream and worker.
     fn hear(&mut self) {
         if !self.socket.readable_within(Duration::from_millis(1)).expect("poll") {
             return;
@@ -208,14 +216,16 @@ impl Client {
         }
     }
 
-    /// Returns a stream of this client, or an arbitrary number.
+    /// Returns a stream of this client, selected by the low two bits of `number`;
+    /// `number` itself if the client has no such stream.
     fn stream(&self, number: u8) -> u32 {
         let own = self.streams.get(usize::from(number & 3)).copied();
         own.unwrap_or(u32::from(number))
     }
 }
 
-/// Runs a step: one byte for the client, one for the operation, then its operands.
+/// Runs one step of client number `who`: the operation `what`, with operands from the
+/// front of `rest`. Connects the client first if it is not connected.
 fn step(clients: &mut [Option<Client>], path: &Path, who: usize, what: u8, rest: &mut &[u8]) {
     let mut take = |count: usize| {
         let (taken, left) = rest.split_at(count.min(rest.len()));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Every cell is a submission, a completion or an error. An accepted cell has a single
-//! encoding.
+//! Fuzz target of the cells of the shared rings: every cell is a submission, a
+//! completion or an error. An accepted cell has a single encoding.
 #![no_main]
 
 use framepath_model::wire::{Cell, Completion, Submission};

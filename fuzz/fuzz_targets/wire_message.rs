@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! All bytes are a message or an error. An accepted message has a single encoding.
-//! Zeros extend short input, because otherwise almost no input would pass the check of
-//! the length.
+//! Fuzz target of the worker's messages: all bytes are a message or an error. An
+//! accepted message has a single encoding. Zeros extend short input, because otherwise
+//! almost no input would pass the check of the length.
 #![no_main]
 
 use framepath_model::wire::{MESSAGE_BYTES, Message};

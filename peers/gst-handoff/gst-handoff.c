@@ -6,8 +6,8 @@
  * Every choice is the cheapest for GStreamer, so that errors of a comparison are
  * in GStreamer's favour:
  *
- *  - Frames are in memory of the sink's own allocator, so that the sink copies
- *    nothing, in a GstBufferPool of HANDOFF_DEPTH buffers. Acquiring a buffer
+ *  - A GstBufferPool has HANDOFF_DEPTH buffers in memory of the sink's own
+ *    allocator, so that the sink copies nothing. If none is free, the producer
  *    waits until the other process has released one. The sink would copy a
  *    frame in other memory; such a frame is counted as copied.
  *  - Only a bare pad is before the sink and after the source, as in gst-push:
@@ -29,12 +29,13 @@
 
 #include "../handoff/handoff.h"
 
-/* Time without a frame after which the consumer has lost frames. */
+/* Time without a frame after which the consumer ends with an error, microseconds. */
 #define PATIENCE (10 * G_TIME_SPAN_SECOND)
 
 /*
- * One pair of elements. wait-for-connection keeps its default (shmsink: true);
- * unixfdsink drops frames without a receiver, which happens only in the warm-up.
+ * One pair of elements. wait-for-connection keeps its default (shmsink: true).
+ * unixfdsink drops frames while no receiver is connected, which happens only in the
+ * warm-up.
  */
 struct elements {
 	const char *mode, *contender, *sink, *source;
@@ -51,21 +52,21 @@ struct sender {
 	struct handoff_producer producer;
 	GstPad *pad;
 	GstBufferPool *pool;
-	GstAllocator *allocator;	/* the sink's */
-	GstBuffer *buffer;		/* taken, not sent */
+	GstAllocator *allocator;	/* allocator of the sink */
+	GstBuffer *buffer;		/* acquired, not sent yet */
 	GstMapInfo map;
 	size_t bytes;
 };
 
 struct receiver {
 	GMutex lock;
-	GCond changed;
+	GCond changed;			/* the tally is done */
 	struct handoff_tally tally;	/* under lock */
 	struct handoff_control *control;
 	size_t bytes;
 };
 
-/* Set after the measurement, because shmsink reports its stop as an error. */
+/* 1 after the measurement: errors are ignored, because shmsink reports its stop as one. */
 static gint ending;
 
 static void die_of_message(GstMessage *message)
@@ -87,7 +88,7 @@ static GstBusSyncReply on_message(GstBus *bus, GstMessage *message, gpointer use
 	return GST_BUS_DROP;
 }
 
-/* A pipeline, for its clock and base time, of the one element. */
+/* Creates a pipeline of one element, which needs the pipeline's clock and base time. */
 static GstElement *open_pipeline(GstElement *element)
 {
 	GstElement *pipeline = gst_pipeline_new(NULL);
@@ -170,7 +171,7 @@ static void consume(struct handoff_control *control, const struct handoff_option
 	GstElement *source, *pipeline;
 	GstPad *src;
 
-	/* The elements exist: the producer has checked. */
+	/* The elements exist: the producer checks this before it sends OPEN. */
 	handoff_await_open(control);
 	source = gst_element_factory_make(kind->source, NULL);
 	src = gst_element_get_static_pad(source, "src");
@@ -227,7 +228,7 @@ static void start_stream(GstPad *pad, GstCaps *caps)
 		handoff_die("stream does not start", "event refused");
 }
 
-/* A pool of the memory that the sink offers. */
+/* Creates the pool of buffers in memory of the allocator that the sink offers. */
 static void open_pool(struct sender *sender, GstCaps *caps)
 {
 	GstQuery *query = gst_query_new_allocation(caps, FALSE);
@@ -267,7 +268,7 @@ static void produce(struct handoff_control *control, const struct handoff_option
 	g_object_set(sink, "socket-path", socket, "sync", FALSE, "async", FALSE,
 		     "enable-last-sample", FALSE, NULL);
 	if (strcmp(kind->mode, "shm") == 0)
-		/* Blocks are rounded up, to pages at most. */
+		/* shmsink rounds the size of each block up, at most to pages. */
 		g_object_set(sink, "shm-size",
 			     (guint)((HANDOFF_DEPTH + 1) * (options->bytes + 4096)), NULL);
 	sender.pad = gst_object_ref_sink(gst_pad_new("src", GST_PAD_SRC));
@@ -295,7 +296,7 @@ static void produce(struct handoff_control *control, const struct handoff_option
 	gst_caps_unref(caps);
 }
 
-/* Ends the process if this GStreamer lacks the elements. */
+/* Prints {"skipped":"REASON"} and ends the process if this GStreamer lacks the elements. */
 static void require(const struct elements *kind)
 {
 	GstElementFactory *sink = gst_element_factory_find(kind->sink);
@@ -320,8 +321,9 @@ static void require(const struct elements *kind)
 	handoff_skip(reason);
 }
 
-/* Path of the elements' socket; the producer removes it at every exit. */
+/* Folder of the elements' socket; the producer removes both at every exit. */
 static char folder[] = "/tmp/gst-handoff-XXXXXX";
+/* Path of the elements' socket in this folder. */
 static char socket_path[sizeof(folder) + 8];
 
 static void remove_socket(void)
@@ -342,7 +344,7 @@ int main(int argc, char **argv)
 	if (!mkdtemp(folder))
 		handoff_die("mkdtemp", folder);
 	snprintf(socket_path, sizeof(socket_path), "%s/frames", folder);
-	/* Before GStreamer starts threads. */
+	/* Forks before GStreamer starts threads. */
 	handoff_fork(&control);
 	gst_init(NULL, NULL);
 	gst_debug_set_active(FALSE);

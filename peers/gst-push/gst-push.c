@@ -2,21 +2,20 @@
 /*
  * gst-push: measures GStreamer's cost of passing buffers without touching their bytes.
  *
- * The test of Felipe Contreras, on GStreamer 1.x: a program pushes buffers
- * straight into a pad, with nothing behind it, or with a queue (a thread
- * boundary) in between. It needs GStreamer's core and its coreelements
- * plug-in, and prints one line of JSON about one run.
+ * The test of Felipe Contreras, on GStreamer 1.x: the program pushes buffers
+ * directly into a sink pad, or into a queue (a thread boundary) before this pad.
+ * The program needs GStreamer's core and its coreelements plug-in, and prints one
+ * line of JSON about one run.
  *
  * Every choice is the cheapest for GStreamer, so that errors of a comparison are
  * in GStreamer's favour:
  *
- *  - The end of the road is a bare pad whose chain function drops the buffer.
- *    fakesink (sync=false, silent=true, no hand-off signal) is the other
- *    candidate, and costs more: README.md has the figures, --sink fakesink
- *    repeats them.
+ *  - The last pad is a bare pad whose chain function drops the buffer. The
+ *    element fakesink (sync=false, silent=true, no hand-off signal) costs more:
+ *    README.md has the figures, and --sink fakesink measures them again.
  *  - Buffers are made before the clocks start and only referenced for a push.
  *    Allocating one per push (--alloc new) or taking it from a GstBufferPool
- *    (--alloc pool) costs more: README.md again.
+ *    (--alloc pool) costs more: README.md has these figures, too.
  *  - queue has silent=true; both queues keep their default limits. The
  *    debugging system is off.
  *
@@ -42,21 +41,20 @@
 #define NSEC_PER_SEC 1000000000ull
 
 /*
- * Buffers in the ring of --alloc reuse and --alloc pool: more than the 200
+ * Number of buffers of --alloc reuse and --alloc pool: more than the 200
  * that a queue holds, so that the producer never writes the reference count of
  * a buffer that the consumer is about to drop.
  */
 #define RING 256
 
-/* Pushes before the clocks start: every buffer of the ring has been used. */
+/* Number of pushes before the clocks start: every buffer is used twice. */
 #define WARM_UP (2 * RING)
 
 /*
- * The end of the road. When a run is paced, `sent` and `arrived` hold one
- * CLOCK_MONOTONIC stamp per buffer, in nanoseconds. Links here are first in
- * first out and drop nothing, so the n-th arrival is the n-th push. A count
- * replaces the buffer's offset, and one preallocated buffer can be in flight
- * more than once.
+ * State of the last pad. In a paced run, `sent` and `arrived` have one
+ * CLOCK_MONOTONIC stamp per buffer, in nanoseconds. Links are first in, first out
+ * and drop nothing, so the n-th arrival belongs to the n-th push. A number in the
+ * buffer would not do: one preallocated buffer can be in flight more than once.
  */
 struct sink {
 	GMutex lock;
@@ -64,24 +62,26 @@ struct sink {
 	bool flushed;		/* under lock */
 	bool eos;		/* under lock */
 	uint64_t *sent;		/* written by the pushing thread */
-	uint64_t *arrived;	/* written by the streaming thread until eos */
-	uint64_t count;		/* arrivals while stamping */
-	uint64_t limit;		/* arrivals to stamp; more are dropped unstamped */
+	uint64_t *arrived;	/* written by the streaming thread until eos, then the latencies */
+	uint64_t count;		/* number of stamped arrivals */
+	uint64_t limit;		/* number of arrivals to stamp; others get no stamp */
 };
 
+/* Path of the buffers, from the pushing pad to the last pad. */
 struct road {
 	GstPad *src;
-	GstPad *end;		/* the last sink pad: our own, or fakesink's */
-	GstElement *queue;	/* or NULL */
-	GstElement *fakesink;	/* or NULL */
-	GstBus *bus;		/* fakesink's, or NULL */
+	GstPad *end;		/* last pad: the program's own, or fakesink's */
+	GstElement *queue;	/* NULL in mode direct */
+	GstElement *fakesink;	/* NULL with a bare pad */
+	GstBus *bus;		/* fakesink's; NULL with a bare pad */
 	struct sink sink;
 };
 
+/* Source of the buffers to push. */
 struct supply {
 	enum alloc alloc;
 	size_t size;
-	unsigned int next;
+	unsigned int next;	/* ALLOC_REUSE: number of buffers taken */
 	GstBuffer *ring[RING];	/* ALLOC_REUSE */
 	GstBufferPool *pool;	/* ALLOC_POOL */
 };
@@ -108,7 +108,7 @@ static uint64_t now_ns(void)
 	return (uint64_t)now.tv_sec * NSEC_PER_SEC + (uint64_t)now.tv_nsec;
 }
 
-/* ---- The end of the road ---- */
+/* ---- The last pad ---- */
 
 static GstFlowReturn drop_buffer(GstPad *pad, GstObject *parent, GstBuffer *buffer)
 {
@@ -144,7 +144,7 @@ static gboolean on_event(GstPad *pad, GstObject *parent, GstEvent *event)
 	return TRUE;
 }
 
-/* ---- The road ---- */
+/* ---- The path ---- */
 
 static GstElement *make_element(const char *name)
 {
@@ -245,9 +245,9 @@ static GstPadProbeReturn on_flush(GstPad *pad, GstPadProbeInfo *info, gpointer u
 }
 
 /*
- * Waits until the path is empty, and leaves it open. A custom event follows the
- * buffers. A probe detects it at the far end; the probe is removed before the
- * clocks start, because a pad with probes is slower.
+ * Waits until no buffer is left in the path, which stays open. A custom event
+ * follows the buffers, and a probe at the last pad detects the event. The probe is
+ * removed before the clocks start, because a pad with probes is slower.
  */
 static void flush_road(struct road *road)
 {
@@ -261,7 +261,7 @@ static void flush_road(struct road *road)
 	g_mutex_unlock(&road->sink.lock);
 }
 
-/* Sends end of stream and waits until the far end has received it. */
+/* Sends the end of stream and waits until the last pad has received it. */
 static void end_stream(struct road *road)
 {
 	gst_pad_push_event(road->src, gst_event_new_eos());
@@ -341,7 +341,7 @@ static GstBuffer *take_buffer(struct supply *supply)
 		return gst_buffer_new_allocate(NULL, supply->size, NULL);
 	case ALLOC_POOL:
 		if (gst_buffer_pool_acquire_buffer(supply->pool, &buffer, NULL) != GST_FLOW_OK)
-			die("buffer pool gives no buffer", "GstBufferPool");
+			die("buffer pool has no buffer", "GstBufferPool");
 		return buffer;
 	}
 	return NULL;
@@ -365,7 +365,7 @@ static void push(GstPad *src, GstBuffer *buffer)
 	GstFlowReturn flow = gst_pad_push(src, buffer);
 
 	if (flow != GST_FLOW_OK)
-		die("push refused", gst_flow_get_name(flow));
+		die("push failed", gst_flow_get_name(flow));
 }
 
 static void push_flat_out(GstPad *src, struct supply *supply, uint64_t pushes)
@@ -413,7 +413,7 @@ static int compare_u64(const void *a, const void *b)
 	return (left > right) - (left < right);
 }
 
-/* Nearest rank: the smallest value that `percent` of all do not exceed. */
+/* Returns the nearest-rank percentile: the smallest value that `percent` % of all do not exceed. */
 static uint64_t percentile(const uint64_t *sorted, uint64_t count, unsigned int percent)
 {
 	uint64_t rank = (count * percent + 99) / 100;
@@ -483,7 +483,7 @@ int main(int argc, char **argv)
 		road.sink.sent = calloc(options.pushes, sizeof(uint64_t));
 		road.sink.arrived = calloc(options.pushes, sizeof(uint64_t));
 		if (!road.sink.sent || !road.sink.arrived)
-			die("no memory for the timestamps", "--count");
+			die("no memory for the timestamps; use fewer buffers", "--count");
 		/* The queue's own lock publishes these to the streaming thread. */
 		road.sink.limit = options.pushes;
 	}

@@ -7,23 +7,25 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Origin of the pushed buffers: made before, allocated for each push, or from a pool. */
 enum alloc { ALLOC_REUSE, ALLOC_NEW, ALLOC_POOL };
 
+/* Number of values of enum alloc. */
 #define ALLOC_KINDS 3
 
-/* By enum alloc. */
+/* Values of --alloc, by enum alloc. */
 extern const char *const alloc_names[ALLOC_KINDS];
 
 struct options {
 	const char *mode;	/* direct, queue, queue2 */
 	enum alloc alloc;
-	bool fakesink;
-	size_t size;		/* bytes in a buffer */
-	uint64_t pushes;
+	bool fakesink;		/* the element fakesink instead of a bare pad */
+	size_t size;		/* size of a buffer, bytes */
+	uint64_t pushes;	/* number of buffers to push */
 	uint64_t rate;		/* buffers per second, 0: full speed */
 };
 
-/* Ends the process with status 2 for an invalid argument, with 0 after --help. */
+/* Parses the arguments. Ends the process with status 2 for an invalid one, with 0 after --help. */
 void parse_options(struct options *options, int argc, char **argv);
 
 #endif

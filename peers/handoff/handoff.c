@@ -19,27 +19,30 @@
 
 #define NSEC_PER_SEC 1000000000ull
 
-/* Warm-up frames of the consumer: enough to use every slot twice. */
+/* Number of warm-up frames after which the consumer is ready: enough to use every slot twice. */
 #define WARM_UP_FRAMES (2 * HANDOFF_DEPTH)
+/* Frames per second of the warm-up. */
 #define WARM_UP_RATE 1000
-/* Timeout of the first frame, in frames of the warm-up. */
+/* Maximum number of warm-up frames: the run fails if the consumer is not ready after 10 s. */
 #define WARM_UP_MOST (10 * WARM_UP_RATE)
 
+/* Messages of one byte: the producer's end is open; the consumer has finished its warm-up. */
 enum { SAY_OPEN = 'o', SAY_READY = 'r' };
 
-/* Figures of the consumer. */
+/* Figures of the consumer, sent to the producer after the last frame. */
 struct report {
 	uint64_t received, lost, duplicated, out_of_order;
 	uint64_t copied_bytes, cpu_ns, switches, end_ns;
 	uint64_t p50, p95, p99, max;
 };
 
+/* CPU time and context switches of all threads of this process. */
 struct usage {
 	uint64_t cpu_ns, switches;
 };
 
 static volatile sig_atomic_t interrupted;
-static volatile sig_atomic_t consumer;	/* its process id, in the producer */
+static volatile sig_atomic_t consumer;	/* process id of the consumer; set only in the producer */
 
 void handoff_die(const char *what, const char *object)
 {
@@ -84,8 +87,9 @@ static void on_interrupt(int signal)
 }
 
 /*
- * The consumer lives until the producer releases it, so its earlier end is a
- * failure. Other children are ignored: GStreamer starts one to scan plug-ins.
+ * Handler of SIGCHLD: ends the producer with status 1 if the consumer has ended,
+ * because the consumer has to live until the producer closes the socket. Other
+ * children are ignored: GStreamer starts one to scan plug-ins.
  */
 static void on_child_end(int signal)
 {
@@ -143,7 +147,11 @@ static void say(struct handoff_control *control, char word)
 		handoff_die("the other process is gone", strerror(errno));
 }
 
-/* Waits or polls for a message of the other process. */
+/*
+ * Waits up to timeout_ms (0: does not wait; -1: no limit) for the message `word`
+ * of the other process. Returns false after the timeout or a signal. Ends this
+ * process if the other process has closed its end or sends another message.
+ */
 static bool said(struct handoff_control *control, char word, int timeout_ms)
 {
 	struct pollfd poller = { .fd = control->fd, .events = POLLIN };
@@ -174,7 +182,7 @@ void handoff_tally_open(struct handoff_tally *tally, const struct handoff_option
 	tally->frames = options->frames;
 	tally->latency_ns = calloc(options->frames, sizeof(uint64_t));
 	if (!tally->latency_ns)
-		handoff_die("no memory for the timestamps", "--frames");
+		handoff_die("no memory for the timestamps; use fewer frames", "--frames");
 }
 
 void handoff_saw(struct handoff_tally *tally, struct handoff_control *control, const void *frame)
@@ -197,7 +205,7 @@ void handoff_saw(struct handoff_tally *tally, struct handoff_control *control, c
 		return;
 	}
 	if (!tally->marked || tally->done || header.sequence >= tally->frames)
-		handoff_die("a frame that was not sent", "sequence number");
+		handoff_die("received a frame that was not sent", "sequence number");
 	if (tally->latency_ns[header.sequence]) {
 		tally->duplicated++;
 	} else {
@@ -227,7 +235,7 @@ static int compare_u64(const void *a, const void *b)
 	return (left > right) - (left < right);
 }
 
-/* Nearest rank: the smallest value that `percent` of all do not exceed. */
+/* Returns the nearest-rank percentile: the smallest value that `percent` % of all do not exceed. */
 static uint64_t percentile(const uint64_t *sorted, uint64_t count, unsigned int percent)
 {
 	uint64_t rank = (count * percent + 99) / 100;
@@ -287,7 +295,7 @@ static void hand_over(struct handoff_producer *producer, uint64_t sequence)
 	producer->send(producer->state);
 }
 
-/* Sends frames until the consumer is ready, then the mark. */
+/* Sends warm-up frames until the consumer is ready or a signal came, then the mark. */
 static void warm_up(struct handoff_control *control, struct handoff_producer *producer)
 {
 	for (int i = 0; !interrupted && !said(control, SAY_READY, 0); i++) {
@@ -350,7 +358,7 @@ void handoff_produce(struct handoff_control *control, const struct handoff_optio
 		end_interrupted(control);
 		return;
 	}
-	/* The consumer holds the last frame, so all released frames are released. */
+	/* Waits for the consumer's report, which follows the last frame. */
 	while (recv(control->fd, &report, sizeof(report), 0) != sizeof(report))
 		if (errno != EINTR || interrupted)
 			handoff_die("no report from the consumer", strerror(errno));

@@ -12,7 +12,7 @@
  *   1. The process forks. The parent is the producer, the child the consumer.
  *   2. The producer opens its end and sends OPEN; the consumer opens its own.
  *   3. Frames numbered HANDOFF_WARM_UP, one per millisecond, until the consumer
- *      has received some and sends READY; then one numbered HANDOFF_MARK, which
+ *      has received 16 and sends READY; then one numbered HANDOFF_MARK, which
  *      starts the clocks of both processes.
  *   4. The measured frames, numbered from 0: paced, or at full speed against the
  *      back-pressure of the measured software, with HANDOFF_DEPTH frames in
@@ -30,50 +30,55 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Maximum number of frames in flight, if the measured software has such a setting. */
 #define HANDOFF_DEPTH 8
 
+/* Sequence number of the frame that starts the clocks of both processes. */
 #define HANDOFF_MARK (UINT64_MAX - 1)
+/* Sequence number of the warm-up frames, which come before the mark. */
 #define HANDOFF_WARM_UP UINT64_MAX
 
+/* First 16 bytes of a frame. */
 struct handoff_header {
 	uint64_t sequence;
-	uint64_t stamp_ns;	/* CLOCK_MONOTONIC */
+	uint64_t stamp_ns;	/* just before the send, CLOCK_MONOTONIC */
 };
 
 struct handoff_options {
 	const char *mode;	/* NULL if the program has no modes */
-	size_t bytes;		/* of a frame */
-	uint64_t frames;	/* measured */
+	size_t bytes;		/* size of a frame */
+	uint64_t frames;	/* number of measured frames */
 	uint64_t rate;		/* frames per second, 0: full speed */
 };
 
 /* Figures of the consumer. Initially 0 except for `frames` and `latency_ns`. */
 struct handoff_tally {
-	uint64_t frames;	/* wanted */
-	uint64_t *latency_ns;	/* by sequence number; 0: not received */
-	uint64_t warm_up;
-	bool marked;		/* clocks run */
-	bool done;		/* the last frame was received */
+	uint64_t frames;	/* number of measured frames, sent */
+	uint64_t *latency_ns;	/* by sequence number; 0: frame not received */
+	uint64_t warm_up;	/* number of warm-up frames received */
+	bool marked;		/* the mark was received: the clocks run */
+	bool done;		/* the last measured frame was received */
 	uint64_t next;		/* next expected sequence number */
 	uint64_t received, duplicated, out_of_order;
-	uint64_t copied_bytes;	/* by the consumer, of measured frames; its own to count */
+	uint64_t copied_bytes;	/* of measured frames; the program counts its own copies */
 	uint64_t cpu_ns, switches;	/* between mark and done */
-	uint64_t end_ns;
+	uint64_t end_ns;	/* arrival of the last frame, CLOCK_MONOTONIC */
 };
 
-/* Messages of the two processes beside the frames. */
+/* Connection of the two processes for messages beside the frames. */
 struct handoff_control {
 	int fd;
-	int child;		/* the consumer; 0 in the consumer itself */
+	int child;		/* process id of the consumer; 0 in the consumer itself */
 };
 
 /* The measured transport. */
 struct handoff_producer {
 	void *state;
-	/* Returns memory for the next frame; waits while HANDOFF_DEPTH are in flight. */
+	/* Returns memory for the next frame; may wait for a frame in flight. */
 	void *(*take)(void *state);
+	/* Sends the frame that `take` returned last. */
 	void (*send)(void *state);
-	uint64_t copied_bytes;	/* by take and send; their own to count */
+	uint64_t copied_bytes;	/* added up by `take` and `send` */
 };
 
 /*
@@ -84,28 +89,39 @@ struct handoff_producer {
 void handoff_read_options(struct handoff_options *options, const char *program,
 			  const char *const *modes, int argc, char **argv);
 
-/* Forks. Returns in both processes; the consumer dies with the producer. */
+/*
+ * Forks the consumer and connects both processes. Returns in both; the consumer is
+ * killed when the producer ends.
+ */
 void handoff_fork(struct handoff_control *control);
 
-/* Producer: reports that its end is open. Consumer: waits for this report. */
+/* Producer: sends the message OPEN, after it has opened its end. */
 void handoff_say_open(struct handoff_control *control);
+/* Consumer: waits for the message OPEN, without a limit. */
 void handoff_await_open(struct handoff_control *control);
 
-/* Producer: everything from the warm-up to the line of JSON. */
+/*
+ * Producer: sends the warm-up and the measured frames, waits for the consumer's
+ * report and end, and prints the line of JSON. Prints no line if a signal came.
+ */
 void handoff_produce(struct handoff_control *control, const struct handoff_options *options,
 		     struct handoff_producer *producer, const char *contender,
 		     const char *software);
 
+/* Consumer: prepares the figures of a run. */
 void handoff_tally_open(struct handoff_tally *tally, const struct handoff_options *options);
-/* Consumer: records the arrival of a frame. Sends READY after the warm-up. */
+/*
+ * Consumer: records the arrival of a frame, and sends READY after the last warm-up
+ * frame. Ends the process if the producer cannot have sent the frame.
+ */
 void handoff_saw(struct handoff_tally *tally, struct handoff_control *control, const void *frame);
-/* Consumer: reports, waits for the producer's end, ends the process. */
+/* Consumer: sends its figures, waits until the producer closes the connection, ends the process. */
 void handoff_report(struct handoff_tally *tally, struct handoff_control *control)
 	__attribute__((noreturn));
 
-/* Prints the operation and its object, and ends the process with status 1. */
+/* Prints the error `what` and its object to standard error; ends the process with status 1. */
 void handoff_die(const char *what, const char *object) __attribute__((noreturn));
-/* Prints {"skipped":...} and ends the process with status 0. */
+/* Prints {"skipped":"REASON"}, and ends the process with status 0. */
 void handoff_skip(const char *reason) __attribute__((noreturn));
 
 #endif

@@ -6,6 +6,7 @@
 
 #include "handoff.h"
 
+/* Name of the program, and its modes: NULL, or ended by NULL. */
 struct words {
 	const char *program;
 	const char *const *modes;
@@ -17,8 +18,8 @@ static void usage(const struct words *words, FILE *to)
 	for (size_t i = 0; words->modes && words->modes[i]; i++)
 		fprintf(to, "%s%s", i ? "|" : "", words->modes[i]);
 	fputs(" --bytes N --frames N [--rate HZ]\n"
-	      "  --bytes N   size of a frame in bytes, 16 or more\n"
-	      "  --frames N  number of measured frames\n"
+	      "  --bytes N   size of a frame, 16 bytes to 64 MiB\n"
+	      "  --frames N  number of measured frames, 1 to 10 million\n"
 	      "  --rate HZ   frames per second; 0 (default): full speed\n",
 	      to);
 }
@@ -68,7 +69,7 @@ void handoff_read_options(struct handoff_options *options, const char *program,
 		} else if (i + 1 == argc) {
 			refuse(&words, "unknown argument, or missing value", word);
 		} else if (strcmp(word, "--bytes") == 0) {
-			options->bytes = number(&words, "--bytes: expected 16 to 64 MiB", argv[++i],
+			options->bytes = number(&words, "--bytes: expected 16 bytes to 64 MiB", argv[++i],
 						sizeof(struct handoff_header), 64u << 20);
 		} else if (strcmp(word, "--frames") == 0) {
 			options->frames = number(&words, "--frames: expected 1 to 10 million",

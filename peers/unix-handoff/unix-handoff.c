@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /*
- * unix-handoff: frames through a plain unix stream socket, pixels and all.
+ * unix-handoff: sends frames with all their bytes through a unix stream socket.
  *
- * What a program does that shares nothing: write(2) on one side, read(2) on
- * the other, default socket buffers. The kernel copies every byte in and out;
- * both copies are counted by what the calls say they moved. How many frames
- * are under way is the socket buffer's affair: some dozens of 4 KiB, not one
- * whole frame of 1080p.
+ * The two processes share no memory: the producer calls send(2), the consumer
+ * read(2), with default socket buffers. The kernel copies every byte in and out;
+ * both copies are counted, the size of the frame each. The socket buffer limits
+ * the frames in flight: dozens of frames of 4 KiB, less than one 1080p frame.
  */
 #define _POSIX_C_SOURCE 200809L
 
@@ -20,11 +19,12 @@
 
 #include "../handoff/handoff.h"
 
+/* One end of the socket, and its frame. */
 struct end {
 	int fd;
 	size_t bytes;
 	unsigned char *frame;
-	struct handoff_producer *producer;
+	struct handoff_producer *producer;	/* counts the copies */
 };
 
 static void *take(void *state)
@@ -89,7 +89,7 @@ int main(int argc, char **argv)
 	end.bytes = options.bytes;
 	end.frame = calloc(1, options.bytes);
 	if (!end.frame)
-		handoff_die("no memory for a frame", "--bytes");
+		handoff_die("no memory for a frame; use smaller frames", "--bytes");
 	if (control.child == 0)
 		consume(&control, &options, &end);
 	producer.state = &end;

@@ -16,13 +16,14 @@ pub struct AnnexB {
     codec: Codec,
     /// Parameter sets, each with a start code; empty if none are known.
     head: Vec<u8>,
-    /// Bytes of a length, 1 to 4; `None` if packets have start codes, or their codec has none.
+    /// Size of a NAL unit's length prefix in bytes, 1 to 4; `None` if packets have start codes, or
+    /// the codec has no NAL units.
     length_bytes: Option<usize>,
 }
 
 impl AnnexB {
-    /// Makes a converter for the packets of `track`. It does not change codecs without start
-    /// codes, nor streams that already have them.
+    /// Makes a converter for the packets of `track`. For codecs without NAL units the converter
+    /// changes nothing; in streams with start codes it only adds parameter sets.
     ///
     /// # Errors
     /// The track's head is damaged.
@@ -41,9 +42,11 @@ impl AnnexB {
         Ok(AnnexB { codec, head, length_bytes: Some(bytes) })
     }
 
-    /// Returns the parts that, joined in order, are the packet with start codes. Random access
-    /// points without parameter sets get them as a prefix. So does the `first` packet for a
-    /// decoder, which need not be the stream's first.
+    /// Returns the parts that, joined in order, are the packet with start codes. If a packet with
+    /// lengths has no parameter sets, the track's sets are put before its first picture at which
+    /// decoding can begin. `first` is true for the first packet of a decoder, which need not be the
+    /// stream's first: the sets are then put before its first picture of any kind, and also in
+    /// front of a packet that has start codes already but no sets.
     ///
     /// # Errors
     /// A length exceeds the rest of the packet.
@@ -79,7 +82,7 @@ impl AnnexB {
     }
 }
 
-/// Kind of a NAL unit, as needed to start decoding.
+/// Kind of a NAL unit, as far as the start of decoding depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unit {
     /// A parameter set.
@@ -103,7 +106,8 @@ impl Codec {
     }
 }
 
-/// Takes a length of `bytes` bytes, and that many bytes, from the front.
+/// Takes a length of `bytes` bytes, and that many bytes, from the front; `None` if `rest` is too
+/// short.
 fn next_unit<'a>(rest: &mut &'a [u8], bytes: usize) -> Option<&'a [u8]> {
     let (length, behind) = rest.split_at_checked(bytes)?;
     let length = length.iter().fold(0usize, |sum, byte| sum << 8 | usize::from(*byte));
@@ -112,7 +116,8 @@ fn next_unit<'a>(rest: &mut &'a [u8], bytes: usize) -> Option<&'a [u8]> {
     Some(unit)
 }
 
-/// Takes `count` parameter sets from the front, each after a length of two bytes.
+/// Takes `count` parameter sets from the front, each after a length of two bytes, and adds them to
+/// `head`, each after a start code; `None` if `rest` is too short.
 fn take_sets(rest: &mut &[u8], count: usize, head: &mut Vec<u8>) -> Option<()> {
     for _ in 0..count {
         let set = next_unit(rest, 2)?;

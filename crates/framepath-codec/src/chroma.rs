@@ -112,7 +112,8 @@ mod scalar {
 
 #[cfg(target_arch = "x86_64")]
 mod vector {
-    //! Each function returns the number of bytes of `u` (or `src`) that it converted.
+    //! Each conversion returns the number of bytes of `u` (or `src`) that it converted: whole
+    //! vectors only.
 
     use std::arch::is_x86_feature_detected;
     use std::arch::x86_64::*;
@@ -147,12 +148,14 @@ mod vector {
         }
     }
 
-    /// Orders the stores that bypass the caches before later stores.
+    /// Orders the stores that bypass the caches before later stores of this thread.
     pub(super) fn fence() {
         // SAFETY: every x86_64 has SSE.
         unsafe { _mm_sfence() }
     }
 
+    /// Does the work of [`interleave8`] with AVX2.
+    ///
     /// # Safety
     /// The CPU has AVX2.
     #[target_feature(enable = "avx2")]
@@ -173,6 +176,8 @@ mod vector {
         whole
     }
 
+    /// Does the work of [`interleave10`] with AVX2.
+    ///
     /// # Safety
     /// The CPU has AVX2.
     #[target_feature(enable = "avx2")]
@@ -192,7 +197,8 @@ mod vector {
         whole
     }
 
-    /// Stores the 128-bit halves of the unpacked samples in memory order.
+    /// Stores the unpacked samples `low` and `high` (64 bytes) at `dst` in memory order, past the
+    /// caches if `past_caches` is true.
     ///
     /// # Safety
     /// The CPU has AVX2, and 64 bytes are writable at `dst`, which is a multiple of 32 for stores
@@ -206,6 +212,8 @@ mod vector {
         }
     }
 
+    /// Stores 32 bytes at `dst`, past the caches if `past_caches` is true.
+    ///
     /// # Safety
     /// As for `store_pairs`, with 32 bytes.
     #[target_feature(enable = "avx2")]
@@ -220,6 +228,8 @@ mod vector {
         }
     }
 
+    /// Does the work of [`raise10`] with AVX2.
+    ///
     /// # Safety
     /// The CPU has AVX2.
     #[target_feature(enable = "avx2")]
@@ -392,8 +402,8 @@ mod tests {
         (0..length).map(|_| next()).collect()
     }
 
-    /// Compares with the scalar version at every width and at unaligned starts. Bytes around the
-    /// row must not change.
+    /// Compares a vector version with the scalar version at many widths and at unaligned starts.
+    /// Bytes around the row must not change.
     fn compare(
         sample: usize,
         factor: usize,

@@ -7,7 +7,8 @@ use ff::AVPixelFormat;
 use ffmpeg_sys_next as ff;
 use framepath_model::colors::{ColorRange, Colors};
 
-/// Returns the colours of a frame, before or after the decoder has filled it.
+/// Returns the colours that a frame declares, before or after the decoder has filled it. The pixel
+/// format YUVJ420P means full range, whatever range the frame declares.
 ///
 /// # Safety
 /// `frame` is valid.

@@ -16,37 +16,38 @@ use framepath_model::format::{Layout, LayoutError, PixelFormat};
 use framepath_os::measure::meter;
 use framepath_os::memory::pool::{Frame, FrameMut};
 
-/// `SWS_BICUBIC` (for chroma, because sizes do not change), `SWS_FULL_CHR_H_INT`,
-/// `SWS_ACCURATE_RND`, `SWS_BITEXACT`. Their names are macros in some versions and an enum in
-/// others; their values are the same in all.
+/// Flags of libswscale: `SWS_BICUBIC` (for chroma, because sizes do not change),
+/// `SWS_FULL_CHR_H_INT`, `SWS_ACCURATE_RND`, `SWS_BITEXACT`. Their names are macros in some
+/// versions and an enum in others; their values are the same in all.
 const FLAGS: c_int = 0x4 | 0x2000 | 0x4_0000 | 0x8_0000;
 
-/// Bytes after a row that libswscale's vector code may touch: it reads up to 31 bytes beyond the
-/// end, even if they do not exist.
+/// Number of spare bytes after a plane or a copied row, for libswscale's vector code: it reads up
+/// to 31 bytes beyond the end, even if they do not exist, and writes whole vectors.
 pub(crate) const SLACK: usize = 256;
 
-/// Maximum number of bytes that libswscale reads beyond a row.
+/// Number of bytes beyond a row that libswscale does not read any more: it reads at most 31.
 const TOO_FAR: usize = 32;
 
-/// Maximum number of rows of a tail, except for narrow pictures. Dither patterns restart with
-/// every slice and have 8 rows, also in chroma planes, so a cut at another row would change the
-/// picture.
+/// Maximum number of rows of a [`TailRows`], except for narrow pictures. Dither patterns restart
+/// with every slice and have 8 rows, also in chroma planes, so a cut at another row would change
+/// the picture.
 const TAIL: usize = 16;
 
 /// Error of a conversion.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConvertError {
-    /// libswscale has no conversion between the two formats.
+    /// libswscale has no conversion between the two formats for pictures of this size, or failed to
+    /// convert all rows.
     #[error("libswscale: cannot convert {width}x{height} {from} to {to}; use another format")]
     NoWay {
         /// Format of the source.
         from: PixelFormat,
         /// Requested format.
         to: PixelFormat,
-        /// Width in pixels.
+        /// Width of the source, pixels.
         width: u32,
-        /// Height in pixels.
+        /// Height of the source, pixels.
         height: u32,
     },
     /// The frame is not a picture, or the slot cannot hold the requested picture.
@@ -57,13 +58,13 @@ pub enum ConvertError {
 /// Key of a context: format, size and colours of the source.
 type Key = (PixelFormat, (u32, u32), Colors);
 
-/// Converts frames of any format to one format.
+/// Converter of frames of any format to one format, at the same size.
 #[derive(Debug)]
 pub struct Converter {
     to: PixelFormat,
     context: *mut ff::SwsContext,
     made_for: Option<Key>,
-    /// Last rows of a picture, with room after them.
+    /// Copy of the last rows of a picture, with [`SLACK`] bytes after each row.
     tail: Vec<u8>,
 }
 
@@ -88,7 +89,7 @@ impl Converter {
         }
     }
 
-    /// Returns the number of bytes that the slot of a picture with this layout needs.
+    /// Returns the number of bytes that a slot needs for a converted picture with this layout.
     pub fn slot_bytes(layout: &Layout) -> usize {
         layout.size + SLACK
     }
@@ -166,7 +167,8 @@ impl Converter {
         if rows == source.height as c_int { Ok(()) } else { Err(no_way()) }
     }
 
-    /// Makes the context for pictures like `source`, unless the present context matches.
+    /// Makes the context for pictures like `source`, unless the present context matches. The
+    /// context is null if libswscale has no such conversion.
     fn prepare(&mut self, source: &Layout) {
         let key = (source.format, (source.width, source.height), source.colors);
         if self.made_for == Some(key) {
@@ -218,10 +220,11 @@ impl Converter {
     }
 }
 
-/// Last rows of a picture, after which its memory may end.
+/// Last rows of a picture, after which its memory may end: they are copied before libswscale reads
+/// them.
 pub(crate) struct TailRows {
     layout: Layout,
-    /// First row of the tail, a multiple of [`TAIL`].
+    /// First luma row of the tail, a multiple of [`TAIL`].
     pub(crate) first: usize,
     /// Number of bytes of the tail's pixels.
     pub(crate) bytes: usize,
@@ -240,7 +243,8 @@ impl TailRows {
         tail
     }
 
-    /// Returns the number of bytes after the tail's first row, in the plane with the fewest.
+    /// Returns the number of bytes from the tail's first row to the end of the plane's last row, in
+    /// the plane with the fewest.
     fn shortest(&self) -> usize {
         let planes = self.layout.planes().iter().enumerate();
         let bytes = planes.map(|(index, plane)| {
@@ -250,12 +254,13 @@ impl TailRows {
         bytes.min().unwrap_or(0)
     }
 
-    /// Returns the tail's first row in a plane.
+    /// Returns the tail's first row in plane number `plane`.
     fn first_in(&self, plane: usize) -> usize {
         if plane == 0 { self.first } else { self.first / 2 }
     }
 
-    /// Copies the tail to `into`. Returns the addresses and strides of its planes there.
+    /// Copies the tail to `into`, and replaces what was there. Returns the addresses and strides of
+    /// its planes there.
     pub(crate) fn copy(&self, from: &Frame, into: &mut Vec<u8>) -> ([*const u8; 4], [c_int; 4]) {
         let (mut starts, mut strides) = ([0; 3], [0; 4]);
         into.clear();
@@ -303,8 +308,8 @@ fn libav_format(format: PixelFormat) -> AVPixelFormat {
 mod tests {
     use super::*;
 
-    /// Checks every size; GREY of one column is the narrowest. Bytes that are read after the
-    /// uncopied rows are in the picture's own memory.
+    /// Checks pictures of many sizes; GREY of one column is the narrowest. Bytes that are read
+    /// after the uncopied rows are in the picture's own memory.
     #[test]
     fn no_byte_behind_a_picture_is_read() {
         for format in PixelFormat::ALL {

@@ -40,7 +40,7 @@ pub(crate) fn version() -> *const std::ffi::c_char {
     unsafe { ffi::dav1d_version() }
 }
 
-/// A decoder instance, closed on drop.
+/// dav1d's decoder instance, closed on drop.
 struct Context(NonNull<ffi::Dav1dContext>);
 
 // SAFETY: owned by one decoder; dav1d ties nothing to the calling thread.
@@ -61,7 +61,8 @@ struct Data(ffi::Dav1dData);
 unsafe impl Send for Data {}
 
 impl Data {
-    /// Wraps the packet's bytes; the packet lives until dav1d releases them.
+    /// Wraps the packet's bytes, with `number` as their timestamp; the packet lives until dav1d
+    /// releases them. Returns `None` if there is not enough memory.
     fn of(packet: Packet, number: i64) -> Option<Data> {
         // SAFETY: all-zero is the empty value documented by dav1d.
         let mut data = Data(unsafe { mem::zeroed() });
@@ -108,10 +109,10 @@ impl Drop for PictureRef {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Dav1dState {
-    /// A packet was sent since the last call for output, so another call is due.
+    /// A packet was sent since the last request for output, so another request is due.
     Sent,
-    /// The output was requested. Another request before the next packet would make dav1d wait for
-    /// its threads.
+    /// Output was requested since the last packet. Another request before the next packet would
+    /// make dav1d wait for its threads.
     Idle,
     Draining,
     Ended,
@@ -120,17 +121,17 @@ enum Dav1dState {
 pub(crate) struct Dav1dDecoder {
     // Dropped before `slots`, which its threads call into.
     context: Context,
-    /// Packet for which dav1d had no room yet.
+    /// Packet for which dav1d had no room yet; `None` if dav1d has taken all packets.
     pending: Option<Data>,
-    /// The callbacks have the address. Not a `Box`, because moving a box asserts that no other
-    /// pointer into it exists.
+    /// Slots that [`allocate`] hands out; dav1d's settings have the address. Not a `Box`, because
+    /// moving a box asserts that no other pointer into it exists.
     slots: Arc<Slots>,
     numbers: Numbers,
     threads: u32,
     state: Dav1dState,
     failure: Option<CodecError>,
-    /// First packet that a failure may concern: its picture and later pictures are withheld. AV1
-    /// shows pictures in the order of packets.
+    /// Number of the first packet that a rejection may concern: its picture and later pictures are
+    /// withheld. `i64::MAX` without a rejection. AV1 shows pictures in the order of packets.
     stop_at: i64,
 }
 
@@ -210,7 +211,7 @@ impl Dav1dDecoder {
         Ok(())
     }
 
-    /// Submits the pending packet to dav1d.
+    /// Submits the pending packet, if any, to dav1d. The packet stays pending if dav1d has no room.
     fn push(&mut self) {
         let Some(mut data) = self.pending.take() else { return };
         // SAFETY: an open context and bytes that live until dav1d releases them.
@@ -231,7 +232,8 @@ impl Dav1dDecoder {
         }
     }
 
-    /// Drops the pending pictures, and restarts. Returns the number of dropped pictures.
+    /// Drops the pending packet, pictures and failure; decoding restarts with the next packet.
+    /// Returns the number of dropped pictures that would have been output.
     pub(crate) fn flush(&mut self) -> u64 {
         self.pending = None;
         // SAFETY: an open context. dav1d's threads are idle afterwards.
@@ -288,7 +290,7 @@ impl Dav1dDecoder {
         }
     }
 
-    /// Returns the picture as a frame; `None` if it is not output.
+    /// Returns the picture as a frame; `None` if the picture is preroll.
     fn output_frame(&mut self, picture: &PictureRef) -> Result<Option<Frame>, CodecError> {
         let picture = &picture.0;
         let Some(meta) = self.numbers.find(picture.m.timestamp) else { return Ok(None) };
@@ -306,7 +308,8 @@ impl Dav1dDecoder {
         unsafe { slot.frame(size, starts, [luma, chroma, chroma], colors_of(picture), meta) }.map(Some)
     }
 
-    /// Keeps the first failure until the earlier pictures were output.
+    /// Records dav1d's error `code`, or the failure of [`Slots`] that caused it, if it is the first
+    /// failure. Then drains the decoder, or ends it if memory ran out or a failure came before.
     fn reject(&mut self, code: c_int) {
         let failure = match self.slots.take_failure() {
             Some((_, failure)) => failure,
@@ -326,7 +329,8 @@ impl Dav1dDecoder {
         self.state = if finished { Dav1dState::Draining } else { Dav1dState::Ended };
     }
 
-    /// Returns the packet that dav1d's last error concerns.
+    /// Returns the number of the packet that dav1d's last error concerns; `None` if dav1d does not
+    /// report one.
     fn rejected_packet(&mut self) -> Option<u64> {
         // SAFETY: all-zero is an empty value; the context is open. The returned properties are
         // ours to release.
@@ -351,8 +355,9 @@ impl Drop for Dav1dDecoder {
     }
 }
 
-/// Provides a slot for dav1d to decode into. Called within our calls, or on dav1d's threads. No
-/// path in it panics, so nothing unwinds into C.
+/// Callback of dav1d: provides a slot to decode into. Returns 0, or a negative error code;
+/// [`Slots`] records the reason, except for an invalid size. Called within calls of this decoder,
+/// or on dav1d's threads. No path in it panics, so nothing unwinds into C.
 unsafe extern "C" fn allocate(picture: *mut ffi::Dav1dPicture, cookie: *mut c_void) -> c_int {
     // SAFETY: dav1d passes a picture that only this call uses, and the decoder's `Slots`, which
     // outlive it.
@@ -386,7 +391,8 @@ unsafe extern "C" fn allocate(picture: *mut ffi::Dav1dPicture, cookie: *mut c_vo
     0
 }
 
-/// Frees the slot of a picture that dav1d released. Called on any thread.
+/// Callback of dav1d: frees the slot of a picture that dav1d and this decoder have released. Called
+/// on any thread.
 unsafe extern "C" fn release(picture: *mut ffi::Dav1dPicture, _cookie: *mut c_void) {
     // SAFETY: the box that `allocate` attached to this picture, freed once.
     drop(unsafe { Box::from_raw((*picture).allocator_data.cast::<Slot>()) });
@@ -409,7 +415,7 @@ fn padded(request: SlotRequest, colors: Colors) -> Padded {
     }
 }
 
-/// Returns the colours that the sequence header declares.
+/// Returns the colours that the sequence header declares; unknown ones without a header.
 ///
 /// # Safety
 /// `picture` was filled by dav1d, or dav1d requests memory for it.
@@ -431,7 +437,8 @@ fn format_name(layout: ffi::Dav1dPixelLayout, depth: c_int) -> String {
     if depth == 8 { name.to_owned() } else { format!("{name}{depth}le") }
 }
 
-/// Returns the system's text for an error of dav1d, which is a negative errno.
+/// Returns the system's text for an error of dav1d, which is a negative errno. EINVAL means damaged
+/// data and has a text of its own.
 fn message(code: c_int) -> String {
     if code == -libc::EINVAL {
         return "invalid data found in the stream".to_owned();

@@ -16,14 +16,16 @@ use crate::{Codec, CodecError, Hardware, Packet, ProviderRef, TrackInfo};
 /// Number of threads of a decoder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DecoderThreads {
-    /// Selected by the library for this machine.
+    /// Number chosen for this machine: by libavcodec, or for dav1d one thread per processor.
     #[default]
     Auto,
-    /// Fixed number, limited to the library's maximum; 1 decodes on the caller's thread.
+    /// Fixed number, from 1 up to the library's maximum (0 counts as 1); 1 decodes on the caller's
+    /// thread.
     Count(u32),
 }
 
-/// Pixel format of the decoder's frames.
+/// Pixel format of the decoder's frames. The copies named here are those of a software decoder; a
+/// hardware decoder copies each picture once, in any format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OutputFormat {
     /// The decoder's own format; nothing is copied.
@@ -50,7 +52,7 @@ impl fmt::Display for OutputFormat {
 /// Options of a [`Decoder`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecoderOptions {
-    /// Number of the library's threads.
+    /// Number of the library's threads; ignored by a hardware decoder.
     pub threads: DecoderThreads,
     /// Pixel format of the frames.
     pub output: OutputFormat,
@@ -60,11 +62,11 @@ pub struct DecoderOptions {
     /// Maximum number of frames that later stages hold at a time, queues included. If `pool_slots`
     /// is `None`, the pool gets that many additional slots, at most 4096.
     pub downstream_frames: u32,
-    /// Return path for frames of another process, which makes the frames usable for
-    /// [`Frame::export`]. With `None` only this process can use the pool.
+    /// Collector of the frames that another process reads and releases; makes the frames usable for
+    /// [`Frame::export`]. With `None`, only this process can use the pool.
     pub give_back: Option<&'static GiveBack>,
     /// Provider of the memory to decode into; `None` for the decoder's own pool. With a provider,
-    /// `output`, `pool_slots` and `give_back` are ignored.
+    /// `output`, `pool_slots` and `give_back` are ignored. A hardware decoder ignores the provider.
     pub provider: Option<ProviderRef>,
 }
 
@@ -82,9 +84,9 @@ impl Default for DecoderOptions {
 }
 
 impl DecoderOptions {
-    /// Returns the minimum number of frames that later stages hold while a decoder of `codec`
-    /// waits for a slot of its pool: the decoder can need all other slots for itself. At least 1.
-    /// Ignores `provider`.
+    /// Returns the minimum number of frames that later stages hold while a decoder of `codec` waits
+    /// for a slot of its pool, at least 1. The decoder can need all other slots for itself. Ignores
+    /// `provider`.
     pub fn least_out(&self, codec: Codec) -> u32 {
         let threads = match self.threads {
             DecoderThreads::Count(count) => count,
@@ -104,9 +106,9 @@ impl DecoderOptions {
 pub enum DecoderOutput {
     /// A picture, in presentation order.
     Frame(Frame),
-    /// There is no picture before the next packet is sent.
+    /// No picture is ready before the next packet is sent.
     NeedsPacket,
-    /// The last picture was output.
+    /// The last picture was output; no further one follows.
     End,
 }
 
@@ -127,7 +129,8 @@ enum Backend {
     Hardware(Box<HardwareDecoder>),
 }
 
-/// Decoder that writes into its own pool. It may move between threads.
+/// Decoder of one video track, whose frames are slots of its own pool or of a provider. It may move
+/// between threads.
 ///
 /// Send a packet, then receive until [`DecoderOutput::NeedsPacket`]. At the end of the stream
 /// drain, then receive until [`DecoderOutput::End`]. A frame has the `meta` of its packet. Its
@@ -138,14 +141,15 @@ enum Backend {
 ///
 /// Pictures that are [preroll](Packet::preroll) are decoded and not output.
 ///
-/// After a failure, `receive` first returns the frames that were finished before it. Then it
-/// returns the error once, and the end afterwards.
+/// After a failure of a software decoder, `receive` first returns the frames that were finished
+/// before it. Then it returns the error once, and the end afterwards. A hardware decoder returns
+/// the error at once, from `send` or `receive`.
 pub struct Decoder {
     backend: Backend,
 }
 
 impl Decoder {
-    /// Makes a decoder for `track`.
+    /// Makes a software decoder for `track`.
     ///
     /// # Errors
     /// The installed libraries cannot decode the track, or not into the requested output.
@@ -171,9 +175,9 @@ impl Decoder {
         Ok(Decoder { backend })
     }
 
-    /// Makes a decoder for `track` that uses the machine's hardware decoder. Each picture is
-    /// copied once into the pool; the meter counts the copy. Native output is the device's
-    /// format, NV12 or P010. `threads` and `provider` are ignored.
+    /// Makes a decoder for `track` that uses the device of `hardware`. Each picture is copied once
+    /// into the pool; the meter counts the copy. Native output is the device's format, usually NV12
+    /// or P010. `threads` and `provider` are ignored.
     ///
     /// # Errors
     /// libavcodec cannot decode the track with this API. `send` and `receive` return the driver's
@@ -192,12 +196,13 @@ impl Decoder {
         Ok(Decoder { backend: Backend::Hardware(Box::new(decoder)) })
     }
 
-    /// Sends the next packet to the decoder. With more than one thread, the call may wait for the
-    /// library's threads, and for a later stage to release a frame.
+    /// Sends the next packet to the decoder. Ignores empty packets, and packets after the drain; a
+    /// software decoder also ignores packets after a failure. With more than one thread, the call
+    /// may wait for the library's threads, and for a later stage to release a frame.
     ///
     /// # Errors
-    /// [`CodecError::NotDrained`] if frames of the last packet were not received. `receive`
-    /// returns the error of a rejected packet.
+    /// [`CodecError::NotDrained`] if frames of the last packet were not received. `receive` returns
+    /// the error of a rejected packet; with a hardware decoder, `send` may return it.
     pub fn send(&mut self, packet: Packet) -> Result<(), CodecError> {
         match &mut self.backend {
             Backend::Libav(decoder) => decoder.send(packet),
@@ -206,7 +211,8 @@ impl Decoder {
         }
     }
 
-    /// Announces that no packet follows.
+    /// Announces that no packet follows: `receive` then returns the pending pictures and the end.
+    /// Never fails.
     pub fn drain(&mut self) -> Result<(), CodecError> {
         match &mut self.backend {
             Backend::Libav(decoder) => decoder.drain(),
@@ -216,7 +222,8 @@ impl Decoder {
         Ok(())
     }
 
-    /// Returns the next finished picture, if there is one.
+    /// Returns the next finished picture as a frame, or the reason why there is none. May wait for
+    /// the library's threads.
     ///
     /// # Errors
     /// Decoding failed: a rejected packet, an unsupported format, a failed pool or provider.
@@ -240,7 +247,7 @@ impl Decoder {
         }
     }
 
-    /// Returns the number of threads with which the library decodes.
+    /// Returns the number of threads with which the library decodes; 1 for a hardware decoder.
     pub fn threads(&self) -> u32 {
         match &self.backend {
             Backend::Libav(decoder) => decoder.threads(),
@@ -281,7 +288,7 @@ impl fmt::Debug for Decoder {
     }
 }
 
-/// Maximum number of downstream frames for which a pool is made.
+/// Maximum number of slots that a pool has for frames held downstream.
 const MOST_DOWNSTREAM: u32 = 4096;
 
 /// Returns a number of slots that is sufficient for any stream of `codec`. It covers the

@@ -33,11 +33,13 @@ pub struct Demuxer {
     track: Option<usize>,
     stream: c_int,
     packets: u64,
-    /// Identity of the first packet.
+    /// Identity of the track's first packet, by which a rewind checks its result; `None` before the
+    /// first read.
     first: Option<Mark>,
-    /// Packet that was read to check the result of a seek.
+    /// Packet that a seek or a rewind has read already; the next [`read`](Demuxer::read) returns
+    /// it.
     read_ahead: Option<Packet>,
-    /// State for marking packets as discarded.
+    /// State of marking packets as discarded after a seek; `None` if no packet has to be marked.
     marking: Option<seek::Marking>,
     /// True if the next packet is the first after a seek.
     restarts: bool,
@@ -69,11 +71,12 @@ impl Demuxer {
         Demuxer::new(MediaFile::open(path)?)
     }
 
-    /// Reads the first packets of `file`. Opens no other file, even if this one refers to others.
+    /// Creates a demuxer for the video track of `file` that libavformat rates best, and reads the
+    /// file's first packets. Opens no other file, even if this one refers to others.
     ///
     /// # Errors
     /// The file cannot be read, is not a container of [`containers`](crate::containers), is a
-    /// playlist, or has no video of a known [`Codec`].
+    /// playlist, or has no video of a known [`Codec`]; or there is not enough memory.
     pub fn new(file: MediaFile) -> Result<Demuxer, CodecError> {
         Demuxer::open_track(file, None)
     }
@@ -114,7 +117,8 @@ impl Demuxer {
     /// is recorded as blocked.
     ///
     /// # Errors
-    /// The file cannot be read further, or ends inside a packet. Earlier packets were returned.
+    /// The file cannot be read further, ends inside a packet, or changes the size of NAL unit
+    /// lengths; or there is not enough memory. Earlier packets were returned.
     pub fn read(&mut self) -> Result<Option<Packet>, CodecError> {
         let packet = match self.read_ahead.take() {
             Some(packet) => Some(packet),
@@ -177,8 +181,9 @@ impl Demuxer {
         }
     }
 
-    /// If the codec's head changes with `packet`, puts the head's parameter sets in front of the
-    /// packet. A head beside a packet would not reach decoders in other processes.
+    /// Returns `packet`. If the codec's head changes at the packet, puts the new head's parameter
+    /// sets in front of the packet's bytes, because a head beside a packet would not reach decoders
+    /// in other processes.
     fn with_new_head(&self, packet: Packet) -> Result<Packet, CodecError> {
         let Some(new) = packet.new_head() else { return Ok(packet) };
         let sets = in_band(self.info.coding(), self.info.head(), new);
@@ -191,7 +196,7 @@ impl Demuxer {
     /// same timestamps as the first time.
     ///
     /// # Errors
-    /// The file is a pipe, or can no longer be read.
+    /// The file is not a regular file, or can no longer be read or opened as a container.
     pub fn rewind(&mut self) -> Result<(), CodecError> {
         let io_error = |file: String, source| CodecError::Io { file, operation: "rewind", source };
         if !self.input.seekable {
@@ -237,7 +242,9 @@ struct Context(NonNull<ff::AVFormatContext>);
 unsafe impl Send for Context {}
 
 impl Context {
-    /// Opens the container and selects the stream; the others are skipped.
+    /// Opens the container that `input` reads, and selects the video track with the number `track`,
+    /// or the best one. libavformat discards the packets of other streams. Returns the context and
+    /// the index of the track's stream.
     fn open(
         name: &str,
         input: &mut ContainerInput,
@@ -321,7 +328,8 @@ impl Context {
         }
     }
 
-    /// Returns the numbers of the streams that are video tracks.
+    /// Returns the indices of the streams that are video tracks, in the order of the file; cover
+    /// pictures are left out.
     fn video_streams(&self) -> Vec<c_int> {
         let video = ff::AVMediaType::AVMEDIA_TYPE_VIDEO as c_int;
         // SAFETY: an open context; streams are read within `nb_streams`, and enums as integers as
@@ -367,14 +375,15 @@ impl Context {
         }
     }
 
-    /// Returns the earliest presentation time of the stream, if it is known.
+    /// Returns the earliest presentation time of the stream, in ticks; `None` if it is not known.
     fn start(&self, stream: c_int) -> Option<i64> {
         // SAFETY: the context is valid and has this stream.
         let start = unsafe { (**(*self.0.as_ptr()).streams.add(stream as usize)).start_time };
         (start != ff::AV_NOPTS_VALUE).then_some(start)
     }
 
-    /// Returns true if pictures of the stream may be fields.
+    /// Returns true if the stream is declared as interlaced: a packet may then be a field, half of
+    /// a picture.
     fn has_fields(&self, stream: c_int) -> bool {
         // SAFETY: the context is valid and has this stream; the enum is read as the
         // integer that it is in C.
@@ -386,7 +395,8 @@ impl Context {
             .contains(&order)
     }
 
-    /// Seeks to the first packet, if the container has timestamps. Returns true on success.
+    /// Seeks to the first packet. Returns true on success, false also if the container has no
+    /// timestamps.
     fn seek_to_start(&mut self, stream: c_int) -> bool {
         self.seek_before(stream, self.start(stream).unwrap_or(0))
     }
@@ -438,7 +448,7 @@ impl Drop for Context {
     }
 }
 
-/// Returns the system's error if there was one, otherwise `error`.
+/// Returns the system's error of a read of `input` if there was one, otherwise `error`.
 fn io_or(input: &mut ContainerInput, name: &str, error: CodecError) -> CodecError {
     match input.take_error() {
         Some(source) => CodecError::Io { file: name.to_owned(), operation: "read", source },
@@ -446,8 +456,7 @@ fn io_or(input: &mut ContainerInput, name: &str, error: CodecError) -> CodecErro
     }
 }
 
-/// Rejects the opening of a file to which a container refers. Called by demuxers; does nothing
-/// else.
+/// Callback for demuxers that try to open another file: opens nothing and returns `EACCES`.
 unsafe extern "C" fn refuse_to_open(
     _context: *mut ff::AVFormatContext,
     _io: *mut *mut ff::AVIOContext,

@@ -10,17 +10,18 @@ use framepath_os::memory::pool::PoolError;
 
 use crate::{HardwareApi, OutputFormat};
 
-/// Error of this crate. Each error names the operation and its object, and ends with the message
-/// of the underlying library.
+/// Error of demuxing or decoding. Each error names its object: the file, the track description, the
+/// codec or the hardware API. If an underlying library has a message, the message comes last.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodecError {
-    /// An operation on the file failed.
+    /// An operation on the file failed: a system call, the allocation of the read buffer, or the
+    /// rewind of a pipe.
     #[error("{file}: cannot {operation}: {source}")]
     Io {
         /// File, as specified by the user.
         file: String,
-        /// Failed operation: `open`, `read`, ...
+        /// Failed operation: `open`, `stat`, `read` or `rewind`.
         operation: &'static str,
         /// Error of the operating system.
         source: io::Error,
@@ -31,7 +32,7 @@ pub enum CodecError {
         /// Path, as specified by the user.
         file: String,
     },
-    /// The file has no bytes.
+    /// The file is a regular file without bytes.
     #[error("{file}: empty file")]
     Empty {
         /// File, as specified by the user.
@@ -42,7 +43,7 @@ pub enum CodecError {
     Playlist {
         /// File, as specified by the user.
         file: String,
-        /// Name of the format in libavformat.
+        /// libavformat's name of the format; the first name if the format has several.
         container: String,
     },
     /// The container of the file is not supported.
@@ -53,7 +54,7 @@ pub enum CodecError {
     UnsupportedContainer {
         /// File, as specified by the user.
         file: String,
-        /// Name of the format in libavformat.
+        /// libavformat's name of the container; the first name if the container has several.
         container: String,
     },
     /// A track description is invalid, its parameter sets are damaged, or memory for it is missing.
@@ -62,22 +63,23 @@ pub enum CodecError {
         /// Description of the defect.
         detail: &'static str,
     },
-    /// A length prefix of a NAL unit exceeds the rest of its packet.
-    #[error("{codec}: a length in a packet of {bytes} bytes exceeds the packet")]
+    /// The length prefix of a NAL unit is incomplete or exceeds the rest of its packet.
+    #[error("{codec}: the length of a NAL unit exceeds its packet of {bytes} bytes; the stream is damaged")]
     UnitLength {
         /// Name of the codec, as in libavcodec.
         codec: &'static str,
         /// Size of the packet, bytes.
         bytes: usize,
     },
-    /// libavformat failed on the file or a part of it, or the file has no packet to repeat.
+    /// libavformat failed on the file or a part of it, there is no memory for a packet, or the file
+    /// has no packet to repeat.
     #[error("{file}: cannot {operation}: {message}")]
     Demux {
         /// File, as specified by the user.
         file: String,
         /// Failed operation, as a verb phrase.
         operation: &'static str,
-        /// Message of libavformat.
+        /// Message of libavformat, or of this crate if the file has no packet to repeat.
         message: String,
     },
     /// The demuxer had not enough memory for a part of the file.
@@ -87,7 +89,7 @@ pub enum CodecError {
     Memory {
         /// File, as specified by the user.
         file: String,
-        /// Failed operation, as a verb phrase.
+        /// Failed operation, as a verb whose object is the file: `read` or `look into`.
         operation: &'static str,
     },
     /// The file was opened but has no video.
@@ -123,7 +125,8 @@ pub enum CodecError {
     OtherFraming {
         /// File, as specified by the user.
         file: String,
-        /// Number of the packet, from 0.
+        /// Number of packets that the demuxer has read before this one since the file was opened or
+        /// rewound. Packets that the demuxer reads while it seeks count.
         packet: u64,
     },
     /// The container ends or is damaged inside a packet.
@@ -131,8 +134,8 @@ pub enum CodecError {
     DamagedPacket {
         /// File, as specified by the user.
         file: String,
-        /// Number of packets read before it since the file was opened or rewound. Packets skipped
-        /// by a seek count.
+        /// Number of packets that the demuxer has read before this one since the file was opened or
+        /// rewound. Packets that the demuxer reads while it seeks count.
         packet: u64,
     },
     /// framepath does not decode the codec of the video.
@@ -150,7 +153,7 @@ pub enum CodecError {
     UnsupportedPixelFormat {
         /// Name of the codec, as in libavcodec.
         codec: &'static str,
-        /// Name of the pixel format in libav.
+        /// libav's name of the pixel format; `number N` if libav has no name.
         format: String,
     },
     /// The stream's pictures cannot be converted to the requested output.
@@ -158,19 +161,20 @@ pub enum CodecError {
     WrongOutput {
         /// Name of the codec, as in libavcodec.
         codec: &'static str,
-        /// Requested output.
+        /// Requested output format.
         asked: OutputFormat,
-        /// The decoder's own format.
+        /// Format of the decoder's pictures.
         stream: PixelFormat,
-        /// Possible output.
+        /// Output format that is possible for these pictures.
         instead: OutputFormat,
     },
-    /// The hardware decoder cannot be used.
+    /// A hardware decoder failed: the device cannot be opened, cannot decode the codec or output
+    /// the format, or rejects the stream.
     #[error("{api}: {reason}")]
     Hardware {
         /// API of the decoder.
         api: HardwareApi,
-        /// Missing part, or the driver's message.
+        /// Missing device, codec or format, or libav's message for the driver's error.
         reason: String,
     },
     /// The installed FFmpeg was built without this decoder.
@@ -195,7 +199,7 @@ pub enum CodecError {
         codec: &'static str,
         /// Failed operation, as a verb phrase.
         operation: &'static str,
-        /// Message of the library or of the memory provider.
+        /// Message of the library or of the memory provider, or the change of the repeated picture.
         message: String,
     },
     /// The decoder rejected a packet.
@@ -203,12 +207,13 @@ pub enum CodecError {
     Rejected {
         /// Name of the codec, as in libavcodec.
         codec: &'static str,
-        /// Number of the packet in the order of sending, from 0.
+        /// Number of the rejected packet, from 0, in the order of sending since the decoder was opened;
+        /// the last packet sent if the library does not report which packet failed.
         packet: u64,
-        /// Number of earlier packets that may have caused the error as well: with frame threads,
-        /// a rejection is reported only after later packets were sent.
+        /// Number of earlier packets that may have caused the error as well, because a decoder with
+        /// several threads reports a rejection only after later packets were sent.
         in_flight: u32,
-        /// Message of the library or of the memory provider.
+        /// Message of the decoder library.
         message: String,
     },
     /// The decoder made a picture although the packet was damaged. The picture is withheld,
@@ -217,7 +222,7 @@ pub enum CodecError {
     DamagedPicture {
         /// Name of the codec, as in libavcodec.
         codec: &'static str,
-        /// Number of the packet in the order of sending, from 0.
+        /// Number of the packet, from 0, in the order of sending since the decoder was opened.
         packet: u64,
     },
     /// A packet was sent before all frames were received.
@@ -238,7 +243,7 @@ pub enum CodecError {
         /// Recommended number of slots; more than `slots`.
         advised: u32,
     },
-    /// The frame pool could not be created, or its slot could not be taken.
+    /// The frame pool could not be created, or no slot of the pool could be taken.
     #[error("{codec}: frame pool: {source}")]
     Pool {
         /// Name of the codec, as in libavcodec.
@@ -246,15 +251,15 @@ pub enum CodecError {
         /// Error of the pool.
         source: PoolError,
     },
-    /// The layout of a picture does not fit its slot.
+    /// The layout of a decoded picture is invalid, or exceeds its slot.
     #[error("{codec}: decoded picture: {source}")]
     Layout {
         /// Name of the codec, as in libavcodec.
         codec: &'static str,
-        /// Mismatch between the layout and the slot.
+        /// Defect of the layout.
         source: LayoutError,
     },
-    /// A picture is outside the memory of its slot.
+    /// A plane of a decoded picture is not inside its slot, has a negative stride, or has no slot.
     #[error("{codec}: decoded picture is outside its slot")]
     OutsideSlot {
         /// Name of the codec, as in libavcodec.
@@ -273,7 +278,7 @@ fn or_earlier(in_flight: u32) -> String {
     if in_flight == 0 { String::new() } else { format!(" (or one of the {in_flight} before it)") }
 }
 
-/// Returns libav's text for an error code.
+/// Returns libav's text for an error code, also for an unknown one.
 pub(crate) fn libav_message(code: c_int) -> String {
     let mut text = [0; 256];
     // SAFETY: the buffer has the stated length; av_strerror always ends the text with a zero, for

@@ -23,18 +23,18 @@ use crate::{Codec, CodecError, DecoderOutput, DecoderThreads, OutputFormat, Pack
 /// API of a hardware decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HardwareApi {
-    /// API for Intel's and AMD's GPUs on Linux, and others.
+    /// VA-API: Intel's and AMD's GPUs on Linux, and others.
     Vaapi,
-    /// NVIDIA's API.
+    /// NVDEC: NVIDIA's API, through CUDA.
     Nvdec,
-    /// NVIDIA's older API.
+    /// VDPAU: NVIDIA's older API; needs an X display.
     Vdpau,
-    /// Vulkan Video.
+    /// Vulkan Video, on GPUs of any vendor.
     Vulkan,
 }
 
 impl HardwareApi {
-    /// All APIs, in the order in which devices are searched.
+    /// All APIs, in the order in which `auto` tries them.
     pub const ALL: [HardwareApi; 4] =
         [HardwareApi::Vaapi, HardwareApi::Nvdec, HardwareApi::Vulkan, HardwareApi::Vdpau];
 
@@ -53,8 +53,8 @@ impl HardwareApi {
         HardwareApi::ALL.into_iter().find(|api| api.name() == name)
     }
 
-    /// Returns the part of the machine that is obviously missing; `None` if no such part is known.
-    /// The drivers' errors have less detail.
+    /// Returns the part of the machine that this API needs and that is obviously missing; `None` if
+    /// no such part is known. The drivers' errors have less detail.
     fn absent(self) -> Option<&'static str> {
         let none = |folder, prefix| nodes(folder, prefix).is_empty();
         match self {
@@ -82,7 +82,8 @@ impl fmt::Display for HardwareApi {
     }
 }
 
-/// Device opened through an API: `AVHWDeviceContext`, released on drop. Any thread may use it.
+/// Device opened through an API: an `AVHWDeviceContext`, released on drop. It may move between
+/// threads.
 pub struct Hardware {
     api: HardwareApi,
     device: NonNull<ff::AVBufferRef>,
@@ -92,7 +93,7 @@ pub struct Hardware {
 unsafe impl Send for Hardware {}
 
 impl Hardware {
-    /// Opens the machine's device for `api`.
+    /// Opens the machine's default device for `api`.
     ///
     /// # Errors
     /// [`CodecError::Hardware`]: there is no device, or no driver for it.
@@ -116,8 +117,8 @@ impl Hardware {
         Codec::ALL.into_iter().filter(move |codec| decoder_for(*codec, api).is_some())
     }
 
-    /// Returns the minimum and maximum size of pictures that the driver makes, in pixels; `None`
-    /// if the driver does not declare them.
+    /// Returns the minimum and maximum size of pictures that the driver makes, as width and height
+    /// in pixels; `None` if the driver declares no maximum.
     pub fn sizes(&self) -> Option<[(u32, u32); 2]> {
         // SAFETY: an open device; the returned constraints are ours to free.
         unsafe {
@@ -152,8 +153,8 @@ impl Drop for Hardware {
 }
 
 /// Returns libavcodec's decoder of `codec` that can use `api`, and the number of its pixel format
-/// on the device. The format is a number, because the installed library may have more formats,
-/// codecs and devices than the bindings.
+/// on the device; `None` if no decoder can. The format is a number, because the installed library
+/// may have more formats, codecs and devices than the bindings.
 fn decoder_for(codec: Codec, api: HardwareApi) -> Option<(*const ff::AVCodec, c_int)> {
     let mut place: *mut c_void = ptr::null_mut();
     loop {
@@ -195,15 +196,16 @@ pub(crate) struct Download {
     /// Number of slots of the pool.
     pub(crate) slots: u32,
     pub(crate) output: OutputFormat,
-    /// Return path for frames that another process reads.
+    /// Collector of the frames that another process reads and releases; `None` if only this process
+    /// reads them.
     pub(crate) give_back: Option<&'static GiveBack>,
 }
 
 pub(crate) struct HardwareDecoder {
     context: CodecContext,
-    /// Picture on the device.
+    /// Last received picture, in the driver's memory; empty after the copy.
     picture: PictureRef,
-    /// Slot of the pool, as an `AVFrame`.
+    /// Destination of the copy: refers to a slot of the pool while the copy runs, otherwise empty.
     target: PictureRef,
     codec: &'static str,
     api: HardwareApi,
@@ -295,7 +297,8 @@ impl HardwareDecoder {
         Ok(DecoderOutput::End)
     }
 
-    /// Drops the pending pictures, and restarts. Returns the number of dropped pictures.
+    /// Drops the pending pictures; decoding restarts with the next packet. Returns the number of
+    /// dropped pictures that would have been output.
     pub(crate) fn flush(&mut self) -> u64 {
         // SAFETY: an open context; no picture is left that was not received.
         unsafe { ff::avcodec_flush_buffers(self.context.as_ptr()) };
@@ -303,7 +306,8 @@ impl HardwareDecoder {
         self.numbers.flush()
     }
 
-    /// Returns the received picture in a slot of the pool; `None` if it is not output.
+    /// Copies the received picture into a slot of the pool and returns it as a frame; `None` if the
+    /// picture is preroll.
     fn next_downloaded(&mut self) -> Result<Option<Frame>, CodecError> {
         let picture = self.picture.as_ptr();
         // SAFETY: a filled frame, ours until the next receive. No reference to it is made,
@@ -340,7 +344,8 @@ impl HardwareDecoder {
         pool.acquire_hold().map_err(pool_error)
     }
 
-    /// Copies the picture from the device into `hold`. This is the only copy.
+    /// Copies the received picture from the device into `hold`: the only copy, which the meter
+    /// counts. Returns libav's code, negative on failure.
     fn transfer(&mut self, layout: &Layout, hold: &Hold) -> c_int {
         // SAFETY: the target is an empty frame of ours. Its planes are inside the slot, which
         // outlives the call, and no other code accesses the slot. The buffer owns nothing: it
@@ -368,7 +373,8 @@ impl HardwareDecoder {
         }
     }
 
-    /// Returns the format of the device's pictures, among the formats supported by framepath.
+    /// Returns the format in which to copy the received picture: the first one that the driver
+    /// offers, framepath supports and the requested output allows.
     fn transfer_format(&self) -> Result<PixelFormat, CodecError> {
         let mut formats: *mut ff::AVPixelFormat = ptr::null_mut();
         // SAFETY: the picture is on the device, by `choose`; the list is ours to free and ends
@@ -411,7 +417,7 @@ impl HardwareDecoder {
     }
 }
 
-/// Formats of devices, best first, each with framepath's format.
+/// Formats in which pictures can be copied from a device: libav's and framepath's.
 const FORMATS: [(ff::AVPixelFormat, PixelFormat); 4] = [
     (ff::AVPixelFormat::AV_PIX_FMT_NV12, PixelFormat::Nv12),
     (ff::AVPixelFormat::AV_PIX_FMT_P010LE, PixelFormat::P010),
@@ -428,8 +434,8 @@ fn libav_format(format: PixelFormat) -> ff::AVPixelFormat {
 /// offers more than the bindings have names for.
 type GetFormat = unsafe extern "C" fn(*mut ff::AVCodecContext, *const c_int) -> c_int;
 
-/// Selects the device's format if it is offered, and no other. If the driver cannot decode this
-/// stream, that has to be an error and not silent software decoding.
+/// Callback `get_format`: selects the device's format if libavcodec offers it, otherwise none. If
+/// the driver cannot decode this stream, that has to be an error and not silent software decoding.
 unsafe extern "C" fn choose(context: *mut ff::AVCodecContext, mut offered: *const c_int) -> c_int {
     const NONE: c_int = ff::AVPixelFormat::AV_PIX_FMT_NONE as c_int;
     // SAFETY: libavcodec passes a valid context, whose `opaque` is the number set by `open`, and
@@ -446,7 +452,7 @@ unsafe extern "C" fn choose(context: *mut ff::AVCodecContext, mut offered: *cons
     NONE
 }
 
-/// Frees nothing, because the pool owns the memory.
+/// Callback for a buffer of libav that frees nothing, because the pool owns the memory.
 unsafe extern "C" fn keep(_opaque: *mut c_void, _data: *mut u8) {}
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! File input of libavformat; every wait for the disk is recorded.
+//! File input of libavformat. The time of every wait for the disk is recorded as blocked.
 
 use std::ffi::{c_int, c_void};
 use std::fs::File;
@@ -50,8 +50,8 @@ impl MediaFile {
         Ok(MediaFile { file, name, seekable: metadata.is_file() })
     }
 
-    /// Uses a file that another process opened. `name` is for errors, and its extension is a hint
-    /// for the container.
+    /// Creates the input from a file that another process opened. `name` is for errors, and its
+    /// extension is a hint for the container. `seekable` is true for a regular file.
     pub fn from_fd(fd: OwnedFd, name: String, seekable: bool) -> MediaFile {
         MediaFile { file: File::from(fd), name, seekable }
     }
@@ -61,7 +61,8 @@ impl MediaFile {
         &self.name
     }
 
-    /// Returns true if the file can be read again from its start: it is not a pipe.
+    /// Returns true if the file can be read again from its start: it is a regular file, not a pipe
+    /// or a device.
     pub fn is_seekable(&self) -> bool {
         self.seekable
     }
@@ -73,11 +74,12 @@ impl AsFd for MediaFile {
     }
 }
 
-/// Data of the callbacks. Boxed, so that its address does not change.
+/// File and error that the callbacks of one `AVIOContext` share. Boxed, so that its address does
+/// not change.
 struct Reader {
     file: File,
-    /// Last error of a read or seek. Kept here, because libav passes on only its number, or
-    /// nothing.
+    /// Last error of a read; `None` if no read failed since the error was taken. Kept here, because
+    /// libav passes on only the error's number, or nothing. Errors of seeks are not kept.
     error: Option<io::Error>,
 }
 
@@ -85,7 +87,8 @@ struct Reader {
 pub(crate) struct ContainerInput {
     context: NonNull<ff::AVIOContext>,
     reader: NonNull<Reader>,
-    /// True if the file can be read again from its start: it is not a pipe.
+    /// True if the file can be read again from its start: it is a regular file, not a pipe or a
+    /// device.
     pub(crate) seekable: bool,
 }
 
@@ -94,7 +97,8 @@ pub(crate) struct ContainerInput {
 unsafe impl Send for ContainerInput {}
 
 impl ContainerInput {
-    /// Reads `file` from its current position.
+    /// Creates the I/O context that reads `file` from its current position. Fails only without
+    /// memory.
     pub(crate) fn new(file: MediaFile) -> Result<ContainerInput, CodecError> {
         let MediaFile { file, name, seekable } = file;
         let no_memory =
@@ -103,7 +107,7 @@ impl ContainerInput {
         let reader = Box::into_raw(Box::new(Reader { file, error: None }));
         // SAFETY: the buffer is from av_malloc, as avio_alloc_context requires, and belongs to
         // the context afterwards. On failure the buffer and the reader are still ours to free.
-        // The callbacks get `reader`, which `Input` keeps alive longer than the context.
+        // The callbacks get `reader`, which `ContainerInput` keeps alive longer than the context.
         unsafe {
             let buffer = ff::av_malloc(BUFFER_BYTES).cast::<u8>();
             let context = if buffer.is_null() {
@@ -137,7 +141,7 @@ impl ContainerInput {
         self.context.as_ptr()
     }
 
-    /// Goes back to the first byte, and clears the buffer and the error.
+    /// Moves the file back to its first byte, and clears the context's buffer and the kept error.
     pub(crate) fn rewind(&mut self) -> io::Result<()> {
         // SAFETY: the reader lives as long as `self`, and its callbacks run
         // only inside calls that borrow `self` mutably.
@@ -157,7 +161,7 @@ impl ContainerInput {
         Ok(())
     }
 
-    /// Returns the system's error that caused libav's last failure, if there was one.
+    /// Takes the last error of a read, which caused libav's failure; `None` if no read failed.
     pub(crate) fn take_error(&mut self) -> Option<io::Error> {
         // SAFETY: as in `rewind`.
         unsafe { self.reader.as_mut() }.error.take()
@@ -178,7 +182,8 @@ impl Drop for ContainerInput {
     }
 }
 
-/// Callback that ends libavformat's own waits and searches after a signal.
+/// Callback that ends libavformat's own waits and searches after a signal, or when the run was
+/// requested to stop.
 pub(crate) const INTERRUPT: ff::AVIOInterruptCB =
     ff::AVIOInterruptCB { callback: Some(interrupted), opaque: std::ptr::null_mut() };
 
@@ -192,7 +197,9 @@ fn errno(error: &io::Error) -> c_int {
     error.raw_os_error().unwrap_or(libc::EIO)
 }
 
-/// Reads the next bytes. No path in it panics, so nothing unwinds into C.
+/// Callback of the I/O context: reads up to `size` bytes into `buffer`. Returns their number, or a
+/// negative error code; `AVERROR_EOF` at the end of the file. No path in it panics, so nothing
+/// unwinds into C.
 unsafe extern "C" fn read(opaque: *mut c_void, buffer: *mut u8, size: c_int) -> c_int {
     // SAFETY: `opaque` is the reader passed to avio_alloc_context. libav calls back only within a
     // call of ours, which borrows the input exclusively.
@@ -212,7 +219,7 @@ unsafe extern "C" fn read(opaque: *mut c_void, buffer: *mut u8, size: c_int) -> 
     }
 }
 
-/// Returns the file's size by seeking, because a sandbox allows no other way.
+/// Returns the file's size by seeking to its end and back, because a sandbox allows no other way.
 fn size(file: &mut File) -> io::Result<u64> {
     let position = file.stream_position()?;
     let size = file.seek(SeekFrom::End(0))?;
@@ -220,7 +227,8 @@ fn size(file: &mut File) -> io::Result<u64> {
     Ok(size)
 }
 
-/// Moves the position, or returns the size. No path in it panics.
+/// Callback of the I/O context: moves the file's position and returns it, or returns the file's
+/// size for `AVSEEK_SIZE`. Returns a negative error code on failure. No path in it panics.
 unsafe extern "C" fn seek(opaque: *mut c_void, offset: i64, whence: c_int) -> i64 {
     // SAFETY: as in `read`.
     let reader = unsafe { &mut *opaque.cast::<Reader>() };

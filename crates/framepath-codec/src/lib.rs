@@ -6,11 +6,14 @@
 //! `framepath`, this crate runs the libraries in the caller's process.
 //!
 //! - [`Demuxer`] reads the [`Packet`]s of one track of a file. [`containers`] lists the supported containers.
-//! - [`Decoder`] turns packets into frames of a `framepath-os` pool. The decoder writes into the pool's
-//!   slots: [`OutputFormat::Native`] copies nothing; each other output format requires a conversion.
-//! - [`Hardware`] opens a decoder of the machine (VA-API, NVDEC, VDPAU, Vulkan).
-//! - [`Converter`] changes the pixel format; [`Painter`] makes RGB for a screen.
-//! - [`frei0r`] loads filters of other people.
+//! - [`Decoder`] turns packets into frames of a `framepath-os` pool. A software decoder writes into
+//!   the pool's slots: [`OutputFormat::Native`] copies nothing; each other output format requires a
+//!   conversion.
+//! - [`Hardware`] opens a hardware decoder's device (VA-API, NVDEC, VDPAU, Vulkan). [`Decoder::on`]
+//!   decodes with it and copies each picture once.
+//! - [`Converter`] changes the pixel format; [`Painter`] paints frames as RGB into a screen's
+//!   memory.
+//! - [`frei0r`] loads third-party plug-ins: filters, sources and mixers.
 //! - [`bare`] decodes with libavcodec only, without framepath's pools, as a baseline for measurements.
 //!
 //! # Example

@@ -2,8 +2,8 @@
 //! Decoding by libavcodec, directly into the pool.
 //!
 //! libavcodec calls `get_buffer2` for the memory of each picture and gets a slot. The slot is
-//! wrapped in an `AVBufferRef`, which releases it at the end. Packets carry a number in `pts`,
-//! which every decoder copies to the picture.
+//! wrapped in an `AVBufferRef`, which releases the slot with the last reference. Packets carry a
+//! number in `pts`, which every decoder copies to the picture.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr::{self, NonNull};
@@ -23,11 +23,13 @@ use crate::slots::{Padded, Slot, SlotRequest, Slots};
 use crate::surface::pixel_format;
 use crate::{Codec, CodecError, DecoderOutput, DecoderThreads, Packet, TrackInfo};
 
-/// Maximum number of requested threads; for some codecs libavcodec itself uses no more.
+/// Maximum number of threads that a decoder requests from libavcodec, which itself uses fewer for
+/// some codecs.
 const MAX_THREADS: u32 = 64;
 
-/// Flags of libavcodec for a picture with concealed parts. A missing reference alone is not
-/// included, because streams cut at a recovery point have it.
+/// Values of `AVFrame::decode_error_flags` that count as damage: an invalid bitstream, concealed
+/// parts, slices that failed. A missing reference alone is not included, because streams cut at a
+/// recovery point have it.
 const DAMAGED: c_int = ff::FF_DECODE_ERROR_INVALID_BITSTREAM as c_int
     | ff::FF_DECODE_ERROR_CONCEALMENT_ACTIVE as c_int
     | ff::FF_DECODE_ERROR_DECODE_SLICES as c_int;
@@ -39,7 +41,8 @@ pub(crate) struct CodecContext(NonNull<ff::AVCodecContext>);
 unsafe impl Send for CodecContext {}
 
 impl CodecContext {
-    /// Makes a context for `track`, filled but not opened.
+    /// Allocates a context for `track` and sets the stream's parameters and the number of threads.
+    /// The context is not open yet.
     pub(crate) fn new(
         track: &TrackInfo,
         codec: *const ff::AVCodec,
@@ -77,7 +80,7 @@ impl CodecContext {
         Ok(context)
     }
 
-    /// Opens the decoder.
+    /// Opens the context with the decoder `codec`. `name` is the codec's name in errors.
     pub(crate) fn open(&mut self, name: &'static str, codec: *const ff::AVCodec) -> Result<(), CodecError> {
         // SAFETY: a valid context that is not open.
         let code = unsafe { ff::avcodec_open2(self.as_ptr(), codec, ptr::null_mut()) };
@@ -157,20 +160,22 @@ pub(crate) struct LibavDecoder {
     output: i64,
     numbers: Numbers,
     state: LibavState,
-    /// H.264: a picture was output since the start or the last flush, or an I picture came at the
-    /// drain. Later pictures, in presentation order, have all their references.
+    /// H.264 only: true after a picture with all references was received since the start or the
+    /// last flush; while the decoder drains, after an I picture. Later pictures, in presentation
+    /// order, then have all their references, too.
     recovered: bool,
-    /// Error to return after the earlier pictures.
+    /// First failure, returned after the earlier pictures; `None` if there is none, or if its error
+    /// was returned.
     failure: Option<LibavFailure>,
 }
 
-/// Failure that is returned after the earlier pictures.
+/// Failure whose error is returned after the earlier pictures.
 struct LibavFailure {
     error: CodecError,
-    /// First packet that the failure may concern.
+    /// Number of the first packet that the failure may concern.
     packet: i64,
-    /// Presentation time from which a picture would follow a missing picture; `None` if packets
-    /// have no times.
+    /// Presentation time of the first picture that may be missing because of the failure: pictures
+    /// from this time on are withheld. `None` if a packet has no time, or after a damaged picture.
     shown_from: Option<i64>,
 }
 
@@ -259,7 +264,8 @@ impl LibavDecoder {
         }
     }
 
-    /// Drops the pending pictures, and restarts. Returns the number of dropped pictures.
+    /// Drops the pending pictures and the failure; decoding restarts with the next packet. Returns
+    /// the number of dropped pictures that would have been output.
     pub(crate) fn flush(&mut self) -> u64 {
         // SAFETY: an open context. Its threads are idle afterwards, and no picture is left that
         // was not received.
@@ -300,10 +306,10 @@ impl LibavDecoder {
         }
     }
 
-    /// Returns true if the received picture has all its references. Only in H.264 a picture may not:
-    /// libavcodec marks pictures in front of the recovery point, unless they come at the drain. There
-    /// the first I picture is the recovery point (open GOP), and what is shown before it is a leading
-    /// picture.
+    /// Returns true if the received picture has all its references. Only H.264 pictures may lack
+    /// some: libavcodec marks pictures before the recovery point as corrupt, except at the drain.
+    /// At the drain, the first I picture counts as the recovery point (open GOP); the pictures
+    /// shown before it are leading pictures, which lack references.
     fn is_recovered(&mut self) -> bool {
         if self.shared.slots.codec() != Codec::H264.name() {
             return true;
@@ -323,7 +329,9 @@ impl LibavDecoder {
         self.recovered
     }
 
-    /// Returns the received picture as a frame; `None` if it is withheld.
+    /// Returns the received picture as a frame; `None` if the picture is withheld: references are
+    /// missing, it is preroll, it follows a failure, or it is damaged. A damaged picture also ends
+    /// decoding.
     fn take_picture(&mut self) -> Result<Option<Frame>, CodecError> {
         let codec = self.shared.slots.codec();
         let picture = self.picture.as_ptr();
@@ -398,7 +406,8 @@ impl LibavDecoder {
         self.fail(packet as i64 - i64::from(in_flight), error);
     }
 
-    /// Keeps the first failure until the earlier pictures were output.
+    /// Records `error` if it is the first failure, and drains the decoder. `packet` is the number
+    /// of the first packet that the failure may concern.
     fn fail(&mut self, packet: i64, error: CodecError) {
         if self.failure.is_none() {
             let shown_from = self.numbers.earliest_from(packet);
@@ -441,14 +450,14 @@ fn find_decoder(codec: Codec) -> Result<*const ff::AVCodec, CodecError> {
     if found.is_null() { Err(CodecError::NoDecoder { codec: codec.name() }) } else { Ok(found) }
 }
 
-/// Returns the number of threads of the open decoder.
+/// Returns the number of threads of the open decoder, at least 1.
 fn active_threads(context: &CodecContext) -> u32 {
     // SAFETY: a valid context.
     u32::try_from(unsafe { (*context.as_ptr()).thread_count }).unwrap_or(1).max(1)
 }
 
-/// Returns the maximum number of threads that libavcodec will use: for `Auto`, the number of
-/// processors plus one, up to 16.
+/// Returns the maximum number of threads that libavcodec will use: `Count` limited to 1 to
+/// [`MAX_THREADS`]; for `Auto`, the number of processors plus one, up to 16.
 fn expected_threads(threads: DecoderThreads) -> u32 {
     match threads {
         DecoderThreads::Count(count) => count.clamp(1, MAX_THREADS),
@@ -459,8 +468,10 @@ fn expected_threads(threads: DecoderThreads) -> u32 {
     }
 }
 
-/// Provides a slot for libavcodec to decode into. Called on its threads; no path in it panics, so
-/// nothing unwinds into C.
+/// Callback `get_buffer2`: provides a slot for libavcodec to decode into. Returns 0, or a negative
+/// error code; [`Slots`] records the reason, except for an invalid size and for a failed allocation
+/// of the reference. Called on libavcodec's threads; no path in it panics, so nothing unwinds into
+/// C.
 unsafe extern "C" fn get_buffer(
     context: *mut ff::AVCodecContext,
     frame: *mut ff::AVFrame,
@@ -508,7 +519,7 @@ unsafe extern "C" fn get_buffer(
     0
 }
 
-/// Frees the slot of a picture that the decoder released. Called on any thread.
+/// Frees the slot of a picture to which no reference is left. Called on any thread.
 unsafe extern "C" fn release(slot: *mut c_void, _data: *mut u8) {
     // SAFETY: the box that `get_buffer` attached to this buffer, freed once.
     drop(unsafe { Box::from_raw(slot.cast::<Slot>()) });
@@ -558,19 +569,20 @@ fn unsupported(codec: &'static str, format: c_int) -> CodecError {
 }
 
 /// Returns libavcodec's name of the codec with the number `id`, even if the bindings have no name
-/// for it.
+/// for the number; `unknown_codec` if libavcodec has none.
 pub(crate) fn codec_name(id: u32) -> String {
     // SAFETY: any number is valid; the result is a static string.
     unsafe { CStr::from_ptr(codec_name_of(id)) }.to_string_lossy().into_owned()
 }
 
 unsafe extern "C" {
-    /// Declared here for the same reason as the function below.
+    /// libavcodec's `avcodec_get_name`, declared with C's plain integer, because a number from a
+    /// stream must not become a Rust enum unchecked.
     #[link_name = "avcodec_get_name"]
     fn codec_name_of(id: u32) -> *const std::ffi::c_char;
 
-    /// Declared here with C's plain integer, because a number from a frame must not become a Rust
-    /// enum unchecked.
+    /// libavutil's `av_get_pix_fmt_name`, declared with C's plain integer, because a number from a
+    /// frame must not become a Rust enum unchecked. Returns null for an unknown number.
     #[link_name = "av_get_pix_fmt_name"]
     fn pixel_format_name(format: c_int) -> *const std::ffi::c_char;
 }

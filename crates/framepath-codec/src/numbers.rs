@@ -13,44 +13,48 @@ struct Entry {
     number: i64,
     meta: FrameMeta,
     shown: bool,
-    /// True if the packet's picture is not output.
+    /// True if the packet's [`Preroll`] discards its picture. Pictures withheld by a [`Skip`] have
+    /// false.
     discarded: bool,
 }
 
-/// Frames that the decoder decodes but does not output: the first `left` in presentation order,
-/// from packet number `from` on.
+/// Pictures that the decoder decodes but does not output: the next `left` in presentation order
+/// that belong to packet number `from` or a later packet.
 #[derive(Clone, Copy, Debug)]
 struct Skip {
     from: i64,
     left: u64,
 }
 
-/// Packets that a decoder may still hold. Their number is limited, so that packets without a
-/// picture (hidden ones) do not accumulate.
+/// Table of the packets that a decoder may still hold. Its size is fixed: a new packet replaces the
+/// oldest one, so that packets without a picture (hidden ones) do not accumulate.
 #[derive(Debug)]
 pub(crate) struct Numbers {
-    /// Entries; number n is at index n modulo the length, which is a power of two.
+    /// Last packets sent; `None` if unused or flushed. Number n is at index n modulo the length,
+    /// which is a power of two.
     entries: Vec<Option<Entry>>,
     next: i64,
-    /// First number since the last flush.
+    /// Number of the first packet after the last flush; 0 without a flush.
     first: i64,
     /// Skips in decoding order. A skip whose pictures were all received is removed when the next
     /// skip begins.
     skips: VecDeque<Skip>,
-    /// Presentation time and number of the last received picture.
+    /// Presentation time, if known, and packet number of the last received picture; `None` before
+    /// the first picture and after a flush.
     last: Option<(Option<i64>, i64)>,
 }
 
 impl Numbers {
-    /// Creates a table for a decoder of `threads` threads. Each thread may work on one or two
-    /// packets, and codecs reorder over at most 16 pictures. The table has four times that, for
-    /// hidden pictures in between.
+    /// Creates a table for a decoder of `threads` threads: four times two packets per thread plus
+    /// 32, rounded up to a power of two. A thread works on at most two packets, codecs reorder over
+    /// at most 16 pictures, and hidden pictures may lie between them.
     pub(crate) fn new(threads: u32) -> Numbers {
         let length = (4 * (2 * threads as usize + 32)).next_power_of_two();
         Numbers { entries: vec![None; length], next: 0, first: 0, skips: VecDeque::new(), last: None }
     }
 
-    /// Stores the next packet's metadata. Returns the packet's number.
+    /// Stores the metadata and preroll of the next packet in decoding order. Returns the packet's
+    /// number, which counts from 0.
     pub(crate) fn insert(&mut self, meta: FrameMeta, preroll: Preroll) -> i64 {
         let number = self.next;
         self.next += 1;
@@ -62,8 +66,9 @@ impl Numbers {
         number
     }
 
-    /// Drops all packets, because the decoder was flushed. Returns the number of dropped pictures
-    /// that would have been output: those shown after the last received picture.
+    /// Drops all packets, because the decoder was flushed. Returns the number of packets whose
+    /// picture was neither received nor discarded and is shown after the last received picture.
+    /// Pictures that a [`Skip`] would have withheld count, too.
     pub(crate) fn flush(&mut self) -> u64 {
         let last = self.last.take();
         let comes = |entry: &Entry| match (entry.meta.pts, last) {
@@ -78,21 +83,23 @@ impl Numbers {
         inside as u64
     }
 
-    /// Returns the number of packets sent so far.
+    /// Returns the number of packets inserted so far; a flush does not reset it.
     pub(crate) fn sent(&self) -> u64 {
         self.next as u64
     }
 
-    /// Returns the earliest presentation time of the packets from `number` on; `None` if a packet
-    /// has no time, or there are no packets.
+    /// Returns the earliest presentation time of the stored packets with number `number` or later;
+    /// `None` if such a packet has no time, or there is no such packet.
     pub(crate) fn earliest_from(&self, number: i64) -> Option<i64> {
         let from = number.max(self.next - self.entries.len() as i64).max(self.first);
         let times = (from..self.next).map(|number| self.entries[self.place(number)]?.meta.pts);
         times.collect::<Option<Vec<_>>>()?.into_iter().min()
     }
 
-    /// Returns the metadata of `number`, the next picture in presentation order; `None` if the
-    /// picture is not output. An unknown number means the oldest packet that was not shown yet.
+    /// Returns the metadata of packet `number`, whose picture is the next one in presentation
+    /// order, and marks the picture as received. Returns `None` if the picture is not output
+    /// (discarded or skipped). For an unknown number, uses the oldest packet whose picture was not
+    /// received; without such a packet, returns default metadata.
     pub(crate) fn find(&mut self, number: i64) -> Option<FrameMeta> {
         let place = self.place(number);
         let known = self.entries[place].filter(|entry| entry.number == number).map(|_| place);
@@ -113,7 +120,8 @@ impl Numbers {
         }
     }
 
-    /// Returns true if the picture of packet `number` is skipped, and counts it.
+    /// Returns true if a [`Skip`] withholds the picture of packet `number`, and then decrements the
+    /// count of the skip.
     fn skips(&mut self, number: i64) -> bool {
         while self.skips.get(1).is_some_and(|next| number >= next.from) {
             self.skips.pop_front();

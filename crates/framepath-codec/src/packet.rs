@@ -11,11 +11,11 @@ use framepath_model::stream::{FrameMeta, Preroll};
 use framepath_os::crossing::{Breach, PacketArea, SharedBytes};
 use framepath_os::measure::meter;
 
-/// Packet: usually the bytes of one picture. It may move between threads.
+/// Compressed packet of a video, usually the bytes of one picture. It may move between threads.
 #[derive(Debug)]
 pub struct Packet(Box<Body>);
 
-/// Boxed, so that the handle is one pointer and passes in a register.
+/// Content of a [`Packet`]. Boxed, so that the handle is one pointer and passes in a register.
 #[derive(Debug)]
 struct Body {
     meta: FrameMeta,
@@ -47,16 +47,17 @@ impl Packet {
         self.0.meta
     }
 
-    /// Returns the metadata, mutable. The demuxer sets `pts` and `duration`; the code that sets
-    /// the packet's birth sets the rest.
+    /// Returns the metadata, mutable. The demuxer sets `pts` and `duration`; the source stage sets
+    /// `seq` and `birth_ns`.
     pub fn meta_mut(&mut self) -> &mut FrameMeta {
         &mut self.0.meta
     }
 
-    /// Returns the pictures that a decoder does not output: the picture of this packet if it is
-    /// before the target of a seek or outside of the file's edit list, or a number of frames from
-    /// this packet on. The number is for streams without timestamps, where only the decoder knows
-    /// which pictures are before the target.
+    /// Returns which pictures a decoder decodes but does not output from this packet on, and
+    /// whether the stream continues at another place. The picture of this packet is discarded if it
+    /// is before the target of a seek or excluded by the file's edit list. A number of frames is
+    /// skipped after a seek in a stream without timestamps, where only the decoder knows which
+    /// pictures are before the target.
     pub fn preroll(&self) -> Preroll {
         self.0.preroll
     }
@@ -72,9 +73,10 @@ impl Packet {
         self.0.raw.as_ptr()
     }
 
-    /// Makes a packet with bytes in memory that another process can write; for decoders only. The
-    /// bytes are released after the decoder has processed them, on any thread. Returns `None` if
-    /// there is not enough memory.
+    /// Makes a packet with bytes in memory that another process can write; for decoders only. `key`
+    /// says whether decoding can start at the packet. The bytes are released after the decoder has
+    /// processed them, on any thread. Returns `None` if there is not enough memory, or for 2 GiB or
+    /// more.
     pub fn shared(bytes: SharedBytes, meta: FrameMeta, key: bool) -> Option<Packet> {
         let mut packet = Packet::new()?;
         packet.0.meta = meta;
@@ -103,8 +105,9 @@ impl Packet {
         Some(packet)
     }
 
-    /// Makes a packet with a copy of `bytes`; the meter counts the copy. Returns `None` if there is
-    /// not enough memory.
+    /// Makes a packet with a copy of `bytes`; the meter counts the copy. `key` says whether
+    /// decoding can start at the packet. Returns `None` if there is not enough memory, or for 2 GiB
+    /// or more.
     pub fn copied(bytes: &[u8], meta: FrameMeta, key: bool) -> Option<Packet> {
         let mut packet = Packet::new()?;
         packet.0.meta = meta;
@@ -122,8 +125,8 @@ impl Packet {
         Some(packet)
     }
 
-    /// Copies the bytes into `area`; the meter counts them. Returns their offset, or `None` if
-    /// there is no room until the worker releases packets.
+    /// Copies the bytes into `area`; the meter counts them. Returns their offset in the area, or
+    /// `None` if there is no room until the worker releases packets.
     ///
     /// # Errors
     /// The worker violated the protocol of the area.
@@ -159,8 +162,9 @@ impl Packet {
         Some(packet)
     }
 
-    /// Makes a packet of `before` and the bytes of this one, in a counted copy, without side
-    /// data. Returns `None` if there is not enough memory.
+    /// Makes a packet of `before` and the bytes of this packet, in a counted copy, with the same
+    /// metadata and without side data. Returns `None` if there is not enough memory, or for 2 GiB
+    /// or more.
     pub fn prefixed(&self, before: &[u8]) -> Option<Packet> {
         let (from, len) = self.data();
         let mut packet = Packet::new()?;
@@ -186,7 +190,8 @@ impl Packet {
         Some(packet)
     }
 
-    /// Returns another handle to the same bytes; `None` if there is not enough memory.
+    /// Returns another packet with the same bytes, metadata and preroll, without a copy of the
+    /// bytes; `None` if there is not enough memory.
     pub fn share(&self) -> Option<Packet> {
         let mut packet = Packet::new()?;
         (packet.0.meta, packet.0.shared) = (self.0.meta, self.0.shared);
@@ -196,7 +201,8 @@ impl Packet {
         (code >= 0).then_some(packet)
     }
 
-    /// Returns the address of the first byte, and the number of bytes.
+    /// Returns the address of the first byte, and the number of bytes; for an empty packet, an
+    /// address that must not be read, and 0.
     pub(crate) fn data(&self) -> (*const u8, usize) {
         // SAFETY: `raw` is a valid packet.
         let packet = unsafe { self.0.raw.as_ref() };
@@ -244,8 +250,8 @@ impl Packet {
         Some(if len == 0 { &[] } else { unsafe { slice::from_raw_parts(data, len) } })
     }
 
-    /// Returns the first `most` bytes, in a copy if another process could write them. The copy is
-    /// only for inspection, so the meter does not count it.
+    /// Returns at most `most` bytes from the start, in a copy if another process could write them.
+    /// The copy is only for inspection, so the meter does not count it.
     pub fn peek(&self, most: usize) -> Cow<'_, [u8]> {
         if let Some(bytes) = self.bytes() {
             return Cow::Borrowed(&bytes[..bytes.len().min(most)]);
@@ -260,7 +266,8 @@ impl Packet {
         Cow::Owned(copy)
     }
 
-    /// Returns the codec's new head if the container declares a change at this packet.
+    /// Returns the codec's new head (libavcodec's `extradata`) if the container declares a change
+    /// at this packet, otherwise `None`.
     pub(crate) fn new_head(&self) -> Option<&[u8]> {
         let mut size = 0;
         // SAFETY: a valid packet, whose side data this handle borrows.
@@ -271,7 +278,8 @@ impl Packet {
         }
     }
 
-    /// Returns true if the container flags the packet as one at which decoding can start.
+    /// Returns true if the packet is flagged as one at which decoding can start: by the container,
+    /// or by the code that made the packet.
     pub fn is_key(&self) -> bool {
         // SAFETY: `raw` is a valid packet.
         unsafe { self.0.raw.as_ref() }.flags & ff::AV_PKT_FLAG_KEY as c_int != 0

@@ -22,7 +22,8 @@ mod seen;
 use context::ScaleContext;
 use seen::PaintedCopy;
 
-/// Maximum number of pixels that libswscale writes at a time.
+/// Maximum number of pixels that libswscale writes at a time; it may write up to a whole block
+/// beyond the end of a row.
 const BLOCK: usize = 16;
 
 /// Order of the bytes of a pixel.
@@ -34,35 +35,37 @@ pub enum PixelOrder {
     Rgbx,
 }
 
-/// Area of a picture in a screen's memory, in pixels.
+/// Area of a picture in a screen's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PaintArea {
-    /// Distance from the left edge.
+    /// Distance from the left edge of the screen, pixels.
     pub x: usize,
-    /// Distance from the top edge.
+    /// Distance from the top edge of the screen, pixels.
     pub y: usize,
-    /// Width.
+    /// Width of the area, pixels.
     pub width: usize,
-    /// Height.
+    /// Height of the area, pixels.
     pub height: usize,
 }
 
 /// Painter for frames of any size and format.
 ///
-/// If the screen still shows the previous picture at the same size, only the changed rows are
-/// painted. For a shared screen, a slide or a cartoon this reduces the cost to a comparison.
+/// If the screen still shows the previous picture, only the changed rows are painted, in bands of 8
+/// rows: for YUV420P frames that are painted unscaled and fill whole rows of the screen. For a
+/// shared screen, a slide or a cartoon this reduces the cost to a comparison.
 #[derive(Debug)]
 pub struct Painter {
     whole: ScaleContext,
-    /// Context for a few rows at a time.
+    /// Context for [`BAND`] rows at a time, without scaling.
     band: ScaleContext,
     /// Copy of the picture on the screen.
     seen: PaintedCopy,
-    /// Rows of the screen that the last frame changed.
+    /// Rows of the screen that the last frame changed, from top to bottom.
     changed: Vec<Range<usize>>,
-    /// The picture in planar 8-bit YUV, or the last rows of a picture in that format.
+    /// Scratch memory: the picture converted to planar 8-bit YUV, or a copy of the last rows of a
+    /// picture that libswscale reads directly.
     planar: Vec<u8>,
-    /// Painted picture, if libswscale must not write to the screen directly.
+    /// Scratch memory for the painted picture, if libswscale must not write to the screen directly.
     painted: Vec<u8>,
 }
 
@@ -85,12 +88,14 @@ impl Painter {
         }
     }
 
-    /// Drops the copy of the painted picture, because the screen may have lost it.
+    /// Drops the copy of the painted picture, because the screen may have lost the picture: the
+    /// next frame is painted whole.
     pub fn forget(&mut self) {
         self.seen.forget();
     }
 
-    /// Returns the rows of the screen that the last frame changed, from top to bottom.
+    /// Returns the rows of the screen that the last frame changed, as ranges from top to bottom;
+    /// none if a comparison with the previous frame found no change.
     pub fn changed(&self) -> &[Range<usize>] {
         &self.changed
     }
@@ -174,7 +179,9 @@ impl Painter {
         Ok(())
     }
 
-    /// Paints some bands of the new picture, whose first row is row `top` of the screen.
+    /// Paints the bands with the indices `bands` from the copy of the picture, and records their
+    /// rows as changed. `screen` begins with the first row of the picture, which is row `top` of
+    /// the whole screen.
     fn paint_bands(
         &mut self,
         bands: &[usize],
@@ -207,7 +214,8 @@ impl Painter {
         Ok(())
     }
 
-    /// Paints all rows of `frame`. Returns the number of rows.
+    /// Paints all rows of `frame` into `into`, whose rows are `stride` bytes apart; copies the last
+    /// rows, `tail`, first. Returns the number of painted rows.
     fn scale(&mut self, frame: &Frame, tail: &TailRows, into: *mut u8, stride: usize) -> usize {
         let layout = frame.layout();
         let (mut planes, mut strides) = ([ptr::null(); 4], [0; 4]);
@@ -220,7 +228,8 @@ impl Painter {
         before + self.whole.slice(tail_planes, tail.first..layout.height as usize, into, stride)
     }
 
-    /// Paints the picture made by [`planar8`].
+    /// Paints the picture that [`planar8`] made in `planar` into `into`, whose rows are `stride`
+    /// bytes apart. Returns the number of painted rows.
     fn scale_planar(&self, source: &Layout, into: *mut u8, stride: usize) -> usize {
         let (mut planes, mut strides) = ([ptr::null(); 4], [0; 4]);
         for (index, plane) in source.planes().iter().enumerate() {
@@ -239,7 +248,7 @@ fn no_way(source: &Layout) -> ConvertError {
 /// Number of rows that are compared and painted at a time.
 const BAND: usize = 8;
 
-/// Returns the layout of one band.
+/// Returns the layout of one band of a planar 8-bit YUV picture with the layout `layout`.
 fn band_of(layout: &Layout) -> Result<Layout, ConvertError> {
     Ok(Layout::aligned(PixelFormat::Yuv420p, layout.width, BAND as u32, 64)?.with_colors(layout.colors))
 }
@@ -284,7 +293,8 @@ pub fn planar8(frame: &Frame, to: &mut [u8], layout: &Layout) {
     });
 }
 
-/// Writes one row of a plane to `to`, one byte per sample.
+/// Writes row `y` of a plane to `to`, one byte per sample; 10-bit samples lose their lowest two
+/// bits.
 fn samples(frame: &Frame, plane: usize, y: usize, format: PixelFormat, to: &mut [u8]) {
     let mut at = 0;
     frame.row(plane, y).visit(|bytes| {
@@ -307,8 +317,8 @@ fn samples(frame: &Frame, plane: usize, y: usize, format: PixelFormat, to: &mut 
     });
 }
 
-/// Separates one row of interleaved chroma, with `size` bytes per sample, into two rows that
-/// start at `starts`.
+/// Separates row `y` of interleaved chroma, with `size` bytes per sample, into two rows of bytes
+/// that start at `starts` in `to`.
 fn pairs(frame: &Frame, y: usize, size: usize, to: &mut [u8], starts: (usize, usize)) {
     let mut at = 0;
     frame.row(1, y).visit(|bytes| {
@@ -359,7 +369,8 @@ mod tests {
         frame.freeze(FrameMeta::default())
     }
 
-    /// Paints into the middle of a screen; returns the screen's bytes.
+    /// Paints `frame` into `area` of a screen of `screen` pixels (width, height); returns the
+    /// screen's bytes.
     fn painted(frame: &Frame, area: PaintArea, screen: (usize, usize)) -> Vec<u8> {
         let mut bytes = vec![7; screen.0 * screen.1 * 4];
         Painter::new().paint(frame, &mut bytes, screen.0 * 4, area, PixelOrder::Bgrx).unwrap();
@@ -488,7 +499,8 @@ mod tests {
         }
     }
 
-    /// In release builds sums wrap: 2^52 + 16 rows of 4096 bytes look like 16.
+    /// In a release build, a sum that wraps would make 2^52 + 16 rows of 4096 bytes look like 16
+    /// rows.
     #[test]
     fn an_area_beyond_all_numbers_is_refused() {
         use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -9,8 +9,8 @@ use framepath_os::memory::pool::Pool;
 /// Provider of a decoder's slots, in place of the decoder's own pool.
 pub trait DecodeProvider: Sync {
     /// Returns a pool for `want`, and the plane format of its frames. May block for a long time.
-    /// Called on any of the decoder's threads: for the first picture, and again for a picture
-    /// that needs other memory.
+    /// Called on any of the decoder's threads: for the first picture, and again when the decoded
+    /// format or size changes.
     ///
     /// # Errors
     /// There is no such memory. The stream fails with this message.
@@ -27,7 +27,7 @@ impl fmt::Debug for ProviderRef {
     }
 }
 
-/// Two values are equal if they are the same provider.
+/// Compares by identity: two values are equal if they refer to the same provider.
 impl PartialEq for ProviderRef {
     fn eq(&self, other: &ProviderRef) -> bool {
         std::ptr::addr_eq(self.0, other.0)

@@ -24,7 +24,7 @@ impl Shortage {
 }
 
 /// Runs `callback`, which the library calls during the watched call, and preserves an earlier
-/// ENOMEM.
+/// ENOMEM in `errno`. Returns the result of `callback`.
 pub(crate) fn keep_over<T>(callback: impl FnOnce() -> T) -> T {
     let before = get();
     let result = callback();

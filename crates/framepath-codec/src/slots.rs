@@ -18,7 +18,7 @@ use crate::{CodecError, OutputFormat, ProviderRef};
 /// the same layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SlotRequest {
-    /// The decoder's own format.
+    /// Format of the decoder's picture.
     pub(crate) decoded: PixelFormat,
     /// Coded width in pixels.
     pub(crate) width: usize,
@@ -47,7 +47,7 @@ pub(crate) struct Padded {
 struct SlotsState {
     /// Current pool; `None` before the first picture.
     pool: Option<Pool>,
-    /// Last request, and the layout of a slot for this request.
+    /// Last request, and the layout of a slot for this request; `None` before the first picture.
     surface: Option<(SlotRequest, Surface)>,
 }
 
@@ -56,7 +56,7 @@ struct SlotsState {
 pub(crate) struct Slots {
     codec: &'static str,
     output: OutputFormat,
-    /// Number of slots of a pool that is made here.
+    /// Number of slots of each pool that is made here; unused with a provider.
     slots: u32,
     /// Number of slots to recommend if `slots` is not sufficient.
     advised: u32,
@@ -66,15 +66,17 @@ pub(crate) struct Slots {
     /// [`Padded::references`]; `None` if pools are made here.
     provider: Option<(ProviderRef, u32)>,
     state: Mutex<SlotsState>,
-    /// True if no thread may wait for a slot any more.
+    /// True after [`close`](Slots::close): no thread may wait for a slot any more.
     closed: AtomicBool,
-    /// Handle that ends waits for a slot of the current pool. Not inside `state`, because a thread
-    /// that waits for a slot holds the lock of `state`.
+    /// Handle that ends waits for a slot of the current pool; `None` before the first pool. Not
+    /// inside `state`, because a thread that waits for a slot holds the lock of `state`.
     closer: Mutex<Option<Closer>>,
-    /// True if `failure` was set. Lets a check do without the lock.
+    /// True after a failure, until [`forget_failure`](Slots::forget_failure), even if `failure` was
+    /// taken. Lets a check do without the lock.
     failed: AtomicBool,
-    /// Number of the packet whose picture could not be made, and the reason. Kept here, because
-    /// codec libraries pass at most an error number from a callback to the caller.
+    /// Number of the packet whose picture could not be made, and the reason, for the first failure;
+    /// `None` without a failure and after it was taken. Kept here, because codec libraries pass at
+    /// most an error number from a callback to the caller.
     failure: Mutex<Option<(i64, CodecError)>>,
 }
 
@@ -116,7 +118,8 @@ impl Slots {
     /// Takes a slot for the picture of packet `number`. Calls `pad`, which returns the decoder's
     /// requirements, only if `request` differs from the last request. Sleeps while later stages
     /// hold all slots. Returns `None` if this call or an earlier call failed;
-    /// [`take_failure`](Slots::take_failure) then returns the first failure.
+    /// [`take_failure`](Slots::take_failure) then returns the first failure, unless it was taken
+    /// before.
     pub(crate) fn take(
         &self,
         number: i64,
@@ -186,7 +189,8 @@ impl Slots {
         }
     }
 
-    /// Computes the layout of a slot in a pool that is made here.
+    /// Computes the layout of a slot in a pool that is made here. Fails if the output format is not
+    /// possible or the slot exceeds the address space.
     fn divide(&self, request: SlotRequest, padded: Padded) -> Result<Surface, CodecError> {
         let output = output_format(self.codec, request.decoded, self.output)?;
         let Padded { stride, chroma_stride, rows, .. } = padded;
@@ -273,7 +277,7 @@ impl Slots {
         self.failed.store(false, Ordering::Release);
     }
 
-    /// Takes the first failure; later calls return `None`.
+    /// Takes the first failure; `None` without a failure, and in later calls.
     pub(crate) fn take_failure(&self) -> Option<(i64, CodecError)> {
         if self.has_failed() { unpoisoned(&self.failure).take() } else { None }
     }
@@ -296,7 +300,7 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    /// Returns the address of the first byte, page-aligned.
+    /// Returns the address of the slot's first byte, page-aligned.
     pub(crate) fn base(&self) -> *mut u8 {
         self.hold.as_ptr()
     }
@@ -307,7 +311,9 @@ impl Slot {
     }
 
     /// Makes a frame of the decoded picture. Converts the picture if the output format requires it.
-    /// `starts` has the address of the first visible pixel of each plane.
+    /// `starts` has the address of the first visible pixel of each plane, `strides` the bytes
+    /// between its rows. Fails if a plane is outside the slot, the layout is invalid, or a picture
+    /// that was converted before has another size.
     ///
     /// # Safety
     /// The decoder has finished the picture in this slot.

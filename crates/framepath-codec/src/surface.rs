@@ -14,16 +14,16 @@ use framepath_model::format::{Layout, LayoutError, PixelFormat, PlaneLayout};
 use crate::chroma::Rows;
 use crate::{CodecError, OutputFormat};
 
-/// Alignment of each plane's first byte: the widest vector load of current decoders, and a cache
-/// line.
+/// Alignment of each plane's first byte, in bytes: the widest vector load of current decoders, and
+/// a cache line.
 const PLANE_ALIGN: usize = 64;
 
 /// Number of bytes after each plane that decoders may read (and dav1d write) beyond the last
 /// pixel.
 const PLANE_SLACK: usize = 128;
 
-/// Returns the pixel format for libav's `format`, if framepath supports it. Full-range 4:2:0
-/// differs from limited range only in meaning, not in bytes.
+/// Returns the pixel format for libav's `format`; `None` if framepath does not support it.
+/// Full-range 4:2:0 differs from limited range only in meaning, not in bytes.
 pub(crate) fn pixel_format(format: c_int) -> Option<PixelFormat> {
     const GREY: c_int = AVPixelFormat::AV_PIX_FMT_GRAY8 as c_int;
     const YUV420P: c_int = AVPixelFormat::AV_PIX_FMT_YUV420P as c_int;
@@ -37,8 +37,8 @@ pub(crate) fn pixel_format(format: c_int) -> Option<PixelFormat> {
     }
 }
 
-/// Returns the format of frames made from pictures in `decoded`, or an error if there is no such
-/// conversion.
+/// Returns the format of frames made from pictures in `decoded` for the requested `output`, or
+/// [`CodecError::WrongOutput`] if there is no such conversion.
 pub(crate) fn output_format(
     codec: &'static str,
     decoded: PixelFormat,
@@ -59,7 +59,7 @@ pub(crate) fn output_format(
     }
 }
 
-/// Position of one plane of the decoder in a slot.
+/// Position of one plane in a slot; a plane without rows does not exist.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PlaneArea {
     /// Bytes from the start of the slot.
@@ -73,15 +73,15 @@ pub(crate) struct PlaneArea {
 /// Division of a slot into planes, for one padded size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Surface {
-    /// The decoder's own format.
+    /// Format of the decoder's pictures.
     pub(crate) decoded: PixelFormat,
     /// Format of the output frames.
     pub(crate) output: PixelFormat,
     /// The decoder's planes; three for the 4:2:0 formats, one for GREY.
     pub(crate) areas: [PlaneArea; 3],
-    /// Converted luma, for P010.
+    /// Plane of the converted luma; exists only for P010.
     luma: PlaneArea,
-    /// Interleaved chroma, for NV12 and P010.
+    /// Plane of the interleaved chroma; exists only for NV12 and P010.
     chroma: PlaneArea,
     /// Number of bytes that a slot needs.
     pub(crate) bytes: usize,
@@ -183,7 +183,8 @@ impl Surface {
 
     /// Returns the layouts of a picture and of the frame made of it. The visible planes of the
     /// picture start at `starts`, with the strides `strides`, all in bytes from the start of the
-    /// slot. `from` is the picture in the decoder's own format.
+    /// slot. `from` is the picture in the decoder's own format. Fails if a layout is invalid, for
+    /// example with a stride shorter than its row.
     pub(crate) fn layouts(
         &self,
         width: u32,
@@ -223,24 +224,26 @@ pub(crate) struct DecodedPicture {
 }
 
 impl DecodedPicture {
-    /// Returns true if both layouts are inside a slot of `bytes` bytes, rows of padding included.
+    /// Returns true if both layouts, padding of rows included, end inside a slot of `bytes` bytes.
     pub(crate) fn fits(&self, bytes: usize) -> bool {
         self.from.size <= bytes && self.to.size <= bytes
     }
 
-    /// Returns the number of bytes that [`convert`](DecodedPicture::convert) writes.
+    /// Returns the number of bytes that [`convert`](DecodedPicture::convert) writes; call this only
+    /// if a conversion is needed.
     pub(crate) fn converted_bytes(&self) -> usize {
         let planes = self.to.planes().iter();
         let skip = if self.to.format == PixelFormat::Nv12 { 1 } else { 0 };
         planes.skip(skip).map(|plane| plane.width * plane.rows).sum()
     }
 
-    /// Returns true if the frame has other planes than the decoder's picture.
+    /// Returns true if the frame has other planes than the decoder's picture, so that
+    /// [`convert`](DecodedPicture::convert) has to write them.
     pub(crate) fn needs_conversion(&self) -> bool {
         self.from.format != self.to.format
     }
 
-    /// Writes the planes that only the output format has.
+    /// Writes the planes that only the output format has; nothing if the formats are equal.
     ///
     /// # Safety
     /// `base` is the first byte of a slot that both layouts [fit](DecodedPicture::fits), divided

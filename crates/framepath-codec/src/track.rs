@@ -66,7 +66,7 @@ impl fmt::Display for Codec {
     }
 }
 
-/// libav's description of a stream, owned.
+/// libav's description of a stream (`AVCodecParameters`), freed on drop.
 pub(crate) struct Parameters(NonNull<ff::AVCodecParameters>);
 
 // SAFETY: written only while one thread creates the value, and only read afterwards.
@@ -75,6 +75,8 @@ unsafe impl Send for Parameters {}
 unsafe impl Sync for Parameters {}
 
 impl Parameters {
+    /// Copies `source`; returns `None` if there is not enough memory.
+    ///
     /// # Safety
     /// `source` is a valid, initialised parameter set.
     pub(crate) unsafe fn copy_of(source: *const ff::AVCodecParameters) -> Option<Parameters> {
@@ -134,12 +136,13 @@ impl TrackInfo {
         }
     }
 
-    /// Creates a verifier for the random access points of the track's packets.
+    /// Creates a verifier for the key flags of the track's packets: it finds the random access
+    /// points in their bytes.
     pub fn access_points(&self) -> AccessPoints {
         AccessPoints::new(self.coding(), self.head())
     }
 
-    /// Creates a collector for the parameter sets in the track's packets.
+    /// Creates a collector of the parameter sets in the track's packets.
     pub fn parameter_sets(&self) -> ParameterSets {
         ParameterSets::new(self.coding(), self.head())
     }
@@ -154,9 +157,9 @@ impl TrackInfo {
         }
     }
 
-    /// Encodes the description for a decoder in another process: little-endian 32-bit words (codec,
-    /// tag, pixel format, width, height, profile, level, reorder delay), then the codec's head.
-    /// [`TrackInfo::stream`] is not included.
+    /// Encodes the description for a decoder in another process: little-endian 32-bit words
+    /// (libavcodec's codec number, tag, pixel format, width, height, profile, level, reorder
+    /// delay), then the codec's head. [`TrackInfo::stream`] is not included.
     pub fn to_bytes(&self) -> Vec<u8> {
         // SAFETY: a valid parameter set that nothing writes; enums are read as integers, as in C.
         let words = unsafe {
@@ -175,7 +178,8 @@ impl TrackInfo {
         words.iter().flat_map(|word| word.to_le_bytes()).chain(self.head().iter().copied()).collect()
     }
 
-    /// Parses the bytes of [`TrackInfo::to_bytes`], which may come from an untrusted process.
+    /// Parses the bytes of [`TrackInfo::to_bytes`], which may come from an untrusted process. The
+    /// result has the given `stream`, but with the pixel format of the bytes.
     ///
     /// # Errors
     /// There are too few or too many bytes, the codec is unknown, or there is not enough memory.

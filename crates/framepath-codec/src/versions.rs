@@ -21,11 +21,13 @@ pub fn versions() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Splits an `AV_VERSION_INT` (libavutil/version.h).
+/// Formats an `AV_VERSION_INT` (libavutil/version.h) as `major.minor.micro`.
 fn triple(version: u32) -> String {
     format!("{}.{}.{}", version >> 16, version >> 8 & 0xff, version & 0xff)
 }
 
+/// Copies a C string; returns an empty string for null.
+///
 /// # Safety
 /// `pointer` is null or a NUL-terminated string that is never freed.
 unsafe fn text(pointer: *const c_char) -> String {

@@ -48,7 +48,8 @@ const ENUM_RESULTS: &[&str] = &[
     "avcodec_find_best_pix_fmt",
 ];
 
-/// Returns the defect of a line, if there is one.
+/// Returns a description of the line's access to a Rust enum of FFmpeg; `None` if there is no such
+/// access.
 fn fault(line: &str) -> Option<String> {
     let code = line.split("//").next().unwrap_or(line);
     for field in ENUM_FIELDS {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Comparison with the pixels of the `ffmpeg` tool, for all pairs of formats.
+//! Tests of the converter: comparison with the pixels of the `ffmpeg` tool, for all pairs of
+//! formats.
 
 use std::fs;
 use std::path::Path;
@@ -38,7 +39,8 @@ fn frame(layout: &Layout, bytes: &[u8]) -> Frame {
     frame.freeze(FrameMeta::default())
 }
 
-/// Converts `bytes` by the ffmpeg program, set to exact conversion.
+/// Converts `bytes`, a picture of the size `size`, with the `ffmpeg` tool set to exact conversion.
+/// Returns the bytes of the converted picture.
 fn by_the_tool(
     folder: &Path,
     bytes: &[u8],

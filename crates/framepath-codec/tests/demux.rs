@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The demuxer's description of a track, its packets, and rewinding.
+//! Tests of the demuxer's description of a track, of its packets, and of rewinding.
 
 mod common;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Bad input: an error that names the object, never a panic.
+//! Tests of bad input: the result is an error that names the object, never a panic.
 
 mod common;
 
@@ -145,8 +145,8 @@ fn a_cut_container_is_an_error() {
     }
 }
 
-/// Bytes are overwritten at random: decoding ends, with or without an error, and no frame is
-/// outside its memory.
+/// Tests files with bytes overwritten at random: decoding ends, with or without an error, and no
+/// frame is outside its memory.
 #[test]
 fn damaged_files_do_no_harm() {
     let clips = Clips::new();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Every installed frei0r plug-in, each in its own process, and errors for other files.
+//! Tests of frei0r plug-ins: runs every installed plug-in in its own process, and checks the errors
+//! for other files.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +13,7 @@ use framepath_os::memory::pool::{FrameMut, Pool};
 
 const NEEDS_PLUGINS: &str = "these tests need Debian's plug-ins (apt install frei0r-plugins)";
 
-/// Minimum number of plug-ins in any version of Debian's package.
+/// Minimum number of plug-ins that every version of Debian's package has.
 const LEAST: usize = 120;
 
 const SIZE: (u32, u32) = (64, 48);
@@ -39,8 +40,9 @@ const WRITE_THEIR_INPUT: &[&str] = &["cairoaffineblend", "cairoblend", "cairogra
 /// Plug-ins of frei0r 2 (Debian 13) whose own `f0r_init` fails.
 const REFUSE: &[&str] = &["pixs0r"];
 
-/// Environment variables with the plug-in and its settings for [`one_plugin`].
+/// Environment variable with the path of the plug-in for [`one_plugin`].
 const FILE: &str = "FRAMEPATH_TEST_PLUGIN";
+/// Environment variable with a setting of the plug-in for [`one_plugin`], `NAME=VALUE` or empty.
 const SETTING: &str = "FRAMEPATH_TEST_SETTING";
 
 fn plugin(name: &str) -> Plugin {
@@ -48,7 +50,7 @@ fn plugin(name: &str) -> Plugin {
     Plugin::load(&found.path).unwrap()
 }
 
-/// Runs [`one_plugin`] in a child; returns the reason of a failure.
+/// Runs [`one_plugin`] in a child process, for at most 60 s; returns the reason of a failure.
 fn in_a_child(file: &Path, setting: &str) -> Result<(), String> {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--ignored", "--exact", "one_plugin", "--test-threads=1"])

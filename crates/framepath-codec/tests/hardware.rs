@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Errors on a machine without the device of a hardware API. One test per API; a test is ignored
-//! if the machine has the device.
+//! Tests of the errors on a machine without the device of a hardware API. There is one test per
+//! API; a test is ignored if the machine has the device.
 
 use std::process::ExitCode;
 

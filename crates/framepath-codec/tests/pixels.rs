@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Every codec, depth and output: the pictures, times and copied bytes.
+//! Tests of the pictures, times and copied bytes for every codec, depth and output format.
 
 mod common;
 
@@ -11,8 +11,9 @@ use framepath_model::colors::{BT2020, ColorRange, Colors, SMPTE170M};
 use framepath_model::format::PixelFormat;
 use framepath_os::measure::meter;
 
-/// Decodes natively and converted, by one thread, two, and the library's own choice, and
-/// compares with the tool.
+/// Decodes `path` natively and converted, with one thread, two threads, and the library's own
+/// choice. Compares pictures and times with those of the `ffmpeg` tool, and the copied bytes with
+/// the size of the planes that have to be converted.
 fn check(path: &Path, codec: Codec, (width, height): (usize, usize), ten_bits: bool) {
     let demuxer = Demuxer::open(path).unwrap();
     assert_eq!(demuxer.info().codec, codec);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tests that nobody writes to a frame's slot, and the errors of a pool with too few slots.
+//! Tests that no code writes to the slot of a frame that is held, and tests of the errors of a pool
+//! with too few slots.
 
 mod common;
 
@@ -77,8 +78,8 @@ fn a_pool_that_is_too_small_is_named() {
     }
 }
 
-/// The advised number of slots is sufficient, and the frames before the failure are those of the
-/// stream.
+/// After the error of a pool with too few slots, the advised number of slots is sufficient. The
+/// frames before the error are those of the stream.
 #[test]
 fn a_pool_that_is_a_little_too_small_gives_what_it_can() {
     let clips = Clips::new();
@@ -114,8 +115,8 @@ enum Told {
     Dropped,
 }
 
-/// A thread of the library sleeps in the pool because the caller holds all frames, and the caller
-/// drops the decoder instead of a frame.
+/// The caller drops the decoder while it holds all frames and a thread of the library waits in the
+/// pool for one of them.
 #[test]
 fn a_decoder_is_dropped_while_all_its_frames_are_held() {
     let clips = Clips::new();

@@ -62,7 +62,8 @@ fn clips() -> Vec<PathBuf> {
     clips
 }
 
-/// Returns the hashes that a worker of this binary sends; fewer if it ended early.
+/// Returns the hashes of the frames of `clip` that a worker of this binary sends; fewer if the
+/// worker ended early.
 fn in_worker(clip: &Path, threads: u32) -> Vec<String> {
     let (mut ours, theirs) = UnixStream::pair().unwrap();
     let threads = threads.to_string();
@@ -74,7 +75,8 @@ fn in_worker(clip: &Path, threads: u32) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-/// Memory for pools, made before the sandbox is entered, because no memfd can be made inside.
+/// Creates the memory for pools, 8 areas of 256 MiB, which is never freed. Called before the
+/// sandbox is entered, because no memfd can be made inside.
 fn granted() -> &'static GiveBack {
     const SLOTS: u32 = 1024;
     let zeroed = |_| AtomicU64::new(0);

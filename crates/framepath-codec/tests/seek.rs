@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Seeks in every codec and kind of container: the frames after a seek equal those of a decode of
-//! the whole file.
+//! Tests of seeks in every codec and kind of container: the frames after a seek equal those of a
+//! decode of the whole file.
 
 mod common;
 
@@ -17,10 +17,11 @@ use framepath_testkit::ffmpeg;
 /// Presentation time and hash of a frame.
 type Shown = (Option<i64>, String);
 
-/// Frames of each clip, 25 a second.
+/// Number of frames of each clip, which has 25 frames per second.
 const FRAMES: u32 = 60;
 
-/// Targets in milliseconds: the start, frames, between frames, backwards, after the end.
+/// Targets of successive seeks, in milliseconds: times of frames, the start, times between frames,
+/// times before the previous target, and a time after the end.
 const TARGETS: [u64; 10] = [1000, 0, 1330, 1341, 2360, 90_000, 40, 19, 1999, 720];
 
 const X264: &str = "-c:v libx264 -preset veryfast -pix_fmt yuv420p";
@@ -36,7 +37,7 @@ fn make(clips: &Clips, name: &str, options: &str) -> std::path::PathBuf {
     path
 }
 
-/// Decodes the rest of the stream.
+/// Decodes the rest of the stream. Returns its frames.
 fn rest(demuxer: &mut Demuxer, decoder: &mut Decoder) -> Vec<Shown> {
     let mut shown = Vec::new();
     let mut take = |decoder: &mut Decoder| {
@@ -53,8 +54,8 @@ fn rest(demuxer: &mut Demuxer, decoder: &mut Decoder) -> Vec<Shown> {
     shown
 }
 
-/// Returns true if a frame of the whole stream is not before `target`; uses its number if it has
-/// no time.
+/// Returns true if a frame of the whole stream is not before `target`, which counts from `start`. A
+/// frame without a presentation time gets the time of its `number`, at 25 frames per second.
 fn is_wanted(number: usize, pts: Option<i64>, start: i64, base: Rational, target: Duration) -> bool {
     let nanoseconds = match pts {
         Some(pts) => i128::from(pts - start) * i128::from(base.num) * 1_000_000_000 / i128::from(base.den),

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use ffmpeg_sys_next as ff;
 use framepath_codec::{Decoder, DecoderOptions, Demuxer, silence_ffmpeg};
 
-/// One test, because the level is global to the process.
+/// Single test of this file, because the log level is global to the process.
 #[test]
 fn the_log_level_is_the_callers() {
     // SAFETY: reads and writes one integer of libavutil.

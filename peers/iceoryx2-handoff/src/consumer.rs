@@ -13,9 +13,12 @@ use crate::interrupt;
 use crate::options::{Mode, Options};
 use crate::service::Services;
 
-/// Number of warm-up frames: enough to use every slot twice.
+/// Number of warm-up frames after which the consumer is ready: enough to use every slot
+/// twice.
 const WARM_UP_FRAMES: u64 = 16;
 
+/// Receives the frames of the service named `service` and prints the report. Returns when the
+/// producer closes this process's standard input.
 pub fn run(options: &Options, service: &str) -> Result<(), Failure> {
     set_pdeathsig(Signal::SIGKILL)?;
     interrupt::ignore()?;
@@ -40,18 +43,26 @@ pub fn run(options: &Options, service: &str) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Figures of the consumer while it receives frames.
 struct Tally {
-    /// Latency by sequence number; 0: not received.
+    /// Latency in nanoseconds of each measured frame, by sequence number; 0 if not
+    /// received.
     latency_ns: Vec<u64>,
+    /// Number of warm-up frames received so far.
     warm_up: u64,
+    /// True after the mark: the clocks run.
     marked: bool,
+    /// True after the last measured frame.
     done: bool,
+    /// Next expected sequence number.
     next: u64,
+    /// Number of measured frames received, without duplicates.
     received: u64,
     duplicated: u64,
     out_of_order: u64,
-    /// Usage at the mark, later between mark and last frame.
+    /// Resource usage at the mark; after the last frame, the usage between the two.
     usage: Usage,
+    /// Arrival of the last frame, CLOCK_MONOTONIC nanoseconds.
     end_ns: u64,
 }
 
@@ -71,7 +82,8 @@ impl Tally {
         }
     }
 
-    /// Records the arrival of a frame.
+    /// Records the arrival of a frame. Prints [`READY`] after the last warm-up frame.
+    /// Fails if the producer cannot have sent the frame.
     fn saw(&mut self, frame: &[u8]) -> Result<(), Failure> {
         let now = now_ns();
         let (sequence, stamp_ns) = read_header(frame);
@@ -88,10 +100,11 @@ impl Tally {
                 self.marked = true;
                 return Ok(());
             }
-            _ if !self.marked || self.done => return Err("a frame that was not sent".into()),
+            _ if !self.marked || self.done => return Err("received a frame that was not sent".into()),
             _ => {}
         }
-        let latency = self.latency_ns.get_mut(sequence as usize).ok_or("a frame that was not sent")?;
+        let latency =
+            self.latency_ns.get_mut(sequence as usize).ok_or("received a frame that was not sent")?;
         if *latency != 0 {
             self.duplicated += 1;
         } else {
@@ -112,6 +125,7 @@ impl Tally {
         Ok(())
     }
 
+    /// Returns the figures after the last frame. Lost frames have no latency.
     fn report(mut self) -> Report {
         let lost = self.latency_ns.len() as u64 - self.received;
         self.latency_ns.sort_unstable();

@@ -8,10 +8,10 @@ use std::sync::mpsc::{Receiver, channel};
 
 use crate::interrupt;
 
-/// Line of the consumer after its warm-up frames.
+/// Line that the consumer prints after its warm-up frames.
 pub const READY: &str = "ready";
 
-/// Figures of the consumer, one line of numbers.
+/// Figures of the consumer, printed as one line of numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     pub received: u64,
@@ -21,7 +21,7 @@ pub struct Report {
     pub cpu_ns: u64,
     pub switches: u64,
     pub end_ns: u64,
-    /// p50, p95, p99, max.
+    /// Latency in nanoseconds: 50th, 95th and 99th percentile, maximum.
     pub latency_ns: [u64; 4],
 }
 
@@ -53,8 +53,9 @@ impl Report {
     }
 }
 
-/// The consumer's lines. A thread reads them and ends the process if the consumer dies,
-/// because the producer's send may then never return.
+/// Returns the lines of the consumer's standard output. A thread reads them and ends
+/// the process if the consumer ends without a report, because the producer's send may
+/// then never return.
 pub fn lines(stdout: ChildStdout) -> Receiver<String> {
     let (sender, receiver) = channel();
     std::thread::spawn(move || {

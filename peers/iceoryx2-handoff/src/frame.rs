@@ -6,14 +6,15 @@ use std::mem::MaybeUninit;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::time::{ClockId, clock_gettime};
 
-/// Bytes of the header: sequence number and stamp.
+/// Size of the header in bytes: sequence number and timestamp.
 pub const HEADER: usize = 16;
 /// Sequence number of the frame that starts the clocks.
 pub const MARK: u64 = u64::MAX - 1;
-/// Sequence number of frames before that.
+/// Sequence number of the warm-up frames, which come before the mark.
 pub const WARM_UP: u64 = u64::MAX;
 
-/// Writes only sequence number and timestamp of the frame.
+/// Writes the sequence number and the timestamp into the first 16 bytes of a frame, and
+/// nothing else.
 pub fn write_header(frame: &mut [MaybeUninit<u8>], sequence: u64, stamp_ns: u64) {
     let bytes = sequence.to_ne_bytes().into_iter().chain(stamp_ns.to_ne_bytes());
     for (to, byte) in frame.iter_mut().zip(bytes) {
@@ -21,7 +22,8 @@ pub fn write_header(frame: &mut [MaybeUninit<u8>], sequence: u64, stamp_ns: u64)
     }
 }
 
-/// Sequence number and stamp.
+/// Returns the sequence number and the timestamp (nanoseconds) of a frame, which has at
+/// least 16 bytes.
 pub fn read_header(frame: &[u8]) -> (u64, u64) {
     let word = |at: usize| {
         let mut bytes = [0; 8];
@@ -31,13 +33,14 @@ pub fn read_header(frame: &[u8]) -> (u64, u64) {
     (word(0), word(8))
 }
 
-/// Returns CLOCK_MONOTONIC, which is the same in both processes.
+/// Returns CLOCK_MONOTONIC in nanoseconds, which is the same in both processes.
 pub fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("Linux has CLOCK_MONOTONIC");
     now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64
 }
 
-/// Resource usage of this process: CPU and switches of all threads.
+/// Resource usage of this process: CPU time, and voluntary and involuntary context
+/// switches, of all threads.
 #[derive(Clone, Copy, Default)]
 pub struct Usage {
     pub cpu_ns: u64,

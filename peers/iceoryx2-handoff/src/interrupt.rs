@@ -16,12 +16,14 @@ fn signals() -> SigSet {
     signals
 }
 
-/// Ignores signals in the consumer, because the producer ends it.
+/// Blocks SIGINT and SIGTERM in the consumer, because the producer handles them and
+/// ends the consumer. Call this before any other thread starts.
 pub fn ignore() -> Result<(), Failure> {
     Ok(signals().thread_block()?)
 }
 
-/// Starts the producer's signal thread. Call this before any other thread starts.
+/// Blocks SIGINT and SIGTERM in the producer and starts a thread that waits for them.
+/// Call this before any other thread starts.
 pub fn watch() -> Result<(), Failure> {
     let signals = signals();
     signals.thread_block()?;
@@ -34,7 +36,7 @@ pub fn watch() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns true after an interrupt.
+/// Returns true after SIGINT or SIGTERM, in the producer only.
 pub fn came() -> bool {
     // Relaxed: pairs with the store in `watch`, which carries no other data.
     INTERRUPTED.load(Ordering::Relaxed)

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! iceoryx2-handoff: frames through iceoryx2's publish/subscribe, without a
-//! copy: loaned from shared memory, 16 bytes written, sent.
+//! iceoryx2-handoff: sends frames through iceoryx2's publish/subscribe without a copy.
+//! The producer borrows a sample in shared memory, writes 16 bytes and sends it.
 //!
-//! `wait` sleeps on iceoryx2's event service as its own event-based examples
-//! do: one notification per frame; at each notification the consumer receives
-//! all available frames. `poll` polls for a frame and never sleeps.
+//! In mode `wait`, the consumer sleeps on iceoryx2's event service, as in iceoryx2's
+//! own event-based examples: the producer sends one notification per frame, and at each
+//! notification the consumer receives all available frames. In mode `poll`, the
+//! consumer polls for frames and never sleeps.
 //!
-//! Back-pressure: a buffer of 8 frames without overflow. If the buffer is full, the
-//! publisher retries until the frame is delivered, in iceoryx2's own way.
+//! Back-pressure: the subscriber has a buffer of 8 frames that does not overflow. If it
+//! is full, iceoryx2's publisher retries until the frame is delivered.
 //!
-//! The convention of `../handoff/handoff.h`, in Rust: the same frame, the same
-//! warm-up, mark and clocks, the same line of JSON.
+//! The convention is that of `../handoff/handoff.h`: the same frame, the same warm-up,
+//! mark and clocks, the same line of JSON.
 
 mod consumer;
 mod control;

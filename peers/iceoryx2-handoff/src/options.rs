@@ -6,13 +6,13 @@ use crate::frame::HEADER;
 pub const USAGE: &str = "\
 usage: iceoryx2-handoff wait|poll --bytes N --frames N [--rate HZ]
   wait        the consumer sleeps on iceoryx2's event service
-  poll        the consumer never sleeps
-  --bytes N   bytes of a frame, 16 or more
-  --frames N  frames to hand over
-  --rate HZ   frames a second; 0 (default): as fast as they are taken
+  poll        the consumer polls and never sleeps
+  --bytes N   size of a frame, 16 bytes to 64 MiB
+  --frames N  number of measured frames, 1 to 10 million
+  --rate HZ   frames per second; 0 (default): full speed
 ";
 
-/// Waiting of the consumer: asleep or polling.
+/// Waiting of the consumer for a frame: asleep or polling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     Wait,
@@ -34,6 +34,7 @@ pub enum Role {
     Consume { service: String },
 }
 
+/// Arguments of this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     pub role: Role,
@@ -45,7 +46,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// Parses the arguments; `None` for `--help`.
+    /// Parses the arguments; `None` for `--help`. An invalid argument is an error with
+    /// a text for users.
     pub fn read(words: impl Iterator<Item = String>) -> Result<Option<Options>, String> {
         let (mut role, mut mode) = (Role::Produce, None);
         let (mut bytes, mut frames, mut rate) = (0, 0, 0);

@@ -19,10 +19,12 @@ use crate::options::{Mode, Options};
 use crate::service::Services;
 
 const NSEC_PER_SEC: u64 = 1_000_000_000;
+/// Frames per second of the warm-up.
 const WARM_UP_RATE: u64 = 1000;
-/// Timeout of the first frame, in frames of the warm-up.
+/// Maximum number of warm-up frames: the run fails if the consumer is not ready after
+/// 10 s.
 const WARM_UP_MOST: u64 = 10 * WARM_UP_RATE;
-/// Timeout of the cleanup after an interrupted consumer.
+/// Timeout of the cleanup of shared memory after an interrupt.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 struct Producer {
@@ -68,7 +70,7 @@ fn start_consumer(options: &Options, service: &str) -> Result<Child, Failure> {
     Ok(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?)
 }
 
-/// Result of one run.
+/// Figures of one complete run.
 struct Run {
     start_ns: u64,
     usage: Usage,
@@ -156,7 +158,7 @@ fn print_run(options: &Options, run: &Run) {
     println!(",\"latency_ns\":{{\"p50\":{p50},\"p95\":{p95},\"p99\":{p99},\"max\":{max}}}}}");
 }
 
-/// As Cargo.lock has it.
+/// Returns the version of iceoryx2 in Cargo.lock; an empty text if there is none.
 fn iceoryx2_version() -> &'static str {
     let lock = include_str!("../Cargo.lock");
     let entry = lock.split_once("name = \"iceoryx2\"\nversion = \"").map_or("", |(_, after)| after);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The two iceoryx2 services of a run: frames, and the event that wakes.
+//! The two iceoryx2 services of a run: the frames, and the event that wakes the
+//! consumer.
 
 use iceoryx2::port::{listener::Listener, notifier::Notifier, publisher::Publisher, subscriber::Subscriber};
 use iceoryx2::prelude::*;
@@ -7,18 +8,18 @@ use iceoryx2::service::port_factory::{event, publish_subscribe};
 
 use crate::Failure;
 
-/// Frames under way: the subscriber's buffer.
+/// Maximum number of frames in flight: the size of the subscriber's buffer.
 const DEPTH: usize = 8;
 
 pub struct Services {
     frames: publish_subscribe::PortFactory<ipc::Service, [u8], ()>,
     event: event::PortFactory<ipc::Service>,
-    /// Last: it outlives its services.
+    /// Node of both services. Last field, because the node has to outlive them.
     _node: Node<ipc::Service>,
 }
 
 impl Services {
-    /// Opens both, or makes them.
+    /// Opens both services under the name `name`, or creates them.
     pub fn open(name: &str) -> Result<Services, Failure> {
         let node =
             NodeBuilder::new().signal_handling_mode(SignalHandlingMode::Disabled).create::<ipc::Service>()?;

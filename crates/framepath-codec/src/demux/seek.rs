@@ -21,14 +21,16 @@ const TRIES: u32 = 24;
 /// seek is marked, and the decoded picture is discarded.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Marking {
-    /// Target of the seek: pictures with an earlier presentation time are discarded.
+    /// Presentation time before which pictures are discarded, in ticks: the target of an exact
+    /// seek, or the time of the random access point at which decoding starts.
     target: i64,
-    /// Presentation time of the first random access point at or after the target, not counting the
-    /// packet at which decoding starts; `None` until this point was read. Pictures that are decoded
-    /// after the point but shown before it are still marked. The first packet that is shown after
-    /// the point ends the marking, because the stream's times may restart afterwards.
+    /// Presentation time, in ticks, of the first random access point at or after the target, not
+    /// counting the packet at which decoding starts; `None` until this point was read. Pictures
+    /// that are decoded after the point but shown before the target are still marked. The first
+    /// packet that is shown after the point ends the marking, because the stream's times may
+    /// restart afterwards.
     next_key: Option<i64>,
-    /// True until the first packet after the seek was read.
+    /// True until [`mark`](Marking::mark) has got the first packet after the seek.
     is_new: bool,
 }
 
@@ -90,7 +92,8 @@ impl Demuxer {
         Ok(())
     }
 
-    /// Skips packets up to the next random access point, where a flushed decoder can start.
+    /// Skips packets up to the next random access point, where a flushed decoder can start. The
+    /// next [`read`](Demuxer::read) returns this point, or `None` if the file has no further one.
     ///
     /// # Errors
     /// As [`read`](Demuxer::read).
@@ -132,9 +135,9 @@ impl Demuxer {
         Ok(())
     }
 
-    /// Reads the last random access point that is shown at or before `latest`. The next read returns
-    /// the packet after this point. Returns `None` if decoding has to start at the first packet of
-    /// the file.
+    /// Returns the last random access point that is shown at or before `latest` (in ticks). The
+    /// next read returns the packet after this point. Returns `None` if decoding has to start at
+    /// the first packet of the file.
     fn read_to_target(&mut self, latest: i64) -> Result<Option<Packet>, CodecError> {
         let base = self.info.stream.time_base;
         let (mut step, _) = base.ticks_around(Duration::from_secs(1)).unwrap_or_default();
@@ -157,8 +160,8 @@ impl Demuxer {
         self.land_by_reading(latest)
     }
 
-    /// Seeks to a packet at or before `ticks`. Returns false if libavformat cannot seek, or memory was
-    /// short.
+    /// Seeks to a packet at or before `ticks`, and drops the packet that was read ahead. Returns
+    /// false if libavformat cannot seek, or memory was short.
     fn go_before(&mut self, ticks: i64) -> bool {
         self.read_ahead = None;
         let shortage = Shortage::watch();
@@ -207,8 +210,9 @@ impl Demuxer {
         self.read()
     }
 
-    /// Returns the next random access point. Damaged packets before it are not an error: after a
-    /// seek into a transport stream, the first packet may be incomplete.
+    /// Returns the next random access point; `None` at the end of the file. Damaged packets before
+    /// the point are not an error: after a seek into a transport stream, the first packet may be
+    /// incomplete.
     fn read_key(&mut self) -> Result<Option<Packet>, CodecError> {
         loop {
             match self.read_next() {
@@ -266,7 +270,8 @@ impl Demuxer {
 }
 
 /// Returns true if `packet`, a random access point, contains an IDR picture. H.264 and HEVC packets
-/// have start codes (Annex B).
+/// must have start codes (Annex B). The random access points of other codecs always count as IDR
+/// pictures.
 fn is_idr(codec: Codec, packet: &Packet) -> bool {
     let bytes = packet.bytes().unwrap_or_default();
     let units = bytes.windows(4).filter(|window| window[..3] == [0, 0, 1]).map(|window| window[3]);

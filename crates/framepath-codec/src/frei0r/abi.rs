@@ -45,7 +45,7 @@ pub(super) struct ParamInfo {
     pub(super) explanation: *const c_char,
 }
 
-/// Colour; each part is from 0 to 1.
+/// Value of a colour parameter; each part is from 0 to 1.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub(super) struct Color {
@@ -54,7 +54,7 @@ pub(super) struct Color {
     pub(super) b: c_float,
 }
 
-/// Position; each part is from 0 to 1.
+/// Value of a position parameter; each part is from 0 to 1.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub(super) struct Position {
@@ -62,7 +62,7 @@ pub(super) struct Position {
     pub(super) y: c_double,
 }
 
-/// Opaque handle of an instance.
+/// Opaque handle of an instance of a plug-in.
 pub(super) type Handle = *mut c_void;
 
 pub(super) type Init = unsafe extern "C" fn() -> c_int;

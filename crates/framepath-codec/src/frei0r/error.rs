@@ -14,7 +14,7 @@ pub enum Frei0rError {
         name: String,
         /// Most similar existing name; `None` if no name is similar.
         nearest: Option<String>,
-        /// Number of existing plug-ins.
+        /// Number of plug-ins found in these folders.
         known: usize,
         /// Folders that were searched.
         folders: Vec<PathBuf>,
@@ -22,7 +22,7 @@ pub enum Frei0rError {
     /// The dynamic linker rejected the file.
     #[error("{plugin}: cannot load: {message}")]
     Open {
-        /// The file's name.
+        /// Name of the plug-in's file, without `.so`.
         plugin: String,
         /// Message of the dynamic linker.
         message: String,
@@ -30,47 +30,49 @@ pub enum Frei0rError {
     /// The file is a shared object, but not a frei0r plug-in.
     #[error("{plugin}: not a frei0r plug-in: it has no `{symbol}`")]
     NoSymbol {
-        /// Name of the plug-in's file.
+        /// Name of the plug-in's file, without `.so`.
         plugin: String,
         /// Missing function.
         symbol: &'static str,
     },
-    /// The plug-in declares a value that the specification does not define.
+    /// The plug-in declares a value that the specification does not define, or an implausible
+    /// number of parameters.
     #[error("{plugin}: not a plug-in of frei0r 1: its {what} is {value}")]
     Unknown {
-        /// Name of the plug-in's file.
+        /// Name of the plug-in's file, without `.so`.
         plugin: String,
-        /// Property with the unknown value.
+        /// Name of the property with this value.
         what: &'static str,
         /// Declared value.
         value: i32,
     },
-    /// `f0r_init` failed.
+    /// `f0r_init` returned 0, which means failure.
     #[error("{plugin}: its f0r_init failed with {code}")]
     Init {
-        /// Name of the plug-in's file.
+        /// Name of the plug-in's file, without `.so`.
         plugin: String,
-        /// Return value of `f0r_init`.
+        /// Return value of `f0r_init`: 0.
         code: i32,
     },
-    /// `f0r_construct` returned null.
+    /// The plug-in does not support the size (`f0r_construct` returned null), or a side is zero or
+    /// not a multiple of 8.
     #[error("{plugin}: f0r_construct: pictures of {width}x{height} are not supported")]
     Construct {
-        /// Name of the plug-in's file.
+        /// Name of the plug-in's file, without `.so`.
         plugin: String,
-        /// Width in pixels.
+        /// Requested width, pixels.
         width: u32,
-        /// Height in pixels.
+        /// Requested height, pixels.
         height: u32,
     },
     /// The plug-in declares no parameter with the requested name.
     #[error("{plugin}: no parameter `{name}`{} {}", .nearest.as_ref().map_or(":".to_owned(), |near| format!(", did you mean `{near}`?")), known_parameters(.known))]
     NoParam {
-        /// Name of the plug-in's file.
+        /// Name of the plug-in's file, without `.so`.
         plugin: String,
         /// Requested name of a parameter.
         name: String,
-        /// Nearest declared name.
+        /// Most similar declared name; `None` if no name is similar.
         nearest: Option<String>,
         /// Names of the declared parameters, in path syntax.
         known: Vec<String>,
@@ -78,7 +80,7 @@ pub enum Frei0rError {
     /// A value does not match the parameter's type.
     #[error("{plugin}: `{name}={value}`: {name} is {wants}")]
     Value {
-        /// Name of the plug-in's file.
+        /// Name of the plug-in's file, without `.so`.
         plugin: String,
         /// Name of the parameter, in path syntax.
         name: String,
@@ -92,7 +94,7 @@ pub enum Frei0rError {
         "{plugin}: a {kind} takes {inputs} frames at a time, and a path carries one; only filters and sources run as a stage"
     )]
     Mixer {
-        /// Name of the plug-in's file.
+        /// Name of the plug-in's file, without `.so`.
         plugin: String,
         /// Kind of the plug-in.
         kind: super::PluginKind,

@@ -37,8 +37,8 @@ pub fn folders() -> Vec<PathBuf> {
     folders
 }
 
-/// Returns all plug-ins in [`folders`], by name. A subfolder belongs to a vendor, and is searched
-/// too.
+/// Returns all plug-ins in [`folders`], sorted by name; if several files have the same name, the
+/// first folder wins. A subfolder belongs to a vendor, and is searched too.
 pub fn list() -> Vec<Found> {
     in_folders(&folders())
 }
@@ -69,7 +69,8 @@ fn in_folders(folders: &[PathBuf]) -> Vec<Found> {
     all.into_iter().map(|(name, path)| Found { name, path }).collect()
 }
 
-/// Adds the plug-ins in `folder`; none if the folder cannot be read.
+/// Adds the plug-ins in `folder` whose names `all` does not have yet, and with `and_vendors` those
+/// in its subfolders; none if the folder cannot be read.
 fn add(folder: &Path, and_vendors: bool, all: &mut BTreeMap<String, PathBuf>) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();

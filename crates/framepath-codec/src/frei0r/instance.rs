@@ -10,10 +10,10 @@ use super::{Frei0rError, ParamKind, ParamValue, abi};
 /// Multiple of which a picture's width and height must be, pixels.
 const SIDE: u32 = 8;
 
-/// Alignment of pictures, bytes.
+/// Required alignment of a picture's first byte, in bytes.
 pub const ALIGN: usize = 16;
 
-/// Returns the smallest size that a plug-in accepts and that contains `width` by `height` pixels.
+/// Returns `width` and `height` rounded up to multiples of 8, as plug-ins require them.
 pub fn padded(width: u32, height: u32) -> (u32, u32) {
     (width.next_multiple_of(SIDE), height.next_multiple_of(SIDE))
 }
@@ -54,7 +54,7 @@ impl Instance {
     /// that [`Plugin::check`](super::Plugin::check) returned for it.
     ///
     /// # Panics
-    /// There is no such parameter, or the value is of another type.
+    /// There is no such parameter, the value is of another type, or a text has a zero byte.
     pub fn set(&mut self, place: usize, value: &ParamValue) {
         let kind = self.plugin.info.params[place].kind;
         match (kind, value) {
@@ -119,7 +119,8 @@ impl Instance {
         }
     }
 
-    /// Passes `raw`, which has the type of the parameter, to the plug-in.
+    /// Calls `function` (get or set) for the parameter at index `place` with a pointer to `raw`,
+    /// which has the type of the parameter. Waits for other calls into the plug-in.
     fn access<T>(&mut self, function: abi::ParamAccess, place: usize, raw: &mut T) {
         let _turn = self.plugin.lock_calls();
         // SAFETY: the handle is live, the index is that of a parameter, and the callers match the

@@ -71,7 +71,7 @@ impl ParamKind {
         }
     }
 
-    /// Parses a value; `None` if the text is invalid.
+    /// Parses a value of this type; `None` if the text is not one.
     pub fn read(self, text: &str) -> Option<ParamValue> {
         match self {
             ParamKind::Bool => match text {

@@ -81,7 +81,7 @@ impl ColorModel {
 /// A plug-in's description of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Info {
-    /// Name of the plug-in in its own words, which mostly differs from the file's name.
+    /// Name that the plug-in gives itself, which mostly differs from the file's name.
     pub title: String,
     /// Author of the plug-in.
     pub author: String,
@@ -103,9 +103,9 @@ pub(super) struct Functions {
     pub(super) destruct: abi::Destruct,
     pub(super) set_param: abi::ParamAccess,
     pub(super) get_param: abi::ParamAccess,
-    /// Type-specific function; mixers may lack it.
+    /// `f0r_update`; mixers may lack it, and filters and sources that have `f0r_update2`.
     pub(super) update: Option<abi::Update>,
-    /// Type-specific function; filters and sources may lack it.
+    /// `f0r_update2`; filters and sources that have `f0r_update` may lack it.
     pub(super) update2: Option<abi::Update2>,
 }
 
@@ -123,11 +123,13 @@ pub(super) struct Loaded {
     calls: Mutex<()>,
 }
 
-/// All plug-ins that this process has loaded, because `f0r_init` may only be called once.
+/// All plug-ins that this process has loaded; kept, because `f0r_init` may be called only once for
+/// each.
 static LOADED: Mutex<Vec<&'static Loaded>> = Mutex::new(Vec::new());
 
 impl Loaded {
-    /// Locks the right to call into the plug-in.
+    /// Waits until no other thread calls into the plug-in, and keeps such calls out until the guard
+    /// is dropped.
     pub(super) fn lock_calls(&self) -> MutexGuard<'_, ()> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -151,8 +153,8 @@ impl Plugin {
     /// this runs foreign code.
     ///
     /// # Errors
-    /// The linker's error, a missing symbol, or a declared value that the specification does not
-    /// define.
+    /// The linker's error, a missing symbol, a failure of `f0r_init`, or a declared value that the
+    /// specification does not define.
     pub fn load(path: &Path) -> Result<Plugin, Frei0rError> {
         let name = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
         // Compares by the unresolved path first, because a sandboxed process may no longer access
@@ -171,7 +173,8 @@ impl Plugin {
         Ok(Plugin { loaded })
     }
 
-    /// Returns the plug-in of the file, if it was loaded before.
+    /// Returns the plug-in of the file `path`; `None` if the file was not loaded before under this
+    /// path.
     fn loaded(path: &Path) -> Option<Plugin> {
         let all = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
         all.iter().find(|loaded| loaded.path == path).map(|loaded| Plugin { loaded })
@@ -357,6 +360,8 @@ fn param_kind_of(number: c_int) -> Option<ParamKind> {
     }
 }
 
+/// Copies a C string without white space at its ends; returns an empty string for null.
+///
 /// # Safety
 /// `pointer` is null or a text that ends with a zero.
 pub(super) unsafe fn text(pointer: *const c_char) -> String {

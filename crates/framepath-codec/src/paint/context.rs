@@ -13,7 +13,8 @@ use framepath_model::format::{Layout, PixelFormat};
 use super::{PixelOrder, no_way};
 use crate::convert::ConvertError;
 
-/// `SWS_BILINEAR`: unchanged sizes use the vector code, other sizes are smooth.
+/// Flags of libswscale: `SWS_BILINEAR`. Unchanged sizes use the vector code, other sizes are
+/// smooth.
 const FLAGS: c_int = 2;
 
 /// Key of a context: format, size and colours of the source, painted size, pixel order.
@@ -35,7 +36,8 @@ impl Default for ScaleContext {
 }
 
 impl ScaleContext {
-    /// Makes the context for these arguments, unless the present context matches.
+    /// Makes the context for these arguments, unless the present context matches. Fails if
+    /// libswscale has no such conversion.
     pub(super) fn prepare(
         &mut self,
         source: &Layout,
@@ -86,7 +88,9 @@ impl ScaleContext {
         Ok(())
     }
 
-    /// Paints the rows of the planes.
+    /// Paints the rows `rows` of the picture into `into`, where the picture's first row begins and
+    /// rows are `stride` bytes apart. `planes` has the address of the first of these rows in each
+    /// plane. Returns the number of painted rows; 0 on failure.
     pub(super) fn slice(
         &self,
         (planes, strides): ([*const u8; 4], [c_int; 4]),

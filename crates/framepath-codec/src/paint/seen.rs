@@ -7,17 +7,17 @@ use framepath_os::memory::pool::Frame;
 
 use super::{BAND, SLACK, planar8};
 
-/// Number of frames without comparison after a frame that changed in most places.
+/// Number of frames without comparison after a frame of which more than half of the bands changed.
 const MOVING: u32 = 15;
 
 /// Copy of the picture on the screen. A copy is needed, because the frame's slot was already
 /// returned to its pool.
 #[derive(Debug, Default)]
 pub(super) struct PaintedCopy {
-    /// `None` if the screen's content is not known.
+    /// Layout of `picture`; `None` if the screen's content is not known.
     pub(super) layout: Option<Layout>,
     pub(super) picture: Vec<u8>,
-    /// Number of frames that will not be compared.
+    /// Number of coming frames that will not be compared.
     moving: u32,
 }
 
@@ -26,8 +26,10 @@ impl PaintedCopy {
         self.layout = None;
     }
 
-    /// Returns the bands of a planar 8-bit YUV frame that have changed, and copies them into the
-    /// picture. Returns `None` if the whole frame has to be painted, from its own memory.
+    /// Returns the indices of the bands in which a planar 8-bit YUV frame differs from the copy,
+    /// and updates the copy. Returns all bands if the copy has another layout or was dropped, and
+    /// `None` if the whole frame has to be painted from its own memory: the height is not a
+    /// multiple of [`BAND`], or the comparison is suspended.
     pub(super) fn bands(&mut self, frame: &Frame) -> Option<Vec<usize>> {
         let layout = *frame.layout();
         let height = layout.height as usize;
@@ -80,7 +82,7 @@ impl PaintedCopy {
     }
 }
 
-/// Returns the rows of a plane in a band.
+/// Returns the rows of plane number `plane` in band number `band`.
 fn rows(plane: usize, band: usize) -> std::ops::Range<usize> {
     let rows = if plane == 0 { BAND } else { BAND / 2 };
     band * rows..(band + 1) * rows

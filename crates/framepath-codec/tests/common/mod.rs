@@ -29,7 +29,8 @@ impl Clips {
         self.folder.path().join(name)
     }
 
-    /// Encodes the moving test pattern as `name`, with `options`.
+    /// Encodes [`FRAMES`] frames of the moving test pattern as the file `name`, with the size
+    /// `size` and the `ffmpeg` tool's `options`. Returns the path of the file.
     pub fn make(&self, name: &str, size: &str, options: &str) -> PathBuf {
         let path = self.path(name);
         let source = format!("testsrc2=size={size}:rate=25,noise=alls=6:allf=t");
@@ -44,7 +45,8 @@ impl Clips {
     }
 }
 
-/// Returns the hashes of the pictures as the tool decodes them.
+/// Returns the MD5 hashes of the pictures in the pixel format `format`, as the `ffmpeg` tool
+/// decodes them.
 pub fn reference(path: &Path, format: &str) -> Vec<String> {
     let output = ffmpeg_framemd5(path, format);
     let text = String::from_utf8_lossy(&output.stderr);
@@ -69,7 +71,8 @@ fn framemd5_hashes(output: Output) -> Vec<String> {
     md5_lines(&text).iter().map(|line| line.rsplit(',').next().expect("a hash").trim().to_owned()).collect()
 }
 
-/// Returns the presentation times of the pictures as read by the tool.
+/// Returns the presentation times of the pictures, in ticks of the stream's time base, as read by
+/// the `ffmpeg` tool.
 pub fn reference_times(path: &Path) -> Vec<i64> {
     let path = path.to_str().expect("a plain path");
     let words = [
@@ -93,7 +96,7 @@ pub fn reference_times(path: &Path) -> Vec<i64> {
         .collect()
 }
 
-/// Returns the hash of a frame's visible pixels, in the order of raw files.
+/// Returns the MD5 hash of a frame's visible pixels, in the order of raw files.
 pub fn hash(frame: &Frame) -> String {
     let mut context = md5::Context::new();
     for (index, plane) in frame.layout().planes().iter().enumerate() {
@@ -108,8 +111,8 @@ pub fn options(threads: u32, output: Format) -> DecoderOptions {
     DecoderOptions { threads: DecoderThreads::Count(threads), output, ..DecoderOptions::default() }
 }
 
-/// Decodes all of `path` and passes each frame to `sink`. Packets get 100, 101, ... as their
-/// `seq`.
+/// Decodes all of `path` and passes each frame to `sink`. Packets get 100, 101, ... as their `seq`.
+/// Returns the first error of the file or the decoder.
 pub fn decode(path: &Path, options: &DecoderOptions, mut sink: impl FnMut(Frame)) -> Result<(), CodecError> {
     let mut demuxer = Demuxer::open(path)?;
     let mut decoder = Decoder::open(demuxer.info(), options)?;
