@@ -462,17 +462,6 @@ fn expected_threads(threads: DecoderThreads) -> u32 {
     }
 }
 
-fn unsupported(codec: &'static str, format: c_int) -> CodecError {
-    // SAFETY: any number is valid; the result is a static string or null.
-    let name = unsafe { pixel_format_name(format) };
-    let format = match NonNull::new(name.cast_mut()) {
-        // SAFETY: a static string.
-        Some(name) => unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned(),
-        None => format!("number {format}"),
-    };
-    CodecError::UnsupportedPixelFormat { codec, format }
-}
-
 /// Returns libavcodec's name of the codec with the number `id`, even if the bindings have no name
 /// for the number; `unknown_codec` if libavcodec has none.
 pub(crate) fn codec_name(id: u32) -> String {
@@ -485,11 +474,6 @@ unsafe extern "C" {
     /// stream must not become a Rust enum unchecked.
     #[link_name = "avcodec_get_name"]
     fn codec_name_of(id: u32) -> *const std::ffi::c_char;
-
-    /// libavutil's `av_get_pix_fmt_name`, declared with C's plain integer, because a number from a
-    /// frame must not become a Rust enum unchecked. Returns null for an unknown number.
-    #[link_name = "av_get_pix_fmt_name"]
-    fn pixel_format_name(format: c_int) -> *const std::ffi::c_char;
 }
 
 #[cfg(test)]

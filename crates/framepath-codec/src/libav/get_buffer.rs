@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Callbacks of libavcodec for the memory of pictures.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_int, c_void};
+use std::ptr::NonNull;
 
 use ffmpeg_sys_next as ff;
 use framepath_model::colors::Colors;
 use framepath_model::format::PixelFormat;
 use framepath_os::measure::frame_threads::FrameThreads;
 
-use super::unsupported;
+use crate::CodecError;
 use crate::colors::colors_of;
 use crate::slots::{Padded, Slot, SlotRequest, Slots};
 use crate::surface::pixel_format;
@@ -107,6 +108,24 @@ unsafe fn padded(context: *mut ff::AVCodecContext, request: SlotRequest, colors:
         }
         width += width & width.wrapping_neg();
     }
+}
+
+fn unsupported(codec: &'static str, format: c_int) -> CodecError {
+    // SAFETY: any number is valid; the result is a static string or null.
+    let name = unsafe { pixel_format_name(format) };
+    let format = match NonNull::new(name.cast_mut()) {
+        // SAFETY: a static string.
+        Some(name) => unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned(),
+        None => format!("number {format}"),
+    };
+    CodecError::UnsupportedPixelFormat { codec, format }
+}
+
+unsafe extern "C" {
+    /// libavutil's `av_get_pix_fmt_name`, declared with C's plain integer, because a number from a
+    /// frame must not become a Rust enum unchecked. Returns null for an unknown number.
+    #[link_name = "av_get_pix_fmt_name"]
+    fn pixel_format_name(format: c_int) -> *const std::ffi::c_char;
 }
 
 const _: () = {
