@@ -11,7 +11,7 @@ use crate::hardware::{Download, HardwareDecoder};
 use crate::libav::LibavDecoder;
 use crate::slots::Slots;
 use crate::surface::output_format;
-use crate::{Codec, CodecError, Hardware, Packet, ProviderRef, TrackInfo};
+use crate::{Codec, CodecError, Hardware, OutputFormat, Packet, ProviderRef, TrackInfo};
 
 /// Number of threads of a decoder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,31 +22,6 @@ pub enum DecoderThreads {
     /// Fixed number, from 1 up to the library's maximum (0 counts as 1); 1 decodes on the caller's
     /// thread.
     Count(u32),
-}
-
-/// Pixel format of the decoder's frames. The copies named here are those of a software decoder; a
-/// hardware decoder copies each picture once, in any format.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OutputFormat {
-    /// The decoder's own format; nothing is copied.
-    #[default]
-    Native,
-    /// NV12 of 8-bit 4:2:0. Luma stays where the decoder wrote it; chroma is copied into
-    /// interleaved order.
-    Nv12,
-    /// P010 of 10-bit 4:2:0. Luma and chroma are copied, because P010 has its ten bits at the
-    /// high end and the decoder still reads its own planes.
-    P010,
-}
-
-impl fmt::Display for OutputFormat {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            OutputFormat::Native => "native",
-            OutputFormat::Nv12 => "nv12",
-            OutputFormat::P010 => "p010",
-        })
-    }
 }
 
 /// Options of a [`Decoder`].

@@ -16,71 +16,11 @@ use framepath_os::memory::pool::{Frame, GiveBack, Hold, Pool};
 
 use crate::colors::colors_of;
 use crate::error::libav_message;
+use crate::hardware_api::HardwareApi;
 use crate::libav::{CodecContext, PictureRef};
 use crate::numbers::Numbers;
-use crate::{Codec, CodecError, DecoderOutput, DecoderThreads, OutputFormat, Packet, TrackInfo};
-
-/// API of a hardware decoder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum HardwareApi {
-    /// VA-API: Intel's and AMD's GPUs on Linux, and others.
-    Vaapi,
-    /// NVDEC: NVIDIA's API, through CUDA.
-    Nvdec,
-    /// VDPAU: NVIDIA's older API; needs an X display.
-    Vdpau,
-    /// Vulkan Video, on GPUs of any vendor.
-    Vulkan,
-}
-
-impl HardwareApi {
-    /// All APIs, in the order in which `auto` tries them.
-    pub const ALL: [HardwareApi; 4] =
-        [HardwareApi::Vaapi, HardwareApi::Nvdec, HardwareApi::Vulkan, HardwareApi::Vdpau];
-
-    /// Returns the API's name in paths.
-    pub fn name(self) -> &'static str {
-        match self {
-            HardwareApi::Vaapi => "vaapi",
-            HardwareApi::Nvdec => "nvdec",
-            HardwareApi::Vdpau => "vdpau",
-            HardwareApi::Vulkan => "vulkan",
-        }
-    }
-
-    /// Returns the API named `name`; `None` if there is no such API.
-    pub fn named(name: &str) -> Option<HardwareApi> {
-        HardwareApi::ALL.into_iter().find(|api| api.name() == name)
-    }
-
-    /// Returns the part of the machine that this API needs and that is obviously missing; `None` if
-    /// no such part is known. The drivers' errors have less detail.
-    fn absent(self) -> Option<&'static str> {
-        let none = |folder, prefix| nodes(folder, prefix).is_empty();
-        match self {
-            HardwareApi::Vaapi | HardwareApi::Vulkan => {
-                none("/dev/dri", "renderD").then_some("no /dev/dri/renderD*")
-            }
-            HardwareApi::Nvdec => none("/dev", "nvidia").then_some("no /dev/nvidia*"),
-            HardwareApi::Vdpau => std::env::var_os("DISPLAY").is_none().then_some("no X display"),
-        }
-    }
-
-    fn kind(self) -> ff::AVHWDeviceType {
-        match self {
-            HardwareApi::Vaapi => ff::AVHWDeviceType::AV_HWDEVICE_TYPE_VAAPI,
-            HardwareApi::Nvdec => ff::AVHWDeviceType::AV_HWDEVICE_TYPE_CUDA,
-            HardwareApi::Vdpau => ff::AVHWDeviceType::AV_HWDEVICE_TYPE_VDPAU,
-            HardwareApi::Vulkan => ff::AVHWDeviceType::AV_HWDEVICE_TYPE_VULKAN,
-        }
-    }
-}
-
-impl fmt::Display for HardwareApi {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
+use crate::output_format::OutputFormat;
+use crate::{Codec, CodecError, DecoderOutput, DecoderThreads, Packet, TrackInfo};
 
 /// Device opened through an API: an `AVHWDeviceContext`, released on drop. It may move between
 /// threads.
@@ -100,12 +40,13 @@ impl Hardware {
     pub fn open(api: HardwareApi) -> Result<Hardware, CodecError> {
         let mut device = ptr::null_mut();
         // SAFETY: writes a new reference, or leaves null.
-        let code =
-            unsafe { ff::av_hwdevice_ctx_create(&mut device, api.kind(), ptr::null(), ptr::null_mut(), 0) };
+        let code = unsafe {
+            ff::av_hwdevice_ctx_create(&mut device, device_type(api), ptr::null(), ptr::null_mut(), 0)
+        };
         match NonNull::new(device) {
             Some(device) if code >= 0 => Ok(Hardware { api, device }),
             _ => {
-                let why = api.absent().map_or_else(|| libav_message(code), str::to_owned);
+                let why = absent(api).map_or_else(|| libav_message(code), str::to_owned);
                 Err(CodecError::Hardware { api, reason: format!("no device: {why}") })
             }
         }
@@ -152,6 +93,29 @@ impl Drop for Hardware {
     }
 }
 
+/// Returns the part of the machine that this API needs and that is obviously missing; `None` if
+/// no such part is known. The drivers' errors have less detail.
+fn absent(api: HardwareApi) -> Option<&'static str> {
+    let none = |folder, prefix| nodes(folder, prefix).is_empty();
+    match api {
+        HardwareApi::Vaapi | HardwareApi::Vulkan => {
+            none("/dev/dri", "renderD").then_some("no /dev/dri/renderD*")
+        }
+        HardwareApi::Nvdec => none("/dev", "nvidia").then_some("no /dev/nvidia*"),
+        HardwareApi::Vdpau => std::env::var_os("DISPLAY").is_none().then_some("no X display"),
+    }
+}
+
+/// Returns libavutil's type of the device that `api` opens.
+fn device_type(api: HardwareApi) -> ff::AVHWDeviceType {
+    match api {
+        HardwareApi::Vaapi => ff::AVHWDeviceType::AV_HWDEVICE_TYPE_VAAPI,
+        HardwareApi::Nvdec => ff::AVHWDeviceType::AV_HWDEVICE_TYPE_CUDA,
+        HardwareApi::Vdpau => ff::AVHWDeviceType::AV_HWDEVICE_TYPE_VDPAU,
+        HardwareApi::Vulkan => ff::AVHWDeviceType::AV_HWDEVICE_TYPE_VULKAN,
+    }
+}
+
 /// Returns libavcodec's decoder of `codec` that can use `api`, and the number of its pixel format
 /// on the device; `None` if no decoder can. The format is a number, because the installed library
 /// may have more formats, codecs and devices than the bindings.
@@ -183,7 +147,7 @@ fn decoder_for(codec: Codec, api: HardwareApi) -> Option<(*const ff::AVCodec, c_
                 let format = (&raw const (*config).pix_fmt).cast::<c_int>().read();
                 ((*config).methods, kind, format)
             };
-            let api_kind = api.kind() as c_int;
+            let api_kind = device_type(api) as c_int;
             if methods & ff::AV_CODEC_HW_CONFIG_METHOD_HW_DEVICE_CTX as c_int != 0 && kind == api_kind {
                 return Some((found, format));
             }

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Pixel formats that a decoder can be asked for.
+
+use std::fmt;
+
+/// Pixel format of the decoder's frames. The copies named here are those of a software decoder; a
+/// hardware decoder copies each picture once, in any format.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OutputFormat {
+    /// The decoder's own format; nothing is copied.
+    #[default]
+    Native,
+    /// NV12 of 8-bit 4:2:0. Luma stays where the decoder wrote it; chroma is copied into
+    /// interleaved order.
+    Nv12,
+    /// P010 of 10-bit 4:2:0. Luma and chroma are copied, because P010 has its ten bits at the
+    /// high end and the decoder still reads its own planes.
+    P010,
+}
+
+impl fmt::Display for OutputFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            OutputFormat::Native => "native",
+            OutputFormat::Nv12 => "nv12",
+            OutputFormat::P010 => "p010",
+        })
+    }
+}
