@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `framepath handoff`: framepath's contender in lab `handoff`, with the arguments of the peers.
+//! `framepath handoff`: framepath's contender in lab `handoff`, with the arguments of the peers (the
+//! other contenders). Prints the figures as one line of JSON.
 
 use anyhow::Context;
 use clap::value_parser;
