@@ -15,7 +15,7 @@ use rustix::fs::SealFlags;
 
 use super::peer::*;
 
-/// One attack.
+/// Attack of a hostile worker.
 pub struct Act {
     pub name: &'static str,
     pub part: Part,
@@ -62,7 +62,7 @@ const fn frames(name: &'static str, then: Then, play: fn(Socket)) -> Act {
     Act { name, part: Part::Frames, then, play }
 }
 
-/// Returns the ready message of a later release.
+/// Returns the ready message of a release with a later version of the wire format.
 fn of_another_version() -> [u8; MESSAGE_BYTES] {
     let mut bytes = [0; MESSAGE_BYTES];
     Message::Ready { layers: 0 }.encode(&mut bytes);
@@ -497,7 +497,7 @@ pub const ACTS: &[Act] = &[
     frames("writes-wild-words-about-frames", Then::Wrong, |socket| wild_words(socket)),
 ];
 
-/// Returns the number of submitted cells.
+/// Returns the number of submitted cells that `peer` has not read; 0 if the ring is invalid.
 fn peer_tail(peer: &Peer) -> u64 {
     peer.reader.available().unwrap_or(0)
 }
