@@ -70,7 +70,7 @@ static void nearly_right(int fd)
 	case 5: {
 		struct v4l2_format f = { .type = type };
 
-		/* Not both of any size: what a guest's memory has not is no mistake. */
+		/* Only the width may be of any size, because the guest's memory is too small for both. */
 		f.fmt.pix.width = below(4) ? 4 + below(700) : random_bits();
 		f.fmt.pix.height = 4 + below(60);
 		f.fmt.pix.pixelformat = below(2) ? V4L2_PIX_FMT_GREY : V4L2_PIX_FMT_H264;

@@ -126,7 +126,7 @@ struct Inner {
     /// Targets of the frames of [`Pool::acquire`], one for each slot.
     places: Box<[FrameTarget]>,
     returned: ReturnStack,
-    /// Word that is 1 while the owner waits for a slot. Not inside `Inner`, because it is read
+    /// Word that is 1 while the owner waits for a slot. The word is outside `Inner`, because it is used
     /// after a slot was returned, when `Inner` may be freed.
     owner_waits: OwnerWait,
     closer: Closer,
