@@ -122,7 +122,7 @@ static void fp_measure_pixels(struct fp_measure_context *ctx, struct fp_measure_
 						&region, order->level);
 }
 
-/* The checksum is no part of the work on the pixels, which ends at end_ns. */
+/* Not a part of the work on the pixels, which end_ns ends. */
 static void fp_measure_checksum(struct fp_measure_context *ctx, struct fp_measure_buffer *to,
 				struct fp_meta_record *record)
 {

@@ -28,7 +28,7 @@ u32 fp_packet_pending(struct fp_ctx *ctx, struct fp_buffer **buffer)
 		if (!(*buffer)->announced)
 			return FRAMEPATH_PACKET;
 	}
-	/* The end of the drain needs a CAPTURE buffer, so CAPTURE must stream. */
+	/* Not before CAPTURE streams: the end of the drain needs a buffer. */
 	if (fp_draining(ctx) && !ctx->drain_announced && ctx->on[FRAMEPATH_QUEUE_CAPTURE])
 		return FRAMEPATH_DRAIN;
 	return 0;

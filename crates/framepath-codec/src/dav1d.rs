@@ -122,8 +122,8 @@ pub(crate) struct Dav1dDecoder {
     context: Context,
     /// Packet for which dav1d had no room yet.
     pending: Option<Data>,
-    /// Current pool; the decoder's callbacks have its address. A `Box` cannot be used, because moving a
-    /// box asserts that no other pointer into it exists.
+    /// The callbacks have the address. Not a `Box`, because moving a box asserts that no other
+    /// pointer into it exists.
     slots: Arc<Slots>,
     numbers: Numbers,
     threads: u32,

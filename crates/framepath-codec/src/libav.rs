@@ -142,8 +142,8 @@ pub(crate) struct LibavDecoder {
     // Dropped before `slots`, which its threads call into.
     context: CodecContext,
     picture: PictureRef,
-    /// Current pool; the decoder's callbacks have its address. A `Box` cannot be used, because moving a
-    /// box asserts that no other pointer into it exists.
+    /// The callbacks have the address. Not a `Box`, because moving a box asserts that no other
+    /// pointer into it exists.
     slots: Arc<Slots>,
     numbers: Numbers,
     state: LibavState,

@@ -68,7 +68,7 @@ pub(crate) struct Slots {
     state: Mutex<SlotsState>,
     /// True if no thread may wait for a slot any more.
     closed: AtomicBool,
-    /// Handle that ends waits for a slot of the current pool. It has a lock of its own, because a thread
+    /// Handle that ends waits for a slot of the current pool. Not inside `state`, because a thread
     /// that waits for a slot holds the lock of `state`.
     closer: Mutex<Option<Closer>>,
     /// True if `failure` was set. Lets a check do without the lock.

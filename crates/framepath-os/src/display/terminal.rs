@@ -12,9 +12,9 @@ use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetwinsize,
 use crate::process::cancel::StoppableWriter;
 use crate::time::timespec;
 
-/// Escape sequences that enter the alternate screen, hide the cursor and turn off line wrapping.
+/// Escape sequences that enter and leave the alternate screen. It has no cursor and no wrapped
+/// lines.
 const ENTER: &[u8] = b"\x1b[?1049h\x1b[?25l\x1b[?7l";
-/// Escape sequences that undo [`ENTER`]: line wrapping on, cursor visible, normal screen.
 const LEAVE: &[u8] = b"\x1b[?7h\x1b[?25h\x1b[?1049l";
 
 /// Full screen on standard output, with keys from standard input. Dropping it restores the

@@ -8,8 +8,7 @@ use super::submit::Sending;
 use super::worker_stream::WorkerStream;
 
 /// From the submit end to the collect end, in the order of the stream.
-// The large variant has no box: nearly all entries are inputs, and a box would cost an allocation for
-// each frame.
+// Not boxed: nearly all entries are inputs, and a box would cost an allocation for each frame.
 #[allow(clippy::large_enum_variant)]
 pub(super) enum Logged {
     /// The next input. The submit end submits it to the worker of this number right after logging it;
