@@ -473,7 +473,7 @@ static void case_seek(const char *node, unsigned int rounds, bool resize, bool b
 		run(c, &c->out, true);
 		if (both)
 			set_up_capture(c);
-		/* What was decoded before the seek may still be dequeued. */
+		/* Frames that were decoded before the seek may still be dequeued. */
 		c->sent += 10 - c->sent % 10 + (resize ? 10 : 0);
 	}
 	close(c->fd);

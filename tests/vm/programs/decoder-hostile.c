@@ -191,7 +191,7 @@ static void case_sizes(void)
 	check(create(fd, OUTPUT, 8192, 1) == 1, "two pages");
 	check(count_of("memory_bytes") == bytes + 8192, "%llu bytes are counted", count_of("memory_bytes"));
 
-	/* What the queue has freed counts as long as somebody has it. */
+	/* Memory that the queue has freed counts as long as a mapping or a dmabuf of it exists. */
 	mapped = map(fd, CAPTURE, bytes);
 	dmabuf = export(fd, CAPTURE);
 	release(fd, OUTPUT);
@@ -522,7 +522,7 @@ static int finish(pid_t child, bool sleeps, const char *what)
 		if (now_ns() - begun < SECONDS / 2 * 1000000000ull)
 			continue;
 		kill(child, SIGKILL);
-		/* Whatever it waits for ends with this. */
+		/* The end of the hostile client ends every wait of the child. */
 		kill(hostile, SIGKILL);
 		set_priority(0, 0);
 		fail("%s waits for the hostile client", what);

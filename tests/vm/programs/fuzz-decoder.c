@@ -6,10 +6,10 @@
  *
  *   fuzz-decoder SECONDS SEED NODE
  *
- * What has to be known for a call to be nearly right (packets, buffers that are
- * to be written, epochs) is kept per stream, for all threads, without a lock:
- * what is out of date is one more wrong value. Ends with an error if one of the
- * calls that matter has never succeeded.
+ * The values for nearly right calls (packets, buffers to write, epochs) are kept
+ * per stream, for all threads, without a lock: an outdated value is one more
+ * wrong value. Ends with an error if one of the important calls has never
+ * succeeded.
  */
 #include "fuzz.h"
 
@@ -333,7 +333,7 @@ static void say_format(struct stream *s)
 	f.bytesperline = or_any(256);
 	f.visible_width = or_any(f.width);
 	f.visible_height = or_any(f.height);
-	/* Whatever else is wrong with it, it does not ask for much memory. */
+	/* The other fields may be wrong, but the format must not need much memory. */
 	f.sizeimage_native = 24576 + !below(8) * 4096;
 	f.sizeimage_packed = 24576 + !below(8) * 4096;
 	f.min_buffers = or_any(1 + !below(8));
@@ -507,7 +507,7 @@ static void decoder(struct stream *s)
 
 /* ---- both ---------------------------------------------------------------- */
 
-/* A stream from its first packet to its end, with whatever others do meanwhile. */
+/* Decodes a stream from its first packet to its end, while other threads make random calls. */
 static void whole_stream(int node, struct stream *s)
 {
 	struct v4l2_decoder_cmd stop = { .cmd = V4L2_DEC_CMD_STOP };

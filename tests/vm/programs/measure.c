@@ -494,7 +494,7 @@ static void *change_priority(void *fd)
 	return NULL;
 }
 
-/* A handle's priority goes with it, whatever its threads did at once. */
+/* Closing a handle releases its priority, even if its threads changed the priority concurrently. */
 static void test_priority(void)
 {
 	pthread_t threads[2];

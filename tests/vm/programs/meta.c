@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * /dev/framepath-meta: meta NODE. Readers of every habit at once, none of
- * which may lose or repeat a record without being told; nobody sleeps through
- * one.
+ * /dev/framepath-meta: meta NODE. Several kinds of readers at the same time. No
+ * reader may lose or repeat a record without an error, and each record wakes all
+ * sleeping readers.
  */
 #include "v4l2.h"
 

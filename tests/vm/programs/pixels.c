@@ -81,7 +81,7 @@ static void rows(void)
 	free(white);
 }
 
-/* A whole node's frame: what a region becomes, and what is copied around it. */
+/* Checks a whole frame of the node: the pixels of the region, and the copied pixels around it. */
 static void regions(void)
 {
 	static u8 from[97 * 61], to[97 * 61], want[97 * 61];

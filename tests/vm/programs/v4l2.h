@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the test programs of the measuring node share: a mem2mem node's two
- * queues over any memory, its controls and its records. Whatever is not under
- * test and fails ends the program.
+ * Shared code of the measuring node's test programs: a mem2mem node's two queues
+ * over any memory, its controls and its records. A failed call that is not under
+ * test ends the program.
  */
 #ifndef FRAMEPATH_TEST_V4L2_H
 #define FRAMEPATH_TEST_V4L2_H
