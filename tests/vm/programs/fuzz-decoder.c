@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Random calls on the decoder node, on /dev/framepath and on the descriptors of
- * its streams: clients and decoders in the same processes, each of them right,
- * nearly right or nonsense.
+ * its streams. The processes are clients and decoders at the same time. Calls are
+ * valid, nearly valid or random.
  *
  *   fuzz-decoder SECONDS SEED NODE
  *
- * The values for nearly right calls (packets, buffers to write, epochs) are kept
+ * The values for nearly valid calls (packets, buffers to write, epochs) are kept
  * per stream, for all threads, without a lock: an outdated value is one more
  * wrong value. Ends with an error if one of the important calls has never
  * succeeded.
@@ -39,7 +39,7 @@ struct stream {
 
 static const char *path;
 static int nodes[NODES], dmabufs[DMABUFS];
-/* The last two are what all processes share. */
+/* All processes share shared_control and shared_node. */
 static int control = -1, shared_control, shared_node;
 static struct stream streams[STREAMS];
 
@@ -51,7 +51,7 @@ static void renew(int *slot, int fd)
 		close(old);
 }
 
-/* Right, but for one of some. */
+/* Returns RIGHT, and in one of 40 calls another value. */
 static uint32_t or_any(uint32_t right)
 {
 	return rarely(40) ? below(2) ? random_bits() : below(4) : right;
@@ -119,7 +119,7 @@ static void run(int fd, bool on, int type)
 		done(ioctl(fd, VIDIOC_STREAMOFF, &type));
 }
 
-/* All that a client does up to the first frame. */
+/* Makes all calls of a client up to the first frame. */
 static void whole_client(int fd)
 {
 	uint32_t memory = any_memory();
@@ -133,7 +133,7 @@ static void whole_client(int fd)
 	}
 }
 
-/* What a client does where a SOURCE_CHANGE came. */
+/* Makes the calls of a client after SOURCE_CHANGE. */
 static void follow(int fd)
 {
 	struct v4l2_format f = { .type = CAPTURE };
@@ -386,7 +386,7 @@ static void export_to_decoder(struct stream *s)
 		return;
 	if (below(2))
 		touch(e.fd, 4096, 0);
-	/* Clients import it, their own node's too. */
+	/* Clients import the dmabuf, also into the node that exported it. */
 	renew(&dmabufs[below(DMABUFS)], e.fd);
 }
 
@@ -417,7 +417,7 @@ static void use_stash(struct stream *s)
 		done(mmap(NULL, 4096, PROT_READ, MAP_SHARED, s->fd, 0) == MAP_FAILED ? -1 : 0);
 }
 
-/* A frame, with all that has to be said for it. */
+/* Makes all calls of a decoder up to its first frame. */
 static void whole_decoder(struct stream *s)
 {
 	next_packet(s);
@@ -557,13 +557,13 @@ static void call(void)
 		client(rarely(20) ? shared_node : *node);
 		break;
 	default:
-		/* One process at a time decodes for all. */
+		/* Only one process at a time can be the decoder. */
 		if (s->fd < 0 && below(4))
 			client(*node);
 		else
 			decoder(s);
 	}
-	/* What others have left behind is closed now and then; and a process ends anywhere. */
+	/* Rarely closes the descriptors that other calls have left open, or kills this process. */
 	if (rarely(5000))
 		for (int fd = 40; fd < 400; fd++)
 			close(fd);
