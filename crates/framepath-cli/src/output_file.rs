@@ -124,7 +124,7 @@ impl OutputFile {
 
     /// Writes `text`, a result of `serde_json`, and a line end. An error in `text` is returned.
     pub(crate) fn json(self, text: serde_json::Result<String>) -> anyhow::Result<()> {
-        let text = text.context("JSON")?;
+        let text = text.context("formatting the result as JSON")?;
         self.write(|to| writeln!(to, "{text}"))
     }
 }

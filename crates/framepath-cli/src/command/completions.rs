@@ -61,7 +61,7 @@ impl CompletionsArgs {
         // The generator writes into memory, because it cannot report a failed write.
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut crate::arguments(), "framepath", &mut script);
-        let script = String::from_utf8(script).context("the completion script")?;
+        let script = String::from_utf8(script).context("reading the generated completion script")?;
         let script = match self.shell {
             Shell::Bash => script + BASH,
             Shell::Zsh => zsh(&script),

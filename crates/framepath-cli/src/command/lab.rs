@@ -102,7 +102,7 @@ impl LabArgs {
                 [one] => serde_json::to_string_pretty(one),
                 several => serde_json::to_string_pretty(several),
             };
-            let text = object.context("JSON")?;
+            let text = object.context("formatting the summary as JSON")?;
             screen.print(&findings(summaries))?;
             OutputFile::create(&folder.join("run.json").to_string_lossy())?.json(Ok(text.clone()))?;
             if let Some(json) = json {

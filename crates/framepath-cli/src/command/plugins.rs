@@ -45,7 +45,7 @@ impl PluginsArgs {
             None => plugins::list(),
         };
         let json = OutputFile::option(self.json.as_deref())?;
-        let binary = env::current_exe().context("the path of this program")?;
+        let binary = env::current_exe().context("finding this program's own file")?;
         let entries: Vec<PluginEntry> = found
             .iter()
             .map(|found| {

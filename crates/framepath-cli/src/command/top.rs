@@ -69,7 +69,7 @@ impl TopArgs {
             TextTarget::Output.print(&table::table(&first, &viewer.snapshot()?, usize::MAX))?;
             return Ok(ExitStatus::Done);
         }
-        let terminal = Terminal::open().context("the terminal")?;
+        let terminal = Terminal::open().context("setting up the terminal")?;
         live(&viewer, &terminal, first, Duration::from_secs(self.every))
     }
 }
@@ -86,8 +86,8 @@ fn live(
     let (mut before, mut now) = (first.clone(), first);
     loop {
         let (columns, _) = terminal.size();
-        terminal.show(&table::table(&before, &now, columns)).context("the terminal")?;
-        let key = terminal.key_within(every).context("the terminal")?;
+        terminal.show(&table::table(&before, &now, columns)).context("writing to the terminal")?;
+        let key = terminal.key_within(every).context("reading from the terminal")?;
         if signal::interrupted() || key == Some(CTRL_C) {
             return Ok(ExitStatus::Interrupted);
         }
