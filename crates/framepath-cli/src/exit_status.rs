@@ -16,7 +16,7 @@ const LOST: u8 = 3;
 // The lab distinguishes a loss from a failure by this code.
 #[cfg(feature = "lab")]
 const _: () = assert!(LOST == framepath_lab::LOST);
-/// Exit code after SIGINT or SIGTERM.
+/// Exit code of a command whose work SIGINT or SIGTERM has cut short.
 const INTERRUPTED: u8 = 130;
 
 /// Result of a command that returned no error.

@@ -29,7 +29,7 @@ enum Target {
 /// A temporary file for a result. Dropping this value removes the file, unless the file was renamed.
 struct Temporary {
     file: File,
-    /// Name of the temporary file.
+    /// Path of the temporary file.
     path: PathBuf,
     /// Final name of the file. A symbolic link to an existing file is resolved.
     target: PathBuf,

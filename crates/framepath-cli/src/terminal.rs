@@ -14,7 +14,7 @@ use crate::exit_status::OutputClosed;
 pub(crate) enum TextTarget {
     /// Standard output.
     Output,
-    /// Standard error, because standard output carries data.
+    /// Standard error, for a command whose standard output carries data.
     Error,
 }
 

@@ -59,7 +59,7 @@ pub(crate) struct FixtureArgs {
     #[arg(long, value_name = "NAME", requires = "device", conflicts_with = "reference")]
     algo: Option<String>,
 
-    /// Let the device write its result into the input frame
+    /// Let the device write its result into the input frame, which must be a dmabuf
     #[arg(long, requires = "device", conflicts_with = "reference")]
     in_place: bool,
 

@@ -81,7 +81,7 @@ pub(crate) struct ServeArgs {
           value_parser = clap::value_parser!(u32).range(0..=64))]
     spares: u32,
 
-    /// Maximum number of streams per user
+    /// Maximum number of streams per user; a path with a file and a decoder takes two
     #[arg(long, value_name = "N", default_value_t = UserLimits::default().streams,
           value_parser = clap::value_parser!(u32).range(1..))]
     streams: u32,

@@ -19,9 +19,9 @@ const WATCHDOG: &str = "watchdog=60s";
 /// Memory of the frames that the worker's stage emits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Gives {
-    /// The caller's own frame.
+    /// The stage passes on the caller's own frame.
     Same,
-    /// A frame in the worker's memory.
+    /// The stage emits a copy in the worker's memory.
     Copies,
 }
 

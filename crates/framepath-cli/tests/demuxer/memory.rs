@@ -89,7 +89,7 @@ fn a_demuxer_without_memory_for_a_track_is_an_error() {
 enum Large {
     /// A block of a sound track in the second cluster; its length in bytes.
     Block(usize),
-    /// The codec data of a video track before the track with the frames.
+    /// The codec data of a video track before the track with the frames; its length in bytes.
     Track(usize),
 }
 

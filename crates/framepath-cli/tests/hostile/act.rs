@@ -26,13 +26,13 @@ pub struct Act {
 /// Part of the path that the hostile worker runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// The demuxer.
+    /// The demuxer of the source `file`.
     File,
-    /// A stage that takes packets.
+    /// A decoder, which takes packets.
     Packets,
-    /// A stage that takes packets, whose frames the caller converts.
+    /// A decoder whose frames the caller converts to another format.
     Converted,
-    /// A stage that takes frames.
+    /// A filter, which takes frames.
     Frames,
 }
 
@@ -46,7 +46,7 @@ pub enum Then {
     /// An error; frames may be wrong or missing if only the first worker
     /// is hostile.
     Wrong,
-    /// Any result, in time.
+    /// Success or an error; `framepath` must only end in time.
     Anything,
 }
 

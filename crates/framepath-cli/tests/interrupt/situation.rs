@@ -43,7 +43,7 @@ enum With {
     SilentService,
     /// A service that accepts no client, with a full backlog.
     CrowdedService,
-    /// A worker program that does nothing.
+    /// A worker program that only sleeps, and sends no message.
     IdleWorker,
 }
 
