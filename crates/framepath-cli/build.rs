@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Keeps libSDL2 out of what the command is linked with.
+//! Keeps libSDL2 out of the libraries that the command is linked with (feature `play`).
 //!
 //! `framepath_os::display::sdl` defines the functions of SDL that the command calls, so the
-//! linker needs no library for them. Two reasons make that insufficient, because
-//! sdl2-sys asks for `-lSDL2` all the same:
+//! linker needs no library for them. These definitions alone are not sufficient, because
+//! sdl2-sys still passes `-lSDL2` to the linker:
 //!
 //! - GNU ld decides about `--as-needed` before it removes unused sections. The crate
 //!   `sdl2` refers to hundreds of functions there, and libSDL2 becomes a dependency.
@@ -18,7 +18,7 @@ use std::env;
 use std::fs;
 use std::path::PathBuf;
 
-/// An archive without members.
+/// Content of the file `libSDL2.a`: an archive without members.
 const EMPTY_ARCHIVE: &[u8] = b"!<arch>\n";
 
 fn main() {

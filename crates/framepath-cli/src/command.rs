@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The commands, one file each.
+//! The commands of the program, each with its arguments in a file of its own.
 
 #[cfg(feature = "lab")]
 mod asked;
@@ -53,7 +53,7 @@ pub(crate) enum Command {
     Stages(stages::StagesArgs),
     /// List the frei0r plug-ins of this machine, and their parameters
     Plugins(plugins::PluginsArgs),
-    /// Run a service that gives sandboxed workers to every program of this user
+    /// Run a service that gives sandboxed workers to the programs of this user, and of allowed users
     Serve(serve::ServeArgs),
     /// Show a running service live: streams, frames per second, CPU, latency, crashes
     Top(top::TopArgs),
@@ -120,7 +120,7 @@ impl Command {
         }
     }
 
-    /// Runs the command.
+    /// Runs the command. Returns the exit status, or an error that has not been printed yet.
     pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
         match self {
             Command::Run(run) => run.run(),

@@ -9,7 +9,7 @@ use log::{LevelFilter, Log, Metadata, Record};
 use crate::exit_status::UsageError;
 use crate::terminal;
 
-/// Environment variable with the log level; the option `-v` takes precedence.
+/// Name of the environment variable with the log level; the option `-v` takes precedence.
 const VARIABLE: &str = "FRAMEPATH_LOG";
 
 struct StandardError;
@@ -36,11 +36,11 @@ fn line(record: &Record<'_>) -> String {
     format!("framepath: {level}: {}", shown(&record.args().to_string()))
 }
 
-/// Installs the logger at the level of `-v`, else of FRAMEPATH_LOG. Without both, there is no
-/// logger.
+/// Installs the logger. `verbose` is the number of `-v`: 1 is info, 2 debug, 3 or more trace; 0 takes
+/// the level of FRAMEPATH_LOG. Installs no logger if that variable is unset, empty or `off`.
 ///
 /// # Errors
-/// FRAMEPATH_LOG is not a level.
+/// `verbose` is 0, and FRAMEPATH_LOG is not a level.
 pub(crate) fn install(verbose: u8) -> Result<(), UsageError> {
     let level = match verbose {
         0 => level_from_environment()?,

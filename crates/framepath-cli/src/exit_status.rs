@@ -11,18 +11,18 @@ use framepath_os::process::signal;
 
 use crate::terminal;
 
-/// Exit code of a run that lost packets or frames.
+/// Exit code of a command whose path lost packets or frames.
 const LOST: u8 = 3;
 // The lab distinguishes a loss from a failure by this code.
 #[cfg(feature = "lab")]
 const _: () = assert!(LOST == framepath_lab::LOST);
-/// Exit code after SIGINT or SIGTERM.
+/// Exit code of a command whose work SIGINT or SIGTERM has cut short.
 const INTERRUPTED: u8 = 130;
 
-/// Result of a command that ran to its end.
+/// Result of a command that returned no error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ExitStatus {
-    /// Exit code 0.
+    /// The command succeeded. Exit code 0.
     Done,
     /// The command has reported a failure or a difference. Exit code 1.
     Failed,
@@ -32,7 +32,7 @@ pub(crate) enum ExitStatus {
     Interrupted,
 }
 
-/// Error of invalid arguments. Exit code 2.
+/// Error of an invalid argument, environment variable or input file, as text. Exit code 2.
 #[derive(Debug)]
 pub(crate) struct UsageError(pub String);
 
@@ -57,8 +57,8 @@ impl fmt::Display for OutputClosed {
 
 impl Error for OutputClosed {}
 
-/// Returns the exit code for the result of `command`. Prints an error on standard error, except an
-/// interruption and a closed standard output.
+/// Returns the exit code for the result of the command named `command`. Prints an error on standard
+/// error, except an interruption and a closed standard output.
 pub(crate) fn code(command: &str, outcome: anyhow::Result<ExitStatus>) -> ExitCode {
     match outcome {
         Ok(ExitStatus::Done) => ExitCode::SUCCESS,
@@ -75,13 +75,14 @@ pub(crate) fn code(command: &str, outcome: anyhow::Result<ExitStatus>) -> ExitCo
     }
 }
 
-/// Returns true if the cause of `error` is a wait that was canceled.
+/// Returns true if `error` or one of its causes is a wait that was canceled.
 fn is_canceled(error: &anyhow::Error) -> bool {
     let canceled = |cause: &(dyn Error + 'static)| cause.downcast_ref().is_some_and(cancel::is_canceled);
     error.chain().any(canceled)
 }
 
-/// Prints `error` as `framepath: COMMAND: error: cause` on standard error.
+/// Prints `error` as `framepath: COMMAND: error: cause` on standard error, with control characters
+/// escaped.
 pub(crate) fn print_error(command: &str, error: &anyhow::Error) {
     // A usage error may have several lines: the arguments, and a mark below the wrong word.
     let line = one_line(error);
@@ -102,8 +103,9 @@ fn one_line(error: &anyhow::Error) -> String {
     line
 }
 
-/// Prints the result of parsing the arguments, which is the requested help or a usage error. Returns the
-/// exit code.
+/// Prints a result of parsing the arguments that runs no command: the requested help or version on
+/// standard output, or a usage error on standard error. Returns the exit code: 0 for help and
+/// version, 1 if standard output is closed, 2 for a usage error.
 pub(crate) fn from_usage_error(error: &clap::Error) -> ExitCode {
     if error.use_stderr() {
         // The error repeats the arguments, which may be file names with control characters.

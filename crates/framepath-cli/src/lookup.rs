@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Paths of the binary, the clips and the peers.
+//! Paths of the binary, the test clips and the built peers.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,8 @@ pub(crate) fn framepath() -> anyhow::Result<PathBuf> {
 }
 
 /// Returns the folder of the committed clips: `given`, else `clips` in the current folder, else `clips`
-/// in the checkout whose `target/PROFILE/` holds the binary.
+/// in the checkout whose `target/PROFILE/` holds the binary. If none of these exists, returns the
+/// relative path `clips`.
 pub(crate) fn clips(given: Option<&Path>) -> PathBuf {
     if let Some(given) = given {
         return given.to_owned();
@@ -26,12 +27,13 @@ pub(crate) fn clips(given: Option<&Path>) -> PathBuf {
 }
 
 /// Returns the folder of the built peers (programs that the lab compares with framepath):
-/// `target/peers`, beside the `target/PROFILE/` of this binary.
+/// `target/peers`, beside the `target/PROFILE/` of this binary. The folder may be missing.
 pub(crate) fn peers() -> PathBuf {
     target().unwrap_or_else(|| PathBuf::from("target")).join("peers")
 }
 
-/// Returns the build folder `target`; `None` if this binary is not in a build folder.
+/// Returns the folder above the folder of this binary, which is `target` for a binary in
+/// `target/PROFILE/`. Returns `None` if the binary's path is unknown or has fewer than two folders.
 fn target() -> Option<PathBuf> {
     Some(env::current_exe().ok()?.parent()?.parent()?.to_owned())
 }

@@ -22,7 +22,7 @@ const EXAMPLES: [&str; 4] = [
     "run 'file clip.mp4 ! decode ! null'          the cost of decoding, cause by cause",
     "run 'file clip.mp4 ! decode ! framemd5 -'    the MD5 of every frame",
     "serve & framepath top                        a service for every program, and its state",
-    "stages                                       the parts of a path, and their options",
+    "stages                                       the parts of a path; stages NAME: options",
 ];
 
 /// Examples of the commands that the feature `lab` adds.
@@ -72,7 +72,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Returns the whole command line, as completions and `help` need it.
+/// Returns the definition of the command line: all commands and options. The completion scripts
+/// are generated from this definition.
 fn arguments() -> clap::Command {
     <Arguments as clap::CommandFactory>::command()
 }

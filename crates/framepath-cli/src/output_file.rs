@@ -10,9 +10,9 @@ use framepath_os::process::cancel::StoppableWriter;
 
 use crate::terminal;
 
-/// Output file of a command. A temporary file is created before the work starts, so that an unwritable
-/// folder is found early. The temporary file gets the final name after the result is written, so that
-/// a failed run leaves the old file.
+/// Output of a command: a file, a device, a pipe or standard output. For a file, a temporary file is
+/// created before the work starts, so that an unwritable folder is found early. The temporary file
+/// gets the final name after the result is written, so that a failed run leaves the old file.
 pub(crate) struct OutputFile {
     name: String,
     target: Target,
@@ -20,25 +20,25 @@ pub(crate) struct OutputFile {
 
 enum Target {
     Stdout,
-    /// A device or a pipe, which the command writes directly.
+    /// A device or a pipe, which the command opens before the work and writes directly.
     Open(File),
     /// A temporary file, which is renamed after the result is written.
     Temporary(Temporary),
 }
 
-/// A temporary file. Dropping this value removes the file, unless the file was renamed.
+/// A temporary file for a result. Dropping this value removes the file, unless the file was renamed.
 struct Temporary {
     file: File,
-    /// Name of the temporary file.
+    /// Path of the temporary file.
     path: PathBuf,
-    /// Final name of the file.
+    /// Final name of the file. A symbolic link to an existing file is resolved.
     target: PathBuf,
     renamed: bool,
 }
 
 impl Temporary {
-    /// Creates a temporary file in the folder of `target`. If `target` is a symbolic link to an existing
-    /// file, uses that file as the target.
+    /// Creates a temporary file in the folder of `target`, under an unused hidden name. If `target` is a
+    /// symbolic link to an existing file, uses that file as the target.
     fn create_beside(target: &Path) -> io::Result<Temporary> {
         let target = fs::canonicalize(target).unwrap_or_else(|_| target.to_owned());
         let name = target.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_string_lossy();
@@ -83,7 +83,11 @@ impl Target {
 }
 
 impl OutputFile {
-    /// Creates the file `name`; `-` is standard output.
+    /// Creates the temporary file for the output `name`; opens `name` instead if it is a device or a
+    /// pipe. `-` is standard output.
+    ///
+    /// # Errors
+    /// The file cannot be created or opened, for example because `name` is a folder.
     pub(crate) fn create(name: &str) -> anyhow::Result<OutputFile> {
         let target = match name {
             "-" => Target::Stdout,
@@ -92,7 +96,8 @@ impl OutputFile {
         Ok(OutputFile { name: name.to_owned(), target })
     }
 
-    /// Creates the file of an option, like [`OutputFile::create`]; `None` if the option is absent.
+    /// Creates the output named by an option's value, like [`OutputFile::create`]. Returns `None` if
+    /// `name` is `None`, because the option is absent.
     pub(crate) fn option(name: Option<&str>) -> anyhow::Result<Option<OutputFile>> {
         name.map(OutputFile::create).transpose()
     }
@@ -102,7 +107,8 @@ impl OutputFile {
         matches!(self.target, Target::Stdout)
     }
 
-    /// Writes the bytes that `content` writes, and gives the file the final name.
+    /// Calls `content` to write the output, then gives a temporary file the final name. If `content`
+    /// fails, standard output has no bytes, and a temporary file is removed.
     pub(crate) fn write(self, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow::Result<()> {
         let written = match self.target {
             Target::Stdout => {
@@ -116,9 +122,9 @@ impl OutputFile {
         written.with_context(|| format!("writing `{}`", self.name))
     }
 
-    /// Writes `text`, a result of `serde_json`, and a line end.
+    /// Writes `text`, a result of `serde_json`, and a line end. An error in `text` is returned.
     pub(crate) fn json(self, text: serde_json::Result<String>) -> anyhow::Result<()> {
-        let text = text.context("JSON")?;
+        let text = text.context("formatting the result as JSON")?;
         self.write(|to| writeln!(to, "{text}"))
     }
 }

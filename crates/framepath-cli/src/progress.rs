@@ -9,22 +9,22 @@ use std::time::{Duration, Instant};
 
 use framepath::FrameCount;
 
-/// Time until the first progress line.
+/// Time from the start of the run to the first progress line. A shorter run shows no line.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Interval between two reads of the frame counter.
+/// Interval between two progress lines after the first.
 const PERIOD: Duration = Duration::from_millis(250);
 
-/// Progress line with frames and frames per second. A thread draws it until this is dropped.
-/// Without a terminal on standard error there is no thread.
+/// Progress line with frames, frames per second and elapsed seconds. A thread draws the line until
+/// this value is dropped. Without a terminal on standard error there is no thread and no line.
 pub(crate) struct Ticker {
-    /// Channel to the thread; dropping the channel ends the thread.
+    /// Channel to the drawing thread; dropping the channel ends the thread. `None` without a thread.
     running: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Ticker {
-    /// Starts the thread that shows `frames`.
+    /// Starts the thread that shows the counter `frames`, if standard error is a terminal.
     pub(crate) fn start(frames: FrameCount) -> Ticker {
         if !io::stderr().is_terminal() {
             return Ticker { running: None, thread: None };
@@ -60,7 +60,7 @@ fn show(frames: u64, elapsed: Duration) {
     line(&format!("{frames} frames, {:.1} per second, {seconds:.0} s", frames as f64 / seconds));
 }
 
-/// Replaces the text of the terminal's present line by `text`.
+/// Replaces the text of the present line on standard error by `text`. Ignores errors of the write.
 fn line(text: &str) {
     let mut stderr = io::stderr().lock();
     let _ = write!(stderr, "\r\x1b[K{text}").and_then(|()| stderr.flush());

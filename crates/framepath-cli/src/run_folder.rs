@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The run folder of the lab.
+//! The run folder of the lab: its creation, and the reading of its files.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -11,7 +11,8 @@ use framepath_lab::date::utc;
 use framepath_lab::report::FrameTimeline;
 use framepath_model::summary::Summary;
 
-/// Creates the run folder `given`, or a new folder under `runs/` named after the time.
+/// Creates the run folder `given`, which may exist already. Without `given`, creates a new folder
+/// under `runs/` in the current folder, named after the time in UTC. Returns the folder's path.
 pub(crate) fn create(given: Option<&Path>) -> anyhow::Result<PathBuf> {
     if let Some(folder) = given {
         fs::create_dir_all(folder).with_context(|| format!("making `{}`", folder.display()))?;
@@ -43,7 +44,7 @@ pub(crate) fn unix_seconds() -> Option<u64> {
 }
 
 /// Reads the lab's summaries in `path`. A file has one summary or an array; a run folder has such a
-/// file named `run.json`.
+/// file named `run.json`. An empty array is an error.
 pub(crate) fn summaries(path: &Path) -> anyhow::Result<Vec<Summary>> {
     let file = if path.is_dir() { path.join("run.json") } else { path.to_owned() };
     let text = fs::read_to_string(&file).with_context(|| format!("reading `{}`", file.display()))?;
@@ -60,8 +61,8 @@ pub(crate) fn summaries(path: &Path) -> anyhow::Result<Vec<Summary>> {
     Ok(summaries)
 }
 
-/// Reads the slowest frames of a run folder; `path` is the folder or its `run.json`. Returns
-/// an empty list if the folder has none.
+/// Reads the slowest frames of a run folder from its `timeline.json`; `path` is the folder or its
+/// `run.json`. Returns an empty list if the folder has no such file, or if `path` is another file.
 pub(crate) fn slow_frames(path: &Path) -> anyhow::Result<Vec<FrameTimeline>> {
     let folder = if path.is_dir() { Some(path) } else { path.parent().filter(|_| is_run_json(path)) };
     let file = folder.map(|folder| folder.join("timeline.json")).filter(|file| file.exists());

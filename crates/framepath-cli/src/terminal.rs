@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Standard output and standard error.
+//! Printing on standard output and standard error. A signal ends a write that waits for the reader.
 
 use std::io::{self, ErrorKind, Write};
 
@@ -9,12 +9,12 @@ use framepath_os::process::cancel::StoppableWriter;
 
 use crate::exit_status::OutputClosed;
 
-/// Destination of a command's text.
+/// Destination of the text that a command prints for its user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TextTarget {
     /// Standard output.
     Output,
-    /// Standard error, because standard output carries data.
+    /// Standard error, for a command whose standard output carries data.
     Error,
 }
 
@@ -24,7 +24,8 @@ impl TextTarget {
         if data_on_output { TextTarget::Error } else { TextTarget::Output }
     }
 
-    /// Prints `text`. Escapes control characters, because they would change the terminal's state.
+    /// Prints `text`, which may have several lines. Escapes all other control characters, because they
+    /// would change the terminal's state.
     pub(crate) fn print(self, text: &str) -> anyhow::Result<()> {
         let text = shown_lines(text);
         match self {
@@ -47,7 +48,8 @@ pub(crate) fn print(bytes: &[u8]) -> anyhow::Result<()> {
     }
 }
 
-/// Prints a line on standard error. Ignores errors, because there is no other place to report them.
+/// Prints `line`, with control characters escaped, and a line end on standard error. Ignores errors,
+/// because there is no other place to report them.
 pub(crate) fn note(line: &str) {
     let line = format!("{}\n", shown_lines(line));
     let _ = StoppableWriter::new(io::stderr().lock()).write_all(line.as_bytes());

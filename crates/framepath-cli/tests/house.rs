@@ -24,9 +24,8 @@ framepath_testkit::tests! {
     doc_comments_begin_with_a_noun_or_a_verb,
 }
 
-/// Every crate of the workspace, lowest first, and the workspace crates that it may
-/// depend on, in any of its dependency tables. A new crate needs a
-/// line here and a page in docs/decisions/.
+/// Every crate of the workspace, lowest first, with the workspace crates that it may depend on, in
+/// any of its dependency tables. A new crate needs a line here and a page in docs/decisions/.
 const MAY_KNOW: &[(&str, &[&str])] = &[
     ("framepath-model", &[]),
     ("framepath-os", &["framepath-model"]),
@@ -54,8 +53,9 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
 /// Crate of test helpers: a dev-dependency of any crate, and no other dependency.
 const TESTKIT: &str = "framepath-testkit";
 
-/// The only crate that may use FFmpeg and dav1d, and the names of their crates.
+/// Only crate that may depend on the crates of [`CODEC_NAMES`].
 const CODEC_CRATE: &str = "framepath-codec";
+/// Beginnings of the names of crates for FFmpeg and dav1d.
 const CODEC_NAMES: &[&str] = &["ffmpeg", "libav", "dav1d", "bindgen"];
 
 /// Crate roots in which `unsafe` is forbidden.
@@ -119,8 +119,8 @@ fn dependencies() -> BTreeMap<String, Vec<String>> {
         .collect()
 }
 
-/// Lists files that git tracks or would add, as paths below the root. Fails
-/// without a git repository, as in an unpacked archive.
+/// Lists the files that git tracks or would add, as paths below the root. Returns an error without a
+/// git repository, as in an unpacked archive.
 fn files() -> Result<Vec<String>, Missing> {
     if !root().join(".git").exists() {
         return Err(Missing::new("no git repository to list files from; run the test in a clone"));
@@ -177,7 +177,8 @@ fn only_one_crate_uses_the_codec_libraries() {
     }
 }
 
-/// Lists packages that the command is built of, with these options: NAME VERSION.
+/// Lists the packages that the command is built of with these options of `cargo tree`, each as NAME
+/// VERSION.
 fn packages(options: &[&str]) -> BTreeSet<String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
@@ -244,7 +245,7 @@ fn is_source(path: &str, text: &str) -> bool {
     NAMES.contains(&name) || ENDINGS.iter().any(|ending| name.ends_with(ending)) || text.starts_with("#!")
 }
 
-/// Returns the licences that a file may carry, by its folder.
+/// Returns the SPDX licences that a file may carry, by its folder.
 fn licences(path: &str) -> &'static [&'static str] {
     const OURS: &str = "MIT OR Apache-2.0";
     const KERNEL: &str = "GPL-2.0-only";
@@ -329,7 +330,7 @@ fn conditions_compile_with_the_oldest_supported_rust() -> Tested {
     Ok(())
 }
 
-/// Checks that no doc comment begins with a pronoun or a question word.
+/// Checks that no doc comment begins with one of the words `riddles`, such as `What` or `Not`.
 fn doc_comments_begin_with_a_noun_or_a_verb() -> Tested {
     let files = files()?;
     let riddles = ["What", "Who", "Whose", "Whether", "Of", "Nothing", "Not"];

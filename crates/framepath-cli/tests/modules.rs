@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// Maximum number of files of a cycle.
+/// Maximum number of files of an import cycle.
 const MOST: usize = 4;
 
 /// Crates with larger cycles, and their sizes.
@@ -21,7 +21,7 @@ type Segments = Vec<String>;
 
 struct Module {
     text: String,
-    /// Items of its `pub use` declarations: name and path.
+    /// Items that the file re-exports by `pub use`: the name, and the path within the crate.
     exports: BTreeMap<String, Segments>,
 }
 
@@ -61,7 +61,8 @@ impl Graph {
         graph
     }
 
-    /// Returns the file that defines the item of this path.
+    /// Returns the file that defines the item at `path`; follows at most `depth` re-exports. `None` if
+    /// no file of the crate has the item.
     fn definition(&self, path: &[String], depth: usize) -> Option<&str> {
         let length = (1..=path.len()).rev().find(|n| self.modules.contains_key(&path[..*n].join("::")));
         let (module, rest) = match length {
@@ -85,7 +86,7 @@ impl Graph {
             .collect()
     }
 
-    /// Returns the cycles: files that reach each other.
+    /// Returns the cycles: groups of files that import each other, directly or through others.
     fn cycles(&self) -> Vec<Vec<&str>> {
         let edges: BTreeMap<&str, BTreeSet<&str>> =
             self.modules.keys().map(|name| (name.as_str(), self.imports(name))).collect();
@@ -102,7 +103,7 @@ impl Graph {
     }
 }
 
-/// Returns all files that `from` imports, directly or through others.
+/// Returns all files that `from` imports, directly or through others; includes `from` in a cycle.
 fn reached<'a>(from: &'a str, edges: &BTreeMap<&'a str, BTreeSet<&'a str>>) -> BTreeSet<&'a str> {
     let (mut seen, mut open) = (BTreeSet::new(), vec![from]);
     while let Some(next) = open.pop() {
@@ -111,7 +112,7 @@ fn reached<'a>(from: &'a str, edges: &BTreeMap<&'a str, BTreeSet<&'a str>>) -> B
     seen
 }
 
-/// Returns the trees of all `use` declarations within this crate, and true for public ones.
+/// Returns each `use` declaration in `text`: true if it has `pub`, and the text behind `use`.
 fn declarations(text: &str) -> impl Iterator<Item = (bool, String)> + '_ {
     text.split(';').filter_map(|statement| {
         let (head, tree) = statement.rsplit_once("use ")?;
@@ -142,7 +143,7 @@ fn expanded(tree: &str) -> Vec<Segments> {
     parts.flat_map(|part| expanded(part)).map(|part| [&head[..], &part].concat()).collect()
 }
 
-/// Returns paths that begin with `crate::`, outside declarations.
+/// Returns the paths in `text` that begin with `crate::`, except those in `use` declarations.
 fn paths(text: &str) -> impl Iterator<Item = Segments> + '_ {
     let code = text.lines().filter(|line| !line.trim_start().starts_with("//") && !line.contains("use "));
     code.flat_map(|line| line.split("crate::").skip(1)).map(|path| {
@@ -152,7 +153,8 @@ fn paths(text: &str) -> impl Iterator<Item = Segments> + '_ {
     })
 }
 
-/// Returns a path within the crate, from its root; `None` for other crates.
+/// Returns `path`, as `module` writes it, as a path from the crate's root. A path that begins with
+/// another lower-case word counts as a path below `module`; for any other path returns `None`.
 fn absolute(module: &str, path: &[String]) -> Option<Segments> {
     let own: Segments = module.split("::").filter(|part| *part != "lib").map(str::to_owned).collect();
     let ups = path.iter().take_while(|part| *part == "super").count();
@@ -166,7 +168,7 @@ fn absolute(module: &str, path: &[String]) -> Option<Segments> {
     }
 }
 
-/// Returns true for files of one folder, and for a file and those of the folder of its name.
+/// Returns true if all files are in one folder, or are a file and files of the folder of its name.
 fn are_neighbours(modules: &[&str]) -> bool {
     let paths: Vec<Vec<&str>> = modules.iter().map(|module| module.split("::").collect()).collect();
     let common = (0..).take_while(|at| {

@@ -465,7 +465,7 @@ fn packets_without_output_have_none_in_a_replay() {
     use Arrived::{AlreadyDelivered as Old, Deliver as New, Unknown};
     assert_eq!(answers, [Old, Old, Old, Old, Old, New, Old, Unknown]);
 
-    // Nor once the replay is past it.
+    // The packets also have no output after the whole replay was sent.
     let mut log = open_group();
     for seq in [0, 1, 2, 5, 6] {
         log.arrived(seq);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A client of the decoder node that feeds it the fake codec, and knows of each
- * frame which one it has to be.
+ * A client of the decoder node. It sends packets of the fake codec, and knows the
+ * expected content of each frame.
  *
  *   decoder-client NODE CASE [FRAMES]
  *
  * Each case checks order, timestamps and pixels of all frames, and that the
- * stream ends as the kernel's decoder document has it. Exit 0: all as it should.
+ * stream ends as the kernel's decoder document requires. Exit 0: no error.
  */
 #include "fake.h"
 
@@ -91,7 +91,7 @@ static void allocate(struct client *c, struct side *q, unsigned int count)
 			q->at[i] = mmap(NULL, plane.length, PROT_READ | PROT_WRITE, MAP_SHARED,
 					c->fd, plane.m.mem_offset);
 		} else {
-			/* More than a frame needs, as others allocate. */
+			/* Larger than a frame, because other clients allocate larger buffers too. */
 			struct dma_heap_allocation_data a = { .len = ((plane.length + 4095) & ~4095u) + 65536,
 							      .fd_flags = O_RDWR | O_CLOEXEC };
 			static int heap = -1;
@@ -230,7 +230,7 @@ static bool send_packet(struct client *c)
 	return false;
 }
 
-/* 0, or a negative errno. */
+/* Returns 0, or a negative errno. */
 static int dequeue(struct client *c, struct side *q, struct v4l2_buffer *b,
 		   struct v4l2_plane *plane)
 {
@@ -264,7 +264,10 @@ static void check_frame(struct client *c, const struct v4l2_buffer *b, uint32_t 
 	c->total++;
 }
 
-/* One turn of what a client does all the time. A negative errno ends it. */
+/*
+ * Makes one turn of the client's loop: waits, and handles events and finished buffers. Returns 0, or
+ * a negative errno, which ends the loop.
+ */
 static int turn(struct client *c, int timeout_ms)
 {
 	struct pollfd p = { .fd = c->fd, .events = POLLIN | POLLOUT | POLLPRI };
@@ -325,7 +328,7 @@ static struct client *begin(const char *node, uint32_t memory)
 	return c;
 }
 
-/* Sends up to number END, drains, and has every frame by then. */
+/* Sends the packets before number END, drains, and checks that all their frames have arrived. */
 static void run_to(struct client *c, unsigned int end, int timeout_ms)
 {
 	unsigned int eos = c->eos;
@@ -365,7 +368,7 @@ static void case_plain(const char *node, unsigned int frames, uint32_t memory, u
 	finish(c, frames);
 }
 
-/* Payloads that do not begin where their buffers do. */
+/* Sends payloads that begin at an offset inside their buffers. */
 static void case_offset(const char *node, unsigned int frames)
 {
 	struct client *c = begin(node, V4L2_MEMORY_MMAP);
@@ -376,8 +379,8 @@ static void case_offset(const char *node, unsigned int frames)
 }
 
 /*
- * A client that is paused before it sets CAPTURE up, and again with every buffer
- * filled: the decoder cannot go on, and is not taken for one that is silent.
+ * Pauses before CAPTURE is set up, and again with every buffer filled. The decoder
+ * cannot continue meanwhile, so the module must not fail it as silent.
  */
 static void case_pause(const char *node, unsigned int ms)
 {
@@ -406,7 +409,7 @@ static void case_resize(const char *node, unsigned int frames)
 	finish(c, frames);
 }
 
-/* All packets and STOP, and only then SOURCE_CHANGE is followed. */
+/* Sends all packets and STOP before the client reacts to SOURCE_CHANGE. */
 static void case_early(const char *node, unsigned int rounds)
 {
 	for (unsigned int round = 0; round < rounds; round++) {
@@ -419,7 +422,7 @@ static void case_early(const char *node, unsigned int rounds)
 	}
 }
 
-/* Drain, go on by each of the three ways there are, drain again. */
+/* Drains, continues in each of the three possible ways, and drains again. */
 static void case_drain(const char *node, unsigned int frames)
 {
 	struct client *c = begin(node, V4L2_MEMORY_MMAP);
@@ -449,7 +452,7 @@ static void case_drain(const char *node, unsigned int frames)
 	finish(c, 9 * frames);
 }
 
-/* Stops in the middle and goes on elsewhere. */
+/* Seeks: stops in the middle of the stream, and continues at another packet. */
 static void case_seek(const char *node, unsigned int rounds, bool resize, bool both)
 {
 	struct client *c = begin(node, V4L2_MEMORY_MMAP);
@@ -473,14 +476,14 @@ static void case_seek(const char *node, unsigned int rounds, bool resize, bool b
 		run(c, &c->out, true);
 		if (both)
 			set_up_capture(c);
-		/* What was decoded before the seek may still be dequeued. */
+		/* Frames that were decoded before the seek may still be dequeued. */
 		c->sent += 10 - c->sent % 10 + (resize ? 10 : 0);
 	}
 	close(c->fd);
 	free(c);
 }
 
-/* CAPTURE stops and is made anew in the middle, OUTPUT is not touched. */
+/* Stops CAPTURE in the middle and sets it up again, without a change of OUTPUT. */
 static void case_capture(const char *node, unsigned int rounds)
 {
 	struct client *c = begin(node, V4L2_MEMORY_MMAP);
@@ -509,7 +512,7 @@ static void case_capture(const char *node, unsigned int rounds)
 	free(c);
 }
 
-/* As ffmpeg asks: with a packet under way, without waiting for the event. */
+/* Queries the format as ffmpeg does: after a packet was sent, without a wait for the event. */
 static void case_ask(const char *node)
 {
 	struct client *c = begin(node, V4L2_MEMORY_MMAP);
@@ -531,7 +534,7 @@ static void case_ask(const char *node)
 	xioctl(c, VIDIOC_G_SELECTION, &s, "G_SELECTION");
 	check(s.r.width == 99 && s.r.height == 58, "%ux%u padded", s.r.width, s.r.height);
 
-	/* The rectangle that applies is the stream's, or there is an error. */
+	/* S_SELECTION applies the stream's rectangle, or fails. */
 	s.target = V4L2_SEL_TGT_COMPOSE;
 	s.r = (struct v4l2_rect){ 1, 2, 30, 40 };
 	xioctl(c, VIDIOC_S_SELECTION, &s, "S_SELECTION");
@@ -552,7 +555,7 @@ static void case_ask(const char *node)
 	free(c);
 }
 
-/* There is no decoder, or it gives up: an error, and then another try. */
+/* Without a decoder, or if the decoder fails, the client gets an error. Then it tries again. */
 static void case_error(const char *node)
 {
 	struct client *c = begin(node, V4L2_MEMORY_MMAP);
@@ -575,7 +578,7 @@ static void case_error(const char *node)
 	free(c);
 }
 
-/* Closes at any point. */
+/* Closes the node at different points of a stream. */
 static void case_close(const char *node, unsigned int rounds)
 {
 	for (unsigned int round = 0; round < rounds; round++) {
@@ -597,7 +600,7 @@ static void case_close(const char *node, unsigned int rounds)
 	}
 }
 
-/* Packets for v4l2-compliance and v4l2-ctl, as --stream-to-hdr writes them. */
+/* Writes packets for v4l2-compliance and v4l2-ctl, in the format of --stream-to-hdr. */
 static void case_file(const char *path, unsigned int frames)
 {
 	FILE *f = fopen(path, "w");

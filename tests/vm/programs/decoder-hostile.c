@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Clients of the decoder node that want more than their share, and what the
- * module has to give them.
+ * Clients of the decoder node that exceed their share. Each case checks a limit:
  *
- *   decoder-hostile NODE sizes           what CREATE_BUFS accepts; what memory counts
- *   decoder-hostile NODE memory UID      what UID may have, with any number of files
- *   decoder-hostile NODE cgroup FOLDER   what a memory cgroup, which it makes, is charged
- *   decoder-hostile NODE grab UID N      N streams, no more, held until SIGTERM
- *   decoder-hostile NODE namespace UID   with N streams held: none by other ids of UID's
- *   decoder-hostile NODE served UID N M  of N streams the decoder takes M, and fails the others
+ *   decoder-hostile NODE sizes           sizes that CREATE_BUFS accepts; counted memory
+ *   decoder-hostile NODE memory UID      memory of user UID, with any number of files
+ *   decoder-hostile NODE cgroup FOLDER   memory charged to a memory cgroup, which it makes
+ *   decoder-hostile NODE grab UID N      N streams and no more, held until SIGTERM
+ *   decoder-hostile NODE namespace UID   while UID holds N streams, its subordinate ids get none
+ *   decoder-hostile NODE served UID N M  the decoder accepts M of N streams, and fails the others
  *   decoder-hostile NODE loop UID        allocates and frees until SIGTERM
- *   decoder-hostile NODE racing          maps buffers whose memory is being allocated
+ *   decoder-hostile NODE racing          maps buffers during the allocation of their memory
  *   decoder-hostile NODE frozen          a client that never leaves CREATE_BUFS, before
- *                                        and after a decoder has accepted its stream; a
- *                                        thread of it waits in G_FMT for the other
+ *                                        and after a decoder has accepted its stream; its
+ *                                        second thread waits in G_FMT for the first
  *
  * Runs as root; UID is the user that opens the files.
  */
@@ -96,7 +95,7 @@ static uint32_t sizeimage(int fd, uint32_t type)
 	return f.fmt.pix_mp.plane_fmt[0].sizeimage;
 }
 
-/* Buffers that were made, or a negative errno. */
+/* Returns the number of created buffers, or a negative errno. */
 static int create(int fd, uint32_t type, uint32_t bytes, unsigned int count)
 {
 	struct v4l2_create_buffers c = { .count = count, .memory = V4L2_MEMORY_MMAP, .format.type = type };
@@ -113,7 +112,7 @@ static void release(int fd, uint32_t type)
 	check(!ioctl(fd, VIDIOC_REQBUFS, &r), "REQBUFS 0");
 }
 
-/* 0, or a negative errno. */
+/* Returns 0, or a negative errno. */
 static int begin_stream(int fd)
 {
 	struct v4l2_requestbuffers r = { .count = 1, .type = OUTPUT, .memory = V4L2_MEMORY_MMAP };
@@ -124,7 +123,7 @@ static int begin_stream(int fd)
 	return ioctl(fd, VIDIOC_STREAMON, &type) ? -errno : 0;
 }
 
-/* ---- what CREATE_BUFS accepts, and what counts --------------------------- */
+/* ---- sizes of CREATE_BUFS, and counted memory ----------------------------- */
 
 static int export(int fd, uint32_t type)
 {
@@ -151,7 +150,7 @@ static uint32_t limit_of(uint32_t size)
 	return (size + (size < 1 << 20 ? 1 << 20 : size) + 4095) & ~4095u;
 }
 
-/* A dmabuf that is too small is turned down, and is not kept. */
+/* The module rejects a dmabuf that is too small, and keeps no reference to it. */
 static void refused_import(void)
 {
 	struct v4l2_requestbuffers r = { .count = 1, .type = OUTPUT, .memory = V4L2_MEMORY_DMABUF };
@@ -191,7 +190,7 @@ static void case_sizes(void)
 	check(create(fd, OUTPUT, 8192, 1) == 1, "two pages");
 	check(count_of("memory_bytes") == bytes + 8192, "%llu bytes are counted", count_of("memory_bytes"));
 
-	/* What the queue has freed counts as long as somebody has it. */
+	/* Memory that the queue has freed counts as long as a mapping or a dmabuf of it exists. */
 	mapped = map(fd, CAPTURE, bytes);
 	dmabuf = export(fd, CAPTURE);
 	release(fd, OUTPUT);
@@ -210,7 +209,7 @@ static void case_sizes(void)
 	check(!count_of("memory_bytes"), "memory is left");
 	refused_import();
 
-	/* One file, and files until the module has no more. */
+	/* First the limit of one file, then files up to the limit of the module. */
 	for (i = 0; i < FILES; i++) {
 		files[i] = open_or_fail(node, O_RDWR);
 		set_size(files[i], 2048, 2048);
@@ -231,7 +230,7 @@ static void case_sizes(void)
 	check(!count_of("memory_bytes"), "memory is left");
 }
 
-/* Opens the node with another user's rights, and is root again. */
+/* Opens the node as user UID, then becomes root again. Returns the descriptor. */
 static int open_as(unsigned int uid)
 {
 	int fd;
@@ -256,7 +255,7 @@ static void case_memory(unsigned int uid)
 
 		files[i] = open_as(uid);
 		buffer = 2 * sizeimage(files[i], CAPTURE);
-		/* Two for each file, so that none comes near the limit of one file. */
+		/* Two buffers per file, so that no file reaches the limit of one file. */
 		got = create(files[i], CAPTURE, buffer, 2);
 		if (got < 0)
 			break;
@@ -295,7 +294,7 @@ static void set_in(const char *folder, const char *name, const char *text)
 	write_to(path, text);
 }
 
-/* Buffers are charged to the group of the process, and given up with an error at its limit. */
+/* Buffers are charged to the cgroup of the process; at its limit an allocation fails with an error. */
 static void case_cgroup(const char *folder)
 {
 	unsigned long long before;
@@ -359,7 +358,7 @@ static void case_grab(unsigned int uid, unsigned int limit)
 	wait_for_end("holds its streams");
 }
 
-/* Those that fail. */
+/* Returns the number of failed streams. */
 static unsigned int failed_streams(const int *files, unsigned int total)
 {
 	unsigned int failed = 0;
@@ -387,7 +386,7 @@ static void case_served(unsigned int uid, unsigned int total, unsigned int serve
 		usleep(100000);
 		failed = failed_streams(files, total);
 	}
-	/* And no more of them. */
+	/* The number of failed streams must not grow later. */
 	usleep(1000000);
 	failed = failed_streams(files, total);
 	check(failed == total - served, "of %u streams %u fail, not %u", total, failed, total - served);
@@ -438,8 +437,8 @@ static void case_loop(unsigned int uid)
 }
 
 /*
- * mmap() takes no lock of the driver's: it meets buffers of CREATE_BUFS before
- * their memory is there, and after it has gone.
+ * mmap() takes no lock of the driver. So it can find buffers of CREATE_BUFS before
+ * their memory is allocated, and after their memory was freed.
  */
 static void case_racing(void)
 {
@@ -463,14 +462,14 @@ static void case_racing(void)
 			check(errno == EINVAL || errno == ENOMEM, "mmap");
 			continue;
 		}
-		/* Its memory is there for as long as it is mapped. */
+		/* The memory of a buffer must exist as long as its mapping. */
 		shared->bytes += *(volatile unsigned char *)memory;
 		shared->rounds++;
 		munmap(memory, 4096);
 	}
 	if (!child)
 		_exit(0);
-	/* One buffer, so that the memory which is being allocated is the mapped one's. */
+	/* Only one buffer, so that the other process maps the memory that is being allocated. */
 	for (unsigned int round = 0; round < 400; round++) {
 		made += create(fd, CAPTURE, 2 * sizeimage(fd, CAPTURE), 1) > 0;
 		release(fd, CAPTURE);
@@ -498,7 +497,7 @@ static pid_t start(int priority, const char *program, const char *word, const ch
 
 	check(child >= 0, "fork");
 	if (child) {
-		/* This process need not sleep for the other to begin. */
+		/* The child starts although this process does not sleep. */
 		if (priority)
 			set_priority(child, priority);
 		return child;
@@ -510,7 +509,10 @@ static pid_t start(int priority, const char *program, const char *word, const ch
 	fail("%s", program);
 }
 
-/* Its exit status. Does not sleep where that would let the hostile client go on. */
+/*
+ * Waits for CHILD and returns its exit status. Polls without sleep if SLEEPS is false, because a sleep
+ * would let the hostile client continue.
+ */
 static int finish(pid_t child, bool sleeps, const char *what)
 {
 	uint64_t begun = now_ns();
@@ -522,7 +524,7 @@ static int finish(pid_t child, bool sleeps, const char *what)
 		if (now_ns() - begun < SECONDS / 2 * 1000000000ull)
 			continue;
 		kill(child, SIGKILL);
-		/* Whatever it waits for ends with this. */
+		/* The end of the hostile client ends every wait of the child. */
 		kill(hostile, SIGKILL);
 		set_priority(0, 0);
 		fail("%s waits for the hostile client", what);
@@ -530,7 +532,7 @@ static int finish(pid_t child, bool sleeps, const char *what)
 	return status;
 }
 
-/* Has its stream accepted, with a format that takes long to allocate. */
+/* Waits until a decoder has accepted the stream, with a format whose buffers take long to allocate. */
 static void be_accepted(int fd)
 {
 	struct v4l2_event_subscription s = { .type = V4L2_EVENT_SOURCE_CHANGE };
@@ -545,7 +547,7 @@ static void be_accepted(int fd)
 	check(poll(&p, 1, 20000) == 1 && p.revents & POLLPRI, "no SOURCE_CHANGE");
 }
 
-/* Needs the lock of the file in an ioctl that begins with the lock of the node. */
+/* Calls an ioctl that takes the lock of the node first, and then needs the lock of the file. */
 static void *ask(void *argument)
 {
 	int fd = *(int *)argument;
@@ -575,7 +577,7 @@ static void __attribute__((noreturn)) stay_inside(bool accepted)
 	} else {
 		int type = OUTPUT;
 
-		/* A large guess, which has to be made before OUTPUT has buffers. */
+		/* Sets a large size, which is possible only while OUTPUT has no buffers. */
 		check(!ioctl(fd, VIDIOC_STREAMOFF, &type), "STREAMOFF");
 		release(fd, OUTPUT);
 		set_size(fd, 2048, 2048);
@@ -584,10 +586,10 @@ static void __attribute__((noreturn)) stay_inside(bool accepted)
 	bytes = 2 * sizeimage(fd, CAPTURE);
 	shared->bytes = (bytes + 4095) & ~4095u;
 	check(!pthread_create(&asking, NULL, ask, &fd), "pthread_create");
-	/* It needs its priority before this thread has one. */
+	/* The other thread must set its priority before this thread does. */
 	while (!shared->asks)
 		usleep(1000);
-	/* The scheduler gives a share of the time to what has no priority at all. */
+	/* Without a real-time priority, this thread would get a share of the CPU from the scheduler. */
 	set_priority(0, 1);
 	shared->ready = true;
 	for (;;) {
@@ -623,8 +625,8 @@ static void end_decoder(pid_t *decoder, unsigned int rounds)
 }
 
 /*
- * All on one processor. The hostile client has a low priority, and this process, which
- * never sleeps, a higher one: so the client stays where it was found, with its lock held.
+ * All processes run on one CPU. The hostile client has a low priority; this process has a
+ * higher one and never sleeps. So the client does not continue, and keeps its lock.
  */
 static void freeze(bool accepted)
 {
@@ -643,7 +645,7 @@ static void freeze(bool accepted)
 	check(shared->ready, "the hostile client has not begun");
 	for (i = 0; i < SECONDS * 1000; i++) {
 		usleep(1000);
-		/* Besides its packet: the first buffer of several is being made. */
+		/* Memory besides the packet's: the client is allocating the first of several buffers. */
 		rounds = shared->rounds;
 		own = count_of("memory_bytes") - 4096;
 		if (shared->inside && own && own <= shared->bytes)
@@ -671,7 +673,7 @@ static void case_frozen(void)
 	CPU_ZERO(&first);
 	CPU_SET(0, &first);
 	check(!sched_setaffinity(0, sizeof(first), &first), "one processor");
-	/* Else a priority lasts for 95 % of the time. */
+	/* Otherwise the kernel runs real-time tasks for at most 95 % of the time. */
 	write_to("/proc/sys/kernel/sched_rt_runtime_us", "-1");
 	freeze(false);
 	freeze(true);

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A decoder of a made-up codec, attached to /dev/framepath: a packet that begins
- * with a struct fake says size and fill value, any other packet is a frame of
- * the size the client has set, filled with the packet's first byte. One frame
- * per packet. A packet is done when its frame was given, so that another one of
- * these can go on where this one was killed.
+ * A decoder of a made-up codec, attached to /dev/framepath. Each packet is one frame.
+ * A packet that begins with a struct fake contains the frame's size and fill value.
+ * Any other packet is a frame of the size that the client has set, filled with the
+ * packet's first byte. A packet is done when its frame was delivered, so that after
+ * this process was killed another fake decoder can continue.
  *
  *   fake-decoder [hold=N] [die=N] [fail=N] [quiet=N] [lie] [mute] [depth=10] [slow=US] [scratch=N]
  *
- * hold: N frames are given late, the newest first, as with reordering; die: kills
- * itself after N frames; fail: gives streams up after N frames; lie: tries what
- * the kernel has to turn down around each frame, and ends if it does not;
- * slow: takes its time over each frame; scratch: wants N bytes behind the pixels;
- * mute: accepts streams and says nothing; quiet: nothing more after N frames. SIGTERM ends it; its last line says
- * how many frames it gave and how many lies were told.
+ * hold: delivers N frames late, the newest first, as with reordering; die: kills
+ * itself after N frames; fail: fails streams after N frames; lie: makes invalid calls
+ * around each frame, and ends with an error if the kernel accepts one; slow: takes US
+ * microseconds for each frame; scratch: needs N bytes behind the pixels; mute: accepts
+ * streams and makes no further call; quiet: makes no call after N frames. SIGTERM ends
+ * this program. Its last line has the numbers of delivered frames and of invalid calls.
  */
 #include "fake.h"
 
@@ -62,7 +62,7 @@ static int say(struct stream *s, unsigned long request, void *argument)
 	return ioctl(s->fd, request, argument) ? -errno : 0;
 }
 
-/* A buffer is lent no further than the format goes, in whole pages. */
+/* Checks that the decoder can map a buffer only up to the format's size, in whole pages. */
 static void check_lease(const struct fp_export *export, uint32_t length)
 {
 	off_t size = (length + 4095) & ~4095u;
@@ -122,14 +122,14 @@ static struct fp_format format_of(struct stream *s, const struct fake *fake)
 	};
 }
 
-/* Has to be turned down, with this error. */
+/* Makes an invalid call, which the kernel has to reject with ERROR. */
 static void tell(struct stream *s, const char *what, unsigned long request, void *argument,
 		 int error)
 {
 	int ret = say(s, request, argument);
 
 	lies++;
-	/* The client may go on meanwhile: then there is another reason. */
+	/* The client may seek or close meanwhile; then the call fails with another error. */
 	if (ret == error || ret == -ENODEV || ret == -ESTALE || ret == -EBUSY)
 		return;
 	printf("FAIL %s: %d, not %d\n", what, ret, error);
@@ -157,7 +157,7 @@ static void tell_frames(struct stream *s, const struct fp_frame *honest)
 	tell(s, "frame, reserved", FRAMEPATH_IOC_FRAME, &f, -EINVAL);
 }
 
-/* A packet is read no further than it goes, in both directions. */
+/* Checks that no bytes before or behind a packet can be read. */
 static void tell_payload(struct stream *s, const struct fp_packet *packet)
 {
 	uint64_t at = ((uint64_t)packet->index << 32) + packet->offset;
@@ -165,7 +165,7 @@ static void tell_payload(struct stream *s, const struct fp_packet *packet)
 	ssize_t got = pread(s->fd, bytes, sizeof(bytes), at);
 
 	lies++;
-	/* The client may go on meanwhile. */
+	/* The client may seek or close meanwhile. */
 	if (got < 0)
 		return;
 	check(got == packet->bytes, "a packet of %u bytes has %zd", packet->bytes, got);
@@ -248,7 +248,7 @@ static void take_packet(struct stream *s, const struct fp_packet *packet)
 		p->fake.width = 640, p->fake.height = 480;
 }
 
-/* Both waits say it, in any order. */
+/* Starts a new epoch. The waits for packets and for buffers both announce it, in any order. */
 static void flush(struct stream *s, uint32_t epoch)
 {
 	if (s->epoch == epoch)
@@ -308,7 +308,7 @@ static void next_captures(struct stream *s)
 	}
 }
 
-/* The one of highest seq of those that are held, but never past a new size. */
+/* Returns the index of the newest pending frame that has the size of the oldest one. */
 static unsigned int choose(struct stream *s)
 {
 	unsigned int chosen = 0;
@@ -341,7 +341,7 @@ static bool say_format(struct stream *s, const struct fake *fake)
 	return s->formatted;
 }
 
-/* False: nothing can be done now. */
+/* Delivers a pending frame. Returns false if no frame can be delivered now. */
 static bool give(struct stream *s)
 {
 	unsigned int i = choose(s);
@@ -380,7 +380,7 @@ static bool give(struct stream *s)
 	}
 	ret = say(s, FRAMEPATH_IOC_FRAME, &frame);
 	if (ret) {
-		/* The client went on. After a flush the buffer is still ours. */
+		/* The client has flushed or stopped. After a flush the decoder still owns the buffer. */
 		if (ret == -ESTALE)
 			s->ready[s->readies++] = frame.index;
 		next_captures(s);
@@ -411,7 +411,7 @@ static void work(struct stream *s)
 		next_captures(s);
 		next_packets(s);
 		again = false;
-		/* At once: the client sets up CAPTURE, without which it cannot drain. */
+		/* Reports the format immediately, because the client cannot drain before CAPTURE is set up. */
 		if (s->pendings && !s->formatted && !s->pending[0].given)
 			say_format(s, &s->pending[0].fake);
 		while (s->pendings && (s->pendings > hold || s->draining) && give(s)) {
@@ -494,7 +494,7 @@ int main(int count, char **words)
 	attach.version++;
 	check(ioctl(control, FRAMEPATH_IOC_ATTACH, &attach) && errno == EPROTO, "ATTACH of another version");
 	attach.version--;
-	/* The one before this may not be gone yet. */
+	/* The kernel may not have detached the previous decoder yet. */
 	while (ioctl(control, FRAMEPATH_IOC_ATTACH, &attach)) {
 		check(errno == EBUSY, "ATTACH");
 		usleep(10000);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the fake decoder and its client agree on. */
+/* Packet format of the fake codec, shared by the fake decoder and its client. */
 #ifndef FRAMEPATH_TEST_FAKE_H
 #define FRAMEPATH_TEST_FAKE_H
 

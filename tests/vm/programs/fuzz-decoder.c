@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Random calls on the decoder node, on /dev/framepath and on the descriptors of
- * its streams: clients and decoders in the same processes, each of them right,
- * nearly right or nonsense.
+ * its streams. The processes are clients and decoders at the same time. Calls are
+ * valid, nearly valid or random.
  *
  *   fuzz-decoder SECONDS SEED NODE
  *
- * What has to be known for a call to be nearly right (packets, buffers that are
- * to be written, epochs) is kept per stream, for all threads, without a lock:
- * what is out of date is one more wrong value. Ends with an error if one of the
- * calls that matter has never succeeded.
+ * The values for nearly valid calls (packets, buffers to write, epochs) are kept
+ * per stream, for all threads, without a lock: an outdated value is one more
+ * wrong value. Ends with an error if one of the important calls has never
+ * succeeded.
  */
 #include "fuzz.h"
 
@@ -39,7 +39,7 @@ struct stream {
 
 static const char *path;
 static int nodes[NODES], dmabufs[DMABUFS];
-/* The last two are what all processes share. */
+/* All processes share shared_control and shared_node. */
 static int control = -1, shared_control, shared_node;
 static struct stream streams[STREAMS];
 
@@ -51,7 +51,7 @@ static void renew(int *slot, int fd)
 		close(old);
 }
 
-/* Right, but for one of some. */
+/* Returns RIGHT, and in one of 40 calls another value. */
 static uint32_t or_any(uint32_t right)
 {
 	return rarely(40) ? below(2) ? random_bits() : below(4) : right;
@@ -119,7 +119,7 @@ static void run(int fd, bool on, int type)
 		done(ioctl(fd, VIDIOC_STREAMOFF, &type));
 }
 
-/* All that a client does up to the first frame. */
+/* Makes all calls of a client up to the first frame. */
 static void whole_client(int fd)
 {
 	uint32_t memory = any_memory();
@@ -133,7 +133,7 @@ static void whole_client(int fd)
 	}
 }
 
-/* What a client does where a SOURCE_CHANGE came. */
+/* Makes the calls of a client after SOURCE_CHANGE. */
 static void follow(int fd)
 {
 	struct v4l2_format f = { .type = CAPTURE };
@@ -333,7 +333,7 @@ static void say_format(struct stream *s)
 	f.bytesperline = or_any(256);
 	f.visible_width = or_any(f.width);
 	f.visible_height = or_any(f.height);
-	/* Whatever else is wrong with it, it does not ask for much memory. */
+	/* The other fields may be wrong, but the format must not need much memory. */
 	f.sizeimage_native = 24576 + !below(8) * 4096;
 	f.sizeimage_packed = 24576 + !below(8) * 4096;
 	f.min_buffers = or_any(1 + !below(8));
@@ -386,7 +386,7 @@ static void export_to_decoder(struct stream *s)
 		return;
 	if (below(2))
 		touch(e.fd, 4096, 0);
-	/* Clients import it, their own node's too. */
+	/* Clients import the dmabuf, also into the node that exported it. */
 	renew(&dmabufs[below(DMABUFS)], e.fd);
 }
 
@@ -417,7 +417,7 @@ static void use_stash(struct stream *s)
 		done(mmap(NULL, 4096, PROT_READ, MAP_SHARED, s->fd, 0) == MAP_FAILED ? -1 : 0);
 }
 
-/* A frame, with all that has to be said for it. */
+/* Makes all calls of a decoder up to its first frame. */
 static void whole_decoder(struct stream *s)
 {
 	next_packet(s);
@@ -507,7 +507,7 @@ static void decoder(struct stream *s)
 
 /* ---- both ---------------------------------------------------------------- */
 
-/* A stream from its first packet to its end, with whatever others do meanwhile. */
+/* Decodes a stream from its first packet to its end, while other threads make random calls. */
 static void whole_stream(int node, struct stream *s)
 {
 	struct v4l2_decoder_cmd stop = { .cmd = V4L2_DEC_CMD_STOP };
@@ -557,13 +557,13 @@ static void call(void)
 		client(rarely(20) ? shared_node : *node);
 		break;
 	default:
-		/* One process at a time decodes for all. */
+		/* Only one process at a time can be the decoder. */
 		if (s->fd < 0 && below(4))
 			client(*node);
 		else
 			decoder(s);
 	}
-	/* What others have left behind is closed now and then; and a process ends anywhere. */
+	/* Rarely closes the descriptors that other calls have left open, or kills this process. */
 	if (rarely(5000))
 		for (int fd = 40; fd < 400; fd++)
 			close(fd);

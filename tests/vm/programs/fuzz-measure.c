@@ -19,7 +19,7 @@ static uint32_t any_type(void)
 	return types[below(8)];
 }
 
-/* A call as a client makes it, with a value or two wrong at times. */
+/* Makes a call of a client, in which a value may be wrong. */
 static void nearly_right(int fd)
 {
 	uint32_t type = any_type(), memory = 1 + below(4);
@@ -70,7 +70,7 @@ static void nearly_right(int fd)
 	case 5: {
 		struct v4l2_format f = { .type = type };
 
-		/* Not both of any size: what a guest's memory has not is no mistake. */
+		/* Only the width may be of any size, because the guest's memory is too small for both. */
 		f.fmt.pix.width = below(4) ? 4 + below(700) : random_bits();
 		f.fmt.pix.height = 4 + below(60);
 		f.fmt.pix.pixelformat = below(2) ? V4L2_PIX_FMT_GREY : V4L2_PIX_FMT_H264;
@@ -89,7 +89,7 @@ static void nearly_right(int fd)
 		int result = ioctl(fd, VIDIOC_EXPBUF, &e);
 
 		done(result);
-		/* Some stay, for others to import. */
+		/* Some dmabufs stay open, so that other calls import them. */
 		if (!result && (e.fd > 30 || below(2)))
 			close(e.fd);
 		break;
@@ -130,7 +130,7 @@ static void call(void)
 		nearly_right(descriptor);
 	else
 		anything(descriptor);
-	/* What other calls have left behind is closed now and then. */
+	/* Rarely closes the descriptors that other calls have left open. */
 	if (rarely(500))
 		for (int fd = 10; fd < 200; fd++)
 			close(fd);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the programs share that make random calls on device files, for the
- * kernel's own checks to find what they do. Some processes with some threads
- * each, which share descriptors, so that calls meet. Half of the calls are
- * nearly right, else none would get far.
+ * Shared code of the programs that make random calls on device files; the kernel's
+ * own checks find the errors. Several processes with several threads each share
+ * descriptors, so that calls race. Half of the calls are nearly valid, because
+ * random calls alone would all fail early.
  */
 #ifndef FRAMEPATH_TEST_FUZZ_H
 #define FRAMEPATH_TEST_FUZZ_H
@@ -39,13 +39,13 @@ static inline uint32_t below(uint32_t limit)
 	return random_bits() % limit;
 }
 
-/* Of N calls one. */
+/* Returns true in one of N calls. */
 static inline bool rarely(uint32_t n)
 {
 	return !below(n);
 }
 
-/* A call was made. */
+/* Counts a call. Returns true if it succeeded. */
 static inline bool done(long result)
 {
 	__atomic_fetch_add(&totals->calls, 1, __ATOMIC_RELAXED);
@@ -55,7 +55,7 @@ static inline bool done(long result)
 	return true;
 }
 
-/* A call was made that the program counts. */
+/* Counts a call, and its success under the number WHAT. Returns true if it succeeded. */
 static inline bool reached(unsigned int what, long result)
 {
 	if (!done(result))
@@ -64,7 +64,10 @@ static inline bool reached(unsigned int what, long result)
 	return true;
 }
 
-/* Any command, any bytes. Sizes stay small: what a guest's memory has not is no mistake. */
+/*
+ * Makes a call with a random command and random bytes. Sizes stay small, because an allocation that
+ * exceeds the guest's memory would be no error of the module.
+ */
 static inline void anything(int fd)
 {
 	uint32_t words[256];
@@ -110,7 +113,7 @@ static inline void on_signal(int number)
 
 static pthread_t others[THREADS - 1];
 
-/* The first thread gets the process's signals, and hands them on. */
+/* Runs in the first thread, which receives the process's signals, and signals the other threads. */
 static inline void on_alarm(int number)
 {
 	(void)number;
@@ -136,16 +139,19 @@ static inline void fuzz_process(unsigned long seed)
 	sigaction(SIGUSR1, &action, NULL);
 	for (unsigned int i = 1; i < THREADS; i++)
 		check(!pthread_create(&others[i - 1], NULL, fuzz_thread, (void *)(seed + i)), "a thread");
-	/* A call that waits ends with a signal. */
+	/* The signal ends calls that wait. */
 	action.sa_handler = on_alarm;
 	sigaction(SIGALRM, &action, NULL);
 	setitimer(ITIMER_REAL, &often, NULL);
 	fuzz_thread((void *)seed);
-	/* Other threads may wait in a call for longer than we do. */
+	/* Other threads may still wait in a call. */
 	_exit(0);
 }
 
-/* Runs call() again and again; a process that kills itself is followed by another. */
+/*
+ * Calls call() in several processes until the time is over. Starts a new process for each that kills
+ * itself.
+ */
 static inline void fuzz(const char *seconds, const char *seed_text, void (*call)(void))
 {
 	unsigned long seed = strtoul(seed_text, NULL, 0);
@@ -167,7 +173,7 @@ static inline void fuzz(const char *seconds, const char *seed_text, void (*call)
 			running++;
 			totals->processes++;
 		}
-		/* The last ones are gone soon, or hang where no signal ends them. */
+		/* If a process hangs in a call for 60 s after the deadline, SIGALRM ends this program. */
 		signal(SIGALRM, SIG_DFL);
 		alarm(now_ns() < deadline ? 0 : 60);
 		check(wait(&status) > 0, "wait");

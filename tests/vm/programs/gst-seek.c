@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Flushing seeks in a GStreamer pipeline, with what follows each:
+ * Makes flushing seeks in a GStreamer pipeline, and prints the frames after each:
  *
  *   gst-seek PIPELINE FRAMES MS...
  *
@@ -20,7 +20,10 @@ static int frames;	/* since the last flush */
 static gboolean flushing;	/* the seek has come to the sink */
 static const char *where = "";
 
-/* In the stream's thread, which stands still until it is flushed: else it could come to the end before. */
+/*
+ * Runs in the stream's thread. Blocks the thread until the flush, because the stream could otherwise
+ * end before the seek.
+ */
 static void on_buffer(GstElement *pipeline, GstBuffer *buffer)
 {
 	GstMapInfo map;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * From QBUF of a frame to DQBUF of what became of it, of two nodes in turns:
- * latency MEASURING_NODE VIM2M. vim2m moves as many bytes (320x480 of RGB565)
- * in its shortest transaction time. Prints, asserts nothing: the kernel's
- * threshold beside a loop over bytes in this program too.
+ * Latency from QBUF of a frame to DQBUF of its result, on two nodes in turns:
+ * latency MEASURING_NODE VIM2M. vim2m moves the same number of bytes (320x480 of
+ * RGB565) in its shortest transaction time. Also compares the kernel's threshold
+ * with a loop over bytes in this program. Prints the figures and checks no limit.
  */
 #include "v4l2.h"
 
@@ -54,7 +54,7 @@ static void node_frame(struct node *n, unsigned i)
 	queue_get(&n->output);
 }
 
-/* As the kernel's compiler may do it: no vector registers. */
+/* Threshold as the kernel's compiler may generate it: without vector registers. */
 static uint32_t __attribute__((noinline, optimize("no-tree-vectorize"), target("no-sse")))
 plain(uint8_t *to, const uint8_t *from, size_t count, uint8_t level)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The measuring node: measure NODE TEST...; tests are those of the table at
- * the end, all of them without a name.
+ * Tests of the measuring node: measure NODE [TEST...]. The table at the end has
+ * the names of the tests. Without TEST, runs all.
  */
 #include "v4l2.h"
 
@@ -19,7 +19,7 @@ static int meta_open(void)
 	return meta_open_as(O_RDONLY | O_NONBLOCK);
 }
 
-/* The record of the frame that has just been dequeued, against what must be. */
+/* Compares the record of the frame that has just been dequeued with the expected record. */
 static void check_record(int meta, const struct order *o, const struct expected *e, bool in_place,
 			 const uint8_t *want, size_t size)
 {
@@ -50,8 +50,8 @@ static void check_record(int meta, const struct order *o, const struct expected 
 }
 
 /*
- * One frame from OUTPUT buffer i to CAPTURE buffer j, which are the same
- * memory or not.
+ * Sends one frame from OUTPUT buffer i to CAPTURE buffer j, and checks the result.
+ * SAME: both buffers are the same memory.
  */
 static void frame(struct queue *output, struct queue *capture, unsigned i, unsigned j, uint32_t width, uint32_t height,
 		  const struct order *o, int meta, bool same)
@@ -99,7 +99,7 @@ static void test_snapshot(void)
 	for (unsigned i = 0; i < 4; i++)
 		memcpy(output.buffers[i].pixels, source, size);
 
-	/* Queued before STREAMON, each with other values; then all are changed. */
+	/* Queues the buffers before STREAMON, each with other values; then changes all controls. */
 	struct order orders[4] = {
 		{ 100, FRAMEPATH_ALGO_THRESHOLD, 50 },
 		{ 101, FRAMEPATH_ALGO_THRESHOLD, 200, 5, 6, 7, 8, 0, 1 },
@@ -124,7 +124,7 @@ static void test_snapshot(void)
 		queue_get(&output);
 	}
 
-	/* PREPARE_BUF is not QBUF. */
+	/* PREPARE_BUF does not read the controls, QBUF does. */
 	struct order early = { 7, FRAMEPATH_ALGO_THRESHOLD, 30 }, late = { 8, FRAMEPATH_ALGO_THRESHOLD, 220 };
 	struct expected e = reference(want, source, 64, 48, &late);
 
@@ -134,7 +134,7 @@ static void test_snapshot(void)
 	order(fd, late);
 	queue_put(&output, 0);
 
-	/* A QBUF that fails changes nothing of the buffer that is queued. */
+	/* A failed QBUF does not change the values of the queued buffer. */
 	order(fd, early);
 	b = queue_buffer(&output, 0);
 	check(ioctl(fd, VIDIOC_QBUF, &b) && errno == EINVAL, "QBUF of a queued buffer");
@@ -144,7 +144,7 @@ static void test_snapshot(void)
 	check(!memcmp(capture.buffers[2].pixels, want, size), "a prepared buffer has not the values of its QBUF");
 	check_record(meta, &late, &e, false, want, size);
 
-	/* Timestamp, timecode and flags travel. */
+	/* Timestamp, timecode and flags are copied from OUTPUT to CAPTURE. */
 	order(fd, late);
 	b = queue_buffer(&output, 1);
 	b.timestamp = (struct timeval){ 12, 345678 };
@@ -180,7 +180,7 @@ static void *change(void *argument)
 	return NULL;
 }
 
-/* Another thread changes the controls all the time: no buffer has some of one change and some of another. */
+/* Another thread changes the controls all the time. Each buffer must have the values of one change. */
 static void test_race(void)
 {
 	int fd = node_open(), meta = meta_open();
@@ -258,7 +258,7 @@ static void test_roi(void)
 	printf("roi: %u frames equal to the byte\n", frames);
 }
 
-/* Every memory at each end, apart and shared, in place and not. */
+/* Tests every memory type on each queue, with separate and shared buffers, in place and not. */
 static void test_memory(void)
 {
 	const uint32_t width = 642, height = 37;
@@ -299,7 +299,7 @@ static void test_memory(void)
 		stream(fd, true);
 		for (unsigned i = 0; i < 16; i++, frames++) {
 			struct order o = { i, i & 1, 99 + i, i, 1, 500, 0, i >> 1 & 1, i >> 2 & 1 };
-			/* The same index is the same memory, the other is not. */
+			/* Buffers of the same index share their memory. */
 			bool same = i < 8;
 
 			frame(&output, &capture, i % 2, same ? i % 2 : !(i % 2), width, height, &o, meta, same);
@@ -320,7 +320,7 @@ static void test_memory(void)
 	close(meta);
 }
 
-/* vpipe's four fixtures of 4x4 pixels, with the frames that they must become at level 128. */
+/* Tests vpipe's four fixtures of 4x4 pixels, with the expected frames at level 128. */
 static void test_fixtures(void)
 {
 	static const struct {
@@ -420,7 +420,7 @@ static void test_sequence(void)
 	close(fd);
 }
 
-/* What the node refuses, and what becomes of buffers it does not work on. */
+/* Tests calls that the node rejects, and buffers that it returns without processing. */
 static void test_refusals(void)
 {
 	int fd = node_open(), meta = meta_open(), type;
@@ -456,7 +456,7 @@ static void test_refusals(void)
 	b.field = V4L2_FIELD_INTERLACED;
 	check(ioctl(fd, VIDIOC_QBUF, &b) && errno == EINVAL, "QBUF of fields");
 
-	/* STREAMOFF gives all back, without a record. */
+	/* STREAMOFF returns all buffers, without records. */
 	stream(fd, true);
 	queue_put(&output, 0);
 	queue_put(&output, 1);
@@ -476,7 +476,7 @@ static void test_refusals(void)
 	check(read(meta, &r, sizeof(r)) < 0 && errno == EAGAIN, "a record of STREAMOFF's");
 	check(read(meta, &r, sizeof(r) - 1) < 0 && errno == EINVAL, "read of a part of a record");
 
-	/* Closed as it is, with buffers queued. */
+	/* Closes the node while buffers are queued. */
 	queue_put(&output, 0);
 	close(fd);
 	close(meta);
@@ -494,7 +494,7 @@ static void *change_priority(void *fd)
 	return NULL;
 }
 
-/* A handle's priority goes with it, whatever its threads did at once. */
+/* Closing a handle releases its priority, even if its threads changed the priority concurrently. */
 static void test_priority(void)
 {
 	pthread_t threads[2];

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * /dev/framepath-meta: meta NODE. Readers of every habit at once, none of
- * which may lose or repeat a record without being told; nobody sleeps through
- * one.
+ * /dev/framepath-meta: meta NODE. Several kinds of readers at the same time. No
+ * reader may lose or repeat a record without an error, and each record wakes all
+ * sleeping readers.
  */
 #include "v4l2.h"
 
@@ -48,7 +48,7 @@ struct reader {
 	pthread_t thread;
 };
 
-/* Reads until the last frame's record, which the ring always has. */
+/* Reads until the record of the last frame, which is always in the ring. */
 static void *reader_run(void *argument)
 {
 	struct reader *r = argument;
@@ -62,10 +62,10 @@ static void *reader_run(void *argument)
 
 		if (r->habit == POLLING)
 			check(poll(&p, 1, -1) == 1 && p.revents == POLLIN, "poll gave %#x", p.revents);
-		/* Until the ring has been round twice, then as fast as it can. */
+		/* Reads slowly until the ring has wrapped twice, then at full speed. */
 		if (r->habit == SLOW && next < FRAMES / 2)
 			usleep(50000);
-		/* A byte too many: whole records are given all the same. */
+		/* Asks for one byte more; read() must still return whole records. */
 		bytes = read(r->fd, records, sizes[r->habit] * sizeof(*records) + 1);
 		check(bytes > 0 && bytes % sizeof(*records) == 0, "reader %d: read gave %zd", r->habit, bytes);
 		for (size_t i = 0; i < bytes / sizeof(*records); i++) {
@@ -133,7 +133,7 @@ static void *echo_run(void *argument)
 	return NULL;
 }
 
-/* One record at a time to a reader that waits for it: were a wake lost, this would hang. */
+/* Sends one record at a time to a waiting reader. A lost wake-up would hang this test. */
 static void wakeups(const char *path)
 {
 	struct source s = source_open(path);
@@ -196,7 +196,7 @@ static void alone(const char *path)
 	check(read(early, r, sizeof(r)) == 2 * sizeof(r[0]) && r[0].source_sequence == 1 && r[1].source_sequence == 2,
 	      "two records, after a read that failed");
 
-	/* 5000 more than anybody reads: the oldest of the ring is next. */
+	/* 5000 more records that no reader reads: the oldest record of the ring is next. */
 	for (unsigned i = 3; i < 5003; i++)
 		source_frame(&s, i);
 	check(meta_missed(early) > 0, "nothing missed");
@@ -223,7 +223,7 @@ static int meta_bytes(int meta, uint32_t *bytes)
 	return ioctl(meta, FRAMEPATH_IOC_META_BYTES, bytes);
 }
 
-/* A reader of before the record grew gets the part that it knows. */
+/* A reader for the shorter records of an older interface gets the part of a record that it knows. */
 static void sizes(const char *path)
 {
 	struct source s = source_open(path);

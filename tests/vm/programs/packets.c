@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A clip's packets as v4l2-ctl and v4l2-compliance read them (--stream-from-hdr):
+ * Writes a clip's packets in the format of v4l2-ctl and v4l2-compliance (--stream-from-hdr):
  *
  *   packets CLIP TIMES OUT
  *
- * CLIP is IVF, or H.264 or HEVC with start codes (the name says which); it is
- * written TIMES times, a packet per access unit.
+ * CLIP is IVF, or H.264 or HEVC with start codes, by its file name. OUT has the clip
+ * TIMES times, with one packet per access unit.
  */
 #include "v4l2.h"
 
@@ -36,7 +36,10 @@ static void ivf(const uint8_t *clip, size_t size)
 	}
 }
 
-/* Whether the unit behind a start code is of a picture, and begins one. */
+/*
+ * Sets SLICE if the unit behind a start code is a slice of a picture, and FIRST if the slice is the
+ * picture's first.
+ */
 static void look(const uint8_t *unit, bool hevc, bool *slice, bool *first)
 {
 	uint8_t kind = hevc ? unit[0] >> 1 & 63 : unit[0] & 31;
@@ -58,7 +61,7 @@ static void start_codes(const uint8_t *clip, size_t size, bool hevc)
 		if (head && !clip[head - 1])
 			head--;
 		look(clip + at + 3, hevc, &slice, &first);
-		/* What follows a picture and is none of its slices begins the next one. */
+		/* The first unit after a picture that is no slice of it begins the next packet. */
 		if (picture && (!slice || first)) {
 			put(clip + begin, head - begin);
 			begin = head;

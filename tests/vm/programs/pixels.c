@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * kernel/pixels.c against a plain loop over bytes: every level, every pixel
- * value, every alignment of both sides, spans of every length around the word
- * and the counter's limit; then regions. Needs no kernel module.
+ * Compares kernel/pixels.c with a plain loop over bytes: every level, every pixel
+ * value, every alignment of both sides, every length around the size of a word
+ * and around the counter's limit; then regions. Needs no kernel module.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +28,7 @@ static u32 plain(u8 *to, const u8 *from, size_t count, u8 level)
 	return set;
 }
 
-/* One row of count pixels at the given offsets; what surrounds it must stay. */
+/* Checks one row of count pixels at the given offsets; the bytes around the row must not change. */
 static void row(const u8 *pixels, u32 count, unsigned to_offset, unsigned from_offset, u8 level, bool in_place)
 {
 	static u8 from[8192], to[8192], want[8192];
@@ -66,7 +66,7 @@ static void rows(void)
 			row(ramp, 512, 0, from, level, true);
 		for (unsigned count = 1; count < 80; count++)
 			row(noise, count, level & 7, level >> 5, level, level & 1);
-		/* All set, for longer than a byte can count. */
+		/* A row with more set pixels than a counter of one byte can hold. */
 		row(noise, 5000, 3, 5, level, false);
 		memset(ramp, level, 256);
 		row(ramp, 256, 1, 2, level, false);
@@ -81,7 +81,7 @@ static void rows(void)
 	free(white);
 }
 
-/* A whole node's frame: what a region becomes, and what is copied around it. */
+/* Checks a whole frame of the node: the pixels of the region, and the copied pixels around it. */
 static void regions(void)
 {
 	static u8 from[97 * 61], to[97 * 61], want[97 * 61];

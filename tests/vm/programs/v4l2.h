@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the test programs of the measuring node share: a mem2mem node's two
- * queues over any memory, its controls and its records. Whatever is not under
- * test and fails ends the program.
+ * Shared code of the measuring node's test programs: a mem2mem node's two queues
+ * over any memory, its controls and its records. A failed call that is not under
+ * test ends the program.
  */
 #ifndef FRAMEPATH_TEST_V4L2_H
 #define FRAMEPATH_TEST_V4L2_H
@@ -168,7 +168,7 @@ static inline void request(struct queue *q, int fd, uint32_t type, uint32_t memo
 	*q = (struct queue){ .fd = fd, .type = type, .memory = memory, .count = count, .size = f.fmt.pix.sizeimage };
 }
 
-/* With buffers of the kind, each its own. */
+/* Makes a queue with COUNT buffers of the kind, each with its own memory. */
 static inline void queue_make(struct queue *q, int fd, uint32_t type, enum kind kind, unsigned count)
 {
 	request(q, fd, type, kind == MMAP ? V4L2_MEMORY_MMAP : kind == USER ? V4L2_MEMORY_USERPTR : V4L2_MEMORY_DMABUF,
@@ -277,7 +277,7 @@ static inline void order(int fd, struct order o)
 	check(!set_order(fd, &o), "S_EXT_CTRLS");
 }
 
-/* A reader of whole records. */
+/* Opens the records' device for whole records. Returns the descriptor. */
 static inline int meta_open_as(int flags)
 {
 	int meta = open_or_fail("/dev/framepath-meta", flags);
@@ -304,7 +304,7 @@ static inline uint64_t meta_missed(int meta)
 	return missed;
 }
 
-/* CRC-32 of IEEE 802.3, bit by bit. */
+/* Returns the CRC-32 of IEEE 802.3, computed bit by bit. */
 static inline uint32_t crc32_of(const uint8_t *bytes, size_t count)
 {
 	uint32_t crc = ~0u;

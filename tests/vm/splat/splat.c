@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Makes, when it is loaded, the mistake it is asked for: what the tests of a
- * kernel module have to notice. A judge that finds nothing here cannot be
- * believed elsewhere.
+ * Makes the error of the parameter `mistake` when it is loaded. The tests check
+ * that the judge of the kernel's log (tests/vm/lib/judge) finds each error.
  */
 #include <linux/module.h>
 #include <linux/mutex.h>
@@ -29,7 +28,7 @@ static int overrun(void)
 
 static int leak(void)
 {
-	/* Written to, so that the allocation is not optimised away. */
+	/* A write prevents that the compiler removes the allocation. */
 	volatile char *bytes = kmalloc(96, GFP_KERNEL);
 
 	if (!bytes)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `framepath asked`: contender `process-uncached` of lab `rpc`.
+//! `framepath asked`: runs a path with one query to another process per frame, as contender
+//! `process-uncached` of lab `rpc`. Prints the number of answered queries.
 
 use anyhow::Context;
 use framepath_lab::{LabError, asked};
@@ -10,7 +11,7 @@ use crate::terminal;
 
 #[derive(clap::Args)]
 pub(crate) struct QuestionArgs {
-    /// A path without its sink
+    /// A path without its sink; the command adds the sink `null`
     path: String,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `framepath bare`: the lower bound for comparisons in lab `decode`.
+//! `framepath bare`: decodes a file with the codec library alone, as the lower bound in lab `decode`.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ pub(crate) struct BareArgs {
     /// The file to decode
     file: PathBuf,
 
-    /// Threads of the decoder: a number, or auto
+    /// Threads of the decoder: a number from 1 to 256, or auto for the library's choice
     #[arg(long, value_name = "N", default_value = "auto", value_parser = threads)]
     threads: DecoderThreads,
 }
@@ -22,7 +22,7 @@ fn threads(text: &str) -> Result<DecoderThreads, String> {
     match text.parse() {
         _ if text == "auto" => Ok(DecoderThreads::Auto),
         Ok(count @ 1..=256) => Ok(DecoderThreads::Count(count)),
-        _ => Err("a number from 1 to 256, or auto".to_owned()),
+        _ => Err("expected a number from 1 to 256, or auto".to_owned()),
     }
 }
 

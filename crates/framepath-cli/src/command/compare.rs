@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `framepath compare`.
+//! `framepath compare`: measures two paths or commands in interleaved pairs.
 
 use anyhow::Context;
 use framepath_lab::LabError;
@@ -44,7 +44,7 @@ pub(crate) struct CompareArgs {
     #[arg(last = true, value_name = "COMMAND")]
     commands: Vec<String>,
 
-    /// Number of measured runs of each side
+    /// Number of measured runs of each side, besides the warm-up
     #[arg(long, value_name = "N", default_value_t = 10,
           value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pairs: u32,

@@ -27,7 +27,8 @@ impl CompleteArgs {
     }
 }
 
-/// Returns the words that can replace `word`, the end of `line`.
+/// Returns the words that can replace `word`, the end of the command line `line`: names of stages and
+/// experiments, and words of paths. Returns none for an option's name or another command.
 fn replacements(word: &str, line: &str) -> Vec<String> {
     let definitions = Registry::built_in().definitions();
     let mut parts = line.trim_start().splitn(3, char::is_whitespace);
@@ -42,11 +43,12 @@ fn replacements(word: &str, line: &str) -> Vec<String> {
             let quoted = word.strip_prefix(['"', '\'']);
             let path = quoted.map_or_else(|| unquoted(rest), str::to_owned);
             let written = path.rfind(char::is_whitespace).map_or(0, |blank| blank + 1);
-            // The part of the last word that the shell keeps: some shells end words at `=`.
+            // A quoted path is one word for the shell, so each replacement repeats its beginning.
             let kept = match quoted {
                 Some(_) => path[..written].to_owned(),
                 None => String::new(),
             };
+            // Bytes of the path's last word that the shell keeps, because some shells end words at `=`.
             let skipped = match quoted {
                 Some(_) => 0,
                 None => path[written..].len().saturating_sub(word.len()),
@@ -58,7 +60,8 @@ fn replacements(word: &str, line: &str) -> Vec<String> {
     }
 }
 
-/// Returns the names of the lab's experiments, if the command has the lab.
+/// Returns the names of the lab's experiments; none if this program was built without the feature
+/// `lab`.
 fn experiments() -> Vec<&'static str> {
     #[cfg(feature = "lab")]
     let names = framepath_lab::experiment::EXPERIMENTS.iter().map(|one| one.name).collect();
@@ -67,7 +70,8 @@ fn experiments() -> Vec<&'static str> {
     names
 }
 
-/// Removes a shell's quotes, and drops options, from words such as `test '!' null`.
+/// Returns `words`, such as `test '!' null`, without quotes and backslashes of a shell, and without
+/// words that begin with `--`.
 fn unquoted(words: &str) -> String {
     words
         .split_inclusive(char::is_whitespace)

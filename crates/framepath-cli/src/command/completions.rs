@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `framepath completions`.
+//! `framepath completions`: prints the completion script of a shell.
 
 use anyhow::Context;
 use clap_complete::Shell;
@@ -16,7 +16,7 @@ Examples:
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct CompletionsArgs {
-    /// The shell
+    /// Shell that reads the script
     #[arg(value_enum)]
     shell: Shell,
 }
@@ -37,8 +37,8 @@ _framepath_words() {
 complete -F _framepath_words -o nosort -o bashdefault -o default framepath
 "#;
 
-/// Function for zsh, placed before the generated script. It asks framepath for the words of a path.
-/// If there are none, it calls the generated function.
+/// Function for zsh, placed before the generated script. The function asks framepath for words that
+/// only framepath knows. If there are none, the function calls the generated one.
 const ZSH: &str = r#"
 _framepath_words() {
     local -a words_of_path
@@ -61,7 +61,7 @@ impl CompletionsArgs {
         // The generator writes into memory, because it cannot report a failed write.
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut crate::arguments(), "framepath", &mut script);
-        let script = String::from_utf8(script).context("the completion script")?;
+        let script = String::from_utf8(script).context("reading the generated completion script")?;
         let script = match self.shell {
             Shell::Bash => script + BASH,
             Shell::Zsh => zsh(&script),
@@ -73,7 +73,8 @@ impl CompletionsArgs {
     }
 }
 
-/// Renames the main function of the generated zsh script, and puts `ZSH` before the script.
+/// Returns the generated zsh script with the function of [`ZSH`] inserted after the first line, which
+/// must stay first. Renames the script's main function, and makes zsh call the inserted one.
 fn zsh(generated: &str) -> String {
     let (header, rest) = generated.split_once('\n').unwrap_or(("", generated));
     let rest = rest.replace("_framepath()", "_framepath_options()");

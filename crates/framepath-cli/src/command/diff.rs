@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `framepath diff`.
+//! `framepath diff`: compares two grey pictures pixel by pixel.
 
 use std::path::PathBuf;
 
@@ -14,18 +14,18 @@ Examples:
   framepath diff reference.pgm kernel.pgm difference.pgm
 
 Exit code: 0 if all pixels are equal, 1 if not, 2 if the sizes differ or a file
-cannot be read.";
+cannot be read or written.";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct DiffArgs {
-    /// A picture: binary PGM of 8 bits
+    /// First picture: binary PGM of 8 bits
     a: PathBuf,
 
-    /// Another picture of the same size
+    /// Second picture, of the same size
     b: PathBuf,
 
-    /// Picture to write: the absolute difference of each pixel
+    /// Picture to write, with the absolute difference of each pixel [default: write none]
     out: Option<PathBuf>,
 }
 

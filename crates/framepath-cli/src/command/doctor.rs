@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `framepath doctor`.
+//! `framepath doctor`: lists the capabilities of this machine.
 
 use std::path::PathBuf;
 
@@ -28,7 +28,7 @@ pub(crate) struct DoctorArgs {
     #[arg(long, value_name = "FILE")]
     json: Option<String>,
 
-    /// Folder of the test clips [default: `clips` in this folder or in the checkout]
+    /// Folder of the test clips [default: `clips` in the current folder, else in the checkout]
     #[arg(long, value_name = "DIR")]
     clips: Option<PathBuf>,
 }

@@ -17,9 +17,10 @@ Examples:
   framepath diff reference/frame-000000.pgm kernel/frame-000000.pgm difference.pgm
   framepath fixture ramp.pgm --device /dev/video2 --in-place --frames 600
 
-Each frame is one counted copy of the picture into memory that devices can access.
+Each frame is one counted copy of the picture into the memory of --heap.
 
-Exit code: 0; 1 if a stage failed, 2 if an argument is invalid, 130 after Ctrl-C.";
+Exit code: 0 if every frame was processed, 1 if a stage failed, 2 if an argument is
+invalid, 130 after SIGINT (Ctrl-C) or SIGTERM.";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -28,20 +29,21 @@ pub(crate) struct FixtureArgs {
     /// The picture: binary PGM of 8 bits
     file: String,
 
-    /// The measuring node of framepath.ko
+    /// Device file of the measuring node of framepath.ko, such as /dev/video2
     #[arg(long, value_name = "NODE", group = "where")]
     device: Option<String>,
 
-    /// Run the same stage in user space: its result is the reference for the node's
+    /// Run the same stage in user space; compare its result with the node's by `framepath diff`
     #[arg(long, group = "where")]
     reference: bool,
 
-    /// Memory of the frames: a dma-heap's device file, `udmabuf` or
-    /// `pages` [default: the system's dma-heap, or udmabuf]
+    /// Memory of the frames: a dma-heap's device file, `udmabuf` or `pages`
+    /// [default: the system's dma-heap, else udmabuf; pages with --reference]
     #[arg(long, value_name = "HEAP")]
     heap: Option<String>,
 
-    /// Buffer type of the device's input: mmap, dmabuf or userptr [default: dmabuf, if the frames are dmabufs]
+    /// Buffer type of the device's input: mmap, dmabuf or userptr
+    /// [default: dmabuf for frames in a dmabuf, else mmap]
     #[arg(long, value_name = "IO", requires = "device", conflicts_with = "reference")]
     io: Option<String>,
 
@@ -49,33 +51,33 @@ pub(crate) struct FixtureArgs {
     #[arg(long, value_name = "N", default_value = "128")]
     level: String,
 
-    /// Region to process, X,Y,WIDTH,HEIGHT [default: the whole picture]
+    /// Region to process: X,Y,WIDTH,HEIGHT in pixels [default: the whole picture]
     #[arg(long, value_name = "X,Y,W,H")]
     roi: Option<String>,
 
-    /// Algorithm: threshold, or none to leave the pixels unchanged
+    /// Algorithm: threshold, or none to leave the pixels unchanged [default: threshold]
     #[arg(long, value_name = "NAME", requires = "device", conflicts_with = "reference")]
     algo: Option<String>,
 
-    /// Let the device write its result into the input frame
+    /// Let the device write its result into the input frame, which must be a dmabuf
     #[arg(long, requires = "device", conflicts_with = "reference")]
     in_place: bool,
 
-    /// The device's record of a frame has the CRC-32 of the result (see `framepath meta`)
+    /// Let the device add the CRC-32 of each result to its record of the frame (see `framepath meta`)
     #[arg(long, requires = "device", conflicts_with = "reference")]
     crc32: bool,
 
-    /// Number of frames
+    /// Number of frames, all from the same picture; 0 runs until Ctrl-C
     #[arg(long, value_name = "N", default_value = "1")]
     frames: String,
 
-    /// Folder for the results: frame-000000.pgm, frame-000001.pgm, ...
+    /// Folder for the results: frame-000000.pgm, frame-000001.pgm, ... [default: drop the results]
     #[arg(long, value_name = "DIR")]
     out: Option<String>,
 }
 
 impl FixtureArgs {
-    /// Returns the words of the path to run.
+    /// Returns the words of the path that these arguments describe.
     fn words(&self) -> Vec<String> {
         let mut words = vec!["fixture".to_owned(), self.file.clone(), format!("frames={}", self.frames)];
         match &self.heap {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `framepath gate`.
+//! `framepath gate`: checks summaries of the lab against budgets.
 
 use std::fs;
 use std::path::PathBuf;
@@ -20,12 +20,13 @@ The gate prints one line per budget. A ratio fails only if its whole 95 % interv
 lies beyond the limit. A missing figure fails its budget, unless the budget is
 optional.
 
-Exit code: 0 if every budget holds, 1 if a budget fails, 2 if the budget file is invalid.";
+Exit code: 0 if every budget holds, 1 if a budget fails or a file cannot be read, 2 if
+the budget file is invalid or no summary is given.";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct GateArgs {
-    /// File with limits on ratios and counts
+    /// TOML file with limits on the ratios and counts in the summaries
     #[arg(value_name = "BUDGETS.toml")]
     budgets: PathBuf,
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `framepath handoff`: framepath's contender in lab `handoff`, with the arguments of the peers.
+//! `framepath handoff`: framepath's contender in lab `handoff`, with the arguments of the peers (the
+//! other contenders). Prints the figures as one line of JSON.
 
 use anyhow::Context;
 use clap::value_parser;
@@ -11,7 +12,7 @@ use crate::terminal;
 
 #[derive(clap::Args)]
 pub(crate) struct HandoffArgs {
-    /// Size of a frame in bytes
+    /// Size of a frame in bytes, 16 to 1 GiB
     #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(16..=1 << 30))]
     bytes: u64,
 

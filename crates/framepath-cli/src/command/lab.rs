@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `framepath lab`.
+//! `framepath lab`: runs experiments and writes a run folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -36,9 +36,9 @@ with a ledger add frames.csv, trace.json (opens in ui.perfetto.dev) and timeline
 
 Exit code:
   0    every experiment is complete
-  1    an experiment failed
+  1    an experiment failed, or none has the case of --case
   2    an argument is invalid, such as an unknown experiment
-  3    a path lost packets or frames unexpectedly
+  3    a path lost packets or frames unexpectedly, and nothing else failed
   130  SIGINT (Ctrl-C) or SIGTERM; the results until then are written";
 
 #[derive(clap::Args)]
@@ -49,7 +49,7 @@ pub(crate) struct LabArgs {
     #[arg(value_name = "EXPERIMENT")]
     experiments: Vec<String>,
 
-    /// Run few rounds with small input (the default)
+    /// Run few rounds with small input; this is the default
     #[arg(long, conflicts_with = "full")]
     quick: bool,
 
@@ -65,15 +65,16 @@ pub(crate) struct LabArgs {
     #[arg(long = "case", value_name = "CASE")]
     cases: Vec<String>,
 
-    /// Write the summary as JSON: an object, or an array for several experiments; `-` is standard output
+    /// Write the summary as JSON: an object, or an array for several experiments; `-` is standard
+    /// output, and the tables then go to standard error
     #[arg(long, value_name = "FILE")]
     json: Option<String>,
 
-    /// Run folder to write [default: runs/TIME]
+    /// Run folder to write; it may exist [default: a new folder runs/TIME]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 
-    /// Folder of the test clips [default: `clips` in this folder or in the checkout]
+    /// Folder of the test clips [default: `clips` in the current folder, else in the checkout]
     #[arg(long, value_name = "DIR")]
     clips: Option<PathBuf>,
 
@@ -101,7 +102,7 @@ impl LabArgs {
                 [one] => serde_json::to_string_pretty(one),
                 several => serde_json::to_string_pretty(several),
             };
-            let text = object.context("JSON")?;
+            let text = object.context("formatting the summary as JSON")?;
             screen.print(&findings(summaries))?;
             OutputFile::create(&folder.join("run.json").to_string_lossy())?.json(Ok(text.clone()))?;
             if let Some(json) = json {
@@ -120,7 +121,11 @@ impl LabArgs {
         Ok(outcome.ending)
     }
 
-    /// Splits the arguments into experiments, by name, and files for the experiments that accept files.
+    /// Splits the arguments into experiments, by name, and files for the experiments that accept
+    /// files. Without arguments, returns the quick set, or all experiments with `--full`.
+    ///
+    /// # Errors
+    /// An unknown experiment, or a file without an experiment that accepts files.
     fn chosen(&self) -> anyhow::Result<(Vec<&'static Experiment>, Vec<PathBuf>)> {
         let (mut experiments, mut files) = (Vec::new(), Vec::new());
         for word in &self.experiments {
@@ -184,8 +189,8 @@ impl Outcome {
     }
 }
 
-/// Runs the experiments in order and prints the tables of each at its end.
-/// Reports a failed experiment and runs the next.
+/// Runs the experiments in order and prints the tables of each at its end. Reports a failed
+/// experiment on standard error and runs the next. Stops after a signal.
 fn run_all(
     experiments: &[&Experiment],
     settings: &ExperimentSettings,
@@ -226,8 +231,9 @@ fn findings(summaries: &[Summary]) -> String {
     text
 }
 
-/// Writes the rows of every kept ledger as one table and one trace. Returns the slowest
-/// frames, in the form that `framepath report` reads.
+/// Writes the rows of all kept ledgers to `frames.csv` and `trace.json` in `folder`, and the slowest
+/// frames of the first ledger to `timeline.json`. Returns these frames; without ledgers, writes
+/// no file and returns an empty list.
 fn write_ledgers(folder: &Path, ledgers: &mut [KeptLedger]) -> anyhow::Result<Vec<FrameTimeline>> {
     // Only the first ledger, because the frames of all would be too many to read.
     let Some(first) = ledgers.first_mut() else { return Ok(Vec::new()) };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `framepath meta`.
+//! `framepath meta`: writes the kernel module's record of each frame as CSV.
 
 use std::fs::File;
 use std::io::Write;
@@ -24,7 +24,8 @@ The command receives the records made after its start. If it reads too slowly, t
 kernel drops records; the last line counts the missed ones. The
 column crc32 is filled with `threshold device=NODE crc32=1` or `fixture --crc32`.
 
-Exit code: 0; 1 if there are no records, 130 after Ctrl-C.";
+Exit code: 0 after N records, or after Ctrl-C without --frames; 1 if the device cannot
+be read or a write fails; 130 if SIGINT (Ctrl-C) or SIGTERM came before N records.";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -33,7 +34,7 @@ pub(crate) struct MetaArgs {
     #[arg(long, value_name = "NODE", default_value = META_NODE)]
     device: PathBuf,
 
-    /// Write the records to this file, a line per frame; `-` is standard output
+    /// File for the records, a line per frame; `-` is standard output
     #[arg(long, value_name = "FILE", default_value = "-")]
     csv: String,
 

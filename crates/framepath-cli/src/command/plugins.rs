@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `framepath plugins`, and the hidden command that loads one plug-in.
+//! `framepath plugins` lists the frei0r plug-ins; the hidden `framepath plugin-info` loads one and
+//! describes it.
 
 use std::env;
 use std::fmt::Write;
@@ -26,7 +27,7 @@ code runs with your rights. FREI0R_PATH lists other folders to search, separated
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct PluginsArgs {
-    /// Show only this plug-in, with its parameters
+    /// Show only this plug-in, with its parameters; the prefix `frei0r:` may be omitted
     name: Option<String>,
 
     /// Write the descriptions as JSON; `-` is standard output
@@ -44,7 +45,7 @@ impl PluginsArgs {
             None => plugins::list(),
         };
         let json = OutputFile::option(self.json.as_deref())?;
-        let binary = env::current_exe().context("the path of this program")?;
+        let binary = env::current_exe().context("finding this program's own file")?;
         let entries: Vec<PluginEntry> = found
             .iter()
             .map(|found| {
@@ -131,10 +132,11 @@ fn one(entry: &PluginEntry) -> String {
     text
 }
 
-/// Loads one plug-in and describes it: the child of `plugins`.
+/// Arguments of `plugin-info`, which loads one plug-in and prints its description. The command
+/// `plugins` runs it as a child process for each plug-in.
 #[derive(clap::Args)]
 pub(crate) struct PluginInfoArgs {
-    /// The plug-in's file
+    /// The plug-in's shared library
     file: PathBuf,
 }
 

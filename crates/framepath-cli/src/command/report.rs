@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `framepath report`.
+//! `framepath report`: writes runs of the lab as one HTML file.
 
 use std::path::{Path, PathBuf};
 
@@ -20,7 +20,7 @@ The report is one HTML file that opens in any browser, without a network.";
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ReportArgs {
-    /// Run folders, or their run.json files
+    /// Runs to show: run folders, or files written by `lab --json`
     #[arg(required = true, value_name = "RUN")]
     runs: Vec<PathBuf>,
 
@@ -45,7 +45,8 @@ impl ReportArgs {
     }
 }
 
-/// Returns the name of the folder of a `run.json`, or the name of any other file.
+/// Returns the name of a run in the report: the name of the folder `path`, or of the folder of a
+/// `run.json` if `path` names this folder; the file name otherwise.
 fn label(path: &Path) -> String {
     let named = if run_folder::is_run_json(path) {
         path.parent().filter(|folder| folder.file_name().is_some()).unwrap_or(path)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `framepath run`.
+//! `framepath run`: runs a path and shows how its frames spent their time.
 
 use anyhow::Context;
 use clap::ValueEnum;
@@ -53,11 +53,11 @@ pub(crate) struct RunArgs {
     #[arg(long, value_enum, default_value_t = Ledger::Full)]
     ledger: Ledger,
 
-    /// Write the ledger as CSV, a line per frame and hop
+    /// Write the ledger as CSV, a line per frame and hop; `-` is standard output
     #[arg(long, value_name = "FILE")]
     csv: Option<String>,
 
-    /// Write a trace for Perfetto (ui.perfetto.dev), a track per thread
+    /// Write a trace for Perfetto (ui.perfetto.dev), a track per thread; `-` is standard output
     #[arg(long, value_name = "FILE")]
     trace: Option<String>,
 
@@ -65,7 +65,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "FILE")]
     json: Option<String>,
 
-    /// Stop after N frames at the sink; after a tee, at each sink
+    /// Stop after N frames at the sink; after a tee, at each sink [default: no limit]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     frames: Option<u64>,
 
@@ -78,7 +78,8 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     quiet: bool,
 
-    /// Print the number of frames that reached the sink, for `compare`
+    /// Print the number of frames that reached the sink, unless standard output carries data; for
+    /// `compare`
     #[arg(long, hide = true)]
     count: bool,
 }
@@ -100,7 +101,8 @@ impl Ledger {
     }
 }
 
-/// Output files that the command writes after the run.
+/// Outputs of the options `--csv`, `--trace` and `--json`, written after the run. `None`: the option
+/// is absent.
 struct Outputs {
     csv: Option<OutputFile>,
     trace: Option<OutputFile>,
@@ -112,7 +114,8 @@ impl Outputs {
         [&self.csv, &self.trace, &self.json].into_iter().flatten().filter(|o| o.is_stdout()).count()
     }
 
-    /// Writes a JSON summary with `error` for a path that could not start.
+    /// Writes the JSON summary of a path that could not start, with `error` as a note. Writes nothing
+    /// without `--json`.
     fn write_failure(self, error: &anyhow::Error) -> anyhow::Result<()> {
         self.json.map_or(Ok(()), |json| {
             let summary = export::summary::stopped(&error.to_string());
@@ -206,7 +209,8 @@ impl RunArgs {
     }
 }
 
-/// Joins words that the shell split. A single word is the whole text already.
+/// Returns the path's text. A single word is the whole text; several words were split by the shell,
+/// and are joined and quoted again.
 fn text_of(words: &[String]) -> String {
     match words {
         [text] => text.clone(),

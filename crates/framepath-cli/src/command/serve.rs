@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `framepath serve`.
+//! `framepath serve`: a service that decodes for other programs, in the foreground.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -33,7 +33,8 @@ the worker and its client. After Ctrl-C or SIGTERM, running streams may continue
 --grace seconds; a second signal ends them immediately. systemd can pass the socket
 to the service: contrib/systemd has the units.
 
-Exit code: 0 after SIGTERM or Ctrl-C, 1 if it cannot run.";
+Exit code: 0 after SIGTERM or Ctrl-C, 1 if the service cannot run, 2 if an argument
+is invalid.";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -42,11 +43,12 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
 
-    /// Serve figures for Prometheus at this address, which must be a loopback address
+    /// Serve figures for Prometheus at this address and port; the address must be a loopback address
     #[arg(long, value_name = "ADDR", value_parser = address)]
     metrics: Option<SocketAddr>,
 
-    /// Also decode for clients of the kernel module's V4L2 decoder (framepath.ko); PATH is the module's node
+    /// Also decode for clients of the kernel module's V4L2 decoder (framepath.ko); PATH is the module's
+    /// node, /dev/framepath if omitted
     #[arg(long, value_name = "PATH", num_args = 0..=1, default_missing_value = "/dev/framepath")]
     device: Option<PathBuf>,
 
@@ -73,12 +75,13 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "GID")]
     allow_gid: Vec<u32>,
 
-    /// Spare workers: a new stream, or a replacement of a crashed worker, starts without a delay
+    /// Number of spare workers: with one, a new stream or the replacement of a crashed worker starts
+    /// without a delay
     #[arg(long, value_name = "N", default_value_t = ServiceSettings::default().spares,
           value_parser = clap::value_parser!(u32).range(0..=64))]
     spares: u32,
 
-    /// Maximum number of streams per user
+    /// Maximum number of streams per user; a path with a file and a decoder takes two
     #[arg(long, value_name = "N", default_value_t = UserLimits::default().streams,
           value_parser = clap::value_parser!(u32).range(1..))]
     streams: u32,
@@ -114,7 +117,8 @@ fn address(text: &str) -> Result<SocketAddr, String> {
         .map_err(|_| "expected an address with a port, such as 127.0.0.1:9477 or [::1]:9477".to_owned())
 }
 
-/// Attaches as the only decoder. Retries, because the kernel takes a moment to detach a decoder that has
+/// Attaches this process to the kernel module's node `path` as the only decoder. Retries for a second
+/// while another decoder is attached, because the kernel takes a moment to detach a decoder that has
 /// just ended.
 fn attach(path: &Path) -> anyhow::Result<Attached> {
     let mut tries = 0;
@@ -127,7 +131,8 @@ fn attach(path: &Path) -> anyhow::Result<Attached> {
             attached => {
                 return attached.with_context(|| {
                     format!(
-                        "attaching to `{}`; load the kernel module framepath.ko first (docs/device.md)",
+                        "attaching to `{}`, which needs the kernel module framepath.ko and allows one \
+                         decoder (docs/device.md)",
                         path.display()
                     )
                 });

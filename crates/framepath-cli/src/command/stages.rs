@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `framepath stages`, also `framepath help path`.
+//! `framepath stages`: lists the stages of paths; `framepath help path` shows the same list.
 
 use framepath::Registry;
 use framepath::path::{Definitions, nearest};
@@ -18,7 +18,7 @@ A bare `!` is a direct call; `queue` starts a thread. Options are key=value. Quo
 words that contain blanks. Quote the whole path for `run`, because shells interpret
 `!` themselves.";
 
-/// Last line of the list: how to show one stage's options.
+/// Last line of the list: the command that shows one stage's options.
 const ONE: &str = "`framepath stages NAME` shows all options of a stage.\n";
 
 const EXAMPLES: &str = "\
@@ -34,7 +34,8 @@ pub(crate) struct StagesArgs {
     stage: Option<String>,
 }
 
-/// Returns the list of stages for the end of the long help, so that `help path` shows the list too.
+/// Returns the end of the long help: the list of stages, so that `help path` shows the list too, and
+/// the examples.
 fn after() -> String {
     format!("{}\n{ONE}\n{EXAMPLES}", definitions().listing())
 }

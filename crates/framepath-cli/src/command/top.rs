@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `framepath top`.
+//! `framepath top`: shows the streams of a running service as a table.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -27,7 +27,7 @@ records a ledger, as `framepath run` does.
 
 Exit code: 0; 1 if there is no service, 130 after SIGINT (Ctrl-C) or SIGTERM.";
 
-/// Measuring time for a single table (`--once`).
+/// Measuring time for the rates of a single table (`--once`).
 const ONCE: Duration = Duration::from_secs(1);
 const CTRL_C: u8 = 3;
 
@@ -42,11 +42,12 @@ pub(crate) struct TopArgs {
     #[arg(long, value_name = "UID")]
     service_uid: Option<u32>,
 
-    /// Measure for one second, print one table and end; the default if standard output is no terminal
+    /// Measure for one second, print one table and end; the default if standard input or output is
+    /// no terminal
     #[arg(long)]
     once: bool,
 
-    /// Seconds between two updates
+    /// Seconds between two updates of the live table
     #[arg(long, value_name = "SECONDS", default_value_t = 1,
           value_parser = clap::value_parser!(u64).range(1..=3600))]
     every: u64,
@@ -68,12 +69,13 @@ impl TopArgs {
             TextTarget::Output.print(&table::table(&first, &viewer.snapshot()?, usize::MAX))?;
             return Ok(ExitStatus::Done);
         }
-        let terminal = Terminal::open().context("the terminal")?;
+        let terminal = Terminal::open().context("setting up the terminal")?;
         live(&viewer, &terminal, first, Duration::from_secs(self.every))
     }
 }
 
-/// Updates the table on the terminal until the user presses `q`.
+/// Shows the table on the terminal, starting with the snapshot `first`, and updates it after each
+/// interval `every` and each key. Returns after `q`, Ctrl-C or a signal, or with an error.
 fn live(
     viewer: &Viewer,
     terminal: &Terminal,
@@ -84,8 +86,8 @@ fn live(
     let (mut before, mut now) = (first.clone(), first);
     loop {
         let (columns, _) = terminal.size();
-        terminal.show(&table::table(&before, &now, columns)).context("the terminal")?;
-        let key = terminal.key_within(every).context("the terminal")?;
+        terminal.show(&table::table(&before, &now, columns)).context("writing to the terminal")?;
+        let key = terminal.key_within(every).context("reading from the terminal")?;
         if signal::interrupted() || key == Some(CTRL_C) {
             return Ok(ExitStatus::Interrupted);
         }

@@ -18,13 +18,13 @@ fn clips() -> Vec<PathBuf> {
     clips
 }
 
-/// Returns the lines without the line of the program's name.
+/// Returns the lines of a framemd5 listing without the one that names the program.
 fn lines(text: &str) -> Vec<&str> {
     text.lines().filter(|line| !line.starts_with("#software")).collect()
 }
 
-/// Runs ffmpeg with `-noautoscale`, which FFmpeg 5 and 7 accept, so that a clip that changes its
-/// size is not scaled.
+/// Returns the ffmpeg tool's framemd5 listing of a clip. The option `-noautoscale`, which FFmpeg 5 and
+/// 7 accept, keeps the sizes of a clip that changes its size.
 fn of_ffmpeg(clip: &Path) -> String {
     let mut ffmpeg = Command::new("ffmpeg");
     ffmpeg.args(["-nostdin", "-v", "error", "-i"]).arg(clip);

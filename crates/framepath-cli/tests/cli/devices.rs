@@ -34,8 +34,8 @@ fn an_invalid_device_is_named() {
     run(&["meta", "--device", "/dev/none"]).ended(1).prints("/dev/none: ");
 }
 
-/// Frames are decoded with or without a hardware decoder; a line gives the reason for a
-/// fallback to software.
+/// Frames are decoded with or without a hardware decoder; a line on standard error gives the reason
+/// for a fallback to software.
 #[test]
 fn a_missing_hardware_decoder_falls_back_to_software_with_a_note() {
     let clip = in_checkout("clips/vp9-180p8.ivf");
@@ -85,7 +85,7 @@ fn the_old_spelling_of_a_device_works_with_a_note() {
     run(&["run", "--quiet", &old]).ended(1).prints("/dev/null: not a V4L2 node");
 }
 
-/// Writes a ramp of 7 by 5 pixels.
+/// Writes a PGM picture of 7 by 5 pixels, a ramp, into `folder`. Returns the file's path.
 fn ramp(folder: &Path) -> String {
     let file = folder.join("ramp.pgm");
     let pixels: Vec<u8> = (0..35).map(|n| n * 7).collect();

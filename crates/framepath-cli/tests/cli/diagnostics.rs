@@ -5,7 +5,7 @@ use std::fs;
 
 use framepath_testkit::{CommandOutput, clip, finish, framepath};
 
-/// Returns the log lines of the level.
+/// Returns the log lines of `level` on standard error, without their prefix.
 fn lines<'a>(ran: &'a CommandOutput, level: &str) -> Vec<&'a str> {
     let head = format!("framepath: {level}: ");
     ran.stderr.lines().filter_map(|line| line.strip_prefix(&head)).collect()

@@ -17,7 +17,7 @@ b = "ffmpeg"
 max = 0.5
 "#;
 
-/// Makes a summary in which `inline` takes `ratio` of the CPU of `ffmpeg`.
+/// Returns a summary, as JSON, in which `inline` takes `ratio` times the CPU time of `ffmpeg`.
 fn summary(ratio: f64) -> String {
     format!(
         r#"{{ "experiment": "decode",

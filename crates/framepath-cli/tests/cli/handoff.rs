@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use framepath_testkit::run;
 
-/// Keys that lab `handoff` reads, by `peers/README.md`.
+/// Keys with numbers that lab `handoff` reads from a contender, by `peers/README.md`.
 const COUNTS: [&str; 10] = [
     "bytes",
     "frames",

@@ -4,7 +4,7 @@
 
 use framepath_testkit::run;
 
-/// Returns a number of a JSON row.
+/// Returns the number `key` of the first row of a JSON summary.
 fn number(json: &str, key: &str) -> f64 {
     let value: serde_json::Value = serde_json::from_str(json).unwrap();
     value["rows"][0][key].as_f64().unwrap_or_else(|| panic!("no {key} in {json}"))

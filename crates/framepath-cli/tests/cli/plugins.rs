@@ -9,14 +9,14 @@ use serde_json::Value;
 
 use framepath_testkit::{CommandOutput, finish, framepath, run};
 
-/// Returns the hashes that framemd5 wrote.
+/// Runs the path, whose sink is `framemd5 -`. Returns the hashes of its frames.
 fn hashes(path: &str) -> Vec<String> {
     let ran = run(&["run", path]).ended(0);
     let lines = ran.stdout.lines().filter(|line| !line.starts_with('#'));
     lines.filter_map(|line| Some(line.rsplit_once(", ")?.1.to_owned())).collect()
 }
 
-/// Runs the binary with only the plug-ins of `folder`.
+/// Runs `framepath` with only the plug-ins of `folder`.
 fn in_folder(folder: &Path, args: &[&str]) -> CommandOutput {
     let mut command = framepath(args);
     command.env("FREI0R_PATH", folder);

@@ -44,7 +44,7 @@ fn completions_include_the_commands() {
     run(&["completions", "tcsh"]).ended(2).prints("bash");
 }
 
-/// Runs the script in a separate bash, with the variables that readline sets.
+/// Runs the completion script in a separate bash, with the variables that readline sets.
 #[test]
 fn bash_completes_paths() {
     let folder = tempfile::tempdir().unwrap();

@@ -6,8 +6,9 @@ use serde_json::Value;
 
 use framepath_testkit::{in_checkout, run};
 
-/// Number of frames, and CPU time that each frame burns in the worker.
+/// Number of frames of the path.
 const FRAMES: u64 = 50;
+/// CPU time that each frame takes in the worker, nanoseconds.
 const BURN_NS: u64 = 2_000_000;
 
 #[test]
@@ -22,7 +23,7 @@ fn resources_of_workers_are_charged_to_the_path() {
     assert!(finished.usage.cpu_ns >= FRAMES * BURN_NS, "{:?}", finished.usage);
 }
 
-/// Returns the rows of `framepath lab faults` for these cases.
+/// Runs `framepath lab faults` with these arguments. Returns the rows of its summary.
 fn faults(words: &[&str]) -> Vec<Value> {
     let clips = in_checkout("clips");
     let folder = tempfile::tempdir().unwrap();

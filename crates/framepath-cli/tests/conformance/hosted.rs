@@ -7,31 +7,31 @@ use framepath::{Pipeline, path};
 use framepath_testkit::conformance::way::{LinkUnderTest, WhenFull};
 use framepath_testkit::service::ServiceProcess;
 
-/// Cells of a ring between caller and worker.
+/// Number of cells of a ring between caller and worker.
 const CELLS: u64 = 64;
-/// Slots of the pool of `encode raw copy=1`.
+/// Number of slots of the pool of `encode raw copy=1`.
 const COPY_SLOTS: u64 = 8;
 /// Number of repetitions; small, because each run starts a process.
 const RUNS: usize = 8;
-/// Watchdog timeout, long enough for a busy machine.
+/// Option with the watchdog's timeout, long enough for a busy machine.
 const WATCHDOG: &str = "watchdog=60s";
 
-/// Output of the worker.
+/// Memory of the frames that the worker's stage emits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Gives {
-    /// The caller's own frame.
+    /// The stage passes on the caller's own frame.
     Same,
-    /// A frame in the worker's memory.
+    /// The stage emits a copy in the worker's memory.
     Copies,
 }
 
-/// Makes a stage in a worker of this process.
+/// Returns a link that is a stage in a worker started by this process.
 pub fn process(gives: Gives) -> LinkUnderTest {
     framepath::host::set_worker_program(env!("CARGO_BIN_EXE_framepath"));
     link(gives, "host=process".to_owned(), |built| built)
 }
 
-/// Makes a stage in a worker of a service, which runs as long as the link exists.
+/// Returns a link that is a stage in a worker of a service, which runs as long as the link exists.
 pub fn service(gives: Gives) -> LinkUnderTest {
     let service = ServiceProcess::start(&[]);
     let host = format!("host=service socket={}", service.socket().display());

@@ -17,10 +17,10 @@ use framepath_testkit::conformance::way::PathUnderTest;
 const FRAMES: u64 = 100;
 /// Frame rate at which every thread sleeps between two frames.
 const RATE: f64 = 200.0;
-/// Tolerated wake-ups with another cause.
+/// Maximum number of a thread's sleeps with another cause.
 const OTHERS: u64 = FRAMES / 5;
 
-/// Returns the number of sleeps of a thread; `of` is its folder in /proc.
+/// Returns the number of sleeps of a thread so far; `of` is the name of its folder in /proc.
 fn sleeps(of: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{of}/status")).unwrap();
     let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));

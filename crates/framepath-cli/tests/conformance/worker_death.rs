@@ -14,10 +14,10 @@ use framepath_testkit::conformance::parts::{PathRecord, run, unpoisoned};
 use framepath_testkit::conformance::way::PathUnderTest;
 
 const FRAMES: u64 = 400;
-/// Frame numbers: the worker is killed when they arrive.
+/// Numbers of the frames at whose arrival the worker is killed.
 const KILLS: [u64; 3] = [50, 150, 300];
 
-/// Stage that kills the worker before it at these frames.
+/// Stage that kills the worker of the preceding stage at each frame of [`KILLS`].
 struct Kills {
     worker: Arc<WorkerStats>,
 }

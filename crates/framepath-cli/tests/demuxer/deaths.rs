@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::{ffmpeg, frames_of};
 use framepath_testkit::{framepath, in_checkout, run, wait};
 
-/// A clip without reordering: its frames have the order of the packets.
+/// Path of a clip without reordering: its frames have the order of the packets.
 const CLIP: &str = "clips/vp9-180p8.ivf";
 
 #[test]
@@ -61,7 +61,7 @@ fn a_demuxer_has_a_worker_although_its_decoder_is_inline() {
     assert!(listings.iter().all(|listing| *listing == listings[0]));
 }
 
-/// The watchdog ignores an idle pipe, but not a worker that has input.
+/// The watchdog ignores a worker whose input pipe is empty, but not a worker that has input.
 #[test]
 fn a_demuxer_that_hangs_on_a_full_pipe_is_killed() {
     let folder = tempfile::tempdir().unwrap();

@@ -15,7 +15,8 @@ fn ffmpeg(arguments: &[&str]) {
     framepath_testkit::ffmpeg(arguments);
 }
 
-/// Returns the frames of a framemd5 listing, without its head.
+/// Returns the lines of a framemd5 listing, one per frame, without its head; none if the file is
+/// missing.
 fn frames_of(listing: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(listing).unwrap_or_default();
     framepath_testkit::md5_lines(&text)

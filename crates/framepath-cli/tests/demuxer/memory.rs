@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::{ffmpeg, frames_of};
 use framepath_testkit::{finish, framepath, in_checkout, wait};
 
-/// Limit of the caller's memory, in bytes.
+/// Limit of the caller's peak resident memory, in bytes.
 const MOST: u64 = 100 << 20;
 
 /// A demuxer decodes a picture of 141 megapixels for each of the four tracks while it
@@ -43,7 +43,8 @@ fn four_huge_tracks_allocate_no_memory_in_the_caller() {
     }
 }
 
-/// Returns the peak resident memory; `None` if the process has ended.
+/// Returns the peak resident memory in bytes; `status` is the process's status file in /proc. `None`
+/// if the process has ended.
 fn peak_of(status: &str) -> Option<u64> {
     let text = fs::read_to_string(status).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
@@ -88,11 +89,11 @@ fn a_demuxer_without_memory_for_a_track_is_an_error() {
 enum Large {
     /// A block of a sound track in the second cluster; its length in bytes.
     Block(usize),
-    /// The codec data of a video track before the track with the frames.
+    /// The codec data of a video track before the track with the frames; its length in bytes.
     Track(usize),
 }
 
-/// Creates a file of a clip's VP9 frames in clusters of ten, with the large part.
+/// Returns a Matroska file of a clip's VP9 frames in clusters of ten, with the large part.
 fn matroska(large: Large) -> Vec<u8> {
     let ivf = fs::read(in_checkout("clips/vp9-180p8.ivf")).unwrap();
     let number = |at: usize, length: usize| {
@@ -135,7 +136,7 @@ fn matroska(large: Large) -> Vec<u8> {
     file
 }
 
-/// Makes an EBML element (RFC 8794) with a length of eight bytes.
+/// Returns an EBML element (RFC 8794), whose length field has eight bytes.
 fn element(id: u32, content: &[u8]) -> Vec<u8> {
     let id: Vec<u8> = id.to_be_bytes().into_iter().skip_while(|byte| *byte == 0).collect();
     let length = (content.len() as u64 | 1 << 56).to_be_bytes();

@@ -25,7 +25,7 @@ const CLIPS: [&str; 9] = [
 
 const MODES: [&str; 4] = ["host=inline threads=1", "host=inline", "host=process threads=1", "host=process"];
 
-/// Number of files if the variable is not set.
+/// Number of files if FRAMEPATH_MUTATED is not set.
 const FEW: usize = 27;
 
 #[test]

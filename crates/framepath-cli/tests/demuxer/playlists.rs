@@ -9,9 +9,9 @@ use rustix::fs::inotify;
 use crate::ffmpeg;
 use framepath_testkit::{in_checkout, run};
 
-/// File name of the disguise, its content, and libavformat's name of the real format,
-/// if it has one. OTHER is a video, FIFO a pipe without a writer,
-/// SELF the disguise, FOLDER the folder of all these files.
+/// Disguised playlists: the file name, the content, and libavformat's name of the real format,
+/// empty if libavformat does not know the format. In the content, OTHER is replaced by the path of a
+/// video, FIFO by a pipe without a writer, and SELF by the playlist.
 const DISGUISES: [(&str, &str, &str); 12] = [
     ("hls.mp4", "#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1.0,\nOTHER\n#EXT-X-ENDLIST\n", "hls"),
     ("hls-pipe.mp4", "#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1.0,\nFIFO\n#EXT-X-ENDLIST\n", "hls"),
@@ -80,7 +80,7 @@ fn disguised_playlists_open_no_other_file() {
     assert_eq!(watch.opened(), ["other.mp4"]);
 }
 
-/// Watch (inotify) for opened files of a folder.
+/// inotify(7) watch that records opened files of a folder.
 struct Watch(std::os::fd::OwnedFd);
 
 impl Watch {

@@ -15,7 +15,7 @@ use framepath_os::process::children;
 use crate::ffmpeg;
 use framepath_testkit::{CommandOutput, finish, framepath, in_checkout};
 
-/// File names, and the ffmpeg tool's options to make them.
+/// One file name per container, with the ffmpeg tool's options to make the file.
 const CONTAINERS: [(&str, &str); 21] = [
     ("a.mp4", "-c:v libx264 -bf 2"),
     ("b.mov", "-c:v libx264"),
@@ -40,7 +40,8 @@ const CONTAINERS: [(&str, &str); 21] = [
     ("u.asf", "-c:v libx264"),
 ];
 
-/// A folder with the shim, a worker program that preloads it, and the files.
+/// A folder with the shim (a preloaded library that logs calls of codec functions), a worker program
+/// that preloads it, and the test's files.
 struct Stage {
     folder: tempfile::TempDir,
     shim: PathBuf,
@@ -96,12 +97,12 @@ impl Stage {
     }
 }
 
-/// Returns the number of frames to decode: few for large files.
+/// Returns the value of `--frames`: few frames for large files, all frames for others.
 fn frames_of(file: &Path) -> &'static str {
     if file.to_string_lossy().contains("1080p") { "20" } else { "1000000" }
 }
 
-/// Returns the functions called inside a filter, and the functions called outside.
+/// Returns the codec functions that the shim logged inside a seccomp filter, and those outside.
 fn calls(stderr: &str) -> (BTreeSet<&str>, BTreeSet<&str>) {
     let of = |place: &str| {
         let prefix = format!("shim: {place} ");

@@ -6,8 +6,9 @@ use std::fs;
 use crate::frames_of;
 use framepath_testkit::{in_checkout, run};
 
-/// Longest description, including the eight words before the codec's own head.
+/// Maximum size of a track's description in bytes, including the [`WORDS`] before the codec's head.
 const LONGEST: usize = 4 << 20;
+/// Size in bytes of the eight words before the codec's own head.
 const WORDS: usize = 32;
 
 #[test]
@@ -48,7 +49,7 @@ fn packets_of(ivf: &[u8]) -> Vec<&[u8]> {
     packets
 }
 
-/// Makes a Matroska file of one VP8 track with this CodecPrivate, 40 ms each packet.
+/// Returns a Matroska file of one VP8 track with `head` as its CodecPrivate and a packet every 40 ms.
 fn matroska(head: &[u8], packets: &[&[u8]]) -> Vec<u8> {
     let number = |id: u32, value: u16| element(id, &value.to_be_bytes());
     let video = [number(0xb0, 99), number(0xba, 57)].concat();
@@ -75,7 +76,7 @@ fn matroska(head: &[u8], packets: &[&[u8]]) -> Vec<u8> {
     [element(0x1a45_dfa3, &element(0x4282, b"matroska")), element(0x1853_8067, &segment.concat())].concat()
 }
 
-/// Makes an EBML element: its id, its length in eight bytes, its content.
+/// Returns an EBML element: the id, the length in eight bytes, and the content.
 fn element(id: u32, content: &[u8]) -> Vec<u8> {
     let id = id.to_be_bytes();
     let start = id.iter().position(|byte| *byte != 0).unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A caller without enough descriptors fails. The error blames no packet, and no packet is
+//! A run without enough file descriptors fails. The error blames no packet, and no packet is
 //! skipped.
 
 use std::collections::BTreeSet;
@@ -11,10 +11,10 @@ use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
 use framepath_testkit::{CommandOutput, finish, framepath, in_checkout, wait};
 
-/// Packets of the clip that are decoded before the limit is lowered.
+/// Number of packets of the clip that the command receives before its descriptors are limited.
 const BEFORE: usize = 10;
 
-/// Runs the path with at most `files` descriptors.
+/// Runs the path with at most `files` file descriptors per process.
 fn with_files(files: u32, path: &str) -> CommandOutput {
     let mut command = Command::new("sh");
     let script = format!("ulimit -n {files} && exec \"$@\"");
@@ -39,11 +39,11 @@ pub fn too_few_descriptors_fail_the_run_and_skip_no_packet() {
     assert!(codes.contains(&Some(0)) && codes.contains(&Some(1)), "{codes:?}");
 }
 
-/// Runs [`with_fewer`] for each number of descriptors, from too few for a worker
-/// to enough.
+/// Maximum number of attempts until a run has too few descriptors to share its frames.
 const ROUNDS: usize = 5;
 
-/// The next worker starts, but the caller has no descriptor to share the frames with it.
+/// After the first worker's crash the next worker starts, but the caller has no descriptor to share
+/// the frames with it.
 pub fn running_out_of_descriptors_fails_the_run_and_skips_no_frame() {
     let path = "file FIFO host=inline ! decode threads=1 ! threshold host=process fault=crash@15 ! y4m -";
     // Several attempts: only one number of descriptors has this effect, and other threads also use
@@ -56,8 +56,8 @@ pub fn running_out_of_descriptors_fails_the_run_and_skips_no_packet() {
     with_fewer("file FIFO host=inline ! decode threads=1 host=process fault=crash@15 ! y4m -");
 }
 
-/// Runs the path, whose worker dies after [`BEFORE`] packets. The next worker needs descriptors,
-/// and only a few are free.
+/// Runs the path 16 times, with 0 to 15 free descriptors after the first [`BEFORE`] packets. Later the
+/// path's worker crashes, and the next worker needs descriptors. Returns the results of the runs.
 fn with_fewer(path: &str) -> Vec<CommandOutput> {
     let clip = fs::read(in_checkout("clips/vp9-180p8.ivf")).unwrap();
     let (first, rest) = clip.split_at(end_of_packet(&clip, BEFORE));
@@ -84,13 +84,14 @@ fn with_fewer(path: &str) -> Vec<CommandOutput> {
     ran
 }
 
-/// Returns the offset of the packet with this number in an IVF file.
+/// Returns the offset behind the first `number` packets of an IVF file.
 fn end_of_packet(ivf: &[u8], number: usize) -> usize {
     let length = |at: usize| u32::from_le_bytes(ivf[at..at + 4].try_into().unwrap()) as usize;
     (0..number).fold(32, |at, _| at + 12 + length(at))
 }
 
-/// Starts the path, with `first` in the fifo that it reads.
+/// Starts the path with `FIFO` replaced by a new fifo, and writes `first` to the fifo. Returns the
+/// process and the fifo's writing end.
 fn started(path: &str, first: &[u8]) -> (Child, File) {
     let folder = tempfile::tempdir().unwrap();
     let fifo = folder.path().join("fifo");
@@ -112,7 +113,7 @@ fn lower_limit(child: &Child, more: usize) {
     prlimit(pid, Resource::Nofile, Rlimit { current: limit, maximum: limit }).unwrap();
 }
 
-/// Waits for the end; discards standard output, which is not text.
+/// Waits for the process to end; discards its standard output, which is not text.
 fn wait_for_bytes(mut child: Child) -> CommandOutput {
     let mut stdout = child.stdout.take().unwrap();
     let reader = std::thread::spawn(move || std::io::copy(&mut stdout, &mut std::io::sink()));

@@ -34,7 +34,7 @@ fn delivered(ran: &CommandOutput) -> usize {
     ran.frames().len()
 }
 
-/// Runs the clip through a decoder with these options, quietly.
+/// Runs the clip through a decoder with these options into `framemd5`, with `--quiet`.
 fn decoded(clip: &str, options: &str) -> CommandOutput {
     let clip = in_checkout("clips").join(clip);
     run(&["run", "--quiet", &format!("file {} ! decode {options} ! framemd5 -", clip.display())])
@@ -141,7 +141,7 @@ fn an_export_replaces_the_target_of_a_link_and_keeps_permissions() {
         .prints("\"frames\": 2");
 }
 
-/// Number of slices before the large packet.
+/// Number of slices, which is also the number of frames, before the large packet.
 const SLICES_BEFORE: usize = 14;
 
 fn a_packet_too_large_for_every_worker_ends_the_run_after_the_earlier_frames() {

@@ -7,7 +7,8 @@ use framepath_model::shown::acts_on_terminals;
 
 use framepath_testkit::{in_checkout, run};
 
-/// A name that clears the screen, begins a line, and reverses the text after it.
+/// File name with control characters that would clear the screen, begin a line and reverse the text
+/// after it.
 const NAME: &str = "a\u{1b}[2Jb\nframepath: all is well\u{202e}\u{9b}31m.ivf";
 
 #[track_caller]

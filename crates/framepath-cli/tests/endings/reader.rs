@@ -9,11 +9,11 @@ use std::time::Duration;
 use framepath_testkit::framepath;
 
 const FRAMES: usize = 300;
-/// Bytes of a 4:2:0 picture, and of the line before it in Y4M.
+/// Size of a frame in Y4M, bytes: the line `FRAME` and a 4:2:0 picture of 320x240.
 const FRAME_BYTES: usize = 320 * 240 * 3 / 2 + "FRAME\n".len();
 
-/// One keyframe and packets of about 140 kB: the size limit of the replay log is below the
-/// bytes in flight. The caller keeps some packets for a replay, and drops others whose
+/// The stream has one keyframe and packets of about 140 kB, so the size limit of the replay log is
+/// below the bytes in flight. The caller keeps some packets for a replay, and drops others whose
 /// frames the reader has not received yet.
 pub fn a_slow_reader_of_a_stream_without_keyframes_loses_nothing() {
     let folder = tempfile::tempdir().unwrap();

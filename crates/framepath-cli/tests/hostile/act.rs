@@ -15,7 +15,7 @@ use rustix::fs::SealFlags;
 
 use super::peer::*;
 
-/// One attack.
+/// Attack of a hostile worker.
 pub struct Act {
     pub name: &'static str,
     pub part: Part,
@@ -26,13 +26,13 @@ pub struct Act {
 /// Part of the path that the hostile worker runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// The demuxer.
+    /// The demuxer of the source `file`.
     File,
-    /// A stage that takes packets.
+    /// A decoder, which takes packets.
     Packets,
-    /// A stage that takes packets, whose frames the caller converts.
+    /// A decoder whose frames the caller converts to another format.
     Converted,
-    /// A stage that takes frames.
+    /// A filter, which takes frames.
     Frames,
 }
 
@@ -46,7 +46,7 @@ pub enum Then {
     /// An error; frames may be wrong or missing if only the first worker
     /// is hostile.
     Wrong,
-    /// Any result, in time.
+    /// Success or an error; `framepath` must only end in time.
     Anything,
 }
 
@@ -62,7 +62,7 @@ const fn frames(name: &'static str, then: Then, play: fn(Socket)) -> Act {
     Act { name, part: Part::Frames, then, play }
 }
 
-/// Returns the ready message of a later release.
+/// Returns the ready message of a release with a later version of the wire format.
 fn of_another_version() -> [u8; MESSAGE_BYTES] {
     let mut bytes = [0; MESSAGE_BYTES];
     Message::Ready { layers: 0 }.encode(&mut bytes);
@@ -498,7 +498,7 @@ pub const ACTS: &[Act] = &[
     frames("writes-wild-words-about-frames", Then::Wrong, |socket| wild_words(socket)),
 ];
 
-/// Returns the number of submitted cells.
+/// Returns the number of submitted cells that `peer` has not read; 0 if the ring is invalid.
 fn peer_tail(peer: &Peer) -> u64 {
     peer.reader.available().unwrap_or(0)
 }

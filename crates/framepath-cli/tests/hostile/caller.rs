@@ -33,24 +33,25 @@ pub const PACKET_BYTES: u64 = 1 << 20;
 /// A worker of `framepath` in its sandbox, and the socket to it.
 pub struct Caller {
     process: WorkerProcess,
-    /// `None` after the caller has closed it.
+    /// Caller's end of the socket to the worker; `None` after [`Caller::leave`].
     socket: Option<Arc<Socket>>,
 }
 
-/// An open stream in the worker.
+/// Caller's side of a stream that is open in the worker.
 pub struct Stream {
     pub area: Arc<SharedArea>,
     pub writer: CellWriter,
     pub reader: CellReader,
     pub packets: PacketArea,
     socket: Arc<Socket>,
-    /// Number of granted memories.
+    /// Number of memory grants sent so far.
     granted: u32,
-    /// Memory to grant for a request of this number of bytes; `None` sends no answer.
+    /// Function that returns the memory to grant for a request of a number of bytes; if it returns
+    /// `None`, the request has no answer.
     pub grants: fn(u64) -> Option<OwnedFd>,
-    /// The shared area as a file.
+    /// File of the shared area, for writes at any offset.
     pub words: File,
-    /// The clip.
+    /// Packets of the clip.
     clip: Vec<Packet>,
     /// Number of submitted packets.
     next: u64,
@@ -58,7 +59,7 @@ pub struct Stream {
     pub frames: u64,
 }
 
-/// The first message of a stream, its area, and the packets.
+/// Message that opens a stream, the stream's shared area, and the packets to send.
 pub struct Opening {
     pub open: Open,
     pub area: Arc<SharedArea>,
@@ -103,7 +104,7 @@ impl Caller {
         let _ = self.socket().send(record, fd);
     }
 
-    /// Receives the worker's next message; `None` if the worker has ended.
+    /// Receives the worker's next message; `None` if the worker has ended. Panics after [`PATIENCE`].
     pub fn hear(&self) -> Option<Message> {
         assert!(self.socket().readable_within(PATIENCE).unwrap(), "the worker says nothing");
         let mut bytes = [0; MESSAGE_BYTES];
@@ -130,7 +131,7 @@ impl Caller {
         self.open("decode threads=2", |_| ()).expect("it opens")
     }
 
-    /// Opens a stage that takes frames.
+    /// Opens a stream of the stage `threshold`, which takes frames.
     pub fn threshold(&self) -> Stream {
         self.open("threshold level=99", |_| ()).expect("it opens")
     }
@@ -143,7 +144,7 @@ impl Caller {
         }
     }
 
-    /// Waits until the worker ends by itself, and returns its resource usage.
+    /// Waits until the worker ends by itself, and returns its resource usage. Panics after [`PATIENCE`].
     pub fn ended(&mut self) -> ResourceUsage {
         let since = Instant::now();
         loop {
@@ -204,7 +205,7 @@ impl Opening {
     }
 }
 
-/// Returns the stream of frames with the layout of `peer::layout`.
+/// Returns the description of a stream of frames with the layout of `peer::layout`.
 fn stream_info() -> StreamInfo {
     StreamInfo {
         format: Some(framepath_model::format::PixelFormat::Yuv420p),
@@ -217,7 +218,7 @@ fn stream_info() -> StreamInfo {
 }
 
 impl Stream {
-    /// Writes a cell if the ring has room.
+    /// Writes a cell to the ring of submissions; does nothing if the ring is full.
     pub fn cell(&mut self, cell: [u64; 8]) {
         let _ = self.writer.push(&cell);
     }
@@ -226,7 +227,7 @@ impl Stream {
         self.cell(submission.encode());
     }
 
-    /// Submits a packet at an arbitrary place in the area.
+    /// Submits a packet of `len` bytes at `offset` of the packet area; both may be invalid.
     pub fn packet_at(&mut self, offset: u64, len: u32) {
         self.submit(&Submission::Packet {
             seq: 0,
@@ -238,8 +239,8 @@ impl Stream {
         });
     }
 
-    /// Submits the next packet of the clip, which repeats without end. Returns true if the
-    /// ring had room.
+    /// Submits the next packet of the clip, which repeats without end. Returns false if the ring or the
+    /// packet area has no room.
     pub fn feed(&mut self) -> bool {
         let packet = &self.clip[self.next as usize % self.clip.len()];
         if self.writer.room().unwrap_or(0) == 0 {
@@ -260,7 +261,8 @@ impl Stream {
         true
     }
 
-    /// Receives one completion; releases its frame immediately.
+    /// Receives one completion; releases its frame, or answers its request for memory, immediately.
+    /// `None` if there is no valid completion.
     pub fn take(&mut self) -> Option<Completion> {
         let cell = self.reader.pop().ok().flatten()?;
         let completion = Completion::decode(&cell).ok()?;
@@ -275,7 +277,7 @@ impl Stream {
         Some(completion)
     }
 
-    /// Grants the requested memory.
+    /// Receives a request for memory, and sends the memory that `grants` returns.
     fn grant(&mut self) {
         let mut bytes = [0; MESSAGE_BYTES];
         let Ok((MESSAGE_BYTES, _)) = self.socket.receive(&mut bytes) else { return };
@@ -286,14 +288,14 @@ impl Stream {
         let _ = self.socket.send(&bytes, Some(memory.as_fd()));
     }
 
-    /// Releases frame `slot`.
+    /// Releases the frame in slot `slot` to the worker.
     pub fn give_back(&self, slot: u32) {
         let area = &self.area;
         let words = GiveBackWords::new(area.slot_bell(), area.slot_summary(), area.slot_counts());
         words.unwrap().give_back(slot);
     }
 
-    /// Lets the worker decode for `limit`, or until the worker ends.
+    /// Submits packets and receives completions for the time `limit`.
     pub fn work(&mut self, limit: Duration) {
         let since = Instant::now();
         while since.elapsed() < limit {
@@ -303,7 +305,7 @@ impl Stream {
         }
     }
 
-    /// Decodes the clip once.
+    /// Decodes the clip once; panics if a frame is missing or the worker hangs.
     pub fn play(&mut self) {
         let (since, wanted) = (Instant::now(), self.clip.len() as u64);
         while self.next < wanted {

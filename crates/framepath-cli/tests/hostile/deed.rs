@@ -17,7 +17,7 @@ use rustix::fs::SealFlags;
 use super::caller::*;
 use super::peer::{Random, WORDS, Word, layout, memory, sealed, slot_bytes};
 
-/// One attack.
+/// Attack of a hostile caller.
 pub struct Deed {
     pub name: &'static str,
     pub then: Then,
@@ -38,10 +38,10 @@ const fn deed(name: &'static str, then: Then, play: fn(&mut Caller)) -> Deed {
     Deed { name, then, play }
 }
 
-/// Duration of an attack during which the worker decodes.
+/// Duration of an attack on a decoding worker.
 const A_WHILE: Duration = Duration::from_millis(300);
 
-/// Returns the message that opens a decoder, and its bytes.
+/// Returns a valid message that opens a decoder, with its area and packets, and the encoded message.
 fn opening() -> (Opening, [u8; MESSAGE_BYTES]) {
     let opening = Opening::new("decode");
     let mut bytes = [0; MESSAGE_BYTES];
@@ -49,12 +49,14 @@ fn opening() -> (Opening, [u8; MESSAGE_BYTES]) {
     (opening, bytes)
 }
 
-/// Opens with an invalid message; the worker rejects the message, or ends.
+/// Returns an attack that opens a decoder with the message changed by `change`. Checks that the worker
+/// rejects the message, or ends.
 fn refused(change: impl FnOnce(&mut Open)) -> impl FnOnce(&mut Caller) {
     move |caller| assert!(caller.open("decode", change).is_none(), "the worker accepted an invalid message")
 }
 
-/// Opens with invalid memory.
+/// Returns an attack that opens a decoder with invalid memory as the shared area. Checks that the
+/// worker rejects it.
 fn refused_memory(fd: impl FnOnce(&Opening) -> OwnedFd) -> impl FnOnce(&mut Caller) {
     move |caller| {
         let (opening, bytes) = opening();
@@ -66,7 +68,7 @@ fn refused_memory(fd: impl FnOnce(&Opening) -> OwnedFd) -> impl FnOnce(&mut Call
     }
 }
 
-/// Grants invalid memory for frames; no frame arrives.
+/// Opens a decoder and grants the invalid memory of `memory` for frames. Checks that no frame arrives.
 fn grants(caller: &mut Caller, memory: fn(u64) -> Option<OwnedFd>) {
     let mut stream = caller.decode();
     stream.grants = memory;
@@ -78,7 +80,7 @@ fn refused_stage(stage: &str) -> impl FnOnce(&mut Caller) {
     refused(move |open| stage.clone_into(&mut open.stage))
 }
 
-/// Returns the bytes of a decoder's area.
+/// Returns the size in bytes of the shared area of `opening`.
 fn area_bytes(opening: &Opening) -> u64 {
     File::from(opening.area.fd().try_clone_to_owned().unwrap()).metadata().unwrap().len()
 }
@@ -91,7 +93,7 @@ fn device(name: &str) -> OwnedFd {
     File::options().read(true).write(true).open(name).unwrap().into()
 }
 
-/// Decodes the clip while another thread damages the area with `wrong`.
+/// Decodes the clip for [`A_WHILE`], while another thread calls `wrong` to damage the shared area.
 fn while_it_decodes(caller: &mut Caller, wrong: impl Fn(&File, &mut Random) + Sync) {
     let mut stream = caller.decode();
     let (words, done) = (stream.words.try_clone().unwrap(), AtomicBool::new(false));
@@ -111,12 +113,14 @@ fn write(words: &File, value: u64, at: u64) {
     words.write_all_at(&value.to_le_bytes(), at).unwrap();
 }
 
-/// Offsets of the words for released frames, of the cells, and of the packets.
+/// Offset in the shared area of the words for released frames.
 const GIVE_BACK: u64 = 128 * 16;
+/// Offset in the shared area of the cells.
 const CELLS: u64 = GIVE_BACK + 512 + 4096 * 4;
+/// Offset in the shared area of the packets.
 const PACKETS: u64 = (CELLS + 2 * 64 * 64).next_multiple_of(4096);
 
-/// Announces a pool of input frames, and sends memory for it.
+/// Announces a pool of input frames, and sends its memory; with `None`, sends no memory.
 fn input_pool(caller: &Caller, pool: u16, slots: u32, slot_bytes: u64, memory: Option<OwnedFd>) {
     caller.say(&Message::InputPool { pool, slots, slot_bytes }, memory.as_ref().map(|fd| fd.as_fd()));
 }
@@ -125,7 +129,7 @@ fn good_pool(caller: &Caller) {
     input_pool(caller, 0, 4, slot_bytes(), Some(memory(4 * slot_bytes(), sealed())));
 }
 
-/// Submits a frame of an invalid pool.
+/// Returns an attack that announces an invalid pool and submits a frame in it.
 fn frame_of(slots: u32, slot_bytes: u64, memory: impl Fn() -> Option<OwnedFd>) -> impl Fn(&mut Caller) {
     move |caller| {
         let mut stream = caller.threshold();

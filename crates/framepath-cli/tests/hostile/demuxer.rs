@@ -20,12 +20,12 @@ const fn file(name: &'static str, then: Then, play: fn(Socket)) -> Act {
     Act { name, part: Part::File, then, play }
 }
 
-/// A demuxer that has received its file.
+/// Hostile demuxer that has received its file.
 struct Peer {
     socket: Socket,
     writer: CellWriter,
     area: Arc<SharedArea>,
-    /// The shared area as a file.
+    /// File of the shared area, for writes at any offset.
     words: File,
 }
 
@@ -60,7 +60,8 @@ fn stream() -> StreamInfo {
 }
 
 impl Peer {
-    /// Describes an H.264 track, as an honest demuxer would.
+    /// Describes an H.264 track, as an honest demuxer would. Returns this demuxer, and the pool for its
+    /// packets.
     fn open(self) -> (Peer, PacketPool) {
         let track = TrackInfo::from_codec(Codec::H264, stream()).unwrap().to_bytes();
         let pool = PacketPool::new(self.area.clone(), &track).unwrap();
@@ -85,7 +86,7 @@ impl Peer {
     }
 }
 
-/// Opens, then writes one cell.
+/// Returns an act that describes an H.264 track, then writes one cell.
 fn cell(completion: Completion) -> impl Fn(Socket) {
     move |socket| {
         let (mut peer, _pool) = given(socket).open();
@@ -94,7 +95,7 @@ fn cell(completion: Completion) -> impl Fn(Socket) {
     }
 }
 
-/// Opens, then sends one invalid packet.
+/// Returns an act that describes an H.264 track, then sends one invalid packet.
 fn packet(offset: u64, len: u32, id: u32) -> impl Fn(Socket) {
     move |socket| {
         let (mut peer, _pool) = given(socket).open();

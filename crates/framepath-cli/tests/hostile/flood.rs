@@ -18,13 +18,14 @@ use super::peer::{memory, sealed, stay};
 
 pub const ACT: &str = "sends-descriptors-that-nobody-reads";
 
-/// Number of descriptors, above the limit of a worker.
+/// Number of descriptors that the attack tries to send.
 const DESCRIPTORS: usize = 80;
 
-/// An unprivileged user, because the kernel's limit does not apply to root.
+/// Id of an unprivileged user and group, because the kernel's limit does not apply to root.
 const NOBODY: u32 = 65_534;
 
-/// Enters the sandbox, sends as many descriptors as possible, and reports their number.
+/// Enters the sandbox, tries to send [`DESCRIPTORS`] descriptors, and prints the number of sent ones on
+/// standard error.
 pub fn play(socket: &Socket) -> ! {
     let own = memory(4096, sealed());
     sandbox::enter(SandboxRole::Decode, &ResourceLimits::default()).unwrap();
@@ -33,7 +34,8 @@ pub fn play(socket: &Socket) -> ! {
     stay()
 }
 
-/// Runs the attack and an honest stream as an unprivileged user.
+/// Runs the attack beside an honest stream of the same unprivileged user. Checks that the attack sends
+/// no descriptor, and that the honest stream loses no frame.
 pub fn beside_an_honest_stream() {
     let folder = tempfile::tempdir().unwrap();
     let all_may_enter = fs::Permissions::from_mode(0o777);

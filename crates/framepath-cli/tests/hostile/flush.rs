@@ -17,7 +17,7 @@ use super::Test;
 use super::act::{Act, Part, Then, endlessly};
 use super::peer::{Peer, Word, opened_quietly, stay};
 
-/// Argument that makes this binary the program with the hostile worker.
+/// First argument with which this binary acts as the program with the hostile worker.
 pub const DRIVE: &str = "drive";
 
 /// Interval between two false messages: far below the watchdog's timeout.
@@ -117,7 +117,8 @@ pub fn tests() -> impl Iterator<Item = (String, Test)> {
     })
 }
 
-/// Starts the program with one hostile worker; its successors are honest.
+/// Starts the program with one hostile worker, whose successors are honest. Checks that the program
+/// succeeds.
 fn play(act: &Act) {
     let folder = tempfile::tempdir().unwrap();
     let own = std::env::current_exe().unwrap();
@@ -145,7 +146,8 @@ fn hashes(frames: &mut Frames) -> Vec<u64> {
     frames.map(|frame| hash(frame.unwrap())).collect()
 }
 
-/// Runs the program, which reaches the end of its stream after one death, without a loss.
+/// Runs the program, whose first worker plays the act `name`. Checks that the program receives all
+/// frames up to the end of its stream, after the death of one worker.
 pub fn drive(name: &str) {
     // The timeout is long, because an honest worker on a busy machine must not exceed it.
     let mut stream = frames("host=process watchdog=5s");

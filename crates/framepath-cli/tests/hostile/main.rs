@@ -3,10 +3,11 @@
 //! time, and either reports an error or continues with another worker without a
 //! loss.
 //!
-//! `flush` has such a worker in a program that seeks.
+//! The module `flush` runs such a worker in a program that seeks.
 //!
-//! Callers that attack a worker of `framepath`: the worker also ends by itself, in time.
-//! A third process that writes into the memory shared by caller and worker.
+//! The modules `caller` and `deed` have callers that attack a worker of `framepath`: the worker also
+//! ends by itself, in time. In `scribble` a third process writes into the memory that caller and
+//! worker share.
 //!
 //! This binary is also the worker: `framepath` starts it under a name that selects
 //! the act. Arguments select the acts to run.
@@ -37,7 +38,7 @@ use caller::Caller;
 use deed::{DEEDS, Deed};
 use scribble::PARTS;
 
-/// Number of concurrent acts; most of them sleep.
+/// Number of tests that run at the same time; most of them sleep.
 const AT_ONCE: usize = 6;
 
 type Test = Box<dyn Fn() + Send + Sync>;
@@ -104,7 +105,8 @@ fn main() -> ExitCode {
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Runs a path whose workers, or whose first worker only, play the act.
+/// Runs a path whose workers play the act; with `once`, only the first worker plays it. Checks the exit
+/// code, and that an attack of the first worker alone loses no frame if the act says so.
 fn play(name: &str, act: &Act, once: bool) {
     let folder = tempfile::tempdir().unwrap();
     let own = std::env::current_exe().unwrap();
@@ -157,7 +159,7 @@ fn play(name: &str, act: &Act, once: bool) {
     }
 }
 
-/// Checks that the text names both versions of the wire format, and the program of the other version.
+/// Checks that `text` names both versions of the wire format, and `worker`, which has the other one.
 fn assert_names_versions(text: &str, worker: &Path) {
     let named = [format!("version {},", VERSION + 1), format!("version {VERSION};")];
     assert!(named.iter().all(|version| text.contains(version)), "{text}");

@@ -21,7 +21,7 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create
 
 use super::act::ACTS;
 
-/// A word of the shared area, as `crossing::area` numbers its lines.
+/// A word of the shared area. The value is the number of its line of 128 bytes in `crossing::area`.
 #[derive(Clone, Copy)]
 pub enum Word {
     SubmissionTail = 0,
@@ -50,17 +50,18 @@ pub const WORDS: [Word; 10] = [
     Word::SlotBell,
 ];
 
-/// A worker that is ready and has a stream.
+/// Hostile worker that is ready and has a stream.
 pub struct Peer {
     pub socket: Socket,
     pub writer: CellWriter,
     pub reader: CellReader,
-    /// The shared area as a file.
+    /// File of the shared area, for writes at any offset.
     pub words: File,
     pub area: Arc<SharedArea>,
 }
 
-/// Plays the act named by `own`.
+/// Plays the act named by the file name of `own`. If a link `honest` is beside `own`, only the first
+/// process plays the act; the others execute the program behind the link.
 pub fn run(own: &Path) -> ! {
     let honest = own.with_file_name("honest");
     if honest.exists() && File::create_new(own.with_file_name("taken")).is_err() {
@@ -134,7 +135,7 @@ pub fn opened_quietly(socket: Socket, replayable: bool) -> Peer {
 }
 
 impl Peer {
-    /// Waits for the next input.
+    /// Waits for the next input of the worker, and returns it. Exits if the ring is invalid.
     pub fn next(&mut self) -> Submission {
         loop {
             match self.reader.pop() {
@@ -168,7 +169,7 @@ impl Peer {
         u64::from_le_bytes(bytes)
     }
 
-    /// Requests memory; returns its number and descriptor.
+    /// Requests memory; returns its number and descriptor. Exits if the caller denies the request.
     pub fn want_memory(&mut self, bytes: u64) -> (u32, OwnedFd) {
         say(&self.socket, &Message::RequestMemory { bytes }, None);
         self.complete(&Completion::MemoryRequest);
@@ -180,7 +181,7 @@ impl Peer {
         }
     }
 
-    /// Announces a pool of four slots in valid memory.
+    /// Announces pool `number` with four slots in valid memory.
     pub fn pool(&mut self, number: u16) {
         self.pool_of(number, 4 * slot_bytes(), sealed(), 4, slot_bytes());
     }
@@ -197,7 +198,7 @@ impl Peer {
         self.complete(&Completion::Layout { id: 0, layout });
     }
 
-    /// Announces a valid pool and a valid layout.
+    /// Announces the valid pool 0 and a valid layout, as an honest worker does before its first frame.
     pub fn names(&mut self) {
         self.pool(0);
         self.layout(layout());

@@ -17,16 +17,18 @@ use super::Test;
 use super::act::{Act, Part, Then};
 use super::peer::{layout, opened_quietly, say, sealed, stay};
 
-/// `memory=` of the worker.
+/// Memory limit of the worker (`memory=`), bytes.
 const MEMORY: u64 = 64 << 20;
-/// The largest grant, and a grant of one page, which is enough for a frame.
+/// Largest memory that the caller grants for one request, bytes.
 const LARGE: u64 = MEMORY / 4;
+/// Memory of one page, which is enough for a frame, bytes.
 const SMALL: u64 = 4096;
-/// The area that caller and worker share, with `memory=` as above, and some room.
+/// Upper limit of the size of the area that caller and worker share, bytes.
 const AREA: u64 = 12 << 20;
-/// Mappings of memfds: 64 pools, the area, and some room.
+/// Maximum number of the caller's memfd mappings: 64 pools, the area, and a margin.
 const MAPPINGS: usize = 80;
-/// Descriptors: 64 pools, 8 grants without a pool yet, a run with one worker, and some room.
+/// Maximum number of the caller's descriptors: 64 pools, 8 grants without a pool yet, a run with one
+/// worker, and a margin.
 const DESCRIPTORS: usize = 104;
 
 /// One way to exhaust the caller's memory.
@@ -36,7 +38,7 @@ struct Taking {
     bytes: u64,
     /// Number of grants that the worker requests before each frame; the last grant has a pool.
     grants: u32,
-    /// Sinks, and the exit code with each.
+    /// Ends of the path after the decoder, each with the expected exit code.
     sinks: &'static [(&'static str, i32)],
 }
 
@@ -124,7 +126,7 @@ pub fn tests() -> impl Iterator<Item = (String, Test)> {
     })
 }
 
-/// The holdings of a process: bytes and number of memfd mappings, and descriptors.
+/// Resources of a process: bytes and number of its memfd mappings, and number of its descriptors.
 #[derive(Clone, Copy, Debug, Default)]
 struct Holdings {
     bytes: u64,
@@ -160,7 +162,8 @@ fn bounded(taking: &Taking, sink: &str, code: i32) {
     assert!(most.mappings <= MAPPINGS && most.descriptors <= DESCRIPTORS, "{name}: {most:?}");
 }
 
-/// Returns the maximum of each holding until the process has ended.
+/// Starts a thread that samples the resources of `child` until the sender of `ended` is dropped. The
+/// thread returns the maximum of each.
 fn watch(child: &Child, ended: Receiver<()>) -> thread::JoinHandle<Holdings> {
     let process = Path::new("/proc").join(child.id().to_string());
     thread::spawn(move || {

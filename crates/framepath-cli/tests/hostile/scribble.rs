@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::peer::Random;
 
-/// A part of the area to write into.
+/// A part of the shared area that the third process writes into.
 pub struct Part {
     pub name: &'static str,
     from: u64,
@@ -26,7 +26,7 @@ pub const PARTS: &[Part] = &[
     Part { name: "packets", from: 28_672, words: 64 << 10, step: 8 },
 ];
 
-/// Duration of the writes into the area.
+/// Duration of the writes into the shared areas.
 const A_WHILE: Duration = Duration::from_secs(1);
 
 /// Returns the open shared areas of process `pid`.
@@ -40,7 +40,8 @@ fn areas(pid: u32) -> Vec<File> {
     paths.filter_map(|path| File::options().read(true).write(true).open(path).ok()).collect()
 }
 
-/// Checks that the path ends in time, by itself, with or without an error.
+/// Runs a path and writes random values into `part` of its shared areas. Checks that the path ends in
+/// time, by itself, with or without an error.
 pub fn play(part: &Part) {
     let clip = framepath_testkit::in_checkout("clips/h264-180p8-high.h264");
     let path = format!(

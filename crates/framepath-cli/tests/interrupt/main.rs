@@ -13,7 +13,7 @@ use situation::{SITUATIONS, Situation};
 
 const SIGINT: i32 = 2;
 const SIGTERM: i32 = 15;
-/// Timeout; a process that takes longer to end hangs.
+/// Time limit for the end of the process after a signal; a process that takes longer hangs.
 const HANGS: Duration = Duration::from_secs(10);
 
 #[test]
@@ -69,14 +69,14 @@ fn code_after_two_signals() -> Option<i32> {
     ended_within(&mut child, HANGS).expect("it hangs").code()
 }
 
-/// Reads a set of signals in /proc/PID/status; `None` if the process has ended.
+/// Returns the set of signals in the line `name` of /proc/PID/status; `None` if the process has ended.
 fn field(pid: u32, name: &str) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(":"))?;
     u64::from_str_radix(line.trim(), 16).ok()
 }
 
-/// Waits until the child uses no CPU, which means that it is blocked.
+/// Waits until the child handles both signals and uses no CPU, which means that it is blocked.
 fn settle(child: &mut Child, situation: &Situation) {
     let deadline = Instant::now() + Duration::from_secs(60);
     let (mut before, mut quiet) = (None, 0);
@@ -95,7 +95,7 @@ fn settle(child: &mut Child, situation: &Situation) {
     }
 }
 
-/// Returns user and system time of a process so far, in the kernel's ticks.
+/// Returns the sum of user and system time of a process so far, in the kernel's ticks.
 fn cpu_ticks(pid: u32) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
@@ -103,7 +103,8 @@ fn cpu_ticks(pid: u32) -> u64 {
     fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
 }
 
-/// Waits for the child's end. Kills it and returns `None` if it does not end.
+/// Waits for the child's end and returns its status. Kills the child and returns `None` if it does
+/// not end within `limit`.
 fn ended_within(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
     let deadline = Instant::now() + limit;
     loop {

@@ -20,7 +20,7 @@ use framepath_testkit::{framepath, in_checkout};
 /// A command that never ends by itself.
 pub struct Situation {
     pub what: &'static str,
-    /// Arguments; `{fifo}`, `{clip}`, `{socket}` are replaced by names in its folder.
+    /// Arguments of `framepath`; `{fifo}`, `{clip}` and `{socket}` are replaced by paths.
     args: &'static [&'static str],
     with: With,
 }
@@ -37,17 +37,17 @@ enum With {
     SilentInput,
     /// Standard output is a pipe without a reading process.
     FullPipe,
-    /// Standard output and standard error are that pipe.
+    /// Standard output and standard error are one pipe without a reading process.
     FullPipes,
     /// A service that accepts no client, with room in its backlog.
     SilentService,
-    /// The same, with a full backlog.
+    /// A service that accepts no client, with a full backlog.
     CrowdedService,
-    /// A worker program that does nothing.
+    /// A worker program that only sleeps, and sends no message.
     IdleWorker,
 }
 
-/// Half of the clip: enough for a demuxer to find the stream.
+/// Bytes of about half of the clip: enough for a demuxer to find the stream.
 const HALF: usize = 10_000;
 
 #[rustfmt::skip]
@@ -91,7 +91,7 @@ pub struct Others {
 }
 
 impl Situation {
-    /// Starts the command, whose input never arrives.
+    /// Starts the command, which blocks. Returns it with the resources that keep it blocked.
     pub fn begin(&self) -> (Child, Others) {
         let folder = tempfile::tempdir().unwrap();
         let name = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
@@ -145,7 +145,7 @@ fn make_fifo(name: &str) {
     mknodat(rustix::fs::CWD, name, rustix::fs::FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
 }
 
-/// Opens the writing end without waiting for a reader, and puts `bytes` into the fifo.
+/// Opens the writing end without waiting for a reader, and writes `bytes` to the fifo.
 fn write_to(fifo: &str, bytes: &[u8]) -> File {
     const O_NONBLOCK: i32 = rustix::fs::OFlags::NONBLOCK.bits() as i32;
     let mut writer = OpenOptions::new().read(true).write(true).custom_flags(O_NONBLOCK).open(fifo).unwrap();
@@ -153,7 +153,7 @@ fn write_to(fifo: &str, bytes: &[u8]) -> File {
     writer
 }
 
-/// Makes a listener whose backlog one client fills.
+/// Makes a listening socket at `name` whose backlog one client fills.
 fn listen_to_one(name: &str) -> OwnedFd {
     let flags = SocketFlags::CLOEXEC;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();

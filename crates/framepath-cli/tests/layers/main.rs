@@ -9,11 +9,11 @@ use std::process::{Command, ExitCode};
 
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 
-/// seccomp(2).
+/// Number of the system call seccomp(2).
 const SECCOMP: i64 = if cfg!(target_arch = "x86_64") { 317 } else { 277 };
-/// landlock_create_ruleset(2).
+/// Number of the system call landlock_create_ruleset(2).
 const LANDLOCK: i64 = 444;
-/// unshare(2).
+/// Number of the system call unshare(2).
 const UNSHARE: i64 = if cfg!(target_arch = "x86_64") { 272 } else { 97 };
 
 type Test = (&'static str, fn());
@@ -49,7 +49,8 @@ fn main() -> ExitCode {
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Executes `command` with `calls` failing with ENOSYS, or EPERM for unshare.
+/// Replaces this process by `command`, for which the system calls `calls` (numbers separated by
+/// commas) fail: with EPERM if unshare is among them, else with ENOSYS.
 fn become_without(calls: &str, command: &[String]) {
     let refused: Vec<i64> = calls.split(',').map(|call| call.parse().unwrap()).collect();
     let errno = if refused.contains(&UNSHARE) { 1 } else { 38 };
@@ -61,7 +62,7 @@ fn become_without(calls: &str, command: &[String]) {
     panic!("{}", Command::new(&command[0]).args(&command[1..]).exec());
 }
 
-/// Runs `framepath run` with a clip through a worker, without `calls`.
+/// Runs `framepath run` with a clip through a worker, without the system calls `calls`.
 fn run(calls: &[i64], options: &str) -> framepath_testkit::CommandOutput {
     let clip = framepath_testkit::in_checkout("clips/h264-180p8-high.h264");
     let path = format!("file {} ! decode host=process {options} ! null", clip.display());
@@ -77,8 +78,8 @@ fn run(calls: &[i64], options: &str) -> framepath_testkit::CommandOutput {
     framepath_testkit::finish(command)
 }
 
-/// Counts layers that this machine lacks: old kernels have no ports or signals in
-/// Landlock, and some users may not create namespaces.
+/// Returns the number of notes about layers that this machine lacks: 0 if it has all layers, else 1.
+/// Old kernels have no ports or signals in Landlock, and some users may not create namespaces.
 fn lacks_by_itself() -> usize {
     run(&[], "").ended(0).stderr.lines().count()
 }
@@ -93,7 +94,7 @@ fn complete() {
     }
 }
 
-/// Checks the only line of standard error, which names these layers.
+/// Checks that standard error has a single line, and that this line names all of `layers`.
 fn assert_note(ran: &framepath_testkit::CommandOutput, layers: &[&str]) {
     let lines: Vec<&str> = ran.stderr.lines().collect();
     let [line] = lines[..] else { panic!("one line: {ran:#?}") };

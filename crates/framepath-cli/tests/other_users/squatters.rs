@@ -22,7 +22,8 @@ fn folder_of_nobody() -> tempfile::TempDir {
     folder
 }
 
-/// Runs a service that must not start.
+/// Starts a service at `socket`. Stops it with SIGTERM once it accepts a connection, unless it ends by
+/// itself. Returns its exit code and output.
 fn serve_at(socket: &Path) -> CommandOutput {
     let mut serve =
         framepath(&["serve", "--spares", "0", "--grace", "0", "--allow-uid", "12345", "--socket"]);
@@ -39,7 +40,7 @@ fn serve_at(socket: &Path) -> CommandOutput {
     wait(child, "serve")
 }
 
-/// The owner of a folder can create links in it to other folders.
+/// The owner of a folder can replace the socket's name by a link to a file or folder of root.
 pub fn a_socket_in_another_users_folder_is_an_error_and_changes_no_file() -> Tested {
     needs_root()?;
     let victims = tempfile::tempdir().unwrap();

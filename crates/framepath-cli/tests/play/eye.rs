@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Contents of a screen, by xwd, which needs no extension of the server.
+//! Screenshots by xwd, which needs no extension of the X server.
 
 use std::process::{Command, Stdio};
 
-/// Indices of words in a dump's header (X11/XWDFile.h). The words are big-endian.
+// Indices of words in a dump's header (X11/XWDFile.h). The words are big-endian.
 const HEADER_BYTES: usize = 0;
 const WIDTH: usize = 4;
 const HEIGHT: usize = 5;
@@ -12,11 +12,11 @@ const BITS_PER_PIXEL: usize = 11;
 const BYTES_PER_LINE: usize = 12;
 const COLOURS: usize = 19;
 
-/// Bytes of a colour in the table before the pixels.
+/// Size in bytes of a colour in the table before the pixels.
 const COLOUR_BYTES: usize = 12;
 
-/// Returns the screen in RGB, shrunk to `width`, a divisor of its own width: each pixel is the mean
-/// of a square.
+/// Returns the screen of the X server `display` in RGB, shrunk to `width` pixels: each pixel is the
+/// mean of a square. `width` must divide the screen's width.
 pub fn screenshot(display: &str, width: usize) -> Vec<u8> {
     let mut command = Command::new("xwd");
     let output = command.args(["-silent", "-root", "-display", display]).stdin(Stdio::null()).output();

@@ -29,8 +29,8 @@ pub fn the_command_is_not_linked_with_sdl() {
     assert!(!symbols.contains(" SDL_"), "{symbols}");
 }
 
-/// Returns the libraries that the dynamic linker loaded in each program that the command executed,
-/// itself included.
+/// Runs the command. Returns the dynamic linker's log of loaded libraries for each process that
+/// executed the command's binary, workers included.
 fn loaded(folder: &Path, arguments: &[&str]) -> Vec<String> {
     let logs = folder.join("logs");
     fs::create_dir(&logs).unwrap();
@@ -62,7 +62,8 @@ pub fn a_sandboxed_decoder_does_not_load_sdl() {
     }
 }
 
-/// Counterpart of the test above: the log shows libraries that are loaded late.
+/// Counterpart of [`a_sandboxed_decoder_does_not_load_sdl`]: the log shows libraries that are loaded
+/// late.
 pub fn the_doctor_loads_sdl() {
     let folder = tempfile::tempdir().unwrap();
     let logs = loaded(folder.path(), &["doctor", "--json", "-"]);

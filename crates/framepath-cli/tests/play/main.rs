@@ -31,12 +31,12 @@ framepath_testkit::tests! {
     library::a_missing_sdl_fails_only_the_window,
 }
 
-/// Timeout; a test that takes longer hangs.
+/// Time limit of each wait; a command that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 const SIZE: (u32, u32) = (320, 180);
 
-/// Starts a path on a screen.
+/// Starts `framepath run --json -` with the path and the server's display.
 fn play(server: &Xvfb, path: &str) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_framepath"));
     command.args(["run", "--json", "-", path]).env("DISPLAY", server.name()).env("SDL_VIDEODRIVER", "x11");
@@ -44,7 +44,7 @@ fn play(server: &Xvfb, path: &str) -> Child {
     command.spawn().unwrap()
 }
 
-/// Waits for its end; kills it at the deadline.
+/// Waits for the end of `child` and returns its output. Kills `child` and panics after [`PATIENCE`].
 fn ended(mut child: Child) -> Output {
     let deadline = Instant::now() + PATIENCE;
     while child.try_wait().unwrap().is_none() {
@@ -57,7 +57,7 @@ fn ended(mut child: Child) -> Output {
     child.wait_with_output().unwrap()
 }
 
-/// Returns the frames shown, and the late ones.
+/// Returns the numbers of shown and of late frames from the JSON summary of a successful run.
 fn counts(output: &Output) -> (u64, u64) {
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     let summary: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -73,7 +73,7 @@ fn bytes_of(command: &mut Command) -> Vec<u8> {
     output.stdout
 }
 
-/// Returns a frame of a clip in RGB, as FFmpeg converts it.
+/// Returns the frame with number `frame` of a clip in RGB, as the ffmpeg tool converts it.
 fn reference(file: &str, frame: u32) -> Vec<u8> {
     let select = format!("select=eq(n\\,{frame})");
     let mut command = Command::new("ffmpeg");
@@ -85,8 +85,8 @@ fn screenshot(server: &Xvfb) -> Vec<u8> {
     eye::screenshot(&server.name(), SIZE.0 as usize)
 }
 
-/// Size of the clip of [`moving_box`]: large enough for several bands of eight rows, which are
-/// painted separately.
+/// Size in pixels of the clip of [`moving_box`]: large enough for several bands of eight rows, which
+/// are painted separately.
 const BOXED: (u32, u32) = (320, 176);
 
 /// Creates a clip in which a box moves over a static background, so that most of a frame is not
@@ -107,8 +107,8 @@ fn moving_box(folder: &Path) -> (String, Vec<Vec<u8>>) {
     (file, frames)
 }
 
-/// Returns the percentage of a picture's pixels that differ clearly from the most similar
-/// frame.
+/// Returns the percentage of a picture's pixels that differ by more than 40 in a channel from the
+/// most similar of `frames`.
 fn foreign_pixels(picture: &[u8], frames: &[Vec<u8>]) -> f64 {
     let differ = |(a, b): (&[u8], &[u8])| a.iter().zip(b).any(|(a, b)| a.abs_diff(*b) > 40);
     let count = |frame: &Vec<u8>| {
@@ -119,14 +119,15 @@ fn foreign_pixels(picture: &[u8], frames: &[Vec<u8>]) -> f64 {
     least as f64 * 300.0 / picture.len() as f64
 }
 
-/// Returns the mean difference of two pictures.
+/// Returns the mean absolute difference of two pictures' bytes, 0 to 255.
 fn distance(a: &[u8], b: &[u8]) -> f64 {
     assert_eq!(a.len(), b.len());
     let sum: u64 = a.iter().zip(b).map(|(a, b)| u64::from(a.abs_diff(*b))).sum();
     sum as f64 / a.len() as f64
 }
 
-/// Polls until the screen has this picture or the time is over; returns the last screenshot.
+/// Takes screenshots until one has at most the distance `near` to `picture`, or [`PATIENCE`] is over.
+/// Returns the last screenshot.
 fn seen(server: &Xvfb, picture: &[u8], near: f64) -> Vec<u8> {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -138,7 +139,7 @@ fn seen(server: &Xvfb, picture: &[u8], near: f64) -> Vec<u8> {
     }
 }
 
-/// Sends input to the window by `xdotool`.
+/// Runs `xdotool` with these arguments on the server, to send input to the window.
 fn xdotool(server: &Xvfb, words: &[&str]) {
     bytes_of(Command::new("xdotool").args(words).env("DISPLAY", server.name()));
 }
@@ -177,8 +178,8 @@ fn the_screen_shows_the_right_frame() -> Tested {
     Ok(())
 }
 
-/// The picture has one colour, in each type of YUV. A wrong conversion would show another
-/// colour.
+/// The picture has a single colour, encoded with each matrix and range. A wrong conversion would show
+/// another colour.
 fn colours_follow_the_matrix_and_range_of_the_stream() -> Tested {
     let server = Xvfb::start(SIZE)?;
     let folder = tempfile::tempdir().unwrap();
@@ -207,7 +208,7 @@ fn colours_follow_the_matrix_and_range_of_the_stream() -> Tested {
     Ok(())
 }
 
-/// SDL sends the pictures to a server without shared memory.
+/// Without shared memory, SDL sends the pictures through the connection to the server.
 fn a_server_without_shared_memory_shows_the_right_frame() -> Tested {
     let server = Xvfb::without(SIZE, "MIT-SHM")?;
     let file = clip("vp9-180p8.ivf");
@@ -263,7 +264,7 @@ fn a_larger_window_has_a_larger_picture() -> Tested {
     Ok(())
 }
 
-/// Waits until the window has this size.
+/// Waits until the window has this size; panics after [`PATIENCE`].
 fn window_has(server: &Xvfb, size: (u32, u32)) {
     let wanted = format!("Geometry: {}x{}", size.0, size.1);
     let deadline = Instant::now() + PATIENCE;
@@ -357,8 +358,8 @@ fn every_format_is_played_to_the_end() -> Tested {
     Ok(())
 }
 
-/// Makes a file of VP8 key frames, each of another size: the size is patched into one frame,
-/// whose macroblocks stay the same.
+/// Makes a file of `frames` VP8 keyframes, each of another size: the size is patched into copies of
+/// one frame, whose macroblocks stay the same. Returns the file's path.
 fn many_sizes(folder: &Path, frames: u16) -> String {
     let one = folder.join("one.ivf").display().to_string();
     let mut command = Command::new("ffmpeg");
@@ -382,7 +383,7 @@ fn many_sizes(folder: &Path, frames: u16) -> String {
     many
 }
 
-/// The stream has many sizes; each size needs a texture, and only few textures are kept.
+/// The stream has many picture sizes; each size needs a texture, and `play` keeps only few textures.
 fn memory_does_not_grow_with_the_number_of_picture_sizes() -> Tested {
     let server = Xvfb::start(SIZE)?;
     let folder = tempfile::tempdir().unwrap();

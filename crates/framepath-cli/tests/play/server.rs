@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The test's own X server.
+//! The test's own X server and window manager.
 
 use std::io::{BufRead, BufReader, ErrorKind};
 use std::process::{Child, Command, Stdio};
@@ -12,12 +12,12 @@ pub struct Xvfb {
 }
 
 impl Xvfb {
-    /// Starts a server with a screen of that size; an error if none is installed.
+    /// Starts a server with a screen of `size` pixels. Returns an error if Xvfb is not installed.
     pub fn start(size: (u32, u32)) -> Result<Xvfb, Missing> {
         Xvfb::with(size, &[])
     }
 
-    /// Starts a server that lacks an extension.
+    /// Starts a server like [`Xvfb::start`], with the X extension `extension` turned off.
     pub fn without(size: (u32, u32), extension: &str) -> Result<Xvfb, Missing> {
         Xvfb::with(size, &["-extension", extension])
     }
@@ -41,11 +41,11 @@ impl Xvfb {
     }
 }
 
-/// A window manager, ended on drop.
+/// A window manager. Dropping this value kills it.
 pub struct Manager(Child);
 
 impl Manager {
-    /// Starts a window manager for that server; an error if none is installed.
+    /// Starts a window manager for the server. Returns an error if jwm is not installed.
     pub fn start(server: &Xvfb) -> Result<Manager, Missing> {
         let mut command = Command::new("jwm");
         command.env("DISPLAY", server.name()).stdout(Stdio::null());
@@ -65,7 +65,7 @@ impl Drop for Xvfb {
     }
 }
 
-/// Starts a program; an error if it is not installed.
+/// Starts a program. Returns an error with the text `missing` if it is not installed.
 fn started(command: &mut Command, missing: &str) -> Result<Child, Missing> {
     match command.stdin(Stdio::null()).stderr(Stdio::null()).spawn() {
         Ok(child) => Ok(child),

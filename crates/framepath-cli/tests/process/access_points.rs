@@ -14,7 +14,8 @@ fn ffmpeg(arguments: &[&str]) {
     assert!(status.success(), "{command:?}");
 }
 
-/// Returns the lines of `framemd5`, and the exit code.
+/// Decodes the file with these options. Returns the lines of `framemd5` for its frames, and the exit
+/// code.
 fn decoded(file: &Path, options: &str) -> (Vec<String>, Option<i32>) {
     let hashes = file.with_extension("framemd5");
     let path = format!("file '{}' ! decode {options} ! framemd5 '{}'", file.display(), hashes.display());
@@ -192,7 +193,7 @@ fn a_replay_includes_parameter_sets_of_earlier_packets() {
     }
 }
 
-/// The video tags of an FLV file, without the end tag.
+/// Returns the video tags of an FLV file, without the end tag.
 fn video_tags(bytes: &[u8]) -> Vec<Vec<u8>> {
     let (mut at, mut tags) = (13, Vec::new());
     while at + 11 < bytes.len() {
@@ -238,7 +239,7 @@ fn a_configuration_change_inside_a_file_reaches_the_workers() {
     }
 }
 
-/// Number of packets that the run reports as skipped.
+/// Returns the number of packets that a run's standard error reports as skipped.
 fn skipped(stderr: &str) -> usize {
     let count = stderr.split_once("skipped ").and_then(|(_, rest)| rest.split(' ').next());
     count.and_then(|count| count.parse().ok()).unwrap_or_else(|| panic!("no count in {stderr}"))

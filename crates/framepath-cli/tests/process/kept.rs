@@ -11,9 +11,9 @@ use std::time::Duration;
 use framepath::{Frames, Pipeline};
 use framepath_testkit::in_checkout;
 
-/// Watchdog timeout: long for an honest worker on a busy machine, and short for a test.
+/// Option with the watchdog's timeout: long for an honest worker on a busy machine, short for a test.
 const WATCHDOG: &str = "watchdog=1s";
-/// Three times the watchdog's timeout.
+/// Duration of a pause of the program: three times the watchdog's timeout.
 const PAUSE: Duration = Duration::from_secs(3);
 
 fn frames(path: &str) -> Frames {
@@ -33,7 +33,8 @@ fn assert_none_died(frames: &Frames) {
     assert_eq!(report.workers[0].deaths, 0, "{:?}", report.workers);
 }
 
-/// Keeps the last four frames, and pauses again and again.
+/// Receives all 150 frames of the path. Always keeps the last four, and pauses after frame 4 and
+/// after frame 75.
 fn keep_four(path: &str) {
     let mut frames = frames(path);
     let (mut kept, mut count) = (Vec::new(), 0);
@@ -62,7 +63,7 @@ fn a_program_keeps_four_frames_of_each_decoder_and_requests_more() {
 }
 
 /// Keeps all frames until no frame arrives for three timeouts of the watchdog. Then drops them and
-/// receives the rest.
+/// receives the rest. `expected` is the path's number of frames.
 fn keep_all(path: &str, expected: usize) {
     let mut frames = frames(path);
     let (came, drops) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));

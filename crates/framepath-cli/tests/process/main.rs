@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `host=process` delivers the same frames as `host=inline`, copies each packet
-//! once and no frame, and leaks no resources in its caller.
+//! `host=process` delivers the same frames as `host=inline`, copies each packet once per worker that
+//! it passes and no frame, and leaks no resources in its caller.
 
 use std::fs;
 use std::thread;
@@ -90,8 +90,8 @@ fn held() -> (usize, usize) {
     (files, maps.lines().filter(|line| line.contains("memfd:framepath")).count())
 }
 
-/// Waits until the spare worker is ready, because runs do not wait for it. Returns the same
-/// numbers.
+/// Waits until the numbers of [`held`] do not change for 100 ms, at most about 10 s, because a run
+/// does not wait for its spare worker. Returns these numbers.
 fn held_at_rest() -> (usize, usize) {
     let (mut last, mut looks) = (held(), 0);
     for _ in 0..1000 {

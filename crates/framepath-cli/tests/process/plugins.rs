@@ -13,10 +13,10 @@ use framepath_testkit::run;
 /// Minimum number of filters and sources; every version of Debian's package has more.
 const LEAST: usize = 90;
 
-/// Number of concurrent plug-ins.
+/// Number of plug-ins that run at the same time.
 const AT_ONCE: usize = 2;
 
-/// Plug-ins that fail with their defaults, a setting that works, and the reason.
+/// Plug-ins that fail with their defaults: the name, a setting that works, and the reason.
 const NEED_A_SETTING: &[(&str, &str, &str)] = &[
     (
         "3dflippo",
@@ -31,7 +31,7 @@ const NEED_A_SETTING: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Result of a plug-in.
+/// Result of a plug-in's run.
 enum Became {
     /// Three frames from a single worker.
     Frames,

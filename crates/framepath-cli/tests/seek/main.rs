@@ -13,7 +13,7 @@ use framepath_testkit::service::ServiceProcess;
 /// Presentation time and hash of a frame.
 type Shown = (Option<i64>, u64);
 
-/// Frames of each clip, 25 a second.
+/// Number of frames of each clip, at 25 frames per second.
 const FRAMES: usize = 60;
 
 /// Ten targets in milliseconds, each with the number of the first frame at or after it: the
@@ -45,7 +45,7 @@ const ALL: [(&str, &str); 7] = [
     ("e.ivf", "-c:v libsvtav1 -preset 12 -g 12 -pix_fmt yuv420p"),
 ];
 
-/// Runs `test`, which must end in time, with the command as its worker program.
+/// Runs `test` with the command as its worker program; fails if the test does not end in time.
 fn ends(test: impl FnOnce() + Send + 'static) {
     framepath::host::set_worker_program(env!("CARGO_BIN_EXE_framepath"));
     framepath_testkit::within_deadline(test);
@@ -101,7 +101,8 @@ fn assert_tail(text: &str, to: u64, rest: &[Shown], expected: &[Shown]) {
     );
 }
 
-/// Seeks ten times, with frames in flight and at the end; `whole` is a decode in this process.
+/// Checks the frames after a seek to each of [`TARGETS`], with frames in flight and then at the end,
+/// and after a seek to a keyframe. `whole` has the frames of a decode in this process.
 fn check(text: &str, whole: &[Shown]) {
     let mut stream = frames(text);
     for leave_at in [5, usize::MAX] {

@@ -11,7 +11,8 @@ use framepath_serve::Viewer;
 use framepath_testkit::until;
 use framepath_testkit::wait;
 
-/// A shell acts as the service manager and passes the socket as descriptor 3.
+/// Shell script that acts as the service manager: passes its standard input as descriptor 3, and
+/// announces as many sockets as its first argument says.
 const MANAGER: &str =
     "exec 3<&0 0</dev/null; LISTEN_PID=$$ LISTEN_FDS=$1; export LISTEN_PID LISTEN_FDS; shift; exec \"$@\"";
 

@@ -23,7 +23,7 @@ fn get(address: &str, request: &str) -> String {
     answer
 }
 
-/// Parses series to values; asserts the form of every line.
+/// Parses a page for Prometheus into a map from series to value; panics at a malformed line.
 fn parse(page: &str) -> BTreeMap<String, f64> {
     let mut kinds = BTreeMap::new();
     let mut values = BTreeMap::new();

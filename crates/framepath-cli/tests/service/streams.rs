@@ -14,7 +14,7 @@ fn inline(clip: &str, options: &str) -> String {
     run(&["run", "--quiet", "--ledger", "off", &path]).ended(0).stdout
 }
 
-/// Returns the names of the small clips, and of one of the larger.
+/// Returns the names of all small clips and of one large clip.
 fn clips() -> Vec<String> {
     let names = fs::read_dir(in_checkout("clips")).unwrap();
     let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());

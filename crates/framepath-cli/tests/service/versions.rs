@@ -9,7 +9,7 @@ use framepath_os::crossing::{Listener, Socket};
 use framepath_testkit::service::{RawClient, ServiceProcess};
 use framepath_testkit::{in_checkout, run};
 
-/// Encodes a message as a release with wire format `version` sends it.
+/// Encodes `message` as a release with version `version` of the wire format sends it.
 fn of_version(message: &Message, version: u16) -> [u8; MESSAGE_BYTES] {
     let mut bytes = [0; MESSAGE_BYTES];
     message.encode(&mut bytes);
@@ -17,7 +17,7 @@ fn of_version(message: &Message, version: u16) -> [u8; MESSAGE_BYTES] {
     bytes
 }
 
-/// Texts that a message about the two versions contains.
+/// Returns the texts that an error about the versions contains: the other side's, and this release's.
 fn versions(theirs: u16) -> [String; 2] {
     [format!("version {theirs}"), format!("version {VERSION}")]
 }

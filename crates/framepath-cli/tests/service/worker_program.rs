@@ -41,7 +41,8 @@ fn a_program_in_the_parent_folder_is_not_the_worker() {
     assert!(started.exists());
 }
 
-/// The program that the test above copies: it has not called `worker::init`.
+/// Program that [`a_program_in_the_parent_folder_is_not_the_worker`] copies. The program does not call
+/// `worker::init`.
 #[test]
 #[ignore = "a program for the test of the worker program, not a test"]
 fn runs_a_path() {

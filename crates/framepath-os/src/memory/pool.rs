@@ -130,7 +130,7 @@ struct Inner {
     places: Box<[FrameTarget]>,
     /// Slots that were returned and not yet collected by the owner.
     returned: ReturnStack,
-    /// Word that is 1 while the owner waits for a slot. Not inside `Inner`, because it is read
+    /// Word that is 1 while the owner waits for a slot. The word is outside `Inner`, because it is used
     /// after a slot was returned, when `Inner` may be freed.
     owner_waits: OwnerWait,
     closer: Closer,

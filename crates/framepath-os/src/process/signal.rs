@@ -35,7 +35,7 @@ static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 static OVERDUE: AtomicBool = AtomicBool::new(false);
 /// Time at which the first signal was seen, CLOCK_MONOTONIC nanoseconds; 0 if none was seen.
 static SINCE_NS: AtomicU64 = AtomicU64::new(0);
-/// Event descriptor to which the handler writes; -1 before [`install`]. Never closed.
+/// Event descriptor to which the handler writes, and which is never closed; -1 before [`install`].
 static FIRST_SIGNAL: AtomicI32 = AtomicI32::new(-1);
 /// Ids of the [`interruptible`] threads; a thread with several guards is here several times.
 static THREADS: Mutex<Vec<libc::pid_t>> = Mutex::new(Vec::new());
@@ -51,7 +51,7 @@ pub fn install() -> io::Result<()> {
         return Ok(());
     }
     let event = eventfd(0, EventfdFlags::CLOEXEC)?;
-    // Never closed, because the handler writes to it.
+    // The descriptor is never closed, because the handler writes to it.
     FIRST_SIGNAL.store(event.as_raw_fd(), Ordering::Release);
     std::thread::Builder::new().name("fp-signal".to_owned()).spawn(move || interrupt_others(&event))?;
     threads().push(thread_id());
@@ -106,8 +106,8 @@ fn threads() -> MutexGuard<'static, Vec<libc::pid_t>> {
 }
 
 fn thread_id() -> libc::pid_t {
-    // SAFETY: plain system call. Not the C library's function, which may return a cached number
-    // from before a clone.
+    // SAFETY: plain system call. The C library's function may return a cached number from before a
+    // clone.
     unsafe { libc::syscall(libc::SYS_gettid) as libc::pid_t }
 }
 

@@ -25,7 +25,7 @@ impl CollectEnd {
             return Err(HostError::Abandoned);
         }
         if why.is_of_caller() {
-            // Not the worker's fault: another worker would not help, and no packet is poisoned.
+            // The caller caused the error: another worker would not help, and no packet is poisoned.
             return Err(why);
         }
         log::warn!("worker {} is replaced: {why}", self.link.pid());
