@@ -290,7 +290,7 @@ impl Dav1dDecoder {
         }
     }
 
-    /// Returns the picture as a frame; `None` if the picture is preroll.
+    /// Marks the picture's packet as received, and returns the picture as a frame; `None` if the picture is preroll.
     fn output_frame(&mut self, picture: &PictureRef) -> Result<Option<Frame>, CodecError> {
         let picture = &picture.0;
         let Some(meta) = self.numbers.find(picture.m.timestamp) else { return Ok(None) };

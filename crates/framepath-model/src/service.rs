@@ -99,7 +99,7 @@ pub enum Denial {
     #[error("stream {0} is not a stream of this connection")]
     NotYours(u32),
     /// The stream with this number already waits for a worker.
-    #[error("stream {0} already waits for a worker")]
+    #[error("stream {0} already waits for a worker; wait for the answer to the earlier request")]
     Waiting(u32),
     /// The message is one that only a worker, a caller or the service sends.
     #[error("a client does not send this message to the service")]

@@ -58,7 +58,7 @@ pub struct Machine {
     /// Names of the graphics cards, as the kernel has them.
     #[serde(default)]
     pub gpu: Option<String>,
-    /// Name of the graphics card's kernel driver.
+    /// Names of the graphics cards' kernel drivers, separated by commas.
     #[serde(default)]
     pub gpu_driver: Option<String>,
     /// Names of the displays on which windows were shown, separated by commas.

@@ -73,7 +73,8 @@ pub enum StageError {
         /// Kind of the output file, such as `y4m`.
         kind: &'static str,
     },
-    /// The V4L2 device failed, or does not support the request.
+    /// A V4L2 device or dma-heap cannot be used: it cannot be opened, is busy, failed, or lacks the
+    /// requested format or role.
     #[error(transparent)]
     Device(Box<V4l2Error>),
     /// Memory of a device or of another process cannot be used as frames.

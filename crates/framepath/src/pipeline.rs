@@ -92,7 +92,8 @@ pub struct Pipeline {
     last: u16,
     /// Index of the sink of the path, or of the branch that is being built; `None` while there is none.
     sink: Option<u16>,
-    /// First error in the parts, reported when the pipeline runs; `None` if there is none.
+    /// `BehindSink` of the first part that was added behind a sink, reported when the pipeline runs or
+    /// `frames` is called; `None` without one.
     problem: Option<RunError>,
 }
 

@@ -16,24 +16,26 @@ use crate::item::Item;
 use crate::out::{HopFailure, Out};
 use crate::stage::Stage;
 
-static DEFINITION: Definition =
-    Definition::link("queue", "a thread boundary: the hops behind it run in a thread of their own")
-        .args(&[
-            Arg::option(
-                "depth",
-                ValueKind::count(1, 65_536),
-                DefaultValue::Is("16"),
-                "capacity in frames or packets",
-            )
-            .known_as(&["max-size-buffers"]),
-            Arg::option(
-                "leaky",
-                ValueKind::choice(&["no", "upstream", "downstream"]),
-                DefaultValue::Is("no"),
-                "when full: wait (no), drop the new frame (upstream), or drop the oldest (downstream)",
-            ),
-        ])
-        .known_as(&["queue2"]);
+static DEFINITION: Definition = Definition::link(
+    "queue",
+    "a thread boundary: the hops behind it run in a thread of their own",
+)
+.args(&[
+    Arg::option(
+        "depth",
+        ValueKind::count(1, 65_536),
+        DefaultValue::Is("16"),
+        "capacity in frames or packets",
+    )
+    .known_as(&["max-size-buffers"]),
+    Arg::option(
+        "leaky",
+        ValueKind::choice(&["no", "upstream", "downstream"]),
+        DefaultValue::Is("no"),
+        "when full: wait (no), drop the new frame or packet (upstream), or drop the oldest (downstream)",
+    ),
+])
+.known_as(&["queue2"]);
 
 pub(crate) fn element() -> Element {
     Element::queue(&DEFINITION)

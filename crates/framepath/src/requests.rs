@@ -231,9 +231,10 @@ impl Requests {
         self.send(Request::Seek { to, mode })
     }
 
-    /// Sends a request from hop `origin`, whose thread has `mailbox`. Without a mailbox, the request
-    /// starts in the last thread of each branch. Before the run, keeps the request for the run's begin.
-    /// Returns the request's number; for a stop, that of the request before. Fails as
+    /// Sends a request from hop `origin`, whose thread has `mailbox`, or, without a mailbox, from the last
+    /// thread of each branch. A seek or flush goes to all threads instead, and makes all earlier items
+    /// stale at once. Before the run, keeps the request for the run's begin. Returns the request's
+    /// number; for a stop, that of the last request before it (0 without one). Fails as
     /// [`send`](Requests::send), and with [`RequestError::InWorker`].
     pub(crate) fn send_from(
         &self,

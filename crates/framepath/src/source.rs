@@ -115,9 +115,10 @@ const fn frames(default: &'static str) -> Arg {
 /// The option `heap` of a source whose frames devices can share.
 const HEAP: Arg = Arg::option(
     "heap",
-    ValueKind::Text("the name of a dma-heap, `udmabuf` or `pages`"),
+    ValueKind::Text("the path of a dma-heap's device file, `udmabuf` or `pages`"),
     DefaultValue::Unset("the system's dma-heap, or udmabuf where there is none"),
-    "allocator of the memory that devices share; `pages` is ordinary memory",
+    "allocator of the memory that devices share (`v4l2`: with io=dmabuf), such as /dev/dma_heap/system; `pages` is \
+     ordinary memory",
 );
 
 fn heap_of(hop: &Hop) -> Heap {

@@ -57,7 +57,8 @@ pub struct FrameThreads {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Threads in the order of their turns; empty below level `full`.
+    /// Threads in the order of their turns, `None` for a thread whose first picture was not seen yet;
+    /// empty for a decoder without frame threads.
     threads: Vec<Option<FrameThread>>,
     /// Last packet of each thread, whose picture is not finished; in the order of `threads`.
     packets: Vec<Option<SentPacket>>,

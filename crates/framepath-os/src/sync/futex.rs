@@ -87,8 +87,8 @@ pub(crate) fn wake_shared(_: &AtomicU32) {}
 pub(crate) fn wake_all_shared(_: &AtomicU32) {}
 
 /// Futex word whose memory is never freed, for wakers that may run after the sleeping object was
-/// freed. Words are reused, so their number is the maximum ever in use at once. A waker that is late
-/// finds the word in use by another object: it sets the word to 0 and causes a spurious wake-up.
+/// freed. Words are reused, so their number is the maximum ever in use at once. A late waker
+/// may find the word in use by another object: it then sets the word to 0 and causes a spurious wake-up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LastingWord(&'static CacheAligned<AtomicU32>);
 

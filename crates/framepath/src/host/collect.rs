@@ -241,7 +241,8 @@ impl CollectEnd {
         }
     }
 
-    /// Returns a flush that was not passed to the next thread yet; `None` if there is none.
+    /// Takes the last seek or flush if it was not passed to the next thread yet, and restarts the count of
+    /// worker deaths; `None` if there is none.
     fn flush(&mut self) -> Option<WorkerOutput<Arrival>> {
         let (generation, discarded) = self.history.generation();
         if generation == self.generation {
