@@ -193,7 +193,7 @@ impl LibavDecoder {
         // before, because frame threads copy it.
         let shared = Arc::new(CallbackState {
             slots: slots(expected_threads(threads)),
-            frame_threads: FrameThreads::new(),
+            frame_threads: FrameThreads::default(),
         });
         // SAFETY: valid, not open. The shared state outlives the context (field order)
         // and is used by the callback through a shared reference only.
@@ -209,7 +209,7 @@ impl LibavDecoder {
         }
         context.open(name, codec)?;
         let threads = active_threads(&context);
-        let decoder = LibavDecoder {
+        Ok(LibavDecoder {
             context,
             picture,
             shared,
@@ -218,9 +218,7 @@ impl LibavDecoder {
             state: LibavState::Running,
             recovered: false,
             failure: None,
-        };
-        decoder.shared.frame_threads.set_count(decoder.frame_threads());
-        Ok(decoder)
+        })
     }
 
     pub(crate) fn threads(&self) -> u32 {
@@ -234,7 +232,7 @@ impl LibavDecoder {
             return Ok(());
         }
         let number = self.numbers.insert(packet.meta(), packet.preroll());
-        self.shared.frame_threads.sending(number);
+        self.shared.frame_threads.sending();
         // SAFETY: only this call uses the packet; the context is open.
         let code = unsafe {
             (*packet.as_ptr()).pts = number;

@@ -21,7 +21,7 @@ pub fn thread_cpu_ns() -> u64 {
 
 /// CPU clock of one thread of this process, which any of its threads may read.
 #[cfg(not(loom))]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadClock(libc::clockid_t);
 
 #[cfg(not(loom))]

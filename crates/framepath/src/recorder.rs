@@ -301,9 +301,12 @@ impl Recorder {
         let inside_ns = now.end_ns.saturating_sub(before.end_ns);
         match work {
             Some(PictureWork { cpu_ns, waits: Some(waits) }) => {
-                let begin_ns = waits.begin_ns.clamp(before.end_ns, now.end_ns);
+                // The packet may have waited for a thread that still worked on another picture.
+                let idle_ns = waits.idle_since_ns.clamp(before.end_ns, now.end_ns);
+                let begin_ns = waits.begin_ns.clamp(idle_ns, now.end_ns);
                 let end_ns = waits.end_ns.clamp(begin_ns, now.end_ns);
-                row.wakeup_ns += begin_ns - before.end_ns;
+                row.blocked_ns += idle_ns - before.end_ns;
+                row.wakeup_ns += begin_ns - idle_ns;
                 row.compute_ns += cpu_ns;
                 row.blocked_ns += waits.slept_ns;
                 row.preempted_ns += waits.preempted_ns;

@@ -37,7 +37,8 @@ pub(super) unsafe extern "C" fn get_buffer(
         let shared = &*(*context).opaque.cast::<CallbackState>();
         (shared, (*frame).width, (*frame).height, (*frame).format, (*frame).pts)
     };
-    shared.frame_threads.begun(number);
+    // libavcodec removes the number from the hidden pictures of a packet (VP9's superframes).
+    shared.frame_threads.begun((number != ff::AV_NOPTS_VALUE).then_some(number));
     let slots = &shared.slots;
     let (Ok(width), Ok(height)) = (usize::try_from(width), usize::try_from(height)) else {
         return ff::AVERROR(libc::EINVAL);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Work of a decoder's frame threads, divided by picture.
 //!
-//! libavcodec's frame threads take packets in turn: the packet with index k since the last flush goes to
-//! thread k modulo the number of threads (`submit_packet` and `ff_thread_decode_frame` in
-//! `libavcodec/pthread_frame.c`). A thread gets its next packet only after the decoder has collected its
-//! picture, so it is idle then. So all that a thread does between two of its packets belongs to the first
-//! one. The CPU time is the thread's own CPU clock; the waits are in the kernel's switch records.
+//! libavcodec gives each frame thread one packet at a time, and the next one only after the decoder has
+//! collected the picture (`submit_packet` and `ff_thread_decode_frame` in `libavcodec/pthread_frame.c`).
+//! So the thread is idle when its packet is sent, and all that it does until its next packet belongs to
+//! one picture. The decoder's callback for picture memory runs on the thread and names the picture. The CPU
+//! time is the thread's own CPU clock; the waits are in the kernel's switch records.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,6 +32,8 @@ pub struct PictureWork {
 /// nanoseconds, durations nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PictureWaits {
+    /// Time since which the thread had no other picture: the end of its picture before.
+    pub idle_since_ns: u64,
     /// Time at which the thread began to work on the packet.
     pub begin_ns: u64,
     /// Time at which the thread had finished the picture.
@@ -50,111 +52,94 @@ pub struct PictureWaits {
 /// the ledger's level `full`.
 #[derive(Debug, Default)]
 pub struct FrameThreads {
-    /// True if a thread's first picture is still to come, so that [`FrameThreads::begun`] has work.
-    incomplete: AtomicBool,
+    /// True after the first packet at level `full`.
+    active: AtomicBool,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Threads in the order of their turns, `None` for a thread whose first picture was not seen yet;
-    /// empty for a decoder without frame threads.
-    threads: Vec<Option<FrameThread>>,
-    /// Last packet of each thread, whose picture is not finished; in the order of `threads`.
-    packets: Vec<Option<SentPacket>>,
-    /// Number of packets since the last flush.
-    sent: usize,
-    /// Work on finished pictures that were not output yet, by packet number.
+    /// Threads of which a picture was seen.
+    threads: Vec<FrameThread>,
+    /// Work on finished pictures that were not output yet, by the packet's number.
     finished: BTreeMap<i64, PictureWork>,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct SentPacket {
-    number: i64,
-    /// Time at which the packet was sent, nanoseconds.
-    sent_ns: u64,
-}
-
-/// A thread of the decoder, known since its first picture.
+/// A thread of the decoder.
 #[derive(Debug)]
 struct FrameThread {
     clock: ThreadClock,
-    /// CPU time at the end of the thread's last picture, nanoseconds.
+    /// CPU time of the thread at the beginning of its present picture, or at the end of its last one,
+    /// nanoseconds.
     cpu_ns: u64,
     /// `None` if the kernel denies the records, as in a sandbox.
     switches: Option<SwitchLog>,
     /// Time at which the thread left the CPU, and true if it was preempted; `None` while it runs.
     off_cpu: Option<(u64, bool)>,
+    /// Present picture; `None` if the last one was output.
+    picture: Option<Picture>,
+}
+
+/// Present picture of a thread.
+#[derive(Clone, Copy, Debug)]
+struct Picture {
+    /// Number of the packet; `None` for a hidden picture, which is never output.
+    number: Option<i64>,
+    waits: PictureWaits,
 }
 
 impl FrameThreads {
-    /// Makes the observer of a decoder that is not open yet, so that its callbacks can refer to it.
-    pub fn new() -> FrameThreads {
-        FrameThreads::default()
-    }
-
-    /// Sets the number of frame threads of the open decoder, before the first packet. The observer
-    /// does nothing for a decoder without frame threads (0 or 1).
-    pub fn set_count(&self, threads: u32) {
-        let count = if threads > 1 { threads as usize } else { 0 };
-        let mut state = self.lock();
-        state.threads = (0..count).map(|_| None).collect();
-        state.packets = vec![None; count];
-    }
-
-    /// Records that packet `number` is sent next. Called by the thread that sends, just before it does.
-    pub fn sending(&self, number: i64) {
-        if meter::level() != Level::Full {
-            return;
+    /// Activates the observer if the calling thread has the ledger's level `full`. Called by the thread
+    /// that sends, before each packet.
+    pub fn sending(&self) {
+        if meter::level() == Level::Full {
+            // Release: pairs with the Acquire in `begun` and `output`.
+            self.active.store(true, Ordering::Release);
         }
-        let mut state = self.lock();
-        let Some(turn) = state.sent.checked_rem(state.threads.len()) else { return };
-        state.sent += 1;
-        // The thread's last picture is finished now, even if it is not output yet.
-        state.finish(turn);
-        if state.threads[turn].is_none() {
-            // Release: pairs with the Acquire in `begun`, which runs on the decoder's thread.
-            self.incomplete.store(true, Ordering::Release);
-        }
-        state.packets[turn] = Some(SentPacket { number, sent_ns: now_ns() });
     }
 
     /// Records that the calling thread, a thread of the decoder, begins the picture of packet
-    /// `number`. Cheap after each thread's first picture.
-    pub fn begun(&self, number: i64) {
+    /// `number`; `None` for a hidden picture, which is never output.
+    pub fn begun(&self, number: Option<i64>) {
         // Acquire: pairs with the Release in `sending`.
-        if !self.incomplete.load(Ordering::Acquire) {
+        if !self.active.load(Ordering::Acquire) {
             return;
         }
+        let clock = ThreadClock::current();
         let mut state = self.lock();
-        let of_number = |packet: &Option<SentPacket>| packet.is_some_and(|packet| packet.number == number);
-        let Some(turn) = state.packets.iter().position(of_number) else { return };
-        if state.threads[turn].is_none() {
-            state.threads[turn] = FrameThread::current();
+        let Some(thread) = state.threads.iter_mut().find(|thread| thread.clock == clock) else {
+            state.threads.extend(FrameThread::begin(clock, number));
+            return;
+        };
+        if let Some((number, work)) = thread.begin_next(number) {
+            state.finished.insert(number, work);
+            if state.finished.len() > MOST_FINISHED {
+                // Pictures that the decoder withholds are never output.
+                state.finished.pop_first();
+            }
         }
-        let complete = state.threads.iter().all(Option::is_some);
-        self.incomplete.store(!complete, Ordering::Release);
     }
 
     /// Returns the work on the picture of packet `number`, which is being output; `None` if it is not
     /// known. A second call for the same picture returns `None`.
     pub fn output(&self, number: i64) -> Option<PictureWork> {
-        let mut state = self.lock();
-        let of_number = |packet: &Option<SentPacket>| packet.is_some_and(|packet| packet.number == number);
-        if let Some(turn) = state.packets.iter().position(of_number) {
-            state.finish(turn);
+        if !self.active.load(Ordering::Acquire) {
+            return None;
         }
-        state.finished.remove(&number)
+        let mut state = self.lock();
+        let is_present = |thread: &&mut FrameThread| {
+            thread.picture.as_ref().is_some_and(|picture| picture.number == Some(number))
+        };
+        let present = state.threads.iter_mut().find(is_present).and_then(FrameThread::finish);
+        present.or_else(|| state.finished.remove(&number))
     }
 
-    /// Forgets all packets, because the decoder was flushed: the turns begin anew.
+    /// Forgets all packets and pictures, because the decoder was flushed.
     pub fn flush(&self) {
         let mut state = self.lock();
-        state.packets.fill(None);
         state.finished.clear();
-        state.sent = 0;
-        for thread in state.threads.iter_mut().flatten() {
-            thread.forget();
+        for thread in &mut state.threads {
+            thread.finish();
         }
     }
 
@@ -164,113 +149,145 @@ impl FrameThreads {
     }
 }
 
-impl State {
-    /// Ends the picture of the thread whose turn is `turn`.
-    fn finish(&mut self, turn: usize) {
-        let Some(thread) = &mut self.threads[turn] else {
-            self.packets[turn] = None;
-            return;
-        };
-        let Some(packet) = self.packets[turn].take() else { return thread.forget() };
-        if let Some(work) = thread.work_since(packet.sent_ns) {
-            if self.finished.len() == MOST_FINISHED {
-                // Packets of hidden pictures are never output.
-                self.finished.pop_first();
-            }
-            self.finished.insert(packet.number, work);
-        }
-    }
-}
-
 impl FrameThread {
-    /// Returns the calling thread; `None` if its CPU clock cannot be read.
-    fn current() -> Option<FrameThread> {
-        let clock = ThreadClock::current();
+    /// Returns the calling thread, with the CPU clock `clock`, at the beginning of its first picture; `None`
+    /// if the clock cannot be read. The work on the packet before this call is not known.
+    fn begin(clock: ThreadClock, number: Option<i64>) -> Option<FrameThread> {
         let cpu_ns = clock.read()?;
-        Some(FrameThread { clock, cpu_ns, switches: SwitchLog::open().ok(), off_cpu: None })
+        let switches = SwitchLog::open().ok();
+        let picture = Some(Picture {
+            number,
+            waits: {
+                let now_ns = now_ns();
+                PictureWaits::new(now_ns, now_ns)
+            },
+        });
+        Some(FrameThread { clock, cpu_ns, switches, off_cpu: None, picture })
     }
 
-    /// Skips the time until now, in which the thread had no picture.
-    fn forget(&mut self) {
-        self.work_since(now_ns());
+    /// Begins the picture of packet `number` on the calling thread. Returns the number and the work of
+    /// the picture before, if it was not output yet.
+    fn begin_next(&mut self, number: Option<i64>) -> Option<(i64, PictureWork)> {
+        if number.is_some() && self.picture.is_some_and(|picture| picture.number == number) {
+            // Another buffer for the same picture.
+            return None;
+        }
+        let before = self.picture.take();
+        let mut tally = Tally::new(before.map(|picture| picture.waits), self.off_cpu.take());
+        if let Some(switches) = &mut self.switches {
+            switches.drain(|record| tally.record(record));
+        }
+        let now_ns = now_ns();
+        let (ended, next) = tally.split(now_ns);
+        self.picture = Some(Picture { number, waits: next });
+        let cpu_ns = self.clock.read()?;
+        // CPU time since the thread was woken for the new packet: its headers. The thread runs now.
+        let headers_ns = now_ns.saturating_sub(next.begin_ns + next.slept_ns + next.preempted_ns);
+        let begin_cpu_ns = cpu_ns.saturating_sub(headers_ns).max(self.cpu_ns);
+        let work_ns = begin_cpu_ns - std::mem::replace(&mut self.cpu_ns, begin_cpu_ns);
+        let waits = self.switches.as_ref().map(|_| ended);
+        Some((before?.number?, PictureWork { cpu_ns: work_ns, waits }))
     }
 
-    /// Returns the work since the last call, for a packet sent at `sent_ns`.
-    fn work_since(&mut self, sent_ns: u64) -> Option<PictureWork> {
-        let mut tally = PictureTally::new(sent_ns, self.off_cpu);
+    /// Ends the present picture, which the decoder has collected, so that the thread is idle. Returns its
+    /// work; `None` without a picture, or if the thread has ended.
+    fn finish(&mut self) -> Option<PictureWork> {
+        let picture = self.picture.take();
+        let mut tally = Tally::new(picture.map(|picture| picture.waits), self.off_cpu);
         let waits = self.switches.as_mut().map(|switches| {
             switches.drain(|record| tally.record(record));
             self.off_cpu = tally.off_cpu;
-            tally.waits(now_ns())
+            tally.end(now_ns())
         });
         let cpu_ns = self.clock.read()?;
         let before = std::mem::replace(&mut self.cpu_ns, cpu_ns);
-        Some(PictureWork { cpu_ns: cpu_ns.saturating_sub(before), waits })
+        picture.map(|_| PictureWork { cpu_ns: cpu_ns.saturating_sub(before), waits })
     }
 }
 
-/// Sum of one thread's switch records for one picture, without I/O for tests.
-#[derive(Clone, Copy, Debug)]
-struct PictureTally {
-    sent_ns: u64,
-    begin_ns: Option<u64>,
-    off_cpu: Option<(u64, bool)>,
-    waits: PictureWaits,
-}
-
-impl PictureTally {
-    /// Begins with a thread that is off the CPU since before the packet was sent (`off_cpu`, as in
-    /// [`FrameThread`]), or running.
-    fn new(sent_ns: u64, off_cpu: Option<(u64, bool)>) -> PictureTally {
-        let waits = PictureWaits {
-            begin_ns: sent_ns,
-            end_ns: sent_ns,
+impl PictureWaits {
+    /// Returns the waits of a picture that begins at `begin_ns` on a thread that was idle since
+    /// `idle_since_ns`: none yet.
+    fn new(idle_since_ns: u64, begin_ns: u64) -> PictureWaits {
+        PictureWaits {
+            idle_since_ns,
+            begin_ns,
+            end_ns: begin_ns,
             slept_ns: 0,
             preempted_ns: 0,
             sleeps: 0,
             preemptions: 0,
-        };
-        PictureTally { sent_ns, begin_ns: None, off_cpu, waits }
+        }
+    }
+
+    /// Adds the waits of `later`, in front of which the thread slept from `later.idle_since_ns` on.
+    fn join(&mut self, later: &PictureWaits) {
+        self.slept_ns += later.begin_ns.saturating_sub(later.idle_since_ns) + later.slept_ns;
+        self.sleeps += 1 + later.sleeps;
+        self.preempted_ns += later.preempted_ns;
+        self.preemptions += later.preemptions;
+    }
+}
+
+/// Sum of one thread's switch records, divided at the thread's last sleep. Does no I/O, so that tests can
+/// use it.
+#[derive(Clone, Copy, Debug)]
+struct Tally {
+    /// Waits of the present picture up to the last sleep; without use if there is no picture.
+    present: PictureWaits,
+    /// Waits since the end of the last sleep, which began at `idle_since_ns`; `None` without a sleep.
+    since_sleep: Option<PictureWaits>,
+    /// As [`FrameThread::off_cpu`].
+    off_cpu: Option<(u64, bool)>,
+}
+
+impl Tally {
+    fn new(present: Option<PictureWaits>, off_cpu: Option<(u64, bool)>) -> Tally {
+        Tally { present: present.unwrap_or(PictureWaits::new(0, 0)), since_sleep: None, off_cpu }
     }
 
     fn record(&mut self, record: SwitchRecord) {
         match record {
             SwitchRecord::Lost => self.off_cpu = None,
-            SwitchRecord::Out { at_ns, preempted } => {
-                if at_ns > self.sent_ns {
-                    // The thread ran before, so it had not slept for want of a packet.
-                    self.begin_ns.get_or_insert(self.sent_ns);
+            SwitchRecord::Out { at_ns, preempted } => self.off_cpu = Some((at_ns, preempted)),
+            SwitchRecord::In { at_ns } => match self.off_cpu.take() {
+                Some((out_ns, true)) => {
+                    let waits = self.since_sleep.as_mut().unwrap_or(&mut self.present);
+                    waits.preempted_ns += at_ns.saturating_sub(out_ns);
+                    waits.preemptions += 1;
                 }
-                self.off_cpu = Some((at_ns, preempted));
-            }
-            SwitchRecord::In { at_ns } => {
-                let Some((out_ns, preempted)) = self.off_cpu.take() else { return };
-                if self.begin_ns.is_none() {
-                    // The end of the idle time in front of the packet.
-                    self.begin_ns = (at_ns >= self.sent_ns).then_some(at_ns);
-                    return;
+                Some((out_ns, false)) => {
+                    // The sleep before was a wait of the present picture.
+                    if let Some(before) = self.since_sleep.replace(PictureWaits::new(out_ns, at_ns)) {
+                        self.present.join(&before);
+                    }
                 }
-                let away_ns = at_ns.saturating_sub(out_ns);
-                if preempted {
-                    self.waits.preempted_ns += away_ns;
-                    self.waits.preemptions += 1;
-                } else {
-                    self.waits.slept_ns += away_ns;
-                    self.waits.sleeps += 1;
-                }
-            }
+                None => {}
+            },
         }
     }
 
-    /// Returns the sums of a picture that was finished by `now_ns`. A thread that is asleep then
-    /// finished it when it fell asleep.
-    fn waits(&self, now_ns: u64) -> PictureWaits {
-        let begin_ns = self.begin_ns.unwrap_or(self.sent_ns);
+    /// Returns the waits of the present picture and of the next one, which the running thread begins at
+    /// `now_ns`. The thread's last sleep was the one for the next packet: the headers, which it has read
+    /// since, need no waits. If it did not sleep, `now_ns` divides the two.
+    fn split(mut self, now_ns: u64) -> (PictureWaits, PictureWaits) {
+        let next = self.since_sleep.unwrap_or(PictureWaits::new(now_ns, now_ns));
+        self.present.end_ns = next.idle_since_ns.max(self.present.begin_ns);
+        (self.present, next)
+    }
+
+    /// Returns the waits of the present picture, which was collected by `now_ns`. It ended when the thread
+    /// fell asleep; if the thread still runs, at `now_ns`.
+    fn end(mut self, now_ns: u64) -> PictureWaits {
+        if let Some(since_sleep) = self.since_sleep {
+            self.present.join(&since_sleep);
+        }
         let end_ns = match self.off_cpu {
             Some((out_ns, false)) => out_ns,
             _ => now_ns,
         };
-        PictureWaits { begin_ns, end_ns: end_ns.max(begin_ns), ..self.waits }
+        self.present.end_ns = end_ns.max(self.present.begin_ns);
+        self.present
     }
 }
 
@@ -282,45 +299,46 @@ mod tests {
         SwitchRecord::Out { at_ns, preempted: false }
     }
 
-    fn waits(sent_ns: u64, asleep_since: Option<u64>, records: &[SwitchRecord]) -> PictureWaits {
-        let mut tally = PictureTally::new(sent_ns, asleep_since.map(|since| (since, false)));
+    fn tally(off_cpu: Option<u64>, records: &[SwitchRecord]) -> Tally {
+        let off_cpu = off_cpu.map(|since| (since, false));
+        let mut tally = Tally::new(Some(PictureWaits::new(5, 10)), off_cpu);
         records.iter().for_each(|record| tally.record(*record));
-        tally.waits(1000)
+        tally
     }
 
     #[test]
-    fn a_picture_begins_at_the_wake_up_and_ends_at_the_sleep_for_the_next_packet() {
+    fn the_last_sleep_before_the_next_picture_divides_the_two() {
         let records = [
+            out(20),
+            SwitchRecord::In { at_ns: 25 },
+            SwitchRecord::Out { at_ns: 30, preempted: true },
+            SwitchRecord::In { at_ns: 33 },
+            out(50),
             SwitchRecord::In { at_ns: 110 },
-            out(200),
-            SwitchRecord::In { at_ns: 250 },
-            SwitchRecord::Out { at_ns: 300, preempted: true },
-            SwitchRecord::In { at_ns: 330 },
-            out(400),
+            SwitchRecord::Out { at_ns: 120, preempted: true },
+            SwitchRecord::In { at_ns: 121 },
         ];
-        let found = waits(100, Some(50), &records);
-        assert_eq!((found.begin_ns, found.end_ns), (110, 400));
-        assert_eq!((found.slept_ns, found.sleeps), (50, 1));
-        assert_eq!((found.preempted_ns, found.preemptions), (30, 1));
+        let (present, next) = tally(None, &records).split(1000);
+        assert_eq!((present.idle_since_ns, present.begin_ns, present.end_ns), (5, 10, 50));
+        assert_eq!((present.slept_ns, present.sleeps), (5, 1));
+        assert_eq!((present.preempted_ns, present.preemptions), (3, 1));
+        assert_eq!((next.idle_since_ns, next.begin_ns), (50, 110));
+        assert_eq!((next.slept_ns, next.preempted_ns, next.preemptions), (0, 1, 1));
     }
 
     #[test]
-    fn a_thread_that_did_not_sleep_begins_when_the_packet_is_sent() {
-        let found = waits(100, None, &[out(200), SwitchRecord::In { at_ns: 250 }, out(400)]);
-        assert_eq!((found.begin_ns, found.end_ns, found.slept_ns), (100, 400, 50));
+    fn a_thread_that_did_not_sleep_is_divided_when_the_next_picture_begins() {
+        let (present, next) = tally(None, &[]).split(1000);
+        assert_eq!((present.end_ns, next.idle_since_ns, next.begin_ns), (1000, 1000, 1000));
     }
 
     #[test]
-    fn a_thread_that_still_runs_ends_now() {
-        let found = waits(100, Some(50), &[SwitchRecord::In { at_ns: 110 }]);
-        assert_eq!((found.begin_ns, found.end_ns), (110, 1000));
-    }
-
-    #[test]
-    fn sleeps_before_the_packet_do_not_count() {
-        let records = [SwitchRecord::In { at_ns: 60 }, out(70), SwitchRecord::In { at_ns: 120 }, out(150)];
-        let found = waits(100, Some(50), &records);
-        assert_eq!((found.begin_ns, found.end_ns, found.slept_ns), (120, 150, 0));
+    fn a_collected_picture_ends_when_its_thread_falls_asleep_or_now() {
+        let wake = SwitchRecord::In { at_ns: 25 };
+        let ended = tally(None, &[out(20), wake, out(60)]).end(1000);
+        assert_eq!((ended.end_ns, ended.slept_ns, ended.sleeps), (60, 5, 1));
+        assert_eq!(tally(None, &[out(20), wake]).end(1000).end_ns, 1000);
+        assert_eq!(tally(Some(15), &[]).end(1000).end_ns, 15);
     }
 
     /// Threads that take turns like libavcodec's: each spins for its picture, then sleeps.
@@ -333,8 +351,7 @@ mod tests {
 
         const WORK_NS: u64 = 20_000_000;
         meter::set_level(Level::Full);
-        let observer = FrameThreads::new();
-        observer.set_count(2);
+        let observer = FrameThreads::default();
         std::thread::scope(|scope| {
             let (done, collected) = channel();
             let threads: Vec<_> = (0..2)
@@ -343,7 +360,7 @@ mod tests {
                     let (done, observer) = (done.clone(), &observer);
                     scope.spawn(move || {
                         for number in packets {
-                            observer.begun(number);
+                            observer.begun(Some(number));
                             // The second thread, which has the odd pictures, does nothing.
                             let end = thread_cpu_ns() + if number % 2 == 0 { WORK_NS } else { 0 };
                             while thread_cpu_ns() < end {}
@@ -354,7 +371,7 @@ mod tests {
                 })
                 .collect();
             for number in 0..6 {
-                observer.sending(number);
+                observer.sending();
                 threads[number as usize % 2].send(number).unwrap();
                 assert_eq!(collected.recv().unwrap(), number);
                 // Time in which the thread falls asleep.
@@ -374,18 +391,21 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_recorded_below_level_full_or_without_frame_threads() {
-        let observer = FrameThreads::new();
-        observer.set_count(4);
-        observer.sending(0);
-        observer.begun(0);
+    fn nothing_is_recorded_below_level_full_and_hidden_pictures_have_no_number() {
+        let observer = FrameThreads::default();
+        observer.sending();
+        observer.begun(Some(0));
         assert_eq!(observer.output(0), None);
         meter::set_level(Level::Full);
-        let observer = FrameThreads::new();
-        observer.set_count(1);
-        observer.sending(0);
-        observer.begun(0);
-        assert_eq!(observer.output(0), None);
+        observer.sending();
+        observer.begun(None);
+        observer.begun(Some(1));
+        assert!(observer.output(1).is_some());
+        assert_eq!(observer.output(1), None);
+        observer.sending();
+        observer.begun(Some(2));
+        observer.flush();
+        assert_eq!(observer.output(2), None);
         meter::set_level(Level::Off);
     }
 }
