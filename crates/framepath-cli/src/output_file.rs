@@ -31,16 +31,17 @@ struct Temporary {
     file: File,
     /// Path of the temporary file.
     path: PathBuf,
-    /// Final name of the file. A symbolic link to an existing file is resolved.
+    /// Final name of the file. A symbolic link is resolved, also one to a file that does not exist yet.
     target: PathBuf,
     renamed: bool,
 }
 
 impl Temporary {
     /// Creates a temporary file in the folder of `target`, under an unused hidden name. If `target` is a
-    /// symbolic link to an existing file, uses that file as the target.
+    /// symbolic link, uses the file it refers to as the target.
     fn create_beside(target: &Path) -> io::Result<Temporary> {
-        let target = fs::canonicalize(target).unwrap_or_else(|_| target.to_owned());
+        let target =
+            fs::canonicalize(target).or_else(|_| link_target(target)).unwrap_or_else(|_| target.to_owned());
         let name = target.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_string_lossy();
         let mut number = 0;
         loop {
@@ -61,6 +62,12 @@ impl Temporary {
         self.renamed = true;
         Ok(())
     }
+}
+
+/// Returns the path to which the symbolic link `link` refers, although nothing is there.
+fn link_target(link: &Path) -> io::Result<PathBuf> {
+    let target = fs::read_link(link)?;
+    Ok(link.parent().unwrap_or(Path::new("")).join(target))
 }
 
 impl Drop for Temporary {

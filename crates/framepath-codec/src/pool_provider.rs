@@ -23,7 +23,7 @@ pub struct ProviderRef(pub &'static dyn DecodeProvider);
 
 impl fmt::Debug for ProviderRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Lenders")
+        f.write_str("ProviderRef")
     }
 }
 

@@ -135,6 +135,11 @@ fn an_export_replaces_the_target_of_a_link_and_keeps_permissions() {
     assert!(link.is_symlink());
     assert!(fs::read_to_string(&file).unwrap().contains("\"frames\": 2"));
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
+    // A link to a file that does not exist yet stays a link, too.
+    fs::remove_file(&file).unwrap();
+    run(&["run", "test size=64x48 frames=3 ! null", "--json", link.to_str().unwrap()]).ended(0);
+    assert!(link.is_symlink());
+    assert!(fs::read_to_string(&file).unwrap().contains("\"frames\": 3"));
     // A pipe is written to directly.
     run(&["run", "test size=64x48 frames=2 ! null", "--json", "/dev/stderr"])
         .ended(0)

@@ -2,6 +2,7 @@
 //! Energy that the machine uses: from the RAPL counters of the processor packages, or from the power of
 //! discharging batteries.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -25,8 +26,11 @@ impl Energy {
             // A package's counter already includes the zones within the package.
             let name = word(&zone.join("name"))?;
             name.starts_with("package").then_some(())?;
-            Some((number(&zone.join("energy_uj"))?, number(&zone.join("max_energy_range_uj"))?))
+            let counter = (number(&zone.join("energy_uj"))?, number(&zone.join("max_energy_range_uj"))?);
+            Some((name, counter))
         });
+        // Some machines have two zones for a package: its registers are in memory as well (intel-rapl-mmio).
+        let packages: BTreeMap<String, (u64, u64)> = packages.collect();
         let batteries: Vec<u64> = entries(supplies)
             .into_iter()
             .filter(|supply| word(&supply.join("type")).as_deref() == Some("Battery"))
@@ -34,7 +38,7 @@ impl Energy {
             .filter_map(|supply| number(&supply.join("power_now")))
             .collect();
         Energy {
-            packages: packages.collect(),
+            packages: packages.into_values().collect(),
             battery_uw: (!batteries.is_empty()).then(|| batteries.iter().sum()),
         }
     }
@@ -93,12 +97,16 @@ mod tests {
         let look = || Energy::of(folder.path(), Path::new("/no/such"));
         zone("intel-rapl:0", "package-0\n", 900);
         zone("intel-rapl:0:0", "core\n", 5);
+        // The same package again, by registers in memory.
+        zone("intel-rapl-mmio:0", "package-0\n", 900);
         let before = look();
         zone("intel-rapl:0", "package-0\n", 950);
+        zone("intel-rapl-mmio:0", "package-0\n", 950);
         zone("intel-rapl:0:0", "core\n", 500);
         assert_eq!(look().since(&before, 1), Some(50.0));
         // The counter has wrapped.
         zone("intel-rapl:0", "package-0\n", 20);
+        zone("intel-rapl-mmio:0", "package-0\n", 20);
         assert_eq!(look().since(&before, 1), Some(120.0));
     }
 
