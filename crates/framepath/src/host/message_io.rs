@@ -50,7 +50,7 @@ pub(super) fn check_answers_received(socket: &Socket, announced: impl Fn() -> u3
 }
 
 /// Receives the next message and its descriptor; `None` if the peer has closed the connection. Waits
-/// without limit.
+/// without limit. Makes the texts of errors safe for a terminal.
 ///
 /// # Errors
 /// The socket failed, or the message is invalid.
@@ -65,7 +65,7 @@ pub fn recv(socket: &Socket) -> Result<Option<(Message, Option<OwnedFd>)>, HostE
     Ok(Some((shown(Message::decode(&bytes[..len])?), fd)))
 }
 
-/// Returns the message with its text made safe for a terminal.
+/// Returns the message, with the text of an error made safe for a terminal.
 fn shown(message: Message) -> Message {
     let plain = |text: String| framepath_model::shown::shown(&text).into_owned();
     match message {
