@@ -239,8 +239,9 @@ pub enum HostError {
         theirs: u32,
     },
     /// A worker was not started, ended, sent no answer in time or sent an unexpected message before its
-    /// stream was open; or too many workers of a stream ended. Also a service that sent no answer in time,
-    /// and, inside a worker, a caller that sent an unexpected message.
+    /// stream was open, or later did not send the message that belongs to a cell; or too many workers of a
+    /// stream ended. Also a service that sent no answer in time, and, inside a worker, a caller that sent an
+    /// unexpected message.
     #[error("start worker: the worker {what}")]
     NotOpened {
         /// Verb and object: what the worker did.
@@ -322,7 +323,8 @@ pub enum HostError {
         most: usize,
     },
     /// A system call for the connection to a worker, the zygote or the service failed, or one for a
-    /// descriptor or thread that belongs to a worker. Inside a worker: for the connection to the caller.
+    /// descriptor or thread that belongs to a worker; or Ctrl-C canceled a wait for a worker. Inside a
+    /// worker: for the connection to the caller.
     #[error("{operation} the worker: {source}")]
     Socket {
         /// Operation that failed, with a word that leads to "the worker", such as "reading from".
@@ -342,7 +344,7 @@ pub enum HostError {
     /// The other process offered memory for a pool that this process refuses or cannot map.
     #[error(transparent)]
     Foreign(#[from] ForeignError),
-    /// The requested kind of worker does not exist.
+    /// The text that describes the kind of the worker to start is invalid.
     #[error(transparent)]
     Kind(#[from] UnknownKind),
     /// The text that describes the worker's work cannot be parsed as a stage.

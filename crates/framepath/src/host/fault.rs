@@ -52,7 +52,7 @@ impl FromStr for InjectedFaults {
         faults.collect::<Option<_>>().map(InjectedFaults).ok_or_else(|| {
             format!(
                 "fault={text}: not a list of faults; expected crash@N, hang@N, bomb@N or poison@N with the \
-                 number N of a packet, from 0"
+                 number N of a packet or frame, from 0; separate several by commas"
             )
         })
     }

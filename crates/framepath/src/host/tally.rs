@@ -16,8 +16,8 @@ const REMEMBERED: usize = 1024;
 /// Counters of one stream. The worker of the stream writes the counters.
 pub(super) struct Tally {
     page: Page,
-    /// For each of the last inputs: its number plus one, and the CLOCK_MONOTONIC time, nanoseconds, when
-    /// the stage took it.
+    /// For each of the last inputs: its number plus one (0 in an unused entry), and the CLOCK_MONOTONIC time,
+    /// nanoseconds, when the stage took it.
     taken: Box<[(u64, u64); REMEMBERED]>,
 }
 

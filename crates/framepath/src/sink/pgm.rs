@@ -22,7 +22,7 @@ use crate::stage::Stage;
 static DEFINITION: Definition = Definition::sink("pgm", "writes the luma of every frame as a PGM picture")
     .args(&[Arg::word(
         "dir",
-        ValueKind::Text("a folder's name"),
+        ValueKind::Text("the path of a folder"),
         "folder for the pictures; created if it is missing",
     )]);
 
