@@ -9,10 +9,12 @@ use framepath_os::crossing::{Breach, Socket, is_crowded};
 
 use super::HostError;
 
-/// Sends `message`, with `fd` attached if there is one. Any thread may call it.
+/// Sends `message`, with `fd` attached if there is one. Waits while the socket is full; with `fd` also up to
+/// 10 s while too many descriptors of this user are in unread messages. Any thread may call it.
 ///
 /// # Errors
-/// The socket failed, or too many descriptors of this user are in messages that were not received.
+/// The socket failed, a signal canceled the wait, or too many descriptors of this user are in messages that
+/// were not received.
 pub fn send(socket: &Socket, message: &Message, fd: Option<BorrowedFd<'_>>) -> Result<(), HostError> {
     let mut bytes = [0; MESSAGE_BYTES];
     message.encode(&mut bytes);
