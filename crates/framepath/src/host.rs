@@ -133,7 +133,8 @@ use framepath_os::v4l2::V4l2Error;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerOptions {
     /// Time without progress after which a worker that has work is killed and replaced. For a demuxer's
-    /// worker: CPU time without a packet after which the stream fails.
+    /// worker: CPU time without a packet after which the stream fails. Ten times this time is the limit of
+    /// CPU time to open the file or to seek, and of time without a packet while the file has bytes to read.
     pub watchdog: Duration,
     /// Kind of worker to start: its task, its memory, and whether it may run without seccomp.
     pub kind: WorkerKind,
@@ -147,7 +148,7 @@ pub struct WorkerOptions {
 /// some inside a worker.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
-    /// No process could be made for a worker or the zygote.
+    /// The process of a worker or of the zygote could not be made, or could not execute its program.
     #[error(transparent)]
     Spawn(#[from] SpawnError),
     /// A worker could not enter its sandbox.
@@ -238,8 +239,9 @@ pub enum HostError {
         theirs: u32,
     },
     /// A worker was not started, ended, sent no answer in time or sent an unexpected message before its
-    /// stream was open; or too many workers of a stream ended. Also a service that sent no answer in time,
-    /// and, inside a worker, a caller that sent an unexpected message.
+    /// stream was open, or later did not send the message that belongs to a cell; or too many workers of a
+    /// stream ended. Also a service that sent no answer in time, and, inside a worker, a caller that sent an
+    /// unexpected message.
     #[error("start worker: the worker {what}")]
     NotOpened {
         /// Verb and object: what the worker did.
@@ -276,15 +278,15 @@ pub enum HostError {
         /// Message of the service.
         text: String,
     },
-    /// The worker could not open its stage or file, or could not enter its sandbox; or the zygote could
-    /// not fork a worker.
+    /// The worker could not open its stage or file, load its plug-in or enter its sandbox; or sent an invalid
+    /// description of a track; or the zygote could not fork a worker.
     #[error("in the worker: {text}")]
     Refused {
         /// Message of the worker or the zygote.
         text: String,
     },
-    /// The stage failed in the worker; or this process has no memory for a packet, too many pools for the
-    /// worker, or a provider without buffers.
+    /// The stage or the demuxer failed in the worker; or this process has no memory for a packet, too many
+    /// pools for the worker, or a provider without buffers.
     #[error("in the worker: {text}")]
     Failed {
         /// Message of the worker, or a description of the failure in this process.
@@ -303,12 +305,12 @@ pub enum HostError {
         after.as_millis()
     )]
     DemuxerStuck {
-        /// Number of packets that the worker sent before this wait.
+        /// Number of packets received from the worker so far.
         packets: u64,
         /// Verb and object: what the worker did instead of sending a packet.
         what: &'static str,
-        /// CPU time that the worker used in this wait; or the wall-clock time for which it sent nothing
-        /// although its file had bytes to read.
+        /// CPU time that the worker used in this wait; or the wall-clock time for which the awaited packet or
+        /// answer did not come although the file had bytes to read.
         after: Duration,
     },
     /// A packet, or the description of a track, does not fit into the memory for packets that is shared
@@ -321,7 +323,8 @@ pub enum HostError {
         most: usize,
     },
     /// A system call for the connection to a worker, the zygote or the service failed, or one for a
-    /// descriptor or thread that belongs to a worker. Inside a worker: for the connection to the caller.
+    /// descriptor or thread that belongs to a worker; or Ctrl-C canceled a wait for a worker. Inside a
+    /// worker: for the connection to the caller.
     #[error("{operation} the worker: {source}")]
     Socket {
         /// Operation that failed, with a word that leads to "the worker", such as "reading from".
@@ -341,7 +344,7 @@ pub enum HostError {
     /// The other process offered memory for a pool that this process refuses or cannot map.
     #[error(transparent)]
     Foreign(#[from] ForeignError),
-    /// The requested kind of worker does not exist.
+    /// The text that describes the kind of the worker to start is invalid.
     #[error(transparent)]
     Kind(#[from] UnknownKind),
     /// The text that describes the worker's work cannot be parsed as a stage.
@@ -350,7 +353,7 @@ pub enum HostError {
 }
 
 impl HostError {
-    /// True if this process caused the error: it lacks descriptors, memory or threads, canceled a wait,
+    /// True if this process caused the error: it lacks descriptors, memory or buffers, canceled a wait,
     /// or has a packet that is too large for any worker. Another worker would not help.
     fn is_of_caller(&self) -> bool {
         match self {

@@ -356,7 +356,7 @@ const WRONG: &[(&str, &str, &str, &str)] = &[
     ("test ! threshold roi=0,0,0,1 ! null", "0,0,0,1", "is out of range", "default the whole frame"),
     ("test ! encode h264 ! null", "h264", "`h264` is not known", "`codec` is `raw`"),
     ("test ! encode raw copy=true ! null", "true", "is not known", "did you mean `copy=yes`?"),
-    ("test ! framemd5", "framemd5", "`framemd5` needs `FILE`", "a file's name, or `-`"),
+    ("test ! framemd5", "framemd5", "`framemd5` needs `FILE`", "the path of a file, or `-`"),
     ("test ! plugin ! null", "plugin", "`plugin` needs `PLUGIN`", "such as `frei0r:invert0r`"),
     ("test ! plugin glow ! null", "glow", "`glow` is not a plug-in", "did you mean `frei0r:glow`?"),
     ("test ! plugin frei0r: ! null", "frei0r:", "has no plug-in name", "such as `frei0r:invert0r`"),

@@ -196,7 +196,7 @@ impl DeviceDecode {
     }
 
     /// Waits at most `time` for a free CAPTURE buffer, and then at most `time` for the device; handles the
-    /// device's events, and passes frames on.
+    /// device's events, passes frames on, and sets up the CAPTURE queue for a new format.
     ///
     /// # Errors
     /// The device failed or rejected a packet, made no progress for [`PATIENCE`], or a later hop failed.
@@ -461,8 +461,8 @@ impl Stage for DeviceDecode {
     }
 }
 
-/// Time limit for a device that has all packets to announce a format. After this time, the packets count as
-/// having no picture.
+/// Time without progress after which the packets of a device that has all packets, and has announced no
+/// format, count as having no picture.
 const FIRST_FORMAT: Duration = Duration::from_secs(2);
 
 /// Time limit, after the last frame, for a driver's event at the end of the stream. Some drivers send none,

@@ -21,7 +21,7 @@ impl FrameRecords {
     }
 
     /// Returns the record of frame `seq`, which was queued at `since_ns` (CLOCK_MONOTONIC) or later; `None`
-    /// if there is no such record. Discards all other records so far.
+    /// if there is no such record, or the records cannot be read. Discards all other records so far.
     pub(crate) fn of(&mut self, seq: u64, since_ns: u64) -> Option<MetaRecord> {
         // On an error, the ledger has the frame's device time without its parts.
         self.reader.read(&mut self.unread).ok()?;

@@ -37,7 +37,8 @@ pub(crate) struct DeviceThreshold {
     in_place: bool,
     /// True if the node's records get a checksum.
     crc32: bool,
-    /// Memory type of the option `io`; `None` if the memory of the frames determines the type.
+    /// Memory type of the option `io`; dmabuf with `in_place`; `None` if the memory of the frames determines
+    /// the type.
     io: Option<Io>,
     /// The node, opened when the stage is made, so that no other program takes it before the first frame;
     /// `None` from the first frame on.
@@ -102,7 +103,8 @@ impl DeviceThreshold {
     /// changed.
     ///
     /// # Errors
-    /// The format is not GREY, or the device does not support the size or stride.
+    /// The format is not GREY, the device does not support the size or stride, or the device cannot be opened
+    /// or set up.
     fn queues_for(&mut self, frame: &Frame) -> Result<&mut DeviceQueues, StageError> {
         let from = *frame.layout();
         if self.queues.as_ref().is_some_and(|queues| queues.from == from) {
@@ -207,6 +209,9 @@ impl DeviceQueues {
 
     /// Runs the device on the frame, and waits for the result. Returns the CAPTURE buffer; `None` if the
     /// run has to end.
+    ///
+    /// # Errors
+    /// The device failed, or returned no frame within [`PATIENCE`].
     fn run(&mut self, frame: &Frame, bytes: usize) -> Result<Option<Delivered>, StageError> {
         if let Capture::InPlace(capture) = &self.capture {
             capture.queue_frame(frame)?;

@@ -86,8 +86,9 @@ pub struct CollectEnd {
 pub(crate) enum WorkerOutput<T> {
     /// A frame.
     Frame(T),
-    /// A seek or flush: number of this request, and number of frames that were discarded for the request.
-    /// Later items come from after the seek or flush.
+    /// A seek or flush: its number, and number of frames that were discarded since the previous such event.
+    /// Several seeks in a row may give one event, with the number of the last. Later items come from after
+    /// that seek or flush.
     Flush(u64, u64),
     /// The stream has ended, and another seek or flush may come.
     Held,

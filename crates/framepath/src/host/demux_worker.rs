@@ -20,10 +20,10 @@ use super::remote_demuxer::MOST_TRACK_BYTES;
 use super::tally::Tally;
 
 /// Reads `file` and sends its packets to the caller, in the shared memory `memory`. Returns only with an
-/// error: after the last packet, or a failure, waits until the caller ends this process.
+/// error: after the last packet, waits for a seek; after a failure, waits until the caller ends this process.
 ///
 /// # Errors
-/// The caller broke the rules.
+/// The caller broke the rules, or the socket failed.
 pub(super) fn demux(
     demux: &Demux,
     memory: OwnedFd,
@@ -55,8 +55,8 @@ pub(super) fn demux(
 
 /// Reason why the demuxer stopped.
 enum Stopped {
-    /// The file cannot be read further, or has a packet that is too large; the text is the message for the
-    /// caller.
+    /// The file cannot be read further or repeated, or has a packet that is too large; the text is the
+    /// message for the caller.
     File(String),
     /// The caller broke the rules.
     Caller(HostError),
@@ -132,7 +132,7 @@ impl DemuxedFile {
     }
 
     /// Sends the packets up to the end of the last loop and the end itself; then waits for a seek and
-    /// performs it. Adds the number of packets to `packets`.
+    /// performs it. Also performs seeks that come earlier. Adds the number of packets to `packets`.
     fn read_to_end(&mut self, packets: &mut u64) -> Result<(), Stopped> {
         // Packets of this loop that become frames.
         let mut of_this_loop = 0;

@@ -6,7 +6,8 @@ use std::str::FromStr;
 
 use framepath_os::process::crash;
 
-/// Kind of fault, which occurs when a worker takes the packet or frame with the fault's number.
+/// Kind of fault, which occurs when a worker takes the input with the fault's number: a packet, a frame or a
+/// flush. For a demuxer's worker: when it reads the packet with this number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FaultKind {
     /// The first worker crashes by a segmentation fault.
@@ -15,7 +16,7 @@ enum FaultKind {
     Hang,
     /// The first worker allocates all memory that it can get.
     Bomb,
-    /// Every worker that takes the packet or frame crashes, not only the first.
+    /// Every worker that takes the input crashes by a segmentation fault, not only the first.
     Poison,
 }
 
@@ -26,7 +27,8 @@ const KINDS: [(&str, FaultKind); 4] = [
     ("poison", FaultKind::Poison),
 ];
 
-/// A fault, and the number (from 0) of the packet or frame at which it occurs.
+/// A fault, and the number of the input at which it occurs. Packets or frames and flushes share one sequence
+/// of numbers, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Fault {
     kind: FaultKind,
@@ -50,7 +52,7 @@ impl FromStr for InjectedFaults {
         faults.collect::<Option<_>>().map(InjectedFaults).ok_or_else(|| {
             format!(
                 "fault={text}: not a list of faults; expected crash@N, hang@N, bomb@N or poison@N with the \
-                 number N of a packet, from 0"
+                 number N of a packet or frame, from 0; separate several by commas"
             )
         })
     }
@@ -72,8 +74,8 @@ impl InjectedFaults {
         InjectedFaults(self.0.iter().filter(|fault| fault.kind == FaultKind::Poison).copied().collect())
     }
 
-    /// Executes the fault for packet or frame `seq`, if the list has one. The worker calls this function just
-    /// before the stage gets the packet or frame.
+    /// Executes the first fault for input `seq` in the list, and then does not return; does nothing if the
+    /// list has none. The worker calls this function just before the stage gets the packet, frame or flush.
     pub(super) fn inject(&self, seq: u64) {
         match self.0.iter().find(|fault| fault.seq == seq).map(|fault| fault.kind) {
             Some(FaultKind::Crash | FaultKind::Poison) => crash::segmentation_fault(),

@@ -193,8 +193,8 @@ impl WorkerHealth {
 
     /// Checks the worker's progress, in the watcher's thread. Calls `kill` for a worker that has work, does
     /// not wait for this process, and made no progress for longer than the watchdog allows. Returns
-    /// [`WatchResult::Quiet`] if the worker has no work and made no progress since the last check, so no
-    /// check is needed until the next submission.
+    /// [`WatchResult::Quiet`] if the worker has no work, does not wait for this process, and made no progress
+    /// since the last check, so no check is needed until the next submission.
     ///
     /// The worker's reports are trusted only in part. A position counts if it is higher than before,
     /// and at most as the number of submitted cells. A report that the worker waits for a slot counts

@@ -152,7 +152,7 @@ impl History {
     /// after the drain.
     ///
     /// # Errors
-    /// The worker was not asked to drain, or has not taken all inputs.
+    /// The worker was not asked to drain, has to answer a flush first, or has not taken all inputs.
     pub(super) fn on_end(&mut self) -> Result<bool, Breach> {
         match self.answers.take_end()? {
             InputsEnd::Flushed => Ok(false),
@@ -308,8 +308,9 @@ impl History {
         Ok(is_full)
     }
 
-    /// Returns the answer for the submit end; `None` unless the submit end waits for an answer, this end has
-    /// the right to submit, and all logged inputs are submitted.
+    /// Returns the answer that the submit end waits for, and counts it as given. The answer takes the right
+    /// to submit from this end, unless the replay log may drop inputs. `None` unless the submit end waits for
+    /// an answer, this end has the right to submit, and all logged inputs are submitted.
     pub(super) fn answer(&mut self) -> Option<SubmitCommand> {
         let is_behind = self.answers.first_unreported().is_some() || self.book.next_unsent().is_some();
         if !self.is_asked || self.sending.is_none() || is_behind {
@@ -327,8 +328,9 @@ impl History {
     }
 }
 
-/// Returns the memory of a packet, with the parameter sets that it changed, in bytes. Returns 0 for a
-/// frame, because the frame lies in a pool and leaves the history when its output arrives.
+/// Returns the memory of a packet, with the parameter sets that it changed, in bytes. Returns 0 for a packet
+/// that was dropped by [`LoggedInput::strip`], and for a frame, because the frame lies in a pool and leaves
+/// the history when its output arrives.
 fn bytes_of(sent: &LoggedInput) -> u64 {
     let Some(WorkerInput::Packet(packet)) = &sent.input else { return 0 };
     let new_sets = sent.sets_behind.as_ref().filter(|sets| sent.sets_before.as_ref() != Some(sets));

@@ -20,8 +20,8 @@ pub enum WorkerInput {
 
 /// An entry of the log: an input and the state of its processing.
 pub(super) struct LoggedInput {
-    /// The input itself. `None` for a frame whose output has arrived (the frame then returns to its pool),
-    /// and after [`LoggedInput::strip`].
+    /// The input itself. `None` for a frame that the worker has completed, with or without output, and after
+    /// [`LoggedInput::strip`].
     pub(super) input: Option<WorkerInput>,
     pub(super) meta: FrameMeta,
     /// Position of the input's cell in the ring to the last worker that got the input; `u64::MAX` if no
@@ -32,7 +32,7 @@ pub(super) struct LoggedInput {
     /// Ledger times up to the submission of the input.
     pub(super) stretch: Stretch,
     /// Parameter sets in force before the packet, in addition to those of the track's header; `None` if
-    /// there are none, and for a frame.
+    /// there are none, for a frame, and after [`LoggedInput::strip`].
     pub(super) sets_before: Option<Arc<SetLog>>,
     /// Parameter sets in force after the packet, with the same exceptions as `sets_before`.
     pub(super) sets_behind: Option<Arc<SetLog>>,

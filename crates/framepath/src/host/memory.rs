@@ -183,7 +183,7 @@ impl Granter {
     }
 
     /// Allocates memory for the worker. Returns the answer, which may be a denial, and the descriptor
-    /// to attach.
+    /// to attach; `None` with a denial. Removes the oldest grant if eight grants have no announced pool.
     pub(super) fn grant(&mut self, bytes: u64) -> (Message, Option<OwnedFd>) {
         let most = ResourceLimits::largest_grant(self.memory_bytes);
         let denied = |text| (Message::Denied { text }, None);

@@ -9,10 +9,12 @@ use framepath_os::crossing::{Breach, Socket, is_crowded};
 
 use super::HostError;
 
-/// Sends `message`, with `fd` attached if there is one. Any thread may call it.
+/// Sends `message`, with `fd` attached if there is one. Waits while the socket is full; with `fd` also up to
+/// 10 s while too many descriptors of this user are in unread messages. Any thread may call it.
 ///
 /// # Errors
-/// The socket failed, or too many descriptors of this user are in messages that were not received.
+/// The socket failed, a signal canceled the wait, or too many descriptors of this user are in messages that
+/// were not received.
 pub fn send(socket: &Socket, message: &Message, fd: Option<BorrowedFd<'_>>) -> Result<(), HostError> {
     let mut bytes = [0; MESSAGE_BYTES];
     message.encode(&mut bytes);
@@ -50,7 +52,7 @@ pub(super) fn check_answers_received(socket: &Socket, announced: impl Fn() -> u3
 }
 
 /// Receives the next message and its descriptor; `None` if the peer has closed the connection. Waits
-/// without limit.
+/// without limit. Makes the texts of errors safe for a terminal.
 ///
 /// # Errors
 /// The socket failed, or the message is invalid.
@@ -65,7 +67,7 @@ pub fn recv(socket: &Socket) -> Result<Option<(Message, Option<OwnedFd>)>, HostE
     Ok(Some((shown(Message::decode(&bytes[..len])?), fd)))
 }
 
-/// Returns the message with its text made safe for a terminal.
+/// Returns the message, with the text of an error made safe for a terminal.
 fn shown(message: Message) -> Message {
     let plain = |text: String| framepath_model::shown::shown(&text).into_owned();
     match message {

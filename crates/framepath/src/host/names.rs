@@ -25,7 +25,8 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Returns the number of a layout, and true if the number is new for this layout.
+    /// Returns the number of a layout, and true if this call has assigned it: then the caller has to announce
+    /// the number.
     pub(super) fn layout(&mut self, layout: &Layout) -> (u8, bool) {
         if let Some(id) = self.layouts.iter().position(|known| known == layout) {
             return (id as u8, false);
@@ -42,7 +43,8 @@ impl Names {
         (id as u8, true)
     }
 
-    /// Returns the number of the pool with this [`Frame::pool_id`], and true if the number is new.
+    /// Returns the number of the pool with this [`Frame::pool_id`], and true if this call has assigned it:
+    /// then the caller has to announce the number.
     ///
     /// # Errors
     /// All 65,535 numbers are in use.

@@ -180,7 +180,7 @@ pub(super) struct DemuxerWait {
     readable_since: Instant,
     /// Limit of the worker's CPU time in this wait.
     busy: Duration,
-    /// Limit of the time without a packet although reading the file does not block.
+    /// Limit of the time without the awaited packet or answer although reading the file does not block.
     silent: Duration,
 }
 

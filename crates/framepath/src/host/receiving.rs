@@ -35,7 +35,8 @@ pub(super) struct Receiving {
     link: Arc<WorkerStream>,
     reader: CellReader,
     pools: WorkerPools,
-    /// Number of layouts, pools and requests for memory since the last frame.
+    /// Number of layouts, pools and requests for memory since the last frame, or report of a frame without
+    /// output.
     constants: u32,
     requests: RequestBudget,
     provider: Option<Arc<dyn BufferProvider>>,
@@ -276,7 +277,7 @@ impl WorkerPools {
     }
 
     /// Allocates memory for a pool, after removing old pools if the worker's limit requires it. Returns the
-    /// answer for the worker, which may be a denial, and the descriptor to attach.
+    /// answer for the worker, which may be a denial, and the descriptor to attach; `None` with a denial.
     pub(super) fn grant(&mut self, bytes: u64) -> (Message, Option<OwnedFd>) {
         self.make_room(bytes);
         self.granter.grant(bytes)
@@ -342,7 +343,8 @@ impl WorkerPools {
         Ok(())
     }
 
-    /// Checks that pool numbers are consecutive: [`WorkerPools::make_room`] relies on the order.
+    /// Checks that `number` is the number that the next pool must have, and sets the number for the pool
+    /// after it. [`WorkerPools::make_room`] relies on the order.
     fn check_number(&mut self, number: u16) -> Result<(), HostError> {
         if number != self.next {
             return Err(WRONG_POOL.into());
@@ -358,8 +360,8 @@ impl WorkerPools {
         self.pools.remove(&number.wrapping_sub(POOLS));
     }
 
-    /// Removes old pools until their memory leaves room for `bytes` more. Frames keep their memory.
-    /// The newest pools stay, because a decoder may still emit frames in them.
+    /// Removes old pools until their memory leaves room for `bytes` more, or only [`RECENT_POOLS`] are left:
+    /// a decoder may still emit frames in these. Frames keep their memory.
     fn make_room(&mut self, bytes: u64) {
         let mut oldest = self.next.wrapping_sub(POOLS);
         while self.granter.is_full(bytes) && self.pools.len() > RECENT_POOLS {

@@ -88,7 +88,8 @@ impl RemoteDemuxer {
     /// Opens `file` in a worker.
     ///
     /// # Errors
-    /// No worker can be started, or the worker refuses the file.
+    /// No worker can be started; the worker refuses the file, ends, exceeds a limit or breaks the rules; or
+    /// Ctrl-C canceled the wait.
     pub(crate) fn open(file: MediaFile, spec: DemuxerSpec) -> Result<RemoteDemuxer, HostError> {
         let sizes = area_sizes(spec.options.kind.memory_bytes, MOST_PACKET_BYTES);
         let area = Arc::new(SharedArea::new(sizes)?);
@@ -141,7 +142,7 @@ impl RemoteDemuxer {
         &self.track
     }
 
-    /// Returns the statistics of the worker. The worker's CPU time is added when this value is dropped.
+    /// Returns the statistics of the worker. The worker's CPU time is added when the demuxer is dropped.
     pub(crate) fn stats(&self) -> Arc<WorkerStats> {
         self.stats.clone()
     }
@@ -151,7 +152,8 @@ impl RemoteDemuxer {
         self.file.is_seekable()
     }
 
-    /// Seeks to another position, also after the end. Waits for the worker's answer, or until Ctrl-C.
+    /// Seeks to another position, also after the end. Waits for the worker's answer, and drops the packets
+    /// that arrive before it. Returns `Ok` after Ctrl-C, without the answer.
     ///
     /// # Errors
     /// As [`read`](RemoteDemuxer::read).
@@ -180,11 +182,12 @@ impl RemoteDemuxer {
         Err(Breach("too many packets before the answer to a seek").into())
     }
 
-    /// Reads the next packet; `None` after the last packet of the last loop, and after Ctrl-C.
+    /// Reads the next packet; `None` after the last packet of the last loop, after Ctrl-C, and after an error
+    /// of the demuxer was returned.
     ///
     /// # Errors
-    /// The demuxer's error; or the worker ended, hung or broke the rules of shared memory. All packets
-    /// before the error were returned.
+    /// The demuxer's error; the worker ended, hung or broke the rules of shared memory; or there is no memory
+    /// for the packet. All packets before the error were returned.
     pub(crate) fn read(&mut self) -> Result<Option<Packet>, HostError> {
         let mut wait = None;
         while !self.ended {

@@ -73,7 +73,8 @@ impl CollectEnd {
         self.session.stats.skipped.store(self.history.book.skipped(), Ordering::Relaxed);
     }
 
-    /// Decides how to open the next worker after a death, and records the losses in the statistics.
+    /// Counts a death, decides how to open the next worker, and records the losses in the statistics and the
+    /// replay log.
     ///
     /// # Errors
     /// Too many workers have ended in a row: without a new frame, or before they took an input.

@@ -8,12 +8,12 @@ use super::HostError;
 /// The option `sandbox=` of a hosted stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SandboxChoice {
-    /// Fails without seccomp; reports any other missing layer in a note.
+    /// Fails without seccomp; reports any other missing confining layer in a note.
     #[default]
     Seccomp,
     /// Fails if any confining layer is missing.
     Require,
-    /// Runs with the available layers; reports missing layers in a note.
+    /// Runs with the available layers; reports missing confining layers in a note.
     Allow,
 }
 
@@ -47,8 +47,8 @@ impl SandboxChoice {
     }
 }
 
-/// Returns a note for the user about the missing `layers` of a worker's sandbox; `None` where no
-/// layer is missing.
+/// Returns a note for the user about the confining layers that `layers` lacks, the layers of a worker's
+/// sandbox; `None` if none is missing.
 pub(crate) fn note(layers: Layers) -> Option<String> {
     let missing: Vec<&str> = layers.missing().map(Layer::name).collect();
     (!missing.is_empty()).then(|| {

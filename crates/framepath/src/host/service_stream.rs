@@ -39,7 +39,7 @@ pub fn default_socket() -> PathBuf {
 /// folder could listen at this path first.
 ///
 /// # Errors
-/// No service listens at `path`, or it runs as another user.
+/// No service listens at `path`, the connection fails, or the service runs as a user that is not accepted.
 pub fn connect(path: &Path, allowed: Option<u32>) -> Result<Socket, HostError> {
     let failed = |source| HostError::NoService { path: path.to_owned(), source };
     let socket = Socket::connect(path).map_err(failed)?;

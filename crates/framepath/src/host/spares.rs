@@ -125,8 +125,8 @@ impl<P> Spares<P> {
         Ok(())
     }
 
-    /// Takes the oldest worker that becomes ready, after waiting for it. Drops the workers that do not
-    /// become ready; `None` if no worker is left.
+    /// Takes the oldest worker that becomes ready, after waiting at most 20 s for each. Drops the older
+    /// workers, which did not become ready; `None` if no worker becomes ready.
     pub fn take_waiting(&mut self) -> Option<Spare<P>> {
         std::iter::from_fn(|| self.0.pop_front()).find_map(|mut spare| spare.wait().ok().map(|()| spare))
     }
@@ -142,7 +142,8 @@ impl<P> Spares<P> {
         self.0.iter_mut().find(|spare| matches(spare))
     }
 
-    /// Takes one worker if there are more than `most`: the oldest that is loading, else the oldest.
+    /// Takes one worker if there are more than `most`: the oldest that is loading, else the oldest. `None` if
+    /// there are not more.
     pub fn take_surplus(&mut self, most: usize) -> Option<Spare<P>> {
         if self.len() <= most {
             return None;

@@ -23,8 +23,8 @@ use super::spares::{Spare, Spares};
 use super::zygote::ZygoteProcess;
 use super::{HostError, WorkerOptions, program};
 
-/// Time without a request after which the spawner starts a spare worker. A short run then starts none,
-/// and the start does not delay a stream's first frame.
+/// Time without a request after which the spawner starts the spare workers of the kind that was requested
+/// last. A short run then starts none, and the start does not delay a stream's first frame.
 const SETTLED: Duration = Duration::from_millis(100);
 
 enum Request {

@@ -6,14 +6,15 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use super::{Recoveries, Traffic};
 
-/// Statistics of a stream's workers. Any thread may read the fields.
+/// Statistics of a stream's workers, or of a demuxer's worker, which is never replaced. Any thread may read
+/// the fields.
 #[derive(Debug, Default)]
 pub struct WorkerStats {
     /// Process id of the newest worker; 0 before the first, and if the id is not visible to this program.
     /// For display and measurement only, because the process may be gone.
     pub pid: AtomicU32,
     /// Number of workers that died, hung or broke the rules. The stream replaced each of them, except a last
-    /// one after which the stream failed.
+    /// one after which the stream failed. 0 for a demuxer's worker.
     pub deaths: AtomicU64,
     /// Number of packets or frames that were submitted again; 0 until the stream has ended.
     pub replayed: AtomicU64,
@@ -38,6 +39,7 @@ pub struct WorkerStats {
     pub last_death: Mutex<String>,
     /// Times of the replacements of workers.
     pub recoveries: Recoveries,
-    /// Messages and cells exchanged with workers that have ended.
+    /// Messages and cells exchanged with workers that have ended; for a demuxer's worker, the cells received
+    /// so far.
     pub traffic: Traffic,
 }

@@ -16,8 +16,8 @@ const REMEMBERED: usize = 1024;
 /// Counters of one stream. The worker of the stream writes the counters.
 pub(super) struct Tally {
     page: Page,
-    /// For each of the last inputs: its number plus one, and the CLOCK_MONOTONIC time, nanoseconds, when
-    /// the stage took it.
+    /// For each of the last inputs: its number plus one (0 in an unused entry), and the CLOCK_MONOTONIC time,
+    /// nanoseconds, when the stage took it.
     taken: Box<[(u64, u64); REMEMBERED]>,
 }
 
@@ -35,8 +35,9 @@ impl Tally {
         self.taken[seq as usize % REMEMBERED] = (seq.wrapping_add(1), now_ns());
     }
 
-    /// Counts a frame of input `seq` as emitted by the stage, and adds its latency, the times by cause in
-    /// `work` and its size to the counters. The latency is left out if the time of the input is not kept.
+    /// Counts a frame of input `seq` as emitted by the stage, and adds its latency and the times by cause in
+    /// `work` to the counters. Replaces the size of the last frame. The latency is left out if the time of
+    /// the input is not kept.
     pub(super) fn count_output(&mut self, seq: u64, work: &WorkerTime, layout: &Layout) {
         let page = &self.page;
         let (number, since) = self.taken[seq as usize % REMEMBERED];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Worker's own side: the main function of a worker process. The worker runs one stage of one stream for one
-//! caller.
+//! Worker's own side: the main function of a worker process. The worker runs one stage of one stream, or
+//! demuxes one file, for one caller.
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -301,7 +301,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Executes the injected fault for input `seq`, if there is one.
+    /// Executes the injected fault for input or flush `seq`, if there is one.
     fn inject(&self, seq: u64) {
         if let Some(faults) = &self.faults {
             faults.inject(seq);

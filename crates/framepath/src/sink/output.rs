@@ -10,9 +10,9 @@ use framepath_os::process::cancel::{self, StoppableWriter};
 
 use crate::error::StageError;
 
-/// Argument of a sink that names its output: a file, or `-` for standard output.
+/// Argument of a sink with the path of its output file, or `-` for standard output.
 pub(crate) const FILE: Arg =
-    Arg::word("file", ValueKind::Text("a file's name, or `-`"), "`-` is standard output");
+    Arg::word("file", ValueKind::Text("the path of a file, or `-`"), "`-` is standard output");
 
 /// A file or standard output, with its name for errors.
 pub(crate) struct SinkOutput {
@@ -21,7 +21,11 @@ pub(crate) struct SinkOutput {
 }
 
 impl SinkOutput {
-    /// Creates the file `target`, or opens standard output for `-`.
+    /// Creates or empties the file `target`, or opens standard output for `-`. Waits until a fifo has a
+    /// reader.
+    ///
+    /// # Errors
+    /// The file cannot be opened for writing, or a signal or stop request has ended the wait.
     pub(crate) fn create(target: &str) -> Result<SinkOutput, StageError> {
         let (name, writer): (_, Box<dyn Write + Send>) = if target == "-" {
             ("standard output".to_owned(), Box::new(StoppableWriter::new(io::stdout())))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `pgm`: luma of each frame as a picture file `frame-000000.pgm`.
+//! `pgm`: luma of each frame as a picture file `frame-N.pgm`; N has six digits or more and counts from 0.
 //!
 //! Format: pgm(5), binary (P5); 10-bit luma has a maximum of 1023 and samples
 //! of two bytes, high byte first.
@@ -22,7 +22,7 @@ use crate::stage::Stage;
 static DEFINITION: Definition = Definition::sink("pgm", "writes the luma of every frame as a PGM picture")
     .args(&[Arg::word(
         "dir",
-        ValueKind::Text("a folder's name"),
+        ValueKind::Text("the path of a folder"),
         "folder for the pictures; created if it is missing",
     )]);
 

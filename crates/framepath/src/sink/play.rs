@@ -234,7 +234,7 @@ impl PlayTarget {
     }
 
     /// Sleeps until there is an event of the window or a second has passed. Shows `frame` again if the
-    /// window has lost its content.
+    /// window has lost its content. Returns the viewer's present command. Without a window, returns at once.
     #[cfg_attr(not(feature = "play"), allow(unused_variables))]
     fn wait(&mut self, frame: &Frame) -> Result<ViewerCommand, StageError> {
         match self {

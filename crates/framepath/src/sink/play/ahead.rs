@@ -21,7 +21,7 @@ pub(super) struct Ahead(VecDeque<u64>);
 
 impl Ahead {
     /// Returns the earliest time to hand over the frame that is due at `due_ns`; `None` if that is not after
-    /// `now_ns`. All times are on one clock, in nanoseconds.
+    /// `now_ns`. Forgets the frames that were due by `now_ns`. All times are on one clock, in nanoseconds.
     pub(super) fn wait(&mut self, due_ns: u64, now_ns: u64) -> Option<u64> {
         self.0.retain(|due| *due > now_ns);
         let early = due_ns.saturating_sub(LEAD_NS);

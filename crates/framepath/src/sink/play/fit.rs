@@ -5,7 +5,7 @@ use framepath_codec::PaintArea;
 use framepath_model::stream::Rational;
 
 /// Returns the width and height of a picture on square pixels: the width is multiplied by `sample_aspect`,
-/// which counts as 1 if it is unknown.
+/// which counts as 1 if it is unknown, and is limited to the range from 0.05 to 20.
 pub(super) fn square(width: u32, height: u32, sample_aspect: Rational) -> (u32, u32) {
     let aspect = sample_aspect.value().unwrap_or(1.0).clamp(0.05, 20.0);
     ((f64::from(width) * aspect).round().max(1.0) as u32, height)

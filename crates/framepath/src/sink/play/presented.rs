@@ -152,8 +152,9 @@ impl Presented {
         Ok(())
     }
 
-    /// Hands the painted picture over. The server shows it at once, or at the refresh in `time`. A picture
-    /// without changes is not handed over, and counts as shown.
+    /// Hands the painted picture over; does nothing if there is none. The server shows it at once, or at the
+    /// refresh in `time`. [`PresentTime::Again`] first waits, at most 1 s, for the pictures that were handed
+    /// over. A picture without changes is not handed over, and counts as shown unless it was shown before.
     pub(super) fn present(&mut self, time: PresentTime) -> Result<(), StageError> {
         if time == PresentTime::Again {
             // Otherwise an earlier picture would be shown after this one.

@@ -41,7 +41,7 @@ pub(super) enum Nearest {
 
 impl Refresh {
     /// Records refresh `number` of the screen at `at_ns`. Starts the clock anew if this refresh does not
-    /// match the clock so far.
+    /// match the clock so far. Ignores a late report of an earlier refresh.
     pub(super) fn record_refresh(&mut self, number: u64, at_ns: u64) {
         let now = Tick { number, at_ns };
         self.seen = match self.seen {

@@ -105,7 +105,7 @@ fn mode_of(layout: &Layout) -> Option<YuvMode> {
 }
 
 /// Copies the picture into a locked texture of `rows` rows of `pitch` bytes,
-/// chroma behind them.
+/// chroma behind them. Converts the formats that SDL lacks to 8-bit planar YUV.
 fn fill(frame: &Frame, to: &mut [u8], pitch: usize, rows: usize) {
     let layout = frame.layout();
     let plane = |index: usize, offset: usize, stride: usize| {
