@@ -31,8 +31,8 @@ pub struct DecoderOptions {
     pub threads: DecoderThreads,
     /// Pixel format of the frames.
     pub output: OutputFormat,
-    /// Number of slots of the pool; `None` selects a number sufficient for any stream of the codec.
-    /// Only used slots take memory.
+    /// Number of slots of the pool; `None` selects a number sufficient for any stream of the codec,
+    /// or for a hardware decoder two more than `downstream_frames`. Only used slots take memory.
     pub pool_slots: Option<u32>,
     /// Maximum number of frames that later stages hold at a time, queues included. If `pool_slots`
     /// is `None`, the pool gets that many additional slots, at most 4096.
@@ -83,7 +83,7 @@ pub enum DecoderOutput {
     Frame(Frame),
     /// No picture is ready before the next packet is sent.
     NeedsPacket,
-    /// The last picture was output; no further one follows.
+    /// The last picture was output; no further one follows before a flush.
     End,
 }
 

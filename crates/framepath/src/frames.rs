@@ -194,8 +194,9 @@ impl Frames {
         self.requests.clone()
     }
 
-    /// Returns the report of the run; `None` until `next` has returned `None` or an error. From then on,
-    /// this call ends the run if it is still open for a seek, and a later seek is an error.
+    /// Returns the report of the run; `None` until `next` has returned `None` or an error, and if the run's
+    /// thread panicked. From then on, this call ends the run if it is still open for a seek, waits for it, and
+    /// a later seek is an error.
     ///
     /// ```
     /// use framepath::Pipeline;

@@ -76,7 +76,8 @@ impl QueueEnd {
         QueueEnd { index, sender: Some(sender), dropped }
     }
 
-    /// True while the other end of the queue takes items.
+    /// True until the stream has ended, or a call of [`offer`](QueueEnd::offer) has found the other end
+    /// closed.
     pub(crate) fn is_open(&self) -> bool {
         self.sender.is_some()
     }

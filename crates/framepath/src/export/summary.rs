@@ -14,7 +14,7 @@ use super::machine::machine;
 use crate::report::{Report, SinkReport};
 
 /// Returns the summary of one run: one row for each sink, the run's notes, and one more note for each loss
-/// and for an early end. `case` is the path's text.
+/// and for an early end. `case` is the path's text. Changes the report's rows as [`Report::digest`] does.
 ///
 /// ```
 /// use framepath::{Options, Pipeline, export};
@@ -52,7 +52,8 @@ fn from_rows(rows: Vec<SummaryRow>, notes: Vec<String>) -> Summary {
 }
 
 /// Returns the summary row of one run, in which an unknown figure is `None`. Latency, switches and causes are
-/// unknown at level `off`; in a path with a `tee` they are those of the last sink.
+/// unknown at level `off`; in a path with a `tee` they are those of the last sink. Changes the report's rows
+/// as [`Report::digest`] does.
 pub fn row(report: &mut Report, case: &str) -> SummaryRow {
     let digest = (report.level != Level::Off).then(|| report.digest());
     row_of(report, case, digest)
