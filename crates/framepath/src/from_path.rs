@@ -223,7 +223,8 @@ fn is_open(hops: &[Hop]) -> bool {
 }
 
 /// Returns the number of a stage's frames that the hops behind it may keep: those in their queues, and one
-/// in each thread that runs them, the stage's own included.
+/// in each thread that runs them, the stage's own included. Does not count frames inside workers, nor in the
+/// threads that receive from workers.
 fn frames_behind(hops: &[Hop]) -> u32 {
     let links = all_hops(hops).filter(|hop| hop.def.kind == DefinitionKind::Link);
     1 + links.map(|hop| hop.count("depth") as u32 + 1).sum::<u32>()

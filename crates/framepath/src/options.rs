@@ -22,8 +22,9 @@ pub struct Options {
     /// Number of ledger rows kept per thread. Further rows overwrite the oldest. 0 acts as 1. Unused at level
     /// `off`.
     pub rows: usize,
-    /// CPU numbers to pin the threads to, in path order. The first is for the thread that calls
-    /// [`run`](crate::run), which stays pinned after the run. Further threads are not pinned, and a thread
+    /// CPU numbers to pin the threads to, in path order. The first is for the source's thread: the thread that
+    /// calls [`run`](crate::run), which stays pinned after the run, or the thread that
+    /// [`frames_with`](crate::Pipeline::frames_with) starts. Further threads are not pinned, and a thread
     /// whose CPU does not exist or is not allowed runs unpinned.
     pub cpus: Vec<usize>,
     /// Counter that the run sets to 0 at its start and to the number of delivered frames after each frame.
