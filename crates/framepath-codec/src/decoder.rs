@@ -90,7 +90,8 @@ pub enum DecoderOutput {
 /// Threads that work on a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkDivision {
-    /// The thread that sends the picture's packet, inside [`Decoder::send`].
+    /// The thread that sends the picture's packet, mostly inside [`Decoder::send`]. Also stands for
+    /// a hardware decoder.
     Caller,
     /// One thread of the library for each picture (libavcodec's frame threads).
     FrameThreads,
