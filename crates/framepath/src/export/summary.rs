@@ -14,8 +14,8 @@ use super::machine::machine;
 use crate::report::{Report, SinkReport};
 
 /// Returns the summary of one run: one row for each sink, the run's notes, and one more note for each loss
-/// and for an early end. `case` is the path's text. Changes the report's rows as [`Report::digest`] does. Starts
-/// `ffmpeg -version` for the description of the machine.
+/// and for an early end. `case` is the path's text. Changes the report's rows as [`Report::digest`] does.
+/// Starts `ffmpeg -version` for the description of the machine.
 ///
 /// ```
 /// use framepath::{Options, Pipeline, export};
