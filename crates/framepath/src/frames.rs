@@ -106,7 +106,8 @@ impl Pipeline {
         self.frames_with(Options::default())
     }
 
-    /// [`frames`](Pipeline::frames) with options.
+    /// [`frames`](Pipeline::frames) with options. Dropping the iterator before its end requests
+    /// [`Options::stop`], and so also stops other runs that share this handle.
     ///
     /// # Errors
     /// As [`frames`](Pipeline::frames).
