@@ -73,8 +73,8 @@ pub fn containers() -> impl Iterator<Item = &'static str> {
     CONTAINERS.into_iter()
 }
 
-/// Rejects `file` if the first of libavformat's names in `found` (separated by commas) is not that
-/// of a supported container.
+/// Returns an error for `file` if the first of libavformat's names in `found` (separated by
+/// commas) is not that of a supported container.
 pub(crate) fn check(file: &str, found: &str) -> Result<(), CodecError> {
     let name = found.split(',').next().unwrap_or(found);
     if CONTAINERS.contains(&name) {

@@ -31,8 +31,8 @@ pub struct DecoderOptions {
     pub threads: DecoderThreads,
     /// Pixel format of the frames.
     pub output: OutputFormat,
-    /// Number of slots of the pool; `None` selects a number sufficient for any stream of the codec.
-    /// Only used slots take memory.
+    /// Number of slots of the pool; `None` selects a number sufficient for any stream of the codec,
+    /// or for a hardware decoder two more than `downstream_frames`. Only used slots take memory.
     pub pool_slots: Option<u32>,
     /// Maximum number of frames that later stages hold at a time, queues included. If `pool_slots`
     /// is `None`, the pool gets that many additional slots, at most 4096.
@@ -83,14 +83,15 @@ pub enum DecoderOutput {
     Frame(Frame),
     /// No picture is ready before the next packet is sent.
     NeedsPacket,
-    /// The last picture was output; no further one follows.
+    /// The last picture was output; no further one follows before a flush.
     End,
 }
 
 /// Threads that work on a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkDivision {
-    /// The thread that sends the picture's packet, inside [`Decoder::send`].
+    /// The thread that sends the picture's packet, mostly inside [`Decoder::send`]. Also stands for
+    /// a hardware decoder.
     Caller,
     /// One thread of the library for each picture (libavcodec's frame threads).
     FrameThreads,

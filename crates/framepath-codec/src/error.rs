@@ -177,7 +177,7 @@ pub enum CodecError {
         /// Missing device, codec or format, or libav's message for the driver's error.
         reason: String,
     },
-    /// The installed FFmpeg was built without this decoder.
+    /// The installed FFmpeg was built without a decoder for this codec.
     #[error("{codec}: the installed libavcodec has no decoder for this codec; install a build that has one")]
     NoDecoder {
         /// Name of the codec, as in libavcodec.

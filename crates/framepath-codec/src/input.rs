@@ -161,7 +161,8 @@ impl ContainerInput {
         Ok(())
     }
 
-    /// Takes the last error of a read, which caused libav's failure; `None` if no read failed.
+    /// Takes the last error of a read, which caused libav's failure; `None` if no read failed since the last
+    /// call or rewind.
     pub(crate) fn take_error(&mut self) -> Option<io::Error> {
         // SAFETY: as in `rewind`.
         unsafe { self.reader.as_mut() }.error.take()

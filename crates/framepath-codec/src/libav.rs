@@ -150,7 +150,7 @@ pub(crate) struct LibavDecoder {
     /// The callbacks have the address. Not a `Box`, because moving a box asserts that no other
     /// pointer into it exists.
     shared: Arc<CallbackState>,
-    /// Number of the packet whose picture was returned last.
+    /// Number of the packet whose picture was returned last; -1 before the first.
     output: i64,
     numbers: Numbers,
     state: LibavState,
@@ -301,7 +301,7 @@ impl LibavDecoder {
     /// Returns true if the received picture has all its references. Only H.264 pictures may lack
     /// some: libavcodec marks pictures before the recovery point as corrupt, except at the drain.
     /// At the drain, the first I picture counts as the recovery point (open GOP); the pictures
-    /// shown before it are leading pictures, which lack references.
+    /// shown before it are leading pictures, which lack references. Updates `recovered`.
     fn is_recovered(&mut self) -> bool {
         if self.shared.slots.codec() != Codec::H264.name() {
             return true;
@@ -323,7 +323,7 @@ impl LibavDecoder {
 
     /// Returns the received picture as a frame; `None` if the picture is withheld: references are
     /// missing, it is preroll, it follows a failure, or it is damaged. A damaged picture also ends
-    /// decoding.
+    /// decoding. Marks the picture's packet as received, unless references are missing.
     fn take_picture(&mut self) -> Result<Option<Frame>, CodecError> {
         let codec = self.shared.slots.codec();
         let picture = self.picture.as_ptr();

@@ -126,7 +126,8 @@ impl Packet {
     }
 
     /// Copies the bytes into `area`; the meter counts them. Returns their offset in the area, or
-    /// `None` if there is no room until the worker releases packets.
+    /// `None` if there is no room until the worker releases packets; always `None` for more bytes
+    /// than [`PacketArea::largest`].
     ///
     /// # Errors
     /// The worker violated the protocol of the area.

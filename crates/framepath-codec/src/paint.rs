@@ -95,13 +95,14 @@ impl Painter {
     }
 
     /// Returns the rows of the screen that the last frame changed, as ranges from top to bottom;
-    /// none if a comparison with the previous frame found no change.
+    /// none before the first frame, or if a comparison with the previous frame found no change.
     pub fn changed(&self) -> &[Range<usize>] {
         &self.changed
     }
 
     /// Paints `frame` into `area` of `screen`, whose rows are `stride` bytes apart. The meter
-    /// counts every written byte.
+    /// counts every written byte. An empty area paints nothing, and keeps the result of
+    /// [`changed`](Painter::changed).
     ///
     /// # Errors
     /// The frame is not a picture, or libswscale cannot scale it to this size.

@@ -117,9 +117,9 @@ impl Slots {
 
     /// Takes a slot for the picture of packet `number`. Calls `pad`, which returns the decoder's
     /// requirements, only if `request` differs from the last request. Sleeps while later stages
-    /// hold all slots. Returns `None` if this call or an earlier call failed;
-    /// [`take_failure`](Slots::take_failure) then returns the first failure, unless it was taken
-    /// before.
+    /// hold all slots. Returns `None` if this call fails, or a failure was recorded since the last
+    /// [`forget_failure`](Slots::forget_failure); [`take_failure`](Slots::take_failure) then returns
+    /// the first failure, unless it was taken before.
     pub(crate) fn take(
         &self,
         number: i64,
@@ -199,7 +199,8 @@ impl Slots {
     }
 
     /// Requests memory for pictures of `request` from the provider. Returns the layout of a slot, and
-    /// the pool in that memory.
+    /// the pool in that memory, never `None`. Fails if the provider has no such memory or its slots
+    /// are too small.
     fn request_memory(
         &self,
         ProviderRef(provider): ProviderRef,

@@ -126,6 +126,9 @@ fn truncated_files_give_the_frames_before_the_cut() {
 
 /// Returns true if `got` begins as `right` does, has one picture that is not in `right`, and then
 /// only pictures of `right` in order.
+///
+/// # Panics
+/// `right` begins with all of `got`.
 fn right_but_one(right: &[String], got: &[String]) -> bool {
     let same = right.iter().zip(got).take_while(|(right, got)| right == got).count();
     let mut later = right[same..].iter();

@@ -191,8 +191,8 @@ impl HopPlace<'_> {
         CopyPool::for_worker(self.give_back)
     }
 
-    /// Adds a line to [`Report::notes`](crate::Report::notes), for the user. Lines of a stage in a
-    /// worker are lost.
+    /// Adds a line to [`Report::notes`](crate::Report::notes), for the user, and logs it as a warning. Lines
+    /// of a stage in a worker are lost.
     pub fn note(&self, line: &str) {
         self.outcomes.notes.add(line.to_owned());
     }

@@ -160,8 +160,8 @@ pub enum RunError {
     /// that use `?` on [`Frames::seek`](crate::Frames::seek) and other requests.
     #[error(transparent)]
     Request(#[from] RequestError),
-    /// The source ended, and no frame has reached a sink. Only for pipelines whose source comes from path
-    /// text.
+    /// The run ended by itself (no signal, stop request or viewer ended it), and no frame or packet has
+    /// reached a sink. Only for pipelines whose source comes from path text.
     #[error("{first}: no frame was delivered{}", why(losses))]
     NoFrame {
         /// Text of the source in the path.

@@ -106,7 +106,8 @@ impl Pipeline {
         self.frames_with(Options::default())
     }
 
-    /// [`frames`](Pipeline::frames) with options.
+    /// [`frames`](Pipeline::frames) with options. Dropping the iterator before its end requests
+    /// [`Options::stop`], and so also stops other runs that share this handle.
     ///
     /// # Errors
     /// As [`frames`](Pipeline::frames).
@@ -194,8 +195,9 @@ impl Frames {
         self.requests.clone()
     }
 
-    /// Returns the report of the run; `None` until `next` has returned `None` or an error. From then on,
-    /// this call ends the run if it is still open for a seek, and a later seek is an error.
+    /// Returns the report of the run; `None` until `next` has returned `None` or an error, and if the run's
+    /// thread panicked. From then on, this call ends the run if it is still open for a seek, waits for it, and
+    /// a later seek is an error.
     ///
     /// ```
     /// use framepath::Pipeline;

@@ -14,8 +14,9 @@ use crate::registry::Registry;
 use crate::stage::HopRole;
 
 impl Pipeline {
-    /// Builds the pipeline that `text` describes. Opens the input files and the devices; files for output
-    /// are opened when the run starts. The text need not end in a sink.
+    /// Builds the pipeline that `text` describes. Opens the input files and the devices, and starts the
+    /// worker that demuxes, if any; files for output are opened and other workers started when the run
+    /// starts. The text need not end in a sink.
     ///
     /// # Errors
     /// [`RunError::Path`] for text that is not a path; [`RunError::Stage`] for a hop that cannot be made.
@@ -40,8 +41,7 @@ impl Pipeline {
         Pipeline::from_path_with(registry, &registry.definitions().parse_open(text)?)
     }
 
-    /// Builds the pipeline of `path`. Opens the input files and the devices; files for output are opened
-    /// when the run starts.
+    /// Builds the pipeline of `path`. Opens and starts the same as [`parse`](Pipeline::parse).
     ///
     /// # Errors
     /// [`RunError::Stage`] for a hop that cannot be made.
@@ -62,7 +62,8 @@ impl Pipeline {
         pipeline.append_hops(behind)
     }
 
-    /// Adds the hops of `text`: stages and links, and a sink or none, without a source.
+    /// Adds the hops of `text`: stages, queues and tees, and a sink or none, without a source. Behind a sink
+    /// this is an error, which [`run`](Pipeline::run) and [`frames`](Pipeline::frames) return.
     ///
     /// # Errors
     /// [`RunError::Path`] for text that is not such a part of a path; [`RunError::Stage`] for a hop that
@@ -82,10 +83,12 @@ impl Pipeline {
     }
 
     /// Adds the stage of `hop` ([`path::parse_stage`](crate::path::parse_stage)), inline or in a worker
-    /// as `hop` requests. Hops behind it may keep up to `frames_behind` of its frames.
+    /// as `hop` requests; also a sink or a `queue`. Hops behind it may keep up to `frames_behind` of its
+    /// frames.
     ///
     /// # Errors
-    /// [`RunError::Stage`] if the stage cannot be made, or `hop` is a source or a `tee`.
+    /// [`RunError::Stage`] if the stage cannot be made, `hop` is a source or a `tee`, or the pipeline's
+    /// registry lacks it.
     pub fn add_hop(self, hop: &Hop, frames_behind: u32) -> Result<Pipeline, RunError> {
         self.add_known(hop, &[], frames_behind).map_err(|error| hop_error(hop, error))
     }
@@ -220,7 +223,8 @@ fn is_open(hops: &[Hop]) -> bool {
 }
 
 /// Returns the number of a stage's frames that the hops behind it may keep: those in their queues, and one
-/// in each thread that runs them, the stage's own included.
+/// in each thread that runs them, the stage's own included. Does not count frames inside workers, nor in the
+/// threads that receive from workers.
 fn frames_behind(hops: &[Hop]) -> u32 {
     let links = all_hops(hops).filter(|hop| hop.def.kind == DefinitionKind::Link);
     1 + links.map(|hop| hop.count("depth") as u32 + 1).sum::<u32>()

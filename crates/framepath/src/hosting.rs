@@ -11,7 +11,7 @@ use crate::error::StageError;
 use crate::host::{self, SandboxChoice, ServiceStream, Task, WorkerKind, WorkerOptions};
 
 /// Reads the options of the worker of `hop` for `task`. `naming` returns, for the name of an option, the
-/// hop that sets it: the hop itself, or the hop whose worker it shares.
+/// hop that sets it: the hop itself, or the hop whose worker it shares. Fails if `fault=` is invalid.
 pub(crate) fn worker_options<'a>(
     hop: &'a Hop,
     task: Task,
@@ -32,8 +32,9 @@ pub(crate) fn worker_options<'a>(
     })
 }
 
-/// Returns the stream's connection to the service if `hop` runs there. The options `socket` and
-/// `service_uid` are read from `named`.
+/// Returns the stream's connection to the service, which is not made yet; `None` if `hop` does not run there.
+/// The options `socket` and `service_uid` are read from `named`; a `service_uid` that `named` lacks, from
+/// `hop`.
 pub(crate) fn service_stream_of(hop: &Hop, named: &Hop) -> Option<Arc<ServiceStream>> {
     (hop.choice("host") == "service").then(|| {
         let set = |of: &Hop, name| of.def.arg(name).is_some() && of.is_set(name);

@@ -51,7 +51,7 @@ impl Item {
             Item::Frame(_) => Err(StageError::WrongInput {
                 takes: "packets",
                 gets: "frames",
-                advice: "a path has one `decode`, directly behind its `file`",
+                advice: "put it behind `file`, in front of the first stage that emits frames",
             }),
         }
     }

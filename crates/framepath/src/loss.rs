@@ -82,7 +82,10 @@ impl fmt::Display for Loss {
                 write!(f, ": a worker died while they were inside ({})", shown(last_death))
             }
             LossReason::Device => {
-                f.write_str(": the device had no free buffer; use a faster path, raise buffers=, or lower rate=")
+                f.write_str(
+                    ": the device dropped or damaged them, mostly because it had no free buffer; use a faster path, \
+                     raise buffers=, or lower rate=",
+                )
             }
         }
     }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub(crate) struct Notes(Arc<Mutex<Vec<String>>>);
 
 impl Notes {
+    /// Adds a line, and logs it as a warning.
     pub(crate) fn add(&self, note: String) {
         log::warn!("{note}");
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(note);

@@ -19,16 +19,19 @@ pub type FrameCount = Arc<AtomicU64>;
 pub struct Options {
     /// Level of detail that the ledger records.
     pub level: Level,
-    /// Number of ledger rows kept per thread. Further rows overwrite the oldest. 0 acts as 1.
+    /// Number of ledger rows kept per thread. Further rows overwrite the oldest. 0 acts as 1. Unused at level
+    /// `off`.
     pub rows: usize,
-    /// CPU numbers to pin the threads to, in path order. Further threads are not pinned, and a thread whose
-    /// CPU does not exist runs unpinned.
+    /// CPU numbers to pin the threads to, in path order. The first is for the source's thread: the thread that
+    /// calls [`run`](crate::run), which stays pinned after the run, or the thread that
+    /// [`frames_with`](crate::Pipeline::frames_with) starts. Further threads are not pinned, and a thread
+    /// whose CPU does not exist or is not allowed runs unpinned.
     pub cpus: Vec<usize>,
     /// Counter that the run sets to 0 at its start and to the number of delivered frames after each frame.
     /// Keep a clone to read it.
     pub progress: FrameCount,
-    /// Number of frames after which a sink takes no more; the run ends without an error when all sinks have
-    /// ended. `None`: no limit; 0 acts as 1.
+    /// Number of frames (or packets) after which a sink takes no more; the run ends without an error when all
+    /// sinks have ended. `None`: no limit; 0 acts as 1.
     pub frames: Option<u64>,
     /// Handle that stops this run from another thread. Keep a clone to call it.
     pub stop: Stop,

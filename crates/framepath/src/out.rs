@@ -96,7 +96,7 @@ impl ThreadContext {
         ThreadContext::new(Arc::default(), u64::MAX, requests, Some(mailbox))
     }
 
-    /// True if requests wait for the thread.
+    /// True if requests wait for the thread, or it was woken without one; false without a mailbox.
     #[inline]
     pub(crate) fn has_request(&self) -> bool {
         self.mailbox.as_ref().is_some_and(|mailbox| mailbox.has_request())
@@ -120,7 +120,8 @@ impl ThreadContext {
 }
 
 impl ThreadContext {
-    /// Counts one item that the thread's sink took; returns `false` if the sink takes no more items.
+    /// Counts one item that the thread's sink took, and raises the run's progress if this count is the
+    /// largest. Returns `false` if the sink takes no more items.
     fn count(&self) -> bool {
         let delivered = self.delivered.get() + 1;
         self.delivered.set(delivered);
@@ -165,7 +166,8 @@ impl<'a> Out<'a> {
     /// stage, and all later stages of this thread, have returned from their `push`.
     ///
     /// # Errors
-    /// A failure of a later stage; the caller returns it unchanged.
+    /// A failure of a later stage, or the report that a later stage takes no more items; the caller returns
+    /// it unchanged.
     #[inline(always)]
     pub fn push(&mut self, item: Item) -> Result<(), HopFailure> {
         if self.recorder.level() != Level::Off {
@@ -244,8 +246,8 @@ impl<'a> Out<'a> {
         requests.send_from(self.hop, request, mailbox.as_deref()).map(|_| ())
     }
 
-    /// True if a request waits for the thread. A source must then stop waiting for its next item and
-    /// return `Ok(true)` without an item.
+    /// True if a request waits for the thread, or the thread was woken without one. A source must then stop
+    /// waiting for its next item and return `Ok(true)` without an item.
     #[inline]
     pub fn has_request(&self) -> bool {
         self.delivery.has_request()
@@ -278,8 +280,8 @@ impl<'a> Out<'a> {
         ended_behind.set(ended_behind.get().min(self.hop));
     }
 
-    /// Returns the present time as the birth of a frame, CLOCK_MONOTONIC nanoseconds; 0 at level `off`.
-    /// For sources.
+    /// Returns the present time as the birth of a frame, CLOCK_MONOTONIC nanoseconds; 0 at level `off`. The
+    /// ledger counts this thread's work from now on for this frame. For sources.
     #[inline]
     pub fn birth(&mut self) -> u64 {
         self.recorder.birth()
@@ -292,7 +294,8 @@ impl<'a> Out<'a> {
         self.recorder.birth_at_last()
     }
 
-    /// Records that frame `seq` stays inside this stage for now.
+    /// Records that frame `seq` stays inside this stage for now. The thread's work since the last
+    /// [`mark`](Out::mark), push or hold counts for this frame.
     pub fn hold(&mut self, seq: u64) {
         self.recorder.hold(self.hop, seq);
     }

@@ -21,7 +21,7 @@ pub struct PgmPicture {
     pub pixels: Vec<u8>,
 }
 
-/// Reason why a picture cannot be read, or two cannot be compared.
+/// Reason why a picture cannot be read or written, or two cannot be compared.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PictureError {
@@ -33,7 +33,7 @@ pub enum PictureError {
         /// Error that the system returned.
         error: io::Error,
     },
-    /// The file is not a binary PGM picture of 8 bits, or its sides are longer than 16,384 pixels.
+    /// The file is not a complete binary PGM picture of 8 bits, or a side is not 1 to 16,384 pixels.
     #[error("{file}: not a binary PGM picture of 8 bits: {what}")]
     Format {
         /// Path of the file.
@@ -66,7 +66,7 @@ impl PgmPicture {
     /// Reads a picture from `file`. Ignores bytes after the picture.
     ///
     /// # Errors
-    /// The file cannot be read, or is not a binary PGM picture of 8 bits.
+    /// [`PictureError::Io`], [`PictureError::Format`].
     pub fn open(file: &Path) -> Result<PgmPicture, PictureError> {
         let name = file.display().to_string();
         match fs::read(file) {

@@ -68,7 +68,7 @@ pub(crate) enum SegmentInput {
 /// Each hop runs in the thread of the hop before it, except behind a
 /// [queue](Pipeline::queue), in a [branch](Pipeline::branch) and behind a stage that runs in a
 /// worker. Frames stay in the order in which a stage emits them. A decoder emits them in presentation
-/// order; no other stage changes the order.
+/// order; no other built-in stage changes the order.
 pub struct Pipeline {
     pub(crate) source: Box<dyn Source>,
     pub(crate) segments: Vec<ThreadSegment>,
@@ -176,6 +176,7 @@ impl Pipeline {
 
     /// Adds a queue of `depth` frames or packets, at least 1. The hops behind it run in a thread of their
     /// own. `leaky` says what happens when the queue is full: wait, drop the new item, or drop the oldest.
+    /// Behind a sink this is an error, as with [`stage`](Pipeline::stage).
     ///
     /// ```
     /// use framepath::{Leaky, Options, Pipeline};
@@ -245,8 +246,8 @@ impl Pipeline {
         Ok(pipeline)
     }
 
-    /// Sets the name of the last hop for errors and the ledger. The default is [`Stage::name`] or
-    /// [`Source::name`].
+    /// Sets the name of the hop that was added last, for errors and the ledger. The default is
+    /// [`Stage::name`] or [`Source::name`].
     ///
     /// ```
     /// use framepath::{Options, Pipeline};
@@ -314,7 +315,7 @@ impl Pipeline {
     /// Checks that the pipeline was built without an error and has a sink.
     ///
     /// # Errors
-    /// The first error that a part recorded; [`RunError::NoSink`].
+    /// The first error that a part recorded, which this call takes; [`RunError::NoSink`].
     pub(crate) fn check(&mut self) -> Result<(), RunError> {
         match (self.problem.take(), self.sink) {
             (Some(problem), _) => Err(problem),

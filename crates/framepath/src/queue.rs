@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `queue`: a thread boundary between two hops.
 //!
-//! The writing end is the last hop of one thread, the reading end the input of the next.
+//! The writing end is the last hop of one thread, or inside a `tee`; the reading end is the input of another
+//! thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -57,7 +58,7 @@ pub(crate) enum Queued {
     End,
 }
 
-/// Writing end of a queue: the last stage of the thread in front of the queue.
+/// Writing end of a queue: the last stage of the thread in front of the queue, or a part of a `tee`.
 pub(crate) struct QueueEnd {
     /// Index of the link in the path.
     index: u16,
@@ -76,7 +77,8 @@ impl QueueEnd {
         QueueEnd { index, sender: Some(sender), dropped }
     }
 
-    /// True while the other end of the queue takes items.
+    /// True until the stream has ended, or a call of [`offer`](QueueEnd::offer) has found the other end
+    /// closed.
     pub(crate) fn is_open(&self) -> bool {
         self.sender.is_some()
     }

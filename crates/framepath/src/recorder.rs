@@ -14,8 +14,8 @@ use framepath_os::measure::meter::{self, Level};
 use framepath_os::sync::queue::Idle;
 use framepath_os::time::now_ns;
 
-/// Number of frames inside stages above which the recorder forgets the oldest. It exceeds the reorder delay
-/// of any decoder.
+/// Number of frames inside stages above which the recorder forgets those more than half of this number behind
+/// the newest. It exceeds the reorder delay of any decoder.
 const MOST_INSIDE: usize = 1024;
 
 /// A stretch of the time that one thread spent on one frame: its costs in nanoseconds and bytes.
@@ -104,6 +104,7 @@ pub(crate) struct Recorder {
 impl Recorder {
     /// Makes the recorder of the calling thread, which is thread number `thread` of the run, with room for
     /// `rows` rows, at least 1; for none at level `off`. When they are full, new rows overwrite the oldest.
+    /// Sets the level of this thread's meter.
     pub(crate) fn new(level: Level, thread: u16, rows: usize) -> Recorder {
         let rows = if level == Level::Off { 0 } else { rows.max(1) };
         meter::set_level(level);
@@ -169,7 +170,8 @@ impl Recorder {
     }
 
     /// Assigns the thread's work since the last mark to frame `seq`, which hop `hop` held.
-    /// `gap` is the cause of the time since [`Recorder::hold`].
+    /// `gap` is the cause of the time since [`Recorder::hold`]. Without a call of `hold` for the frame, the
+    /// next row has no earlier time.
     pub fn resume(&mut self, hop: u16, seq: u64, gap: Gap) {
         if self.level != Level::Off {
             let stretch = self.inside.remove(&(hop, seq));
@@ -459,8 +461,9 @@ impl Recorder {
         self.last_ns
     }
 
-    /// Ends recording. Returns the rows that were kept, oldest first, the number of overwritten rows, and
-    /// the number of bytes copied by this thread and by the worker whose frames it receives.
+    /// Ends recording, and sets this thread's meter to level `off`. Returns the rows that were kept, oldest
+    /// first, the number of overwritten rows, and the number of bytes copied by this thread and by the worker
+    /// whose frames it receives.
     pub(crate) fn finish(mut self) -> (Vec<Row>, u64, u64) {
         self.copied_bytes += meter::take().copied_bytes;
         meter::set_level(Level::Off);

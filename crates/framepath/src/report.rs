@@ -86,7 +86,8 @@ pub struct WorkerReport {
     pub deaths: u64,
     /// Number of packets or frames that were submitted again to a new worker.
     pub replayed: u64,
-    /// Number of skipped packets: packets that kill every worker, and packets that depend on such packets.
+    /// Number of skipped packets, for the reasons [`LossReason::Poisoned`], [`LossReason::TooLargeToReplay`]
+    /// and [`LossReason::TooLate`] together.
     pub skipped: u64,
     /// Number of the first packet that was skipped because it kills every worker; `None` if there is none.
     pub poisoned: Option<u64>,
@@ -172,7 +173,8 @@ pub struct Report {
     /// CPU time of the whole process during the run, plus that of its workers since their start,
     /// nanoseconds.
     pub cpu_ns: u64,
-    /// Statistics of the workers, one entry for each stage that ran in workers.
+    /// Statistics of the workers, one entry for each stage that ran in workers; none for a worker that
+    /// demuxes.
     pub workers: Vec<WorkerReport>,
     /// Counts of the `play` sink; `None` if the path has none.
     pub played: Option<PlayReport>,
@@ -251,7 +253,8 @@ impl Report {
         digest(&mut self.rows, &hops, sink)
     }
 
-    /// Removes frames with a missing row between the source and the hop where the frame ended.
+    /// Removes the rows of frames that did not end, and of frames with a missing row between the source and
+    /// the hop where the frame ended. Sorts the other rows by frame and hop.
     ///
     /// The oldest remaining row does not show which later frames are complete, because threads write
     /// different numbers of rows and decoders change the order of frames.

@@ -8,7 +8,8 @@ use framepath_model::stream::SeekTo;
 /// A request to the hops in front, or to the source.
 ///
 /// The request travels hop by hop from its sender to the source, until a hop [answers](Answered::Done).
-/// A request that no hop answers is dropped. A seek or flush reaches all hops and the source.
+/// A request that no hop answers is dropped. A seek or flush reaches all these hops and the source, whatever
+/// the hops answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Request {

@@ -53,7 +53,7 @@ struct MailboxState {
     sent: u64,
     /// Requests that were sent before the run.
     early: VecDeque<Pending>,
-    /// Threads of the run, in path order; empty before the run.
+    /// Threads of the run, in path order; empty before and after the run.
     threads: Vec<RequestThread>,
     /// Reason why the source cannot seek; `None` if it can.
     cannot_seek: Option<RequestError>,
@@ -77,7 +77,8 @@ pub(crate) struct Pending {
     pub(crate) request: Request,
     /// Number of the request in the run, from 1; for a seek or flush, the generation of later items.
     pub(crate) number: u64,
-    /// Index of the hop that sent the request. Only hops in front of that hop get the request.
+    /// Index of the hop that sent the request; `u16::MAX` for a request from outside the run. Only hops in
+    /// front of that hop get the request.
     pub(crate) origin: u16,
 }
 
@@ -142,7 +143,8 @@ impl Mailbox {
         (self.wake)();
     }
 
-    /// Takes the oldest request; `None` if no request waits.
+    /// Takes the oldest request; `None` if no request waits. Ends [`has_request`](Mailbox::has_request)
+    /// unless more requests wait.
     pub(crate) fn take(&self) -> Option<Pending> {
         let mut pending = locked(&self.pending);
         let next = pending.pop_front();
@@ -290,8 +292,8 @@ impl Requests {
         state.threads = threads;
     }
 
-    /// Records that the source has ended; returns `false`, and records nothing, if a request waits for
-    /// the source.
+    /// Records that the source has ended. Returns `false`, and records nothing, if `mailbox` (the mailbox of
+    /// the source's thread) has a request or wake-up; `None` skips this check.
     pub(crate) fn end_source(&self, mailbox: Option<&Mailbox>) -> bool {
         let mut state = self.locked();
         // Checked under the lock that `send_from` takes, so that no request arrives in between.

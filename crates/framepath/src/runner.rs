@@ -27,9 +27,9 @@ use crate::requests::{Mailbox, Pending, RequestThread, Wake};
 use crate::source::Source;
 use crate::stage::HopRole;
 
-/// Builds `path` and runs it in this thread and one more for each queue and worker. Returns when the run has
-/// ended. A run that ends by itself without a frame has [`RunError::NoFrame`] in [`Report::error`];
-/// [`Report::losses`] lists lost frames.
+/// Builds `path` and runs it in this thread and one more for each queue and each stage in a worker. Returns
+/// when the run has ended. A run that ends by itself without a frame has [`RunError::NoFrame`] in
+/// [`Report::error`]; [`Report::losses`] lists lost frames.
 ///
 /// [`Options::stop`] ends the run early. So does a signal, if the program has called
 /// [`install_signal_handlers`](crate::install_signal_handlers); the library does not call it.
@@ -63,8 +63,8 @@ fn sandbox_notes(workers: &[(u16, Arc<WorkerStats>)], hops: &[HopInfo]) -> Vec<S
 }
 
 impl Pipeline {
-    /// Runs the pipeline in this thread and one more for each queue and worker. Returns when the run has
-    /// ended.
+    /// Runs the pipeline in this thread and one more for each queue and each stage in a worker. Returns when
+    /// the run has ended.
     ///
     /// # Errors
     /// A part is behind a sink, there is no sink, or a stage cannot start. A failure during the run is in
@@ -140,7 +140,8 @@ impl Pipeline {
         report
     }
 
-    /// Checks the parts and starts the stages, each after the hops in front of it.
+    /// Checks the parts, passes the ledger's level to the workers' stages, and starts the stages, each after
+    /// the hops in front of it.
     ///
     /// # Errors
     /// As [`check`](Pipeline::check), or a stage cannot start.
@@ -174,7 +175,8 @@ fn sink_of(segment: &ThreadSegment) -> Option<u16> {
     segment.chain.iter().find(|hop| hop.role == HopRole::Sink).map(|hop| hop.index)
 }
 
-/// Returns the number of frames that each sink of the threads took, in path order.
+/// Returns the number of frames that each sink of the threads took, in path order; 0 for a thread that could
+/// not be started or panicked.
 fn sinks_of(sinks: &[Option<u16>], ended: &[Result<Ended, RunError>]) -> Vec<SinkReport> {
     let taken = |ended: &Result<Ended, RunError>| ended.as_ref().map_or(0, |ended| ended.delivered);
     let with_sink = sinks.iter().zip(ended).filter_map(|(sink, ended)| Some(((*sink)?, taken(ended))));
@@ -265,7 +267,7 @@ fn request_thread(segment: &ThreadSegment, options: &Options) -> RequestThread {
 }
 
 /// Runs the source and the hops of the first segment until the stream ends, a hop fails, or the run has to
-/// end; then drains the hops.
+/// end; then drains the hops, unless they were drained at the end of a stream that is held open.
 fn produce(
     source: &mut dyn Source,
     segment: Option<(ThreadSegment, ThreadContext)>,
@@ -438,8 +440,8 @@ fn from_worker(
 }
 
 /// Handles the requests in the mailbox of `thread`: offers each to the thread's hops, last hop first, and
-/// then to its `source` (in the first thread) or to the thread before. Returns `true` if the source has
-/// performed a seek.
+/// then to its `source` (in the first thread) or to the thread before. In the first thread also flushes the
+/// hops after a seek or flush. Returns `true` if the source has performed a seek.
 fn serve_requests(
     mut source: Option<&mut dyn Source>,
     thread: usize,

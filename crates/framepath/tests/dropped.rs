@@ -10,7 +10,7 @@ use framepath::Pipeline;
 const ROUND: usize = 200;
 /// Number of pipelines in all rounds together.
 const ALL: usize = 1000;
-/// Growth of the resident memory in a round without a leak, in KiB: 5 for each pipeline.
+/// Maximum growth of the resident memory, in KiB, in the round that grows least: 5 for each pipeline.
 const SLACK_KIB: usize = 1024;
 
 /// Returns this process's number of open descriptors, threads and mappings, and its resident memory in KiB.

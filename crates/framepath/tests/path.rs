@@ -514,7 +514,7 @@ fn any_value(arg: &'static framepath::path::Arg) -> BoxedStrategy<String> {
     }
 }
 
-/// Makes any valid hop of one of these kinds.
+/// Makes a valid hop of one of these kinds, without optional arguments that exclude or need others.
 fn any_hop(kinds: &'static [DefinitionKind]) -> BoxedStrategy<String> {
     proptest::sample::select(definitions().names(kinds))
         .prop_flat_map(|name| {

@@ -20,8 +20,9 @@ pub struct Found {
     pub path: PathBuf,
 }
 
-/// Returns the folders to search, in order of priority: those of `FREI0R_PATH` if it is set,
-/// otherwise the usual ones. They need not exist.
+/// Returns the folders to search, in order of priority: those of the environment variable
+/// `FREI0R_PATH` (a list with colons) if it is set and not empty, otherwise the usual ones. They
+/// need not exist.
 pub fn folders() -> Vec<PathBuf> {
     if let Some(set) = env::var_os("FREI0R_PATH").filter(|set| !set.is_empty()) {
         return env::split_paths(&set).filter(|folder| !folder.as_os_str().is_empty()).collect();
@@ -38,7 +39,8 @@ pub fn folders() -> Vec<PathBuf> {
 }
 
 /// Returns all plug-ins in [`folders`], sorted by name; if several files have the same name, the
-/// first folder wins. A subfolder belongs to a vendor, and is searched too.
+/// first folder wins. A subfolder belongs to a vendor, and is searched too, but not its own
+/// subfolders. Leaves out folders that cannot be read.
 pub fn list() -> Vec<Found> {
     in_folders(&folders())
 }

@@ -33,7 +33,7 @@ pub struct Param {
     pub explanation: String,
 }
 
-/// Value of a parameter.
+/// Value of a parameter. The ranges hold for parsed values; a plug-in may report others.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ParamValue {
     /// Yes or no.

@@ -150,7 +150,8 @@ impl fmt::Debug for Plugin {
 
 impl Plugin {
     /// Loads `path` and its libraries, initialises the plug-in and reads its declarations. All of
-    /// this runs foreign code.
+    /// this runs foreign code. If this process has loaded the file before, only returns another
+    /// handle.
     ///
     /// # Errors
     /// The linker's error, a missing symbol, a failure of `f0r_init`, or a declared value that the

@@ -29,7 +29,7 @@ impl PaintedCopy {
     /// Returns the indices of the bands in which a planar 8-bit YUV frame differs from the copy,
     /// and updates the copy. Returns all bands if the copy has another layout or was dropped, and
     /// `None` if the whole frame has to be painted from its own memory: the height is not a
-    /// multiple of [`BAND`], or the comparison is suspended.
+    /// multiple of [`BAND`], or the comparison is suspended. Drops the copy then.
     pub(super) fn bands(&mut self, frame: &Frame) -> Option<Vec<usize>> {
         let layout = *frame.layout();
         let height = layout.height as usize;

@@ -111,7 +111,8 @@ pub fn options(threads: u32, output: Format) -> DecoderOptions {
     DecoderOptions { threads: DecoderThreads::Count(threads), output, ..DecoderOptions::default() }
 }
 
-/// Decodes all of `path` and passes each frame to `sink`. Packets get 100, 101, ... as their `seq`.
+/// Decodes all of `path` and passes each frame to `sink`. Packets get 100, 101, ... as their `seq`,
+/// and seven times this number as their `birth_ns`.
 /// Returns the first error of the file or the decoder.
 pub fn decode(path: &Path, options: &DecoderOptions, mut sink: impl FnMut(Frame)) -> Result<(), CodecError> {
     let mut demuxer = Demuxer::open(path)?;

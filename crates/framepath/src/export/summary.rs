@@ -14,7 +14,8 @@ use super::machine::machine;
 use crate::report::{Report, SinkReport};
 
 /// Returns the summary of one run: one row for each sink, the run's notes, and one more note for each loss
-/// and for an early end. `case` is the path's text.
+/// and for an early end. `case` is the path's text. Changes the report's rows as [`Report::digest`] does.
+/// Starts `ffmpeg -version` for the description of the machine.
 ///
 /// ```
 /// use framepath::{Options, Pipeline, export};
@@ -33,7 +34,8 @@ pub fn summary(report: &mut Report, case: &str) -> Summary {
     from_rows(rows, notes)
 }
 
-/// Returns the summary of a path that could not start: no rows, and a note with `reason`.
+/// Returns the summary of a path that could not start: no rows, and a note with `reason`. Starts
+/// `ffmpeg -version` for the description of the machine.
 pub fn stopped(reason: &str) -> Summary {
     from_rows(Vec::new(), vec![format!("stopped: {reason}")])
 }
@@ -52,7 +54,8 @@ fn from_rows(rows: Vec<SummaryRow>, notes: Vec<String>) -> Summary {
 }
 
 /// Returns the summary row of one run, in which an unknown figure is `None`. Latency, switches and causes are
-/// unknown at level `off`; in a path with a `tee` they are those of the last sink.
+/// unknown at level `off`; in a path with a `tee` they are those of the last sink. Changes the report's rows
+/// as [`Report::digest`] does.
 pub fn row(report: &mut Report, case: &str) -> SummaryRow {
     let digest = (report.level != Level::Off).then(|| report.digest());
     row_of(report, case, digest)

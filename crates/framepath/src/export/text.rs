@@ -12,7 +12,8 @@ use crate::report::{Report, SinkReport, depths};
 const BAR_WIDTH: usize = 30;
 
 /// Returns the summary: frames, replaced workers, counts of `play`, latency, hops, a bar for each cause,
-/// copies and switches. At level `off` it ends after the counts of `play`.
+/// copies and switches. At level `off` it ends after the counts of `play`; at other levels it changes the
+/// report's rows as [`Report::digest`] does.
 ///
 /// ```
 /// use framepath::{Options, Pipeline, export};

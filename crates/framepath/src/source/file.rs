@@ -19,7 +19,7 @@ use crate::source::{Pace, PaceWait, Source};
 
 /// The part of a file to read, and how to read it.
 pub(crate) struct FileOptions {
-    /// Number of times to read the file.
+    /// Number of times to read the file; [`INFINITE`]: no limit.
     pub(crate) loops: u64,
     /// Packets per second; 0: as fast as possible.
     pub(crate) rate: f64,

@@ -46,7 +46,8 @@ pub(crate) struct HardwareFallback {
 /// stream and then fail to decode it.
 struct Probe {
     fallback: HardwareFallback,
-    /// Packets sent so far. The software decoder gets these packets if the hardware fails.
+    /// Packets sent since the start or the last flush. The software decoder gets these packets if the
+    /// hardware fails.
     packets: Vec<Packet>,
 }
 
@@ -67,8 +68,8 @@ impl Decode {
         Decode { track, options, decoder: None, is_fresh: true, fallback, probe: None }
     }
 
-    /// Opens the first hardware decoder that can be opened. Returns `None`, and adds a note for the user, if
-    /// none can.
+    /// Opens the first hardware decoder that can be opened, and starts its probe. Returns `None`, and adds a
+    /// note for the user, if none can.
     fn open_hardware(&mut self, mut fallback: HardwareFallback) -> Option<Decoder> {
         for api in std::mem::take(&mut fallback.apis) {
             let opened =
@@ -155,7 +156,8 @@ impl Decode {
         }
     }
 
-    /// Pushes the frames that were decoded before `error`. Returns the failure of this stage with `error`.
+    /// Drains the decoder, and pushes the frames that were decoded before `error`. Returns the failure of this
+    /// stage with `error`.
     fn fail(&mut self, error: CodecError, out: &mut Out<'_>) -> HopFailure {
         let drained = self.decoder.as_mut().is_some_and(|d| d.drain().is_ok());
         if drained {
