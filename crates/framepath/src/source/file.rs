@@ -31,7 +31,7 @@ pub(crate) struct FileOptions {
 
 static DEFINITION: Definition = Definition::source("file", "packets of one video track of a file")
     .args(&[
-        Arg::word("path", ValueKind::Text("the name of a media file"), "the file to read")
+        Arg::word("path", ValueKind::Text("the path of a media file"), "the file to read")
             .known_as(&["location"]),
         Arg::option("start", ValueKind::StreamTime, DefaultValue::Is("0s"), "time of the first frame"),
         Arg::option(

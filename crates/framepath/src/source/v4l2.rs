@@ -24,7 +24,7 @@ use crate::source::{HEAP, Source, frames, heap_of};
 
 static DEFINITION: Definition =
     Definition::source("v4l2", "frames of a camera or another V4L2 device").args(&[
-        Arg::word("device", ValueKind::Text("the name of a V4L2 node"), "the node, such as /dev/video0"),
+        Arg::word("device", ValueKind::Text("the path of a V4L2 node"), "the node, such as /dev/video0"),
         Arg::option(
             "io",
             ValueKind::choice(&["mmap", "dmabuf", "userptr", "read"]),

@@ -47,7 +47,7 @@ static DEFINITION: Definition = Definition::stage(
     ),
     Arg::option(
         "device",
-        ValueKind::Text("the name of a V4L2 node"),
+        ValueKind::Text("the path of a V4L2 node"),
         DefaultValue::Unset("the first device that decodes the codec"),
         "device to use with api=v4l2m2m, api=auto or without api=, such as /dev/video0; if it cannot decode the stream, the run fails",
     ),

@@ -26,7 +26,7 @@ static DEFINITION: Definition =
             ),
             Arg::option(
                 "device",
-                ValueKind::Text("the name of a V4L2 node"),
+                ValueKind::Text("the path of a V4L2 node"),
                 DefaultValue::Unset("the CPU"),
                 "measuring node of framepath's kernel module to run in",
             )
