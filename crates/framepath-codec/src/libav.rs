@@ -232,7 +232,9 @@ impl LibavDecoder {
             return Ok(());
         }
         let number = self.numbers.insert(packet.meta(), packet.preroll());
-        self.shared.frame_threads.sending();
+        if self.frame_threads() > 1 {
+            self.shared.frame_threads.sending();
+        }
         // SAFETY: only this call uses the packet; the context is open.
         let code = unsafe {
             (*packet.as_ptr()).pts = number;
