@@ -7,7 +7,7 @@ use std::process::Command;
 
 use framepath_testkit::{in_checkout, run};
 
-fn ffmpeg(arguments: &[&str]) {
+pub(super) fn ffmpeg(arguments: &[&str]) {
     let mut command = Command::new("ffmpeg");
     command.args(["-nostdin", "-v", "error", "-y"]).args(arguments);
     let status = command.status().unwrap_or_else(|error| panic!("ffmpeg (apt install ffmpeg): {error}"));
@@ -239,7 +239,7 @@ fn a_configuration_change_inside_a_file_reaches_the_workers() {
 }
 
 /// Number of packets that the run reports as skipped.
-fn skipped(stderr: &str) -> usize {
+pub(super) fn skipped(stderr: &str) -> usize {
     let count = stderr.split_once("skipped ").and_then(|(_, rest)| rest.split(' ').next());
     count.and_then(|count| count.parse().ok()).unwrap_or_else(|| panic!("no count in {stderr}"))
 }
