@@ -36,6 +36,15 @@
 //! packet that is a random access point, or is flagged as one. After a packet that is only
 //! flagged, pictures lack references, so they are not delivered until the recovery is complete.
 //!
+//! # Frames that are left out
+//!
+//! A seek or an edit list leaves frames out ([`Preroll`]). Workers do not output the frame of a
+//! discarded packet, so this packet is never outstanding and its loss is no loss. A seek by number
+//! skips the next n frames in presentation order. The log withholds these frames and counts each as
+//! delivered, so that no replay delivers them. A packet that is lost before its frame arrived
+//! reduces the count, too. (The count is of frames: if packets are fields, such a loss reduces it
+//! too much.)
+//!
 //! # Giving up a packet
 //!
 //! The first death leads to a plain replay. A second death without a new frame in between leads
@@ -46,16 +55,21 @@
 //! be decoded. Deaths at different packets suggest another cause. They are tolerated
 //! [`FRUITLESS`] times; then the last packet is given up. A new frame resets all counts.
 
+mod entry;
 mod forgotten;
 mod resumption;
+mod seek_skips;
 
 use std::collections::VecDeque;
 use std::mem;
 
+pub use entry::ReplayEntry;
 use forgotten::Forgotten;
 use resumption::{Admission, Resumption};
+use seek_skips::SeekSkips;
 
 use crate::access_point::RandomAccess;
+use crate::stream::Preroll;
 
 /// Number of single-threaded deaths in a row, without a new frame in between, after which a
 /// packet is given up even if each death happened at another packet.
@@ -65,64 +79,6 @@ pub const FRUITLESS: u32 = 4;
 /// up.
 pub const UNOPENED: u32 = 8;
 
-/// Packet in the log, which may have to be submitted again.
-#[derive(Debug)]
-pub struct ReplayEntry<P> {
-    seq: u64,
-    pts: Option<i64>,
-    access: RandomAccess,
-    packet: P,
-    /// Number of frames that workers sent and the reader got, or that were withheld from it.
-    delivered: u32,
-    /// Number of frames received from the present worker.
-    received: u32,
-    /// True for a leading picture of the history's start: in a replay its references are missing.
-    closed: bool,
-    /// True if the packet is decoded only as reference for later packets, because its own
-    /// references were lost. Such a packet counts as skipped.
-    withheld: bool,
-    /// True if the stream resumes at this packet: packets directly before it are lost.
-    after_loss: bool,
-}
-
-impl<P> ReplayEntry<P> {
-    /// Returns the number of the packet.
-    pub fn seq(&self) -> u64 {
-        self.seq
-    }
-
-    /// Returns the presentation time in ticks of the track's time base; `None` if not known.
-    pub fn pts(&self) -> Option<i64> {
-        self.pts
-    }
-
-    /// Returns the class of the packet: whether a decoder can start at it.
-    pub fn access(&self) -> RandomAccess {
-        self.access
-    }
-
-    /// Returns true if packets directly before this one are lost: the decoder has to output its
-    /// pending frames and restart, because the numbers of the pictures do not continue.
-    pub fn is_after_loss(&self) -> bool {
-        self.after_loss
-    }
-
-    fn is_point(&self) -> bool {
-        self.access == RandomAccess::Point
-    }
-
-    /// Returns the appended packet.
-    pub fn packet(&self) -> &P {
-        &self.packet
-    }
-
-    /// Returns true if the packet is shown before the random access point whose pts is `key`.
-    /// Returns `None` if a pts is missing.
-    fn shown_before(&self, key: Option<i64>) -> Option<bool> {
-        Some(self.pts? < key?)
-    }
-}
-
 /// Action of the supervisor for a frame received from the worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrived {
@@ -130,7 +86,8 @@ pub enum Arrived {
     Deliver,
     /// The frame is from a replay, and the reader has it already. Return the slot.
     AlreadyDelivered,
-    /// The frame lacks its references, and its packet was counted as skipped. Return the slot.
+    /// The reader does not get the frame: a seek skips it, or it lacks its references and its packet
+    /// was counted as skipped. Return the slot.
     Withheld,
     /// The packet was never submitted to the present worker: the worker violates the protocol.
     Unknown,
@@ -192,6 +149,7 @@ pub struct ReplayLog<P> {
     /// Random access point with a first frame that rule 1 has not yet checked; `None` if none.
     untried: Option<u64>,
     resumption: Resumption,
+    seek_skips: SeekSkips,
     /// True if [`ReplayLog::forget`] dropped packets that a replay would need.
     incomplete: bool,
     /// True if a new frame was delivered or withheld since the last death.
@@ -221,6 +179,7 @@ impl<P> ReplayLog<P> {
             replayed_below: 0,
             untried: None,
             resumption: Resumption::default(),
+            seek_skips: SeekSkips::default(),
             incomplete: false,
             // Counts as progress: the first death of a stream is no repetition.
             progressed: true,
@@ -238,18 +197,23 @@ impl<P> ReplayLog<P> {
     /// Adds the next packet in decode order. Numbers rise; gaps are allowed. After a loss,
     /// packets are dropped until the stream can resume.
     pub fn append(&mut self, seq: u64, pts: Option<i64>, access: RandomAccess, packet: P) {
+        self.append_preroll(seq, pts, access, Preroll::default(), packet);
+    }
+
+    /// Adds a packet as [`ReplayLog::append`] does. `preroll` names the frames that are not
+    /// delivered. The log withholds the frames of `preroll.skipped`, so workers must output them.
+    /// Workers must not output the frame of a packet with `preroll.discarded`.
+    pub fn append_preroll(
+        &mut self,
+        seq: u64,
+        pts: Option<i64>,
+        access: RandomAccess,
+        preroll: Preroll,
+        packet: P,
+    ) {
         debug_assert!(self.history.back().is_none_or(|last| last.seq < seq), "numbers rise");
-        let mut entry = ReplayEntry {
-            seq,
-            pts,
-            access,
-            packet,
-            delivered: 0,
-            received: 0,
-            closed: false,
-            withheld: false,
-            after_loss: false,
-        };
+        self.seek_skips.begin(seq, preroll.skipped);
+        let mut entry = ReplayEntry::new(seq, pts, access, preroll.discarded, packet);
         if self.admits(&mut entry) {
             self.history.push_back(entry);
         }
@@ -298,15 +262,11 @@ impl<P> ReplayLog<P> {
                 entry.delivered = entry.delivered.saturating_add(1);
                 let pts = entry.pts;
                 self.forgotten.delivered(seq, pts);
-                self.progressed = true;
-                return Arrived::Deliver;
+                return self.new_frame(seq);
             }
             let trimmed = seq < self.submitted && self.history.front().is_none_or(|start| seq < start.seq);
             return match (trimmed, first_time) {
-                (true, true) => {
-                    self.progressed = true;
-                    Arrived::Deliver
-                }
+                (true, true) => self.new_frame(seq),
                 (true, false) => Arrived::AlreadyDelivered,
                 (false, _) => Arrived::Unknown,
             };
@@ -328,9 +288,14 @@ impl<P> ReplayLog<P> {
         }
         let pts = entry.pts;
         self.forgotten.delivered(seq, pts);
-        self.progressed = true;
         self.trim(at);
-        Arrived::Deliver
+        self.new_frame(seq)
+    }
+
+    /// Returns the action for a frame of packet `seq` that has not arrived before.
+    fn new_frame(&mut self, seq: u64) -> Arrived {
+        self.progressed = true;
+        if self.seek_skips.frame(seq) { Arrived::Withheld } else { Arrived::Deliver }
     }
 
     /// Forgets the submitted packets except the last `keep`, for a history that is too large to
@@ -361,7 +326,8 @@ impl<P> ReplayLog<P> {
     /// Records the worker's death, and returns the action for the next worker. `popped` is the last
     /// packet that the worker took; `single_threaded` is true if it decoded on one thread.
     pub fn died(&mut self, popped: Option<u64>, single_threaded: bool) -> RestartPlan {
-        self.skipped += self.forgotten.clear();
+        let seek_skips = &mut self.seek_skips;
+        self.skipped += self.forgotten.clear(|seq| !seek_skips.lost(seq));
         if mem::take(&mut self.incomplete) {
             self.resumption.lose();
             for mut entry in mem::take(&mut self.history) {
@@ -421,7 +387,7 @@ impl<P> ReplayLog<P> {
     /// false if more such frames arrived than are possible.
     pub fn lose_unknown(&mut self, seq: u64) -> bool {
         let may_be = self.forgotten.is_unknown(seq) && self.forgotten.lose_unknown();
-        self.skipped += u64::from(may_be);
+        self.skipped += u64::from(may_be && !self.seek_skips.frame(seq));
         may_be
     }
 
@@ -446,8 +412,10 @@ impl<P> ReplayLog<P> {
     pub fn abandon(&mut self, popped: Option<u64>) -> Abandoned {
         let popped = popped.and_then(|seq| self.find(seq)).filter(|at| *at < self.cursor);
         let taken = popped.map_or(0, |at| at + 1);
-        let mut lost = Abandoned { count: self.forgotten.clear(), first: None };
-        for entry in self.history.drain(..taken).filter(|entry| entry.delivered == 0) {
+        let seek_skips = &mut self.seek_skips;
+        let mut lost = Abandoned { count: self.forgotten.clear(|seq| !seek_skips.lost(seq)), first: None };
+        let missing = self.history.drain(..taken).filter(ReplayEntry::is_outstanding);
+        for entry in missing.filter(|entry| !seek_skips.lost(entry.seq)) {
             lost.first.get_or_insert(entry.seq);
             lost.count += 1;
         }
@@ -469,11 +437,11 @@ impl<P> ReplayLog<P> {
         let last_shown = self.history.iter().filter(delivered).filter_map(|entry| entry.pts).max();
         let last = self.history.iter().filter(delivered).map(|entry| entry.seq).max();
         let owed = self.history.iter().filter(|entry| match (entry.pts, last_shown) {
-            _ if entry.delivered > 0 => false,
+            _ if entry.delivered > 0 || entry.discarded => false,
             (Some(pts), Some(shown)) => pts > shown,
             _ => Some(entry.seq) > last,
         });
-        let owed = owed.count() as u64 + self.forgotten.clear();
+        let owed = owed.count() as u64 + self.forgotten.clear(|_| true);
         let (deaths, replayed) = (self.deaths, self.replayed);
         let (skipped, skipped_leading) = (self.skipped, self.skipped_leading);
         *self = ReplayLog { deaths, replayed, skipped, skipped_leading, ..ReplayLog::new(self.strip) };
@@ -516,7 +484,8 @@ impl<P> ReplayLog<P> {
         let was_skipping = self.resumption.is_skipping();
         let admission = self.resumption.admit(entry.access, entry.pts);
         entry.after_loss |= was_skipping && !self.resumption.is_skipping();
-        let lost = u64::from(entry.delivered == 0 && !entry.withheld);
+        let misses = admission != Admission::Whole && entry.is_outstanding();
+        let lost = u64::from(misses && !self.seek_skips.lost(entry.seq));
         match admission {
             Admission::Whole => return true,
             Admission::Withheld => entry.withheld = true,
@@ -532,7 +501,9 @@ impl<P> ReplayLog<P> {
         let mut behind = self.history.split_off(poisoned).into_iter();
         // The packet exists, because the caller found it.
         let first = behind.next().map_or(0, |entry| {
-            self.skipped += u64::from(entry.delivered == 0 && !entry.withheld);
+            let kept = self.history.iter().filter(|entry| entry.is_outstanding());
+            self.seek_skips.lose_from(entry.seq, kept.map(|entry| entry.seq));
+            self.skipped += u64::from(entry.is_outstanding() && !self.seek_skips.lost(entry.seq));
             entry.seq
         });
         self.resumption.lose();
@@ -571,7 +542,7 @@ impl<P> ReplayLog<P> {
         self.untried = None;
         let settled = self.history.iter().enumerate().all(|(at, entry)| {
             let owed = at < key || (at > key && entry.shown_before(start_pts) != Some(false));
-            !owed || entry.delivered > 0 || entry.withheld
+            !owed || !entry.is_outstanding()
         });
         if settled && key > 0 {
             self.start_at(key);

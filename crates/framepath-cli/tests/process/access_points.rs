@@ -7,7 +7,7 @@ use std::process::Command;
 
 use framepath_testkit::{in_checkout, run};
 
-fn ffmpeg(arguments: &[&str]) {
+pub(super) fn ffmpeg(arguments: &[&str]) {
     let mut command = Command::new("ffmpeg");
     command.args(["-nostdin", "-v", "error", "-y"]).args(arguments);
     let status = command.status().unwrap_or_else(|error| panic!("ffmpeg (apt install ffmpeg): {error}"));

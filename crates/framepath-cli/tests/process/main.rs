@@ -9,6 +9,7 @@ use std::time::Duration;
 mod access_points;
 mod kept;
 mod plugins;
+mod preroll;
 
 use framepath::{Level, Options};
 use framepath_testkit::in_checkout;

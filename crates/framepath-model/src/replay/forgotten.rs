@@ -87,14 +87,16 @@ impl<P> Forgotten<P> {
     /// is decoded or shown after the delivered ones. (Times may restart if a file is looped.)
     fn may_output(&self, entry: &ReplayEntry<P>) -> bool {
         let is_behind = Some(entry.seq) > self.delivered.0 || entry.pts > self.delivered.1;
-        entry.delivered == 0 && !entry.closed && !entry.withheld && is_behind
+        entry.is_outstanding() && !entry.closed && is_behind
     }
 
     /// Drops all packets, because their frames can no longer arrive. Returns the number of packets
-    /// that might still have yielded a frame.
-    pub(super) fn clear(&mut self) -> u64 {
-        let lost =
-            self.outstanding + self.entries.iter().filter(|entry| self.may_output(entry)).count() as u64;
+    /// that might still have yielded a frame and that `counts` returns true for.
+    pub(super) fn clear(&mut self, mut counts: impl FnMut(u64) -> bool) -> u64 {
+        let unknown = self.unknown.unwrap_or(0);
+        let mut lost = (0..self.outstanding).filter(|_| counts(unknown)).count() as u64;
+        let inside = self.entries.iter().filter(|entry| self.may_output(entry));
+        lost += inside.filter(|entry| counts(entry.seq)).count() as u64;
         self.entries.clear();
         (self.outstanding, self.may_come) = (0, 0);
         lost

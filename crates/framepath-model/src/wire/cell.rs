@@ -74,7 +74,8 @@ pub enum Submission {
         len: u32,
         /// True if the container flags the packet as a random access point.
         key: bool,
-        /// Frames that the decoder does not output.
+        /// Frames that the decoder does not output. The caller sends 0 for `skipped`, because its
+        /// replay log withholds these frames.
         preroll: Preroll,
     },
     /// A frame for a stage that takes frames.

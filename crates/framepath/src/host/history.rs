@@ -12,7 +12,7 @@ use framepath_codec::{Packet, TrackInfo};
 use framepath_model::access_point::{AccessPoints, RandomAccess};
 use framepath_model::parameter_sets::{ParameterSets, SetLog};
 use framepath_model::replay::ReplayLog;
-use framepath_model::stream::FrameMeta;
+use framepath_model::stream::{FrameMeta, Preroll};
 use framepath_os::crossing::Breach;
 
 use super::HostError;
@@ -190,7 +190,11 @@ impl History {
         };
         self.new_bytes += bytes_of(&sent);
         // Counts inputs itself, because frame numbers behind a decoder are not in order.
-        self.book.append(self.read, sent.meta.pts, access, sent);
+        let preroll = match &sent.input {
+            Some(WorkerInput::Packet(packet)) => packet.preroll(),
+            _ => Preroll::default(),
+        };
+        self.book.append_preroll(self.read, sent.meta.pts, access, preroll, sent);
         self.read += 1;
         if worker == Some(self.worker) {
             self.worker_sets = self.sets.as_ref().and_then(ParameterSets::in_force).cloned();

@@ -374,6 +374,8 @@ impl Sending {
                 let (len, key) = (packet.len() as u32, packet.is_key());
                 let mut preroll = packet.preroll();
                 preroll.restarts |= after_loss;
+                // The replay log withholds these frames: only it knows, after a death, how many are left.
+                preroll.skipped = 0;
                 Submission::Packet { seq, pts, offset, len, key, preroll }
             }
             WorkerInput::Frame(frame) => {

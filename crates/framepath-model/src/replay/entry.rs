@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Entries of the replay log.
+
+use crate::access_point::RandomAccess;
+
+/// Packet in the log, which may have to be submitted again.
+#[derive(Debug)]
+pub struct ReplayEntry<P> {
+    pub(super) seq: u64,
+    pub(super) pts: Option<i64>,
+    pub(super) access: RandomAccess,
+    pub(super) packet: P,
+    /// Number of frames that workers sent and the reader got, or that were withheld from it.
+    pub(super) delivered: u32,
+    /// Number of frames received from the present worker.
+    pub(super) received: u32,
+    /// True for a leading picture of the history's start: in a replay its references are missing.
+    pub(super) closed: bool,
+    /// True if the packet is decoded only as reference for later packets, because its own
+    /// references were lost. Such a packet counts as skipped.
+    pub(super) withheld: bool,
+    /// True if workers do not output the packet's frame, because a seek or an edit list discards it.
+    pub(super) discarded: bool,
+    /// True if the stream resumes at this packet: packets directly before it are lost.
+    pub(super) after_loss: bool,
+}
+
+impl<P> ReplayEntry<P> {
+    /// Creates the entry of a packet that was not submitted yet. `discarded` is true if workers do
+    /// not output its frame.
+    pub(super) fn new(
+        seq: u64,
+        pts: Option<i64>,
+        access: RandomAccess,
+        discarded: bool,
+        packet: P,
+    ) -> ReplayEntry<P> {
+        ReplayEntry {
+            seq,
+            pts,
+            access,
+            packet,
+            delivered: 0,
+            received: 0,
+            closed: false,
+            withheld: false,
+            discarded,
+            after_loss: false,
+        }
+    }
+
+    /// Returns the number of the packet.
+    pub fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    /// Returns the presentation time in ticks of the track's time base; `None` if not known.
+    pub fn pts(&self) -> Option<i64> {
+        self.pts
+    }
+
+    /// Returns the class of the packet: whether a decoder can start at it.
+    pub fn access(&self) -> RandomAccess {
+        self.access
+    }
+
+    /// Returns true if packets directly before this one are lost: the decoder has to output its
+    /// pending frames and restart, because the numbers of the pictures do not continue.
+    pub fn is_after_loss(&self) -> bool {
+        self.after_loss
+    }
+
+    /// Returns true if a frame of the packet may still arrive for the reader: the packet has yielded
+    /// none, and its frame is neither discarded nor withheld.
+    pub(super) fn is_outstanding(&self) -> bool {
+        self.delivered == 0 && !self.withheld && !self.discarded
+    }
+
+    pub(super) fn is_point(&self) -> bool {
+        self.access == RandomAccess::Point
+    }
+
+    /// Returns the appended packet.
+    pub fn packet(&self) -> &P {
+        &self.packet
+    }
+
+    /// Returns true if the packet is shown before the random access point whose pts is `key`.
+    /// Returns `None` if a pts is missing.
+    pub(super) fn shown_before(&self, key: Option<i64>) -> Option<bool> {
+        Some(self.pts? < key?)
+    }
+}
