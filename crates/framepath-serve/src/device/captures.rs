@@ -73,7 +73,8 @@ struct CurrentBuffers {
 struct Buffer {
     /// Generation of the buffer's memory when the client queued the buffer last.
     generation: u32,
-    /// True if the client has queued the buffer and not dequeued it.
+    /// True from the queueing of the buffer by the client until its delivery, or until the CAPTURE queue
+    /// stops.
     queued: bool,
     /// True if the buffer was released to the worker that has the present buffers.
     at_worker: bool,
@@ -98,8 +99,8 @@ pub(super) enum CaptureEffect {
 pub(super) enum Delivery {
     /// The buffer reached the client.
     Done,
-    /// The frame did not reach the client, because the client no longer uses the buffer, or the frame's epoch
-    /// is over.
+    /// The frame did not reach the client, because the client no longer uses the buffer, the frame's epoch
+    /// is over, or the client has closed the stream.
     Over,
 }
 
@@ -193,8 +194,8 @@ impl Captures {
         }
     }
 
-    /// Announces the format of `request` to the client. A client with buffers for another format has to
-    /// replace them.
+    /// Announces the format of `request` to the client, unless the epoch's last announcement had the same
+    /// layout. A client with buffers for another format has to replace them, and gets a drain first.
     fn announce_format(&self, request: &BufferRequest, epoch: u32) -> io::Result<()> {
         let sample = request.decoded.luma_bytes() as u32;
         let V4l2Colors { colorspace, xfer_func, ycbcr_enc, quantization } = request.colors.into();
