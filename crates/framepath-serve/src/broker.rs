@@ -447,7 +447,8 @@ impl Broker {
     }
 
     /// Assigns ready workers to waiting streams; then ends surplus workers, or starts the workers that the
-    /// waiting streams and the number of spares require.
+    /// waiting streams and the number of spares require. Denies a waiting stream for each worker that cannot
+    /// be started.
     fn assign_workers(&mut self) {
         while let (Some(number), Some(worker)) = (self.waiting.front().copied(), self.workers.ready()) {
             self.waiting.pop_front();

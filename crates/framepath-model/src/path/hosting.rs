@@ -72,7 +72,7 @@ const SANDBOX: Arg = Arg::option(
 );
 const SOCKET: Arg = Arg::option(
     "socket",
-    ValueKind::Text("the name of a socket"),
+    ValueKind::Text("the path of a socket"),
     DefaultValue::Unset("where `framepath serve` listens by default"),
     "host=service: the service's socket",
 );

@@ -94,12 +94,12 @@ pub enum Message {
     Page,
     /// Caller to worker, before [`Message::Open`], with the open decoder device attached.
     Device {
-        /// Name of the device, used in error messages.
+        /// Path of the device node, used in error messages.
         node: String,
     },
     /// Caller to worker, before [`Message::Demux`], with the open file attached.
     File {
-        /// Name of the file, used in error messages and to guess the container.
+        /// Path of the file as the user gave it, used in error messages and to guess the container.
         name: String,
     },
     /// Caller to worker, instead of [`Message::Open`], with the shared area attached: demux the

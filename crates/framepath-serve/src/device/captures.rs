@@ -119,7 +119,7 @@ impl Captures {
     /// effect on the session.
     ///
     /// # Errors
-    /// The client has closed the stream, or the stream was stopped.
+    /// The client has closed the stream, or the stream has failed or was stopped.
     pub(super) fn next(&self) -> io::Result<CaptureEffect> {
         let event = self.stream.next_capture()?;
         let mut state = self.locked();
