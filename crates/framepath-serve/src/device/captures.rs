@@ -43,7 +43,7 @@ struct CapturesState {
     /// Present epoch; a flush of the client starts the next epoch. Sessions of older epochs are
     /// over.
     epoch: u32,
-    /// True if the client has closed the stream.
+    /// True once the stream is over: closed by the client, failed or stopped.
     closed: bool,
 }
 
@@ -100,7 +100,7 @@ pub(super) enum Delivery {
     /// The buffer reached the client.
     Done,
     /// The frame did not reach the client, because the client no longer uses the buffer, the frame's epoch
-    /// is over, or the client has closed the stream.
+    /// is over, or the stream is over.
     Over,
 }
 
@@ -151,7 +151,8 @@ impl Captures {
         self.changed.notify_all();
     }
 
-    /// Records that the client has closed the stream, which ends all sessions, and wakes waiting threads.
+    /// Records the end of the stream (closed by the client, failed or stopped), which ends all sessions, and
+    /// wakes waiting threads.
     pub(super) fn close(&self) {
         self.locked().closed = true;
         self.changed.notify_all();
