@@ -78,7 +78,8 @@ impl AccessPoints {
 
     /// Classifies a packet by its first `bytes`; `whole` is true if these are all of them,
     /// `flagged` is the container's flag. Returns `None` if more bytes are needed, never if `whole`
-    /// is true. Reads each byte at most twice.
+    /// is true. Remembers a flagged gradual refresh, which changes what [`AccessPoints::needs`]
+    /// returns. Reads each byte at most twice.
     pub fn inspect(&mut self, bytes: &[u8], flagged: bool, whole: bool) -> Option<RandomAccess> {
         let access = match self.coding {
             Coding::H264 | Coding::Hevc => self.units(bytes, flagged, whole)?,

@@ -215,8 +215,9 @@ impl Layout {
     ///
     /// # Errors
     /// A side is out of range, the planes are not those of the format and size, a stride is shorter
-    /// than its row, an offset or stride is not a multiple of the sample size, or a plane has more
-    /// than [`Layout::MAX_PLANE_BYTES`]. Libraries abort on such a picture or read out of bounds.
+    /// than its row, an offset or stride is not a multiple of the sample size, a plane has more
+    /// than [`Layout::MAX_PLANE_BYTES`], or it ends beyond the address space. Libraries abort on
+    /// such a picture or read out of bounds.
     pub fn from_planes(
         format: PixelFormat,
         width: u32,

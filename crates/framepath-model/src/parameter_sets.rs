@@ -22,13 +22,14 @@ const MOST: usize = 16 << 10;
 pub struct SetLog {
     coding: Coding,
     framing: Framing,
-    /// Parameter sets of each packet that contained any, without prefixes and start codes.
+    /// Parameter sets by packet, in order, without prefixes and start codes. Repetitions are left
+    /// out: a group equal to the last one, and an older equal group if all groups are complete.
     groups: Vec<Vec<Vec<u8>>>,
 }
 
 impl SetLog {
     /// Encodes all sets as a prefix for a packet that begins with `bytes`, with lengths or start
-    /// codes as in that packet.
+    /// codes as in that packet; for AV1, as units with their sizes.
     pub fn in_front_of(&self, bytes: &[u8]) -> Vec<u8> {
         let framing = self.framing.of(bytes);
         let mut front = Vec::new();
@@ -94,9 +95,10 @@ impl ParameterSets {
         self.is_lost
     }
 
-    /// Records the parameter sets before the picture of the next packet. `bytes` are the first
-    /// bytes of the packet; `whole` is true if they are all of them. Returns false, and records no
-    /// set, if more bytes are needed.
+    /// Records the parameter sets before the picture of the next packet, unless the codec's head
+    /// has them all and no others came before. `bytes` are the first bytes of the packet; `whole`
+    /// is true if they are all of them. Returns false, and records no set, if more bytes are
+    /// needed.
     pub fn inspect(&mut self, bytes: &[u8], whole: bool) -> bool {
         let (sets, reached) = match self.coding {
             Coding::H264 if self.framing.is_record(bytes) => (avcc_units(bytes), whole),

@@ -106,7 +106,7 @@ pub enum RestartPlan {
     Skip {
         /// Number of the packet that kills workers.
         poisoned: u64,
-        /// Number of the packet where the stream resumes, if that packet was read already.
+        /// Number of the packet where the stream resumes; `None` if that packet was not read yet.
         next: Option<u64>,
     },
     /// Workers die before they take a packet, so the cause is the opening of the stream.
@@ -125,7 +125,7 @@ pub struct Abandoned {
 /// Facts about the last death of a worker.
 #[derive(Clone, Copy, Debug)]
 struct Death {
-    /// Number of the last packet that the worker had taken; `None` if it had taken none.
+    /// Number of the last packet of the history that the worker had taken; `None` if there is none.
     popped: Option<u64>,
     /// Number of the first packet of the history at that time; `None` if the history was empty.
     start: Option<u64>,
@@ -146,7 +146,7 @@ pub struct ReplayLog<P> {
     submitted: u64,
     /// Number after the highest packet number submitted to a worker that died.
     replayed_below: u64,
-    /// Random access point with a first frame that rule 1 has not yet checked; `None` if none.
+    /// Number of the point with a first frame that rule 1 has not yet checked; `None` if none.
     untried: Option<u64>,
     resumption: Resumption,
     seek_skips: SeekSkips,
@@ -194,8 +194,8 @@ impl<P> ReplayLog<P> {
         }
     }
 
-    /// Adds the next packet in decode order. Numbers rise; gaps are allowed. After a loss,
-    /// packets are dropped until the stream can resume.
+    /// Adds the next packet in decode order. Numbers rise; gaps are allowed. After a loss, packets
+    /// are dropped, and count as skipped, until the stream can resume.
     pub fn append(&mut self, seq: u64, pts: Option<i64>, access: RandomAccess, packet: P) {
         self.append_preroll(seq, pts, access, Preroll::default(), packet);
     }
@@ -224,7 +224,7 @@ impl<P> ReplayLog<P> {
         self.history.get(self.cursor)
     }
 
-    /// Marks the packet of [`ReplayLog::next_unsent`] as submitted.
+    /// Marks the packet of [`ReplayLog::next_unsent`] as submitted; counts a repetition.
     pub fn sent(&mut self) {
         let Some(entry) = self.history.get(self.cursor) else { return };
         if entry.seq < self.submitted {
@@ -235,8 +235,8 @@ impl<P> ReplayLog<P> {
         self.cursor += 1;
     }
 
-    /// Returns the number of the last packet submitted to the present worker that meets `is_it`;
-    /// `None` if there is none.
+    /// Returns the number of the last packet of the history that was submitted to the present
+    /// worker and meets `is_it`; `None` if there is none.
     pub fn last_submitted(&self, mut is_it: impl FnMut(&P) -> bool) -> Option<u64> {
         let submitted = self.history.iter().take(self.cursor);
         submitted.rev().find(|entry| is_it(&entry.packet)).map(|entry| entry.seq)
@@ -247,7 +247,7 @@ impl<P> ReplayLog<P> {
         self.resumption.admits_all()
     }
 
-    /// Records a frame of packet `seq` from the present worker. Returns the action for the frame.
+    /// Records a frame of `seq` from the present worker, and may trim the history. Returns the action.
     pub fn arrived(&mut self, seq: u64) -> Arrived {
         // This worker is the first one that got the packet, so the reader has no frame of it.
         let first_time = seq >= self.replayed_below;
@@ -323,8 +323,9 @@ impl<P> ReplayLog<P> {
         self.history.iter().map(|entry| &entry.packet)
     }
 
-    /// Records the worker's death, and returns the action for the next worker. `popped` is the last
-    /// packet that the worker took; `single_threaded` is true if it decoded on one thread.
+    /// Records the worker's death; from now on, all kept packets are unsent. Returns the action for
+    /// the next worker. `popped` is the last packet that the worker took, `None` if it took none;
+    /// `single_threaded` is true if it decoded on one thread.
     pub fn died(&mut self, popped: Option<u64>, single_threaded: bool) -> RestartPlan {
         let seek_skips = &mut self.seek_skips;
         self.skipped += self.forgotten.clear(|seq| !seek_skips.lost(seq));
@@ -408,7 +409,7 @@ impl<P> ReplayLog<P> {
     }
 
     /// Records the worker's death if its packets cannot be submitted again. Drops the packets up to
-    /// `popped`, the last one that the worker took. Later packets are submitted to the next worker.
+    /// `popped`, the last one that it took, if any. Later packets are submitted to the next worker.
     pub fn abandon(&mut self, popped: Option<u64>) -> Abandoned {
         let popped = popped.and_then(|seq| self.find(seq)).filter(|at| *at < self.cursor);
         let taken = popped.map_or(0, |at| at + 1);

@@ -192,9 +192,10 @@ pub struct Client {
 
 impl Client {
     /// Decides about a message of the client, received at `now_ns` (CLOCK_MONOTONIC nanoseconds),
-    /// and counts it for the limits. Returns the action that the service takes. `message` is an
-    /// error if it could not be decoded. `next_stream` is the number for a new stream. While the
-    /// service is `stopping`, it opens no stream.
+    /// and counts it for the limits. Also records the streams that it opens, releases or replaces,
+    /// here and in `user`. Returns the action that the service takes. `message` is an error if it
+    /// could not be decoded. `next_stream` is the number for a new stream. While the service is
+    /// `stopping`, it opens no stream.
     pub fn on_message(
         &mut self,
         message: Result<Message, WireError>,

@@ -98,7 +98,8 @@ pub struct PairedDifference {
     /// Median of the differences within the pairs.
     pub median: f64,
     /// Ends of an interval that contains the true median difference with a probability of at least
-    /// 95 %; `None` for one pair.
+    /// 95 %, with fewer than [`ENOUGH_PAIRS`] pairs only if the noise is roughly normal; `None` for
+    /// one pair.
     pub ci95: Option<[f64; 2]>,
     /// Number of pairs.
     pub pairs: usize,
@@ -131,8 +132,9 @@ pub struct PairedRatio {
     /// Median of the ratios within the pairs. For an even number of pairs, it is the geometric mean
     /// of the two middle ratios, so that the ratio b/a is exactly the reciprocal of a/b.
     pub median: f64,
-    /// Ends of an interval that contains the true median ratio with a probability of at least 95 %;
-    /// `None` for one pair.
+    /// Ends of an interval that contains the true median ratio with a probability of at least 95 %,
+    /// with fewer than [`ENOUGH_PAIRS`] pairs only if the noise is roughly lognormal; `None` for
+    /// one pair.
     pub ci95: Option<[f64; 2]>,
     /// Number of pairs.
     pub pairs: usize,
@@ -187,7 +189,7 @@ pub enum StatsError {
 ///
 /// # Errors
 ///
-/// No pairs, runs without a partner, or a figure that is not positive.
+/// No pairs, runs without a partner, or a figure that is not positive and finite.
 pub fn paired_ratio(a: &[f64], b: &[f64], seed: u64) -> Result<PairedRatio, StatsError> {
     ratio_by(a, b, seed, RESAMPLES)
 }

@@ -15,7 +15,7 @@ pub struct Summary {
     pub experiment: String,
     /// Machine on which the experiment ran.
     pub machine: Machine,
-    /// Start of the experiment, in seconds since 1970-01-01 UTC.
+    /// Start of the experiment, in seconds since 1970-01-01 UTC; `None` if not recorded.
     #[serde(default)]
     pub started_unix_s: Option<u64>,
     /// One row per case and contender.

@@ -39,11 +39,11 @@
 //! | 3 | the packet's picture is decoded and not output | packets |
 //! | 4 | the decoder outputs the frames inside and starts anew with this packet | packets |
 //!
-//! The frames to skip, counted from this packet on, are not output either. Modes of a
-//! seek: 0 the exact time, 1 the random access point before it, 2 the next random
-//! access point (without a time). `offset` and `len` are in bytes of the packet area.
-//! A submission's `slot` is counted from 0 in its pool. A completion's `slot` is counted from its pool's
-//! first slot, because all pools of a worker share the words that give slots back.
+//! The frames to skip, counted from this packet on, are not output either. Modes of a seek: 0 the
+//! exact time, 1 the random access point before it, 2 the next random access point (without a
+//! time). `offset` and `len` are in bytes of the packet area. A submission's `slot` is counted from
+//! 0 in its pool. A completion's `slot` is a number among the slots of all pools of the worker: a
+//! pool has the numbers from its first slot on.
 //!
 //! | completion | word 0 | 1 | 2 | 3 | 4..7 |
 //! | --- | --- | --- | --- | --- | --- |
@@ -64,12 +64,12 @@
 //! Requests of a stage to the hops before it: 1 keyframe (bits a second 0); 2 bit rate, 1 to
 //! 2^40.
 //!
-//! A frame of pool 65,535 is the submitted frame, passed on unchanged.
-//! Work of a frame: word 4 queue`:32`, idle`:32`; word 5 blocked`:32`,
-//! compute`:32`; word 6 preempted`:32`, copy`:32`; word 7 copied bytes`:32`,
-//! voluntary switches`:16`, involuntary switches`:16`. Times are in
-//! nanoseconds, `enter` and `leave` on CLOCK_MONOTONIC with enter <= leave.
-//! A number too large for its field is written as the field's largest value.
+//! A frame of pool 65,535 is the submitted frame, passed on unchanged. Work of a frame: word 4
+//! inside`:32`, idle`:32`; word 5 blocked`:32`, compute`:32`; word 6 preempted`:32`, copy`:32`;
+//! word 7 copied bytes`:32`, voluntary switches`:16`, involuntary switches`:15`, pool`:1` (the time
+//! inside was spent in a decoder's thread pool). Times are in nanoseconds, `enter` and `leave` on
+//! CLOCK_MONOTONIC with enter <= leave. A number too large for its field is written as the field's
+//! largest value.
 //!
 //! A layout never changes. It is sent once, before the first frame that uses it. Later cells
 //! refer to its id.
@@ -151,11 +151,11 @@
 //! `watch` is the `status` of the first stream whose number is not below the
 //! given one, or, if there is none, the `totals`. A watch needs no hello.
 //!
-//! Figures are frames`:64`, inputs`:64`, sum of latencies`:64`, then compute,
-//! copy, queue, preempted and blocked`:64`, width`:32`, height`:32`, stage
-//! text(64), and 80 buckets`:64` of latency; times in nanoseconds. A worker
-//! writes them to its page, a sealed memfd of 4096 bytes: the same words in the
-//! machine's byte order, the text as 64 bytes without its length.
+//! Figures are frames`:64`, inputs`:64`, sum of latencies`:64`, then the times by cause: compute,
+//! copy, held, preempted, blocked and pool, each `:64`; then width`:32`, height`:32`, stage
+//! text(64), and 80 buckets`:64` of latency; times in nanoseconds. A worker writes them to its
+//! page, a sealed memfd of 4096 bytes: the same words in the machine's byte order, the text as 64
+//! bytes without its length.
 
 mod cell;
 mod error;

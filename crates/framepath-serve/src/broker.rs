@@ -45,8 +45,8 @@ pub(super) struct Broker {
     paused_until_ns: Option<u64>,
     metrics: Option<Metrics>,
     clients: BTreeMap<ClientId, Connection>,
-    /// Sockets of closing connections, oldest first, each with the CLOCK_MONOTONIC time, nanoseconds, of its
-    /// closing.
+    /// Sockets of closing connections, oldest first, each with the CLOCK_MONOTONIC time, nanoseconds, when
+    /// the service closes it at the latest.
     leaving: VecDeque<(Socket, u64)>,
     /// Resources in use by each user, by user id.
     users: HashMap<u32, User>,
@@ -225,7 +225,7 @@ impl Broker {
         self.listener = None;
     }
 
-    /// Accepts the waiting clients, at most `ACCEPTED`.
+    /// Accepts the waiting clients, at most `ACCEPTED`; pauses accepting for `PAUSE_NS` if that fails.
     fn accept_clients(&mut self) {
         for _ in 0..ACCEPTED {
             let Some(listener) = &self.listener else { return };
@@ -425,8 +425,8 @@ impl Broker {
         }
     }
 
-    /// Denies the oldest waiting stream, if there is one, because no worker could be started. Stores `reason`
-    /// in `broken`, because the next attempt is not likely to succeed.
+    /// Denies and removes the oldest waiting stream, if there is one, because no worker could be started.
+    /// Stores `reason` in `broken`, because the next attempt is not likely to succeed.
     fn fail(&mut self, reason: String) {
         if let Some(number) = self.waiting.pop_front() {
             let text = format!("no worker could be started: {reason}");
@@ -447,7 +447,8 @@ impl Broker {
     }
 
     /// Assigns ready workers to waiting streams; then ends surplus workers, or starts the workers that the
-    /// waiting streams and the number of spares require.
+    /// waiting streams and the number of spares require. Denies a waiting stream for each worker that cannot
+    /// be started.
     fn assign_workers(&mut self) {
         while let (Some(number), Some(worker)) = (self.waiting.front().copied(), self.workers.ready()) {
             self.waiting.pop_front();

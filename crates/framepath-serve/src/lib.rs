@@ -67,9 +67,9 @@ pub struct ServiceSettings {
     pub uids: Vec<u32>,
     /// Ids of groups whose members are admitted. Default: none.
     pub gids: Vec<u32>,
-    /// Number of spare workers that are kept running. Default: 2.
+    /// Number of spare workers that are kept running; none while workers cannot be started. Default: 2.
     pub spares: u32,
-    /// Limit of a worker's address space, bytes. Default: 4 GiB.
+    /// Limit of the address space that a worker may take beyond its program, bytes. Default: 4 GiB.
     pub memory_bytes: u64,
     /// Time that running streams may continue after the stop signal. Default: 10 s.
     pub grace: Duration,
@@ -101,14 +101,14 @@ pub enum ServeError {
     #[error("--metrics={0}: the address is not a loopback address; use 127.0.0.1:PORT or [::1]:PORT")]
     NotLoopback(SocketAddr),
     /// Listening on the metrics address failed.
-    #[error("listen on {address}: {source}")]
+    #[error("--metrics={address}: cannot listen: {source}; choose another port")]
     Metrics {
         /// Metrics address.
         address: SocketAddr,
         /// Error of the system.
         source: io::Error,
     },
-    /// Waiting for events of clients and workers by poll(2) failed.
+    /// Waiting for events of clients, workers and metrics readers by poll(2) failed.
     #[error("wait for clients: {0}")]
     Poll(io::Error),
 }
@@ -153,7 +153,8 @@ impl Service {
     }
 
     /// Serves clients until `stops` receives a signal. Then accepts no more streams, and returns when the
-    /// running streams have ended or the grace time is over; returns at once after a second signal.
+    /// running streams have ended or the grace time is over; returns at once after a second signal. Kills
+    /// the remaining workers when it returns.
     ///
     /// Call it in a thread that lives as long as the process, because workers end with this thread.
     ///

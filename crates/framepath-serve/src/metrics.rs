@@ -34,7 +34,7 @@ struct Reader {
     request: Vec<u8>,
     /// Rest of the answer that must still be written; `None` until the request is complete.
     answer: Option<Vec<u8>>,
-    /// CLOCK_MONOTONIC time, nanoseconds, when the connection is closed.
+    /// CLOCK_MONOTONIC time, nanoseconds, when the connection is closed at the latest.
     until_ns: u64,
 }
 

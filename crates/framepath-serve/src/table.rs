@@ -17,8 +17,9 @@ const LETTERS: [char; KNOWN_CAUSES.len()] = ['C', 'c', 'h', 'p', 'b', 'P'];
 /// Text for an unknown value.
 const UNKNOWN: &str = "-";
 
-/// Returns a table of the service's status `now`, with rates since `before`. Lines are cut to `columns`
-/// characters.
+/// Returns a table of the service's status `now`, with rates, latencies and causes since `before`. A stream
+/// without a frame since then shows the latencies of all its frames; a stream that `before` lacks counts
+/// from 0. Lines are cut to `columns` characters.
 pub fn table(before: &Snapshot, now: &Snapshot, columns: usize) -> String {
     let seconds = now.at_ns.saturating_sub(before.at_ns) as f64 / 1e9;
     let mut text = head(before, now, seconds);

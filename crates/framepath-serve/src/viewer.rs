@@ -29,6 +29,7 @@ pub struct Snapshot {
     /// CLOCK_MONOTONIC time when the status was requested, nanoseconds.
     pub at_ns: u64,
     /// Counts of the present streams, connections and spare workers, and sums since the service's start.
+    /// All 0 if `streams` is cut at its limit.
     pub totals: Totals,
     /// Status of each open stream of the service, in the order of the streams' numbers; at most 65,536.
     pub streams: Vec<StreamStatus>,
@@ -54,7 +55,7 @@ impl Viewer {
     /// Requests the whole status with one query per stream, and waits for the answers.
     ///
     /// # Errors
-    /// The service denied the request, is gone, or sent no answer within 10 s.
+    /// The service denied the request, is gone, sent another message, or sent no answer within 10 s.
     pub fn snapshot(&self) -> Result<Snapshot, HostError> {
         let mut snapshot = Snapshot { at_ns: now_ns(), ..Snapshot::default() };
         let mut from = 0;

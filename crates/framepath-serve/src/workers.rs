@@ -120,7 +120,8 @@ impl Workers {
         self.used.get(&id).map(|worker| worker.process.pid())
     }
 
-    /// Kills worker `id` of a client. [`Workers::reap`] later returns the worker's end.
+    /// Kills worker `id` of a client; does nothing if no client has this worker. [`Workers::reap`] later
+    /// returns the worker's end.
     pub(super) fn end(&mut self, id: WorkerId) {
         if let Some(worker) = self.used.get_mut(&id) {
             // Fails only if the process is gone already.
@@ -134,7 +135,7 @@ impl Workers {
         self.end(id);
     }
 
-    /// Kills spare workers until there are at most `most`. Kills loading workers first.
+    /// Kills spare workers, ready or loading, until there are at most `most`. Kills loading workers first.
     pub(super) fn end_unused(&mut self, most: usize) {
         while let Some(spare) = self.spares.take_surplus(most) {
             self.end_spare(spare);

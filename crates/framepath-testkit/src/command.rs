@@ -13,7 +13,7 @@ use crate::ffmpeg::md5_lines;
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Creates a command that runs the binary `framepath` with `args`. Standard input is empty;
-/// standard output and standard error are pipes.
+/// standard output and standard error are pipes. Panics if the binary was not built.
 pub fn framepath(args: &[&str]) -> Command {
     let mut command = Command::new(program());
     command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -26,15 +26,15 @@ pub fn run(args: &[&str]) -> CommandOutput {
     finish(framepath(args))
 }
 
-/// Runs `command` to its end and returns its output; kills it and panics if it takes longer than
-/// 120 s.
+/// Runs `command` to its end and returns its output, as far as its outputs are pipes; kills it and
+/// panics if it takes longer than 120 s.
 pub fn finish(mut command: Command) -> CommandOutput {
     wait(spawn(&mut command), &format!("{command:?}"))
 }
 
 /// Starts `command`; panics if that fails. Retries while the program file is busy (ETXTBSY): if
 /// another test forks while a test writes the program, the forked child holds the file open until
-/// its exec.
+/// its exec. Panics if the file is busy for 120 s.
 fn spawn(command: &mut Command) -> Child {
     let deadline = Instant::now() + PATIENCE;
     loop {

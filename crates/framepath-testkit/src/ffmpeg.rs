@@ -3,8 +3,8 @@
 
 use std::process::{Command, Output, Stdio};
 
-/// Runs `ffmpeg` with these arguments, and returns its standard output. Panics if `ffmpeg` cannot
-/// be started or fails.
+/// Runs `ffmpeg` with these arguments, replacing existing files, and returns its standard output.
+/// Panics if `ffmpeg` cannot be started or fails.
 pub fn ffmpeg(arguments: &[&str]) -> Vec<u8> {
     let output = ffmpeg_output(arguments);
     let text = String::from_utf8_lossy(&output.stderr);
@@ -12,8 +12,8 @@ pub fn ffmpeg(arguments: &[&str]) -> Vec<u8> {
     output.stdout
 }
 
-/// Runs `ffmpeg` with these arguments, and returns its output with any exit code. Panics if
-/// `ffmpeg` cannot be started.
+/// Runs `ffmpeg` with these arguments, replacing existing files, and returns its output with any
+/// exit code. Panics if `ffmpeg` cannot be started.
 pub fn ffmpeg_output(arguments: &[&str]) -> Output {
     Command::new("ffmpeg")
         .args(["-nostdin", "-v", "error", "-y"])

@@ -37,7 +37,7 @@ pub struct ServiceProcess {
 
 impl ServiceProcess {
     /// Starts a service with these options, and waits until it listens and its two spare workers
-    /// are ready.
+    /// are ready. The options must leave the number of spare workers at 2; panics after 120 s.
     pub fn start(options: &[&str]) -> ServiceProcess {
         let folder = tempfile::tempdir().unwrap();
         // Some tests connect as another user.
@@ -120,7 +120,9 @@ impl ServiceProcess {
         found.unwrap()
     }
 
-    /// Creates a command that runs a path by this service: `clip` with `options`, then ` ! ` and `sink`.
+    /// Creates a command that runs `file CLIP OPTIONS host=service socket=SOCKET ! SINK` with this
+    /// service's socket. `clip` is a file name in the folder of clips; `options` may name further
+    /// hops, of which the last runs in the service.
     pub fn client(&self, clip: &str, options: &str, sink: &str) -> Command {
         let socket = self.socket();
         let path = format!(

@@ -12,8 +12,8 @@ pub enum Cause {
     Copy,
     /// Time in which the frame waited for a busy consumer.
     Queue,
-    /// Kept by a decoder for presentation order or for the depth of its frame threads, while no thread
-    /// worked on the frame.
+    /// Time that a decoder kept the frame for presentation order or for the depth of its frame
+    /// threads, while no thread worked on the frame.
     Held,
     /// Time from hand-off until an idle consumer ran.
     Wakeup,

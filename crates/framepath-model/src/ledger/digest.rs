@@ -37,9 +37,9 @@ pub struct HopDigest {
     /// Percentiles of the time from entering to leaving the hop, waits included, nanoseconds; zeros
     /// if no frame passed.
     pub wall: Latency,
-    /// Mean time by cause of the frames that passed, nanoseconds.
+    /// Mean time by cause of the frames that passed, nanoseconds; all `None` if no frame passed.
     pub causes: Causes,
-    /// Mean number of bytes that the CPU copied for a frame that passed.
+    /// Mean number of bytes that the CPU copied for a frame that passed; 0 if no frame passed.
     pub copied_bytes: f64,
     /// Mean number of context switches for a frame that passed; `None` if no frame passed, or if
     /// the thread's counters were not recorded, as below level `full`.
@@ -54,13 +54,13 @@ pub struct Digest {
     /// Percentiles of the latency, from the frame's creation to the end of the sink; `None` without
     /// frames.
     pub latency: Option<Latency>,
-    /// Latency of the median frame by cause, nanoseconds: the mean over the tenth of the frames
-    /// whose latencies are nearest to the median, so that the causes add up to `median_ns`.
+    /// Latency of the median frame by cause, nanoseconds: the mean over the tenth of the frames, at
+    /// least one, in the middle by latency, so that the causes add up to `median_ns`.
     pub causes: Causes,
     /// Latency of the median frame, nanoseconds: the mean over the same frames as in `causes`; 0
     /// without frames.
     pub median_ns: f64,
-    /// Mean number of bytes that the CPU copied for a frame.
+    /// Mean number of bytes that the CPU copied for a frame; 0 without frames.
     pub copied_bytes: f64,
     /// Mean number of context switches for a frame; `None` without frames and below level `full`.
     pub switches: Option<f64>,

@@ -88,8 +88,8 @@ impl Row {
     }
 
     /// Returns the hop's time by cause, nanoseconds. Compute and preempted are known only if the
-    /// thread was counted, unexplained also for a link. Device is known only if the frame was in a
-    /// device, network never.
+    /// thread was counted, unexplained also for a link. Held, device and pool are known only if
+    /// they are not 0, network never.
     pub fn causes(&self) -> Causes {
         let mut causes = Causes::default();
         causes[Cause::Copy] = Some(self.copy_ns as f64);

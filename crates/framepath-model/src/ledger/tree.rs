@@ -48,7 +48,7 @@ impl HopTree {
     }
 
     /// Returns, for each hop, true if it is on the way of the frames to hop `end`; true for `end`
-    /// itself.
+    /// itself. All are false if `end` is no hop.
     ///
     /// ```
     /// use framepath_model::ledger::HopTree;

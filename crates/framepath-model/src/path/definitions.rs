@@ -85,7 +85,7 @@ impl Definitions {
             .or_else(|| nearest(name, self.iter().map(|one| one.name)))
     }
 
-    /// Reads a whole path, from a source to a sink.
+    /// Reads a whole path, from a source to a sink, or to a tee whose branches end in sinks.
     ///
     /// # Errors
     /// The first error, with the position of the word and a correction. [`PathError::render`]

@@ -7,9 +7,9 @@ use std::ops::Range;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct PathError {
-    /// Position of the wrong word, in bytes of the text that was read. If something is missing at
-    /// the end, the position is empty and at the end of the text; if the text is too long, it is
-    /// empty and at the start.
+    /// Position of the wrong word, in bytes of the text that was read. If the text is empty or has
+    /// no hop after its last `!`, the position is empty and at the end of the text; if the text is
+    /// too long, it is empty and at the start.
     pub span: Range<usize>,
     /// Description of the error, usually with the wrong word.
     pub message: String,

@@ -72,7 +72,7 @@ const SANDBOX: Arg = Arg::option(
 );
 const SOCKET: Arg = Arg::option(
     "socket",
-    ValueKind::Text("the name of a socket"),
+    ValueKind::Text("the path of a socket"),
     DefaultValue::Unset("where `framepath serve` listens by default"),
     "host=service: the service's socket",
 );
@@ -84,7 +84,7 @@ const SERVICE_UID: Arg = Arg::option(
 );
 const FAULT: Arg = Arg::option(
     "fault",
-    ValueKind::Text("crash@N, hang@N, bomb@N or poison@N"),
+    ValueKind::Text("crash@N, hang@N, bomb@N or poison@N, several separated by commas"),
     DefaultValue::Unset("none"),
-    "for tests, not inline: makes the worker fail at packet N, to test the recovery of the path",
+    "for tests, not inline: makes the worker fail at packet N, counted from 0, to test the recovery of the path",
 );

@@ -6,8 +6,9 @@
 const LONGEST: usize = 40;
 
 /// Returns the word of `known` nearest to `word`, whose case does not matter. At most a third of
-/// the characters of the longer word may differ, but one always may. Returns `None` if no word is
-/// so similar.
+/// the characters of the longer word may differ, but one always may, except in a word of one
+/// character. Returns `None` if no word is so similar, or if `word` is empty or longer than 40
+/// characters.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let typed: String = word.chars().take(LONGEST + 1).flat_map(char::to_lowercase).collect();
     let typed_chars = typed.chars().count();

@@ -399,7 +399,8 @@ fn given_twice(word: &Word, name: &str) -> PathError {
 
 /// Reads `word` as an undeclared option of an open stage. Names of such options may begin with a
 /// digit or contain letters of any script. So every word with a `=` whose name is not declared is
-/// such an option, unless a positional word is expected. Returns `None` for every other word.
+/// such an option, unless a positional word is expected. Returns `None` for every other word. Fails
+/// if the name has no letter or digit, or the value has a zero byte.
 fn open_option(
     def: &Definition,
     word: &Word,

@@ -136,7 +136,8 @@ pub enum Completion {
         seq: u64,
         /// Number of a pool that the worker announced earlier, or [`SAME_FRAME`].
         pool: u16,
-        /// Number of the slot, counted from the `first_slot` of the pool; 0 for [`SAME_FRAME`].
+        /// Number of the slot among the slots of all pools of the worker, from the pool's
+        /// `first_slot` on; 0 for [`SAME_FRAME`].
         slot: u32,
         /// Id of a layout that an earlier [`Completion::Layout`] defined; 0 for [`SAME_FRAME`].
         layout: u8,
@@ -165,9 +166,10 @@ pub enum Completion {
         /// consecutively. `first_slot + slots` fits 32 bits.
         first_slot: u32,
     },
-    /// The stage failed; the error text is on the socket.
+    /// The stage or demuxer failed; the error text is on the socket.
     Failed,
-    /// All frames of the input before [`Submission::Drain`] have been output.
+    /// All frames of the input before [`Submission::Drain`] have been output; from a demuxer: all
+    /// packets of the file, in all its loops, have been sent.
     End,
     /// The worker waits for memory or buffers; the request itself is on the socket.
     MemoryRequest,
@@ -200,7 +202,7 @@ pub enum Completion {
         /// Number of the [`Submission::Flush`] or [`Submission::Seek`].
         number: u64,
     },
-    /// Request of the stage to the hops before the stage.
+    /// Request of the stage to the hops before it.
     Request(UpstreamRequest),
 }
 
@@ -472,12 +474,14 @@ fn pts_of(flags: u64, word: u64, record: &'static str) -> Result<Option<i64>, Wi
     if word == 0 { Ok(None) } else { Err(WireError::Reserved { record }) }
 }
 
-/// Checks that the words of `cell` from index `first` on are zero.
+/// Checks that the words of `cell` from index `first` on are zero. Fails with
+/// [`WireError::Reserved`] otherwise.
 fn zero(cell: &Cell, first: usize, record: &'static str) -> Result<(), WireError> {
     if cell[first..].iter().all(|word| *word == 0) { Ok(()) } else { Err(WireError::Reserved { record }) }
 }
 
-/// Checks that word 0 of `cell` holds the kind in its low byte and zeros above.
+/// Checks that word 0 of `cell` is zero above its low byte, the kind. Fails with
+/// [`WireError::Reserved`] otherwise.
 fn only_kind(cell: &Cell, record: &'static str) -> Result<(), WireError> {
     if cell[0] >> 8 == 0 { Ok(()) } else { Err(WireError::Reserved { record }) }
 }

@@ -38,14 +38,14 @@ pub enum WireError {
         /// Name of the record.
         record: &'static str,
     },
-    /// A number is outside the range of its field.
+    /// A number is outside the range of its field, or contradicts another number of the record.
     #[error("{record}: invalid {field} {value}")]
     Field {
         /// Name of the record.
         record: &'static str,
         /// Name of the field.
         field: &'static str,
-        /// Number found in the field.
+        /// Number found in the field; for a buffer request, the number of buffers.
         value: u64,
     },
     /// A text is longer than its field or not UTF-8.

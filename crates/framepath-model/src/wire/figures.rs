@@ -9,7 +9,7 @@ use super::record::{RecordReader, RecordWriter};
 
 /// Number of buckets of a [`Histogram`].
 pub const BUCKETS: usize = 80;
-/// Maximum length of a stage's name in the figures, bytes.
+/// Maximum length of a stage's text in the figures, bytes; a longer text is cut.
 pub const LABEL_BYTES: usize = 64;
 /// Number of 64-bit words of [`Figures`] in a worker's page.
 pub const FIGURE_WORDS: usize = LATENCY + BUCKETS;
@@ -29,9 +29,9 @@ pub const LATENCY_SUM: usize = 2;
 /// [`KNOWN_CAUSES`].
 pub const CAUSE: usize = 3;
 /// Index of the page's word with the last frame's width in the lower and height in the upper half,
-/// pixels.
+/// pixels; 0 before the first frame.
 pub const SIZE: usize = CAUSE + KNOWN_CAUSES.len();
-/// Index of the first of the page's words with the stage's name, padded with zero bytes.
+/// Index of the first of the page's words with the stage's text, padded with zero bytes.
 pub const LABEL: usize = SIZE + 1;
 /// Index of the first of the page's words with the buckets of the latencies.
 pub const LATENCY: usize = LABEL + LABEL_BYTES / 8;
@@ -116,15 +116,16 @@ pub struct Figures {
     pub width: u32,
     /// Height of the last frame, pixels; 0 before the first frame.
     pub height: u32,
-    /// Name of the stage, at most [`LABEL_BYTES`] bytes; printable ASCII if [`Figures::from_words`]
-    /// made it.
+    /// Text of the stage with its arguments, such as `decode threads=1`, at most [`LABEL_BYTES`]
+    /// bytes; `file` for a demuxer, empty before the worker has opened a stream. Printable ASCII if
+    /// [`Figures::from_words`] made it.
     pub stage: String,
     /// Times from taking a packet or frame to the output of its frame.
     pub latency: Histogram,
 }
 
 impl Figures {
-    /// Decodes the words of a worker's page. Unprintable bytes of the stage's name become `?`.
+    /// Decodes the words of a worker's page. Unprintable bytes of the stage's text become `?`.
     pub fn from_words(words: &[u64; FIGURE_WORDS]) -> Figures {
         let bytes: Vec<u8> = words[LABEL..LATENCY].iter().flat_map(|word| word.to_ne_bytes()).collect();
         let text: String = bytes.iter().take_while(|byte| **byte != 0).map(|byte| printable(*byte)).collect();
@@ -140,7 +141,7 @@ impl Figures {
         }
     }
 
-    /// Encodes the name `stage` as words of the page: cut to [`LABEL_BYTES`] bytes, possibly inside
+    /// Encodes the text `stage` as words of the page: cut to [`LABEL_BYTES`] bytes, possibly inside
     /// a character, and padded with zero bytes.
     pub fn label_words(stage: &str) -> [u64; LABEL_BYTES / 8] {
         let mut bytes = [0; LABEL_BYTES];
@@ -222,7 +223,8 @@ pub struct StreamStatus {
     pub crashes: u64,
     /// CPU time of all workers that the stream has had, nanoseconds, as the kernel reports it.
     pub cpu_ns: u64,
-    /// Sum of the counters of all workers that the stream has had.
+    /// Sum of the counters of all workers that the stream has had; size and stage of the last one
+    /// that reported them.
     pub figures: Figures,
 }
 

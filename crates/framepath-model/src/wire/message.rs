@@ -86,7 +86,7 @@ pub enum Message {
     /// Caller to worker, answer to [`Message::RequestMemory`], with a memfd of the requested size
     /// attached, sealed against resizing.
     Memory {
-        /// Number of the memory: the count of memories that the caller sent before.
+        /// Number of the memory, from 0: the count of memories that the caller sent before.
         number: u32,
     },
     /// Service to worker, before the service grants the worker, with the page for the worker's
@@ -94,12 +94,12 @@ pub enum Message {
     Page,
     /// Caller to worker, before [`Message::Open`], with the open decoder device attached.
     Device {
-        /// Name of the device, used in error messages.
+        /// Path of the device node, used in error messages.
         node: String,
     },
     /// Caller to worker, before [`Message::Demux`], with the open file attached.
     File {
-        /// Name of the file, used in error messages and to guess the container.
+        /// Path of the file as the user gave it, used in error messages and to guess the container.
         name: String,
     },
     /// Caller to worker, instead of [`Message::Open`], with the shared area attached: demux the
@@ -189,7 +189,8 @@ pub enum Message {
         /// True if the old worker may still run. The service ends the old worker in either case.
         kill: bool,
     },
-    /// Client to service: the stream is over. There is no answer.
+    /// Client to service: the stream is over. There is no answer, except [`Message::Denied`] if the
+    /// connection has no such stream.
     Release {
         /// Number of the stream in the service.
         stream: u32,
@@ -221,7 +222,7 @@ pub enum Message {
 
 impl Message {
     /// Encodes the message into all of `bytes`. Cuts a text that is too long between two
-    /// characters.
+    /// characters, so a caller must check a text that must be whole.
     pub fn encode(&self, bytes: &mut [u8; MESSAGE_BYTES]) {
         let mut w = RecordWriter::new(bytes);
         w.write(&MAGIC);

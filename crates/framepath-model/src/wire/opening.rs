@@ -10,7 +10,7 @@ use crate::stream::StreamInfo;
 /// Parameters of a worker's stream, sent in one message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Open {
-    /// Hop in path syntax, at most [`STAGE_BYTES`] bytes.
+    /// Hop in path syntax; encoding cuts it to [`STAGE_BYTES`] bytes.
     pub stage: String,
     /// Level of the ledger: 0 `off`, 1 `times`, 2 `full`; at most [`MAX_LEVEL`].
     pub level: u8,
@@ -28,7 +28,8 @@ pub struct Open {
     pub cells: u32,
     /// Size of the packet area, bytes, including the track's description.
     pub packet_bytes: u64,
-    /// Faults that the worker injects in tests, at most [`FAULTS_BYTES`] bytes; empty otherwise.
+    /// List of the faults that the worker injects in tests, separated by commas, such as
+    /// `crash@100`; at most [`FAULTS_BYTES`] bytes; empty otherwise.
     pub faults: String,
 }
 
@@ -38,7 +39,7 @@ pub struct Demux {
     /// True if the file is a regular file, in which the demuxer may seek; false for a pipe or a
     /// device.
     pub seekable: bool,
-    /// Number of times the file is read, at least 1.
+    /// Number of times the file is read, at least 1; `u64::MAX` for no limit.
     pub loops: u64,
     /// Index of the video track in the container, from 0; `None` selects the best one.
     pub track: Option<u32>,
@@ -48,7 +49,8 @@ pub struct Demux {
     pub cells: u32,
     /// Size of the packet area, bytes.
     pub packet_bytes: u64,
-    /// Faults that the worker injects in tests, at most [`FAULTS_BYTES`] bytes; empty otherwise.
+    /// List of the faults that the worker injects in tests, separated by commas, such as
+    /// `crash@100`; at most [`FAULTS_BYTES`] bytes; empty otherwise.
     pub faults: String,
 }
 

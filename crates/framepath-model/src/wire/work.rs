@@ -6,8 +6,9 @@ use super::WireError;
 use super::error::check;
 use crate::ledger::Row;
 
-/// Time and resources of a worker's hop for one frame. Durations are nanoseconds; a duration
-/// above the 32-bit maximum (4.2 s) is stored as the maximum.
+/// Time and resources of a worker's hop for one frame. Durations are nanoseconds; a duration above
+/// the 32-bit maximum (4.3 s), and a count above the maximum of its field, is stored as the
+/// maximum.
 ///
 /// The level with which the stream was opened decides which fields are known, as in a [`Row`];
 /// unknown fields are 0.
@@ -64,7 +65,8 @@ impl WorkerTime {
         ]
     }
 
-    /// Decodes words 2 to 7 of a frame completion. Fails if the frame leaves before it enters.
+    /// Decodes words 2 to 7 of a frame completion. Fails with [`WireError::Field`] if the frame
+    /// leaves before it enters.
     pub(super) fn decode(words: [u64; 6]) -> Result<WorkerTime, WireError> {
         let [enter_ns, leave_ns, a, b, c, d] = words;
         check(enter_ns <= leave_ns, "frame completion", "leave", leave_ns)?;
@@ -87,8 +89,8 @@ impl WorkerTime {
 
 impl From<&Row> for WorkerTime {
     /// Takes the part of `row` that the worker sends; a value too large for its field becomes the
-    /// field's largest value. `queue_ns` is the row's queue and device time together. `idle_ns` is
-    /// 0, because a row has no idle time.
+    /// field's largest value. `inside_ns` is the row's queue, held, device and pool time together.
+    /// `idle_ns` is 0, because a row has no idle time.
     fn from(row: &Row) -> WorkerTime {
         let long = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
         let short = |value: u32| u16::try_from(value).unwrap_or(u16::MAX);

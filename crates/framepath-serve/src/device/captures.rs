@@ -43,7 +43,7 @@ struct CapturesState {
     /// Present epoch; a flush of the client starts the next epoch. Sessions of older epochs are
     /// over.
     epoch: u32,
-    /// True if the client has closed the stream.
+    /// True once the stream is over: closed by the client, failed or stopped.
     closed: bool,
 }
 
@@ -73,7 +73,8 @@ struct CurrentBuffers {
 struct Buffer {
     /// Generation of the buffer's memory when the client queued the buffer last.
     generation: u32,
-    /// True if the client has queued the buffer and not dequeued it.
+    /// True from the queueing of the buffer by the client until its delivery, or until the CAPTURE queue
+    /// stops.
     queued: bool,
     /// True if the buffer was released to the worker that has the present buffers.
     at_worker: bool,
@@ -98,8 +99,8 @@ pub(super) enum CaptureEffect {
 pub(super) enum Delivery {
     /// The buffer reached the client.
     Done,
-    /// The frame did not reach the client, because the client no longer uses the buffer, or the frame's epoch
-    /// is over.
+    /// The frame did not reach the client, because the client no longer uses the buffer, the frame's epoch
+    /// is over, or the stream is over.
     Over,
 }
 
@@ -118,7 +119,7 @@ impl Captures {
     /// effect on the session.
     ///
     /// # Errors
-    /// The client has closed the stream, or the stream was stopped.
+    /// The client has closed the stream, or the stream has failed or was stopped.
     pub(super) fn next(&self) -> io::Result<CaptureEffect> {
         let event = self.stream.next_capture()?;
         let mut state = self.locked();
@@ -150,7 +151,8 @@ impl Captures {
         self.changed.notify_all();
     }
 
-    /// Records that the client has closed the stream, which ends all sessions, and wakes waiting threads.
+    /// Records the end of the stream (closed by the client, failed or stopped), which ends all sessions, and
+    /// wakes waiting threads.
     pub(super) fn close(&self) {
         self.locked().closed = true;
         self.changed.notify_all();
@@ -193,8 +195,8 @@ impl Captures {
         }
     }
 
-    /// Announces the format of `request` to the client. A client with buffers for another format has to
-    /// replace them.
+    /// Announces the format of `request` to the client, unless the epoch's last announcement had the same
+    /// layout. A client with buffers for another format has to replace them, and gets a drain first.
     fn announce_format(&self, request: &BufferRequest, epoch: u32) -> io::Result<()> {
         let sample = request.decoded.luma_bytes() as u32;
         let V4l2Colors { colorspace, xfer_func, ycbcr_enc, quantization } = request.colors.into();

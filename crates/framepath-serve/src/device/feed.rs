@@ -376,8 +376,9 @@ impl Serving {
         }
     }
 
-    /// Delivers a session's frames, without those that the client has already, until the session ends. After
-    /// an error, the next random access point starts another session.
+    /// Delivers a session's frames, without those that the client has already, until the session ends or
+    /// the client can no longer take a frame of it. After an error, the next random access point starts
+    /// another session.
     ///
     /// # Errors
     /// The session failed, or the kernel does not accept a frame.

@@ -79,7 +79,7 @@ impl Stash {
         Ok((stash, entries))
     }
 
-    /// Reads all packets, oldest first.
+    /// Reads all packets, oldest first, and finds the keys among them again.
     ///
     /// # Errors
     /// The file cannot be read; `InvalidData` if it has an impossible entry.
@@ -109,8 +109,9 @@ impl Stash {
         self.set_word(0, MAGIC)
     }
 
-    /// Adds a packet. If the ring has no room for the packet, removes all others. An empty stash takes only a
-    /// packet where decoding can start, and ignores other packets.
+    /// Adds a packet. If the ring has no room for the packet, removes all others. An empty stash takes only
+    /// a packet where decoding can start, and ignores other packets. A packet larger than the ring is
+    /// ignored.
     pub(super) fn append(&mut self, entry: &StashEntry) -> io::Result<()> {
         let length = entry.bytes.len() as u64;
         if self.tail - self.head + ENTRY + length > self.size {
@@ -137,9 +138,9 @@ impl Stash {
         self.set_word(TAIL_AT, self.tail)
     }
 
-    /// Records that the client has frames up to packet `seq`. Drops the packets before the last two keys
-    /// (packets where decoding can start) up to `seq`. Two keys stay, because pictures that follow a key may
-    /// be shown before it and depend on the previous key.
+    /// Drops the packets that are not needed once the client has the frame of packet `seq`: those before
+    /// the last two keys (packets where decoding can start) up to `seq`. Two keys stay, because pictures
+    /// that follow a key may be shown before it and depend on the previous key.
     pub(super) fn delivered(&mut self, seq: u64) -> io::Result<()> {
         let passed = self.keys.iter().take_while(|(_, key)| *key <= seq).count();
         if passed >= 3 {

@@ -15,8 +15,9 @@ static ALONE: Mutex<()> = Mutex::new(());
 /// Names of the threads that belong to a path, including the watchers of its workers.
 const THREADS: [&str; 2] = [BEHIND, "fp-watch"];
 
-/// Runs `check`; asserts that afterwards the open files and the child processes are the same as
-/// before, and that no thread of a path is left.
+/// Runs `check` while no other check runs; asserts that afterwards the open files and the child
+/// processes are the same as before, and that no thread of a path is left. Ends this process's
+/// spare workers before and after.
 pub fn none(check: impl FnOnce()) {
     let _alone = unpoisoned(&ALONE);
     // Spare workers for the next path do not belong to this one.

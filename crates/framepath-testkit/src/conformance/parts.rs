@@ -27,7 +27,7 @@ pub struct PathRecord {
     pub most_alive: AtomicU64,
     /// Number of frames that the sink has received.
     pub taken: AtomicU64,
-    /// True once the source has reported its end.
+    /// True once the source has reported its end; stays false if the source fails.
     pub ended: AtomicBool,
     /// Frames that the sink has received, in the order of their arrival.
     pub seen: Mutex<Vec<SeenFrame>>,
