@@ -142,7 +142,8 @@ mod shared {
     }
 
     impl SharedArea {
-        /// Makes a zeroed area. The kernel allocates its pages on first access.
+        /// Makes a zeroed area. The kernel allocates its pages on first access, or now with
+        /// `vm.overcommit_memory=2`.
         ///
         /// # Errors
         /// The sizes are out of range, or there is not enough memory.
@@ -157,8 +158,8 @@ mod shared {
         /// Maps an area that a peer made.
         ///
         /// # Errors
-        /// The memfd is not sealed against a change of its size, or it is too small. The peer
-        /// could otherwise remove the memory from this process.
+        /// The sizes are out of range; or the memfd is not sealed against a change of its size, has
+        /// huge pages, or is too small. The peer could otherwise remove the memory from this process.
         pub fn open(fd: OwnedFd, sizes: Sizes) -> Result<SharedArea, AreaError> {
             if !sizes.valid() {
                 return Err(refused(sizes, "cells or bytes are out of range"));

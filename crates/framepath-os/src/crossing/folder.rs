@@ -90,8 +90,8 @@ impl SocketFolder {
     }
 }
 
-/// Returns a path that the kernel resolves to the file of `fd` and to no other file, as long as `fd` is
-/// open.
+/// Returns a path that the kernel resolves, in this process, to the file of `fd` and to no other file,
+/// as long as `fd` is open.
 pub(super) fn by_descriptor(fd: BorrowedFd<'_>) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()))
 }

@@ -60,7 +60,8 @@ struct State {
     /// Threads in the order of their turns, `None` for a thread whose first picture was not seen yet;
     /// empty for a decoder without frame threads.
     threads: Vec<Option<FrameThread>>,
-    /// Last packet of each thread, whose picture is not finished; in the order of `threads`.
+    /// Last packet of each thread, whose picture is not finished; `None` if the thread has no such
+    /// packet. In the order of `threads`.
     packets: Vec<Option<SentPacket>>,
     /// Number of packets since the last flush.
     sent: usize,
@@ -83,7 +84,8 @@ struct FrameThread {
     cpu_ns: u64,
     /// `None` if the kernel denies the records, as in a sandbox.
     switches: Option<SwitchLog>,
-    /// Time at which the thread left the CPU, and true if it was preempted; `None` while it runs.
+    /// Time at which the thread left the CPU, and true if it was preempted; `None` while it runs, or
+    /// after lost records.
     off_cpu: Option<(u64, bool)>,
 }
 
@@ -102,7 +104,9 @@ impl FrameThreads {
         state.packets = vec![None; count];
     }
 
-    /// Records that packet `number` is sent next. Called by the thread that sends, just before it does.
+    /// Records that packet `number` is sent next, and ends the last picture of the thread that will get
+    /// the packet. Does nothing below [`Level::Full`], or without frame threads. Called by the thread
+    /// that sends, just before it does.
     pub fn sending(&self, number: i64) {
         if meter::level() != Level::Full {
             return;
@@ -165,7 +169,8 @@ impl FrameThreads {
 }
 
 impl State {
-    /// Ends the picture of the thread whose turn is `turn`.
+    /// Ends the picture of the thread whose turn is `turn`, and keeps its work until the picture is
+    /// output. If the thread has no packet, skips its time until now.
     fn finish(&mut self, turn: usize) {
         let Some(thread) = &mut self.threads[turn] else {
             self.packets[turn] = None;
@@ -195,7 +200,8 @@ impl FrameThread {
         self.work_since(now_ns());
     }
 
-    /// Returns the work since the last call, for a packet sent at `sent_ns`.
+    /// Returns the work since the last call, for a packet sent at `sent_ns`; `None` if the thread's CPU
+    /// clock cannot be read.
     fn work_since(&mut self, sent_ns: u64) -> Option<PictureWork> {
         let mut tally = PictureTally::new(sent_ns, self.off_cpu);
         let waits = self.switches.as_mut().map(|switches| {

@@ -112,8 +112,8 @@ pub fn take_in_waits() -> Counts {
     METER.with(|m| m.in_waits.replace(Counts::ZERO))
 }
 
-/// Runs `f`, which copies `bytes` bytes of pixels or packets by the CPU. Every such copy in
-/// framepath goes through this function.
+/// Runs `f`, which copies `bytes` bytes of pixels or packets by the CPU, and returns its result. Counts
+/// the bytes, and the time of `f` unless the level is [`Level::Off`].
 #[inline]
 pub fn copy<R>(bytes: usize, f: impl FnOnce() -> R) -> R {
     METER.with(|m| {

@@ -99,7 +99,7 @@ pub struct GiveBack {
     table: Mutex<Table>,
     /// Highest slot number ever assigned to a pool, plus 1.
     used: AtomicU32,
-    /// Number of invalid returns.
+    /// Number of invalid returns, as [`GiveBack::breaches`] counts them.
     breaches: AtomicU64,
 }
 
@@ -139,7 +139,8 @@ impl GiveBack {
         self.memory.as_ref()
     }
 
-    /// Returns the number of invalid returns so far: returns of frames that the other side did not have.
+    /// Returns the number of invalid returns found so far: collections in which a slot had more returns
+    /// than exported frames (one each, however many), or a slot that does not exist was returned.
     pub fn breaches(&self) -> u64 {
         self.breaches.load(Ordering::Relaxed)
     }
