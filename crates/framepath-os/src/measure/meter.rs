@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Meter of this thread's copies and waits. Every copy of pixel or packet bytes, and every wait
-//! in framepath, goes through this module.
+//! Meter of this thread's copies and waits. Copies of pixel and packet bytes, and waits, go through
+//! this module, except the small copies of [`Plane::visit`](crate::memory::pool::Plane::visit).
 //!
 //! The meter is thread-local. It counts bytes at every level. It reads the clock only from
 //! [`Level::Times`] on, and thread counters only at [`Level::Full`].

@@ -380,7 +380,7 @@ impl Remote {
         kill(self.0.as_fd())
     }
 
-    /// Sleeps until the process has ended.
+    /// Sleeps until the process has ended, or poll(2) fails.
     pub fn wait(&self) {
         let mut ended = [rustix::event::PollFd::new(&self.0, rustix::event::PollFlags::IN)];
         while let Err(rustix::io::Errno::INTR) | Ok(0) = rustix::event::poll(&mut ended, None) {}

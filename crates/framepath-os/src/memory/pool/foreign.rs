@@ -169,7 +169,7 @@ impl ForeignPool {
     /// all pixels of its frames read as 0.
     ///
     /// # Errors
-    /// As [`ForeignPool::new`].
+    /// [`ForeignError::Size`] and [`ForeignError::Os`], as [`ForeignPool::new`].
     #[cfg(not(any(loom, miri)))]
     pub fn unmapped(
         slot_bytes: usize,

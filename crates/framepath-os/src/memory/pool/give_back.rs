@@ -150,8 +150,8 @@ impl GiveBack {
         self.table().exported.iter().map(VecDeque::len).sum()
     }
 
-    /// Drops the handles of all frames returned since the last call. Pools call this when they
-    /// run out of slots. Any thread.
+    /// Drops the handles of all frames returned since the last call, and counts invalid returns. Pools
+    /// call this when they run out of slots. Any thread.
     pub fn collect(&self) {
         for (index, word) in self.used_words().iter().enumerate() {
             // Relaxed: a first check that saves the swap; `has_returns` checks in order.
