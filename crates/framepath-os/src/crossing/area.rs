@@ -214,18 +214,20 @@ mod shared {
             self.flag(AreaWord::WorkerBell).load(Ordering::Relaxed) != 0
         }
 
-        /// Returns true if the worker reports that it sleeps until a slot is returned.
+        /// Returns true if the worker reports that it sleeps until a slot is returned or a packet is
+        /// released.
         pub fn worker_awaits_slot(&self) -> bool {
             self.flag(AreaWord::SlotBell).load(Ordering::Relaxed) != 0
         }
 
-        /// Returns the word of the bell on which the owner of a pool sleeps until a slot is returned.
+        /// Returns the word of the bell on which the owner of a pool of frames or packets sleeps until
+        /// one is returned.
         pub fn slot_bell(&self) -> &AtomicU32 {
             self.flag(AreaWord::SlotBell)
         }
 
-        /// Returns the words with a bit per slot, 64 slots per word. A bit is set if frames of the slot
-        /// were returned and not yet collected by the pool's owner.
+        /// Returns the words with a bit per slot or packet id, 64 per word. A bit is set if its frames
+        /// or packets were returned and not yet collected by the pool's owner.
         pub fn slot_summary(&self) -> &[AtomicU64] {
             // SAFETY: the range lies inside the mapping, is aligned, and
             // atomics are valid for all bit patterns.
@@ -234,8 +236,8 @@ mod shared {
             }
         }
 
-        /// Returns one counter per slot: the number of its frames that were returned and not yet
-        /// collected by the pool's owner.
+        /// Returns one counter per slot or packet id: the number of its frames or packets that were
+        /// returned and not yet collected by the pool's owner.
         pub fn slot_counts(&self) -> &[AtomicU32] {
             // SAFETY: as above.
             unsafe {

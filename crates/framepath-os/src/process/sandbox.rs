@@ -99,7 +99,8 @@ pub enum SandboxError {
     },
 }
 
-/// Confines the calling process to `role` and `limits`, permanently. Returns the states of the layers.
+/// Confines the calling process to `role` and `limits`, permanently; existing lower limits stay.
+/// Returns the states of the layers.
 ///
 /// Call this on the main thread while it is the only thread, and when no capability or file is
 /// needed any more. Missing Landlock is reported in the result. Missing seccomp is

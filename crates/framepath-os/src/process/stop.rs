@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Request to stop one run, among several runs in one process.
+//! Request to stop one run, among several runs in one process. It ends waits of this crate
+//! ([`sleep_unless`] and others), not other blocking system calls.
 //!
 //! [`signal`](crate::process::signal) ends the whole program. A [`Stop`] ends the threads that
 //! have [entered](Stop::enter) it. Code that waits handles both in the same way:
