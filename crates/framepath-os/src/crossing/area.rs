@@ -142,7 +142,8 @@ mod shared {
     }
 
     impl SharedArea {
-        /// Makes a zeroed area. The kernel allocates its pages on first access.
+        /// Makes a zeroed area. The kernel allocates its pages on first access, or now with
+        /// `vm.overcommit_memory=2`.
         ///
         /// # Errors
         /// The sizes are out of range, or there is not enough memory.
@@ -157,8 +158,8 @@ mod shared {
         /// Maps an area that a peer made.
         ///
         /// # Errors
-        /// The memfd is not sealed against a change of its size, or it is too small. The peer
-        /// could otherwise remove the memory from this process.
+        /// The sizes are out of range; or the memfd is not sealed against a change of its size, has
+        /// huge pages, or is too small. The peer could otherwise remove the memory from this process.
         pub fn open(fd: OwnedFd, sizes: Sizes) -> Result<SharedArea, AreaError> {
             if !sizes.valid() {
                 return Err(refused(sizes, "cells or bytes are out of range"));
@@ -213,18 +214,20 @@ mod shared {
             self.flag(AreaWord::WorkerBell).load(Ordering::Relaxed) != 0
         }
 
-        /// Returns true if the worker reports that it sleeps until a slot is returned.
+        /// Returns true if the worker reports that it sleeps until a slot is returned or a packet is
+        /// released.
         pub fn worker_awaits_slot(&self) -> bool {
             self.flag(AreaWord::SlotBell).load(Ordering::Relaxed) != 0
         }
 
-        /// Returns the word of the bell on which the owner of a pool sleeps until a slot is returned.
+        /// Returns the word of the bell on which the owner of a pool of frames or packets sleeps until
+        /// one is returned.
         pub fn slot_bell(&self) -> &AtomicU32 {
             self.flag(AreaWord::SlotBell)
         }
 
-        /// Returns the words with a bit per slot, 64 slots per word. A bit is set if frames of the slot
-        /// were returned and not yet collected by the pool's owner.
+        /// Returns the words with a bit per slot or packet id, 64 per word. A bit is set if its frames
+        /// or packets were returned and not yet collected by the pool's owner.
         pub fn slot_summary(&self) -> &[AtomicU64] {
             // SAFETY: the range lies inside the mapping, is aligned, and
             // atomics are valid for all bit patterns.
@@ -233,8 +236,8 @@ mod shared {
             }
         }
 
-        /// Returns one counter per slot: the number of its frames that were returned and not yet
-        /// collected by the pool's owner.
+        /// Returns one counter per slot or packet id: the number of its frames or packets that were
+        /// returned and not yet collected by the pool's owner.
         pub fn slot_counts(&self) -> &[AtomicU32] {
             // SAFETY: as above.
             unsafe {

@@ -286,8 +286,8 @@ impl CellReader {
         Ok(Some(cell))
     }
 
-    /// Sleeps until there is a cell or `gone` returns true; may return early. Returns false if
-    /// `limit` has passed (`None`: no limit).
+    /// Sleeps until there is a cell, the writer's position is invalid, or `gone` returns true; may
+    /// return early. Returns false if `limit` has passed (`None`: no limit).
     pub fn sleep(&mut self, gone: impl Fn() -> bool, limit: Option<Duration>) -> bool {
         let mut patience = std::mem::take(&mut self.patience);
         let ready = || gone() || self.available() != Ok(0);

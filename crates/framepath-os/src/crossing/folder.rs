@@ -72,7 +72,7 @@ impl SocketFolder {
         let in_use = |text: String| Err(io::Error::new(io::ErrorKind::AddrInUse, text));
         let (file, stat) = self.named(name)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::Socket {
-            return in_use("a file of that name exists and is not a socket".to_owned());
+            return in_use("a file of that name exists and is not a socket; use another path".to_owned());
         }
         let own = rustix::process::geteuid().as_raw();
         if stat.st_uid != own {
@@ -85,13 +85,13 @@ impl SocketFolder {
         let probe = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         match connect(&probe, &SocketAddrUnix::new(by_descriptor(file.as_fd()))?) {
             Err(Errno::CONNREFUSED) => self.remove(name, stat.st_dev, stat.st_ino),
-            _ => in_use("another process listens on this socket".to_owned()),
+            _ => in_use("another process listens on this socket; stop it or use another path".to_owned()),
         }
     }
 }
 
-/// Returns a path that the kernel resolves to the file of `fd` and to no other file, as long as `fd` is
-/// open.
+/// Returns a path that the kernel resolves, in this process, to the file of `fd` and to no other file,
+/// as long as `fd` is open.
 pub(super) fn by_descriptor(fd: BorrowedFd<'_>) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()))
 }

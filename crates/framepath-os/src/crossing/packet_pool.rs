@@ -82,8 +82,9 @@ impl PacketPool {
         })
     }
 
-    /// Copies a packet into the area; the meter counts the copy. Returns its position, or `None` if
-    /// there is no memory or no id until the reader releases packets.
+    /// Makes the memory of released packets free again, and copies a packet into the area; the meter
+    /// counts the copy. Returns its position, or `None` if there is no memory or no id until the reader
+    /// releases packets.
     ///
     /// # Errors
     /// The reader released a packet that it does not hold, or released a packet twice.

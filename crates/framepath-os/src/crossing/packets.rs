@@ -51,13 +51,14 @@ impl PacketArea {
         fits
     }
 
-    /// Returns the size of the largest packet that can ever fit, bytes.
+    /// Returns the size, bytes, up to which every packet fits if the area has no other packets.
     pub fn largest(&self) -> usize {
         (self.capacity() - self.kept).saturating_sub(PADDING + ALIGN)
     }
 
-    /// Copies a packet into the area; the meter counts the copy. Returns the offset of its first byte, or
-    /// `None` if there is no room until the worker releases packets.
+    /// Makes the memory of released packets free again, and copies a packet into the area; the meter
+    /// counts the copy. Returns the offset of its first byte, or `None` if there is no room until the
+    /// worker releases packets.
     ///
     /// # Errors
     /// The worker reports more released packets than it received.

@@ -51,7 +51,8 @@ impl Socket {
     ///
     /// # Errors
     /// From connect(2): `NotFound` if the path does not exist, `ConnectionRefused` if no process
-    /// listens on it. ECANCELED if the grace period of a signal or stop request ends during the wait.
+    /// listens on it. ECANCELED if the grace period of a signal ends during the wait; a stop request
+    /// does not interrupt it.
     pub fn connect(path: &Path) -> io::Result<Socket> {
         let address = SocketAddrUnix::new(path)?;
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
@@ -78,8 +79,8 @@ impl Socket {
     ///
     /// # Errors
     /// `BrokenPipe` if the peer is gone; ETOOMANYREFS ([`is_crowded`]) if the descriptor could not be
-    /// sent for 10 s; ECANCELED if the grace period of a signal or stop request ends during the wait;
-    /// other errors from sendmsg(2).
+    /// sent for 10 s; ECANCELED if the grace period of a signal ends during the wait (a stop request
+    /// does not interrupt it); other errors from sendmsg(2).
     pub fn send(&self, record: &[u8], fd: Option<BorrowedFd<'_>>) -> io::Result<()> {
         self.send_with(record, fd, SendFlags::NOSIGNAL)
     }
@@ -143,7 +144,8 @@ impl Socket {
     ///
     /// # Errors
     /// From recvmsg(2); EMFILE if a descriptor was sent and this process has reached its limit of
-    /// descriptors; ECANCELED if the grace period of a signal or stop request ends during the wait.
+    /// descriptors; ECANCELED if the grace period of a signal ends during the wait (a stop request does
+    /// not interrupt it).
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -182,10 +184,11 @@ impl Socket {
         }
     }
 
-    /// Returns true if a record, or the end of the connection, arrives within `limit`.
+    /// Returns true if a record, or the end of the connection, arrives within `limit`. A signal starts the
+    /// time anew.
     ///
     /// # Errors
-    /// From poll(2).
+    /// From poll(2); ECANCELED if the grace period of a signal ends during the wait.
     pub fn readable_within(&self, limit: Duration) -> io::Result<bool> {
         let limit = timespec(limit);
         loop {

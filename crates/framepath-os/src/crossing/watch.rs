@@ -31,9 +31,10 @@ struct Shared {
     stirred: OwnedFd,
 }
 
-/// Watches the peer of `socket` in a new thread. The thread calls `look` every `period`; after `look`
-/// returns [`WatchResult::Quiet`], the thread sleeps until [`Watcher::notify`]. The thread calls `gone`
-/// once, and ends, when the peer is gone or the watcher is dropped.
+/// Watches the peer of `socket` in a new thread. The thread calls `look` every `period`; if `look`
+/// returns [`WatchResult::Quiet`] twice in a row, the second time immediately after the first, the
+/// thread sleeps until [`Watcher::notify`]. The thread calls `gone` once, and ends, when the peer is
+/// gone or the watcher is dropped.
 ///
 /// # Errors
 /// The thread or event descriptor could not be made.

@@ -54,7 +54,7 @@ pub fn load() -> Result<(), SdlError> {
     functions().map(|_| ())
 }
 
-/// Returns the version of the loaded library, as `2.26.5`.
+/// Loads SDL2 as [`load`] does, and returns the version of the library, as `2.26.5`.
 pub fn version() -> Result<String, SdlError> {
     load()?;
     Ok(sdl2::version::version().to_string())

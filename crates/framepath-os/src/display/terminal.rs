@@ -72,8 +72,8 @@ impl Terminal {
         self.write(screen.as_bytes())
     }
 
-    /// Returns the first byte of the next key; `None` if no key arrives within `limit`, or after
-    /// a signal.
+    /// Returns the first byte of the next key, and drops the others that have arrived (up to 63);
+    /// `None` if no key arrives within `limit`, or after a signal.
     ///
     /// # Errors
     /// The terminal is gone.

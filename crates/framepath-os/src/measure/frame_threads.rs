@@ -74,7 +74,8 @@ struct FrameThread {
     cpu_ns: u64,
     /// `None` if the kernel denies the records, as in a sandbox.
     switches: Option<SwitchLog>,
-    /// Time at which the thread left the CPU, and true if it was preempted; `None` while it runs.
+    /// Time at which the thread left the CPU, and true if it was preempted; `None` while it runs, or
+    /// after lost records.
     off_cpu: Option<(u64, bool)>,
     /// Present picture; `None` if the last one was output.
     picture: Option<Picture>,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Meter of this thread's copies and waits. Every copy of pixel or packet bytes, and every wait
-//! in framepath, goes through this module.
+//! Meter of this thread's copies and waits. Copies of pixel and packet bytes, and waits, go through
+//! this module, except the small copies of [`Plane::visit`](crate::memory::pool::Plane::visit).
 //!
 //! The meter is thread-local. It counts bytes at every level. It reads the clock only from
 //! [`Level::Times`] on, and thread counters only at [`Level::Full`].
@@ -112,8 +112,8 @@ pub fn take_in_waits() -> Counts {
     METER.with(|m| m.in_waits.replace(Counts::ZERO))
 }
 
-/// Runs `f`, which copies `bytes` bytes of pixels or packets by the CPU. Every such copy in
-/// framepath goes through this function.
+/// Runs `f`, which copies `bytes` bytes of pixels or packets by the CPU, and returns its result. Counts
+/// the bytes, and the time of `f` unless the level is [`Level::Off`].
 #[inline]
 pub fn copy<R>(bytes: usize, f: impl FnOnce() -> R) -> R {
     METER.with(|m| {

@@ -18,7 +18,8 @@ use sys::bindings as perf;
 /// reads. The size is a power of two of pages for every page size up to 64 KiB.
 const DATA_BYTES: usize = 64 << 10;
 
-/// Time that the thread spent off the CPU since the log was opened.
+/// Time that the thread spent off the CPU since the log was opened, without periods whose records were
+/// lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OffCpu {
     /// Time switched out while the thread was runnable, nanoseconds.

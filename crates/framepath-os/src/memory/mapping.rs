@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Memory of a pool: a sealed memfd of this process, memory that another process provides for
-//! writing, or another process's memfd that is mapped read-only. The model checkers use zeroed heap
-//! pages instead.
+//! writing, or another process's memfd that is mapped read-only; anonymous memory in a process that may
+//! not create files. The model checkers use zeroed heap pages instead.
 
 use std::ptr::NonNull;
 

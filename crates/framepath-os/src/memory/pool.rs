@@ -243,8 +243,8 @@ pub struct Pool {
 unsafe impl Send for Pool {}
 
 impl Pool {
-    /// Makes a pool of `slots` slots of at least `slot_bytes` bytes each, rounded up to pages.
-    /// The kernel allocates memory when a slot is first written.
+    /// Makes a pool of `slots` slots of at least `slot_bytes` bytes each, rounded up to pages. The
+    /// kernel allocates a page at its first access, or all now with `vm.overcommit_memory=2`.
     ///
     /// # Errors
     /// [`PoolError::Size`], or [`PoolError::Os`] if the kernel denies the memory.
@@ -274,8 +274,8 @@ impl Pool {
     /// or cause a write to a slot that it still reads.
     ///
     /// # Errors
-    /// As [`Pool::new`]. Also if the kernel does not support the seal (before 5.1), or if the
-    /// table of `give_back` is full.
+    /// As [`Pool::new`]. Also if the kernel does not support the seal (before 5.1), or if `give_back` has
+    /// a full table ([`PoolError::NoNumbers`]) or is denied the memory ([`PoolError::NotGranted`]).
     pub fn new_shared(
         slot_bytes: usize,
         slots: u32,
@@ -293,7 +293,8 @@ impl Pool {
     /// decoders ([`Pool::acquire_hold`]), and [`Pool::acquire`] fails.
     ///
     /// # Errors
-    /// As [`Pool::new_shared`]. Also if a buffer is too small or cannot be mapped.
+    /// As [`Pool::new_shared`]. Also if a buffer is too small or cannot be mapped, or if `buffer` fails
+    /// ([`PoolError::NotGranted`] with its text).
     #[cfg(not(any(loom, miri)))]
     pub fn from_buffers(
         slots: u32,
@@ -347,7 +348,7 @@ impl Pool {
     }
 
     /// Makes a pool from `map`, which maps the memory: its arguments are the bytes of a slot and
-    /// of all slots. With `peer_owned`, other processes may write the memory.
+    /// of all slots. With `peer_owned`, other processes may write the memory. First collects `give_back`.
     fn make_of(
         slot_bytes: usize,
         slots: u32,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Opening, reading and writing files that may block forever (a pipe, a fifo, a terminal), until
-//! a signal ends the program ([`crate::process::signal`]).
+//! Opening, reading and writing files that may block forever (a pipe, a fifo, a terminal), until a
+//! signal ends the program ([`crate::process::signal`]). A stop request ([`stop`]) ends only [`read`]s
+//! and later writes, because it interrupts no system call.
 //!
 //! The standard library repeats a call that a signal interrupted. These functions first check
 //! whether the program has to end, and then fail with ECANCELED. Input ends with the first
@@ -32,7 +33,7 @@ pub fn is_canceled(error: &io::Error) -> bool {
 /// Opens `path` for reading. Waits until a fifo has a writer.
 ///
 /// # Errors
-/// From open(2); [`canceled`] if a signal or stop request arrives during the wait.
+/// From open(2); [`canceled`] if a signal interrupts the wait. A stop request does not interrupt it.
 pub fn open(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     repeated(signal::interrupted, || rustix::fs::open(path, flags, Mode::empty())).map(File::from)
@@ -41,7 +42,8 @@ pub fn open(path: &Path) -> io::Result<File> {
 /// Creates `path`, or empties it, for writing. Waits until a fifo has a reader.
 ///
 /// # Errors
-/// From open(2); [`canceled`] if the wait lasts beyond [`signal::GRACE`] after a signal or stop request.
+/// From open(2); [`canceled`] if the wait lasts beyond [`signal::GRACE`] after a signal. A stop request
+/// does not interrupt the wait.
 pub fn create(path: &Path) -> io::Result<File> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
     let mode = Mode::from_raw_mode(0o666);
@@ -68,7 +70,7 @@ pub fn is_readable(file: &impl AsFd) -> bool {
 }
 
 /// Unbuffered writer to a file or stream. A write that would block fails after the grace period of a
-/// signal or stop request.
+/// signal, or of a stop request made before the write.
 #[derive(Debug)]
 pub struct StoppableWriter<F: AsFd>(F);
 
@@ -83,8 +85,8 @@ impl<F: AsFd> Write for StoppableWriter<F> {
     /// Writes once and returns the number of bytes written; waits until there is room.
     ///
     /// # Errors
-    /// From write(2); [`canceled`] if there is still no room after the grace period of a signal or stop
-    /// request.
+    /// From write(2); [`canceled`] if there is no room after the grace period of a signal, or at the
+    /// call after that of a stop request, which does not interrupt a write that already waits.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let ends = || signal::overdue() && !has_room(&self.0);
         // Checked before the call too, because the signal may have interrupted this thread

@@ -39,13 +39,14 @@ pub enum CgroupError {
 #[derive(Clone, Debug)]
 pub struct Delegated(PathBuf);
 
-/// Cgroup of one worker. Dropping the value removes the cgroup, after the worker has ended.
+/// Cgroup of one worker. Dropping the value removes the cgroup; drop it after the worker has ended,
+/// because a cgroup with a process stays.
 #[derive(Debug)]
 pub struct Group(PathBuf);
 
 impl Delegated {
-    /// Finds the parent of this process's group. The group itself is not usable, because a group
-    /// with processes cannot have child groups with limits.
+    /// Finds the parent of this process's group, and prepares it as [`Delegated::at`] does. The group
+    /// itself is not usable, because a group with processes cannot have child groups with limits.
     ///
     /// # Errors
     /// [`CgroupError::NotMounted`] if this process is in no cgroup of version 2; otherwise as
@@ -58,11 +59,13 @@ impl Delegated {
         Delegated::at(parent.ok_or(CgroupError::NoParent)?)
     }
 
-    /// Uses the group with the folder `path`.
+    /// Uses the group with the folder `path`. Switches on the controllers memory and pids for its child
+    /// groups if they are off.
     ///
     /// # Errors
     /// [`CgroupError::NoParent`] if the group does not exist or lacks the controllers memory and pids;
-    /// [`CgroupError::NotDelegated`] if this user may not change it.
+    /// [`CgroupError::NotDelegated`] if this user may not change it, or the kernel refuses the
+    /// controllers.
     pub fn at(path: &Path) -> Result<Delegated, CgroupError> {
         let has = |file: &str| {
             let names = fs::read_to_string(path.join(file)).unwrap_or_default();

@@ -43,9 +43,11 @@ impl ResourceUsage {
     }
 }
 
-/// Waits for `child` to end (wait4(2)) and returns its resource usage. Takes the child by value, because
-/// its id may be reused. If this process receives a signal or a stop request meanwhile, sends SIGTERM to
-/// the child. Kills the child if it has not ended 700 ms after the signal.
+/// Waits for `child` to end (wait4(2)) and returns its resource usage. Takes the child by value,
+/// because its id may be reused. If SIGINT or SIGTERM arrives at this process before or during the
+/// wait, sends SIGTERM to the child, and SIGKILL if it has not ended 700 ms after the signal. This
+/// needs [`signal::install`](crate::process::signal::install) and an interruptible calling thread. A
+/// stop request does not end the wait; one made before the call sends SIGTERM.
 pub fn wait(child: Child) -> io::Result<ResourceUsage> {
     let (mut asked_to_end, mut killed) = (false, false);
     let pid = child.id() as libc::pid_t;

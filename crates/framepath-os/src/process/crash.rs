@@ -14,7 +14,7 @@ pub fn segmentation_fault() -> ! {
     hang()
 }
 
-/// Sleeps forever; only SIGKILL ends the process.
+/// Sleeps forever; only a signal ends the process.
 pub fn hang() -> ! {
     let word = AtomicU32::new(0);
     loop {

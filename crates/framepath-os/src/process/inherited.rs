@@ -53,7 +53,11 @@ pub(crate) fn claim(expected: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>) -> 
 /// Returns an error unless `fd` is a SOCK_SEQPACKET unix socket with the identity `named`, the value of
 /// [`SOCKET_VARIABLE`]. Without `named`, every descriptor is an error.
 pub(crate) fn is_workers_socket(fd: BorrowedFd<'_>, named: Option<&str>) -> io::Result<()> {
-    let refused = || io::Error::other("no socket: only framepath itself starts workers");
+    let refused = || {
+        io::Error::other(
+            "descriptor 3 is not the socket of FRAMEPATH_SOCKET; only framepath itself starts workers",
+        )
+    };
     let named = named.ok_or_else(refused)?;
     let is_ours = identity(fd)? == named
         && sockopt::socket_domain(fd).is_ok_and(|domain| domain == AddressFamily::UNIX)

@@ -61,8 +61,8 @@ pub fn with_children(pid: u32) -> io::Result<u64> {
 }
 
 /// Returns the sum of the fields 14 to 17 of a process's `stat` (proc(5)), clock ticks: utime and stime
-/// of the process and of its children. Returns `None` if the text has no name in parentheses, or a field
-/// is not a number. The name may contain anything.
+/// of the process and of its children. Returns `None` if the text has no name in parentheses, or a
+/// field is not a number; missing fields count as 0. The name may contain anything.
 fn ticks_in(stat: &str) -> Option<u64> {
     let (_, behind_name) = stat.rsplit_once(')')?;
     // The first field after the name is field 3, the state.

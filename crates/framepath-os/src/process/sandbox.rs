@@ -33,9 +33,9 @@ pub enum SandboxRole<'a> {
     /// Decodes as in [`SandboxRole::Decode`], or with a V4L2 node that the worker receives. The worker may
     /// also make the ioctls of a V4L2 decoder's client, which only V4L2 nodes know.
     DecodeByDevice,
-    /// Loads the plug-in `file` with its libraries: may read and map `file` and the system's
-    /// library folders, and no other file. The plug-in's constructors run in this role.
-    /// [`SandboxRole::Plugin`] is entered next.
+    /// Loads the plug-in `file` with its libraries: may read and map `file` and the system's library
+    /// folders, and no other file (without Landlock, every file that its user may read). The plug-in's
+    /// constructors run in this role. [`SandboxRole::Plugin`] is entered next.
     PluginLoading {
         /// Shared object of the plug-in; the worker may read and map it.
         file: &'a Path,
@@ -99,7 +99,8 @@ pub enum SandboxError {
     },
 }
 
-/// Confines the calling process to `role` and `limits`, permanently. Returns the states of the layers.
+/// Confines the calling process to `role` and `limits`, permanently; existing lower limits stay.
+/// Returns the states of the layers.
 ///
 /// Call this on the main thread while it is the only thread, and when no capability or file is
 /// needed any more. Missing Landlock is reported in the result. Missing seccomp is

@@ -41,8 +41,8 @@ static FIRST_SIGNAL: AtomicI32 = AtomicI32::new(-1);
 static THREADS: Mutex<Vec<libc::pid_t>> = Mutex::new(Vec::new());
 
 /// Installs the handler for SIGINT, SIGTERM and SIGURG, and starts the thread that interrupts the
-/// others. Call this on a program's main thread, which becomes [`interruptible`]. A second call
-/// does nothing.
+/// others. Call this on a program's main thread, which becomes [`interruptible`]. A second call does
+/// nothing, even if the first failed.
 ///
 /// # Errors
 /// A handler, thread or event descriptor could not be made.

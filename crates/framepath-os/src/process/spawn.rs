@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Starts workers: children with namespaces of their own and one socket.
 //!
-//! The child has four file descriptors: the socket at [`SOCKET`], and /dev/null at 0, 1 and 2. It
-//! has a session of its own, so that Ctrl-C at the terminal does not reach it, and default signal
-//! dispositions. Its environment has `LANG`, `LD_LIBRARY_PATH` and `FRAMEPATH_SOCKET`, which
-//! identifies the socket. The kernel kills it when the thread that started it ends.
+//! The child has four file descriptors: the socket at [`SOCKET`], and /dev/null at 0, 1 and 2 (at 2 the
+//! parent's standard error with [`KEEP_STDERR`], and always for a [`Zygote`]'s fork). It has a session
+//! of its own, so that Ctrl-C at the terminal does not reach it, and default signal dispositions. Its
+//! environment has the parent's `LANG` and `LD_LIBRARY_PATH` if they are set, and `FRAMEPATH_SOCKET`,
+//! which identifies the socket; a fork has the zygote's environment. The kernel kills it when the
+//! thread that started it ends.
 
 use std::ffi::{CString, OsStr};
 use std::fs::File;
@@ -55,7 +57,7 @@ pub enum SpawnError {
         /// Description of the text with the zero byte: its path, an argument or the environment.
         what: &'static str,
     },
-    /// The parent could not prepare or make the child.
+    /// The parent could not prepare or make the child, or read its report.
     #[error("worker {program}: start: {call}: {source}")]
     Parent {
         /// Path of the worker's program.
@@ -97,16 +99,21 @@ pub struct WorkerProcess {
 /// Returns after the child's execve succeeded. The kernel kills the child when the calling
 /// *thread* ends (PR_SET_PDEATHSIG), so call this on a thread that lives as long as the worker.
 ///
-/// The worker gets every namespace that the kernel allows this user
-/// ([`WorkerProcess::namespaces`]); a denied namespace is not an error. Its user namespace maps
-/// no user, so the worker has no capability from its execve on. It opens files with the rights of
-/// the user who started it.
+/// The worker gets the largest of five sets of namespaces that the kernel allows this user
+/// ([`WorkerProcess::namespaces`]); the last set is empty, so a denied namespace is not an error. If it
+/// has a user namespace, that maps no user, so the worker has no capability from its execve on. It
+/// opens files with the rights of the user who started it.
+///
+/// # Errors
+/// [`SpawnError`] names the failed step of the parent or of the child, its execve included. No child is
+/// left.
 pub fn spawn(program: &Path, args: &[&OsStr], socket: BorrowedFd<'_>) -> Result<WorkerProcess, SpawnError> {
     exec(program, args, socket, true, None)
 }
 
-/// Starts `program` as [`spawn`] does, in a cgroup with the limits `bounds`. Starts it without a cgroup if
-/// no part of the cgroup hierarchy is delegated to this user; [`WorkerProcess::layers`] shows which.
+/// Starts `program` as [`spawn`] does, in a cgroup with the limits `bounds`. Starts it without a cgroup
+/// if no part of the cgroup hierarchy is delegated to this user, or the cgroup cannot be made or
+/// entered; [`WorkerProcess::layers`] shows whether the worker has one.
 ///
 /// # Errors
 /// As [`spawn`].
@@ -373,7 +380,7 @@ impl Remote {
         kill(self.0.as_fd())
     }
 
-    /// Sleeps until the process has ended.
+    /// Sleeps until the process has ended, or poll(2) fails.
     pub fn wait(&self) {
         let mut ended = [rustix::event::PollFd::new(&self.0, rustix::event::PollFlags::IN)];
         while let Err(rustix::io::Errno::INTR) | Ok(0) = rustix::event::poll(&mut ended, None) {}

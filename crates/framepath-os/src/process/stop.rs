@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Request to stop one run, among several runs in one process.
+//! Request to stop one run, among several runs in one process. It ends waits of this crate
+//! ([`sleep_unless`] and others), not other blocking system calls.
 //!
 //! [`signal`](crate::process::signal) ends the whole program. A [`Stop`] ends the threads that
 //! have [entered](Stop::enter) it. Code that waits handles both in the same way:
@@ -23,7 +24,7 @@ use crate::time::{now_ns, sleep_until, timespec};
 
 /// Handle that stops one run from any thread; clones stop the same run.
 ///
-/// After the request, the run delivers its pending frames and ends.
+/// After the request, the run delivers its pending frames within [`GRACE`], and ends.
 #[derive(Clone, Default)]
 pub struct Stop(Arc<Request>);
 
@@ -149,8 +150,8 @@ fn event() -> Option<OwnedFd> {
 
 /// Polls `fd` for `flags` for at most `limit`. Returns the events found. Returns no events if `limit` has
 /// passed or the wait ended early: by a signal, by a stop request to the calling thread's run, or by a
-/// [wake](Stop::wake). Does not wait if `awake` returns true at first. Only one thread of a run may wait
-/// here and be woken.
+/// [wake](Stop::wake). Resets an earlier wake-up first, and does not wait if `awake` then returns true.
+/// Only one thread of a run may wait here and be woken.
 ///
 /// A request made before the call does not end the wait: the run still waits for its frames.
 pub(crate) fn poll_unless(
@@ -191,8 +192,8 @@ pub(crate) fn poll_unless(
 }
 
 /// Sleeps until `deadline_ns` (CLOCK_MONOTONIC, nanoseconds), a signal, or a stop request or
-/// [wake](Stop::wake) of the calling thread's run. Does not sleep if `awake` returns true at first. May
-/// return early, so callers have to check again.
+/// [wake](Stop::wake) of the calling thread's run. Does not sleep if the stop was already requested, or
+/// if `awake` returns true at first. May return early, so callers have to check again.
 pub fn sleep_unless(deadline_ns: u64, awake: impl Fn() -> bool) {
     let Some(stop) = current() else {
         if !awake() {
@@ -211,10 +212,12 @@ pub fn sleep_unless(deadline_ns: u64, awake: impl Fn() -> bool) {
 }
 
 /// Waits until `file` is readable, at its end or failed, or until the calling thread's run is
-/// requested to stop. Returns immediately if the thread belongs to no run.
+/// requested to stop. Returns immediately if the thread belongs to no run, or if the run's event
+/// descriptor cannot be made.
 ///
 /// # Errors
-/// EINTR after a signal, ECANCELED after the request.
+/// EINTR after a signal; ECANCELED if the stop was requested, even before the call; others from
+/// poll(2).
 pub(crate) fn wait_readable(file: &impl AsFd) -> Result<(), Errno> {
     let Some(stop) = current() else { return Ok(()) };
     let event = stop.0.event.get_or_init(event);

@@ -74,7 +74,8 @@ struct CaptureState {
     live: bool,
     /// Number of buffers that are queued in the device.
     queued: u32,
-    /// Run whose thread waits for a buffer to return; `None` if no thread of a run waits.
+    /// Run to wake when the next buffer returns, also if its wait has ended by then; `None` if no
+    /// thread of a run has waited since the last return.
     waiting: Option<Stop>,
     /// First error of a buffer that could not be queued again, for the next [`CaptureBuffers::dequeue`];
     /// `None` if there was none.
@@ -125,7 +126,8 @@ impl CaptureBuffers {
     /// queues them. `heap` provides the dmabufs if `io` is [`Io::DmaBuf`], and is not used otherwise.
     ///
     /// # Errors
-    /// The driver does not support this kind of memory, or frames of an earlier queue are in use.
+    /// The driver does not support this kind of memory, frames of an earlier queue are in use, or
+    /// `heap` is missing or has no memory left.
     pub fn new(node: &Arc<Node>, io: Io, count: u32, heap: &Heap) -> Result<CaptureBuffers, V4l2Error> {
         let direction = Direction::Capture;
         let bytes = node.format(direction)?.bytes as usize;
@@ -176,10 +178,10 @@ impl CaptureBuffers {
         self.shared.state().queued
     }
 
-    /// Waits until a buffer is queued in the device, for at most `time`; the time is recorded as blocked.
-    /// While all buffers are in frames downstream, the device can fill none. If the calling thread has
-    /// entered a run, the wait also ends at the run's stop request, or when a [wake](Stop::wake) makes
-    /// `awake` return true. May return early.
+    /// Waits until a buffer is queued in the device, or could not be queued again, for at most `time`;
+    /// the time is recorded as blocked. While all buffers are in frames downstream, the device can fill
+    /// none. If the calling thread has entered a run, the wait also ends at the run's stop request, or
+    /// when a [wake](Stop::wake) makes `awake` return true. May return early.
     pub fn wait_for_return(&self, time: Duration, awake: impl Fn() -> bool) {
         let has_returned = |state: &CaptureState| state.queued > 0 || state.failed.is_some();
         let mut state = self.shared.state();

@@ -69,7 +69,8 @@ pub struct QueueFormat {
     pub stride: u32,
     /// Size of a buffer, bytes; 0 in a request lets the driver choose.
     pub bytes: u32,
-    /// Number of planes with separate memory; more than one is not supported.
+    /// Number of planes with separate memory; more than one is not supported. Ignored in a request,
+    /// which has one.
     pub memory_planes: u32,
 }
 

@@ -118,13 +118,13 @@ impl Mapped {
     }
 }
 
-/// Maximum size of a foreign pool, bytes: more than any worker may allocate, so a larger size is
-/// a false report.
+/// Size of a foreign pool, bytes, from which on a failure to map it is not a lack of this process: no
+/// worker may allocate so much, so the size is a false report.
 const LARGEST: usize = 1 << 40;
 
 impl ForeignError {
-    /// Returns true if this process lacks the memory, descriptors or mappings to read the pool: not an
-    /// error of the pool's owner.
+    /// Returns true if this process lacks the memory, descriptors or mappings to read the pool, which
+    /// is not an error of the pool's owner. Returns false for a pool of 1 TiB or more.
     pub fn is_lack(&self) -> bool {
         match self {
             ForeignError::Os { bytes, errno, .. } => {
@@ -146,12 +146,11 @@ impl ForeignPool {
     }
 
     /// Maps `slots` slots of `slot_bytes` bytes each, read-only. `fd` and the numbers come from
-    /// [`Frame::read_only_memory`] in the other process. Six system calls. Frames are returned
-    /// through `returns`.
+    /// [`Frame::read_only_memory`] in the other process. Frames are returned through `returns`.
     ///
     /// # Errors
-    /// The memory could shrink, can be written through the descriptor, or is smaller than
-    /// reported.
+    /// The memory is not a memfd of ordinary pages, could shrink, can be written through the
+    /// descriptor, or is smaller than reported; the numbers are out of range; or a system call failed.
     #[cfg(not(any(loom, miri)))]
     pub fn new(
         fd: OwnedFd,
@@ -170,7 +169,7 @@ impl ForeignPool {
     /// all pixels of its frames read as 0.
     ///
     /// # Errors
-    /// As [`ForeignPool::new`].
+    /// [`ForeignError::Size`] and [`ForeignError::Os`], as [`ForeignPool::new`].
     #[cfg(not(any(loom, miri)))]
     pub fn unmapped(
         slot_bytes: usize,

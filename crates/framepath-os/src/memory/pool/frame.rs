@@ -213,7 +213,7 @@ impl FrameMut {
         unsafe { self.place.as_ref() }
     }
 
-    /// Returns the format, size and planes. Before [`FrameMut::set_layout`], the layout is opaque bytes.
+    /// Returns the layout; opaque bytes until [`FrameMut::set_layout`], except after [`Frame::try_unique`].
     pub fn layout(&self) -> &Layout {
         self.place().layout()
     }
@@ -233,7 +233,7 @@ impl FrameMut {
         Ok(())
     }
 
-    /// Returns the bytes of plane `index` for writing, padding included.
+    /// Returns the bytes of plane `index` for writing, including the padding of all rows but the last.
     ///
     /// # Panics
     /// The layout has no such plane.
@@ -380,8 +380,8 @@ impl Frame {
     /// but could open the memory again through the descriptor's path in /proc; a sandbox has to prevent this.
     ///
     /// # Errors
-    /// `Unsupported` if this process has no memfd of the memory: granted memory, buffers of another process
-    /// or of a device, or a closed foreign pool. Other errors from the system calls.
+    /// `Unsupported` if this process has no memfd of the memory: granted, anonymous or blank memory, buffers
+    /// of another process or of a device, or a closed foreign pool. Other errors from the system calls.
     #[cfg(not(any(loom, miri)))]
     pub fn read_only_memory(&self) -> std::io::Result<PoolMemory> {
         if let Some(place) = self.foreign_place() {

@@ -99,7 +99,7 @@ pub struct GiveBack {
     table: Mutex<Table>,
     /// Highest slot number ever assigned to a pool, plus 1.
     used: AtomicU32,
-    /// Number of invalid returns.
+    /// Number of invalid returns, as [`GiveBack::breaches`] counts them.
     breaches: AtomicU64,
 }
 
@@ -139,7 +139,8 @@ impl GiveBack {
         self.memory.as_ref()
     }
 
-    /// Returns the number of invalid returns so far: returns of frames that the other side did not have.
+    /// Returns the number of invalid returns found so far: collections in which a slot had more returns
+    /// than exported frames (one each, however many), or a slot that does not exist was returned.
     pub fn breaches(&self) -> u64 {
         self.breaches.load(Ordering::Relaxed)
     }
@@ -149,8 +150,8 @@ impl GiveBack {
         self.table().exported.iter().map(VecDeque::len).sum()
     }
 
-    /// Drops the handles of all frames returned since the last call. Pools call this when they
-    /// run out of slots. Any thread.
+    /// Drops the handles of all frames returned since the last call, and counts invalid returns. Pools
+    /// call this when they run out of slots. Any thread.
     pub fn collect(&self) {
         for (index, word) in self.used_words().iter().enumerate() {
             // Relaxed: a first check that saves the swap; `has_returns` checks in order.

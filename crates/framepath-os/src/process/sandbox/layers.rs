@@ -27,7 +27,8 @@ pub enum Layer {
     Limits,
     /// The process has no capabilities.
     Capabilities,
-    /// Landlock: no file can be opened, made or removed.
+    /// Landlock: no file can be opened, made or removed; while a plug-in is loaded, its file and the
+    /// system's libraries can be read.
     LandlockFiles,
     /// Landlock: no TCP port can be bound or connected to.
     LandlockNet,
@@ -178,8 +179,8 @@ impl Layers {
     }
 }
 
-/// Writes the layers as `user namespace, seccomp; not in this kernel: Landlock files; refused:
-/// ...`.
+/// Writes the layers as `user namespace, seccomp; not in this kernel: Landlock files; refused: ...`;
+/// leaves out untried layers, and writes `none` if all are untried.
 impl fmt::Display for Layers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut written = false;

@@ -8,7 +8,8 @@ use std::os::fd::RawFd;
 
 use super::SOCKET;
 
-/// Descriptor of the child's end of the pipe on which it reports a failed step; closed by execve.
+/// Descriptor of the child's end of the pipe on which it reports a failed step; closed by execve or, in
+/// a fork, by [`Files::done`].
 const REPORT: RawFd = SOCKET + 1;
 /// Lowest descriptor number to which the parent's files are moved before the clone.
 pub(super) const FIRST_SPARE: RawFd = 10;
@@ -30,11 +31,11 @@ const STEPS: [&str; 9] = [
 
 /// Descriptors that the child needs, by their numbers in the parent.
 pub(super) struct Files {
-    /// /dev/null, for standard input, output and error.
+    /// /dev/null, for standard input and output, and for standard error unless `keep_stderr` is true.
     pub(super) null: RawFd,
     /// Writing end of the report pipe.
     pub(super) report_fd: RawFd,
-    /// The worker's end of its socket.
+    /// The worker's end of its socket; /dev/null for a zygote's first process, which has none.
     pub(super) socket: RawFd,
     /// True if the child keeps the parent's standard error; false if it gets /dev/null.
     pub(super) keep_stderr: bool,
@@ -86,8 +87,10 @@ impl<'a> ChildPlan<'a> {
 }
 
 impl Files {
-    /// Detaches the child from the parent's session, files and signals, and moves the child's descriptors
-    /// to their final numbers. The error is the failed step, by its index in [`STEPS`].
+    /// Detaches the child from the parent's session, files and signals, enters its cgroup if there is
+    /// one and it can be entered, moves the child's descriptors to their final numbers, and closes all
+    /// others. Makes the kernel kill the child when the thread that started it ends, and sets
+    /// no_new_privs. The error is the failed step, by its index in [`STEPS`].
     pub(super) fn confine(&self) -> Result<(), u8> {
         let Files { null, report_fd, socket, keep_stderr, group } = *self;
         // SAFETY: system calls with numbers, and with pointers to sets and

@@ -29,8 +29,9 @@ pub struct Zygote {
 }
 
 impl Zygote {
-    /// Turns the calling process into a zygote: enters every namespace that the kernel allows
-    /// this user. A denied namespace is not an error.
+    /// Turns the calling process into a zygote: enters the largest of five sets of namespaces that the
+    /// kernel allows this user (the last set is empty, so a denied namespace is not an error), and
+    /// forks the first process of the pid namespace.
     ///
     /// # Errors
     /// This process has more than one thread, or a system call failed.
@@ -54,10 +55,9 @@ impl Zygote {
         self.namespaces
     }
 
-    /// Forks a worker that continues with `run`. The worker has `socket`, the environment of
-    /// [`spawn`](super::spawn), and the zygote's standard error. It is in a cgroup with `bounds`
-    /// if possible. In the worker, `run` gets the socket; its result is the exit code, and a panic exits
-    /// with 101.
+    /// Forks a worker that continues with `run`. The worker has `socket`, and the zygote's environment
+    /// and standard error. It is in a cgroup with `bounds` if possible. In the worker, `run` gets the
+    /// socket; its result is the exit code, and a panic exits with 101.
     ///
     /// The child is made by fork(3), so that the C library knows its thread: raise(3), abort(3)
     /// and mutexes that check their owner work in it.

@@ -14,7 +14,7 @@ const ROUNDS: u32 = if cfg!(miri) { 15 } else { 200 };
 /// checkers report no leak.
 static KEPT: Mutex<Vec<&GiveBack>> = Mutex::new(Vec::new());
 
-/// Returns the owner's side of `words`.
+/// Makes the owner's side of `words`, which is never freed, and adds it to [`KEPT`].
 pub(super) fn owner_of(words: GiveBackWords<'static>) -> &'static GiveBack {
     let give_back: &GiveBack = Box::leak(Box::new(GiveBack::new(words)));
     KEPT.lock().unwrap().push(give_back);
