@@ -12,7 +12,8 @@ use framepath_lab::report::FrameTimeline;
 use framepath_model::summary::Summary;
 
 /// Creates the run folder `given`, which may exist already. Without `given`, creates a new folder
-/// under `runs/` in the current folder, named after the time in UTC. Returns the folder's path.
+/// under `runs/` in the current folder, named after the time in UTC, with a number if that name
+/// exists. Returns the folder's path.
 pub(crate) fn create(given: Option<&Path>) -> anyhow::Result<PathBuf> {
     if let Some(folder) = given {
         fs::create_dir_all(folder).with_context(|| format!("making `{}`", folder.display()))?;
