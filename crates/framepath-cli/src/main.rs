@@ -49,7 +49,8 @@ struct Arguments {
     #[command(subcommand)]
     command: command::Command,
 
-    /// Log events to standard error: files, workers, connections; -vv also logs hops and pools
+    /// Log events to standard error: files, workers, connections; -vv also logs hops, decoders and pools
+    /// [default: the level in FRAMEPATH_LOG, else none]
     #[arg(short, long, action = clap::ArgAction::Count, global = true)]
     verbose: u8,
 }
