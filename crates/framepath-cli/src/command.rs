@@ -51,7 +51,7 @@ pub(crate) enum Command {
     /// List the parts of a path: sources, stages, links, sinks
     #[command(visible_alias = "path")]
     Stages(stages::StagesArgs),
-    /// List the frei0r plug-ins of this machine, and their parameters
+    /// List the frei0r plug-ins of this machine, or show one with its parameters
     Plugins(plugins::PluginsArgs),
     /// Run a service that gives sandboxed workers to the programs of this user, and of allowed users
     Serve(serve::ServeArgs),

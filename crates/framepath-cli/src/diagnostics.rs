@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Log messages of the library, as lines on standard error: `-v`, or FRAMEPATH_LOG.
+//! Log messages of framepath's crates, as lines on standard error: `-v`, or FRAMEPATH_LOG.
 
 use std::env;
 

@@ -28,7 +28,8 @@ pub(crate) enum ExitStatus {
     Failed,
     /// The command has reported lost packets or frames. Exit code 3.
     Lost,
-    /// SIGINT or SIGTERM ended the command, which has shown the results up to the signal. Exit code 130.
+    /// SIGINT, SIGTERM or Ctrl-C ended the command. The commands that collect results over time (`run`,
+    /// `lab`, `meta`, `fixture`) have shown the results up to the signal, the others none. Exit code 130.
     Interrupted,
 }
 
@@ -82,7 +83,7 @@ fn is_canceled(error: &anyhow::Error) -> bool {
 }
 
 /// Prints `error` as `framepath: COMMAND: error: cause` on standard error, with control characters
-/// escaped.
+/// escaped. Only a usage error keeps its line breaks.
 pub(crate) fn print_error(command: &str, error: &anyhow::Error) {
     // A usage error may have several lines: the arguments, and a mark below the wrong word.
     let line = one_line(error);
@@ -90,8 +91,8 @@ pub(crate) fn print_error(command: &str, error: &anyhow::Error) {
     terminal::note(&format!("framepath: {command}: {line}"));
 }
 
-/// Formats `error` and the chain of causes as one line. Omits a cause that the line already contains,
-/// because many errors of libraries already include the text of the cause.
+/// Joins `error` and the chain of causes with `: `; line breaks in their texts remain. Omits a cause
+/// that the text already contains, because many errors of libraries include the text of the cause.
 fn one_line(error: &anyhow::Error) -> String {
     let mut line = error.to_string();
     for cause in error.chain().skip(1) {
@@ -105,7 +106,7 @@ fn one_line(error: &anyhow::Error) -> String {
 
 /// Prints a result of parsing the arguments that runs no command: the requested help or version on
 /// standard output, or a usage error on standard error. Returns the exit code: 0 for help and
-/// version, 1 if standard output is closed, 2 for a usage error.
+/// version, 1 if standard output cannot be written, 2 for a usage error.
 pub(crate) fn from_usage_error(error: &clap::Error) -> ExitCode {
     if error.use_stderr() {
         // The error repeats the arguments, which may be file names with control characters.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Touches arguments, standard output and the files that options name: arguments
-//! in, tables out. The crates below compute the figures.
+//! The program `framepath`: reads the arguments, runs one command, and prints its results or writes
+//! them to the files that options name. The other crates compute the results.
 #![forbid(unsafe_code)]
 
 mod command;
@@ -49,7 +49,8 @@ struct Arguments {
     #[command(subcommand)]
     command: command::Command,
 
-    /// Log events to standard error: files, workers, connections; -vv also logs hops and pools
+    /// Log events to standard error: files, workers, connections; -vv also logs hops, decoders and pools
+    /// [default: the level in FRAMEPATH_LOG, else none]
     #[arg(short, long, action = clap::ArgAction::Count, global = true)]
     verbose: u8,
 }

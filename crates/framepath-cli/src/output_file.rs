@@ -31,7 +31,7 @@ struct Temporary {
     file: File,
     /// Path of the temporary file.
     path: PathBuf,
-    /// Final name of the file. A symbolic link is resolved, also one to a file that does not exist yet.
+    /// Final path of the file. A symbolic link to an existing file is resolved.
     target: PathBuf,
     renamed: bool,
 }
@@ -115,7 +115,12 @@ impl OutputFile {
     }
 
     /// Calls `content` to write the output, then gives a temporary file the final name. If `content`
-    /// fails, standard output has no bytes, and a temporary file is removed.
+    /// fails, standard output has no bytes, a temporary file is removed, and a device or pipe may have a
+    /// part of the output.
+    ///
+    /// # Errors
+    /// The error of `content` or of the write; [`OutputClosed`](crate::exit_status::OutputClosed) if the
+    /// reader of standard output is gone.
     pub(crate) fn write(self, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow::Result<()> {
         let written = match self.target {
             Target::Stdout => {

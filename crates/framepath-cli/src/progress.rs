@@ -16,7 +16,8 @@ const PATIENCE: Duration = Duration::from_millis(500);
 const PERIOD: Duration = Duration::from_millis(250);
 
 /// Progress line with frames, frames per second and elapsed seconds. A thread draws the line until
-/// this value is dropped. Without a terminal on standard error there is no thread and no line.
+/// this value is dropped, then erases it. Without a terminal on standard error there is no thread and
+/// no line.
 pub(crate) struct Ticker {
     /// Channel to the drawing thread; dropping the channel ends the thread. `None` without a thread.
     running: Option<Sender<()>>,

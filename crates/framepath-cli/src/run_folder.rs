@@ -12,14 +12,15 @@ use framepath_lab::report::FrameTimeline;
 use framepath_model::summary::Summary;
 
 /// Creates the run folder `given`, which may exist already. Without `given`, creates a new folder
-/// under `runs/` in the current folder, named after the time in UTC. Returns the folder's path.
+/// under `runs/` in the current folder, named after the time in UTC, with a number if that name
+/// exists. Returns the folder's path.
 pub(crate) fn create(given: Option<&Path>) -> anyhow::Result<PathBuf> {
     if let Some(folder) = given {
-        fs::create_dir_all(folder).with_context(|| format!("making `{}`", folder.display()))?;
+        fs::create_dir_all(folder).with_context(|| format!("making the folder `{}`", folder.display()))?;
         return Ok(folder.to_owned());
     }
     let runs = Path::new("runs");
-    fs::create_dir_all(runs).context("making `runs`")?;
+    fs::create_dir_all(runs).context("making the folder `runs`; --out DIR names another run folder")?;
     // The names sort by time.
     let name = utc(unix_seconds().unwrap_or(0), "%Y-%m-%dT%H-%M-%SZ");
     let mut folder = runs.join(&name);
@@ -30,7 +31,7 @@ pub(crate) fn create(given: Option<&Path>) -> anyhow::Result<PathBuf> {
                 folder = runs.join(format!("{name}-{second}"));
             }
             outcome => {
-                outcome.with_context(|| format!("making `{}`", folder.display()))?;
+                outcome.with_context(|| format!("making the folder `{}`", folder.display()))?;
                 break;
             }
         }
@@ -43,12 +44,13 @@ pub(crate) fn unix_seconds() -> Option<u64> {
     SystemTime::now().duration_since(UNIX_EPOCH).ok().map(|time| time.as_secs())
 }
 
-/// Reads the lab's summaries in `path`. A file has one summary or an array; a run folder has such a
-/// file named `run.json`. An empty array is an error.
+/// Reads the lab's summaries in `path`, at least one. A file has one summary or an array; a run folder
+/// has such a file named `run.json`. A file with an empty array is an error.
 pub(crate) fn summaries(path: &Path) -> anyhow::Result<Vec<Summary>> {
     let file = if path.is_dir() { path.join("run.json") } else { path.to_owned() };
     let text = fs::read_to_string(&file).with_context(|| format!("reading `{}`", file.display()))?;
-    let of_file = || format!("`{}` is not a summary of the lab", file.display());
+    let of_file =
+        || format!("`{}` is not a summary of the lab; expected a file of `lab --json`", file.display());
     let value: serde_json::Value = serde_json::from_str(&text).with_context(of_file)?;
     let summaries = if value.is_array() {
         serde_json::from_value::<Vec<Summary>>(value).with_context(of_file)?
@@ -56,19 +58,22 @@ pub(crate) fn summaries(path: &Path) -> anyhow::Result<Vec<Summary>> {
         vec![serde_json::from_value::<Summary>(value).with_context(of_file)?]
     };
     if summaries.is_empty() {
-        bail!("`{}` contains no summary of the lab", file.display());
+        bail!("`{}` contains no summary; create one with `framepath lab --json FILE`", file.display());
     }
     Ok(summaries)
 }
 
 /// Reads the slowest frames of a run folder from its `timeline.json`; `path` is the folder or its
-/// `run.json`. Returns an empty list if the folder has no such file, or if `path` is another file.
+/// `run.json`. Returns an empty list if the folder has no such file, or if `path` is another file. A
+/// file with other content is an error.
 pub(crate) fn slow_frames(path: &Path) -> anyhow::Result<Vec<FrameTimeline>> {
     let folder = if path.is_dir() { Some(path) } else { path.parent().filter(|_| is_run_json(path)) };
     let file = folder.map(|folder| folder.join("timeline.json")).filter(|file| file.exists());
     let Some(file) = file else { return Ok(Vec::new()) };
     let text = fs::read_to_string(&file).with_context(|| format!("reading `{}`", file.display()))?;
-    serde_json::from_str(&text).with_context(|| format!("`{}` is not a timeline of the lab", file.display()))
+    serde_json::from_str(&text).with_context(|| {
+        format!("`{}` is not a timeline of the lab; remove the file or run the lab again", file.display())
+    })
 }
 
 /// Returns true if the file name of `path` is `run.json`.

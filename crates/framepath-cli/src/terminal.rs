@@ -24,8 +24,11 @@ impl TextTarget {
         if data_on_output { TextTarget::Error } else { TextTarget::Output }
     }
 
-    /// Prints `text`, which may have several lines. Escapes all other control characters, because they
-    /// would change the terminal's state.
+    /// Prints `text`, which may have several lines and tabs. Escapes all other control characters,
+    /// because they would change the terminal's state.
+    ///
+    /// # Errors
+    /// The write failed or a signal ended it; [`OutputClosed`] for standard output without a reader.
     pub(crate) fn print(self, text: &str) -> anyhow::Result<()> {
         let text = shown_lines(text);
         match self {
@@ -40,7 +43,8 @@ impl TextTarget {
 /// Writes all of `bytes` to standard output.
 ///
 /// # Errors
-/// [`OutputClosed`] if the reader has closed standard output, otherwise the system's error.
+/// [`OutputClosed`] if the reader has closed standard output; otherwise the system's error, or an
+/// interruption if a signal ended the wait for the reader.
 pub(crate) fn print(bytes: &[u8]) -> anyhow::Result<()> {
     match StoppableWriter::new(io::stdout().lock()).write_all(bytes) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(OutputClosed.into()),
@@ -48,8 +52,8 @@ pub(crate) fn print(bytes: &[u8]) -> anyhow::Result<()> {
     }
 }
 
-/// Prints `line`, with control characters escaped, and a line end on standard error. Ignores errors,
-/// because there is no other place to report them.
+/// Prints `line` and a line end on standard error. Escapes control characters, except line feeds and
+/// tabs. Ignores errors, because there is no other place to report them.
 pub(crate) fn note(line: &str) {
     let line = format!("{}\n", shown_lines(line));
     let _ = StoppableWriter::new(io::stderr().lock()).write_all(line.as_bytes());

@@ -55,7 +55,7 @@ const TESTKIT: &str = "framepath-testkit";
 
 /// Only crate that may depend on the crates of [`CODEC_NAMES`].
 const CODEC_CRATE: &str = "framepath-codec";
-/// Beginnings of the names of crates for FFmpeg and dav1d.
+/// Beginnings of the names of crates that bind FFmpeg, dav1d or other C libraries.
 const CODEC_NAMES: &[&str] = &["ffmpeg", "libav", "dav1d", "bindgen"];
 
 /// Crate roots in which `unsafe` is forbidden.
@@ -305,8 +305,8 @@ fn files_are_short_or_give_a_reason() -> Tested {
     Ok(())
 }
 
-/// Checks that every file is a module of a single crate, because shared code belongs in a crate that
-/// both depend on.
+/// Checks that no module is included by the attribute `path`, so that every file is a module of a
+/// single crate. Shared code belongs in a crate that both depend on.
 fn every_file_is_a_module_of_one_crate() -> Tested {
     let files = files()?;
     let attribute = ["#[", "path"].concat();

@@ -40,7 +40,7 @@ pub(crate) struct CompareArgs {
     #[arg(value_name = "PATH")]
     paths: Vec<String>,
 
-    /// Two commands: each in quotes, or separated by `--`
+    /// Two commands, each in quotes or separated by `--`; after a path, one command
     #[arg(last = true, value_name = "COMMAND")]
     commands: Vec<String>,
 

@@ -38,7 +38,7 @@ pub(crate) struct FixtureArgs {
     reference: bool,
 
     /// Memory of the frames: a dma-heap's device file, `udmabuf` or `pages`
-    /// [default: the system's dma-heap, else udmabuf; pages with --reference]
+    /// [default: the system's dma-heap, or udmabuf where there is none; pages with --reference]
     #[arg(long, value_name = "HEAP")]
     heap: Option<String>,
 

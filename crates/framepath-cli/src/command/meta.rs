@@ -24,8 +24,9 @@ The command receives the records made after its start. If it reads too slowly, t
 kernel drops records; the last line counts the missed ones. The
 column crc32 is filled with `threshold device=NODE crc32=1` or `fixture --crc32`.
 
-Exit code: 0 after N records, or after Ctrl-C without --frames; 1 if the device cannot
-be read or a write fails; 130 if SIGINT (Ctrl-C) or SIGTERM came before N records.";
+Exit code: 0 after N records, or after Ctrl-C or SIGTERM without --frames; 1 if the
+device cannot be read or a write fails; 130 if SIGINT (Ctrl-C) or SIGTERM came before
+N records.";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]

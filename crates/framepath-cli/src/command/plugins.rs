@@ -132,8 +132,8 @@ fn one(entry: &PluginEntry) -> String {
     text
 }
 
-/// Arguments of `plugin-info`, which loads one plug-in and prints its description. The command
-/// `plugins` runs it as a child process for each plug-in.
+/// Arguments of `plugin-info`, which loads one plug-in and prints its description or the reason of its
+/// failure. The command `plugins` runs `plugin-info` as a child process for each plug-in.
 #[derive(clap::Args)]
 pub(crate) struct PluginInfoArgs {
     /// The plug-in's shared library

@@ -39,7 +39,8 @@ is invalid.";
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ServeArgs {
-    /// Socket for clients [default: framepath.sock in $XDG_RUNTIME_DIR, else in /run]
+    /// Socket for clients [default: framepath.sock in $XDG_RUNTIME_DIR; /run/framepath.sock if the
+    /// variable is unset or only that socket exists]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
 
@@ -101,7 +102,7 @@ pub(crate) struct ServeArgs {
           value_parser = clap::value_parser!(u32).range(0..))]
     replacements_per_minute: u32,
 
-    /// Maximum address space of a worker, MiB
+    /// Maximum address space of a worker beyond its program, MiB
     #[arg(long, value_name = "MIB", default_value_t = ServiceSettings::default().memory_bytes >> 20,
           value_parser = clap::value_parser!(u64).range(64..=1 << 20))]
     memory: u64,
@@ -119,7 +120,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 
 /// Attaches this process to the kernel module's node `path` as the only decoder. Retries for a second
 /// while another decoder is attached, because the kernel takes a moment to detach a decoder that has
-/// just ended.
+/// just ended; then returns the error.
 fn attach(path: &Path) -> anyhow::Result<Attached> {
     let mut tries = 0;
     loop {

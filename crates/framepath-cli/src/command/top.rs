@@ -34,7 +34,8 @@ const CTRL_C: u8 = 3;
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct TopArgs {
-    /// Socket of the service [default: framepath.sock in $XDG_RUNTIME_DIR, else in /run]
+    /// Socket of the service [default: framepath.sock in $XDG_RUNTIME_DIR; /run/framepath.sock if the
+    /// variable is unset or only that socket exists]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
 

@@ -57,7 +57,8 @@ pub fn running_out_of_descriptors_fails_the_run_and_skips_no_packet() {
 }
 
 /// Runs the path 16 times, with 0 to 15 free descriptors after the first [`BEFORE`] packets. Later the
-/// path's worker crashes, and the next worker needs descriptors. Returns the results of the runs.
+/// path's worker crashes, and the next worker needs descriptors. Checks that each run succeeds or fails
+/// for lack of descriptors, and that both occur. Returns the results of the runs.
 fn with_fewer(path: &str) -> Vec<CommandOutput> {
     let clip = fs::read(in_checkout("clips/vp9-180p8.ivf")).unwrap();
     let (first, rest) = clip.split_at(end_of_packet(&clip, BEFORE));

@@ -39,12 +39,12 @@ pub enum Part {
 /// Expected result of `framepath`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Then {
-    /// An error; no frame is lost if only the first worker is hostile.
+    /// An error if every worker is hostile; success without a lost frame if only the first worker is.
     Broken,
     /// An error at the start, because no stream is open yet.
     Opening,
-    /// An error; frames may be wrong or missing if only the first worker
-    /// is hostile.
+    /// An error if every worker is hostile. If only the first worker is, success or an error, and
+    /// frames may be wrong or missing.
     Wrong,
     /// Success or an error; `framepath` must only end in time.
     Anything,

@@ -73,7 +73,7 @@ impl Caller {
         Caller::of(&["framepath-worker", "stage memory=1073741824"])
     }
 
-    /// Starts a worker that decodes with a device.
+    /// Starts a worker that decodes with a device, and waits until the worker is ready.
     pub fn of_device_worker() -> Caller {
         Caller::of(&["framepath-worker", "device memory=1073741824 /dev/null"])
     }
@@ -218,7 +218,7 @@ fn stream_info() -> StreamInfo {
 }
 
 impl Stream {
-    /// Writes a cell to the ring of submissions; does nothing if the ring is full.
+    /// Writes a cell to the ring of submissions; does nothing if the ring is full or invalid.
     pub fn cell(&mut self, cell: [u64; 8]) {
         let _ = self.writer.push(&cell);
     }

@@ -68,7 +68,8 @@ fn refused_memory(fd: impl FnOnce(&Opening) -> OwnedFd) -> impl FnOnce(&mut Call
     }
 }
 
-/// Opens a decoder and grants the invalid memory of `memory` for frames. Checks that no frame arrives.
+/// Opens a decoder and grants the invalid memory that `memory` returns for a number of bytes; with
+/// `None`, does not answer the request. Checks that no frame arrives.
 fn grants(caller: &mut Caller, memory: fn(u64) -> Option<OwnedFd>) {
     let mut stream = caller.decode();
     stream.grants = memory;

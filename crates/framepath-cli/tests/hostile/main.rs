@@ -187,7 +187,8 @@ fn play_service_of_another_version() {
     assert_names_versions(&ran.stderr, &worker);
 }
 
-/// Plays the deed against a worker, which must not end by a signal or with a panic.
+/// Plays the deed against a worker, which must not end by a signal or with a panic. A deed with
+/// `Then::Ends` must make the worker end by itself; otherwise the caller leaves first.
 fn play_deed(deed: &Deed) {
     let mut caller = Caller::start();
     (deed.play)(&mut caller);

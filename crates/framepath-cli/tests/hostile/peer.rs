@@ -98,7 +98,8 @@ pub fn ready(socket: &Socket) {
     say(socket, &Message::Ready { layers: all.bits() }, None);
 }
 
-/// Waits for the message that opens the stream; exits if there is none.
+/// Waits for the message that opens the stream. Returns the message and the shared area's descriptor;
+/// exits at another message or the end of the connection.
 pub fn hear_open(socket: &Socket) -> (Open, OwnedFd) {
     let mut bytes = [0; MESSAGE_BYTES];
     let Ok((MESSAGE_BYTES, Some(fd))) = socket.receive(&mut bytes) else { std::process::exit(0) };

@@ -29,7 +29,7 @@ pub const PARTS: &[Part] = &[
 /// Duration of the writes into the shared areas.
 const A_WHILE: Duration = Duration::from_secs(1);
 
-/// Returns the open shared areas of process `pid`.
+/// Returns the open shared areas of process `pid`; none if the process has ended.
 fn areas(pid: u32) -> Vec<File> {
     let folder = format!("/proc/{pid}/fd");
     let Ok(files) = fs::read_dir(Path::new(&folder)) else { return Vec::new() };

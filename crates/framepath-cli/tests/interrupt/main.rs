@@ -69,14 +69,16 @@ fn code_after_two_signals() -> Option<i32> {
     ended_within(&mut child, HANGS).expect("it hangs").code()
 }
 
-/// Returns the set of signals in the line `name` of /proc/PID/status; `None` if the process has ended.
+/// Returns the set of signals in the line `name` of /proc/PID/status: bit N-1 is signal N. `None` if
+/// there is no such process or line.
 fn field(pid: u32, name: &str) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(":"))?;
     u64::from_str_radix(line.trim(), 16).ok()
 }
 
-/// Waits until the child handles both signals and uses no CPU, which means that it is blocked.
+/// Waits until the child handles both signals and uses no CPU, which means that it is blocked. Panics
+/// after 60 s, or if the child ends.
 fn settle(child: &mut Child, situation: &Situation) {
     let deadline = Instant::now() + Duration::from_secs(60);
     let (mut before, mut quiet) = (None, 0);

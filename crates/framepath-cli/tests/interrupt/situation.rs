@@ -145,7 +145,8 @@ fn make_fifo(name: &str) {
     mknodat(rustix::fs::CWD, name, rustix::fs::FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
 }
 
-/// Opens the writing end without waiting for a reader, and writes `bytes` to the fifo.
+/// Opens the fifo for reading and writing, which needs no other reader, and writes `bytes` to it.
+/// Returns the open file.
 fn write_to(fifo: &str, bytes: &[u8]) -> File {
     const O_NONBLOCK: i32 = rustix::fs::OFlags::NONBLOCK.bits() as i32;
     let mut writer = OpenOptions::new().read(true).write(true).custom_flags(O_NONBLOCK).open(fifo).unwrap();

@@ -22,8 +22,8 @@ fn folder_of_nobody() -> tempfile::TempDir {
     folder
 }
 
-/// Starts a service at `socket`. Stops it with SIGTERM once it accepts a connection, unless it ends by
-/// itself. Returns its exit code and output.
+/// Starts a service at `socket`. Stops the service with SIGTERM once it accepts a connection, or after
+/// about 5 s, unless it ends by itself. Returns its exit code and output.
 fn serve_at(socket: &Path) -> CommandOutput {
     let mut serve =
         framepath(&["serve", "--spares", "0", "--grace", "0", "--allow-uid", "12345", "--socket"]);

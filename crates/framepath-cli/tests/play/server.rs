@@ -65,7 +65,8 @@ impl Drop for Xvfb {
     }
 }
 
-/// Starts a program. Returns an error with the text `missing` if it is not installed.
+/// Starts a program. Returns an error with the text `missing` if the program is not installed; panics
+/// at another error.
 fn started(command: &mut Command, missing: &str) -> Result<Child, Missing> {
     match command.stdin(Stdio::null()).stderr(Stdio::null()).spawn() {
         Ok(child) => Ok(child),

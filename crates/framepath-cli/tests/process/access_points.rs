@@ -117,8 +117,9 @@ fn units(bytes: &[u8]) -> Vec<&[u8]> {
     starts.iter().zip(ends).map(|(start, end)| &bytes[*start..end]).collect()
 }
 
-/// Creates one stream of two encodings. The second encoding has its own parameter sets, only at its
-/// first random access point.
+/// Creates one stream of two encodings, each given by options of the ffmpeg tool. The second encoding
+/// has its own parameter sets, only at its first random access point. `is_set` returns true for the
+/// first byte of a parameter set's NAL unit.
 fn two_encodings(
     folder: &Path,
     extension: &str,
@@ -239,7 +240,8 @@ fn a_configuration_change_inside_a_file_reaches_the_workers() {
     }
 }
 
-/// Returns the number of packets that a run's standard error reports as skipped.
+/// Returns the number of packets that a run's standard error first reports as skipped. Panics if it
+/// reports none.
 fn skipped(stderr: &str) -> usize {
     let count = stderr.split_once("skipped ").and_then(|(_, rest)| rest.split(' ').next());
     count.and_then(|count| count.parse().ok()).unwrap_or_else(|| panic!("no count in {stderr}"))

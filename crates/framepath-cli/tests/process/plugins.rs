@@ -10,7 +10,8 @@ use framepath::plugins::list;
 
 use framepath_testkit::run;
 
-/// Minimum number of filters and sources; every version of Debian's package has more.
+/// Minimum number of plug-ins that must deliver frames; every version of Debian's package has more
+/// filters and sources.
 const LEAST: usize = 90;
 
 /// Number of plug-ins that run at the same time.

@@ -10,14 +10,14 @@ use std::time::Duration;
 use framepath::{Frame, Frames, Pipeline, Request, RequestError, SeekTo};
 use framepath_testkit::service::ServiceProcess;
 
-/// Presentation time and hash of a frame.
+/// Presentation time of a frame in the stream's time base, `None` if unknown, and hash of the pixels.
 type Shown = (Option<i64>, u64);
 
 /// Number of frames of each clip, at 25 frames per second.
 const FRAMES: usize = 60;
 
-/// Ten targets in milliseconds, each with the number of the first frame at or after it: the
-/// start, frames, between frames, backwards, after the end.
+/// Ten targets in milliseconds, each with the number of the first frame at or after it, from 0: the
+/// start, frames, between frames, backwards, after the end (60, because no frame follows).
 const TARGETS: [(u64, usize); 10] = [
     (1000, 25),
     (0, 0),
@@ -195,8 +195,8 @@ fn demuxers_in_workers_honour_start_loop_and_edit_lists() {
     });
 }
 
-/// Checks the frames before and after a seek from the end to 1 s, with a fault at input
-/// `number`. The first 60 inputs are packets, the 61st is the flush.
+/// Checks the frames before and after a seek from the end to 1 s, and after a second seek, with a
+/// fault at input `number` (from 0) that ends one worker. Inputs 0 to 59 are packets, 60 is the flush.
 fn seek_with_fault(file: &str, fault: &str, number: u64, whole: &[Shown]) {
     for threads in [1, 3] {
         let path = format!(

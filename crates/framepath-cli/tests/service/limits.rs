@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Every limit holds, and the denial names the option that sets it.
+//! Limits of a service hold, and a denial names the option that sets the limit.
 
 use framepath_model::wire::Message;
 
