@@ -242,7 +242,7 @@ fn a_configuration_change_inside_a_file_reaches_the_workers() {
 
 /// Returns the number of packets that a run's standard error first reports as skipped. Panics if it
 /// reports none.
-fn skipped(stderr: &str) -> usize {
+pub(super) fn skipped(stderr: &str) -> usize {
     let count = stderr.split_once("skipped ").and_then(|(_, rest)| rest.split(' ').next());
     count.and_then(|count| count.parse().ok()).unwrap_or_else(|| panic!("no count in {stderr}"))
 }
