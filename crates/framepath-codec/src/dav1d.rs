@@ -100,6 +100,22 @@ unsafe extern "C" fn free_packet(_bytes: *const u8, cookie: *mut c_void) {
 /// Picture that dav1d returned, released on drop.
 struct PictureRef(ffi::Dav1dPicture);
 
+// SAFETY: dav1d counts the references atomically and ties nothing to a thread.
+unsafe impl Send for PictureRef {}
+
+impl PictureRef {
+    /// Returns the picture's spatial layer and the highest one of its operating point; 0 for a
+    /// stream without layers.
+    fn layers(&self) -> (c_int, c_int) {
+        // SAFETY: dav1d sets the headers of a picture that it outputs, and keeps them with it.
+        let headers = unsafe { (self.0.frame_hdr.as_ref(), self.0.seq_hdr.as_ref()) };
+        let (Some(frame), Some(sequence)) = headers else { return (0, 0) };
+        // Bits 8 to 11 are the spatial layers.
+        let mask = sequence.operating_points[0].idc >> 8 & 0xf;
+        (frame.spatial_id, mask.checked_ilog2().unwrap_or(0) as c_int)
+    }
+}
+
 impl Drop for PictureRef {
     fn drop(&mut self) {
         // SAFETY: a reference from dav1d_get_picture, released once.
@@ -119,6 +135,10 @@ enum Dav1dState {
 }
 
 pub(crate) struct Dav1dDecoder {
+    /// Picture of a lower spatial layer; `None` without one. The next picture replaces it if that
+    /// one is of a higher layer. With several threads dav1d does the same. With one thread dav1d
+    /// outputs the highest layer of each packet, and a container may store each layer as a packet.
+    held: Option<PictureRef>,
     // Dropped before `slots`, which its threads call into.
     context: Context,
     /// Packet for which dav1d had no room yet; `None` if dav1d has taken all packets.
@@ -175,6 +195,7 @@ impl Dav1dDecoder {
                 pending: None,
                 numbers: Numbers::new(count),
                 threads: count,
+                held: None,
                 state: Dav1dState::Idle,
                 failure: None,
                 stop_at: i64::MAX,
@@ -235,7 +256,7 @@ impl Dav1dDecoder {
     /// Drops the pending packet, pictures and failure; decoding restarts with the next packet.
     /// Returns the number of dropped pictures that would have been output.
     pub(crate) fn flush(&mut self) -> u64 {
-        self.pending = None;
+        (self.pending, self.held) = (None, None);
         // SAFETY: an open context. dav1d's threads are idle afterwards.
         unsafe { ffi::dav1d_flush(self.context.0.as_ptr()) };
         self.slots.forget_failure();
@@ -249,7 +270,13 @@ impl Dav1dDecoder {
         let mut empty_results = 0;
         loop {
             match self.state {
-                Dav1dState::Ended => return self.failure.take().map_or(Ok(DecoderOutput::End), Err),
+                Dav1dState::Ended => {
+                    let last = self.held.take().filter(|picture| picture.0.m.timestamp < self.stop_at);
+                    if let Some(frame) = last.map_or(Ok(None), |picture| self.output_frame(&picture))? {
+                        return Ok(DecoderOutput::Frame(frame));
+                    }
+                    return self.failure.take().map_or(Ok(DecoderOutput::End), Err);
+                }
                 Dav1dState::Idle if self.pending.is_none() => return Ok(DecoderOutput::NeedsPacket),
                 Dav1dState::Idle | Dav1dState::Draining => self.push(),
                 Dav1dState::Sent => {}
@@ -260,6 +287,7 @@ impl Dav1dDecoder {
                     if self.state == Dav1dState::Sent {
                         self.state = Dav1dState::Idle;
                     }
+                    let Some(picture) = self.select_layer(picture) else { continue };
                     if let Some(frame) = self.output_frame(&picture)? {
                         return Ok(DecoderOutput::Frame(frame));
                     }
@@ -290,7 +318,28 @@ impl Dav1dDecoder {
         }
     }
 
-    /// Marks the picture's packet as received, and returns the picture as a frame; `None` if the picture is preroll.
+    /// Returns the picture to output after dav1d has output `picture`: the highest spatial layer of
+    /// a temporal unit. Returns `None` if a higher layer may follow.
+    fn select_layer(&mut self, picture: PictureRef) -> Option<PictureRef> {
+        if self.threads > 1 {
+            return Some(picture);
+        }
+        let (layer, highest) = picture.layers();
+        match self.held.take() {
+            Some(held) if layer <= held.layers().0 => {
+                self.held = Some(picture);
+                Some(held)
+            }
+            _ if layer < highest => {
+                self.held = Some(picture);
+                None
+            }
+            _ => Some(picture),
+        }
+    }
+
+    /// Marks the picture's packet as received, and returns the picture as a frame; `None` if the
+    /// picture is preroll.
     fn output_frame(&mut self, picture: &PictureRef) -> Result<Option<Frame>, CodecError> {
         let picture = &picture.0;
         let Some(meta) = self.numbers.find(picture.m.timestamp) else { return Ok(None) };

@@ -280,3 +280,20 @@ fn a_size_change_in_mid_stream() {
         }
     }
 }
+
+/// Tests a stream of libaom with two spatial layers (L2T1, 8 pictures), each layer in a packet of its own.
+#[test]
+fn the_highest_spatial_layer_is_output_with_any_number_of_threads() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/av1-two-layers.ivf");
+    let outputs = [1, 2, 3].map(|threads| {
+        let mut frames = Vec::new();
+        decode(&path, &options(threads, OutputFormat::Native), |frame| {
+            frames.push((frame.meta().seq, frame.layout().planes()[0].rows, hash(&frame)));
+        })
+        .unwrap();
+        frames
+    });
+    let numbers: Vec<_> = outputs[0].iter().map(|(seq, rows, _)| (*seq, *rows)).collect();
+    assert_eq!(numbers, (0..8).map(|unit| (101 + 2 * unit, 48)).collect::<Vec<_>>());
+    assert!(outputs[1..].iter().all(|output| *output == outputs[0]), "{outputs:?}");
+}

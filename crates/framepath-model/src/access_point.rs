@@ -27,7 +27,7 @@ pub enum RandomAccess {
         reference: bool,
         /// True if the picture may be a leading picture by its type: a RASL picture of HEVC, or a B
         /// picture of H.264. For H.264 this applies only between a random access point and the next
-        /// P picture. Used for packets without a presentation time.
+        /// P picture. Used if the packet or the point has no presentation time.
         leading: bool,
     },
     /// Packet that the container flags as random access point and that the bytes do not confirm: a
@@ -56,22 +56,28 @@ pub struct AccessPoints {
     /// True after the first flagged packet with a gradual refresh. From then on, the bytes of every
     /// H.264 packet are inspected, to distinguish reference pictures from others.
     gradual: bool,
+    /// True if the last flagged packet has no presentation time. Times then do not identify its
+    /// leading pictures, so the bytes of the packets after it are inspected.
+    untimed: bool,
 }
 
 impl AccessPoints {
     /// Creates the verifier for a new stream. `head` is the codec's own head (avcC, hvcC, parameter
     /// sets or nothing).
     pub fn new(coding: Coding, head: &[u8]) -> AccessPoints {
-        AccessPoints { coding, framing: Framing::new(coding, head), gradual: false }
+        AccessPoints { coding, framing: Framing::new(coding, head), gradual: false, untimed: false }
     }
 
     /// Returns true if [`AccessPoints::inspect`] needs the bytes of the next packet; else the
     /// packet is a [`RandomAccess::PICTURE`]. `flagged` is the container's flag; `timed` is true if
-    /// the packet has a presentation time.
-    pub fn needs(&self, flagged: bool, timed: bool) -> bool {
+    /// the packet has a presentation time. Call this once for each packet.
+    pub fn needs(&mut self, flagged: bool, timed: bool) -> bool {
+        if flagged {
+            self.untimed = !timed;
+        }
         match self.coding {
-            Coding::H264 => flagged || self.gradual || !timed,
-            Coding::Hevc => flagged || !timed,
+            Coding::H264 => flagged || self.gradual || self.untimed || !timed,
+            Coding::Hevc => flagged || self.untimed || !timed,
             _ => flagged,
         }
     }
@@ -87,10 +93,11 @@ impl AccessPoints {
                 true if keeps_segment_map(bytes) => RandomAccess::Claimed { recovery: 0 },
                 is_key => point_or_picture(is_key),
             },
+            // A VP9 key frame, shown or not, replaces all references of the frames after it.
             Coding::Vp9 => point_or_picture(vp9(bytes).is_some()),
-            Coding::Av1 => point_or_picture(av1(bytes, whole)?),
+            Coding::Av1 => av1(bytes, whole)?,
         };
-        if !flagged && access == RandomAccess::Point {
+        if !flagged && !matches!(access, RandomAccess::Picture { .. }) {
             // The container does not flag this packet, so nothing seeks here.
             return Some(RandomAccess::PICTURE);
         }
@@ -350,21 +357,24 @@ fn hevc<'a>(units: impl Iterator<Item = &'a [u8]>, flagged: bool, whole: bool) -
     })
 }
 
-/// Returns true if every frame of the temporal unit is a shown key frame; `None` if more bytes are
-/// needed. A decoder ignores a frame header that another header follows, so every header counts.
-/// The sequence header may be only in the codec's head.
-fn av1(bytes: &[u8], whole: bool) -> Option<bool> {
+/// Classifies a flagged AV1 packet by its frame headers: a point if every frame is a shown key
+/// frame, and a claim if only the first ones are, as with spatial layers. A decoder ignores a frame
+/// header that another header follows, so such a claim proves nothing. A decoder cannot start at
+/// any other frame. Returns `None` if more bytes are needed. The sequence header may be only in the
+/// codec's head.
+fn av1(bytes: &[u8], whole: bool) -> Option<RandomAccess> {
     let (mut rest, mut is_key) = (bytes, false);
     while let Some((kind, size, body)) = obu_head(rest) {
         if matches!(kind, FRAME_HEADER | FRAME) && !body.is_empty() {
             if !is_shown_key_frame(body) {
-                return Some(false);
+                let claimed = RandomAccess::Claimed { recovery: 0 };
+                return Some(if is_key { claimed } else { RandomAccess::PICTURE });
             }
             is_key = true;
         }
         rest = body.get(size..).unwrap_or_default();
     }
-    whole.then_some(is_key)
+    whole.then(|| point_or_picture(is_key))
 }
 
 /// Returns true if the AV1 frame header has `show_existing_frame` 0, `frame_type` 0 (key) and
@@ -488,6 +498,9 @@ mod tests {
         let key = [0x82, 0x49, 0x83, 0x42, 0x20, 0x15, 0xf0, 0x11, 0xf0, 0];
         assert_eq!(look(Coding::Vp9, &key), Some(RandomAccess::Point));
         assert_eq!(look(Coding::Vp9, &[0x86, 0, 0]), picture);
+        // A key frame that is not shown.
+        let hidden = [&[0x80], &key[1..]].concat();
+        assert_eq!(look(Coding::Vp9, &hidden), Some(RandomAccess::Point));
         // The frame is longer than the bytes given.
         assert_eq!(look(Coding::Av1, &[0x12, 0, 0x32, 0xff, 0x7f, 0x10, 1]), None);
         let whole = |bytes: &[u8]| AccessPoints::new(Coding::Av1, &[]).inspect(bytes, true, true);
@@ -495,9 +508,15 @@ mod tests {
         assert_eq!(whole(&key), Some(RandomAccess::Point));
         // A key frame that is not shown, and a header that another one follows.
         assert_eq!(whole(&[0x32, 2, 0x00, 1]), picture);
-        assert_eq!(whole(&[&[0x1a, 1, 0x10], &inter[..]].concat()), picture);
-        assert_eq!(whole(&[key, inter].concat()), picture);
+        assert_eq!(whole(&[&[0x1a, 1, 0x10], &inter[..]].concat()), Some(claimed(0)));
+        assert_eq!(whole(&[inter, key].concat()), picture);
         assert_eq!(look(Coding::Av1, &[0x12, 0, 0x32, 0xff, 0x7f, 0x30, 1]), picture);
+        // A second spatial layer, which refers to the key frame, in a packet with and without the
+        // container's flag.
+        let layers = [key, inter].concat();
+        assert_eq!(whole(&layers), Some(claimed(0)));
+        let unflagged = AccessPoints::new(Coding::Av1, &[]).inspect(&layers, false, true);
+        assert_eq!(unflagged, picture);
         assert_eq!(look(Coding::Av1, &[0x12, 0, 0x2a, 0xff, 0x7f, 0x10]), None);
     }
 
@@ -526,6 +545,16 @@ mod tests {
         );
         // Decoding does not start at a packet that the container does not flag.
         assert_eq!(reference(IDR), Some(RandomAccess::PICTURE));
+    }
+
+    #[test]
+    fn packets_are_inspected_if_they_or_the_point_before_have_no_time() {
+        for coding in [Coding::H264, Coding::Hevc] {
+            let mut points = AccessPoints::new(coding, &[]);
+            assert!(points.needs(true, true) && points.needs(false, false) && !points.needs(false, true));
+            assert!(points.needs(true, false) && points.needs(false, true) && points.needs(false, true));
+            assert!(points.needs(true, true) && !points.needs(false, true));
+        }
     }
 
     proptest! {

@@ -197,3 +197,47 @@ fn leading_pictures_without_times_are_known_by_their_types() {
     assert_eq!((log.skipped(), log.skipped_leading()), (5, 2));
     assert!(log.takes_all());
 }
+
+#[test]
+fn a_picture_with_a_time_ends_the_leading_pictures_without_times() {
+    let leading = RandomAccess::Picture { reference: true, leading: true };
+    // The time of the point, the pictures after it in decode order, and the number of those among
+    // them that are leading pictures.
+    let groups = [
+        // I P B B: the P has a time.
+        (Some(10), vec![(Some(13), RandomAccess::PICTURE), (None, leading), (None, leading)], 0),
+        // I B B P B: the first B and the P have times.
+        (
+            Some(10),
+            vec![
+                (Some(8), RandomAccess::PICTURE),
+                (None, leading),
+                (Some(13), RandomAccess::PICTURE),
+                (None, leading),
+            ],
+            2,
+        ),
+        // The point has no time: the types decide.
+        (
+            None,
+            vec![(Some(8), leading), (None, leading), (Some(13), RandomAccess::PICTURE), (None, leading)],
+            2,
+        ),
+    ];
+    for (time, pictures, leading) in groups {
+        let mut log = ReplayLog::new(|_| ());
+        log.append(0, Some(0), RandomAccess::Point, ());
+        log.sent();
+        log.died(Some(0), true);
+        log.sent();
+        assert_eq!(log.died(Some(0), true), RestartPlan::Skip { poisoned: 0, next: None });
+        log.append(1, time, RandomAccess::Point, ());
+        let count = pictures.len();
+        for (seq, (pts, access)) in (2..).zip(pictures) {
+            log.append(seq, pts, access, ());
+        }
+        assert_eq!((log.skipped(), log.skipped_leading()), (1 + leading, leading));
+        assert_eq!(log.kept(), 1 + count - leading as usize);
+        assert!(log.takes_all() || time.is_some());
+    }
+}

@@ -343,3 +343,39 @@ fn the_last_pictures_behind_an_open_gop_keyframe_are_output() {
         }
     }
 }
+
+/// Removes the time of each B picture of an MPEG-TS with access unit delimiters. Returns their number.
+fn remove_times_of_b_pictures(file: &Path) -> usize {
+    let mut bytes = fs::read(file).unwrap();
+    let mut count = 0;
+    for packet in bytes.chunks_mut(188) {
+        let Some(pes) = packet.windows(4).position(|four| four == [0, 0, 1, 0xe0]) else { continue };
+        // `primary_pic_type` 2.
+        let is_b = packet[pes..].windows(5).any(|five| five == [0, 0, 1, 9, 0x50]);
+        if is_b {
+            packet[pes + 7] &= 0x3f;
+            count += 1;
+        }
+    }
+    fs::write(file, bytes).unwrap();
+    count
+}
+
+#[test]
+fn b_pictures_without_times_are_kept_behind_a_loss() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("times.ts");
+    let source = ["-f", "lavfi", "-i", "testsrc2=s=160x96:r=25:d=2.4", "-pix_fmt", "yuv420p"];
+    let x264 =
+        "keyint=20:min-keyint=20:scenecut=0:bframes=3:b-pyramid=normal:b-adapt=0:ref=3:aud=1:threads=1";
+    ffmpeg(&[&source[..], &["-c:v", "libx264", "-x264-params", x264, file.to_str().unwrap()]].concat());
+    assert!(remove_times_of_b_pictures(&file) > 30);
+    let inline = decoded(&file, "threads=1");
+    assert_eq!((inline.0.len(), inline.1), (60, Some(0)));
+    let hash = |line: &String| line.rsplit(' ').next().unwrap().to_owned();
+    let right: Vec<String> = inline.0.iter().map(hash).collect();
+    // Packets 20 to 39 are lost; no picture of the other groups is.
+    let (frames, code) = decoded(&file, "host=process fault=poison@20");
+    let frames: Vec<String> = frames.iter().map(hash).collect();
+    assert_eq!((frames.as_slice(), code), ([&right[..20], &right[40..]].concat().as_slice(), Some(3)));
+}

@@ -33,8 +33,10 @@ pub(super) struct Resumption {
     /// Presentation time, ticks, before which pictures lack their references; `None` if there is no
     /// such time. Applies until the next random access point.
     valid_from: Option<i64>,
-    /// True directly after a random access point at which the stream resumed: pictures without a
-    /// time that may be leading pictures by their type are leading pictures.
+    /// True between a random access point at which the stream resumed and the next picture in
+    /// decode order that is no leading picture by its time or, without a time of both, by its type.
+    /// Pictures that may be leading pictures by their type are leading pictures there, unless their
+    /// time shows the contrary.
     by_type: bool,
     /// True if `valid_from` is the time of a random access point: no later picture refers to
     /// pictures shown before it. False if it is the time of the picture that completed a recovery.
@@ -81,7 +83,11 @@ impl Resumption {
                 true
             }
             RandomAccess::Picture { reference, leading } => {
-                self.by_type &= pts.is_some() || leading;
+                // The first picture that is no leading picture ends them.
+                self.by_type &= match (pts, self.valid_from) {
+                    (Some(pts), Some(from)) => pts < from,
+                    _ => leading,
+                };
                 reference
             }
         };
@@ -90,8 +96,7 @@ impl Resumption {
         }
         let shown_before = match (pts, self.valid_from) {
             (Some(pts), Some(from)) => pts < from,
-            (None, _) => self.by_type,
-            _ => false,
+            _ => self.by_type,
         };
         if shown_before && self.is_point {
             return Admission::Leading;
