@@ -101,7 +101,7 @@ pub enum WorkDivision {
 
 enum Backend {
     Libav(LibavDecoder),
-    Dav1d(Dav1dDecoder),
+    Dav1d(Box<Dav1dDecoder>),
     Hardware(Box<HardwareDecoder>),
 }
 
@@ -144,7 +144,7 @@ impl Decoder {
             }
         };
         let backend = match track.codec {
-            Codec::Av1 => Backend::Dav1d(Dav1dDecoder::open(options.threads, slots)?),
+            Codec::Av1 => Backend::Dav1d(Box::new(Dav1dDecoder::open(options.threads, slots)?)),
             _ => Backend::Libav(LibavDecoder::open(track, options.threads, slots)?),
         };
         log::debug!("decoder for {codec}, threads {:?}, output {:?}", options.threads, options.output);
