@@ -100,7 +100,7 @@ pub enum WorkDivision {
 }
 
 enum Backend {
-    Libav(LibavDecoder),
+    Libav(Box<LibavDecoder>),
     Dav1d(Box<Dav1dDecoder>),
     Hardware(Box<HardwareDecoder>),
 }
@@ -145,7 +145,7 @@ impl Decoder {
         };
         let backend = match track.codec {
             Codec::Av1 => Backend::Dav1d(Box::new(Dav1dDecoder::open(options.threads, slots)?)),
-            _ => Backend::Libav(LibavDecoder::open(track, options.threads, slots)?),
+            _ => Backend::Libav(Box::new(LibavDecoder::open(track, options.threads, slots)?)),
         };
         log::debug!("decoder for {codec}, threads {:?}, output {:?}", options.threads, options.output);
         Ok(Decoder { backend })
