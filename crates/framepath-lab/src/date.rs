@@ -4,7 +4,7 @@
 use jiff::Timestamp;
 
 /// Formats seconds since 1970 as a time in UTC by `format` (strftime's conversions). A time beyond
-/// the year 9999 becomes the end of that year. Panics if `format` is invalid.
+/// the year 9999 becomes the end of that year.
 ///
 /// ```
 /// use framepath_lab::date::utc;

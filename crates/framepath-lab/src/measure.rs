@@ -52,7 +52,8 @@ impl Measured {
     }
 
     /// Converts the report of a path that ran in this process. Peak memory stays unknown.
-    /// Above ledger level `off` sorts the report's rows, and removes those of frames with overwritten rows.
+    /// Above ledger level `off` sorts the report's rows, and removes those of frames with
+    /// overwritten rows.
     pub fn from_report(report: &mut Report) -> Measured {
         let row = export::summary::row(report, "");
         Measured {
