@@ -38,7 +38,8 @@ pub struct AskedRun {
 /// for each frame and waits for the answer.
 ///
 /// # Errors
-/// The path failed or lost frames, or the other process did not answer.
+/// The path is invalid, failed, lost frames or was interrupted, or `cat` could not start or did not
+/// answer.
 pub fn run(path: &str) -> Result<AskedRun, LabError> {
     let questions = Arc::<AtomicU64>::default();
     let ask = AskStage::start(questions.clone()).map_err(LabError::io("starting `cat`"))?;

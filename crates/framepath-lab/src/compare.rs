@@ -82,7 +82,7 @@ fn measure(
 }
 
 /// Formats the comparison for a terminal: the sides, their figures side by side, then in words the
-/// verdicts on wall time and CPU time. Omits the figures if the summary lacks one of the sides.
+/// verdicts on wall time and CPU time. Omits figures and verdicts if the summary lacks a side.
 pub fn text(summary: &Summary) -> String {
     let mut text = String::new();
     for note in &summary.notes {

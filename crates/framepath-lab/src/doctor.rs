@@ -51,9 +51,9 @@ pub fn examine(places: &Places) -> MachineReport {
     MachineReport { machine: crate::machine(), probes }
 }
 
-/// Formats the findings as aligned text for a terminal: the machine, one line per probe under the heading
-/// of its group, and the number of capabilities present. An absent capability also has its use and its
-/// remedy.
+/// Formats the findings as aligned text for a terminal: the machine, one line per probe under the
+/// heading of its group, and the number of capabilities present. A capability that is missing or
+/// not permitted also has its use and its remedy.
 pub fn text(findings: &MachineReport) -> String {
     let MachineReport { machine, probes } = findings;
     let os = machine.os.as_deref().unwrap_or("Linux");

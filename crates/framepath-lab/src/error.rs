@@ -9,7 +9,7 @@ use framepath::{PathError, RunError};
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// This machine cannot run a contender, or a player gave no figures; the text is the reason.
-    /// The experiment skips the contender and continues with the others.
+    /// An experiment that gets it from a contender skips the contender and continues.
     #[error("{0}")]
     Missing(String),
     /// A path could not start, or failed while it ran.

@@ -37,9 +37,9 @@ pub struct ExperimentSettings {
     /// Amount of work.
     pub size: Size,
     /// Number of rounds, in each of which every contender runs once; in lab `faults` the number of
-    /// kills. `None` for the experiment's own number.
+    /// kills. `None` for the experiment's own number. Lab `inject` ignores it.
     pub pairs: Option<usize>,
-    /// Names of the cases to run; empty for all.
+    /// Names of the cases to run, whatever the size; empty for all cases of `size`.
     pub cases: Vec<String>,
     /// Files to use instead of the committed clips, for experiments that
     /// accept files.

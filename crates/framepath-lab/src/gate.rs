@@ -21,9 +21,9 @@
 //! optional = true               # a missing figure is no failure
 //! ```
 //!
-//! A ratio fails only if its whole interval lies beyond the limit, so that noise never
-//! fails a budget. A missing figure, or a ratio of a single pair, fails its budget, unless the budget
-//! is optional; the output names the figure.
+//! A ratio fails only if its whole interval lies beyond the limit, so that noise hardly ever fails
+//! a budget; a count fails if the figure is above the limit. A missing figure, or a ratio of a
+//! single pair, fails its budget, unless the budget is optional; the output names the figure.
 
 mod budget;
 mod verdict;

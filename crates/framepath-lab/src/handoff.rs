@@ -45,10 +45,10 @@ pub struct Handoff {
 
 impl Handoff {
     /// Transfers the frames from a worker to this process, and returns the figures as one line of
-    /// JSON, with the keys of `peers/README.md`.
+    /// JSON, with the keys of `peers/README.md`. A second, short run counts the copies.
     ///
     /// # Errors
-    /// The path failed, the worker died, or SIGINT or SIGTERM interrupted the run.
+    /// The path failed or lost frames, the worker died, or SIGINT or SIGTERM interrupted the run.
     pub fn line(&self) -> Result<String, LabError> {
         let (seen, clocks) = self.measure()?;
         let copied_bytes = self.copied_per_frame()? * self.frames;

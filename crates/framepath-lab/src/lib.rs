@@ -8,7 +8,7 @@
 //! - [`experiment`] lists the experiments, one file each; [`pairs`] runs contenders interleaved.
 //! - [`measure`] has [`Contender`](measure::Contender) and [`Measured`](measure::Measured), the figures of one run.
 //! - [`process`] runs a program and counts its CPU time, that of the children it waited for included.
-//! - [`compare`] pairs two paths or commands; [`gate`] holds summaries against budgets; [`report`] writes the HTML page.
+//! - [`compare`] pairs two paths or commands; [`gate`] compares summaries with budgets; [`report`] writes the HTML page.
 //! - [`doctor`] lists the capabilities of the machine.
 //!
 //! The command's `lab`, `compare`, `gate`, `report` and `doctor` call this crate.

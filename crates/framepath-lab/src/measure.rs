@@ -11,13 +11,16 @@ use crate::error::LabError;
 /// Figures of one run of a contender. An unknown figure is `None`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measured {
-    /// Number of frames of the run, of pushes in lab `queue`; 0 if not known.
+    /// Number of frames of the run, of pushes in lab `queue`, 1 in lab `loopback`; 0 if not
+    /// known.
     pub frames: u64,
-    /// Wall time, nanoseconds.
+    /// Wall time, nanoseconds; in lab `players` that of the measurement window.
     pub wall_ns: u64,
-    /// CPU time of the contender and of everything it started, nanoseconds.
+    /// CPU time of the contender and of the processes that it started and waited for, nanoseconds; in
+    /// lab `players` of all the player's processes within the window.
     pub cpu_ns: u64,
-    /// Largest resident set of one process, KiB; `None` if not known.
+    /// Largest resident set of one process, in lab `players` the sum over the player's processes, KiB;
+    /// `None` if not known.
     pub peak_memory_kib: Option<u64>,
     /// Percentiles of the frames' latency, microseconds.
     pub latency: Option<LatencyUs>,
@@ -49,6 +52,8 @@ impl Measured {
     }
 
     /// Converts the report of a path that ran in this process. Peak memory stays unknown.
+    /// Above ledger level `off` sorts the report's rows, and removes those of frames with
+    /// overwritten rows.
     pub fn from_report(report: &mut Report) -> Measured {
         let row = export::summary::row(report, "");
         Measured {

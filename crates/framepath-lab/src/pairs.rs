@@ -14,11 +14,13 @@ use crate::progress::ProgressView;
 /// One comparison of two contenders by the ratio a/b: metric, contender `a`, contender `b`.
 pub type Comparison<'a> = (&'a str, &'a str, &'a str);
 
-/// Seed of every bootstrap, constant for reproducible summaries.
+/// Seed of the bootstrap of every ratio, constant for reproducible summaries.
 const SEED: u64 = 0x6672_616d_6570_6174;
 
 /// Runs every contender of `case` once per round. Adds rows, ratios and skipped contenders to
-/// `summary`, and returns the figures of each contender's runs, in the order of `contenders`.
+/// `summary`, and returns the figures of each contender's runs, in the order of `contenders`. A
+/// contender that is missing in one round does not run again and gets no row; only its earlier runs
+/// are returned.
 ///
 /// # Errors
 /// The first failure of a contender, except [`LabError::Missing`], which only skips the

@@ -55,8 +55,9 @@ impl Program {
     ///
     /// # Errors
     /// [`LabError::Missing`] if the program is not installed, [`LabError::Io`] if it cannot be
-    /// started otherwise. If it does not exit with 0: [`LabError::Interrupted`] if this process got
-    /// SIGINT or SIGTERM, otherwise [`LabError::Command`].
+    /// started otherwise or another system call fails. If it does not exit with 0:
+    /// [`LabError::Interrupted`] if this process got SIGINT or SIGTERM, otherwise
+    /// [`LabError::Command`].
     pub fn run(&self, keep_output: bool) -> Result<Finished, LabError> {
         let file = || tempfile().map_err(LabError::io("creating a temporary file"));
         let (mut stdout, mut stderr) = (file()?, file()?);

@@ -59,7 +59,7 @@ pub enum SideError {
 ///
 /// The words after `--` are two commands. Either each command is one word, split as in a shell
 /// (`'ls -l' 'ls'`), or the commands are separated by `--` (`ls -l -- ls`). After one path the
-/// words are one command.
+/// words are one command; a single word is split as in a shell.
 ///
 /// # Errors
 /// The arguments are not two sides, or a side is invalid.
@@ -94,8 +94,9 @@ fn command(words: &[String]) -> Result<ComparedSide, SideError> {
 }
 
 impl ComparedSide {
-    /// Runs the side once, in a new process, and returns its figures. The number of frames is 0
-    /// for a command. `framepath` is the binary that runs paths.
+    /// Runs the side once, in a new process, and returns its figures. The number of frames is 0 for
+    /// a command and for a path that writes to standard output. `framepath` is the binary that runs
+    /// paths.
     pub(super) fn run(&self, framepath: &Path) -> Result<Measured, LabError> {
         match self {
             ComparedSide::Command(program) => Ok(program.run(false)?.measured(0)),

@@ -19,7 +19,8 @@ pub(super) fn probes() -> Vec<Probe> {
 }
 
 /// Probes by opening `nodes` for reading until one succeeds; `described` names all of them in the
-/// report. The remedy is to join the user group `group_to_join`.
+/// report. If all fail, the last error is the result; without nodes the capability is missing. The
+/// remedy is to join the user group `group_to_join`.
 fn opened(
     name: &'static str,
     unlocks: &'static str,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `decode`: the comparison of daedalus-v4l2. Each clip is decoded at full speed to NV12 (P010 for 10
 //! bits), and the frames are discarded. Every contender runs in its own process. Its CPU time
-//! includes the start-up.
+//! includes the start-up. The runs with a ledger are in this process and in no comparison.
 
 mod device;
 mod paced;
@@ -54,7 +54,8 @@ pub(super) struct OwnDecoder {
     pub(super) contender: &'static str,
     pub(super) host: &'static str,
     pub(super) threads: &'static str,
-    /// Contender with the same decoder in the caller's process: the baseline of the comparison.
+    /// Contender with the same decoder in the caller's process, which may be this one: the baseline of
+    /// the comparison.
     inline: &'static str,
 }
 
@@ -66,8 +67,8 @@ const OURS: [OwnDecoder; 4] = [
     OwnDecoder { contender: "process-t1", host: "process", threads: "1", inline: "inline-t1" },
 ];
 
-/// Paths that run once more with the ledger at `full`: contender, host, format (`None` is the clip's
-/// NV12 or P010), threads. The quick set has only the first four.
+/// Paths that run once in this process with the ledger at `full`: contender, host, format (`None`
+/// is the clip's NV12 or P010), threads. The quick set has only the first four.
 const LEDGERS: [(&str, &str, Option<&str>, &str); 5] = [
     ("inline", "inline", None, "auto"),
     ("inline-t1", "inline", None, "1"),
@@ -244,9 +245,9 @@ fn path_text(file: &Path, host: &str, format: &str, threads: &str) -> String {
     format!("file {file} ! decode format={format} threads={threads}{} ! null", host_text(host))
 }
 
-/// Returns the options of `decode` for `host`, with a blank in front: ` host=process` for `process`, `host`
-/// itself if it is a device's `api=v4l2m2m device=PATH`. Empty for `inline`, because an explicit host
-/// would start spare workers.
+/// Returns the options of `decode` for `host`, with a blank in front: ` host=process` for
+/// `process`, `host` itself if it is a device's `api=v4l2m2m device=PATH`. Empty for `inline`,
+/// because an explicit host would start spare workers.
 fn host_text(host: &str) -> String {
     match host {
         "inline" => String::new(),

@@ -4,7 +4,7 @@
 //! Four streams of four codecs run at once in this process, each decoded in a
 //! worker. Workers are killed with SIGKILL at random moments, hang, take all
 //! memory, or get a packet that kills every worker; clients are killed
-//! as well. Every frame is compared with an undisturbed run by its MD5.
+//! as well. Except in case `client`, every frame is compared with an undisturbed run by its MD5.
 
 mod check;
 mod clients;
@@ -29,7 +29,7 @@ use stream::{FaultClip, FinishedStream};
 /// replays are as long as possible, and has a frame for every packet.
 const CLIPS: [&str; 4] = ["h264-180p8-high.h264", "vp9-180p8.ivf", "av1-180p8.ivf", "hevc-180p8.hevc"];
 
-/// Packets per second of paced streams.
+/// Packets per second of each stream in case `kill-paced`.
 const RATE: u32 = 60;
 /// Number of passes over a stream's clip for each kill of the stream's workers.
 const PASSES_PER_KILL: f64 = 1.5;
@@ -38,8 +38,8 @@ const SEED: u64 = 1000;
 
 const CONTENDER: &str = "process";
 
-/// Cases in which a worker causes the fault itself: case, options of the stage `decode`, and passes over
-/// the clip.
+/// Cases in which a worker causes the fault itself: case, options of the stage `decode`, and passes
+/// over the clip.
 const INJECTED: [(&str, &str, u64); 3] = [
     ("hang", "watchdog=300ms fault=hang@20", 2),
     ("bomb", "memory=512MiB fault=bomb@20", 2),
@@ -200,8 +200,8 @@ impl Lab<'_> {
         Ok(())
     }
 
-    /// Creates the row of `streams`, which had `passes` passes each: frame errors, deaths of workers, and
-    /// leaked resources. Stream n plays clip n modulo the number of clips.
+    /// Creates the row of `streams`, which had `passes` passes each: frame errors, deaths of
+    /// workers, and leaked resources. Stream n plays clip n modulo the number of clips.
     fn row(&self, case: &str, contender: &str, streams: &[FinishedStream], passes: u64) -> SummaryRow {
         let mut faults = FrameErrors::default();
         for (ended, clip) in streams.iter().zip(self.clips.iter().cycle()) {

@@ -30,7 +30,7 @@ const RATE: u64 = 60;
 const PROCESS: &str = "process";
 
 /// A foreign contender: its stable name, its program in the folder of peers, the program's first
-/// argument, and the remedy if the program is absent.
+/// argument if it needs one, and the remedy if the program is absent.
 struct Peer {
     name: &'static str,
     program: &'static str,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `inject`: the proof that the ledger names the right cause. Each case injects a known cost of one
-//! cause into a path, and knows it from the injecting stage, not from the ledger. The cost must
-//! appear as that cause on the hop where it was injected.
+//! cause into a path, and knows it from the injecting stage (in a worker from the request), not
+//! from the ledger. The cost must appear as that cause on the hop where it was injected.
 
 mod crossing;
 mod preempter;
@@ -22,14 +22,15 @@ use crate::progress::ProgressView;
 use preempter::Preempter;
 use probe::{InjectStage, InjectedCost, PreemptStage};
 
-/// Injected time per frame in nanoseconds, for every case but `copy` and `process-copy`: CPU time that a
-/// stage burns, time that a stage sleeps, or time for which the real-time thread occupies the CPU.
+/// Injected time per frame in nanoseconds, for every case but `copy` and `process-copy`: CPU time
+/// that a stage burns, time that a stage sleeps, or time for which the real-time thread occupies
+/// the CPU.
 const BURN_NS: u64 = 2_000_000;
 /// Number of bytes copied per frame in the cases `copy` and `process-copy`.
 const COPY_BYTES: usize = 4 << 20;
 
 /// Injected cost and the ledger's figure for it in one case, frame by frame, in nanoseconds; the two
-/// lists have the same frames in the same order.
+/// lists have the same frames in the same order, and are empty in case `process-copy`.
 struct Outcome {
     injected_ns: Vec<f64>,
     attributed_ns: Vec<f64>,
@@ -107,10 +108,10 @@ impl Outcome {
     }
 }
 
-/// Runs `built` at ledger level `full`, with its threads pinned to `cpus` in path order, if given. Pairs
-/// two costs for each row of hop `hop`, in nanoseconds: `injected`, computed from the frame's sequence
-/// number and all rows, and `attributed`, the row's figure. Leaves out frames for which `injected`
-/// returns `None`.
+/// Runs `built` at ledger level `full`, with its threads pinned to `cpus` in path order, if given.
+/// Pairs two costs for each row of hop `hop`, in nanoseconds: `injected`, computed from the frame's
+/// sequence number and all rows, and `attributed`, the row's figure. Leaves out frames for which
+/// `injected` returns `None`.
 fn collect(
     built: Pipeline,
     cpus: Vec<usize>,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `players`: Beauchesne's comparison of players. Every installed player plays every clip at the clip's
-//! own rate, by every decode API and to every output that both the player and the machine have. A
-//! cell is one combination, and its main figure is the CPU share.
+//! `players`: Beauchesne's comparison of players. Every installed player plays every clip at the
+//! clip's own rate, by every decode API and to every output that both the player and the machine
+//! have; the quick set has only the outputs null and x11. A cell is one combination, and its main
+//! figure is the CPU share.
 
 mod accuracy;
 mod api;
@@ -119,8 +120,8 @@ struct Screens {
 }
 
 impl Screens {
-    /// Opens the displays that `outputs` need. Adds the outputs that this machine lacks to `summary`
-    /// as skipped.
+    /// Opens or starts the displays that `outputs` need. Adds the outputs that this machine lacks
+    /// to `summary` as skipped.
     fn open(outputs: &[PlayerOutput], summary: &mut Summary) -> Screens {
         let mut screens = Screens { outputs: Vec::new(), x: None, wayland: None };
         let wanted = |test: fn(PlayerOutput) -> bool| outputs.iter().copied().any(test);

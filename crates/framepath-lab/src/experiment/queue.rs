@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `queue`: Contreras' test. Measures the cost of a push, direct and through a queue, in framepath and in
-//! GStreamer: 16 MiB in buffers of 2^3 to 2^20 bytes at full speed (at least 4096 pushes); then small
-//! buffers at fixed rates, where the latency of the hand-off matters.
+//! `queue`: Contreras' test. Measures the cost of a push, direct and through a queue, in framepath
+//! and in GStreamer: 16 MiB in buffers of 2^3 to 2^20 bytes at full speed (at least 4096 pushes);
+//! then small buffers at fixed rates, where the latency of the hand-off matters.
 //!
 //! No contender touches the bytes: the experiment measures only the hand-off. Framepath's
 //! contenders run in this process, GStreamer's in the `gst-push` peer. The CPU time is that of both
@@ -19,10 +19,10 @@ use crate::pairs;
 use crate::process::Program;
 use crate::progress::ProgressView;
 
-/// Bytes of all buffers of a run together, as in Contreras' test, unless [`PUSHES`] limits their
-/// number.
+/// Bytes of all buffers of a run together, as in Contreras' test, unless [`PUSHES`], or the limit of
+/// 50,000 pushes in the quick set, changes their number.
 const TOTAL: u64 = 16 << 20;
-/// Smallest and largest number of pushes of a run at full speed.
+/// Smallest and largest number of pushes of a run at full speed; at most 50,000 in the quick set.
 const PUSHES: std::ops::RangeInclusive<u64> = 4096..=(TOTAL / 8);
 /// Ledger rows kept: enough for the latencies of a paced run. The number is small because
 /// allocating the rows is start-up, which the peer excludes from its figures.
@@ -140,7 +140,8 @@ fn flat_out(
 }
 
 /// Computes the CPU time of the ledger at `times` for each push and each of the direct path's two
-/// hops, nanoseconds: the median of the differences within the pairs of `off` and `times`.
+/// hops, nanoseconds: the median of the differences within the pairs of `off` and `times`;
+/// `None` without pairs.
 fn ledger_ns_per_hop(off: &[Measured], times: &[Measured]) -> Option<f64> {
     let cost = |m: &Measured| m.metric("cpu_us_per_push");
     let differences = off.iter().zip(times).map(|(off, times)| Some((cost(times)? - cost(off)?) * 1e3 / 2.0));

@@ -15,7 +15,7 @@ pub struct Budget {
     pub case: String,
     /// The limited figure and its limit.
     pub limit: Limit,
-    /// True if a missing figure skips the budget instead of failing it.
+    /// True if a missing figure, or a ratio of a single pair, skips the budget instead of failing it.
     pub optional: bool,
 }
 

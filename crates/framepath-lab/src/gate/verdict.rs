@@ -8,7 +8,8 @@ use framepath_model::summary::{Ratio, Summary};
 use super::{Budget, Limit};
 use crate::plain::number::figure;
 
-/// Result of a budget.
+/// Result of a budget over all its cases: `Fail` if a case fails, otherwise `Missing` or `Skipped` if a
+/// case lacks its figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BudgetOutcome {
     /// Within the limit, or a ratio beyond it within noise: its interval contains the limit.
@@ -29,7 +30,8 @@ pub struct BudgetLine {
     pub name: String,
     /// Result of the budget.
     pub outcome: BudgetOutcome,
-    /// The figures and their limit, or the missing figures, as text.
+    /// The figures and their limit, or the missing figures, as text; of a passed budget with several
+    /// cases only the figure nearest to the limit.
     pub details: String,
 }
 
@@ -55,11 +57,11 @@ pub fn evaluate(budgets: &[Budget], summaries: &[Summary]) -> Vec<BudgetLine> {
     budgets.iter().map(|budget| judge(budget, summaries)).collect()
 }
 
-/// Result of a budget in one case.
+/// Result of a budget in one case; of a count, in one row.
 struct Finding {
     outcome: BudgetOutcome,
-    /// Figure divided by its limit; the figure itself if the limit is 0, and 0 if the figure is
-    /// missing. If all cases pass, the gate shows the one with the largest share.
+    /// Figure divided by its limit; the figure itself if the limit is 0, and 0 if the figure or
+    /// its interval is missing. If all cases pass, the gate shows the one with the largest share.
     used: f64,
     text: String,
 }
@@ -232,8 +234,8 @@ fn nothing_found(budget: &Budget, summaries: &[Summary]) -> String {
     format!("no {what} in `{}`, case `{}`{why}", budget.experiment, budget.case)
 }
 
-/// Returns the first of `contenders` that was skipped in `case`, and the reason, as ` (NAME skipped:
-/// REASON)`; empty if none was.
+/// Returns the first skipped contender of the summary that fits one of `contenders` in `case` (all may
+/// be patterns), and the reason, as ` (NAME skipped: REASON)`; empty if there is none.
 fn why_skipped(summary: &Summary, case: &str, contenders: &[&str]) -> String {
     let skipped = summary.skipped.iter().find(|skipped| {
         let for_case = skipped.case.as_ref().is_none_or(|c| c == case || matches(case, c));

@@ -44,10 +44,10 @@ impl HeaderReader {
     }
 
     /// Records that the measured frame `number`, with the worker's timestamp `stamp_ns`, arrived at
-    /// `now`. After the last number sends the counts to `done`.
+    /// `now`. When the last number arrives, sends the counts to `done` and resets them.
     ///
     /// # Errors
-    /// The number is not below the number of measured frames.
+    /// The number is not below the number of measured frames, or the last number arrived before.
     fn record_frame(&mut self, number: u64, stamp_ns: u64, now: u64) -> Result<(), StageError> {
         let seen = &mut self.seen;
         let last = number + 1 == seen.latency_ns.len() as u64;

@@ -77,6 +77,9 @@ pub(super) struct TriggerSource {
 impl TriggerSource {
     /// Creates the source. At the end of the run the source receives the reader's counts from `seen`
     /// and sends them with the clocks to `results`.
+    ///
+    /// # Errors
+    /// The pool of trigger frames cannot be created.
     pub(super) fn new(
         handoff: &Handoff,
         meeting: Arc<Meeting>,

@@ -2,7 +2,8 @@
 //! Numbers formatted for people.
 
 /// Formats a number with three significant digits and all digits of its whole part, which has
-/// commas between the thousands from five digits on. A number that is not finite is `not a number`.
+/// commas between the thousands from five digits on. Omits zeros at the end of the decimals. A
+/// number that is not finite is `not a number`.
 pub fn figure(value: f64) -> String {
     digits(value, 3)
 }
@@ -83,8 +84,8 @@ pub fn time_unit(us: f64) -> (&'static str, f64) {
     }
 }
 
-/// Formats a share as percent: 0.0213 is `2.1 %`, and a share above 0 but below 0.0005 is
-/// `under 0.1 %`.
+/// Formats a share as percent: 0.0213 is `2.1 %`, 0.213 is `21 %` without decimals, and a share
+/// above 0 but below 0.0005 is `under 0.1 %`.
 pub fn percent(share: f64) -> String {
     let percent = share * 100.0;
     if percent.abs() >= 10.0 || percent == 0.0 {

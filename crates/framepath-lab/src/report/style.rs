@@ -81,10 +81,10 @@ dt{color:var(--soft)}dd{margin:0}
 "#;
 
 /// Returns the style of contender `name`: the CSS class of a colour, and true for a dashed line.
-/// framepath's contenders are blue, green or sky; those of GStreamer and ffmpeg are vermilion,
-/// orange or purple; those of iceoryx2 are purple; lower bounds and a Unix socket are grey. A dashed
-/// line marks a variant of the contender with the same colour. An unknown name gets a colour by
-/// `place`, the contender's position in the chart.
+/// The known contenders of framepath are blue, green or sky; those of GStreamer and ffmpeg are
+/// vermilion, orange or purple; those of iceoryx2 are purple; lower bounds and a Unix socket are
+/// grey. A dashed line marks a variant of the contender with the same colour. An unknown name gets
+/// a colour by `place`, the contender's position in the chart.
 pub fn contender_style(name: &str, place: usize) -> (&'static str, bool) {
     const OTHERS: [&str; 7] = ["blue", "orange", "green", "purple", "vermilion", "sky", "grey"];
     match name {

@@ -58,7 +58,9 @@ impl Served {
     }
 
     /// Waits until the service has no stream, a spare worker is ready, and no ended worker is left to
-    /// be waited for. The service's CPU time then includes all of a run. Fails after ten seconds.
+    /// be waited for; with a device it is enough that the number of its children stays the same for
+    /// [`STILL`] polls. The service's CPU time then includes all of a run. Fails after ten seconds, or
+    /// after SIGINT or SIGTERM.
     fn wait_until_idle(&self) -> Result<(), LabError> {
         let pid = self.child.as_ref().map_or(0, Child::id);
         let (mut before, mut still) = (0, 0);
@@ -86,6 +88,9 @@ impl Served {
     /// Runs `work`. Returns its result, and the CPU time in nanoseconds that the service and its
     /// workers used meanwhile; known to 10 ms, because the kernel reports the time of ended children
     /// in ticks.
+    ///
+    /// # Errors
+    /// The error of `work`, or the service does not become idle or its CPU time cannot be read.
     pub(super) fn charged<R>(
         &self,
         work: impl FnOnce() -> Result<R, LabError>,

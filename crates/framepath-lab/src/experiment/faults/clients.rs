@@ -22,9 +22,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug, Default)]
 pub(super) struct ClientKills {
     pub(super) kills: u64,
-    /// Number of worker processes that the killed clients had.
+    /// Number of processes that the killed clients had started, spare workers included.
     pub(super) workers: u64,
-    /// Number of workers that still ran five seconds after the kill of their client.
+    /// Number of those processes that still ran five seconds after the kill of their client.
     pub(super) left: u64,
     /// Longest time from a kill until the client's last worker had ended, or until the time limit,
     /// milliseconds.

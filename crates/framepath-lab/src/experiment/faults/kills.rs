@@ -34,10 +34,11 @@ pub(super) struct KillRun {
     pub(super) streams: Vec<FinishedStream>,
 }
 
-/// Runs one stream of `passes` passes for each clip, all streams at the same time. Kills workers
-/// at `kills` random frames. The kills of a stream are spread over the first 90 % of the stream's
-/// frames, so that the stream makes progress between two kills. `rate` is packets per second; 0 is full
-/// speed.
+/// Runs one stream of `passes` passes for each clip, all streams at the same time. Kills workers at
+/// `kills` random frames. The kills of a stream are spread over the first 90 % of the stream's
+/// frames, so that the stream makes progress between two kills. `rate` is packets per second; 0 is
+/// full speed. A due kill that finds no living worker is tried again, so there may be fewer kills
+/// at the end.
 ///
 /// # Errors
 /// A stream fails or hangs, or SIGINT or SIGTERM interrupted the run.
@@ -106,7 +107,8 @@ fn kill_when_due(
     Ok(kills)
 }
 
-/// Durations of the recoveries from kills, milliseconds, each list in rising order.
+/// Durations of the recoveries from kills, milliseconds, each list in rising order; kills without a
+/// recorded recovery are omitted.
 #[derive(Debug, Default)]
 pub(super) struct Times {
     /// Time from the kill until the next worker's first frame, without the time that the worker

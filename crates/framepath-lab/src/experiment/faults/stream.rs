@@ -116,7 +116,7 @@ impl Running {
     /// Waits for the end of the stream.
     ///
     /// # Errors
-    /// The path failed, or its thread panicked.
+    /// The path failed, its hashes cannot be read, or its thread panicked.
     pub(super) fn wait(self) -> Result<FinishedStream, LabError> {
         let panicked = |_| Err(LabError::Unknown("a stream's thread panicked, which is a bug".to_owned()));
         self.thread.join().unwrap_or_else(panicked)

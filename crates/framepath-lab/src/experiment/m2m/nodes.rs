@@ -7,7 +7,8 @@ use framepath_os::v4l2::{Heap, Node, NodeRole, find_node};
 
 use crate::error::LabError;
 
-/// Path of each device. An absent device has a text instead: the reason, and how to load it.
+/// Path of each device; of the heap only its presence. An absent device has a text instead: the
+/// reason, and how to load it.
 pub(super) struct Nodes {
     pub(super) camera: Result<PathBuf, String>,
     pub(super) measuring: Result<PathBuf, String>,

@@ -38,7 +38,7 @@ impl Clip {
     /// Reads all packets for the duration, and counts the frames by decoding all with one thread.
     ///
     /// # Errors
-    /// The file cannot be read or decoded.
+    /// The file cannot be read, decoded or decoded without loss, or the decoding was interrupted.
     pub(super) fn open(file: &Path) -> Result<Clip, LabError> {
         let unreadable =
             |error: &dyn std::fmt::Display| LabError::Unknown(format!("{}: {error}", file.display()));
@@ -69,8 +69,8 @@ impl Clip {
     }
 }
 
-/// Returns the files to play: those of the settings, otherwise the committed clips of the wanted cases
-/// and size.
+/// Returns the files to play: those of the settings, otherwise the committed clips of the wanted
+/// cases; without named cases those of the size.
 ///
 /// # Errors
 /// A committed clip is missing.

@@ -42,7 +42,7 @@ pub(super) struct Display {
 }
 
 impl Display {
-    /// Opens the X server of the session, if `DISPLAY` is set, or starts an Xvfb.
+    /// Returns the X server of the session, unchecked, if `DISPLAY` is set; otherwise starts an Xvfb.
     ///
     /// # Errors
     /// No display server is installed, or it does not start; the text has the remedy, if any.
@@ -81,9 +81,9 @@ impl Display {
         Ok(display)
     }
 
-    /// Opens the compositor of the session, if `WAYLAND_DISPLAY` is set, or starts a weston on a
-    /// separate, invisible Xvfb, because SDL 2.26 fails without a Wayland seat, which weston's
-    /// headless backend does not have.
+    /// Returns the session's compositor, unchecked, if `WAYLAND_DISPLAY` is set; else starts a
+    /// weston on a separate, invisible Xvfb, because SDL 2.26 fails without a Wayland seat, which
+    /// weston's headless backend does not have.
     ///
     /// # Errors
     /// No display server is installed, or it does not start; the text has the remedy, if any.
@@ -173,7 +173,8 @@ impl Display {
     /// Checks with the tool `xvinfo` that the X server can scale and convert video (the Xv extension).
     ///
     /// # Errors
-    /// There is no X server, no Xv adaptor or no `xvinfo`; the text has the remedy.
+    /// There is no X server, no Xv adaptor or no `xvinfo`, or `xvinfo` fails; the text has
+    /// the remedy, if any.
     pub(super) fn has_xv(&self) -> Result<(), String> {
         let Some((_, name)) = self.environment.iter().find(|(key, _)| *key == "DISPLAY") else {
             return Err("no X server".to_owned());

@@ -92,7 +92,7 @@ struct Usage {
 /// # Errors
 /// [`LabError::Missing`] with the reason if the player does not start, ends before the window does,
 /// asks a question, shows no window, runs beyond the limit (it is then stopped), or does not exit with
-/// 0; [`LabError::Interrupted`] after SIGINT or SIGTERM.
+/// 0; [`LabError::Interrupted`] after SIGINT or SIGTERM; [`LabError::Io`] if a system call fails.
 pub(super) fn watch(
     command: &mut Command,
     window: Window,
@@ -125,7 +125,7 @@ pub(super) fn watch(
 ///
 /// # Errors
 /// [`LabError::Missing`] with the reason if the program does not start, still ran at the limit, or did
-/// not exit with 0; [`LabError::Interrupted`].
+/// not exit with 0; [`LabError::Interrupted`]; [`LabError::Io`] if a system call fails.
 pub(super) fn listen(command: &mut Command, limit: Duration) -> Result<String, LabError> {
     let Started { mut player, start_ns, output } = Started::new(command)?;
     let runs = player.runs_until(start_ns + limit.as_nanos() as u64);
@@ -330,7 +330,7 @@ impl Drop for Player {
     }
 }
 
-/// Returns true if a thread of the process sleeps in read(2) of descriptor 0; false if this user
+/// Returns true if the main thread of the process sleeps in read(2) of descriptor 0; false if this user
 /// may not read its system calls.
 fn waits_for_input(pid: u32) -> bool {
     const READ: &str = if cfg!(target_arch = "x86_64") { "0 0x0 " } else { "63 0x0 " };
@@ -353,7 +353,8 @@ fn peak_kib(pid: u32) -> Option<u64> {
     field(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?, "VmHWM")
 }
 
-/// Returns the number behind `name:` in `status`, the text of a status file in /proc.
+/// Returns the number behind `name:` in `status`, the text of a status file in /proc; `None` if it is
+/// missing.
 fn field(status: &str, name: &str) -> Option<u64> {
     let value = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     value.split_whitespace().next()?.parse().ok()
