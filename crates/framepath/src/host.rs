@@ -278,18 +278,24 @@ pub enum HostError {
         /// Message of the service.
         text: String,
     },
+    /// The zygote could not fork a worker.
+    #[error("starting a worker: {text}")]
+    NotForked {
+        /// Message of the zygote.
+        text: String,
+    },
     /// The worker could not open its stage or file, load its plug-in or enter its sandbox; or sent an invalid
-    /// description of a track; or the zygote could not fork a worker.
+    /// description of a track.
     #[error("in the worker: {text}")]
     Refused {
-        /// Message of the worker or the zygote.
+        /// Message of the worker.
         text: String,
     },
     /// The stage or the demuxer failed in the worker; or this process has no memory for a packet, too many
     /// pools for the worker, or a provider without buffers.
-    #[error("in the worker: {text}")]
+    #[error("{text}")]
     Failed {
-        /// Message of the worker, or a description of the failure in this process.
+        /// Description of the failure; a message that the worker sent begins with "in the worker:".
         text: String,
     },
     /// The demuxer's worker ended before the end of the file.
@@ -386,12 +392,18 @@ impl HostError {
         }
     }
 
+    /// Returns the failure of which a worker sent the message `text`.
+    fn failed_in_worker(text: &str) -> HostError {
+        HostError::Failed { text: format!("in the worker: {text}") }
+    }
+
     /// True if another attempt to start and open a worker would end in the same error.
     fn is_final(&self) -> bool {
         self.is_of_caller()
             || matches!(
                 self,
-                HostError::Refused { .. }
+                HostError::NotForked { .. }
+                    | HostError::Refused { .. }
                     | HostError::Unconfined { .. }
                     | HostError::Denied { .. }
                     | HostError::NoService { .. }

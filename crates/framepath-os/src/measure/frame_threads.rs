@@ -38,13 +38,14 @@ pub struct PictureWaits {
     pub begin_ns: u64,
     /// Time at which the thread had finished the picture.
     pub end_ns: u64,
-    /// Time asleep in between: waits for a reference picture or for a buffer.
+    /// Time that the thread slept between `begin_ns` and `end_ns`: waits for a reference picture or for a
+    /// buffer.
     pub slept_ns: u64,
-    /// Time in between in which the thread was runnable but did not run.
+    /// Time in which the thread was runnable but did not run between `begin_ns` and `end_ns`.
     pub preempted_ns: u64,
-    /// Number of sleeps in between.
+    /// Number of times that the thread slept between `begin_ns` and `end_ns`.
     pub sleeps: u32,
-    /// Number of preemptions in between.
+    /// Number of times that the thread was preempted between `begin_ns` and `end_ns`.
     pub preemptions: u32,
 }
 
@@ -166,8 +167,9 @@ impl FrameThread {
         Some(FrameThread { clock, cpu_ns, switches, off_cpu: None, picture })
     }
 
-    /// Begins the picture of packet `number` on the calling thread. Returns the number and the work of
-    /// the picture before, if it was not output yet.
+    /// Begins the picture of packet `number` (`None`: a hidden picture) on the calling thread; does
+    /// nothing if it is the present picture already. Returns the number and the work of the picture before;
+    /// `None` if there was none, if it was hidden or already output, or if the CPU clock cannot be read.
     fn begin_next(&mut self, number: Option<i64>) -> Option<(i64, PictureWork)> {
         if number.is_some() && self.picture.is_some_and(|picture| picture.number == number) {
             // Another buffer for the same picture.

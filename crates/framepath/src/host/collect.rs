@@ -323,7 +323,7 @@ impl CollectEnd {
                 self.link.health.set_answer_due(self.history.awaits_answer());
                 return Ok(None);
             }
-            WorkerMessage::Failed(text) => return Err(HostError::Failed { text }),
+            WorkerMessage::Failed(text) => return Err(HostError::failed_in_worker(&text)),
             WorkerMessage::End => return Ok(self.on_end()?),
         };
         let Some(sent) = self.history.get(seq) else {

@@ -251,7 +251,7 @@ impl RemoteDemuxer {
     fn failure(&mut self) -> Result<HostError, HostError> {
         self.ended = true;
         match recv_within(&self.worker.socket, Duration::ZERO)? {
-            Some((Message::Failed { text, .. }, _)) => Ok(HostError::Failed { text }),
+            Some((Message::Failed { text, .. }, _)) => Ok(HostError::failed_in_worker(&text)),
             _ => Err(Breach("failure reported without an error message").into()),
         }
     }

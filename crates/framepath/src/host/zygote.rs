@@ -64,7 +64,7 @@ impl ZygoteProcess {
         send(&self.socket, &Message::Spawn { kind: kind.to_string() }, None)?;
         let granted = || match recv_within(&self.socket, SPAWNING)? {
             Some((Message::Grant { pid, layers, .. }, Some(fd))) => Ok((pid, layers, fd)),
-            Some((Message::Denied { text }, _)) => Err(HostError::Refused { text }),
+            Some((Message::Denied { text }, _)) => Err(HostError::NotForked { text }),
             _ => Err(HostError::NotOpened { what: "was not forked: the zygote sent no valid answer" }),
         };
         let (pid, layers, socket) = granted()?;

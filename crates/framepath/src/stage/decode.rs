@@ -48,8 +48,9 @@ static DEFINITION: Definition = Definition::stage(
     Arg::option(
         "device",
         ValueKind::Text("the path of a V4L2 node"),
-        DefaultValue::Unset("the first device that decodes the codec"),
-        "device to use with api=v4l2m2m, api=auto or without api=, such as /dev/video0; if it cannot decode the stream, the run fails",
+        DefaultValue::Unset("with api=v4l2m2m or auto the first device that decodes the codec, else none"),
+        "V4L2 device that must decode the stream, such as /dev/video0, or the run fails; implies api=v4l2m2m, and \
+         is not for host=service",
     ),
 ])
 .hosts(Hosts::Any)
