@@ -207,8 +207,8 @@ impl SummaryRow {
         Some(Injection { injected_us, attributed_us, error_us })
     }
 
-    /// Returns a figure by the metric name that ratios and budgets use: a key of the row (a spread
-    /// gives its median), `latency_p50_us` and the like, `cause_compute_us` and the like,
+    /// Returns a figure by the metric name that ratios and budgets use: a key of the row whose value is a
+    /// number or a spread (which gives its median), `latency_p50_us` and the like, `cause_compute_us` and the like,
     /// `unexplained_share`, `outside_tolerance` (1 for an injection that is not near, else 0), or a
     /// key of [`SummaryRow::extra`]. `None` if the name or the figure is not known.
     pub fn figure(&self, metric: &str) -> Option<f64> {

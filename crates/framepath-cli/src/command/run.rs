@@ -101,8 +101,8 @@ impl Ledger {
     }
 }
 
-/// Outputs of the options `--csv`, `--trace` and `--json`, written after the run. `None`: the option
-/// is absent.
+/// Output files of the options `--csv`, `--trace` and `--json`, created before the run and written after
+/// it (`--json` also after a path that could not start). `None`: the option is absent.
 struct Outputs {
     csv: Option<OutputFile>,
     trace: Option<OutputFile>,

@@ -42,7 +42,7 @@ pub(super) struct Receiving {
     provider: Option<Arc<dyn BufferProvider>>,
 }
 
-/// A completion of a worker, checked.
+/// A message that a worker sent through the ring or the socket, checked.
 pub(super) enum WorkerMessage {
     /// A frame of the input with number `seq`, in a pool of the worker.
     Frame { seq: u64, frame: Frame, work: WorkerTime },

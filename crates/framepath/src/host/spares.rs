@@ -78,7 +78,7 @@ impl<P> Spare<P> {
     }
 }
 
-/// Workers of one kind, oldest first.
+/// Workers of one kind that have no stream yet, ready or still loading, oldest first.
 #[derive(Debug)]
 pub struct Spares<P>(VecDeque<Spare<P>>);
 

@@ -50,7 +50,7 @@ static DEFINITION: Definition =
             "frames per second",
         ),
         frames("300"),
-        Arg::option("buffers", ValueKind::count(2, 32), DefaultValue::Is("8"), "number of the device's buffers, or of frames to copy into with io=read; the driver may change it"),
+        Arg::option("buffers", ValueKind::count(2, 32), DefaultValue::Is("8"), "number of the device's buffers, which the driver may change, or of frames to copy into with io=read"),
         HEAP,
     ]);
 

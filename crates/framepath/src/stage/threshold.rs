@@ -28,7 +28,7 @@ static DEFINITION: Definition =
                 "device",
                 ValueKind::Text("the path of a V4L2 node"),
                 DefaultValue::Unset("the CPU"),
-                "measuring node of framepath's kernel module to run in",
+                "node of framepath's kernel module to run in, the measuring one (docs/device.md)",
             )
             .excluding(&["host"]),
             Arg::option(

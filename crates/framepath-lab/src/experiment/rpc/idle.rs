@@ -15,7 +15,7 @@ const SETTLING: Duration = Duration::from_secs(3);
 
 /// Opens a stream whose second packet is not due during the measurement. Returns the row with the
 /// context switches of all threads of the caller, its workers and the spare worker within `duration`;
-/// a thread that is awake at its start or end counts as one more.
+/// each thread that is awake at the start, and each at the end, adds one.
 pub(super) fn run(
     framepath: &Path,
     clip: &Path,

@@ -32,7 +32,8 @@ thread_local! {
     static WINDOW: RefCell<Option<Window>> = const { RefCell::new(None) };
 }
 
-/// Handle on the window of the calling thread. The window opens with the first frame.
+/// Handle on the window of the calling thread, which has one window at most. The window opens with the
+/// first frame, and closes when the handle is dropped.
 #[derive(Default)]
 pub(super) struct ThreadWindow(());
 
