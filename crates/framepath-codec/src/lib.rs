@@ -10,7 +10,7 @@
 //!   the pool's slots: [`OutputFormat::Native`] copies nothing; each other output format requires a
 //!   conversion.
 //! - [`Hardware`] opens a hardware decoder's device (VA-API, NVDEC, VDPAU, Vulkan). [`Decoder::on`]
-//!   decodes with it and copies each picture once.
+//!   opens a decoder on this device; the decoder copies each picture once.
 //! - [`Converter`] changes the pixel format; [`Painter`] paints frames as RGB into a screen's
 //!   memory.
 //! - [`frei0r`] loads third-party plug-ins: filters, sources and mixers.

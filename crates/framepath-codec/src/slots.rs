@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Slots of the pool, for decoders to take, fill and release.
+//! Slots of a decoder's frame pool: the decoder takes a slot for each picture, fills and releases it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -26,7 +26,8 @@ pub(crate) struct SlotRequest {
     pub(crate) height: usize,
 }
 
-/// Strides and rows that a decoder requires for a [`SlotRequest`].
+/// Strides and rows, with padding, that a decoder requires for a [`SlotRequest`]; and properties of the
+/// stream that a provider of memory needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Padded {
     /// Bytes from one luma row to the next.
@@ -56,14 +57,14 @@ struct SlotsState {
 pub(crate) struct Slots {
     codec: &'static str,
     output: OutputFormat,
-    /// Number of slots of each pool that is made here; unused with a provider.
+    /// Number of slots of each pool that this `Slots` makes; unused with a provider.
     slots: u32,
-    /// Number of slots to recommend if `slots` is not sufficient.
+    /// Number of slots that the error recommends if `slots` is not sufficient.
     advised: u32,
     /// Receiver of the frames that another process returns; `None` if no other process reads them.
     give_back: Option<&'static GiveBack>,
     /// Provider of the memory, and the number of slots to request in addition to
-    /// [`Padded::references`]; `None` if pools are made here.
+    /// [`Padded::references`]; `None` if this `Slots` makes its pools.
     provider: Option<(ProviderRef, u32)>,
     state: Mutex<SlotsState>,
     /// True after [`close`](Slots::close): no thread may wait for a slot any more.
@@ -72,7 +73,7 @@ pub(crate) struct Slots {
     /// inside `state`, because a thread that waits for a slot holds the lock of `state`.
     closer: Mutex<Option<Closer>>,
     /// True after a failure, until [`forget_failure`](Slots::forget_failure), even if `failure` was
-    /// taken. Lets a check do without the lock.
+    /// taken. With this flag, `has_failed` needs no lock.
     failed: AtomicBool,
     /// Number of the packet whose picture could not be made, and the reason, for the first failure;
     /// `None` without a failure and after it was taken. Kept here, because codec libraries pass at
@@ -179,8 +180,8 @@ impl Slots {
         Ok(Slot { hold, surface, codec: self.codec, converted: OnceLock::new() })
     }
 
-    /// Ends the wait of a decoder thread for a slot. Provides no slot from now on. Slots in use stay
-    /// valid.
+    /// Wakes a decoder thread that waits for a slot, with an error. From now on every call for a slot
+    /// fails. Slots in use stay valid.
     pub(crate) fn close(&self) {
         // Release: see `try_take`.
         self.closed.store(true, Ordering::Release);
@@ -189,7 +190,7 @@ impl Slots {
         }
     }
 
-    /// Computes the layout of a slot in a pool that is made here. Fails if the output format is not
+    /// Computes the layout of a slot in a pool that this `Slots` makes. Fails if the output format is not
     /// possible or the slot exceeds the address space.
     fn divide(&self, request: SlotRequest, padded: Padded) -> Result<Surface, CodecError> {
         let output = output_format(self.codec, request.decoded, self.output)?;

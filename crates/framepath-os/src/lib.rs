@@ -2,7 +2,8 @@
 //! System calls of framepath: touches the kernel, and has all unsafe code of the project except the codecs'.
 //!
 //! The crates above this one are safe code. Programs that move frames use the crate `framepath`, which
-//! re-exports [`Frame`](memory::pool::Frame), [`Pool`](memory::pool::Pool) and the others that they need. Linux only.
+//! re-exports [`Frame`](memory::pool::Frame), [`Pool`](memory::pool::Pool) and the other types that they
+//! need. Linux only.
 //!
 //! | module | contents |
 //! | --- | --- |
@@ -15,7 +16,7 @@
 //! | [`time`] | clocks and sleeps |
 //! | [`net`] | UDP with segmentation offload |
 //! | [`display`] | memory and textures that a window shows; the terminal |
-//! | [`machine`] | description of this machine |
+//! | [`machine`] | facts about this computer: CPU, kernel, device nodes; the limit of open files |
 //!
 //! # Example
 //!
@@ -53,7 +54,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! With `--cfg loom`, only the lock-free parts are built, for the model checker.
+//! With `--cfg loom`, only the lock-free parts are built, so that the model checker loom can test them.
 
 #[cfg(not(any(loom, miri)))]
 #[doc(hidden)]

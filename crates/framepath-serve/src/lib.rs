@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Service of framepath: touches the service's socket, its workers, a local TCP port and the kernel module's node.
+//! Service of framepath: touches the service's socket, its workers, a local TCP port and the kernel
+//! module's node.
 //!
 //! The service starts sandboxed workers for every program of the machine that may use the service. The
 //! service hands each worker to one client, and ends the worker when this client is gone.
@@ -67,14 +68,15 @@ pub struct ServiceSettings {
     pub uids: Vec<u32>,
     /// Ids of groups whose members are admitted. Default: none.
     pub gids: Vec<u32>,
-    /// Number of spare workers that are kept running; none while workers cannot be started. Default: 2.
+    /// Number of spare workers that are kept running. After a worker could not be started, the service keeps
+    /// no spares until a start succeeds. Default: 2.
     pub spares: u32,
     /// Limit of the address space that a worker may take beyond its program, bytes. Default: 4 GiB.
     pub memory_bytes: u64,
     /// Time that running streams may continue after the stop signal. Default: 10 s.
     pub grace: Duration,
-    /// Time limit for a client to send its first message, and to read when its socket is full. The service
-    /// closes the connection of a slower client. Default: 10 s.
+    /// Time limit for a client to send its first message, and to read on when the service's messages
+    /// have filled its socket. The service closes the connection of a slower client. Default: 10 s.
     pub patience: Duration,
 }
 

@@ -7,8 +7,8 @@ use framepath_os::memory::pool::{Frame, FrameMut, GiveBack, Pool};
 
 use crate::error::StageError;
 
-/// Number of slots of a stage's own pool: one for the frame being written, the others for frames in the
-/// hops behind. The stage waits while all are in use.
+/// Number of slots of a stage's own pool: one for the frame being written, the others for frames in
+/// later hops. The stage waits while all are in use.
 pub(crate) const COPY_SLOTS: u32 = 8;
 
 /// A pool for writable copies of frames that other hops still read.
@@ -32,12 +32,12 @@ pub struct CopyPool {
     give_back: Option<&'static GiveBack>,
     slots: u32,
     pool: Option<Pool>,
-    /// Layouts of the last frame and of the copy of that frame.
+    /// Layout of the last copied frame, and layout of its copy; `None` before the first copy.
     layouts: Option<(Layout, Layout)>,
 }
 
 impl CopyPool {
-    /// Makes a pool of 8 buffers, which the first copy allocates. A copy waits while the hops behind keep
+    /// Makes a pool of 8 buffers, which the first copy allocates. A copy waits while later hops keep
     /// all buffers.
     pub fn new() -> CopyPool {
         CopyPool::for_worker(None)
@@ -49,7 +49,7 @@ impl CopyPool {
         CopyPool::with_slots(give_back, COPY_SLOTS)
     }
 
-    /// [`CopyPool::for_worker`] with `slots` buffers, of which the hops behind may hold all but one.
+    /// [`CopyPool::for_worker`] with `slots` buffers. While later hops hold all of them, a copy waits.
     pub(crate) fn with_slots(give_back: Option<&'static GiveBack>, slots: u32) -> CopyPool {
         CopyPool { give_back, slots, pool: None, layouts: None }
     }
@@ -59,7 +59,7 @@ impl CopyPool {
     /// The copy waits while all buffers of the pool are in use.
     ///
     /// # Errors
-    /// The pool cannot be made, or the end of the run ended the wait for a buffer.
+    /// The pool cannot be made, or the run ended while this call waited for a buffer.
     pub fn writable(&mut self, frame: Frame) -> Result<FrameMut, StageError> {
         frame.try_unique().or_else(|shared| self.copy(&shared))
     }
@@ -91,7 +91,7 @@ impl CopyPool {
         Ok(copy)
     }
 
-    /// Returns layout `from` without padding; `from` itself if its size is impossible for a picture. Keeps
+    /// Returns layout `from` without padding; `from` itself if no picture can have its size. Keeps
     /// the last result, because the computation allocates.
     fn packed(&mut self, from: &Layout) -> Layout {
         match &self.layouts {

@@ -7,7 +7,7 @@
 //!
 //! # Frames in a loop
 //!
-//! A [`Pipeline`] comes from path text, from parts of your own, or from both.
+//! A [`Pipeline`] is made from path text, from parts of your own, or from both.
 //! [`Pipeline::frames`] returns an iterator of the frames:
 //!
 //! ```
@@ -44,7 +44,7 @@
 //! | type | purpose |
 //! | --- | --- |
 //! | [`Pipeline`], [`Frames`] | a path that is ready to run; its frames as an iterator, with seek |
-//! | [`Options`], [`Stop`], [`Requests`] | settings of a run; its end from any thread; seek, flush and other requests while it runs |
+//! | [`Options`], [`Stop`], [`Requests`] | settings of a run; a handle that ends a run from any thread; seek, flush and other requests during a run |
 //! | [`Report`] | frames, losses, latency and causes of a run; [`export`] writes them as text, JSON, CSV and Perfetto traces |
 //! | [`Frame`], [`FrameMut`], [`Pool`], [`Packet`] | pixels in pool memory, for reading and for writing; the pool; compressed bytes |
 //! | [`Stage`], [`Source`], [`Out`] | parts of your own |

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `framepath handoff`: framepath's contender in lab `handoff`, with the arguments of the peers (the
-//! other contenders). Prints the figures as one line of JSON.
+//! `framepath handoff`: runs framepath's contender of the experiment `handoff`. Takes the same arguments
+//! as the programs of the other contenders (the peers). Prints the figures as one line of JSON.
 
 use anyhow::Context;
 use clap::value_parser;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `decode`: the comparison of daedalus-v4l2. Each clip is decoded at full speed to NV12 (P010 for 10
-//! bits), and the frames are discarded. Every contender runs in its own process. Its CPU time
-//! includes the start-up. The runs with a ledger are in this process and in no comparison.
+//! Experiment `decode`: repeats the decode comparison that the project daedalus-v4l2 published. Each
+//! clip is decoded at full speed to NV12 (P010 for 10 bits), and the frames are discarded. Every
+//! contender runs in its own process; the contender's CPU time includes the start of its process. The
+//! runs with a ledger are in the lab's process, and no comparison uses them.
 
 mod device;
 mod paced;
@@ -49,13 +50,13 @@ const CLIPS: &[Clip] = &[
     clip("hard-hevc-1080p10.hevc", true, true),
 ];
 
-/// Framepath's decoder on one host with one number of threads.
+/// A contender of framepath: `decode` with one value of `host=` and one value of `threads=`.
 pub(super) struct OwnDecoder {
     pub(super) contender: &'static str,
     pub(super) host: &'static str,
     pub(super) threads: &'static str,
-    /// Contender with the same decoder in the caller's process, which may be this one: the baseline of
-    /// the comparison.
+    /// Name of the contender with the same `threads=` and `host=inline`, as the baseline of a comparison.
+    /// Equal to `contender` if this contender runs inline; there is no such comparison then.
     inline: &'static str,
 }
 
@@ -103,6 +104,8 @@ pub(super) fn run(
     // time limit.
     let ours = &OURS[..if quick { 3 } else { OURS.len() }];
     let ledgers = &LEDGERS[..if quick { 4 } else { LEDGERS.len() }];
+    // Besides framepath's: ffmpeg and bare-t1; with `--full` also service, device, ffmpeg-v4l2m2m,
+    // ffmpeg-t1 and bare.
     let contenders = ours.len() + if quick { 2 } else { 7 };
     let device = Device::find();
     let served = if quick { None } else { Some(Served::start(settings, device.is_there())?) };
@@ -207,9 +210,9 @@ impl OneClip<'_> {
     }
 }
 
-/// Returns a contender's function that runs the client `program`, and adds the CPU time of its stream
-/// in the service. An error in `program` becomes [`LabError::Missing`] when the function is called,
-/// so that the contender is skipped.
+/// Returns the function that runs a contender whose `program` decodes in the service `served`. The CPU
+/// time that the function returns includes that of the stream in the service. If `program` is an error,
+/// the function returns [`LabError::Missing`], so that the contender is skipped.
 fn serviced(
     served: &Served,
     program: Result<Program, LabError>,
@@ -222,9 +225,9 @@ fn serviced(
     }
 }
 
-/// Returns `run` with a failure of its program turned into [`LabError::Missing`], which skips the
-/// contender with the program's error text: ffmpeg 7 aborts if its last packet waits for a free
-/// buffer.
+/// Returns a function that calls `run`, and turns a failure of the program into [`LabError::Missing`].
+/// So a failure skips the contender, with the program's error text, and does not end the experiment:
+/// ffmpeg 7 aborts if its last packet waits for a free buffer.
 fn or_skipped(
     mut run: impl FnMut() -> Result<Measured, LabError>,
 ) -> impl FnMut() -> Result<Measured, LabError> {
@@ -236,6 +239,7 @@ fn or_skipped(
     }
 }
 
+/// Returns the function that runs a contender's `program` and measures it.
 fn timed(program: Program) -> impl FnMut() -> Result<Measured, LabError> {
     move || Ok(program.run(false)?.measured(FRAMES))
 }

@@ -8,8 +8,7 @@ pub fn figure(value: f64) -> String {
     digits(value, 3)
 }
 
-/// Formats a number with `significant` significant digits, and all digits of its whole part.
-/// Omits zeros at the end of the decimals.
+/// Formats a number as [`figure`] does, with `significant` significant digits in place of three.
 fn digits(value: f64, significant: u8) -> String {
     if value == 0.0 {
         return "0".to_owned();
@@ -22,7 +21,7 @@ fn digits(value: f64, significant: u8) -> String {
     if magnitude >= wanted {
         return grouped(value.round());
     }
-    // 0.0996 and 9.996 round up into the next magnitude, which needs one digit less.
+    // 0.0996 with two digits and 9.996 with three round up to 0.100 and 10.00: one decimal too many.
     let mut decimals = (wanted - magnitude).clamp(0.0, 12.0) as usize;
     let scale = 10_f64.powi(decimals as i32);
     let rounded = (value * scale).round() / scale;

@@ -22,8 +22,8 @@ const GAP: f64 = 28.0;
 /// Draws one run's picture with an HTML id and a width in CSS pixels; `None` if the run lacks the figures.
 type Draw = fn(&LabRun, &str, f64) -> Option<Picture>;
 
-/// The pictures in the page's order: HTML id, drawing function, and name of the figures in the note
-/// about a picture that cannot be drawn.
+/// The pictures in the page's order: HTML id, drawing function, and the name of the
+/// picture's figures, for a note that runs lack these figures.
 const PICTURES: [(&str, Draw, &str); 6] = [
     ("queue-sweep", chart_queue::draw, "the queue sweep (lab `queue`)"),
     ("decode-bars", chart_decode::draw, "decode (lab `decode`)"),
@@ -33,6 +33,7 @@ const PICTURES: [(&str, Draw, &str); 6] = [
     ("slow-frames", chart_timeline::draw, "the slowest frames (a ledger's rows)"),
 ];
 
+/// Returns the HTML page about `runs`. Two or more runs are side by side, in two columns.
 pub fn page(runs: &[LabRun]) -> String {
     let mut body = String::new();
     header(&mut body, runs);

@@ -6,21 +6,23 @@ use std::collections::VecDeque;
 
 use super::ReplayEntry;
 
-/// Maximum number of forgotten packets whose frames are still recognized. A decoder outputs
-/// nothing for so many packets only if they contain no picture.
+/// Maximum number of forgotten packets that keep an entry, so that a frame of them is recognized. A
+/// decoder outputs nothing for this many packets only if they contain no picture.
 const MAX_FORGOTTEN: usize = 16 * 1024;
 
-/// Forgotten packets of a stream: the last [`MAX_FORGOTTEN`], stripped, in decode order, and counts
-/// of the older ones, the unknown packets.
+/// Forgotten packets of a stream. The last [`MAX_FORGOTTEN`] have an entry, in decode order; their
+/// packets are stripped: without the parts that only a replay needs. The older ones are the *unknown
+/// packets*: only counts of them remain.
 #[derive(Debug)]
 pub(super) struct Forgotten<P> {
     entries: VecDeque<ReplayEntry<P>>,
-    /// Number of the last unknown packet; `None` if all forgotten packets have entries.
+    /// Sequence number of the newest unknown packet; `None` if all forgotten packets have entries.
     unknown: Option<u64>,
-    /// Number of unknown packets that may still yield a frame: they had yielded none, and they
-    /// follow every packet that had.
+    /// Number of unknown packets that may still yield a frame for the reader: `may_output` was true when
+    /// the packet became unknown, and no frame of a packet after the unknown ones was delivered since.
     outstanding: u64,
-    /// Maximum number of frames of unknown packets that may still arrive.
+    /// Maximum number of frames of unknown packets that may still arrive: one for each unknown packet,
+    /// less those that arrived.
     may_come: u64,
     /// Highest number and highest presentation time of a packet whose frame was delivered; `None`
     /// before the first.
@@ -38,7 +40,8 @@ impl<P> Forgotten<P> {
         }
     }
 
-    /// Adds a packet after all others. If the limit is reached, the oldest packet becomes unknown.
+    /// Adds a packet, later in decode order than all others. If [`MAX_FORGOTTEN`] packets have an entry,
+    /// the oldest of them becomes unknown.
     pub(super) fn push(&mut self, entry: ReplayEntry<P>) {
         if self.entries.len() == MAX_FORGOTTEN {
             if let Some(oldest) = self.entries.pop_front() {
@@ -65,8 +68,8 @@ impl<P> Forgotten<P> {
         Some(seq) <= self.unknown
     }
 
-    /// Records the loss of a frame of an unknown packet. Returns false if no such frame is
-    /// possible.
+    /// Records that a frame of an unknown packet arrived. The frame is lost, because its packet has no
+    /// entry. Returns false if as many such frames have arrived before as there are unknown packets.
     pub(super) fn lose_unknown(&mut self) -> bool {
         self.outstanding = self.outstanding.saturating_sub(1);
         let may_be = self.may_come > 0;
@@ -74,24 +77,28 @@ impl<P> Forgotten<P> {
         may_be
     }
 
-    /// Records that a frame of packet `seq`, forgotten or not, was delivered.
+    /// Records that a frame of packet `seq`, forgotten or not, was delivered. `pts` is the packet's
+    /// presentation time; `None` if not known.
     pub(super) fn delivered(&mut self, seq: u64, pts: Option<i64>) {
         self.delivered = (self.delivered.0.max(Some(seq)), self.delivered.1.max(pts));
         if Some(seq) > self.unknown {
-            // A missing frame that would be shown before this one never arrives.
+            // Decoders output frames in presentation order: a missing frame that would be shown before
+            // this one never arrives.
             self.outstanding = 0;
         }
     }
 
-    /// Returns true if the packet may still yield a frame for the reader: it yielded none, and it
-    /// is decoded or shown after the delivered ones. (Times may restart if a file is looped.)
+    /// Returns true if the packet may still yield a frame for the reader: the packet yielded none, and
+    /// it follows every packet with a delivered frame, in decode order or in presentation time. (One of
+    /// the two is enough, because times may restart if a file is looped.)
     fn may_output(&self, entry: &ReplayEntry<P>) -> bool {
         let is_behind = Some(entry.seq) > self.delivered.0 || entry.pts > self.delivered.1;
         entry.is_outstanding() && !entry.closed && is_behind
     }
 
     /// Drops all packets, because their frames can no longer arrive. Returns the number of packets
-    /// that might still have yielded a frame and that `counts` returns true for.
+    /// that might still have yielded a frame. Calls `counts` with the number of each such packet (the
+    /// newest unknown one's for all unknown packets), and leaves out those for which it returns false.
     pub(super) fn clear(&mut self, mut counts: impl FnMut(u64) -> bool) -> u64 {
         let unknown = self.unknown.unwrap_or(0);
         let mut lost = (0..self.outstanding).filter(|_| counts(unknown)).count() as u64;

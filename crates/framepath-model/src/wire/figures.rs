@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Counters of a worker, for programs that watch the service. The counters are words of a shared
-//! page, and part of a `status` message.
+//! Counters of a worker, for programs that watch the service. The worker writes the counters into a
+//! page shared with the service; the service sends them to these programs in `status` messages.
 
 use std::ops::AddAssign;
 
@@ -9,12 +9,12 @@ use super::record::{RecordReader, RecordWriter};
 
 /// Number of buckets of a [`Histogram`].
 pub const BUCKETS: usize = 80;
-/// Maximum length of a stage's text in the figures, bytes; a longer text is cut.
+/// Maximum length of [`Figures::stage`], bytes; a longer text is cut.
 pub const LABEL_BYTES: usize = 64;
 /// Number of 64-bit words of [`Figures`] in a worker's page.
 pub const FIGURE_WORDS: usize = LATENCY + BUCKETS;
 
-/// Number of buckets per octave, as an exponent of two.
+/// Number of buckets per octave, as an exponent of two: 2^2 = 4 buckets.
 const PER_OCTAVE: u32 = 2;
 /// Upper end of the first bucket, as an exponent of two: 2^12 ns, 4.1 µs.
 const FIRST: u32 = 12;
@@ -36,11 +36,11 @@ pub const LABEL: usize = SIZE + 1;
 /// Index of the first of the page's words with the buckets of the latencies.
 pub const LATENCY: usize = LABEL + LABEL_BYTES / 8;
 
-/// The causes that a worker can measure, in the order of their words.
+/// Names of the causes that a worker can measure, in the order of their words in the page.
 pub const KNOWN_CAUSES: [&str; 6] = ["compute", "copy", "held", "preempted", "blocked", "pool"];
 
-/// Number of durations in each bucket. The buckets are four to an octave, from 4.1 µs to 3.2 s;
-/// shorter durations are in the first bucket, longer ones in the last.
+/// Number of durations in each bucket. Each octave from 4.1 µs to 3.2 s has four buckets; shorter
+/// durations are in the first bucket, longer ones in the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Histogram(pub [u64; BUCKETS]);
 

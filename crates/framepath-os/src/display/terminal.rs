@@ -24,13 +24,13 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// Returns true if both standard output and standard input are a terminal.
+    /// Returns true if both standard output and standard input are terminals.
     pub fn is_there() -> bool {
         isatty(io::stdout()) && isatty(io::stdin())
     }
 
-    /// Takes over the terminal: enters the alternate screen, and turns off echo, line editing and signals
-    /// of keys. Each key arrives separately; Ctrl-C arrives as byte 3.
+    /// Takes over the terminal: enters the alternate screen, and turns off echo, line editing and the
+    /// signals that keys send. Each key arrives at once; Ctrl-C arrives as byte 3, without a SIGINT.
     ///
     /// # Errors
     /// Standard input is not a terminal, or writing to the terminal failed.
@@ -52,8 +52,8 @@ impl Terminal {
         }
     }
 
-    /// Shows the lines of `text` from the top on, in one write, and replaces the previous
-    /// content. Lines after the last row are dropped, longer lines are cut.
+    /// Replaces the content of the screen by the lines of `text`, in one write. Drops lines below the last
+    /// row; the terminal cuts lines that are too long.
     ///
     /// # Errors
     /// The terminal is gone.
@@ -100,7 +100,7 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // If the terminal is gone, nothing has to be restored.
+        // Ignores errors: a terminal that is gone needs no restore.
         let _ = self.write(LEAVE);
         let _ = tcsetattr(io::stdin(), OptionalActions::Flush, &self.before);
     }

@@ -16,8 +16,8 @@ pub const TEXTURES: usize = 3;
 /// Canvas and its most recently used textures, each with a key.
 pub struct TextureCache<K> {
     canvas: WindowCanvas,
-    /// Textures made by `canvas`; the last is the most recently used. No reference to a texture
-    /// leaves this module, because a caller could exchange a `&mut` texture for another canvas's.
+    /// Textures made by `canvas`; the last is the most recently used. No reference to a texture leaves
+    /// this module: with a `&mut Texture`, a caller could put a texture of another canvas in its place.
     textures: Vec<(K, Texture)>,
 }
 
@@ -40,10 +40,10 @@ impl<K: PartialEq> TextureCache<K> {
 
     /// Calls `fill` with the pixels and the pitch (bytes per row) of the texture for `key`, and returns
     /// its result. Makes a streaming texture of `format` and `size` (width and height, pixels) if there is
-    /// none for `key`; before that, destroys the least recently used one if there are [`TEXTURES`].
+    /// none for `key`. If the cache is full ([`TEXTURES`]), first destroys the least recently used texture.
     ///
     /// # Errors
-    /// SDL's message. The current texture may have changed.
+    /// SDL's message. The next [`draw`](TextureCache::draw) may then show another texture than before.
     pub fn upload<R>(
         &mut self,
         key: K,

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The packets from which a decoder program can continue a stream, left by the previous decoder program in
-//! a file that the kernel keeps with the stream.
+//! Packets of a stream in a file that the kernel module keeps with the stream. If a decoder program
+//! (`framepath serve --device`) ends, the next decoder program reads these packets, and continues the
+//! stream.
+//!
+//! The *epoch* is the number of the client's flushes (seeks) in this stream: packets of an earlier epoch
+//! are not needed. A *key* is a packet where decoding can start.
 //!
 //! ```text
 //! 0        magic, epoch, head, tail        (64 bits each)
-//! 4096     a ring of entries, from head to tail; both only grow
+//! 4096     a ring of entries, from head to tail, which count bytes and only grow
 //! entry    seq, length|key<<32, mark (32 bytes), bytes
 //! ```
 //!
-//! A decoder program can be killed between any two writes. So an entry is written before
-//! the tail that covers it, and a word in one piece.
+//! A decoder program can be killed between any two writes. So this module writes an entry first, then
+//! the word `tail` that includes the entry; each word is written in one piece.
 
 use std::fs::File;
 use std::io;
@@ -17,10 +21,15 @@ use std::os::unix::fs::FileExt;
 
 use framepath_os::v4l2::attach::PacketMark;
 
+/// First word of a stash: the bytes `fpstash1`.
 const MAGIC: u64 = 0x3168_7361_7473_7066;
+/// Position of the ring in the file, bytes.
 const RING: u64 = 4096;
+/// Position of the epoch in the file, bytes.
 const EPOCH_AT: u64 = 8;
+/// Position of the head in the file, bytes.
 const HEAD_AT: u64 = 16;
+/// Position of the tail in the file, bytes.
 const TAIL_AT: u64 = 24;
 /// Size of the header in front of each packet, bytes.
 const ENTRY: u64 = 48;
@@ -42,17 +51,18 @@ pub(super) struct Stash {
     file: File,
     /// Size of the ring in bytes.
     size: u64,
-    /// Position of the oldest entry, in bytes since the stash was made; modulo `size` in the ring.
+    /// Position of the oldest entry, bytes. Positions do not restart when the ring wraps: the entry is at
+    /// `head % size` in the ring.
     head: u64,
-    /// Position behind the newest entry, counted as `head` is.
+    /// Position after the newest entry, counted as `head` is.
     tail: u64,
-    /// Position and packet number of each entry where decoding can start, oldest first.
+    /// Position and packet number of each key, oldest first.
     keys: Vec<(u64, u64)>,
 }
 
 impl Stash {
-    /// Opens the stash in `file`. Returns the stash with its packets of `epoch`, oldest first; removes
-    /// packets of another epoch, and invalid content.
+    /// Opens the stash in `file`. Returns the stash and its packets, oldest first. If they belong to
+    /// another epoch than `epoch`, or the content is invalid, removes them and returns no packets.
     ///
     /// # Errors
     /// The file is too small, or cannot be read or written.
@@ -98,7 +108,8 @@ impl Stash {
         Ok(entries)
     }
 
-    /// Removes all packets, for a new epoch or sequence, and writes the number `epoch`.
+    /// Removes all packets, and writes the number `epoch`. Called when an epoch or a coded sequence begins,
+    /// and after a drain.
     pub(super) fn begin(&mut self, epoch: u32) -> io::Result<()> {
         // Empties the ring first, so that after a kill in between the old epoch has no packets.
         self.set_word(HEAD_AT, self.tail)?;
@@ -138,9 +149,9 @@ impl Stash {
         self.set_word(TAIL_AT, self.tail)
     }
 
-    /// Drops the packets that are not needed once the client has the frame of packet `seq`: those before
-    /// the last two keys (packets where decoding can start) up to `seq`. Two keys stay, because pictures
-    /// that follow a key may be shown before it and depend on the previous key.
+    /// Drops the packets that are not needed once the client has the frame of packet `seq`. Keeps the last
+    /// two keys at or before `seq`, and all packets from the first of these two on: pictures that follow a
+    /// key may be shown before the key, and depend on the previous key.
     pub(super) fn delivered(&mut self, seq: u64) -> io::Result<()> {
         let passed = self.keys.iter().take_while(|(_, key)| *key <= seq).count();
         if passed >= 3 {
@@ -151,6 +162,8 @@ impl Stash {
         Ok(())
     }
 
+    /// Reads the entry at position `at`. Returns the entry and the position after it; `None` if the entry is
+    /// impossible or reaches beyond `tail`.
     fn entry(&self, at: u64, tail: u64) -> io::Result<Option<(StashEntry, u64)>> {
         let mut head = [0; ENTRY as usize];
         if tail - at < ENTRY {
@@ -181,10 +194,12 @@ impl Stash {
         self.file.write_all_at(behind, RING)
     }
 
+    /// Returns how many of `length` bytes at position `at` are before the end of the ring.
     fn until_wrap(&self, at: u64, length: usize) -> usize {
         usize::try_from(self.size - at % self.size).map_or(length, |left| left.min(length))
     }
 
+    /// Reads the 64-bit word at byte `at` of the file.
     fn word(&self, at: u64) -> io::Result<u64> {
         let mut bytes = [0; 8];
         self.file.read_exact_at(&mut bytes, at)?;

@@ -6,8 +6,11 @@ use framepath::{Level, Pipeline};
 use super::parts::{Pass, PathRecord, run, unpoisoned};
 use super::way::PathUnderTest;
 
+/// Number of frames that the source emits.
 const FRAMES: u64 = 2_000;
 
+/// Asserts that `delivered` frames reached the sink, in order, once and unchanged, and that the link dropped
+/// the others: `dropped` frames, 0 if the link drops none.
 fn assert_order(watch: &PathRecord, way: &PathUnderTest, delivered: u64, dropped: u64) {
     let order = watch.order();
     assert!(order.windows(2).all(|w| w[0] < w[1]), "frames out of order or duplicated");
@@ -16,7 +19,7 @@ fn assert_order(watch: &PathRecord, way: &PathUnderTest, delivered: u64, dropped
     if way.keeps_all() {
         assert_eq!(dropped, 0);
     }
-    // A slot reused too early would have a later number.
+    // The source writes each frame's number into the pixels: a slot reused too early has a later number.
     assert!(unpoisoned(&watch.seen).iter().all(|s| s.written == s.seq));
 }
 

@@ -35,9 +35,11 @@ pub(super) type Reply = (Message, Option<OwnedFd>);
 pub(super) struct MemoryClient {
     socket: Arc<Socket>,
     exporter: Arc<Mutex<Exporter>>,
-    /// True once the stream is open: the caller then reads the socket only after a cell of the ring.
+    /// True once the stream is open. From then on, the caller reads the socket only when a cell of the ring
+    /// announces a message.
     opened: AtomicBool,
-    /// Held for a whole request, so that answers arrive in the order of requests.
+    /// Held by the thread that receives messages; during a whole request, so that the next answer belongs to
+    /// this request.
     requesting: Mutex<()>,
     /// Pools of input frames, by number. They are mapped when their message is read, because a worker
     /// has too few descriptors to keep them for later.
@@ -57,7 +59,8 @@ impl MemoryClient {
         Arc::new(MemoryClient { socket, exporter, opened, requesting, inputs })
     }
 
-    /// Records that the message about the open stream was sent to the caller.
+    /// Records that the stream is open. From now on a request also writes a cell, so that the caller reads
+    /// the socket.
     pub(super) fn opened(&self) {
         // Relaxed: the thread that opens the stream starts the threads that request memory later.
         self.opened.store(true, Ordering::Relaxed);
@@ -117,8 +120,8 @@ impl MemoryClient {
         reply.map(|reply| self.add_input(reply)).transpose()
     }
 
-    /// Maps the pool of an input if the message announces one. Returns the message, without the descriptor
-    /// of a mapped pool.
+    /// Maps the pool if the message announces an input pool. Returns the message, without the descriptor of
+    /// a mapped pool.
     ///
     /// # Errors
     /// The memory is not as announced, or cannot be mapped.
@@ -153,13 +156,14 @@ pub(super) struct Granter {
     alive: Arc<AtomicU64>,
 }
 
-/// Memory of one pool. The memory counts as granted until the grant and all shares of the grant are dropped.
+/// Memory of one pool. The memory counts as granted until this value and all other holders of `share` are
+/// dropped.
 pub(super) struct Grant {
     pub(super) fd: OwnedFd,
     pub(super) share: Arc<GrantShare>,
 }
 
-/// Share of a grant: the bytes of the grant stay counted until the share is dropped.
+/// Bytes of a grant, which count as granted until the last `Arc` of this value is dropped.
 pub(super) struct GrantShare {
     bytes: u64,
     alive: Arc<AtomicU64>,
@@ -263,7 +267,7 @@ mod tests {
         for pool in [1, 0, 2] {
             assert!(client.input(pool, 0, &layout, FrameMeta::default()).is_ok(), "{pool}");
         }
-        // A message that nobody waits for is refused.
+        // An unexpected message is an error.
         send(&caller, &Message::RequestMemory { bytes: 1 }, None).unwrap();
         assert!(client.input(3, 0, &layout, FrameMeta::default()).is_err());
     }

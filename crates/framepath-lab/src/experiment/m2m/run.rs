@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One run of one of framepath's paths, and the proof that no frame was lost, duplicated or
+//! One run of one of framepath's paths, and the check that no frame was lost, duplicated or
 //! reordered on the way.
 
 use framepath::{Level, Options, Report};
@@ -13,7 +13,7 @@ use super::nodes::Nodes;
 use crate::error::LabError;
 use crate::measure::Measured;
 
-/// A path with the number of frames of each run, and the devices of the machine.
+/// One contender's path, the number of frames of each run, and the machine's devices.
 pub(super) struct PathRun<'a> {
     pub(super) way: Way,
     pub(super) frames: u64,
@@ -25,8 +25,8 @@ impl PathRun<'_> {
     ///
     /// # Errors
     /// [`LabError::Missing`] if a device is absent or its records cannot be read,
-    /// [`LabError::Command`] if a frame was lost, duplicated or reordered, or differs from its
-    /// record; the path's own error; [`LabError::Interrupted`].
+    /// [`LabError::Command`] if a frame was lost, duplicated or reordered, or the device's records do not
+    /// match the frames; the path's own error; [`LabError::Interrupted`].
     pub(super) fn measured(&self) -> Result<(Measured, Report), LabError> {
         for need in &self.way.needs {
             need.met(self.nodes)?;
@@ -54,6 +54,7 @@ impl PathRun<'_> {
         Ok((measured, report))
     }
 
+    /// Converts the error of a check of the frames' numbers to [`LabError::Command`].
     fn correlated(&self, outcome: Result<(), String>) -> Result<(), LabError> {
         outcome.map_err(|what| LabError::Command {
             exit_code: None,
@@ -64,8 +65,8 @@ impl PathRun<'_> {
     }
 
     /// Reads the measuring node's records of frames that were queued at `since_ns` (monotonic clock)
-    /// or later. They may include frames of another program that uses the node at the same time;
-    /// [`joined`] detects those.
+    /// or later. The records may include frames of another program that uses the node at the same time;
+    /// [`joined`] then fails.
     fn records(&self, reader: &MetaReader, since_ns: u64) -> Result<Vec<MetaRecord>, LabError> {
         let refused = |error: framepath_os::v4l2::V4l2Error| LabError::Missing(error.to_string());
         let mut records = Vec::new();
@@ -101,8 +102,8 @@ fn check_sequences(sequences: &[u64], frames: u64, dropped: u64) -> Result<(), S
     Ok(())
 }
 
-/// Checks that each frame has one record, in order, and that no record reports a failure. The error
-/// says what is wrong.
+/// Checks that each frame number of the path has one record of the measuring node, in order, and that no
+/// record reports a failure. The error says what is wrong.
 fn joined(sequences: &[u64], records: &[MetaRecord]) -> Result<(), String> {
     if let Some(failed) = records.iter().find(|record| record.status >= measuring::STATUS_FAILED) {
         return Err(format!("frame {} failed in the node", failed.source_sequence));
@@ -115,10 +116,12 @@ fn joined(sequences: &[u64], records: &[MetaRecord]) -> Result<(), String> {
     Err(format!("{} records for {} frames; they differ from number {at} on", recorded.len(), sequences.len()))
 }
 
+/// Returns the sum of `figure` over all rows, divided by the number of frames.
 fn per_frame(rows: &[Row], frames: u64, figure: impl Fn(&Row) -> u64) -> f64 {
     rows.iter().map(figure).sum::<u64>() as f64 / frames.max(1) as f64
 }
 
+/// Adds page faults, dropped frames and, where the CPU counts them, cycles and cache misses.
 fn add_figures(measured: &mut Measured, report: &Report) {
     let of = |figure: fn(&Row) -> u64| per_frame(&report.rows, report.frames, figure);
     measured.extra.insert("faults_per_frame".to_owned(), of(|row| row.minor_faults.into()));
@@ -130,6 +133,7 @@ fn add_figures(measured: &mut Measured, report: &Report) {
     }
 }
 
+/// Adds the figures of the device's hop: medians of its times, and the bytes that the kernel copied.
 fn add_device(measured: &mut Measured, report: &Report, hop: u16, records: &[MetaRecord]) {
     let rows: Vec<&Row> = report.rows.iter().filter(|row| row.hop == hop && row.device_run_ns > 0).collect();
     let middle_us = |figure: fn(&Row) -> u64| {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The players: for each, the command that plays a clip once, silently, by an API to an
-//! output, and the parser of its report about its frames.
+//! The video players that experiment `players` compares. Each player has a command that plays a clip
+//! once, without sound, by a given decode API to a given output, and a parser that finds the numbers of
+//! frames in the player's output.
 
 mod ffplay;
 mod gst;
@@ -24,7 +25,7 @@ pub(super) struct Player {
     program: &'static str,
     /// Advice on how to install the player.
     remedy: &'static str,
-    /// True if the player runs as root when the lab runs as root.
+    /// True if the player plays as root. If false, a lab that runs as root starts the player as user nobody.
     as_root: bool,
     /// Option that prints the player's version, and the text before the version in its line.
     version: (&'static str, &'static str),
@@ -47,7 +48,7 @@ pub(super) struct PlayerRequest<'a> {
 pub(super) struct PlayerFigures {
     pub(super) shown: Option<u64>,
     pub(super) dropped: Option<u64>,
-    /// Number of frames shown after their time.
+    /// Number of frames shown after their presentation time.
     pub(super) late: Option<u64>,
     /// Reason why the player did not decode by the requested API; `None` if not reported.
     pub(super) otherwise: Option<String>,
@@ -80,8 +81,9 @@ impl Player {
         (self.command)(ask)
     }
 
-    /// Creates a command of the player's program, without arguments. If the lab runs as root, a player
-    /// that does not run as root runs as user nobody, if `setpriv` of util-linux is installed.
+    /// Creates a command of the player's program, without arguments. If the lab runs as root and
+    /// `as_root` is false, the command starts the program as user nobody by `setpriv` (util-linux);
+    /// without `setpriv`, as root.
     fn start(&self, program: &Path) -> Command {
         let other = !self.as_root && framepath_os::machine::effective_uid() == 0;
         let Some(setpriv) = in_path("setpriv").filter(|_| other) else { return Command::new(program) };
@@ -119,7 +121,8 @@ fn not_offered(player: &str, what: &str) -> String {
     format!("{player} has no {what}")
 }
 
-/// Returns the number behind the last `key` in a player's output; `None` without a number there.
+/// Returns the number after the last `key` in `text`, the output of a player; `None` without a `key`, or
+/// if no number follows.
 fn last_number(text: &str, key: &str) -> Option<u64> {
     let (_, behind) = text.rsplit_once(key)?;
     let behind = behind.trim_start();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Comparison of the mirrored structures with `linux/videodev2.h`, for
-//! `tests/c_layout.rs`.
+//! List of the structures and constants that `abi` mirrors, each with its C name in
+//! `linux/videodev2.h`. `tests/c_layout.rs` compares their sizes, offsets and values with the header.
 
 use super::*;
 use crate::c_layout::{Facts, members, numbers, structure};
@@ -97,7 +97,7 @@ fn controls_and_events(facts: &mut Facts) {
         seconds = "timestamp.tv_sec", nanoseconds = "timestamp.tv_nsec", id = "id",
         reserved = "reserved",
     });
-    // The first bytes of the body are read as the changes of a SOURCE_CHANGE.
+    // For an event SOURCE_CHANGE, the first bytes of `body` are read as the field `changes`.
     let body = std::mem::offset_of!(RawEvent, body) as u64;
     facts.number("Event.body (changes)", "offsetof(struct v4l2_event, u.src_change.changes)", body);
     structure!(facts, Allowed, EventSubscription = "struct v4l2_event_subscription" {

@@ -2,14 +2,15 @@
 //! Computes which refresh of the screen is nearest to a time, from the refreshes that the screen has
 //! reported. No I/O and no clock.
 
-/// Minimum number of refreshes from the first to the last reported refresh for a reliable interval.
+/// Minimum number of refreshes between the first and the last reported refresh, from which on the mean
+/// interval counts as reliable.
 const ENOUGH: u64 = 8;
 
 /// Plausible refresh intervals of screens, nanoseconds: 500 Hz to 5 Hz.
 const INTERVALS_NS: std::ops::RangeInclusive<f64> = 2e6..=2e8;
 
-/// Maximum deviation of a reported refresh from the expected time, in refresh intervals. A larger deviation
-/// discards the clock, because the screen has changed its mode or was off.
+/// Maximum deviation of a reported refresh from the expected time, in refresh intervals. After a larger
+/// deviation the clock starts anew, because the screen has changed its mode or was off.
 const STRANGE: f64 = 3.0;
 
 /// One refresh of the screen: number, and time in nanoseconds.
@@ -19,7 +20,7 @@ struct Tick {
     at_ns: u64,
 }
 
-/// Clock of the screen's refreshes.
+/// Clock of the screen's refreshes: predicts later refreshes from the reported ones.
 #[derive(Debug, Default)]
 pub(super) struct Refresh {
     /// First and last reported refresh; `None` before the first report.
@@ -76,7 +77,8 @@ impl Refresh {
         (numbers >= ENOUGH && INTERVALS_NS.contains(&interval)).then_some(interval)
     }
 
-    /// Assigns the nearest free refresh to the frame that is due at `due_ns`, and returns the result.
+    /// Assigns a refresh to the frame that is due at `due_ns`: the nearest one, or the next one if the
+    /// previous frame has the nearest. Returns the result.
     pub(super) fn nearest(&mut self, due_ns: u64) -> Nearest {
         let (Some(interval), Some((_, last))) = (self.interval_ns(), self.seen) else {
             return Nearest::Unknown;

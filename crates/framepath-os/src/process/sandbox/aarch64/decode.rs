@@ -14,8 +14,8 @@ table! {
     SYS_mremap = 216,
     SYS_madvise = 233 if OWN_PAGES,
     SYS_brk = 214,
-    // Threads of this process. glibc falls back to clone if clone3 is absent: the flags of clone3
-    // are in memory, where a filter cannot check them.
+    // Threads of this process. clone3 fails with ENOSYS, because its flags are in memory, where a
+    // filter cannot check them; glibc then calls clone.
     SYS_clone = 220 if THREAD_ONLY,
     SYS_clone3 = 435 if When::Absent,
     SYS_set_robust_list = 99,
@@ -27,7 +27,8 @@ table! {
     SYS_sched_getaffinity = 123,
     SYS_getcpu = 168,
     SYS_prctl = 167 if NAME_ONLY,
-    // Files that the worker has or receives: memfds, sockets, pipes. It can open or make none.
+    // Files that the worker has or receives: memfds, sockets, pipes. The worker can neither open
+    // nor create a file.
     SYS_read = 63,
     SYS_write = 64,
     SYS_readv = 65,
@@ -39,8 +40,8 @@ table! {
     SYS_fstatfs = 44,
     SYS_close = 57,
     SYS_fcntl = 25 if FD_AND_SEALS,
-    // The socket to the parent. No sendmsg: the kernel counts unread descriptors per user, so a
-    // worker that could send them could block all other workers of its user.
+    // The socket to the parent. No sendmsg: the kernel limits the unread descriptors of a user, so a
+    // worker that could send descriptors could block all other workers of its user.
     SYS_recvmsg = 212,
     SYS_sendto = 206 if NO_ADDRESS,
     SYS_recvfrom = 207,
@@ -69,8 +70,8 @@ table! {
 }
 
 table! {
-    /// System calls allowed in [`crate::process::sandbox::SandboxRole::DecodeByDevice`] in
-    /// addition.
+    /// System calls allowed in [`crate::process::sandbox::SandboxRole::DecodeByDevice`], in
+    /// addition to those of `DECODE`.
     BY_DEVICE on "aarch64":
     SYS_ioctl = 29 if OF_DECODING,
 }

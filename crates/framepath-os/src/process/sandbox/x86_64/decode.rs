@@ -14,8 +14,8 @@ table! {
     SYS_mremap = 25,
     SYS_madvise = 28 if OWN_PAGES,
     SYS_brk = 12,
-    // Threads of this process. glibc falls back to clone if clone3 is absent: the flags of clone3
-    // are in memory, where a filter cannot check them.
+    // Threads of this process. clone3 fails with ENOSYS, because its flags are in memory, where a
+    // filter cannot check them; glibc then calls clone.
     SYS_clone = 56 if THREAD_ONLY,
     SYS_clone3 = 435 if When::Absent,
     SYS_set_robust_list = 273,
@@ -27,7 +27,8 @@ table! {
     SYS_sched_getaffinity = 204,
     SYS_getcpu = 309,
     SYS_prctl = 157 if NAME_ONLY,
-    // Files that the worker has or receives: memfds, sockets, pipes. It can open or make none.
+    // Files that the worker has or receives: memfds, sockets, pipes. The worker can neither open
+    // nor create a file.
     SYS_read = 0,
     SYS_write = 1,
     SYS_readv = 19,
@@ -39,8 +40,8 @@ table! {
     SYS_fstatfs = 138,
     SYS_close = 3,
     SYS_fcntl = 72 if FD_AND_SEALS,
-    // The socket to the parent. No sendmsg: the kernel counts unread descriptors per user, so a
-    // worker that could send them could block all other workers of its user.
+    // The socket to the parent. No sendmsg: the kernel limits the unread descriptors of a user, so a
+    // worker that could send descriptors could block all other workers of its user.
     SYS_recvmsg = 47,
     SYS_sendto = 44 if NO_ADDRESS,
     SYS_recvfrom = 45,
@@ -71,8 +72,8 @@ table! {
 }
 
 table! {
-    /// System calls allowed in [`crate::process::sandbox::SandboxRole::DecodeByDevice`] in
-    /// addition.
+    /// System calls allowed in [`crate::process::sandbox::SandboxRole::DecodeByDevice`], in
+    /// addition to those of `DECODE`.
     BY_DEVICE on "x86_64":
     SYS_ioctl = 16 if OF_DECODING,
 }
