@@ -23,8 +23,10 @@ pub fn run(options: &Options, service: &str) -> Result<(), Failure> {
     set_pdeathsig(Signal::SIGKILL)?;
     interrupt::ignore()?;
     let services = Services::open(service)?;
-    let subscriber = services.subscriber()?;
+    // Before the subscriber: else the producer could fill the subscriber's buffer while nobody listens to
+    // its notifications, and block.
     let listener = if options.mode == Mode::Wait { Some(services.listener()?) } else { None };
+    let subscriber = services.subscriber()?;
     let mut tally = Tally::new(options.frames);
     while !tally.done {
         if let Some(listener) = &listener {
