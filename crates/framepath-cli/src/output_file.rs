@@ -31,7 +31,7 @@ struct Temporary {
     file: File,
     /// Path of the temporary file.
     path: PathBuf,
-    /// Final path of the file. A symbolic link to an existing file is resolved.
+    /// Final path of the file. A symbolic link is resolved, so that the link stays.
     target: PathBuf,
     renamed: bool,
 }
@@ -64,7 +64,8 @@ impl Temporary {
     }
 }
 
-/// Returns the path to which the symbolic link `link` refers, although nothing is there.
+/// Returns the path to which the symbolic link `link` refers; the path need not exist. Fails if `link`
+/// is not a symbolic link.
 fn link_target(link: &Path) -> io::Result<PathBuf> {
     let target = fs::read_link(link)?;
     Ok(link.parent().unwrap_or(Path::new("")).join(target))

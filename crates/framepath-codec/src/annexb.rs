@@ -106,8 +106,8 @@ impl Codec {
     }
 }
 
-/// Takes a length of `bytes` bytes, and that many bytes, from the front; `None` if `rest` is too
-/// short.
+/// Takes a length field of `bytes` bytes, and the unit of this length, from the front of `rest`.
+/// Returns the unit; `None`, with `rest` unchanged, if `rest` is too short.
 fn next_unit<'a>(rest: &mut &'a [u8], bytes: usize) -> Option<&'a [u8]> {
     let (length, behind) = rest.split_at_checked(bytes)?;
     let length = length.iter().fold(0usize, |sum, byte| sum << 8 | usize::from(*byte));
@@ -117,7 +117,8 @@ fn next_unit<'a>(rest: &mut &'a [u8], bytes: usize) -> Option<&'a [u8]> {
 }
 
 /// Takes `count` parameter sets from the front, each after a length of two bytes, and adds them to
-/// `head`, each after a start code; `None` if `rest` is too short.
+/// `head`, each after a start code. Returns `None` if `rest` is too short; `head` may then have some
+/// of the sets.
 fn take_sets(rest: &mut &[u8], count: usize, head: &mut Vec<u8>) -> Option<()> {
     for _ in 0..count {
         let set = next_unit(rest, 2)?;

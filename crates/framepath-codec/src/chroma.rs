@@ -154,7 +154,8 @@ mod vector {
         unsafe { _mm_sfence() }
     }
 
-    /// Does the work of [`interleave8`] with AVX2.
+    /// Does the work of [`interleave8`] with AVX2. Returns the number of converted bytes of `u`, a
+    /// multiple of 32.
     ///
     /// # Safety
     /// The CPU has AVX2.
@@ -176,7 +177,8 @@ mod vector {
         whole
     }
 
-    /// Does the work of [`interleave10`] with AVX2.
+    /// Does the work of [`interleave10`] with AVX2. Returns the number of converted bytes of `u`, a
+    /// multiple of 32.
     ///
     /// # Safety
     /// The CPU has AVX2.
@@ -228,7 +230,8 @@ mod vector {
         }
     }
 
-    /// Does the work of [`raise10`] with AVX2.
+    /// Does the work of [`raise10`] with AVX2. Returns the number of converted bytes of `src`, a
+    /// multiple of 32.
     ///
     /// # Safety
     /// The CPU has AVX2.

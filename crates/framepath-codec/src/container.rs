@@ -53,9 +53,10 @@ const PLAYLISTS: [&str; 12] = [
     "lavfi",
 ];
 
-/// Options that limit libavformat: no protocol, no other demuxer, and only the decoders of known
-/// codecs for properties that a container lacks. The search for these properties is limited too.
-/// (Five megabytes and five seconds are libavformat's own defaults.)
+/// Options that limit libavformat, by name and value: no protocol, only the demuxers of
+/// [`CONTAINERS`], at most 100 streams, and only the decoders of known codecs for properties that a
+/// container lacks. The search for these properties is limited to five megabytes and five seconds
+/// of video (libavformat's own defaults).
 pub(crate) const LIMITS: [(&CStr, &CStr); 6] = [
     (c"protocol_whitelist", c""),
     (

@@ -25,10 +25,11 @@ const FLAGS: c_int = 0x4 | 0x2000 | 0x4_0000 | 0x8_0000;
 /// to 31 bytes beyond the end, even if they do not exist, and writes whole vectors.
 pub(crate) const SLACK: usize = 256;
 
-/// Number of bytes beyond a row that libswscale does not read any more: it reads at most 31.
+/// Number of bytes that must be readable after a row that is not copied: libswscale reads at most 31
+/// bytes beyond a row.
 const TOO_FAR: usize = 32;
 
-/// Maximum number of rows of a [`TailRows`], except for narrow pictures. Dither patterns restart
+/// Maximum number of luma rows of a [`TailRows`], except for narrow pictures. Dither patterns restart
 /// with every slice and have 8 rows, also in chroma planes, so a cut at another row would change
 /// the picture.
 const TAIL: usize = 16;
@@ -38,12 +39,12 @@ const TAIL: usize = 16;
 #[non_exhaustive]
 pub enum ConvertError {
     /// libswscale has no conversion between the two formats for pictures of this size, or failed to
-    /// convert all rows.
+    /// convert all rows. From a [`Painter`](crate::Painter), also: it cannot scale to the area.
     #[error("libswscale: cannot convert {width}x{height} {from} to {to}; use another format")]
     NoWay {
-        /// Format of the source.
+        /// Format of the source, or of its planar 8-bit copy in a [`Painter`](crate::Painter).
         from: PixelFormat,
-        /// Requested format.
+        /// Requested format; RGBA for a [`Painter`](crate::Painter).
         to: PixelFormat,
         /// Width of the source, pixels.
         width: u32,
@@ -308,8 +309,8 @@ fn libav_format(format: PixelFormat) -> AVPixelFormat {
 mod tests {
     use super::*;
 
-    /// Checks pictures of many sizes; GREY of one column is the narrowest. Bytes that are read
-    /// after the uncopied rows are in the picture's own memory.
+    /// Checks for pictures of many sizes that the bytes which libswscale reads after the uncopied
+    /// rows are in the picture's own memory. GREY of one column is the narrowest picture.
     #[test]
     fn no_byte_behind_a_picture_is_read() {
         for format in PixelFormat::ALL {

@@ -136,8 +136,9 @@ enum Dav1dState {
 
 pub(crate) struct Dav1dDecoder {
     /// Picture of a lower spatial layer; `None` without one. The next picture replaces it if that
-    /// one is of a higher layer. With several threads dav1d does the same. With one thread dav1d
-    /// outputs the highest layer of each packet, and a container may store each layer as a packet.
+    /// one is of a higher layer, and is held after it otherwise: this picture is then output. With
+    /// several threads dav1d does the same. With one thread dav1d outputs the highest layer of each
+    /// packet, and a container may store each layer as a packet.
     held: Option<PictureRef>,
     // Dropped before `slots`, which its threads call into.
     context: Context,
@@ -233,6 +234,7 @@ impl Dav1dDecoder {
     }
 
     /// Submits the pending packet, if any, to dav1d. The packet stays pending if dav1d has no room.
+    /// Any other error of dav1d goes to [`reject`](Dav1dDecoder::reject).
     fn push(&mut self) {
         let Some(mut data) = self.pending.take() else { return };
         // SAFETY: an open context and bytes that live until dav1d releases them.
@@ -318,8 +320,9 @@ impl Dav1dDecoder {
         }
     }
 
-    /// Returns the picture to output after dav1d has output `picture`: the highest spatial layer of
-    /// a temporal unit. Returns `None` if a higher layer may follow.
+    /// Returns the picture to output after dav1d has output `picture`: `picture` itself, or the held
+    /// picture if `picture` begins another temporal unit and is held in its place. Returns `None`,
+    /// and holds `picture`, if a higher layer may follow.
     fn select_layer(&mut self, picture: PictureRef) -> Option<PictureRef> {
         if self.threads > 1 {
             return Some(picture);
@@ -358,7 +361,8 @@ impl Dav1dDecoder {
     }
 
     /// Records dav1d's error `code`, or the failure of [`Slots`] that caused it, if it is the first
-    /// failure. Then drains the decoder, or ends it if memory ran out or a failure came before.
+    /// failure. Then drains the decoder, or ends it if the pool is too small or a failure came before.
+    /// Drops the pending packet.
     fn reject(&mut self, code: c_int) {
         let failure = match self.slots.take_failure() {
             Some((_, failure)) => failure,

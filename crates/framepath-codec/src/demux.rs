@@ -41,7 +41,8 @@ pub struct Demuxer {
     read_ahead: Option<Packet>,
     /// State of marking packets as discarded after a seek; `None` if no packet has to be marked.
     marking: Option<seek::Marking>,
-    /// True if the next packet is the first after a seek.
+    /// True if the next [`read`](Demuxer::read) returns the first packet after a seek or
+    /// [`skip_to_key`](Demuxer::skip_to_key).
     restarts: bool,
 }
 
@@ -183,7 +184,8 @@ impl Demuxer {
 
     /// Returns `packet`. If the codec's head changes at the packet, puts the new head's parameter
     /// sets in front of the packet's bytes, because a head beside a packet would not reach decoders
-    /// in other processes.
+    /// in other processes. Fails if the new head changes the size of NAL unit lengths, or without
+    /// memory.
     fn with_new_head(&self, packet: Packet) -> Result<Packet, CodecError> {
         let Some(new) = packet.new_head() else { return Ok(packet) };
         let sets = in_band(self.info.coding(), self.info.head(), new);
@@ -448,7 +450,8 @@ impl Drop for Context {
     }
 }
 
-/// Returns the system's error of a read of `input` if there was one, otherwise `error`.
+/// Takes the error of a failed read of `input` and returns it as [`CodecError::Io`]; returns `error` if
+/// no read has failed.
 fn io_or(input: &mut ContainerInput, name: &str, error: CodecError) -> CodecError {
     match input.take_error() {
         Some(source) => CodecError::Io { file: name.to_owned(), operation: "read", source },

@@ -211,7 +211,8 @@ pub enum CodecError {
         /// the last packet sent if the library does not report which packet failed.
         packet: u64,
         /// Number of earlier packets that may have caused the error as well, because a decoder with
-        /// several threads reports a rejection only after later packets were sent.
+        /// several threads reports a rejection only after later packets were sent. 0 if only `packet`
+        /// can be the cause.
         in_flight: u32,
         /// Message of the decoder library.
         message: String,

@@ -147,8 +147,8 @@ pub(crate) struct LibavDecoder {
     // Dropped before `shared`, which its threads call into.
     context: CodecContext,
     picture: PictureRef,
-    /// The callbacks have the address. Not a `Box`, because moving a box asserts that no other
-    /// pointer into it exists.
+    /// Slots and frame threads for the callbacks, which have the address. Not a `Box`, because moving a
+    /// box asserts that no other pointer into it exists.
     shared: Arc<CallbackState>,
     /// Number of the packet whose picture was returned last; -1 before the first.
     output: i64,
@@ -169,7 +169,8 @@ struct LibavFailure {
     /// Number of the first packet that the failure may concern.
     packet: i64,
     /// Presentation time of the first picture that may be missing because of the failure: pictures
-    /// from this time on are withheld. `None` if a packet has no time, or after a damaged picture.
+    /// from this time on are withheld. `None` if one of the packets from `packet` on has no time, or
+    /// after a damaged picture.
     shown_from: Option<i64>,
 }
 

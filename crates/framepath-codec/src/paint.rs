@@ -51,8 +51,10 @@ pub struct PaintArea {
 /// Painter for frames of any size and format.
 ///
 /// If the screen still shows the previous picture, only the changed rows are painted, in bands of 8
-/// rows: for YUV420P frames that are painted unscaled and fill whole rows of the screen. For a
-/// shared screen, a slide or a cartoon this reduces the cost to a comparison.
+/// rows: for YUV420P frames that are painted unscaled, fill whole rows of the screen, and have a
+/// width in multiples of 16 and a height in multiples of 8. For a shared screen, a slide or a cartoon
+/// this reduces the cost to a comparison. After a frame that changes more than half of the bands, the
+/// next 15 frames are painted whole, without a comparison.
 #[derive(Debug)]
 pub struct Painter {
     whole: ScaleContext,

@@ -40,7 +40,8 @@ fn frame(layout: &Layout, bytes: &[u8]) -> Frame {
 }
 
 /// Converts `bytes`, a picture of the size `size`, with the `ffmpeg` tool set to exact conversion.
-/// Returns the bytes of the converted picture.
+/// `colors` are further options of the tool's filter `scale`. Returns the bytes of the converted
+/// picture.
 fn by_the_tool(
     folder: &Path,
     bytes: &[u8],

@@ -120,7 +120,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 
 /// Attaches this process to the kernel module's node `path` as the only decoder. Retries for a second
 /// while another decoder is attached, because the kernel takes a moment to detach a decoder that has
-/// just ended; then returns the error.
+/// just ended. Returns an error if another decoder is still attached then, and any other error at once.
 fn attach(path: &Path) -> anyhow::Result<Attached> {
     let mut tries = 0;
     loop {

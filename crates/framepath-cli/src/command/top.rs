@@ -76,7 +76,8 @@ impl TopArgs {
 }
 
 /// Shows the table on the terminal, starting with the snapshot `first`, and updates it after each
-/// interval `every` and each key. Returns after `q`, Ctrl-C or a signal, or with an error.
+/// interval `every`, each key and each change of the window's size. Returns `Done` after `q`, and
+/// `Interrupted` after Ctrl-C, SIGINT or SIGTERM; fails if the service or the terminal is gone.
 fn live(
     viewer: &Viewer,
     terminal: &Terminal,

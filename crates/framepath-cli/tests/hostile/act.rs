@@ -41,7 +41,8 @@ pub enum Part {
 pub enum Then {
     /// An error if every worker is hostile; success without a lost frame if only the first worker is.
     Broken,
-    /// An error at the start, because no stream is open yet.
+    /// An error at the start if every worker is hostile, because no stream is open yet. If only the
+    /// first worker is, success or an error.
     Opening,
     /// An error if every worker is hostile. If only the first worker is, success or an error, and
     /// frames may be wrong or missing.

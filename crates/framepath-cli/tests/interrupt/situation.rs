@@ -35,9 +35,9 @@ enum With {
     Writer(usize),
     /// Standard input is a pipe without data.
     SilentInput,
-    /// Standard output is a pipe without a reading process.
+    /// Standard output is an open pipe that no process reads, so that writes block once it is full.
     FullPipe,
-    /// Standard output and standard error are one pipe without a reading process.
+    /// Standard output and standard error are one open pipe that no process reads.
     FullPipes,
     /// A service that accepts no client, with room in its backlog.
     SilentService,

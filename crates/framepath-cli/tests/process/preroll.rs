@@ -12,7 +12,8 @@ const X264: &str = "keyint=10:min-keyint=10:scenecut=0:open-gop=1:bframes=2:thre
 const X265: &str =
     "keyint=10:min-keyint=10:scenecut=0:open-gop=1:bframes=2:pools=1:frame-threads=1:log-level=none";
 
-/// Returns the hashes of the frames, the exit code and standard error.
+/// Decodes the file with the options `start` of the stage `file` and `options` of `decode`. Returns the
+/// hashes of the frames, the exit code and standard error.
 fn decoded(file: &Path, start: &str, options: &str) -> (Vec<String>, Option<i32>, String) {
     let hashes = file.with_extension("framemd5");
     let path =
@@ -55,7 +56,8 @@ fn mp4_box(name: &[u8; 4], content: &[u8]) -> Vec<u8> {
     [&(content.len() as u32 + 8).to_be_bytes()[..], name, content].concat()
 }
 
-/// Returns the place of the size of the first box `name` in `bytes`.
+/// Returns the offset in `bytes` of the first MP4 box `name`, which begins with its size. Panics if
+/// there is no such box.
 fn place(bytes: &[u8], name: &[u8; 4]) -> usize {
     bytes.windows(4).position(|window| window == name).unwrap() - 4
 }

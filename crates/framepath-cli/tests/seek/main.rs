@@ -80,7 +80,7 @@ fn frames(text: &str) -> Frames {
     Pipeline::parse(text).unwrap_or_else(|error| panic!("{text}: {error}")).frames().unwrap()
 }
 
-/// Receives at most `count` frames.
+/// Receives `count` frames, or fewer if the stream ends before. Returns their times and hashes.
 fn take(frames: &mut Frames, count: usize) -> Vec<Shown> {
     frames.by_ref().take(count).map(|frame| shown(&frame.unwrap())).collect()
 }

@@ -93,7 +93,8 @@ impl Demuxer {
     }
 
     /// Skips packets up to the next random access point, where a flushed decoder can start. The
-    /// next [`read`](Demuxer::read) returns this point, or `None` if the file has no further one.
+    /// next [`read`](Demuxer::read) returns this point, or `None` if the file has no further one. Later
+    /// packets whose pictures are shown before the point are marked as [preroll](Packet::preroll).
     ///
     /// # Errors
     /// As [`read`](Demuxer::read).

@@ -130,8 +130,8 @@ impl Instance {
 
     /// Makes the picture of the time `seconds` in `output`, from as many pictures as the plug-in
     /// [takes](super::PluginKind::inputs). The inputs are writable too: no plug-in should write
-    /// to them, but the cairo plug-ins do. `partik0l` writes up to 16 rows after a low `output`,
-    /// so a caller that must survive this needs as much spare room there.
+    /// to them, but the cairo plug-ins do. If `output` has few rows, `partik0l` writes up to
+    /// 16 rows beyond its end, so a caller that must survive this needs as much spare room there.
     ///
     /// # Panics
     /// The number of pictures is wrong, or a picture does not have [`Instance::picture_bytes`]

@@ -23,8 +23,8 @@ pub(super) struct CallbackState {
 
 /// Callback `get_buffer2`: provides a slot for libavcodec to decode into. Returns 0, or a negative
 /// error code; [`Slots`] records the reason, except for an invalid size and for a failed allocation
-/// of the reference. Called on libavcodec's threads; no path in it panics, so nothing unwinds into
-/// C.
+/// of the reference. Called on libavcodec's threads, or in a call of the decoder; no path in it
+/// panics, so nothing unwinds into C.
 pub(super) unsafe extern "C" fn get_buffer(
     context: *mut ff::AVCodecContext,
     frame: *mut ff::AVFrame,
