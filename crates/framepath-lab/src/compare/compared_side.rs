@@ -55,7 +55,8 @@ pub enum SideError {
     Empty,
 }
 
-/// Parses the sides from paths and from the words after `--`.
+/// Parses the two sides: two paths, one path and one command, or two commands. `commands` are the
+/// words after `--` on the command line, none for two paths.
 ///
 /// The words after `--` are two commands. Either each command is one word, split as in a shell
 /// (`'ls -l' 'ls'`), or the commands are separated by `--` (`ls -l -- ls`). After one path the

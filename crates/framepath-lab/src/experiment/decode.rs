@@ -54,8 +54,8 @@ pub(super) struct OwnDecoder {
     pub(super) contender: &'static str,
     pub(super) host: &'static str,
     pub(super) threads: &'static str,
-    /// Contender with the same decoder in the caller's process, which may be this one: the baseline of
-    /// the comparison.
+    /// Name of the contender that runs the same decoder, with as many threads, in the caller's
+    /// process: the baseline of the comparison. A contender with host `inline` names itself.
     inline: &'static str,
 }
 
@@ -207,9 +207,9 @@ impl OneClip<'_> {
     }
 }
 
-/// Returns a contender's function that runs the client `program`, and adds the CPU time of its stream
-/// in the service. An error in `program` becomes [`LabError::Missing`] when the function is called,
-/// so that the contender is skipped.
+/// Returns a contender's function: it runs the client `program`, and adds the CPU time that the
+/// service used meanwhile. An error in `program` becomes [`LabError::Missing`] when the function is
+/// called, so that the contender is skipped.
 fn serviced(
     served: &Served,
     program: Result<Program, LabError>,
@@ -222,9 +222,9 @@ fn serviced(
     }
 }
 
-/// Returns `run` with a failure of its program turned into [`LabError::Missing`], which skips the
-/// contender with the program's error text: ffmpeg 7 aborts if its last packet waits for a free
-/// buffer.
+/// Returns a function that calls `run` and turns a failure of its program into
+/// [`LabError::Missing`], which skips the contender with the program's error text. ffmpeg 7 needs
+/// this: it aborts if its last packet waits for a free buffer.
 fn or_skipped(
     mut run: impl FnMut() -> Result<Measured, LabError>,
 ) -> impl FnMut() -> Result<Measured, LabError> {
@@ -245,8 +245,8 @@ fn path_text(file: &Path, host: &str, format: &str, threads: &str) -> String {
     format!("file {file} ! decode format={format} threads={threads}{} ! null", host_text(host))
 }
 
-/// Returns the options of `decode` for `host`, with a blank in front: ` host=process` for
-/// `process`, `host` itself if it is a device's `api=v4l2m2m device=PATH`. Empty for `inline`,
+/// Returns the options of `decode` for `host`, with a blank in front: ` host=HOST` for a host such
+/// as `process`, `host` itself if it is a device's `api=v4l2m2m device=PATH`. Empty for `inline`,
 /// because an explicit host would start spare workers.
 fn host_text(host: &str) -> String {
     match host {

@@ -32,7 +32,8 @@ use display::Display;
 use player::{OURS, PLAYERS, Player, PlayerFigures, PlayerRequest};
 use watched::{PlayerEnvironment, Watched, Window};
 
-/// CPU share of all cores, 0 to 1, from which on a configuration counts as maxed.
+/// CPU share of all cores, 0 to 1, from which on a configuration counts as maxed; with a dropped
+/// frame it counts as maxed at any share.
 const MAXED: f64 = 0.95;
 
 /// Suffix of the contenders that measure framepath's cells a second time, to show a cell's noise.

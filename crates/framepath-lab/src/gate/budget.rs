@@ -55,7 +55,7 @@ pub enum BudgetError {
     /// An unknown key.
     #[error("{place}: unknown key `{key}`{guess}; known keys: {known}")]
     UnknownKey {
-        /// Number and name of the budget, or `the file`.
+        /// Number of the budget, and its name if the budget has one; or `the file`.
         place: String,
         /// The unknown key.
         key: String,
@@ -67,7 +67,7 @@ pub enum BudgetError {
     /// A required key is missing.
     #[error("{place}: `{key}` is missing: {what}")]
     MissingKey {
-        /// Number and name of the budget.
+        /// Number of the budget, and its name if the budget has one.
         place: String,
         /// The missing key.
         key: &'static str,
@@ -89,7 +89,7 @@ pub enum BudgetError {
     /// A value of the wrong type or out of range.
     #[error("{place}: `{key}` must be {must}, not {found}")]
     WrongValue {
-        /// Number and name of the budget, or `the file`.
+        /// Number of the budget, and its name if the budget has one; or `the file`.
         place: String,
         /// The key with the value.
         key: &'static str,

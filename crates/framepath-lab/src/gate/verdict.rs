@@ -60,8 +60,8 @@ pub fn evaluate(budgets: &[Budget], summaries: &[Summary]) -> Vec<BudgetLine> {
 /// Result of a budget in one case; of a count, in one row.
 struct Finding {
     outcome: BudgetOutcome,
-    /// Figure divided by its limit; the figure itself if the limit is 0, and 0 if the figure or
-    /// its interval is missing. If all cases pass, the gate shows the one with the largest share.
+    /// Figure divided by its limit; the figure itself if the limit is 0, and 0 if the figure or its
+    /// interval is missing. If all cases pass, the gate shows the case with the largest value.
     used: f64,
     text: String,
 }
