@@ -97,7 +97,8 @@ fn command(words: &[String]) -> Result<ComparedSide, SideError> {
 impl ComparedSide {
     /// Runs the side once, in a new process, and returns its figures. The number of frames is 0 for
     /// a command and for a path that writes to standard output. `framepath` is the binary that runs
-    /// paths.
+    /// paths. Fails as [`Program::run`], and with [`LabError::Lost`] if a path loses packets or
+    /// frames.
     pub(super) fn run(&self, framepath: &Path) -> Result<Measured, LabError> {
         match self {
             ComparedSide::Command(program) => Ok(program.run(false)?.measured(0)),

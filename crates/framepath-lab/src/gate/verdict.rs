@@ -244,7 +244,8 @@ fn why_skipped(summary: &Summary, case: &str, contenders: &[&str]) -> String {
     skipped.map_or(String::new(), |s| format!(" ({} skipped: {})", s.contender, s.reason))
 }
 
-/// Returns true if a name fits a pattern in which `*` stands for any characters.
+/// Returns true if a name fits a pattern in which each `*` stands for any number of characters,
+/// also none.
 fn matches(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();
