@@ -25,12 +25,12 @@ use framepath_model::wire::MESSAGE_BYTES;
 use crate::error::LabError;
 use crate::measure::complete;
 
-/// Result of a run that lost no frame.
+/// Result of a run that lost no frame and sent one query per frame to another process.
 #[derive(Debug)]
 pub struct AskedRun {
     /// Report of the path's run, at ledger level `off`.
     pub report: Report,
-    /// Number of answered queries: one per frame.
+    /// Number of queries that the other process answered: one per frame.
     pub questions: u64,
 }
 
@@ -50,7 +50,7 @@ pub fn run(path: &str) -> Result<AskedRun, LabError> {
 
 /// Stage that sends a query for each frame, and passes the frame on after the answer.
 struct AskStage {
-    /// Socket to the other process; `None` once this stage is dropped.
+    /// Socket to the other process, `cat`; `None` only while this stage is dropped.
     socket: Option<UnixStream>,
     answering: Child,
     questions: Arc<AtomicU64>,

@@ -37,7 +37,8 @@ pub struct ExperimentSettings {
     /// Amount of work.
     pub size: Size,
     /// Number of rounds, in each of which every contender runs once; in lab `faults` the number of
-    /// kills. `None` for the experiment's own number. Lab `inject` ignores it.
+    /// kills in its two kill cases together. `None` for the experiment's own number. Lab `inject`
+    /// ignores it.
     pub pairs: Option<usize>,
     /// Names of the cases to run, whatever the size; empty for all cases of `size`.
     pub cases: Vec<String>,

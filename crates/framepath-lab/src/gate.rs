@@ -5,7 +5,7 @@
 //! [[budget]]
 //! name = "a queue costs at most 5 % of GStreamer's"
 //! experiment = "queue"
-//! case = "64B"                  # "*" in experiment, case and contender stands for any characters
+//! case = "64B"                  # "*" in experiment, case and contender: any number of characters
 //! metric = "cpu_us_per_push"
 //! a = "queue"
 //! b = "gst-queue"

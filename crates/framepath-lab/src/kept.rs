@@ -19,8 +19,9 @@ pub struct KeptLedger {
 }
 
 impl KeptLedger {
-    /// Returns the frames with the longest latency, at most three, slowest first, each as a sequence of
-    /// causes along its hops.
+    /// Returns the frames with the longest latency, at most three, slowest first, each as a
+    /// sequence of causes along its hops. Sorts the report's rows, and removes those of frames with
+    /// overwritten rows.
     pub fn slowest_frames(&mut self) -> Vec<FrameTimeline> {
         let mut totals = self.report.digest().totals;
         totals.sort_unstable_by_key(|t| std::cmp::Reverse(t.latency_ns()));
@@ -35,8 +36,8 @@ impl KeptLedger {
     }
 
     /// Divides the row's time into one segment per cause above 0; the times count from `birth_ns`.
-    /// The order is arbitrary, with waits first, because a row has only the sum of each cause. A row
-    /// of a dropped frame has no segments.
+    /// The order of the segments is fixed, waits first: a row has only the sum of each cause, not
+    /// the real order. A row of a dropped frame has no segments.
     fn segments(&self, row: &Row, birth_ns: u64) -> Vec<CauseSegment> {
         let hop = self.report.hops.get(usize::from(row.hop)).map_or_else(String::new, |h| h.text.clone());
         let order = [

@@ -14,10 +14,12 @@ pub struct Measured {
     /// Number of frames of the run, of pushes in lab `queue`, 1 in lab `loopback`; 0 if not
     /// known.
     pub frames: u64,
-    /// Wall time, nanoseconds; in lab `players` that of the measurement window.
+    /// Wall time, nanoseconds; in lab `players` that of the measurement window, in labs `queue` and
+    /// `handoff` without start-up.
     pub wall_ns: u64,
-    /// CPU time of the contender and of the processes that it started and waited for, nanoseconds; in
-    /// lab `players` of all the player's processes within the window.
+    /// CPU time of the contender and of the processes that it started and waited for, in lab
+    /// `decode` also of the service that the contender used, nanoseconds; in lab `players` of all
+    /// the player's processes within the window, in labs `queue` and `handoff` without start-up.
     pub cpu_ns: u64,
     /// Largest resident set of one process, in lab `players` the sum over the player's processes, KiB;
     /// `None` if not known.
@@ -89,7 +91,8 @@ pub fn complete(mut report: Report) -> Result<Report, LabError> {
 pub struct Contender<'a> {
     /// Stable name, as in summaries and budgets: renaming a contender breaks both.
     pub name: String,
-    /// Function that runs the contender once, from start to end, and returns the figures.
+    /// Function that runs the contender once, from start to end, and returns the figures; its error
+    /// [`LabError::Missing`] skips the contender.
     pub run: Box<dyn FnMut() -> Result<Measured, LabError> + 'a>,
 }
 

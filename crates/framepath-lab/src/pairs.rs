@@ -85,9 +85,9 @@ pub fn ratio(case: &str, metric: &str, a: (&str, &[Measured]), b: (&str, &[Measu
     Some(Ratio::new(case, metric, a.0, b.0, &paired))
 }
 
-/// Creates the summary row of `runs`. Its figures are medians of the known ones, except the number
-/// of frames (of the last run), the peak memory (the largest) and the causes (of the run with the
-/// median total).
+/// Creates the summary row of `runs`. Wall time and CPU time have median, minimum and maximum over
+/// the runs. The other figures are medians of the known ones, except the number of frames (of the
+/// last run), the peak memory (the largest) and the causes (of the run with the median total).
 pub fn row(case: &str, contender: &str, runs: &[Measured]) -> SummaryRow {
     let spread = |f: fn(&Measured) -> f64| Spread::of(&runs.iter().map(f).collect::<Vec<_>>());
     let middle = |f: &dyn Fn(&Measured) -> Option<f64>| {
@@ -119,8 +119,9 @@ pub fn row(case: &str, contender: &str, runs: &[Measured]) -> SummaryRow {
     }
 }
 
-/// Returns the causes of the run with the median total; `None` if no run has causes. The causes of
-/// one run add up; medians of each cause would not.
+/// Returns the causes of the run with the median total, of two middle runs the one with the smaller
+/// total; `None` if no run has causes. The causes of one run add up; medians of each cause would
+/// not.
 fn typical_causes(runs: &[Measured]) -> Option<CausesUs> {
     let mut known: Vec<CausesUs> = runs.iter().filter_map(|m| m.causes).collect();
     known.sort_by(|a, b| a.total().unwrap_or(0.0).total_cmp(&b.total().unwrap_or(0.0)));

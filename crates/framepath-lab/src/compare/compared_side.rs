@@ -55,7 +55,8 @@ pub enum SideError {
     Empty,
 }
 
-/// Parses the sides from paths and from the words after `--`.
+/// Parses the two sides: two paths, one path and one command, or two commands. `commands` are the
+/// words after `--` on the command line, none for two paths.
 ///
 /// The words after `--` are two commands. Either each command is one word, split as in a shell
 /// (`'ls -l' 'ls'`), or the commands are separated by `--` (`ls -l -- ls`). After one path the
@@ -96,7 +97,8 @@ fn command(words: &[String]) -> Result<ComparedSide, SideError> {
 impl ComparedSide {
     /// Runs the side once, in a new process, and returns its figures. The number of frames is 0 for
     /// a command and for a path that writes to standard output. `framepath` is the binary that runs
-    /// paths.
+    /// paths. Fails as [`Program::run`], and with [`LabError::Lost`] if a path loses packets or
+    /// frames.
     pub(super) fn run(&self, framepath: &Path) -> Result<Measured, LabError> {
         match self {
             ComparedSide::Command(program) => Ok(program.run(false)?.measured(0)),

@@ -18,9 +18,10 @@ pub(super) fn probes() -> Vec<Probe> {
     vec![v4l2(), module("/dev"), fence_flags(Path::new(VIDEODEV2)), dma_heap(), udmabuf(), render_node()]
 }
 
-/// Probes by opening `nodes` for reading until one succeeds; `described` names all of them in the
-/// report. If all fail, the last error is the result; without nodes the capability is missing. The
-/// remedy is to join the user group `group_to_join`.
+/// Probes by opening `nodes` for reading until one succeeds; the result then shows `described`, a
+/// text that names all of them. If all fail, the result shows the last node and its error; without
+/// nodes the capability is missing. The remedy is to join the user group `group_to_join` or to run
+/// as root.
 fn opened(
     name: &'static str,
     unlocks: &'static str,
@@ -90,7 +91,8 @@ fn module(folder: &str) -> Probe {
 }
 
 /// Probes the file `header` for explicit fences on buffers, which were proposed for V4L2 and not
-/// merged by 2026. The capability is present if the header names one of their flags or fields.
+/// merged by 2026. The capability is present if the header names one of their flags or fields; it
+/// is lacking if the header has none or cannot be read.
 fn fence_flags(header: &Path) -> Probe {
     let (name, unlocks) =
         ("V4L2 fence flags", "sending a device a buffer before its frame is finished (planned)");

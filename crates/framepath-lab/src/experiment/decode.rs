@@ -55,8 +55,8 @@ pub(super) struct OwnDecoder {
     pub(super) contender: &'static str,
     pub(super) host: &'static str,
     pub(super) threads: &'static str,
-    /// Name of the contender with the same `threads=` and `host=inline`, as the baseline of a comparison.
-    /// Equal to `contender` if this contender runs inline; there is no such comparison then.
+    /// Name of the contender that runs the same decoder, with as many threads, in the caller's
+    /// process: the baseline of the comparison. A contender with host `inline` names itself.
     inline: &'static str,
 }
 
@@ -210,9 +210,9 @@ impl OneClip<'_> {
     }
 }
 
-/// Returns the function that runs a contender whose `program` decodes in the service `served`. The CPU
-/// time that the function returns includes that of the stream in the service. If `program` is an error,
-/// the function returns [`LabError::Missing`], so that the contender is skipped.
+/// Returns a contender's function: it runs the client `program`, and adds the CPU time that the
+/// service used meanwhile. An error in `program` becomes [`LabError::Missing`] when the function is
+/// called, so that the contender is skipped.
 fn serviced(
     served: &Served,
     program: Result<Program, LabError>,
@@ -225,9 +225,9 @@ fn serviced(
     }
 }
 
-/// Returns a function that calls `run`, and turns a failure of the program into [`LabError::Missing`].
-/// So a failure skips the contender, with the program's error text, and does not end the experiment:
-/// ffmpeg 7 aborts if its last packet waits for a free buffer.
+/// Returns a function that calls `run` and turns a failure of its program into
+/// [`LabError::Missing`], which skips the contender with the program's error text. ffmpeg 7 needs
+/// this: it aborts if its last packet waits for a free buffer.
 fn or_skipped(
     mut run: impl FnMut() -> Result<Measured, LabError>,
 ) -> impl FnMut() -> Result<Measured, LabError> {
@@ -249,8 +249,8 @@ fn path_text(file: &Path, host: &str, format: &str, threads: &str) -> String {
     format!("file {file} ! decode format={format} threads={threads}{} ! null", host_text(host))
 }
 
-/// Returns the options of `decode` for `host`, with a blank in front: ` host=process` for
-/// `process`, `host` itself if it is a device's `api=v4l2m2m device=PATH`. Empty for `inline`,
+/// Returns the options of `decode` for `host`, with a blank in front: ` host=HOST` for a host such
+/// as `process`, `host` itself if it is a device's `api=v4l2m2m device=PATH`. Empty for `inline`,
 /// because an explicit host would start spare workers.
 fn host_text(host: &str) -> String {
     match host {

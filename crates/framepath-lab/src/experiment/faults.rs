@@ -148,8 +148,8 @@ impl Lab<'_> {
         row
     }
 
-    /// Runs a case in which all streams run at the same time with the fault in `options`, `rounds`
-    /// times, and adds its row.
+    /// Runs a case `rounds` times, and adds its row: all streams run at the same time, `passes`
+    /// passes each, with the fault in `options`. Does nothing if the settings leave out the case.
     fn injected(
         &mut self,
         case: &str,
@@ -201,7 +201,8 @@ impl Lab<'_> {
     }
 
     /// Creates the row of `streams`, which had `passes` passes each: frame errors, deaths of
-    /// workers, and leaked resources. Stream n plays clip n modulo the number of clips.
+    /// workers, replayed and skipped packets, and leaked resources. The frames of skipped packets
+    /// do not count as lost. Stream n plays clip n modulo the number of clips.
     fn row(&self, case: &str, contender: &str, streams: &[FinishedStream], passes: u64) -> SummaryRow {
         let mut faults = FrameErrors::default();
         for (ended, clip) in streams.iter().zip(self.clips.iter().cycle()) {

@@ -40,8 +40,8 @@ struct Peer {
 
 const GST_REMEDY: &str = "apt install libgstreamer1.0-dev gstreamer1.0-plugins-bad, then make build";
 
-/// Foreign contenders. Those that sleep while they wait come before the polling one, because users
-/// run those.
+/// Foreign contenders. The polling one comes last, because users run those that sleep while they
+/// wait.
 const PEERS: [Peer; 5] = [
     Peer { name: "iceoryx2-wait", program: "iceoryx2-handoff", mode: Some("wait"), remedy: "make peers" },
     Peer { name: "gst-unixfd", program: "gst-handoff", mode: Some("unixfd"), remedy: GST_REMEDY },

@@ -108,10 +108,10 @@ impl Outcome {
     }
 }
 
-/// Runs `built` at ledger level `full`, with its threads pinned to `cpus` in path order, if given.
-/// Pairs two costs for each row of hop `hop`, in nanoseconds: `injected`, computed from the frame's
-/// sequence number and all rows, and `attributed`, the row's figure. Leaves out frames for which
-/// `injected` returns `None`.
+/// Runs `built` at ledger level `full`; `cpus` are the CPUs to which its threads are pinned in path
+/// order, empty for none. Returns the report, and an outcome that pairs two costs for each row of
+/// hop `hop`, in nanoseconds: `injected`, computed from the frame's sequence number and all rows,
+/// and `attributed`, the row's figure. Leaves out frames for which `injected` returns `None`.
 fn collect(
     built: Pipeline,
     cpus: Vec<usize>,

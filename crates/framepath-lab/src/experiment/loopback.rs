@@ -20,7 +20,8 @@ use crate::progress::ProgressView;
 
 const CASE: &str = "10MB";
 const BYTES: usize = 10 * 1024 * 1024;
-/// Bytes of one TCP write, and of the first chunk, whose arrival is timed.
+/// Bytes of one TCP write, and of the first chunk, whose arrival is timed; for UDP the first chunk
+/// is the whole datagrams that fit.
 const CHUNK: usize = 64 * 1024;
 /// Bytes of a datagram: about the payload of an Ethernet frame.
 const DATAGRAM: usize = 1400;

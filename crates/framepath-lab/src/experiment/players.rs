@@ -32,7 +32,8 @@ use display::Display;
 use player::{OURS, PLAYERS, Player, PlayerFigures, PlayerRequest};
 use watched::{PlayerEnvironment, Watched, Window};
 
-/// CPU share of all cores, 0 to 1, from which on a configuration counts as maxed.
+/// CPU share of all cores, 0 to 1, from which on a configuration counts as maxed; with a dropped
+/// frame it counts as maxed at any share.
 const MAXED: f64 = 0.95;
 
 /// Suffix of the contenders that measure framepath's cells a second time, to show a cell's noise.
@@ -167,8 +168,8 @@ struct Cell<'a> {
     program: &'a PathBuf,
     api: PlayerApi,
     output: PlayerOutput,
-    /// True if the cell's decoder outputs the same pixels as software; `None` for software itself,
-    /// for other players than framepath, and if the comparison failed.
+    /// True if the cell's decoder outputs the same pixels as software, false if not; `None` for
+    /// software itself, for other players than framepath, and if the comparison failed.
     equal: Option<bool>,
 }
 
@@ -302,9 +303,9 @@ fn one_clip(
     Ok(())
 }
 
-/// Compares framepath's frames of each hardware API with those of software; true by API name if they
-/// are equal. Adds failed comparisons to `summary` as skipped. Other players do not report their
-/// decoded pixels.
+/// Compares framepath's frames of each hardware API with those of software. Returns by API name
+/// true if they are equal, and false if not. Omits comparisons that failed, and adds them to
+/// `summary` as skipped. Other players do not report their decoded pixels.
 fn accurate(
     clip: &Clip,
     players: &[(&'static Player, PathBuf)],

@@ -19,8 +19,8 @@ use crate::pairs;
 use crate::process::Program;
 use crate::progress::ProgressView;
 
-/// Bytes of all buffers of a run together, as in Contreras' test, unless [`PUSHES`], or the limit of
-/// 50,000 pushes in the quick set, changes their number.
+/// Bytes of all buffers of a run together, as in Contreras' test. Divided by the size of a buffer
+/// this gives the number of pushes, unless the limits of [`PUSHES`] change that number.
 const TOTAL: u64 = 16 << 20;
 /// Smallest and largest number of pushes of a run at full speed; at most 50,000 in the quick set.
 const PUSHES: std::ops::RangeInclusive<u64> = 4096..=(TOTAL / 8);

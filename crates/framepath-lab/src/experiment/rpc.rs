@@ -122,8 +122,9 @@ fn timed(program: &Program, frames: u64) -> Result<Measured, LabError> {
     Ok(measured)
 }
 
-/// Runs the path `text` of contender `name` once more in this process. Returns its calls and bytes,
-/// which only the session counts, with the keys of a row.
+/// Runs the path `text` of contender `name` once more, in this process, because the timed runs in
+/// other processes do not report these counts. Returns the calls and bytes, those of the queries
+/// included, with the keys of a row.
 fn calls(name: &str, text: &str) -> Result<[(&'static str, f64); 8], LabError> {
     let (report, questions) = match name {
         UNCACHED => {
@@ -140,8 +141,8 @@ fn calls(name: &str, text: &str) -> Result<[(&'static str, f64); 8], LabError> {
     Ok(figures((messages.0 + questions, messages.1 + questions), cells, report.frames))
 }
 
-/// Returns calls and bytes with the keys of a row. `messages` and `cells` are pairs of numbers: sent
-/// to the worker, and received from it.
+/// Returns the numbers of calls (messages and cells) and of bytes with the keys of a row.
+/// `messages` and `cells` are pairs of numbers: sent to the worker, and received from it.
 fn figures(messages: (u64, u64), cells: (u64, u64), frames: u64) -> [(&'static str, f64); 8] {
     let bytes =
         |messages: u64, cells: u64, cell: usize| messages * MESSAGE_BYTES as u64 + cells * cell as u64;

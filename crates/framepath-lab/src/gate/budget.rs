@@ -9,9 +9,9 @@ use toml::{Table, Value};
 pub struct Budget {
     /// Name of the budget in the gate's output.
     pub name: String,
-    /// Name of the experiment; `*` stands for any characters.
+    /// Name of the experiment; `*` stands for any number of characters.
     pub experiment: String,
-    /// Name of the case; `*` stands for any characters.
+    /// Name of the case; `*` stands for any number of characters.
     pub case: String,
     /// The limited figure and its limit.
     pub limit: Limit,
@@ -38,8 +38,8 @@ pub enum Limit {
         /// Name of the figure, as for
         /// [`SummaryRow::figure`](framepath_model::summary::SummaryRow::figure).
         metric: String,
-        /// Name of the contender; `*` stands for any characters. With `*`, rows without the figure are
-        /// ignored; otherwise a row without it counts as missing.
+        /// Name of the contender; `*` stands for any number of characters. With `*`, rows without
+        /// the figure are ignored; otherwise a row without it counts as missing.
         contender: String,
         /// Limit of the figure: a greater figure fails.
         max_count: f64,
@@ -55,7 +55,7 @@ pub enum BudgetError {
     /// An unknown key.
     #[error("{place}: unknown key `{key}`{guess}; known keys: {known}")]
     UnknownKey {
-        /// Number and name of the budget, or `the file`.
+        /// Number of the budget, and its name if the budget has one; or `the file`.
         place: String,
         /// The unknown key.
         key: String,
@@ -67,7 +67,7 @@ pub enum BudgetError {
     /// A required key is missing.
     #[error("{place}: `{key}` is missing: {what}")]
     MissingKey {
-        /// Number and name of the budget.
+        /// Number of the budget, and its name if the budget has one.
         place: String,
         /// The missing key.
         key: &'static str,
@@ -89,7 +89,7 @@ pub enum BudgetError {
     /// A value of the wrong type or out of range.
     #[error("{place}: `{key}` must be {must}, not {found}")]
     WrongValue {
-        /// Number and name of the budget, or `the file`.
+        /// Number of the budget, and its name if the budget has one; or `the file`.
         place: String,
         /// The key with the value.
         key: &'static str,

@@ -60,8 +60,8 @@ pub fn evaluate(budgets: &[Budget], summaries: &[Summary]) -> Vec<BudgetLine> {
 /// Result of a budget in one case; of a count, in one row.
 struct Finding {
     outcome: BudgetOutcome,
-    /// Figure divided by its limit; the figure itself if the limit is 0, and 0 if the figure or
-    /// its interval is missing. If all cases pass, the gate shows the one with the largest share.
+    /// Figure divided by its limit; the figure itself if the limit is 0, and 0 if the figure or its
+    /// interval is missing. If all cases pass, the gate shows the case with the largest value.
     used: f64,
     text: String,
 }
@@ -244,7 +244,8 @@ fn why_skipped(summary: &Summary, case: &str, contenders: &[&str]) -> String {
     skipped.map_or(String::new(), |s| format!(" ({} skipped: {})", s.contender, s.reason))
 }
 
-/// Returns true if a name fits a pattern in which `*` stands for any characters.
+/// Returns true if a name fits a pattern in which each `*` stands for any number of characters,
+/// also none.
 fn matches(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();

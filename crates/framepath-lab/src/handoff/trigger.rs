@@ -52,7 +52,7 @@ impl Default for Meeting {
 pub(super) struct Clocks {
     /// Start of the measurement, with no frame in flight; CLOCK_MONOTONIC nanoseconds.
     pub(super) start_ns: u64,
-    /// Resources that this process used until the start of the measurement.
+    /// Resources that this process used from its own start until the start of the measurement.
     pub(super) own: Used,
     /// Resources that the worker used from the start to the end of the measurement. Before the end
     /// this field has those that the worker used until the start.

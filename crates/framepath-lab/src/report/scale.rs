@@ -48,8 +48,9 @@ impl Scale {
         self.start + share.clamp(0.0, 1.0) * (self.end - self.start)
     }
 
-    /// Returns the figures that get a tick: on a linear scale about `wanted` multiples of 1, 2 or
-    /// 5 times a power of ten, on a logarithmic scale every power of ten.
+    /// Returns the figures that get a tick: on a linear scale the multiples of a step, which is 1,
+    /// 2 or 5 times a power of ten and gives about `wanted` ticks; on a logarithmic scale every
+    /// power of ten.
     pub fn ticks(&self, wanted: usize) -> Vec<f64> {
         if self.logarithmic {
             let first = (self.from.log10() - 1e-9).ceil() as i32;

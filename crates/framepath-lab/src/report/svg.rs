@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use framepath_model::shown::acts_on_terminals;
 
-/// Part of a text that lies at the text's point.
+/// Part of a text that is placed at the coordinates given for the text: its start, middle or end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Anchor {
     Start,

@@ -57,10 +57,10 @@ impl Served {
         Ok(served)
     }
 
-    /// Waits until the service has no stream, a spare worker is ready, and no ended worker is left to
-    /// be waited for; with a device it is enough that the number of its children stays the same for
-    /// [`STILL`] polls. The service's CPU time then includes all of a run. Fails after ten seconds, or
-    /// after SIGINT or SIGTERM.
+    /// Waits until the service has no stream, a spare worker is ready, and every ended worker has
+    /// been waited for. With a device the number of the service's children must stay the same for
+    /// [`STILL`] polls instead of the last condition. The service's CPU time then includes all of a
+    /// run. Fails after ten seconds, or after SIGINT or SIGTERM.
     fn wait_until_idle(&self) -> Result<(), LabError> {
         let pid = self.child.as_ref().map_or(0, Child::id);
         let (mut before, mut still) = (0, 0);

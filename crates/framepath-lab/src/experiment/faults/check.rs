@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-/// A frame at the sink: the number of its packet, and the MD5 of its pixels.
+/// A frame at the sink: the number of its packet in the whole stream, and the MD5 of its pixels.
 pub(super) type SinkFrame = (u64, String);
 
 /// Expected frames of one pass over a clip, from an undisturbed run.

@@ -22,16 +22,18 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug, Default)]
 pub(super) struct ClientKills {
     pub(super) kills: u64,
-    /// Number of processes that the killed clients had started, spare workers included.
+    /// Number of processes that the killed clients had started and that ran at the kill, spare
+    /// workers included.
     pub(super) workers: u64,
     /// Number of those processes that still ran five seconds after the kill of their client.
     pub(super) left: u64,
-    /// Longest time from a kill until the client's last worker had ended, or until the time limit,
-    /// milliseconds.
+    /// Longest time from the kill of a client until the last of its processes had ended, or until
+    /// the time limit of five seconds, milliseconds.
     pub(super) longest_ms: f64,
 }
 
-/// Starts one client for each clip and kills them at random moments; does so `rounds` times.
+/// Starts one client for each clip, and kills them one after the other, each at a random moment
+/// after it has a worker; does so `rounds` times.
 ///
 /// # Errors
 /// A client cannot be started or killed, or SIGINT or SIGTERM interrupted the case.
@@ -75,8 +77,8 @@ fn start(framepath: &Path, clip: &FaultClip) -> Result<Child, LabError> {
     command.spawn().map_err(LabError::io("starting a client"))
 }
 
-/// Waits until the client has a worker, at most [`PATIENCE`]. Without a worker the kill would test
-/// nothing.
+/// Waits until the client has started a process, a worker, at most [`PATIENCE`]. Without a worker
+/// the kill would test nothing.
 fn wait_for_a_worker(client: &Child) {
     let since = Instant::now();
     while descendants(client.id()).is_empty() && since.elapsed() < PATIENCE {

@@ -19,8 +19,8 @@ const AFTER_NS: u64 = 8_000_000;
 /// Time without a frame from any stream after which the case fails, because the streams hang.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// One kill: index of the stream, number of the worker among the stream's workers, and time
-/// (CLOCK_MONOTONIC, nanoseconds).
+/// One kill: index of the stream, number of the killed worker among the stream's workers, from 0,
+/// and time (CLOCK_MONOTONIC, nanoseconds).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kill {
     pub(super) stream: usize,
@@ -34,11 +34,11 @@ pub(super) struct KillRun {
     pub(super) streams: Vec<FinishedStream>,
 }
 
-/// Runs one stream of `passes` passes for each clip, all streams at the same time. Kills workers at
-/// `kills` random frames. The kills of a stream are spread over the first 90 % of the stream's
-/// frames, so that the stream makes progress between two kills. `rate` is packets per second; 0 is
-/// full speed. A due kill that finds no living worker is tried again, so there may be fewer kills
-/// at the end.
+/// Runs one stream of `passes` passes for each clip, all streams at the same time, and kills
+/// workers `kills` times, each time near a random frame. The kills are divided evenly among the
+/// streams, and lie in the first 90 % of a stream's frames, because the worker may have ended
+/// before the last frames. `rate` is packets per second; 0 is full speed. A due kill that finds no
+/// living worker is tried again; those still due at the stream's end do not happen.
 ///
 /// # Errors
 /// A stream fails or hangs, or SIGINT or SIGTERM interrupted the run.

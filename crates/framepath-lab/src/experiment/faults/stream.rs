@@ -18,7 +18,7 @@ use crate::error::LabError;
 /// Index of the sink's hop in the path: behind the source (0) and the decoder (1).
 const SINK: u16 = 2;
 
-/// A clip, its file name quoted for a path, and the frames of its undisturbed decoding.
+/// A clip, its file name quoted for a path, and the frames that one undisturbed pass over it gives.
 pub(super) struct FaultClip {
     pub(super) file: String,
     pub(super) expected: Expected,
@@ -31,7 +31,7 @@ pub(super) struct Timed {
     pub(super) latency_ns: u64,
 }
 
-/// Frames and worker counts of a finished stream.
+/// Delivered frames of a finished stream, its recoveries, and the counts of its workers.
 pub(super) struct FinishedStream {
     pub(super) seen: Vec<SinkFrame>,
     pub(super) timed: Vec<Timed>,
@@ -76,8 +76,8 @@ impl FaultClip {
     }
 }
 
-/// Starts the path `text`, completed by an MD5 sink, in a new thread. The ledger has room for `frames`
-/// frames.
+/// Starts the path `text`, completed by an MD5 sink, in a new thread. The ledger has room for the
+/// rows of `frames` frames.
 fn start(text: &str, frames: u64) -> Result<Running, LabError> {
     let io = |error| LabError::Io {
         what: "creating or reading the file in memory for the hashes".to_owned(),

@@ -28,23 +28,23 @@ fn burn() -> String {
     format!("burn time={}us", BURN_NS / 1000)
 }
 
-/// Injects CPU time; the stage burns the requested time by its thread's CPU clock, so the request
-/// counts as the cost.
+/// Injects CPU time into a stage in a worker. The stage burns the requested time by its thread's
+/// CPU clock, so the request counts as the cost.
 pub(super) fn compute(frames: u64) -> Result<Outcome, LabError> {
     let built = hosted(source(250.0, frames)?, &burn())?.sink(DropSink).named("null");
     Ok(collect(built, Vec::new(), HOP, |_, _| Some(BURN_NS as f64), |row| row.compute_ns)?.0)
 }
 
-/// Injects a sleep. The request counts as the cost, although the timer's slack makes the sleep a
-/// little longer.
+/// Injects a sleep into a stage in a worker. The request counts as the cost, although the timer's
+/// slack makes the sleep a little longer.
 pub(super) fn blocked(frames: u64) -> Result<Outcome, LabError> {
     let stage = format!("block time={}us", BURN_NS / 1000);
     let built = hosted(source(250.0, frames)?, &stage)?.sink(DropSink).named("null");
     Ok(collect(built, Vec::new(), HOP, |_, _| Some(BURN_NS as f64), |row| row.blocked_ns)?.0)
 }
 
-/// Injects a copy in a worker. Compares only its bytes, because its time is not known to this
-/// process.
+/// Injects a copy of [`COPY_BYTES`] per frame in a worker. Compares only its bytes, because its
+/// time is not known to this process.
 pub(super) fn copy(frames: u64) -> Result<Outcome, LabError> {
     let built = hosted(source(250.0, frames)?, &format!("copy bytes={COPY_BYTES}"))?;
     let built = built.sink(DropSink).named("null");

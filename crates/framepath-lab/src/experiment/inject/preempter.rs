@@ -20,9 +20,11 @@ struct Shared {
     began: AtomicU64,
     /// Number of requests for which the thread has released the CPU.
     served: AtomicU64,
-    /// Time at which the thread began the last request, nanoseconds of the monotonic clock.
+    /// Time at which the thread began to occupy the CPU for the last request, nanoseconds of the
+    /// monotonic clock.
     start_ns: AtomicU64,
-    /// Time at which the thread ended the last served request, nanoseconds of the monotonic clock.
+    /// Time at which the thread released the CPU after the last served request, nanoseconds of the
+    /// monotonic clock.
     end_ns: AtomicU64,
     /// True once the thread must end.
     stop: AtomicBool,

@@ -16,9 +16,11 @@ use super::preempter::Preempter;
 struct Entry {
     /// Time before the injected work, nanoseconds of the monotonic clock.
     start_ns: u64,
-    /// Time after the injected work, nanoseconds of the monotonic clock.
+    /// Time after the injected work, nanoseconds of the monotonic clock; in a [`PreemptStage`] the
+    /// time just before the frame is passed on, while the preemption lasts.
     end_ns: u64,
-    /// CPU time of the thread between both, nanoseconds; 0 in a [`PreemptStage`].
+    /// CPU time of the thread between `start_ns` and `end_ns`, nanoseconds; 0 in a
+    /// [`PreemptStage`].
     cpu_ns: u64,
     /// Start and end of the preemption, nanoseconds of the monotonic clock; `None` if the stage
     /// does not preempt.
@@ -63,8 +65,9 @@ impl Log {
         self.get(seq)?.taken.map(|(from, to)| (to - from) as f64)
     }
 
-    /// Returns the time from the end of the stage's work for frame `seq` to the end of the preemption,
-    /// nanoseconds, 0 if the preemption ended first; `None` if not recorded.
+    /// Returns the time from `end_ns` of frame `seq`, just before a [`PreemptStage`] passes the
+    /// frame on, to the end of the preemption, nanoseconds, 0 if the preemption ended first; `None`
+    /// if not recorded.
     pub(super) fn until_released_ns(&self, seq: u64) -> Option<f64> {
         let entry = self.get(seq)?;
         Some(entry.taken?.1.saturating_sub(entry.end_ns) as f64)

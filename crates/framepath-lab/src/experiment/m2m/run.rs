@@ -21,7 +21,8 @@ pub(super) struct PathRun<'a> {
 }
 
 impl PathRun<'_> {
-    /// Runs the path once at ledger level `full`. Returns the figures and the report.
+    /// Runs the path once at ledger level `full`. Returns the figures and the report. Frames that
+    /// the camera's driver counted as dropped are a figure, not an error.
     ///
     /// # Errors
     /// [`LabError::Missing`] if a device is absent or its records cannot be read,

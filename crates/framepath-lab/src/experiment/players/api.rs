@@ -61,7 +61,7 @@ impl PlayerApi {
     }
 }
 
-/// Output to which a player shows its frames.
+/// Output to which a player shows its frames; `Null` shows nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PlayerOutput {
     Null,

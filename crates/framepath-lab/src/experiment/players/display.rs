@@ -34,7 +34,8 @@ pub(super) struct Display {
     pub(super) server: Option<u32>,
     /// Server process that the lab started, stopped on drop; `None` for the session's display.
     own: Option<Child>,
-    /// Folder of the server's socket; `None` if the lab created none.
+    /// Folder that the lab created for the server's socket, removed on drop; `None` if it created
+    /// none.
     folder: Option<PathBuf>,
     /// X server on which the lab's own compositor runs, stopped after the compositor; `None` for other
     /// displays.
@@ -149,8 +150,9 @@ impl Display {
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
     }
 
-    /// Checks that the lab's own X display shows a window large enough for pictures. Succeeds without
-    /// a check for a display of the session, for Wayland, and without the tool `xwininfo`.
+    /// Checks that the lab's own X display shows a window large enough for pictures. Succeeds
+    /// without a check for a display of the session, for Wayland, and if the tool `xwininfo` is
+    /// missing or fails.
     ///
     /// # Errors
     /// There is no such window.

@@ -12,7 +12,8 @@ pub(super) struct Energy {
     /// Energy counter of each processor package, and the value at which the counter wraps, in
     /// microjoules; empty if the machine has none or this user may not read them.
     packages: Vec<(u64, u64)>,
-    /// Power that all discharging batteries supply now, microwatts; `None` if no battery discharges.
+    /// Power that all discharging batteries supply now, microwatts; `None` if no battery discharges
+    /// or none reports its power.
     battery_uw: Option<u64>,
 }
 
@@ -44,8 +45,9 @@ impl Energy {
     }
 
     /// Returns the energy in microjoules that the machine used since `before`, which was read `ns`
-    /// nanoseconds earlier; `None` if the machine does not report energy. Batteries take
-    /// precedence, because they power the whole machine; their power is the mean of both readings.
+    /// nanoseconds earlier; `None` if the machine does not report energy. If batteries discharge at
+    /// both readings, the energy is theirs, by the mean of both powers, because they power the
+    /// whole machine; otherwise it is that of the processor packages.
     pub(super) fn since(&self, before: &Energy, ns: u64) -> Option<f64> {
         if let (Some(now), Some(then)) = (self.battery_uw, before.battery_uw) {
             return Some((now + then) as f64 / 2.0 * ns as f64 / 1e9);

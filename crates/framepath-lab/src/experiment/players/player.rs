@@ -93,8 +93,8 @@ impl Player {
         command
     }
 
-    /// Runs the player with its version option, and returns the version; `None` if the player does not
-    /// print one.
+    /// Runs the player with its version option, and returns the version; `None` if the player does
+    /// not start or does not print one.
     pub(super) fn version(&self, program: &Path) -> Option<String> {
         let (option, prefix) = self.version;
         let version = self.start(program).arg(option).stdin(std::process::Stdio::null()).output().ok()?;

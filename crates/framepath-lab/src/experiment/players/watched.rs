@@ -36,9 +36,10 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// Creates the window for a clip of `seconds` seconds. The measurement begins after 1.5 s, or after
-    /// 30 % of a short clip, so that the player has started, and ends 0.2 s before the clip's end, or
-    /// at 70 % of a short clip. The limit is ten seconds after the clip's end.
+    /// Creates the window for a clip of `seconds` seconds. The measurement begins after 1.5 s, or
+    /// at 30 % of the clip if that is earlier, so that the player has started. It ends 0.2 s before
+    /// the clip's end, or at 70 % of the clip if that is later. The limit is ten seconds after the
+    /// clip's end.
     pub(super) fn from_clip(seconds: f64) -> Window {
         let ns = |seconds: f64| (seconds * 1e9) as u64;
         Window {
@@ -58,7 +59,8 @@ pub(super) struct Watched {
     pub(super) wakeups: u64,
     /// CPU time of the display server; `None` if its process is not known.
     pub(super) server_cpu_ns: Option<u64>,
-    /// Sum of the peak memory of the processes that run at the window's end; `None` if not known.
+    /// Sum of the peak memory of the processes that run at the window's end, KiB; `None` if not
+    /// known.
     pub(super) peak_kib: Option<u64>,
     /// Energy that the machine used; `None` if it does not report energy.
     pub(super) microjoules: Option<f64>,
@@ -245,7 +247,8 @@ impl Player {
         self.child.as_ref().map_or(0, Child::id)
     }
 
-    /// Waits until `until_ns` of the monotonic clock; returns false as soon as the player has ended.
+    /// Waits until `until_ns` of the monotonic clock and returns true; returns false as soon as the
+    /// player has ended.
     ///
     /// # Errors
     /// [`Trouble::Interrupted`] after SIGINT or SIGTERM.

@@ -14,7 +14,7 @@ use crate::measure::{Contender, Measured, complete};
 use crate::pairs;
 use crate::progress::ProgressView;
 
-/// Number of frames of the short run.
+/// Number of frames of the short run, whose CPU time is subtracted from that of the long run.
 const SHORT: u64 = 15;
 /// Seed of the bootstrap, constant for reproducible summaries.
 const SEED: u64 = 2005;

@@ -10,7 +10,8 @@ use framepath_model::summary::SummaryRow;
 use crate::descendants::{Activity, activity, descendants};
 use crate::error::LabError;
 
-/// Time until the first packet is decoded and all threads sleep.
+/// Time from the start of the stream to the measurement: the first packet is decoded, and then all
+/// threads sleep.
 const SETTLING: Duration = Duration::from_secs(3);
 
 /// Opens a stream whose second packet is not due during the measurement. Returns the row with the

@@ -70,8 +70,9 @@ fn command(ask: &PlayerRequest<'_>) -> Result<Command, String> {
     Ok(command)
 }
 
-/// Parses fpsdisplaysink's last message. The sink reports once per second and not at the end, so
-/// the number of shown frames and the drops of the last second are not known.
+/// Parses the number of dropped frames in fpsdisplaysink's last message. The sink reports once per
+/// second and not at the end, so the number of shown frames and the drops of the last second are
+/// not known.
 fn figures(text: &str) -> PlayerFigures {
     PlayerFigures {
         shown: None,

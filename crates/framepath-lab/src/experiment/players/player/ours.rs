@@ -42,7 +42,8 @@ fn command(ask: &PlayerRequest<'_>) -> Result<Command, String> {
     Ok(command)
 }
 
-/// Parses the JSON summary, which begins with the first `{` of the output.
+/// Parses the numbers of shown and dropped frames, and the note about a fallback to software, in
+/// the JSON summary, which begins with the first `{` of the output.
 fn figures(text: &str) -> PlayerFigures {
     let Some(start) = text.find('{') else { return PlayerFigures::default() };
     let mut summaries = serde_json::Deserializer::from_str(&text[start..]).into_iter::<Summary>();
