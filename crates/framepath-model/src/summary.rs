@@ -208,9 +208,10 @@ impl SummaryRow {
     }
 
     /// Returns a figure by the metric name that ratios and budgets use: a key of the row whose value is a
-    /// number or a spread (which gives its median), `latency_p50_us` and the like, `cause_compute_us` and the like,
-    /// `unexplained_share`, `outside_tolerance` (1 for an injection that is not near, else 0), or a
-    /// key of [`SummaryRow::extra`]. `None` if the name or the figure is not known.
+    /// number or a spread (which gives its median), `latency_p50_us` and the like, `cause_compute_us` and
+    /// the like, `unexplained_share`, `outside_tolerance` (1 for an injection whose error is not
+    /// [near](Injection::is_near), 0 for another injection), or a key of [`SummaryRow::extra`]. `None` if
+    /// the name or the figure is not known.
     pub fn figure(&self, metric: &str) -> Option<f64> {
         if let Some(figure) = self.extra.get(metric) {
             return Some(*figure);
@@ -326,7 +327,7 @@ impl Ratio {
     }
 }
 
-/// Contender that did not run and therefore does not count as passed.
+/// Contender that did not run, at all or in one case, and therefore does not count as passed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
     /// Name of the contender that did not run.

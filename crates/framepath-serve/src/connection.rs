@@ -25,8 +25,8 @@ pub(super) struct Connection {
     /// Time limit for the client's first message, and for reading a waiting message, nanoseconds.
     patience_ns: u64,
     /// CLOCK_MONOTONIC deadline, nanoseconds, for the client's first message or for reading a
-    /// waiting message; `None` if neither is due. The deadline also removes a dead client whose
-    /// socket stays open because the client had sent that end to the service in an unread message.
+    /// waiting message; `None` if neither is due. The deadline also removes a client that has exited after it
+    /// had sent its own end of the socket to the service: in an unread message, that end stays open.
     until_ns: Option<u64>,
 }
 

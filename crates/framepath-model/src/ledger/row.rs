@@ -26,7 +26,7 @@ pub struct Row {
     pub birth_ns: u64,
     /// Time at which the hop received the frame, nanoseconds.
     pub enter_ns: u64,
-    /// Time at which the hop passed the frame on, nanoseconds.
+    /// Time at which the hop passed the frame on or dropped it, or the sink finished it, nanoseconds.
     pub leave_ns: u64,
     /// Bytes that the CPU copied for the frame.
     pub copied_bytes: u64,

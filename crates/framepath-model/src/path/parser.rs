@@ -187,20 +187,20 @@ impl Grammar<'_> {
         if name.len() > 1 && name.contains('!') {
             return PathError::new(
                 word.span.clone(),
-                format!("{} is not a stage or a link", quoted(name)),
+                format!("{} is not a stage, source, sink, link or tee", quoted(name)),
                 "a `!` between two hops needs a blank on either side",
             );
         }
         if name.len() > 1 && (name.starts_with('(') || name.ends_with(')')) {
             return PathError::new(
                 word.span.clone(),
-                format!("{} is not a stage or a link", quoted(name)),
+                format!("{} is not a stage, source, sink, link or tee", quoted(name)),
                 "a parenthesis needs a blank on either side",
             );
         }
         PathError::new(
             word.span.clone(),
-            format!("{} is not a stage or a link", quoted(name)),
+            format!("{} is not a stage, source, sink, link or tee", quoted(name)),
             // A name that fits the place is the better guess; any other name still helps.
             with_guess(self.known.meant(name, fitting), help),
         )
@@ -399,8 +399,9 @@ fn given_twice(word: &Word, name: &str) -> PathError {
 
 /// Reads `word` as an undeclared option of an open stage. Names of such options may begin with a
 /// digit or contain letters of any script. So every word with a `=` whose name is not declared is
-/// such an option, unless a positional word is expected. Returns `None` for every other word. Fails
-/// if the name has no letter or digit, or the value has a zero byte.
+/// such an option, unless a positional word is still expected and the name is quoted or no plain
+/// identifier. Returns `None` for every other word. Fails if the name has no letter or digit, or the
+/// value has a zero byte.
 fn open_option(
     def: &Definition,
     word: &Word,

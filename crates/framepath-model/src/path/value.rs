@@ -299,7 +299,7 @@ fn read_plugin(text: &str) -> Result<Value, InvalidValue> {
     let is_name = |name: &str| !name.is_empty() && !name.contains(['/', '\0', ':']);
     match text.strip_prefix(PLUGIN_PREFIX) {
         Some(name) if is_name(name) => Ok(Value::Text(name.to_owned())),
-        Some(_) => Err(refused("has no plug-in name after the colon")),
+        Some(_) => Err(refused("has no plug-in name after the colon (a name contains no `/` and no `:`)")),
         None => Err(InvalidValue {
             why: "is not a plug-in".to_owned(),
             meant: is_name(text).then(|| format!("{PLUGIN_PREFIX}{text}")),

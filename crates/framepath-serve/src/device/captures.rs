@@ -17,8 +17,8 @@ use framepath::host::for_serve::{BufferProvider, ProvidedBuffers, ProvidedSlots}
 /// Interval between two checks of conditions that change without an event.
 const CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Time limit for a decoder to announce its frame format after the stream's first packet. After
-/// this time, the packets count as having no picture.
+/// Time limit for a decoder to announce its frame format after the first packet of a session. After this
+/// time, the packet returns to the client although no format is known: it may contain no picture.
 const FORMAT_TIME: Duration = Duration::from_millis(500);
 
 /// State of a stream's CAPTURE queue: the client's buffers for decoded frames.
@@ -34,7 +34,7 @@ struct CapturesState {
     setup: Option<QueueSetup>,
     /// State of each of the client's buffers, by index.
     buffers: Vec<Buffer>,
-    /// Buffers that were provided to a worker last; `None` before the first worker.
+    /// Buffers that were provided to a worker last; `None` before buffers were provided to the first worker.
     loan: Option<CurrentBuffers>,
     /// Number of times that buffers were provided to a worker so far.
     loans: u64,
