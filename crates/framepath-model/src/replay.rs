@@ -104,7 +104,7 @@ pub enum RestartPlan {
     /// As [`RestartPlan::Replay`] on one thread. The log has dropped the poisoned packet and all
     /// later packets that cannot be decoded without it.
     Skip {
-        /// Number of the packet that kills workers.
+        /// Number of the packet that is given up.
         poisoned: u64,
         /// Number of the packet where the stream resumes; `None` if that packet was not read yet.
         next: Option<u64>,
@@ -142,9 +142,9 @@ pub struct ReplayLog<P> {
     strip: fn(&mut P),
     /// Number of packets in the history that were submitted to the present worker.
     cursor: usize,
-    /// Number after the highest packet number submitted to any worker.
+    /// Number after the highest packet number submitted to any worker; 0 before the first.
     submitted: u64,
-    /// Number after the highest packet number submitted to a worker that died.
+    /// Number after the highest packet number submitted to a worker that died; 0 before a death.
     replayed_below: u64,
     /// Number of the last random access point that has yielded its first frame, until rule 1 is tried for
     /// it; `None` if there is none.

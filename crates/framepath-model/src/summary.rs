@@ -55,7 +55,7 @@ pub struct Machine {
     /// Name of the processor's frequency governor.
     #[serde(default)]
     pub governor: Option<String>,
-    /// Names of the graphics cards, as the kernel has them.
+    /// Names of the graphics cards, separated by commas: PCI numbers, or names in the device tree.
     #[serde(default)]
     pub gpu: Option<String>,
     /// Names of the graphics cards' kernel drivers, separated by commas.
@@ -104,7 +104,7 @@ pub struct SummaryRow {
     /// Latency of the median frame divided among its causes, microseconds.
     #[serde(default)]
     pub causes_us: Option<CausesUs>,
-    /// Peak of the resident memory, KiB.
+    /// Peak of the resident memory, the highest of all runs, KiB.
     #[serde(default)]
     pub peak_memory_kib: Option<u64>,
     /// Figures that only this experiment has, such as `cpu_us_per_push`. They are written as keys
@@ -159,7 +159,7 @@ pub struct CausesUs {
     pub network: Option<f64>,
     /// Time inside a decoder whose threads share the frames.
     pub pool: Option<f64>,
-    /// Time that no other cause accounts for.
+    /// Time that no other cause accounts for; negative if the other causes exceed the latency.
     pub unexplained: Option<f64>,
 }
 

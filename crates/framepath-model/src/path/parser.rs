@@ -28,7 +28,7 @@ pub(super) enum Begin {
 pub(super) enum PathEnd {
     /// A sink, or a tee whose branches end in sinks.
     Sink,
-    /// Any hop: the program that reads the path takes the frames or packets of the last hop.
+    /// Any hop: if it emits frames or packets, the program that reads the path takes them.
     Any,
 }
 
@@ -206,8 +206,8 @@ impl Grammar<'_> {
         )
     }
 
-    /// Checks that a source is first, a sink last, and a link first in a branch that needs a
-    /// thread.
+    /// Checks that a source is first and a sink is last, that a path which needs a sink ends in a sink
+    /// or a tee, and that a branch which needs a thread begins with a link. Fails otherwise.
     fn check_place(
         self,
         def: &Definition,

@@ -18,7 +18,7 @@ pub enum ValueKind {
     },
     /// A grey level, 0 to 255.
     Level,
-    /// A picture's size in pixels: `1920x1080`.
+    /// A picture's size in pixels, each side 1 to 16,384: `1920x1080`.
     Size,
     /// Events per second, 0 to 1,000,000: `25`, `29.97` or `30000/1001`.
     Rate,
@@ -33,7 +33,7 @@ pub enum ValueKind {
         /// Largest accepted number of bytes.
         max: u64,
     },
-    /// Region of a picture in pixels: `x,y,w,h`.
+    /// Region of a picture in pixels: `x,y,w,h`; x and y from 0, w and h from 1, each up to 16,384.
     Roi,
     /// One word of a list.
     Choice {

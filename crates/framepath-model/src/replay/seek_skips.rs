@@ -26,7 +26,7 @@ struct SeekSkip {
     /// Number of frames in `left` that belong to the packets below `kept_below`: they are shown
     /// before the packets that were lost.
     reserved: u64,
-    /// Number of the first packet that was lost; 0 before a loss.
+    /// Number of the first packet that the last loss took; 0 before a loss.
     kept_below: u64,
 }
 

@@ -14,7 +14,7 @@ pub const LABEL_BYTES: usize = 64;
 /// Number of 64-bit words of [`Figures`] in a worker's page.
 pub const FIGURE_WORDS: usize = LATENCY + BUCKETS;
 
-/// Number of buckets per octave, as an exponent of two.
+/// Number of buckets per octave, as an exponent of two: 2^2, four buckets.
 const PER_OCTAVE: u32 = 2;
 /// Upper end of the first bucket, as an exponent of two: 2^12 ns, 4.1 µs.
 const FIRST: u32 = 12;

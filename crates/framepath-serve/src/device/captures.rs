@@ -14,7 +14,8 @@ use framepath_os::v4l2::{Fourcc, V4l2Colors};
 
 use framepath::host::for_serve::{BufferProvider, ProvidedBuffers, ProvidedSlots};
 
-/// Interval between two checks of conditions that change without an event.
+/// Interval between two attempts to give the kernel a frame or the answer to a drain that it does not accept
+/// yet. It may accept them later without an event.
 const CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Time limit for a decoder to announce its frame format after the first packet of a session. After this
@@ -30,7 +31,8 @@ pub(super) struct Captures {
 
 #[derive(Default)]
 struct CapturesState {
-    /// Setup of the CAPTURE queue; `None` while the queue does not stream.
+    /// Setup of the CAPTURE queue; `None` while the queue does not stream, and from the announcement of
+    /// another layout in the same epoch until the queue streams again.
     setup: Option<QueueSetup>,
     /// State of each of the client's buffers, by index.
     buffers: Vec<Buffer>,

@@ -31,7 +31,7 @@ pub struct PathRecord {
     pub ended: AtomicBool,
     /// Frames that the sink has received, in the order of their arrival.
     pub seen: Mutex<Vec<SeenFrame>>,
-    /// Number of times that the sink was drained.
+    /// Number of times that the sink was drained; 1 after a whole stream.
     pub drained: AtomicU64,
 }
 
