@@ -71,11 +71,11 @@ use seek_skips::SeekSkips;
 use crate::access_point::RandomAccess;
 use crate::stream::Preroll;
 
-/// Number of single-threaded deaths in a row, without a new frame in between, after which a
-/// packet is given up even if each death happened at another packet.
+/// Number of single-threaded deaths in a row, each without a new frame since the death before it,
+/// after which a packet is given up even if each death happened at another packet.
 pub const FRUITLESS: u32 = 4;
 
-/// Number of deaths in a row, without a packet taken in between, after which the stream is given
+/// Number of deaths in a row, each before the worker took a packet, after which the stream is given
 /// up.
 pub const UNOPENED: u32 = 8;
 
@@ -196,7 +196,8 @@ impl<P> ReplayLog<P> {
     }
 
     /// Adds the next packet in decode order. Numbers rise; gaps are allowed. After a loss, packets
-    /// are dropped, and count as skipped, until the stream can resume.
+    /// are dropped, and count as skipped, until the stream can resume. `pts` is the presentation time in
+    /// ticks of the track's time base; `None` if not known.
     pub fn append(&mut self, seq: u64, pts: Option<i64>, access: RandomAccess, packet: P) {
         self.append_preroll(seq, pts, access, Preroll::default(), packet);
     }
@@ -404,7 +405,7 @@ impl<P> ReplayLog<P> {
         }
     }
 
-    /// Returns the packet of [`ReplayLog::get`] as mutable.
+    /// Returns the packet of [`ReplayLog::get`] as mutable; `None` as there.
     pub fn get_mut(&mut self, seq: u64) -> Option<&mut P> {
         match self.find(seq) {
             Some(at) => Some(&mut self.history[at].packet),

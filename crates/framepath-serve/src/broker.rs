@@ -145,7 +145,8 @@ impl Broker {
         }
     }
 
-    /// Sleeps until there is an event or a deadline is due. Returns the sources of the events.
+    /// Sleeps until there is an event or a deadline is due. Returns the sources of the events, none if a
+    /// deadline is due. Fails if poll(2) fails.
     fn wait(&self, stops: &Stops) -> Result<Vec<EventSource>, ServeError> {
         let (mut sources, mut waits) =
             (vec![EventSource::Stops], vec![Wait::new(stops.as_fd(), PollEvents::Readable)]);

@@ -18,8 +18,8 @@ pub(super) struct Connection {
     socket: Socket,
     pub(super) peer: Peer,
     pub(super) client: Client,
-    /// Messages that wait for room in the socket, each with its descriptor. While any wait, the
-    /// service does not read from the client. This limits the number of waiting messages to the
+    /// Messages that wait for room in the socket, each with its descriptor if it has one. While any wait,
+    /// the service does not read from the client. This limits the number of waiting messages to the
     /// client's streams.
     waiting: VecDeque<(Message, Option<OwnedFd>)>,
     /// Time limit for the client's first message, and for reading a waiting message, nanoseconds.

@@ -43,7 +43,7 @@ impl Metrics {
         Metrics { listener, readers: Vec::new(), paused_until_ns: None }
     }
 
-    /// Returns the listening socket, unless accepting is paused.
+    /// Returns the listening socket; `None` while accepting is paused.
     pub(super) fn listener(&self) -> Option<BorrowedFd<'_>> {
         self.paused_until_ns.is_none().then(|| self.listener.as_fd())
     }

@@ -94,7 +94,8 @@ impl Causes {
         self.0.iter().flatten().sum()
     }
 
-    /// Iterates over the causes with their figures, in table order.
+    /// Iterates over all causes with their figures, nanoseconds, in table order; `None` for a cause that
+    /// was not measured.
     pub fn iter(&self) -> impl Iterator<Item = (Cause, Option<f64>)> + '_ {
         CAUSES.into_iter().map(|cause| (cause, self[cause]))
     }

@@ -90,7 +90,8 @@ impl Grammar<'_> {
     }
 
     /// Reads one hop from `words`, which end before `separator`, or at the end of the text if it is
-    /// `None`. `before` are the hops to the left. Does not read the branches of a tee.
+    /// `None`. `before` are the hops to the left. Does not read the branches of a tee. Fails if the hop
+    /// is not known or does not fit the place, or if an argument is wrong.
     fn read_hop(
         self,
         words: &[Word],
@@ -429,7 +430,8 @@ fn open_option(
 }
 
 /// Checks that every required argument is given, that every argument which a given argument needs
-/// is given, and that no given arguments exclude each other. `name` is the hop's name in the text.
+/// is given, and that no given arguments exclude each other; fails otherwise. `given` has the values
+/// in the order of [`Definition::all_args`]. `name` is the hop's name in the text.
 fn check_together(def: &Definition, name: &Word, given: &[Option<GivenValue>]) -> Result<(), PathError> {
     for (arg, given_arg) in def.all_args().zip(given) {
         let Some(given_arg) = given_arg else {

@@ -13,7 +13,7 @@ pub enum ValueKind {
         /// Largest accepted number.
         max: u64,
         /// Accepted word and the number that it stands for, such as `auto` for
-        /// [`AUTO`](super::AUTO).
+        /// [`AUTO`](super::AUTO); `None` if only numbers are accepted.
         word: Option<(&'static str, u64)>,
     },
     /// A grey level, 0 to 255.

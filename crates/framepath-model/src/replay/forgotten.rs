@@ -74,7 +74,8 @@ impl<P> Forgotten<P> {
         may_be
     }
 
-    /// Records that a frame of packet `seq`, forgotten or not, was delivered.
+    /// Records that a frame of packet `seq`, forgotten or not, was delivered. `pts` is the packet's
+    /// presentation time; `None` if not known.
     pub(super) fn delivered(&mut self, seq: u64, pts: Option<i64>) {
         self.delivered = (self.delivered.0.max(Some(seq)), self.delivered.1.max(pts));
         if Some(seq) > self.unknown {
