@@ -49,8 +49,8 @@ pub struct Machine {
     /// Size of the memory, MiB; `None` if not known.
     #[serde(default)]
     pub memory_mib: Option<u64>,
-    /// Name of the hypervisor or container in which the machine runs; `None` if there is none or it is
-    /// not known.
+    /// Vendor of the virtual machine that the experiment ran in, or `virtual machine` if its vendor is not
+    /// known; `None` outside of a virtual machine.
     #[serde(default)]
     pub virtualisation: Option<String>,
     /// Name of the processor's frequency governor; `None` if there is none or it is not known.
