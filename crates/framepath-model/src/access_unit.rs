@@ -173,8 +173,8 @@ fn start_code(bytes: &[u8]) -> Option<(usize, usize)> {
     Some((at, at + 3))
 }
 
-/// Returns whether a VP8 frame is a key frame, and for a key frame the bytes that distinguish its
-/// sequence: the size.
+/// Returns true for a VP8 key frame, with the bytes that distinguish its sequence from another: the
+/// size. Returns false and `None` for every other frame, and if the header is invalid or cut off.
 pub(crate) fn vp8(bytes: &[u8]) -> (bool, Option<Vec<u8>>) {
     match bytes {
         [head, _, _, 0x9d, 0x01, 0x2a, size @ ..] if head & 1 == 0 && size.len() >= 4 => {

@@ -37,8 +37,8 @@ pub struct BufferRequest {
     pub native_bytes: u32,
     /// Size of a buffer for [`ProvidedFormat::Packed`], bytes.
     pub packed_bytes: u32,
-    /// Minimum number of buffers that the decoder needs, 1 to [`MOST_BUFFERS`]. Buffers that others
-    /// hold are not counted.
+    /// Minimum number of buffers that the decoder needs, 1 to [`MOST_BUFFERS`]. Buffers that the
+    /// receiver of the frames holds come in addition.
     pub buffers: u32,
     /// Colour description of the stream.
     pub colors: Colors,

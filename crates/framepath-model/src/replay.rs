@@ -71,11 +71,11 @@ use seek_skips::SeekSkips;
 use crate::access_point::RandomAccess;
 use crate::stream::Preroll;
 
-/// Number of single-threaded deaths in a row, without a new frame in between, after which a
-/// packet is given up even if each death happened at another packet.
+/// Number of single-threaded deaths in a row, each without a new frame since the death before it,
+/// after which a packet is given up even if each death happened at another packet.
 pub const FRUITLESS: u32 = 4;
 
-/// Number of deaths in a row, without a packet taken in between, after which the stream is given
+/// Number of deaths in a row, each before the worker took a packet, after which the stream is given
 /// up.
 pub const UNOPENED: u32 = 8;
 
@@ -104,7 +104,7 @@ pub enum RestartPlan {
     /// As [`RestartPlan::Replay`] on one thread. The log has dropped the poisoned packet and all
     /// later packets that cannot be decoded without it.
     Skip {
-        /// Number of the packet that kills workers.
+        /// Number of the packet that is given up.
         poisoned: u64,
         /// Number of the packet where the stream resumes; `None` if that packet was not read yet.
         next: Option<u64>,
@@ -142,20 +142,21 @@ pub struct ReplayLog<P> {
     strip: fn(&mut P),
     /// Number of packets in the history that were submitted to the present worker.
     cursor: usize,
-    /// Number after the highest packet number submitted to any worker.
+    /// Number after the highest packet number submitted to any worker; 0 before the first.
     submitted: u64,
-    /// Number after the highest packet number submitted to a worker that died.
+    /// Number after the highest packet number submitted to a worker that died; 0 before a death.
     replayed_below: u64,
-    /// Number of the point with a first frame that rule 1 has not yet checked; `None` if none.
+    /// Number of the last random access point that has yielded its first frame, until rule 1 is tried for
+    /// it; `None` if there is none.
     untried: Option<u64>,
     resumption: Resumption,
     seek_skips: SeekSkips,
     /// True if [`ReplayLog::forget`] dropped packets that a replay would need.
     incomplete: bool,
-    /// True if a new frame was delivered or withheld since the last death.
+    /// True if a new frame was delivered or withheld since the last death; also before the first death.
     progressed: bool,
     last: Option<Death>,
-    /// Number of deaths since the last delivered or withheld new frame.
+    /// Number of deaths since the last delivered or withheld new frame, as of the last death.
     in_a_row: u32,
     /// Number of single-threaded deaths in `in_a_row` since the last skip, without the row's first.
     fruitless: u32,
@@ -195,7 +196,8 @@ impl<P> ReplayLog<P> {
     }
 
     /// Adds the next packet in decode order. Numbers rise; gaps are allowed. After a loss, packets
-    /// are dropped, and count as skipped, until the stream can resume.
+    /// are dropped, and count as skipped, until the stream can resume. `pts` is the presentation time in
+    /// ticks of the track's time base; `None` if not known.
     pub fn append(&mut self, seq: u64, pts: Option<i64>, access: RandomAccess, packet: P) {
         self.append_preroll(seq, pts, access, Preroll::default(), packet);
     }
@@ -224,7 +226,8 @@ impl<P> ReplayLog<P> {
         self.history.get(self.cursor)
     }
 
-    /// Marks the packet of [`ReplayLog::next_unsent`] as submitted; counts a repetition.
+    /// Marks the packet of [`ReplayLog::next_unsent`] as submitted, and counts it as replayed if an earlier
+    /// worker got it too. Does nothing if all packets are submitted.
     pub fn sent(&mut self) {
         let Some(entry) = self.history.get(self.cursor) else { return };
         if entry.seq < self.submitted {
@@ -292,7 +295,8 @@ impl<P> ReplayLog<P> {
         self.new_frame(seq)
     }
 
-    /// Returns the action for a frame of packet `seq` that has not arrived before.
+    /// Records a frame of packet `seq` that has not arrived before as progress, and counts it if a seek
+    /// skips it. Returns the action.
     fn new_frame(&mut self, seq: u64) -> Arrived {
         self.progressed = true;
         if self.seek_skips.frame(seq) { Arrived::Withheld } else { Arrived::Deliver }
@@ -323,8 +327,9 @@ impl<P> ReplayLog<P> {
         self.history.iter().map(|entry| &entry.packet)
     }
 
-    /// Records the worker's death; from now on, all kept packets are unsent. Returns the action for
-    /// the next worker. `popped` is the last packet that the worker took, `None` if it took none;
+    /// Records the worker's death; from now on, all kept packets are unsent. Drops the packets that no
+    /// worker can decode after this death, and counts them as skipped. Returns the action for the next
+    /// worker. `popped` is the last packet that the worker took, `None` if it took none;
     /// `single_threaded` is true if it decoded on one thread.
     pub fn died(&mut self, popped: Option<u64>, single_threaded: bool) -> RestartPlan {
         let seek_skips = &mut self.seek_skips;
@@ -400,7 +405,7 @@ impl<P> ReplayLog<P> {
         }
     }
 
-    /// Returns the packet of [`ReplayLog::get`] as mutable.
+    /// Returns the packet of [`ReplayLog::get`] as mutable; `None` as there.
     pub fn get_mut(&mut self, seq: u64) -> Option<&mut P> {
         match self.find(seq) {
             Some(at) => Some(&mut self.history[at].packet),
@@ -408,8 +413,9 @@ impl<P> ReplayLog<P> {
         }
     }
 
-    /// Records the worker's death if its packets cannot be submitted again. Drops the packets up to
-    /// `popped`, the last one that it took, if any. Later packets are submitted to the next worker.
+    /// Records the death of a worker whose packets cannot be submitted again. Drops the packets up to
+    /// `popped`, the last packet that the worker took; none if it is `None`. Later packets are submitted
+    /// to the next worker. Returns the loss.
     pub fn abandon(&mut self, popped: Option<u64>) -> Abandoned {
         let popped = popped.and_then(|seq| self.find(seq)).filter(|at| *at < self.cursor);
         let taken = popped.map_or(0, |at| at + 1);
@@ -429,8 +435,9 @@ impl<P> ReplayLog<P> {
         lost
     }
 
-    /// Forgets all packets, because the next packet is from another place of the stream. Frames
-    /// of the earlier packets are dropped from now on. Returns the number of packets that yielded
+    /// Forgets all packets, because the next packet is from another place of the stream. The caller
+    /// drops frames of the earlier packets from now on; [`ReplayLog::arrived`] would return
+    /// [`Arrived::Unknown`] for them. Returns the number of packets that yielded
     /// no frame and might still have yielded one: those shown after every delivered frame or,
     /// without times, decoded after them.
     pub fn flush(&mut self) -> u64 {

@@ -17,13 +17,13 @@ const MINUTE_NS: u64 = 60 * SECOND_NS;
 /// Limits of the service for one user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UserLimits {
-    /// Maximum number of simultaneous connections.
+    /// Maximum number of simultaneous connections. Default: 128.
     pub connections: u32,
-    /// Maximum number of simultaneous streams.
+    /// Maximum number of simultaneous streams. Default: 64.
     pub streams: u32,
-    /// Maximum number of new streams in a minute.
+    /// Maximum number of new streams in a minute. Default: 2400.
     pub opens_per_minute: u32,
-    /// Maximum number of workers that are replaced in a minute.
+    /// Maximum number of workers that are replaced in a minute. Default: 600.
     pub replacements_per_minute: u32,
 }
 

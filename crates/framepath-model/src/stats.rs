@@ -82,7 +82,8 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Returns the verdict that `ci95`, the interval of a ratio a/b, allows.
+    /// Returns the verdict that `ci95`, the interval of a ratio a/b, allows: `NoDifference` if it is
+    /// `None`.
     pub fn of(ci95: Option<[f64; 2]>) -> Verdict {
         match ci95 {
             Some([_, high]) if high < 1.0 => Verdict::ALess,

@@ -122,8 +122,8 @@ pub struct FrameMeta {
     pub duration: i64,
 }
 
-/// Frames that a decoder does not output, such as pictures before the position of a seek, which are
-/// decoded as references only.
+/// Frames that a decoder does not output from a packet on, such as pictures before the position of a
+/// seek, which are decoded as references only; and the restart of the decoder at the packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Preroll {
     /// True if the stream continues at another place from this packet on: the decoder outputs its

@@ -43,25 +43,27 @@ pub struct Machine {
     pub kernel: String,
     /// True if hardware counters (cycles, instructions) can be read.
     pub pmu: bool,
-    /// Name of the distribution, such as `Debian GNU/Linux 13 (trixie)`.
+    /// Name of the distribution, such as `Debian GNU/Linux 13 (trixie)`; `None` if not known.
     #[serde(default)]
     pub os: Option<String>,
-    /// Size of the memory, MiB.
+    /// Size of the memory, MiB; `None` if not known.
     #[serde(default)]
     pub memory_mib: Option<u64>,
-    /// Name of the hypervisor or container in which the machine runs.
+    /// Vendor of the virtual machine that the experiment ran in, or `virtual machine` if its vendor is not
+    /// known; `None` outside of a virtual machine.
     #[serde(default)]
     pub virtualisation: Option<String>,
-    /// Name of the processor's frequency governor.
+    /// Name of the processor's frequency governor; `None` if there is none or it is not known.
     #[serde(default)]
     pub governor: Option<String>,
-    /// Names of the graphics cards, as the kernel has them.
+    /// Names of the graphics cards, separated by commas: PCI numbers, or names in the device tree;
+    /// `None` if there are none.
     #[serde(default)]
     pub gpu: Option<String>,
-    /// Names of the graphics cards' kernel drivers, separated by commas.
+    /// Names of the graphics cards' kernel drivers, separated by commas; `None` if there are none.
     #[serde(default)]
     pub gpu_driver: Option<String>,
-    /// Names of the displays on which windows were shown, separated by commas.
+    /// Names of the displays on which windows were shown, separated by commas; `None` if not known.
     #[serde(default)]
     pub display: Option<String>,
     /// Versions of the programs and libraries that took part, by name.
@@ -80,31 +82,31 @@ pub struct SummaryRow {
     pub runs: u32,
     /// Number of frames or pushes in one run.
     pub frames: u64,
-    /// Wall time of a run, milliseconds.
+    /// Wall time of a run, milliseconds; `None` if not known.
     #[serde(default)]
     pub wall_ms: Option<Spread>,
-    /// CPU time of a run, of everything that the contender started, milliseconds.
+    /// CPU time of a run, of everything that the contender started, milliseconds; `None` if not known.
     #[serde(default)]
     pub cpu_ms: Option<Spread>,
-    /// CPU time divided by wall time: 1 means one core busy throughout.
+    /// CPU time divided by wall time: 1 means one core busy throughout; `None` if not known.
     #[serde(default)]
     pub load: Option<f64>,
-    /// Percentiles of the frames' latency, microseconds.
+    /// Percentiles of the frames' latency, microseconds; `None` if not known.
     #[serde(default)]
     pub latency_us: Option<LatencyUs>,
-    /// Number of pixel and packet bytes that the CPU copied, per frame.
+    /// Number of pixel and packet bytes that the CPU copied, per frame; `None` if not known.
     #[serde(default)]
     pub copied_bytes_per_frame: Option<f64>,
-    /// Number of context switches per frame.
+    /// Number of context switches per frame; `None` if not known.
     #[serde(default)]
     pub switches_per_frame: Option<f64>,
-    /// Number of system calls per frame.
+    /// Number of system calls per frame; `None` if not known.
     #[serde(default)]
     pub syscalls_per_frame: Option<f64>,
-    /// Latency of the median frame divided among its causes, microseconds.
+    /// Latency of the median frame divided among its causes, microseconds; `None` if not known.
     #[serde(default)]
     pub causes_us: Option<CausesUs>,
-    /// Peak of the resident memory, KiB.
+    /// Peak of the resident memory, the highest of all runs, KiB; `None` if not known.
     #[serde(default)]
     pub peak_memory_kib: Option<u64>,
     /// Figures that only this experiment has, such as `cpu_us_per_push`. They are written as keys
@@ -139,32 +141,35 @@ impl LatencyUs {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CausesUs {
-    /// CPU time in a stage, without copies.
+    /// CPU time in a stage, without copies; `None` if not known.
     pub compute: Option<f64>,
-    /// Time in which the CPU copied pixel or packet bytes.
+    /// Time in which the CPU copied pixel or packet bytes; `None` if not known.
     pub copy: Option<f64>,
-    /// Time in which the frame waited for a busy consumer.
+    /// Time in which the frame waited for a busy consumer; `None` if not known.
     pub queue: Option<f64>,
-    /// Time kept by a decoder for presentation order or for the depth of its frame threads.
+    /// Time kept by a decoder for presentation order or for the depth of its frame threads; `None` if
+    /// not known.
     pub held: Option<f64>,
-    /// Time from hand-off until an idle consumer ran.
+    /// Time from hand-off until an idle consumer ran; `None` if not known.
     pub wakeup: Option<f64>,
-    /// Time in which a stage could run, but another thread had the CPU.
+    /// Time in which a stage could run, but another thread had the CPU; `None` if not known.
     pub preempted: Option<f64>,
-    /// Time of known waits, such as for a free buffer or for I/O.
+    /// Time of known waits, such as for a free buffer or for I/O; `None` if not known.
     pub blocked: Option<f64>,
-    /// Time inside a V4L2 device.
+    /// Time inside a V4L2 device; `None` if not known.
     pub device: Option<f64>,
-    /// Time on the network.
+    /// Time on the network; `None` if not known.
     pub network: Option<f64>,
-    /// Time inside a decoder whose threads share the frames.
+    /// Time inside a decoder whose threads share the frames; `None` if not known.
     pub pool: Option<f64>,
-    /// Time that no other cause accounts for.
+    /// Time that no other cause accounts for; negative if the other causes exceed the latency; `None`
+    /// if not known.
     pub unexplained: Option<f64>,
 }
 
 impl CausesUs {
-    /// Returns the causes in their order, with their names.
+    /// Returns the names and figures of all causes, in the order of every table, microseconds; `None`
+    /// for a cause that is not known.
     pub fn named(&self) -> [(&'static str, Option<f64>); 11] {
         [
             ("compute", self.compute),
@@ -208,9 +213,10 @@ impl SummaryRow {
     }
 
     /// Returns a figure by the metric name that ratios and budgets use: a key of the row whose value is a
-    /// number or a spread (which gives its median), `latency_p50_us` and the like, `cause_compute_us` and the like,
-    /// `unexplained_share`, `outside_tolerance` (1 for an injection that is not near, else 0), or a
-    /// key of [`SummaryRow::extra`]. `None` if the name or the figure is not known.
+    /// number or a spread (which gives its median), `latency_p50_us` and the like, `cause_compute_us` and
+    /// the like, `unexplained_share`, `outside_tolerance` (1 for an injection whose error is not
+    /// [near](Injection::is_near), 0 for another injection), or a key of [`SummaryRow::extra`]. `None` if
+    /// the name or the figure is not known.
     pub fn figure(&self, metric: &str) -> Option<f64> {
         if let Some(figure) = self.extra.get(metric) {
             return Some(*figure);
@@ -262,8 +268,8 @@ impl Injection {
     }
 }
 
-/// Reads the unknown keys of a row: keeps numbers, drops the rest, so that summaries of later
-/// versions can be read.
+/// Reads the unknown keys of a row: keeps those whose values are numbers, and drops the others, so that
+/// summaries of later versions can be read.
 fn numbers_only<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, f64>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -326,7 +332,7 @@ impl Ratio {
     }
 }
 
-/// Contender that did not run and therefore does not count as passed.
+/// Contender that did not run, at all or in one case, and therefore does not count as passed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
     /// Name of the contender that did not run.

@@ -56,7 +56,8 @@ pub(super) struct Broker {
     waiting: VecDeque<u32>,
     workers: Workers,
     /// Reason why the last worker could not be started, did not become ready, or ended before it had a
-    /// stream; `None` once a worker has become ready. While there is a reason, no spare worker is started.
+    /// stream; `None` at the start, and again once a worker has become ready. While there is a reason, no
+    /// spare worker is started.
     broken: Option<String>,
     next_client: ClientId,
     next_stream: u32,
@@ -144,7 +145,8 @@ impl Broker {
         }
     }
 
-    /// Sleeps until there is an event or a deadline is due. Returns the sources of the events.
+    /// Sleeps until there is an event or a deadline is due. Returns the sources of the events, none if a
+    /// deadline is due. Fails if poll(2) fails.
     fn wait(&self, stops: &Stops) -> Result<Vec<EventSource>, ServeError> {
         let (mut sources, mut waits) =
             (vec![EventSource::Stops], vec![Wait::new(stops.as_fd(), PollEvents::Readable)]);
@@ -262,7 +264,7 @@ impl Broker {
     }
 
     /// Denies a client that has just connected: sends the client the reason, and keeps the connection open
-    /// until the client has read the reason.
+    /// as [`Broker::leave`] describes, so that the client can read the reason.
     fn reject(&mut self, socket: Socket, denial: Denial) {
         log::warn!("a client was denied: {denial}");
         self.past.denied += 1;
@@ -273,8 +275,9 @@ impl Broker {
         }
     }
 
-    /// Arranges that a socket is closed after the client has closed its end, or after `LEAVING_NS`. Closing
-    /// the socket at once would discard the last message if data from the client is unread.
+    /// Arranges that a socket is closed after the client has closed its end, or after `LEAVING_NS`, or when
+    /// more than `LEAVING` sockets wait for that. Closing the socket at once would discard the last message
+    /// if data from the client is unread.
     fn leave(&mut self, socket: Socket) {
         socket.finish();
         if self.leaving.len() >= LEAVING {
@@ -391,7 +394,8 @@ impl Broker {
         }
     }
 
-    /// Ends the worker of stream `number`, and adds the worker's figures to the stream.
+    /// Ends the worker of stream `number`, and adds the worker's figures and CPU time to the stream. Does
+    /// nothing if the stream has no worker.
     fn take_worker(&mut self, number: u32) {
         let Some(stream) = self.streams.get_mut(&number) else { return };
         let Some(worker) = stream.worker.take() else { return };

@@ -18,15 +18,15 @@ pub(super) struct Connection {
     socket: Socket,
     pub(super) peer: Peer,
     pub(super) client: Client,
-    /// Messages that wait for room in the socket, each with its descriptor. While any wait, the
-    /// service does not read from the client. This limits the number of waiting messages to the
+    /// Messages that wait for room in the socket, each with its descriptor if it has one. While any wait,
+    /// the service does not read from the client. This limits the number of waiting messages to the
     /// client's streams.
     waiting: VecDeque<(Message, Option<OwnedFd>)>,
     /// Time limit for the client's first message, and for reading a waiting message, nanoseconds.
     patience_ns: u64,
     /// CLOCK_MONOTONIC deadline, nanoseconds, for the client's first message or for reading a
-    /// waiting message; `None` if neither is due. The deadline also removes a dead client whose
-    /// socket stays open because the client had sent that end to the service in an unread message.
+    /// waiting message; `None` if neither is due. The deadline also removes a client that has exited after it
+    /// had sent its own end of the socket to the service: in an unread message, that end stays open.
     until_ns: Option<u64>,
 }
 

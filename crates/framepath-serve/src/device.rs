@@ -98,8 +98,8 @@ fn print_note(text: &str) {
     eprintln!("framepath: device: {}", shown(text));
 }
 
-/// Returns the codec of V4L2's format `fourcc`, and the parser of its packets; `None` if the format
-/// is not supported.
+/// Returns the codec of V4L2's format `fourcc`: as the decoder names it, and as the parser of packets names
+/// it. `None` if the format is not supported.
 fn coding_of(fourcc: Fourcc) -> Option<(Codec, Coding)> {
     let codec = codec_of(fourcc)?;
     let coding = match codec {

@@ -62,7 +62,7 @@ use broker::Broker;
 /// Settings of a service: its limits, and the users that it admits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceSettings {
-    /// Limits of one user.
+    /// Limits for each user. Default: [`UserLimits::default`].
     pub limits: UserLimits,
     /// Ids of users that are admitted, in addition to the service's own user. Default: none.
     pub uids: Vec<u32>,

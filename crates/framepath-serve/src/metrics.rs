@@ -43,13 +43,13 @@ impl Metrics {
         Metrics { listener, readers: Vec::new(), paused_until_ns: None }
     }
 
-    /// Returns the listening socket, unless accepting is paused.
+    /// Returns the listening socket; `None` while accepting is paused.
     pub(super) fn listener(&self) -> Option<BorrowedFd<'_>> {
         self.paused_until_ns.is_none().then(|| self.listener.as_fd())
     }
 
-    /// Returns every reader's socket, and true if the service has to wait until the socket is writable; else
-    /// until it is readable.
+    /// Returns every reader's socket, each with true if the service has to wait until the socket is writable,
+    /// false if until it is readable.
     pub(super) fn readers(&self) -> impl Iterator<Item = (BorrowedFd<'_>, bool)> {
         self.readers.iter().map(|reader| (reader.stream.as_fd(), reader.answer.is_some()))
     }

@@ -11,15 +11,16 @@ use crate::Snapshot;
 
 /// Width of the bar that shows causes of latency, in characters.
 const BAR: usize = 20;
-/// A cause's letter in the bar, in the order of [`KNOWN_CAUSES`].
+/// Letters that stand for the causes in the bar, in the order of [`KNOWN_CAUSES`].
 const LETTERS: [char; KNOWN_CAUSES.len()] = ['C', 'c', 'h', 'p', 'b', 'P'];
 
 /// Text for an unknown value.
 const UNKNOWN: &str = "-";
 
 /// Returns a table of the service's status `now`, with rates, latencies and causes since `before`. A stream
-/// without a frame since then shows the latencies of all its frames; a stream that `before` lacks counts
-/// from 0. Lines are cut to `columns` characters.
+/// without a frame since then shows the latencies of all its frames, and a stream without time by cause since
+/// then shows its whole time by cause. A stream that `before` lacks counts from 0. Lines are cut to `columns`
+/// characters.
 pub fn table(before: &Snapshot, now: &Snapshot, columns: usize) -> String {
     let seconds = now.at_ns.saturating_sub(before.at_ns) as f64 / 1e9;
     let mut text = head(before, now, seconds);

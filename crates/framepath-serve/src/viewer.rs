@@ -29,7 +29,7 @@ pub struct Snapshot {
     /// CLOCK_MONOTONIC time when the status was requested, nanoseconds.
     pub at_ns: u64,
     /// Counts of the present streams, connections and spare workers, and sums since the service's start.
-    /// All 0 if `streams` is cut at its limit.
+    /// All 0 if `streams` ends early: at its limit, or with stream number `u32::MAX`.
     pub totals: Totals,
     /// Status of each open stream of the service, in the order of the streams' numbers; at most 65,536.
     pub streams: Vec<StreamStatus>,
@@ -44,10 +44,11 @@ impl Viewer {
         Viewer::connect_to(socket, None)
     }
 
-    /// Connects as [`Viewer::connect`] does, to a service that may also run as user `allowed`.
+    /// Connects as [`Viewer::connect`] does, to a service that may also run as the user with id `allowed`;
+    /// `None` allows no other user.
     ///
     /// # Errors
-    /// As [`Viewer::connect`].
+    /// There is no service at `socket`, or it runs as a user that is not allowed.
     pub fn connect_to(socket: &Path, allowed: Option<u32>) -> Result<Viewer, HostError> {
         Ok(Viewer { socket: connect(socket, allowed)?, path: socket.to_owned() })
     }

@@ -43,7 +43,7 @@ struct Worker {
     page: Page,
 }
 
-/// Result of reaping a worker: its last state.
+/// Result of reaping a worker: its work if it was used, or the fact that it ended unused.
 #[derive(Debug)]
 pub(super) enum WorkerEnd {
     /// The worker had a stream, or the service has killed it.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The resources that the service keeps of clients that are gone.
+//! Tests that the service keeps no resources for clients that are gone.
 
 use std::os::fd::AsFd;
 use std::sync::mpsc::channel;
@@ -11,7 +11,8 @@ use framepath_os::crossing::{Listener, Socket};
 use framepath_os::process::signal::Stops;
 use framepath_serve::{Service, ServiceSettings, Viewer};
 
-/// The client sends requests without reading answers, and sends the service its own end of their socket.
+/// Checks that the service closes the connection of such a client: the client sends requests without reading
+/// answers, and sends the service its own end of their socket.
 /// The service does not read that message while answers wait, so the end stays open after the client has
 /// gone.
 #[test]

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 /// Time limit of a wait, longer than any operation under test takes.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Runs `f` in a thread and returns its result. Panics if `f` panics, or takes longer than 120 s;
-/// the thread then stays behind.
+/// Runs `f` in a thread and returns its result. Panics if `f` panics or takes longer than 120 s; in
+/// the second case the thread keeps running.
 pub fn within_deadline<R: Send + 'static>(f: impl FnOnce() -> R + Send + 'static) -> R {
     let (sender, receiver) = channel();
     let worker = thread::spawn(move || {

@@ -28,7 +28,8 @@ pub enum Cause {
     /// Time inside a decoder whose threads share the frames, so that no part of it can be assigned to
     /// one frame.
     Pool,
-    /// Latency that no other cause accounts for: the only figure obtained by subtraction.
+    /// Latency that no other cause accounts for: the only figure obtained by subtraction. Negative if
+    /// the other causes exceed the latency.
     Unexplained,
 }
 
@@ -88,17 +89,18 @@ impl Cause {
 pub struct Causes([Option<f64>; CAUSES.len()]);
 
 impl Causes {
-    /// Returns the sum of all known figures, nanoseconds; 0 if none is known.
+    /// Returns the sum of all known figures, unexplained included, nanoseconds; 0 if none is known.
     pub fn total(&self) -> f64 {
         self.0.iter().flatten().sum()
     }
 
-    /// Iterates over the causes with their figures, in table order.
+    /// Iterates over all causes with their figures, nanoseconds, in table order; `None` for a cause that
+    /// was not measured.
     pub fn iter(&self) -> impl Iterator<Item = (Cause, Option<f64>)> + '_ {
         CAUSES.into_iter().map(|cause| (cause, self[cause]))
     }
 
-    /// Multiplies every known figure by `factor`.
+    /// Returns the causes with every known figure multiplied by `factor`.
     pub fn scaled(mut self, factor: f64) -> Causes {
         for figure in self.0.iter_mut().flatten() {
             *figure *= factor;

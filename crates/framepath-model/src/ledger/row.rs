@@ -26,9 +26,9 @@ pub struct Row {
     pub birth_ns: u64,
     /// Time at which the hop received the frame, nanoseconds.
     pub enter_ns: u64,
-    /// Time at which the hop passed the frame on, nanoseconds.
+    /// Time at which the hop passed the frame on or dropped it, or the sink finished it, nanoseconds.
     pub leave_ns: u64,
-    /// Bytes that the CPU copied for the frame.
+    /// Number of bytes that the CPU copied for the frame in this hop.
     pub copied_bytes: u64,
     /// Time that the CPU spent on the copies in `copied_bytes`, nanoseconds.
     pub copy_ns: u64,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The order of a path's hops: a line, or a tree where a tee has branches.
 
-/// Tree of a path's hops. Each hop has a predecessor, whose rows precede its own in the ledger of
-/// a frame.
+/// Tree of a path's hops. Each hop except the source has a predecessor, whose row precedes the hop's own
+/// row in the ledger of a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HopTree {
     /// Index of the predecessor of each hop; `None` for the source.

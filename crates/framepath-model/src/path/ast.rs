@@ -146,7 +146,7 @@ impl Hop {
         self.open.iter().find(|option| option.name == name).map(|option| option.span.clone())
     }
 
-    /// Returns true if argument `name` was given, false if it has its default.
+    /// Returns true if argument `name` was given, false if it has its default or no value.
     pub fn is_set(&self, name: &str) -> bool {
         self.place(name).is_some_and(|place| self.given[place].is_some())
     }

@@ -61,7 +61,7 @@ impl Definitions {
 
 /// Returns the words that can follow the arguments `given` of a hop: the values of a positional
 /// argument, or options and a mark. If `start`, the beginning of the word, contains a `=`, returns
-/// that option with each of its values.
+/// that option with each of its values; none if they cannot be listed.
 fn options_for(definition: &Definition, given: &[words::Word], start: &str) -> Vec<String> {
     if let Some((name, _)) = start.split_once('=') {
         let values = definition.arg(name).map_or(Vec::new(), |(_, arg)| values(arg));

@@ -59,7 +59,7 @@ pub struct Arg {
     pub default: DefaultValue,
     /// Names of options that cannot be given together with this one.
     pub excludes: &'static [&'static str],
-    /// Name of an option that must be given together with this one.
+    /// Name of an option that must be given together with this one; `None` if there is none.
     pub needs: Option<&'static str>,
     /// Names of the argument in other programs. An error about such a name suggests this argument.
     pub known_as: &'static [&'static str],

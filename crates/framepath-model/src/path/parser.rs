@@ -28,7 +28,7 @@ pub(super) enum Begin {
 pub(super) enum PathEnd {
     /// A sink, or a tee whose branches end in sinks.
     Sink,
-    /// Any hop: the program that reads the path takes the frames or packets of the last hop.
+    /// Any hop: if it emits frames or packets, the program that reads the path takes them.
     Any,
 }
 
@@ -90,7 +90,8 @@ impl Grammar<'_> {
     }
 
     /// Reads one hop from `words`, which end before `separator`, or at the end of the text if it is
-    /// `None`. `before` are the hops to the left. Does not read the branches of a tee.
+    /// `None`. `before` are the hops to the left. Does not read the branches of a tee. Fails if the hop
+    /// is not known or does not fit the place, or if an argument is wrong.
     fn read_hop(
         self,
         words: &[Word],
@@ -187,27 +188,27 @@ impl Grammar<'_> {
         if name.len() > 1 && name.contains('!') {
             return PathError::new(
                 word.span.clone(),
-                format!("{} is not a stage or a link", quoted(name)),
+                format!("{} is not a stage, source, sink, link or tee", quoted(name)),
                 "a `!` between two hops needs a blank on either side",
             );
         }
         if name.len() > 1 && (name.starts_with('(') || name.ends_with(')')) {
             return PathError::new(
                 word.span.clone(),
-                format!("{} is not a stage or a link", quoted(name)),
+                format!("{} is not a stage, source, sink, link or tee", quoted(name)),
                 "a parenthesis needs a blank on either side",
             );
         }
         PathError::new(
             word.span.clone(),
-            format!("{} is not a stage or a link", quoted(name)),
+            format!("{} is not a stage, source, sink, link or tee", quoted(name)),
             // A name that fits the place is the better guess; any other name still helps.
             with_guess(self.known.meant(name, fitting), help),
         )
     }
 
-    /// Checks that a source is first, a sink last, and a link first in a branch that needs a
-    /// thread.
+    /// Checks that a source is first and a sink is last, that a path which needs a sink ends in a sink
+    /// or a tee, and that a branch which needs a thread begins with a link. Fails otherwise.
     fn check_place(
         self,
         def: &Definition,
@@ -399,8 +400,9 @@ fn given_twice(word: &Word, name: &str) -> PathError {
 
 /// Reads `word` as an undeclared option of an open stage. Names of such options may begin with a
 /// digit or contain letters of any script. So every word with a `=` whose name is not declared is
-/// such an option, unless a positional word is expected. Returns `None` for every other word. Fails
-/// if the name has no letter or digit, or the value has a zero byte.
+/// such an option, unless a positional word is still expected and the name is quoted or no plain
+/// identifier. Returns `None` for every other word. Fails if the name has no letter or digit, or the
+/// value has a zero byte.
 fn open_option(
     def: &Definition,
     word: &Word,
@@ -428,7 +430,8 @@ fn open_option(
 }
 
 /// Checks that every required argument is given, that every argument which a given argument needs
-/// is given, and that no given arguments exclude each other. `name` is the hop's name in the text.
+/// is given, and that no given arguments exclude each other; fails otherwise. `given` has the values
+/// in the order of [`Definition::all_args`]. `name` is the hop's name in the text.
 fn check_together(def: &Definition, name: &Word, given: &[Option<GivenValue>]) -> Result<(), PathError> {
     for (arg, given_arg) in def.all_args().zip(given) {
         let Some(given_arg) = given_arg else {

@@ -13,12 +13,12 @@ pub enum ValueKind {
         /// Largest accepted number.
         max: u64,
         /// Accepted word and the number that it stands for, such as `auto` for
-        /// [`AUTO`](super::AUTO).
+        /// [`AUTO`](super::AUTO); `None` if only numbers are accepted.
         word: Option<(&'static str, u64)>,
     },
     /// A grey level, 0 to 255.
     Level,
-    /// A picture's size in pixels: `1920x1080`.
+    /// A picture's size in pixels, each side 1 to 16,384: `1920x1080`.
     Size,
     /// Events per second, 0 to 1,000,000: `25`, `29.97` or `30000/1001`.
     Rate,
@@ -33,7 +33,7 @@ pub enum ValueKind {
         /// Largest accepted number of bytes.
         max: u64,
     },
-    /// Region of a picture in pixels: `x,y,w,h`.
+    /// Region of a picture in pixels: `x,y,w,h`; x and y from 0, w and h from 1, each up to 16,384.
     Roi,
     /// One word of a list.
     Choice {
@@ -299,7 +299,7 @@ fn read_plugin(text: &str) -> Result<Value, InvalidValue> {
     let is_name = |name: &str| !name.is_empty() && !name.contains(['/', '\0', ':']);
     match text.strip_prefix(PLUGIN_PREFIX) {
         Some(name) if is_name(name) => Ok(Value::Text(name.to_owned())),
-        Some(_) => Err(refused("has no plug-in name after the colon")),
+        Some(_) => Err(refused("has no plug-in name after the colon (a name contains no `/` and no `:`)")),
         None => Err(InvalidValue {
             why: "is not a plug-in".to_owned(),
             meant: is_name(text).then(|| format!("{PLUGIN_PREFIX}{text}")),

@@ -63,7 +63,7 @@ impl Resumption {
     }
 
     /// Decides how the next packet in decode order is treated, and records the packet. `pts` is its
-    /// presentation time, ticks.
+    /// presentation time, ticks; `None` if not known.
     pub(super) fn admit(&mut self, access: RandomAccess, pts: Option<i64>) -> Admission {
         let reference = match access {
             RandomAccess::Point => {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Frames that a seek by number skips: the first frames, in presentation order, behind a packet.
+//! Frames that a seek by number skips: the first frames, in presentation order, from a packet on.
 //!
 //! The log counts these frames itself, because a count that only the worker has would be lost with
 //! the worker, and with the packet that carries the count.
@@ -26,12 +26,13 @@ struct SeekSkip {
     /// Number of frames in `left` that belong to the packets below `kept_below`: they are shown
     /// before the packets that were lost.
     reserved: u64,
-    /// Number of the first packet that was lost; 0 before a loss.
+    /// Number of the first packet that the last loss took; 0 before a loss.
     kept_below: u64,
 }
 
 impl SeekSkips {
-    /// Records that the first `count` frames of packet `from` and the later packets are skipped.
+    /// Records that the first `count` frames, in presentation order, of the packets from number `from` on
+    /// are skipped. Does nothing if `count` is 0.
     pub(super) fn begin(&mut self, from: u64, count: u64) {
         if count == 0 {
             return;

@@ -14,7 +14,7 @@ pub const LABEL_BYTES: usize = 64;
 /// Number of 64-bit words of [`Figures`] in a worker's page.
 pub const FIGURE_WORDS: usize = LATENCY + BUCKETS;
 
-/// Number of buckets per octave, as an exponent of two: 2^2 = 4 buckets.
+/// Number of buckets per octave, as an exponent of two: 2^2, four buckets.
 const PER_OCTAVE: u32 = 2;
 /// Upper end of the first bucket, as an exponent of two: 2^12 ns, 4.1 µs.
 const FIRST: u32 = 12;
@@ -77,7 +77,8 @@ impl Histogram {
 
     /// Returns a duration, nanoseconds, that a share `q` (0 to 1) of all durations does not exceed.
     /// The value is the upper end of a bucket, so it is at most a quarter too long for durations of
-    /// 4.1 µs to 3.2 s; longer durations count as 3.8 s. Returns `None` if there are no durations.
+    /// 4.1 µs to 3.2 s; shorter durations count as 4.1 µs, longer ones as 3.8 s. Returns `None` if there
+    /// are no durations.
     pub fn quantile_ns(&self, q: f64) -> Option<u64> {
         let count = self.count();
         let rank = ((count as f64 * q).ceil() as u64).clamp(1, count.max(1));

@@ -200,8 +200,8 @@ pub enum Message {
         /// Reason of the denial, an error text.
         text: String,
     },
-    /// Client to service: requests the status of one stream. The answer is [`Message::Status`], or
-    /// [`Message::Totals`] if no stream has such a number.
+    /// Client to service: requests the status of the first stream whose number is at least `from`. The
+    /// answer is [`Message::Status`], or [`Message::Totals`] if there is no such stream.
     Watch {
         /// Lowest number of interest; the answer describes the stream with the next number from
         /// this one on.
@@ -209,8 +209,8 @@ pub enum Message {
     },
     /// Service to client, answer to [`Message::Watch`]: status of one stream.
     Status(Box<StreamStatus>),
-    /// Service to client, answer to [`Message::Watch`] if no stream has such a number: totals of
-    /// the whole service.
+    /// Service to client, answer to [`Message::Watch`] if no stream has the requested number or a higher
+    /// one: totals of the whole service.
     Totals(Totals),
     /// Caller to zygote: fork a worker. The answer is two [`Message::Grant`]s, one with the
     /// worker's socket and one with its pidfd, or [`Message::Denied`].

@@ -45,7 +45,7 @@ pub struct WorkerTime {
 /// Largest [`WorkerTime::involuntary_switches`]; a higher number is sent as this one.
 pub const MOST_INVOLUNTARY: u16 = POOL_BIT - 1;
 
-/// Bit of the encoded involuntary switches that has [`WorkerTime::is_pool`].
+/// Bit in the encoded number of involuntary switches that is set if [`WorkerTime::is_pool`] is true.
 const POOL_BIT: u16 = 1 << 15;
 
 impl WorkerTime {

@@ -14,11 +14,12 @@ use framepath_os::v4l2::{Fourcc, V4l2Colors};
 
 use framepath::host::for_serve::{BufferProvider, ProvidedBuffers, ProvidedSlots};
 
-/// Interval between two checks of conditions that change without an event.
+/// Interval between two attempts to give the kernel a frame or the answer to a drain that it does not accept
+/// yet. It may accept them later without an event.
 const CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Time limit for a decoder to announce its frame format after the stream's first packet. After
-/// this time, the packets count as having no picture.
+/// Time limit for a decoder to announce its frame format after the first packet of a session. After this
+/// time, the packet returns to the client although no format is known: it may contain no picture.
 const FORMAT_TIME: Duration = Duration::from_millis(500);
 
 /// State of a stream's CAPTURE queue: the client's buffers for decoded frames.
@@ -30,11 +31,12 @@ pub(super) struct Captures {
 
 #[derive(Default)]
 struct CapturesState {
-    /// Setup of the CAPTURE queue; `None` while the queue does not stream.
+    /// Setup of the CAPTURE queue; `None` while the queue does not stream, and from the announcement of
+    /// another layout in the same epoch until the queue streams again.
     setup: Option<QueueSetup>,
     /// State of each of the client's buffers, by index.
     buffers: Vec<Buffer>,
-    /// Buffers that were provided to a worker last; `None` before the first worker.
+    /// Buffers that were provided to a worker last; `None` before buffers were provided to the first worker.
     loan: Option<CurrentBuffers>,
     /// Number of times that buffers were provided to a worker so far.
     loans: u64,

@@ -103,7 +103,7 @@ impl Serving {
         let id = offered.id;
         let stream = Arc::new(offered.stream);
         let stash = Stash::open(offered.stash, offered.epoch)
-            .map_err(|source| HostError::Socket { operation: "open the stash of", source });
+            .map_err(|source| HostError::Socket { operation: "open the stash of packets for", source });
         let size = (offered.width, offered.height);
         let started = stash.and_then(|(stash, entries)| {
             let serving = Serving::start(id, offered.codec, size, offered.epoch, &stream, stash, settings)?;

@@ -120,9 +120,9 @@ impl Stash {
         self.set_word(0, MAGIC)
     }
 
-    /// Adds a packet. If the ring has no room for the packet, removes all others. An empty stash takes only
-    /// a packet where decoding can start, and ignores other packets. A packet larger than the ring is
-    /// ignored.
+    /// Adds a packet. If the ring has no room for the packet, removes all others first, even if the packet is
+    /// then not added. A packet larger than the ring is not added; an empty stash takes only a packet where
+    /// decoding can start.
     pub(super) fn append(&mut self, entry: &StashEntry) -> io::Result<()> {
         let length = entry.bytes.len() as u64;
         if self.tail - self.head + ENTRY + length > self.size {
@@ -149,9 +149,10 @@ impl Stash {
         self.set_word(TAIL_AT, self.tail)
     }
 
-    /// Drops the packets that are not needed once the client has the frame of packet `seq`. Keeps the last
-    /// two keys at or before `seq`, and all packets from the first of these two on: pictures that follow a
-    /// key may be shown before the key, and depend on the previous key.
+    /// Drops the packets that are not needed once the client has the frame of packet `seq`. A key is a packet
+    /// where decoding can start. Of the keys up to packet `seq`, the last two stay, with all packets after
+    /// the first of these two; all earlier packets are dropped. Two keys stay, because pictures that follow a
+    /// key may be shown before it and depend on the previous key.
     pub(super) fn delivered(&mut self, seq: u64) -> io::Result<()> {
         let passed = self.keys.iter().take_while(|(_, key)| *key <= seq).count();
         if passed >= 3 {

@@ -31,7 +31,7 @@ pub struct PathRecord {
     pub ended: AtomicBool,
     /// Frames that the sink has received, in the order of their arrival.
     pub seen: Mutex<Vec<SeenFrame>>,
-    /// Number of times that the sink was drained.
+    /// Number of times that the sink was drained; 1 after a whole stream.
     pub drained: AtomicU64,
 }
 
@@ -130,7 +130,7 @@ pub struct Numbered {
     watch: Arc<PathRecord>,
     frames: u64,
     next: u64,
-    /// True if the source ends in a failure.
+    /// True if the source fails after its last frame, false if it ends without a failure.
     pub fails: bool,
     /// True if the source emits the second frame only after the sink has received the first.
     pub awaits_first: bool,
