@@ -47,8 +47,9 @@ pub enum V4l2Error {
         /// Names of the formats that the device supports, separated by commas; `nothing` if it lists none.
         offers: String,
     },
-    /// Another program uses the device.
-    #[error("{}: in use by another program ({call})", node.display())]
+    /// The call failed with EBUSY: another program uses the device, or frames of an earlier queue of this
+    /// program do.
+    #[error("{}: in use by another program, or by frames of an earlier queue ({call})", node.display())]
     Busy {
         /// Path of the node.
         node: PathBuf,
