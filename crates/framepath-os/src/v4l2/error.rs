@@ -95,7 +95,7 @@ pub enum V4l2Error {
     TooLong {
         /// Path of the node.
         node: PathBuf,
-        /// Size of the data, bytes.
+        /// Size of the data up to the end of the first part that does not fit, bytes.
         bytes: usize,
         /// Size of one buffer, bytes.
         most: usize,

@@ -2,7 +2,7 @@
 //! Elements of a policy file: system calls and conditions on their arguments. The tables of all
 //! architectures are built and tested on every architecture.
 
-/// System call that a role may make.
+/// Rule of a role for one system call: allowed under a condition, or reported as absent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rule {
     /// Name of the system call as in the C library, such as `SYS_read`.
@@ -10,7 +10,7 @@ pub(super) struct Rule {
     pub(super) name: &'static str,
     /// Number of the system call on the table's architecture.
     pub(super) number: i64,
-    /// Condition on the call's arguments under which the call is allowed.
+    /// Condition on the call's arguments under which the call is allowed; [`When::Absent`] forbids the call.
     pub(super) when: When,
 }
 
