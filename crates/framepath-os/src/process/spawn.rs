@@ -104,7 +104,7 @@ pub struct WorkerProcess {
 /// ([`WorkerProcess::namespaces`]); the last set is empty, so a denied namespace is not an error. If it
 /// has a user namespace, that maps no user, so the worker has no capability from its execve on. It
 /// opens files with the rights of the user who started it. Its environment has only the parent's LANG and
-/// LD_LIBRARY_PATH and the name of its socket.
+/// LD_LIBRARY_PATH, and FRAMEPATH_SOCKET, which identifies its socket.
 ///
 /// # Errors
 /// [`SpawnError`] names the failed step of the parent or of the child, its execve included. No child is
