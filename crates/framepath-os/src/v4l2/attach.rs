@@ -223,7 +223,7 @@ pub struct StreamFormat {
     pub visible_height: u32,
     /// Size of a buffer with YU12, bytes.
     pub sizeimage_native: u32,
-    /// Size of a buffer with NV12 or P010, bytes; may include scratch memory of the decoder behind the pixels.
+    /// Size of a buffer with NV12 or P010, bytes; may include the decoder's scratch memory behind the pixels.
     pub sizeimage_packed: u32,
     /// Minimum number of CAPTURE buffers that decoding needs, up to 32.
     pub min_buffers: u32,
