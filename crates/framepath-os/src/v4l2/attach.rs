@@ -392,7 +392,9 @@ pub struct Offered {
     pub height: u32,
     /// Epoch of the stream: its number of flushes so far.
     pub epoch: u32,
-    /// User id whose number of streams is limited; `None` for a privileged client without a limit.
+    /// User id for which the stream counts against a limit: the client's or, for a client in a user
+    /// namespace, that of the owner of its outermost namespace; `None` for a privileged client without a
+    /// limit.
     pub limited_uid: Option<u32>,
     /// Handle for the stream's packets and CAPTURE buffers.
     pub stream: Stream,

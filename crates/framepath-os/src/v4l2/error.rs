@@ -19,8 +19,9 @@ pub enum V4l2Error {
         /// The kernel's error.
         errno: Errno,
     },
-    /// The file is not a V4L2 node.
-    #[error("{}: not a V4L2 node", node.display())]
+    /// The file is not a V4L2 node or, where [`MetaReader`](super::MetaReader) opens it, not the node with
+    /// the records of framepath's kernel module.
+    #[error("{}: not a V4L2 node, or not the node with framepath's records", node.display())]
     NoNode {
         /// Path of the file.
         node: PathBuf,
