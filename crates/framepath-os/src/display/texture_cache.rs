@@ -43,7 +43,7 @@ impl<K: PartialEq> TextureCache<K> {
     /// none for `key`; before that, destroys the least recently used one if there are [`TEXTURES`].
     ///
     /// # Errors
-    /// SDL's message. The current texture may have changed.
+    /// SDL's message. [`TextureCache::draw`] may use another texture afterwards.
     pub fn upload<R>(
         &mut self,
         key: K,
