@@ -41,9 +41,9 @@ impl Listener {
     /// another file nor replace the path later. The process's umask stays unchanged.
     ///
     /// # Errors
-    /// `PermissionDenied` if another user owns the folder or may replace files in it; `AddrInUse`
-    /// if another process listens, or the path is not a socket of this user; other errors from
-    /// the system.
+    /// `PermissionDenied` if a user other than this one and root owns the folder or a folder above it, or
+    /// may replace files in it; `AddrInUse` if another process listens, or the path is not a socket of
+    /// this user; other errors from the system.
     pub fn bind(path: &Path, mode: u32) -> io::Result<Listener> {
         let (folder, name) = SocketFolder::of(path)?;
         let address = folder.address(&name)?;

@@ -84,7 +84,7 @@ impl PacketPool {
 
     /// Makes the memory of released packets free again, and copies a packet into the area; the meter
     /// counts the copy. Returns its position, or `None` if there is no memory or no id until the reader
-    /// releases packets.
+    /// releases packets; always `None` for a packet above [`PacketPool::largest`].
     ///
     /// # Errors
     /// The reader released a packet that it does not hold, or released a packet twice.

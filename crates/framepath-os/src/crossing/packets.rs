@@ -58,7 +58,7 @@ impl PacketArea {
 
     /// Makes the memory of released packets free again, and copies a packet into the area; the meter
     /// counts the copy. Returns the offset of its first byte, or `None` if there is no room until the
-    /// worker releases packets.
+    /// worker releases packets. A packet up to [`PacketArea::largest`] fits when all others are released.
     ///
     /// # Errors
     /// The worker reports more released packets than it received.

@@ -18,8 +18,8 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Returns the process at the other end of `socket`. For the side that connected, this is the
-    /// process that called listen(2).
+    /// Returns the credentials of the process at the other end of `socket`. For the side that connected,
+    /// this is the process that called listen(2).
     pub(super) fn of(socket: &OwnedFd) -> io::Result<Peer> {
         // Uses libc's structure, because the process id in rustix's cannot be 0. The kernel
         // reports 0 for a process that this process cannot see.

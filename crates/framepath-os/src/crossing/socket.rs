@@ -139,8 +139,8 @@ impl Socket {
     }
 
     /// Receives a record into `buffer`. Returns the length of the record and the descriptor that
-    /// was sent with it. Sleeps until there is a record. Length 0 means that the peer is gone. A
-    /// record that does not fit is cut. Descriptors after the first are closed.
+    /// was sent with it. Sleeps until there is a record. Length 0 means that the peer is gone or has
+    /// [finished](Socket::finish). A record that does not fit is cut. Descriptors after the first are closed.
     ///
     /// # Errors
     /// From recvmsg(2); EMFILE if a descriptor was sent and this process has reached its limit of
@@ -171,8 +171,8 @@ impl Socket {
     }
 
     /// Receives a record as [`Socket::receive`] does, without waiting and without descriptors:
-    /// they are closed. Returns the length of the record, 0 if the peer is gone, or `None` if there is
-    /// no record now.
+    /// they are closed. Returns the length of the record, 0 if the peer is gone or has
+    /// [finished](Socket::finish), or `None` if there is no record now.
     ///
     /// # Errors
     /// From recvfrom(2).

@@ -27,7 +27,7 @@ pub struct Watcher {
 #[derive(Debug)]
 struct Shared {
     quiet: WatcherSleep,
-    /// Eventfd that wakes the quiet thread.
+    /// Eventfd that wakes the watcher's thread while it sleeps without a limit.
     stirred: OwnedFd,
 }
 

@@ -30,8 +30,9 @@ impl WatcherSleep {
     }
 
     /// Calls `look` on the watcher's thread. If `look` returns `Quiet`, sets the word to 1 and calls
-    /// `look` once more, so that a change in between is not missed. The word stays 1 if that call returns
-    /// `Quiet`, too. The caller sleeps afterwards.
+    /// `look` once more, so that a change after the first look and before the store is not missed. The
+    /// word stays 1 if the second call returns `Quiet`, too, and is 0 otherwise. The caller sleeps
+    /// afterwards.
     pub(super) fn check_and_sleep(&self, mut look: impl FnMut() -> WatchResult) {
         if look() == WatchResult::Again {
             return;

@@ -43,7 +43,7 @@ impl<K: PartialEq> TextureCache<K> {
     /// none for `key`. If the cache is full ([`TEXTURES`]), first destroys the least recently used texture.
     ///
     /// # Errors
-    /// SDL's message. The next [`draw`](TextureCache::draw) may then show another texture than before.
+    /// SDL's message. [`TextureCache::draw`] may use another texture afterwards.
     pub fn upload<R>(
         &mut self,
         key: K,

@@ -32,7 +32,8 @@ pub struct PictureWork {
 /// nanoseconds, durations nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PictureWaits {
-    /// Time since which the thread had no other picture: the end of its picture before.
+    /// Time since which the thread had no other picture: the end of its picture before, or `begin_ns` for
+    /// its first picture.
     pub idle_since_ns: u64,
     /// Time at which the thread began to work on the packet.
     pub begin_ns: u64,
@@ -49,11 +50,11 @@ pub struct PictureWaits {
     pub preemptions: u32,
 }
 
-/// Observer of the frame threads of one decoder. It is idle unless the thread that sends the packets has
+/// Observer of the frame threads of one decoder. It is idle until a packet is sent by a thread that has
 /// the ledger's level `full`.
 #[derive(Debug, Default)]
 pub struct FrameThreads {
-    /// True after the first packet at level `full`.
+    /// True once a packet was sent at level `full`; never false again.
     active: AtomicBool,
     state: Mutex<State>,
 }
@@ -78,7 +79,7 @@ struct FrameThread {
     /// Time at which the thread left the CPU, and true if it was preempted; `None` while it runs, or
     /// after lost records.
     off_cpu: Option<(u64, bool)>,
-    /// Present picture; `None` if the last one was output.
+    /// Present picture; `None` if the last one was output or flushed.
     picture: Option<Picture>,
 }
 
@@ -223,7 +224,7 @@ impl PictureWaits {
         }
     }
 
-    /// Adds the waits of `later`, in front of which the thread slept from `later.idle_since_ns` on.
+    /// Adds the waits of `later`, and the sleep before them from `later.idle_since_ns` to `later.begin_ns`.
     fn join(&mut self, later: &PictureWaits) {
         self.slept_ns += later.begin_ns.saturating_sub(later.idle_since_ns) + later.slept_ns;
         self.sleeps += 1 + later.sleeps;
@@ -238,7 +239,8 @@ impl PictureWaits {
 struct Tally {
     /// Waits of the present picture up to the last sleep; without use if there is no picture.
     present: PictureWaits,
-    /// Waits since the end of the last sleep, which began at `idle_since_ns`; `None` without a sleep.
+    /// Waits after the last sleep, which lasted from their `idle_since_ns` to their `begin_ns`; `None` before
+    /// the first sleep.
     since_sleep: Option<PictureWaits>,
     /// As [`FrameThread::off_cpu`].
     off_cpu: Option<(u64, bool)>,

@@ -95,7 +95,8 @@ pub fn counts() -> Counts {
     METER.with(|m| m.counters.borrow_mut().as_mut().map_or(Counts::ZERO, Counters::read))
 }
 
-/// Returns the values recorded since the last call, and resets them to zero.
+/// Returns the values that this thread recorded since the last call of this function or of [`set_level`],
+/// and resets them to zero.
 #[inline]
 pub fn take() -> Metered {
     METER.with(|m| Metered {
@@ -106,8 +107,8 @@ pub fn take() -> Metered {
     })
 }
 
-/// Returns the change of the thread counters inside known waits since the last call; zeros below
-/// [`Level::Full`].
+/// Returns the change of this thread's counters inside [`blocked`] and [`in_device`] since the last call of
+/// this function or of [`set_level`], and resets it; zeros below [`Level::Full`].
 pub fn take_in_waits() -> Counts {
     METER.with(|m| m.in_waits.replace(Counts::ZERO))
 }

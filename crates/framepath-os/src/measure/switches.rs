@@ -157,7 +157,7 @@ impl Drop for SwitchLog {
     }
 }
 
-/// Sum of switch records, without I/O for tests.
+/// Sum of switch records. Does no I/O, so that tests can use it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
     /// Time at which the thread last left the CPU, nanoseconds, and true if it was preempted; `None` while
@@ -183,7 +183,8 @@ impl Tally {
 }
 
 impl SwitchRecord {
-    /// Parses a record of type `kind` with the flags `misc` and the time `at_ns`.
+    /// Parses a record of type `kind` with the flags `misc` and the time `at_ns`. A type that is not a switch
+    /// counts as lost records.
     fn parse(kind: u32, misc: u16, at_ns: u64) -> SwitchRecord {
         let has = |flag: u32| u32::from(misc) & flag != 0;
         if kind != perf::PERF_RECORD_SWITCH {

@@ -155,7 +155,8 @@ mod memfd {
 
         /// Maps the first `bytes` bytes, at least 1, of memory that another process granted under
         /// `number`. Seals it so that no other writable mapping can be made. Closes the
-        /// descriptor, so that a process with few descriptors can have many pools.
+        /// descriptor, so that a process with few descriptors can have many pools. Fails if the memory
+        /// is not a memfd of ordinary pages and fixed size, or is smaller.
         pub(crate) fn map_granted(
             fd: OwnedFd,
             number: u32,

@@ -109,7 +109,8 @@ fn has_room(to: &impl AsFd) -> bool {
     poll(&mut [PollFd::new(to, PollFlags::OUT)], Some(&now)).is_ok_and(|ready| ready > 0)
 }
 
-/// Calls `call`, and again after each EINTR, unless `ends` returns true then: [`canceled`].
+/// Calls `call`, and again after each EINTR, and returns the first other result. Returns [`canceled`] if
+/// `ends` returns true after an EINTR.
 fn repeated<T>(ends: impl Fn() -> bool, mut call: impl FnMut() -> Result<T, Errno>) -> io::Result<T> {
     loop {
         match call() {

@@ -28,7 +28,8 @@ pub use layers::{Layer, LayerState, Layers};
 /// Purpose of a worker. It determines the allowed system calls and files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SandboxRole<'a> {
-    /// Decodes received packets into memory made by the worker.
+    /// Runs a decoder, demuxer or other stage on received data, in its own memory and in memory that its
+    /// caller grants; opens and makes no file.
     Decode,
     /// Decodes as in [`SandboxRole::Decode`], or with a V4L2 node that the worker receives. The worker may
     /// also make the ioctls of a V4L2 decoder's client, which only V4L2 nodes know.

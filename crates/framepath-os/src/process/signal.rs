@@ -25,8 +25,8 @@ use rustix::io::Errno;
 use crate::process::stop;
 use crate::time::now_ns;
 
-/// Time after the first signal in which pending frames may still be delivered. Afterwards every
-/// wait ends.
+/// Time after the first signal, or after a run's stop request, in which pending frames may still be
+/// delivered. Afterwards every wait ends.
 pub const GRACE: Duration = Duration::from_millis(400);
 /// Interval at which SIGURG is sent to the interruptible threads after the first signal.
 const NUDGE: Duration = Duration::from_millis(20);
@@ -41,8 +41,10 @@ static FIRST_SIGNAL: AtomicI32 = AtomicI32::new(-1);
 static THREADS: Mutex<Vec<libc::pid_t>> = Mutex::new(Vec::new());
 
 /// Installs the handler for SIGINT, SIGTERM and SIGURG, and starts the thread that interrupts the
-/// others. Call this on a program's main thread, which becomes [`interruptible`]. A second call does
-/// nothing, even if the first failed.
+/// others. Call this on a program's main thread, which becomes [`interruptible`]. A second SIGINT or
+/// SIGTERM ends the process immediately, with exit code 128 plus the signal's number. A second call of this
+/// function does nothing, even if the first failed, except when the first could not make the event
+/// descriptor.
 ///
 /// # Errors
 /// A handler, thread or event descriptor could not be made.
@@ -187,8 +189,8 @@ pub fn interrupted() -> bool {
     INTERRUPTED.load(Ordering::Relaxed) || stop::requested()
 }
 
-/// Returns true if [`GRACE`] has passed since the first signal or the stop request: every wait
-/// ends, and pending frames are dropped.
+/// Returns true if [`GRACE`] has passed since the first signal, or since the stop request to the calling
+/// thread's run: every wait ends, and pending frames are dropped.
 #[inline]
 pub fn overdue() -> bool {
     OVERDUE.load(Ordering::Relaxed) || stop::overdue()

@@ -32,7 +32,8 @@ pub use zygote::Zygote;
 /// Descriptor of the worker's end of the socket, in the worker.
 pub const SOCKET: RawFd = inherited::FIRST;
 
-/// Environment variable of the parent: if it is `1`, workers keep the parent's standard error.
+/// Environment variable of the parent: if it is `1`, programs started by [`spawn`] and its variants keep the
+/// parent's standard error; otherwise they get /dev/null.
 pub const KEEP_STDERR: &str = "FRAMEPATH_WORKER_STDERR";
 
 /// Takes the worker's end of its socket, once. Fails in any other process, on a second call, and
@@ -102,7 +103,8 @@ pub struct WorkerProcess {
 /// The worker gets the largest of five sets of namespaces that the kernel allows this user
 /// ([`WorkerProcess::namespaces`]); the last set is empty, so a denied namespace is not an error. If it
 /// has a user namespace, that maps no user, so the worker has no capability from its execve on. It
-/// opens files with the rights of the user who started it.
+/// opens files with the rights of the user who started it. Its environment has only the parent's LANG and
+/// LD_LIBRARY_PATH, and FRAMEPATH_SOCKET, which identifies its socket.
 ///
 /// # Errors
 /// [`SpawnError`] names the failed step of the parent or of the child, its execve included. No child is

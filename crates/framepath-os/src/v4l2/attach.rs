@@ -205,7 +205,7 @@ struct Export {
 pub struct StreamFormat {
     /// Epoch of the stream: its number of flushes so far.
     pub epoch: u32,
-    /// Number of bits of a sample, 8 or 10.
+    /// Number of bits of a sample: 8 (the client may choose YU12 or NV12) or 10 (P010).
     pub depth: u32,
     /// Coded width of the pictures, pixels.
     pub width: u32,
@@ -223,7 +223,7 @@ pub struct StreamFormat {
     pub visible_height: u32,
     /// Size of a buffer with YU12, bytes.
     pub sizeimage_native: u32,
-    /// Size of a buffer with NV12 or P010, bytes.
+    /// Size of a buffer with NV12 or P010, bytes; may include the decoder's scratch memory behind the pixels.
     pub sizeimage_packed: u32,
     /// Minimum number of CAPTURE buffers that decoding needs, up to 32.
     pub min_buffers: u32,
@@ -392,7 +392,9 @@ pub struct Offered {
     pub height: u32,
     /// Epoch of the stream: its number of flushes so far.
     pub epoch: u32,
-    /// User id whose number of streams is limited; `None` for a privileged client without a limit.
+    /// User id for which the stream counts against a limit: the client's or, for a client in a user
+    /// namespace, that of the owner of its outermost namespace; `None` for a privileged client without a
+    /// limit.
     pub limited_uid: Option<u32>,
     /// Handle for the stream's packets and CAPTURE buffers.
     pub stream: Stream,

@@ -19,8 +19,9 @@ pub enum V4l2Error {
         /// The kernel's error.
         errno: Errno,
     },
-    /// The file is not a V4L2 node.
-    #[error("{}: not a V4L2 node", node.display())]
+    /// The file is not a V4L2 node or, where [`MetaReader`](super::MetaReader) opens it, not the node with
+    /// the records of framepath's kernel module.
+    #[error("{}: not a V4L2 node, or not the node with framepath's records", node.display())]
     NoNode {
         /// Path of the file.
         node: PathBuf,
@@ -47,8 +48,9 @@ pub enum V4l2Error {
         /// Names of the formats that the device supports, separated by commas; `nothing` if it lists none.
         offers: String,
     },
-    /// Another program uses the device.
-    #[error("{}: in use by another program ({call})", node.display())]
+    /// The call failed with EBUSY: another program uses the device, or frames of an earlier queue of this
+    /// program do.
+    #[error("{}: in use by another program, or by frames of an earlier queue ({call})", node.display())]
     Busy {
         /// Path of the node.
         node: PathBuf,
@@ -94,7 +96,7 @@ pub enum V4l2Error {
     TooLong {
         /// Path of the node.
         node: PathBuf,
-        /// Size of the data, bytes.
+        /// Size of the data up to the end of the first part that does not fit, bytes.
         bytes: usize,
         /// Size of one buffer, bytes.
         most: usize,

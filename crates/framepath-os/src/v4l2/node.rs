@@ -140,7 +140,8 @@ impl Node {
     /// variants.
     ///
     /// # Errors
-    /// The node does not exist, access is denied, or the file is not a V4L2 node.
+    /// The node does not exist, access is denied, the device is in use or gone, or the file is not a V4L2
+    /// node.
     pub fn open(path: &Path) -> Result<Node, V4l2Error> {
         let node = path.to_owned();
         let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -462,7 +463,7 @@ impl Node {
 
     /// Waits for an event or a buffer for at most `time`; the time is recorded as device time. Returns an
     /// [empty](Ready::is_none) result after the timeout, after a signal, or if the calling thread's run is
-    /// requested to stop or woken.
+    /// requested to stop or woken during the wait.
     ///
     /// # Errors
     /// The error of the kernel.

@@ -15,8 +15,8 @@ const LOOK: usize = 4096;
 
 /// Bytes of a plane, or of a part of one, borrowed from a frame.
 ///
-/// Memory that another process can write (a *foreign* frame's) is never a `&[u8]`. The needed
-/// part is copied first, and only the copy is read.
+/// Memory that another process or a device can write (a *foreign* frame's, for example) is never a
+/// `&[u8]`. The needed part is copied first, and only the copy is read.
 #[derive(Clone, Copy, Debug)]
 pub struct Plane<'a> {
     first: NonNull<u8>,
@@ -31,12 +31,12 @@ unsafe impl Send for Plane<'_> {}
 unsafe impl Sync for Plane<'_> {}
 
 impl<'a> Plane<'a> {
-    /// Makes a plane of the `len` bytes from `first` on. `foreign` says that other processes may write
-    /// them.
+    /// Makes a plane of the `len` bytes from `first` on. `foreign` says that other processes or a device
+    /// may write them.
     ///
     /// # Safety
     /// `len` bytes from `first` on are readable for `'a`. No code writes them during that time,
-    /// except other processes if `foreign` is true.
+    /// except other processes and devices if `foreign` is true.
     pub(super) unsafe fn new(first: NonNull<u8>, len: usize, foreign: bool) -> Plane<'a> {
         Plane { first, len, foreign, frame: PhantomData }
     }
@@ -75,7 +75,7 @@ impl<'a> Plane<'a> {
         Plane { first, len: range.end - range.start, ..*self }
     }
 
-    /// Returns the bytes themselves; `None` if another process may write them.
+    /// Returns the bytes themselves; `None` if another process or a device may write them.
     #[inline]
     pub fn as_stable(&self) -> Option<&'a [u8]> {
         if self.foreign {

@@ -14,7 +14,7 @@ pub enum Layer {
     PidNamespace,
     /// Network namespace: no network.
     NetNamespace,
-    /// IPC namespace: no message queues of other processes.
+    /// IPC namespace: no System V IPC objects and POSIX message queues of other processes.
     IpcNamespace,
     /// UTS namespace: a separate host name.
     UtsNamespace,

@@ -2,7 +2,7 @@
 //! Elements of a policy file: system calls and conditions on their arguments. The tables of all
 //! architectures are built and tested on every architecture.
 
-/// System call that a role may make.
+/// Rule of a role for one system call: allowed under a condition, or reported as absent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rule {
     /// Name of the system call as in the C library, such as `SYS_read`.
@@ -10,7 +10,7 @@ pub(super) struct Rule {
     pub(super) name: &'static str,
     /// Number of the system call on the table's architecture.
     pub(super) number: i64,
-    /// Condition on the call's arguments under which the call is allowed.
+    /// Condition on the call's arguments under which the call is allowed; [`When::Absent`] forbids the call.
     pub(super) when: When,
 }
 
@@ -93,8 +93,8 @@ pub(super) mod condition {
 
     /// Condition for mmap and mprotect: the memory is not executable.
     pub(in crate::process::sandbox) const NOT_EXECUTABLE: When = When::Bits(2, PROT_EXEC, 0);
-    /// Condition for madvise: the advice affects only this process's own mappings. MADV_REMOVE is forbidden, because it
-    /// would free pages of a file that other processes map. Allowed: MADV_NORMAL to
+    /// Condition for madvise: the advice affects only this process's own mappings. MADV_REMOVE is forbidden,
+    /// because it would free pages of a file that other processes map. Allowed: MADV_NORMAL to
     /// MADV_DONTNEED, MADV_FREE, MADV_(NO)HUGEPAGE, MADV_DONTDUMP, MADV_DODUMP,
     /// MADV_GUARD_INSTALL, MADV_GUARD_REMOVE.
     pub(in crate::process::sandbox) const OWN_PAGES: When =
@@ -109,9 +109,9 @@ pub(super) mod condition {
     /// Condition for prctl: the operation is PR_SET_NAME.
     pub(in crate::process::sandbox) const NAME_ONLY: When = When::OneOf(0, &[15]);
     /// Condition for prctl of a process that will enter the next role: the operation is PR_SET_NAME,
-    /// PR_GET_DUMPABLE, PR_CAPBSET_READ, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS or PR_CAP_AMBIENT. Without capabilities none of them
-    /// adds a right. PR_SET_DUMPABLE is forbidden: a thread of a plug-in's constructor could undo
-    /// it at any time until the next filter.
+    /// PR_GET_DUMPABLE, PR_CAPBSET_READ, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS or PR_CAP_AMBIENT. Without
+    /// capabilities none of them adds a right. PR_SET_DUMPABLE is forbidden: with it, a thread of a plug-in's
+    /// constructor could make the process dumpable again at any time until the next filter.
     pub(in crate::process::sandbox) const NAME_AND_LOCKS: When = When::OneOf(0, &[15, 3, 23, 24, 38, 47]);
     /// Condition for futex: on words that other processes map, only the operations of the rings:
     /// FUTEX_WAIT, FUTEX_WAKE, FUTEX_WAIT_BITSET, FUTEX_WAKE_BITSET. Other operations could move a sleeping
@@ -126,8 +126,8 @@ pub(super) mod condition {
     /// Condition for prlimit64: the process is the caller itself. A limit can only be lowered.
     pub(in crate::process::sandbox) const OWN_LIMITS: When = When::OneOf(0, &[0]);
     /// Returns the condition for open and openat: the file is opened only for reading (O_WRONLY, O_RDWR,
-    /// O_CREAT and O_TRUNC are unset). The flags are in argument `argument`. O_PATH is forbidden too, because Landlock does not check such an
-    /// open, and the descriptor stays.
+    /// O_CREAT and O_TRUNC are unset). The flags are in argument `argument`. O_PATH is forbidden too, because
+    /// Landlock does not check such an open, and the descriptor stays.
     pub(in crate::process::sandbox) const fn reading(argument: u8) -> When {
         const O_PATH: u32 = 0o1000_0000;
         When::Bits(argument, O_PATH | 0o1103, 0)

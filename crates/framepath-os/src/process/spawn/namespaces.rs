@@ -15,7 +15,8 @@ pub struct Namespaces {
     pub pid: bool,
     /// True for a separate network namespace: no network, and no active loopback.
     pub net: bool,
-    /// True for a separate IPC namespace: separate System V and POSIX message queues.
+    /// True for a separate IPC namespace: separate System V IPC objects (shared memory, semaphores, message
+    /// queues) and POSIX message queues.
     pub ipc: bool,
     /// True for a separate UTS namespace: a separate host name.
     pub uts: bool,

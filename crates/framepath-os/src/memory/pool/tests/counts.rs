@@ -76,8 +76,8 @@ fn a_waiting_owner_learns_that_the_last_reader_left_only_holds() {
     drop(hold);
 }
 
-/// The reader may still be looking for a sleeper to wake when the owner has used its slot
-/// and closed the pool: memory checkers detect an access to freed memory.
+/// A reader that returned its slot may still check for a sleeper to wake when the owner has used this slot
+/// and dropped the pool. Memory checkers detect an access to freed memory.
 #[test]
 fn a_pool_closes_while_its_readers_let_go() {
     for round in 0..ROUNDS {

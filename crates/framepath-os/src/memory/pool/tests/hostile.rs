@@ -19,13 +19,13 @@ enum Step {
     /// Exports a second handle to a frame and keeps the first.
     ExportShared(usize),
     Collect,
-    /// The other side returns a slot, even a slot that it does not have.
+    /// The other side returns the slot with this number, even a slot that it does not have.
     GiveBack(u32),
-    /// The other side overwrites the count of a slot.
+    /// The other side overwrites the count of a slot: number of the slot, new value.
     Count(usize, u32),
-    /// The other side overwrites a word of the summary.
+    /// The other side overwrites a word of the summary: index of the word, new value.
     Summary(usize, u64),
-    /// The other side overwrites the flag of the sleeping owner.
+    /// The other side overwrites the flag of the sleeping owner with this value.
     Waits(u32),
 }
 

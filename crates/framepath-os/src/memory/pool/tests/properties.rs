@@ -30,7 +30,8 @@ impl Handle {
 enum Step {
     Acquire,
     AcquireHold,
-    /// Freezes a writable handle, makes a readable handle unique, outputs a frame of a held slot.
+    /// Freezes the handle if it is writable, tries to make it writable if it is readable, or outputs a frame
+    /// of it, and keeps it, if it is a hold.
     Turn(usize),
     Share(usize),
     Drop(usize),
