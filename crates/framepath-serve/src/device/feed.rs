@@ -102,8 +102,10 @@ impl Serving {
     pub(super) fn run(offered: Offered, settings: DeviceSettings) -> Result<(), HostError> {
         let id = offered.id;
         let stream = Arc::new(offered.stream);
-        let stash = Stash::open(offered.stash, offered.epoch)
-            .map_err(|source| HostError::Socket { operation: "open the stash of", source });
+        let stash = Stash::open(offered.stash, offered.epoch).map_err(|source| HostError::Socket {
+            operation: "open the stash of the device's stream",
+            source,
+        });
         let size = (offered.width, offered.height);
         let started = stash.and_then(|(stash, entries)| {
             let serving = Serving::start(id, offered.codec, size, offered.epoch, &stream, stash, settings)?;
@@ -154,7 +156,8 @@ impl Serving {
             jobs: Mutex::new(Some(jobs)),
         });
         let thread = |name: &str| thread::Builder::new().name(name.to_owned());
-        let failed = |source| HostError::Socket { operation: "start a thread for", source };
+        let failed =
+            |source| HostError::Socket { operation: "start a thread for the device's stream", source };
         let (watching, delivering) = (serving.clone(), serving.clone());
         thread("fp-captures").spawn(move || watching.watch()).map_err(failed)?;
         thread("fp-deliver").spawn(move || delivering.deliver_all(&received)).map_err(failed)?;
@@ -403,7 +406,9 @@ impl Serving {
             match delivery {
                 Ok(Delivery::Done) => self.state().record_delivered(seq),
                 Ok(Delivery::Over) => return Ok(()),
-                Err(source) => return Err(HostError::Socket { operation: "deliver a frame of", source }),
+                Err(source) => {
+                    return Err(HostError::Socket { operation: "deliver a frame to the device", source });
+                }
             }
         }
     }

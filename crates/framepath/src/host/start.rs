@@ -80,7 +80,7 @@ pub(super) fn worker(
             let (answer, worker) = channel();
             let kind = options.kind.clone();
             let unanswered = || HostError::NotOpened {
-                what: "was not started: the thread that starts workers is not running",
+                what: "start worker: the thread that starts workers is not running",
             };
             spawner().send(Request::Worker { kind, answer }).map_err(|_| unanswered())?;
             worker.recv().map_err(|_| unanswered())??
