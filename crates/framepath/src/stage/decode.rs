@@ -31,13 +31,13 @@ static DEFINITION: Definition = Definition::stage(
         "threads",
         ValueKind::count_or(1, 256, "auto", AUTO),
         DefaultValue::Is("auto"),
-        "number of decoder threads",
+        "number of decoder threads; auto: by the number of processors",
     ),
     Arg::option(
         "pool",
         ValueKind::count_or(1, 4096, "auto", AUTO),
         DefaultValue::Is("auto"),
-        "number of slots of the decoder's pool",
+        "number of slots of the decoder's pool; auto: as many as any stream of the codec needs",
     ),
     Arg::option(
         "api",
