@@ -74,7 +74,7 @@ impl Workers {
         let (kind, next) = (&self.kind, &mut self.next);
         self.spares.fill(count, || {
             let page = Page::new().map_err(|errno| HostError::Socket {
-                operation: "making a page for",
+                operation: "make the page of counters for the worker",
                 source: errno.into(),
             })?;
             let Spare { process, socket, program, layers, .. } = start_program(kind)?;

@@ -23,15 +23,15 @@ type MakeStage = dyn Fn(&Hop, &HopPlace<'_>) -> Result<Box<dyn Stage>, StageErro
 pub(crate) type LeastOut = fn(&Hop, &HopPlace<'_>) -> u32;
 type FindTask = dyn Fn(&Hop, &HopPlace<'_>) -> Result<Task, StageError> + Send + Sync;
 
-/// Constructor of an element. The pipeline itself builds `queue` and `tee`.
+/// Constructor of an element.
 #[derive(Clone)]
 pub(crate) enum Make {
     Source(Arc<MakeSource>),
     /// Constructor of a stage or a sink.
     Stage(Arc<MakeStage>),
-    /// The `queue`, the only link.
+    /// The `queue`, which the pipeline builds.
     Queue,
-    /// The `tee`, whose branches the pipeline builds.
+    /// The `tee`, which the pipeline builds with its branches.
     Tee,
 }
 

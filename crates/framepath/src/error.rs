@@ -80,11 +80,11 @@ pub enum StageError {
     /// Memory of a device or of another process cannot be used as frames.
     #[error(transparent)]
     Foreign(#[from] ForeignError),
-    /// The stage's worker could not be started, or failed.
+    /// The worker of the stage or of the demuxer, or the service, could not be started or reached, or failed.
     #[error(transparent)]
     Host(Box<HostError>),
     /// The window of `play` cannot be opened, or cannot show the frames; the text has the reason.
-    #[error("no window: {0}")]
+    #[error("cannot open or use the window: {0}")]
     Window(String),
     /// An option or argument is invalid, or does not fit the stream or the device; the text has the reason.
     #[error("{0}")]
@@ -151,7 +151,7 @@ pub enum RunError {
         sink: String,
     },
     /// The pipeline, or a branch of a `tee`, has no sink.
-    #[error("{last}: no sink behind it; add one, or take the frames by `frames()`")]
+    #[error("{last}: no sink behind it; add one, or (not in a `branch`) take the frames by `frames()`")]
     NoSink {
         /// Text of the last hop.
         last: String,

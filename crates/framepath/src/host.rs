@@ -165,12 +165,12 @@ pub enum HostError {
     /// A message could not be sent to a worker, the zygote or the service, because too many file
     /// descriptors of this user are in messages that were not received.
     #[error(
-        "{operation} the worker: too many file descriptors of this user are in unread sockets \
+        "{operation}: too many file descriptors of this user are in unread sockets \
          (ETOOMANYREFS); another program of this user sends descriptors that are not received; raise \
          the limit on open files (ulimit -n) or end that program"
     )]
     TooManyInFlight {
-        /// Operation that failed, such as "writing to".
+        /// Operation that failed, and its object.
         operation: &'static str,
     },
     /// The plug-in cannot be loaded.
@@ -242,9 +242,9 @@ pub enum HostError {
     /// stream was open, or later did not send the message that belongs to a cell; or too many workers of a
     /// stream ended. Also a service that sent no answer in time, and, inside a worker, a caller that sent an
     /// unexpected message.
-    #[error("start worker: the worker {what}")]
+    #[error("{what}")]
     NotOpened {
-        /// Verb and object: what the worker did.
+        /// Description of the failure.
         what: &'static str,
     },
     /// A worker ended by itself or was killed: by the watchdog, because it made no progress, or by the
@@ -288,7 +288,7 @@ pub enum HostError {
     /// description of a track.
     #[error("in the worker: {text}")]
     Refused {
-        /// Message of the worker.
+        /// Message of the worker, or the error in its description of a track.
         text: String,
     },
     /// The stage or the demuxer failed in the worker; or this process has no memory for a packet, too many
@@ -321,7 +321,9 @@ pub enum HostError {
     },
     /// A packet, or the description of a track, does not fit into the memory for packets that is shared
     /// with a worker.
-    #[error("send packet: {bytes} bytes exceed the room for packets of a worker, {most} bytes")]
+    #[error(
+        "send packet or track description: {bytes} bytes exceed the room for packets of a worker, {most} bytes"
+    )]
     PacketSize {
         /// Size of the packet or description, bytes.
         bytes: usize,
@@ -331,9 +333,9 @@ pub enum HostError {
     /// A system call for the connection to a worker, the zygote or the service failed, or one for a
     /// descriptor or thread that belongs to a worker; or Ctrl-C canceled a wait for a worker. Inside a
     /// worker: for the connection to the caller.
-    #[error("{operation} the worker: {source}")]
+    #[error("{operation}: {source}")]
     Socket {
-        /// Operation that failed, with a word that leads to "the worker", such as "reading from".
+        /// Operation that failed, and its object, such as "watch the worker".
         operation: &'static str,
         /// Error of the system.
         source: io::Error,
@@ -392,7 +394,7 @@ impl HostError {
         }
     }
 
-    /// Returns the failure of which a worker sent the message `text`.
+    /// Returns the error for a failure in a worker, which has sent the message `text`.
     fn failed_in_worker(text: &str) -> HostError {
         HostError::Failed { text: format!("in the worker: {text}") }
     }

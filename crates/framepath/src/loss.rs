@@ -26,13 +26,13 @@ pub struct Loss {
 pub enum LossReason {
     /// Packets were skipped: the first packet kills every worker, and the others depend on that packet.
     Poisoned {
-        /// Reason why the last worker was replaced.
+        /// Reason of the last death of a worker.
         last_death: String,
     },
     /// A worker died, and the next worker lacks packets since the last keyframe, because they were too
     /// many to keep.
     TooLargeToReplay {
-        /// Reason why the last worker was replaced.
+        /// Reason of the last death of a worker.
         last_death: String,
     },
     /// A worker's decoder emitted frames so late that the caller had already removed their packets from its
@@ -40,7 +40,7 @@ pub enum LossReason {
     TooLate,
     /// Frames were inside a worker that died, and the stage is of a kind that cannot repeat frames.
     WorkerDied {
-        /// Reason why the last worker was replaced.
+        /// Reason of the last death of a worker.
         last_death: String,
     },
     /// The source's device delivered damaged frames, or dropped frames: mostly because the path did not

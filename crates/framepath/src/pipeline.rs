@@ -174,7 +174,7 @@ impl Pipeline {
         self.sink(Function::new(function)).named("sink_fn")
     }
 
-    /// Adds a queue of `depth` frames or packets, at least 1. The hops behind it run in a thread of their
+    /// Adds a queue of `depth` frames or packets; 0 acts as 1. The hops behind it run in a thread of their
     /// own. `leaky` says what happens when the queue is full: wait, drop the new item, or drop the oldest.
     /// Behind a sink this is an error, as with [`stage`](Pipeline::stage).
     ///
@@ -266,7 +266,7 @@ impl Pipeline {
         self
     }
 
-    /// Returns a handle that sends requests (seek, flush, stop) to the run from any thread.
+    /// Returns a handle that sends requests ([`Request`](crate::Request)) to the run from any thread.
     pub fn requests(&self) -> Requests {
         self.requests.clone()
     }

@@ -82,7 +82,8 @@ fn part_text(hops: &[HopInfo], range: Range<usize>) -> String {
 pub struct WorkerReport {
     /// Index of the hop in [`Report::hops`].
     pub hop: u16,
-    /// Number of workers that died, hung or broke the rules, and were replaced.
+    /// Number of workers that died, hung or broke the rules. The stream replaced each of them, except a last
+    /// one after which the stream failed.
     pub deaths: u64,
     /// Number of packets or frames that were submitted again to a new worker.
     pub replayed: u64,
@@ -95,7 +96,7 @@ pub struct WorkerReport {
     pub lost: u64,
     /// Number of the first lost frame; `None` if no frame was lost.
     pub first_lost: Option<u64>,
-    /// Reason why the last worker was replaced; empty if none was.
+    /// Reason of the last death of a worker; empty if no worker has died.
     pub last_death: String,
     /// Number of messages on sockets, to the workers and from the workers, from each stream's opening on.
     pub messages: (u64, u64),

@@ -65,7 +65,7 @@ pub enum RequestError {
         reason: String,
     },
     /// The run has ended; for a seek or flush also: the source has ended and the stream is not held open.
-    #[error("the run has ended")]
+    #[error("the run or its source has ended")]
     Ended,
     /// A stage in a worker may not make this request. Its process may be under an attacker's control,
     /// and must not stop the run or seek.

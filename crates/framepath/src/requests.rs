@@ -281,7 +281,7 @@ impl Requests {
     }
 
     /// Records the run's `threads`, in path order, and its `stop` handle. Delivers the requests that were
-    /// sent before, and stops the run if that was one of them.
+    /// sent before, and stops the run if a stop was among them.
     pub(crate) fn begin(&self, threads: Vec<RequestThread>, stop: Stop) {
         let mut state = self.locked();
         if state.stop_early {
@@ -367,7 +367,7 @@ impl Requests {
 /// Handle that sends requests upstream from one hop.
 pub(crate) struct Upstream {
     pub(crate) requests: Requests,
-    /// Mailbox of the hop's thread.
+    /// Mailbox of the hop's thread; `None` if the thread gets no requests.
     pub(crate) mailbox: Option<Arc<Mailbox>>,
     pub(crate) hop: u16,
 }

@@ -516,7 +516,8 @@ pub(crate) fn flush(
     Ok(())
 }
 
-/// Drains the chain at the end of a stream that is held open for a seek. Returns the first failure.
+/// Drains the chain at the end of a stream that is held open for a seek. Returns the first failure, as
+/// [`drain`] does.
 fn hold(chain: &mut [HopStage], recorder: &mut Recorder, delivery: &ThreadContext) -> Option<HopFailure> {
     delivery.set_holds(true);
     let failure = drain(chain, recorder, delivery, None);
@@ -531,7 +532,8 @@ fn unless_interrupted(failure: HopFailure) -> Option<HopFailure> {
 }
 
 /// Drains all stages behind `failure`, or all stages if there is no failure, so that items passed on
-/// before the failure are still delivered. Returns the first failure.
+/// before the failure are still delivered. Returns `failure`, else the first failure of a drain, unless a
+/// signal or stop request came before it.
 pub(crate) fn drain(
     chain: &mut [HopStage],
     recorder: &mut Recorder,

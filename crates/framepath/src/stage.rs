@@ -80,19 +80,19 @@ pub trait Stage: Send {
     /// [`Out::enough`].
     fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure>;
 
-    /// Returns the number of threads that do the stage's work; 1 for a stage that works in its caller's
-    /// thread only. Called after [`Stage::start`].
+    /// Returns the number of threads that do the stage's work; 1, the default, for a stage that works in its
+    /// caller's thread only. Called after [`Stage::start`].
     fn threads(&self) -> u32 {
         1
     }
 
     /// True if the stage's output depends only on its input since the last random access point, so that
-    /// another worker can repeat the output after a crash.
+    /// another worker can repeat the output after a crash. The default is true.
     fn replayable(&self) -> bool {
         true
     }
 
-    /// Emits the items that are still inside, because the stream has ended.
+    /// Emits the items that are still inside, because the stream has ended. The default does nothing.
     ///
     /// With [`Pipeline::frames`](crate::Pipeline::frames) the program may seek after the end. A call of
     /// [`flush`](Stage::flush) and further items then follow.
@@ -106,7 +106,7 @@ pub trait Stage: Send {
 
     /// Discards the items inside, because later items follow a seek or flush. A stage that keeps items
     /// must implement this, and report the number of discarded items by [`Out::flushed`]. It must not
-    /// push items.
+    /// push items. The default does nothing.
     ///
     /// # Errors
     /// The stage cannot go on.

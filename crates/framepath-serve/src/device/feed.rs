@@ -154,7 +154,8 @@ impl Serving {
             jobs: Mutex::new(Some(jobs)),
         });
         let thread = |name: &str| thread::Builder::new().name(name.to_owned());
-        let failed = |source| HostError::Socket { operation: "start a thread for", source };
+        let failed =
+            |source| HostError::Socket { operation: "start a thread for the device's stream", source };
         let (watching, delivering) = (serving.clone(), serving.clone());
         thread("fp-captures").spawn(move || watching.watch()).map_err(failed)?;
         thread("fp-deliver").spawn(move || delivering.deliver_all(&received)).map_err(failed)?;
@@ -403,7 +404,9 @@ impl Serving {
             match delivery {
                 Ok(Delivery::Done) => self.state().record_delivered(seq),
                 Ok(Delivery::Over) => return Ok(()),
-                Err(source) => return Err(HostError::Socket { operation: "deliver a frame of", source }),
+                Err(source) => {
+                    return Err(HostError::Socket { operation: "deliver a frame to the device", source });
+                }
             }
         }
     }

@@ -11,8 +11,8 @@ use crate::report::{Report, SinkReport, depths};
 
 const BAR_WIDTH: usize = 30;
 
-/// Returns the summary: frames, replaced workers, counts of `play`, latency, hops, a bar for each cause,
-/// copies and switches. At level `off` it ends after the counts of `play`; at other levels it changes the
+/// Returns the summary: frames, deaths of workers, counts of `play`, latency, hops, a bar for each cause,
+/// copies and (with one sink) switches. At level `off` it ends after the counts of `play`; at other levels it changes the
 /// report's rows as [`Report::digest`] does.
 ///
 /// ```
@@ -72,7 +72,7 @@ fn headline(report: &Report) -> String {
     text
 }
 
-/// Adds to `text` a line for each hop whose worker was replaced.
+/// Adds to `text` a line for each hop of which a worker has died.
 fn workers(text: &mut String, report: &Report) {
     for worker in report.workers.iter().filter(|worker| worker.deaths > 0) {
         let hop = shown(&report.hops[usize::from(worker.hop)].text);

@@ -28,7 +28,7 @@ pub fn serve(caller: OwnedFd, registry: &Registry) -> Result<Infallible, HostErr
 
 fn fork_on_request(caller: &Socket, registry: &Registry) -> Result<(), HostError> {
     let zygote = Zygote::new()?;
-    let failed = |source| HostError::Socket { operation: "waiting for", source };
+    let failed = |source| HostError::Socket { operation: "wait for a request to the zygote", source };
     let mut children = Vec::new();
     loop {
         serve_spawner(caller, &mut children).map_err(failed)?;
@@ -49,7 +49,7 @@ fn fork_on_request(caller: &Socket, registry: &Registry) -> Result<(), HostError
 
 fn make(zygote: &Zygote, kind: &str, registry: &Registry) -> Result<(WorkerProcess, Socket), HostError> {
     let kind: WorkerKind = kind.parse()?;
-    let failed = |source| HostError::Socket { operation: "making a socket for", source };
+    let failed = |source| HostError::Socket { operation: "make a socket for the worker", source };
     let (callers, workers) = Socket::pair().map_err(failed)?;
     let child = zygote.fork(workers.as_fd(), kind.bounds(), |socket| work(socket, kind.clone(), registry))?;
     Ok((child, callers))

@@ -38,7 +38,7 @@ pub(super) struct WorkerHealth {
     /// Number of cells from the worker that do not count as progress: late output of flushed inputs, and
     /// requests.
     late: AtomicU64,
-    /// True if the worker has not answered a drain or flush yet.
+    /// True while the worker has to answer a drain or flush that was submitted to it.
     answer_due: AtomicBool,
     /// True while the collect end waits for a completion of the worker.
     collect_sleeps: AtomicBool,

@@ -97,7 +97,7 @@ impl MemoryClient {
         layout: &Layout,
         meta: FrameMeta,
     ) -> Result<Frame, HostError> {
-        let invalid = || HostError::NotOpened { what: "sent an invalid input pool" };
+        let invalid = || HostError::NotOpened { what: "the worker received an invalid input pool" };
         loop {
             if let Some(known) = self.inputs().get(&pool) {
                 return known.frame(slot, layout, meta).map_err(|_| invalid());
@@ -127,7 +127,7 @@ impl MemoryClient {
     /// The memory is not as announced, or cannot be mapped.
     pub(super) fn add_input(&self, (message, fd): Reply) -> Result<Reply, HostError> {
         let Message::InputPool { pool, slots, slot_bytes } = message else { return Ok((message, fd)) };
-        let invalid = || HostError::NotOpened { what: "sent an invalid input pool" };
+        let invalid = || HostError::NotOpened { what: "the worker received an invalid input pool" };
         let slot_bytes = usize::try_from(slot_bytes).map_err(|_| invalid())?;
         let foreign =
             ForeignPool::new(fd.ok_or_else(invalid)?, slot_bytes, slots, 0, Arc::new(IgnoredReturns));

@@ -19,7 +19,7 @@ pub fn send(socket: &Socket, message: &Message, fd: Option<BorrowedFd<'_>>) -> R
     let mut bytes = [0; MESSAGE_BYTES];
     message.encode(&mut bytes);
     socket.send(&bytes, fd).map_err(|source| {
-        let operation = "writing to";
+        let operation = "send a message to another framepath process";
         match is_crowded(&source) {
             true => HostError::TooManyInFlight { operation },
             false => HostError::Socket { operation, source },
@@ -42,7 +42,8 @@ const UNREAD_MESSAGES: u32 = 4;
 /// The worker broke the rules, or the socket failed.
 pub(super) fn check_answers_received(socket: &Socket, announced: impl Fn() -> u32) -> Result<(), HostError> {
     let unread = socket.unread_bytes();
-    let unread = unread.map_err(|source| HostError::Socket { operation: "checking", source })?;
+    let unread = unread
+        .map_err(|source| HostError::Socket { operation: "check the worker's unread messages", source })?;
     // Counted after the look at the socket, so that an unread announcement is among them.
     let messages = UNREAD_MESSAGES.saturating_add(announced());
     if unread > messages.saturating_mul(UNREAD_MESSAGE) {
@@ -60,7 +61,10 @@ pub fn recv(socket: &Socket) -> Result<Option<(Message, Option<OwnedFd>)>, HostE
     // One byte longer than a message, so that `decode` rejects a record that is too long.
     let mut bytes = [0; MESSAGE_BYTES + 1];
     let received = socket.receive(&mut bytes);
-    let (len, fd) = received.map_err(|source| HostError::Socket { operation: "reading from", source })?;
+    let (len, fd) = received.map_err(|source| HostError::Socket {
+        operation: "receive a message from another framepath process",
+        source,
+    })?;
     if len == 0 {
         return Ok(None);
     }
@@ -88,9 +92,14 @@ pub fn recv_within(
     limit: Duration,
 ) -> Result<Option<(Message, Option<OwnedFd>)>, HostError> {
     let ready = socket.readable_within(limit);
-    match ready.map_err(|source| HostError::Socket { operation: "waiting for", source })? {
+    match ready.map_err(|source| HostError::Socket {
+        operation: "wait for a message from another framepath process",
+        source,
+    })? {
         true => recv(socket),
-        false => Err(HostError::NotOpened { what: "sent no message in time" }),
+        false => Err(HostError::NotOpened {
+            what: "no message from the worker, the zygote or the service in time",
+        }),
     }
 }
 

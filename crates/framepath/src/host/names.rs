@@ -63,7 +63,9 @@ impl Names {
 
 /// Returns the memory of the frame's pool, for the other process to map read-only.
 pub(super) fn shared_memory(frame: &Frame) -> Result<PoolMemory, HostError> {
-    frame.read_only_memory().map_err(|source| HostError::Socket { operation: "sharing a pool with", source })
+    frame
+        .read_only_memory()
+        .map_err(|source| HostError::Socket { operation: "share a pool with the worker", source })
 }
 
 #[cfg(test)]

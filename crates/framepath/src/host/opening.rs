@@ -138,8 +138,16 @@ fn ask(
                 send(socket, &answer, memory.as_ref().map(AsFd::as_fd))?;
             }
             Some((Message::Refused { text }, _)) => return Err(HostError::Refused { text }),
-            Some(_) => return Err(HostError::NotOpened { what: "sent an unexpected message" }),
-            None => return Err(HostError::NotOpened { what: "ended while it opened the stream" }),
+            Some(_) => {
+                return Err(HostError::NotOpened {
+                    what: "start worker: the worker sent an unexpected message",
+                });
+            }
+            None => {
+                return Err(HostError::NotOpened {
+                    what: "start worker: the worker ended while it opened the stream",
+                });
+            }
         }
     }
 }
@@ -148,5 +156,5 @@ fn watch_over(worker: &Worker, spec: &Spec, health: &Arc<WorkerHealth>) -> Resul
     let (checked, ended, process) = (health.clone(), health.clone(), worker.process());
     let check = move || checked.check(|| process.kill());
     watch(worker.socket.clone(), spec.options.watchdog / 4, check, move || ended.end())
-        .map_err(|source| HostError::Socket { operation: "watching", source })
+        .map_err(|source| HostError::Socket { operation: "watch the worker", source })
 }

@@ -104,7 +104,9 @@ impl Restarts {
     pub(super) fn died(&mut self) -> Result<(), HostError> {
         self.fruitless += 1;
         if self.fruitless >= FRUITLESS {
-            return Err(HostError::NotOpened { what: "ended too often in a row without a new frame" });
+            return Err(HostError::NotOpened {
+                what: "the worker ended too often in a row without a new frame",
+            });
         }
         Ok(())
     }

@@ -149,7 +149,7 @@ impl Receiving {
     }
 
     /// Receives the worker's request for memory, and answers it: with memory, with buffers of the provider,
-    /// or with a denial.
+    /// or with a denial. Fails if the provider has no such buffers.
     fn provide(&mut self) -> Result<(), HostError> {
         check_answers_received(&self.link.socket, || self.link.health.announced_pools())?;
         match self.recv()? {

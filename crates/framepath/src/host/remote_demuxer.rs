@@ -267,7 +267,7 @@ fn opened(
     file: &MediaFile,
     watchdog: Duration,
 ) -> Result<(u32, framepath_model::stream::StreamInfo), HostError> {
-    let failed = |source| HostError::Socket { operation: "waiting for", source };
+    let failed = |source| HostError::Socket { operation: "wait for the worker", source };
     let mut wait = DemuxerWait::to_open(&worker.process, watchdog);
     while !worker.socket.readable_within(CHECK_INTERVAL).map_err(failed)? {
         if signal::interrupted() {
@@ -281,8 +281,8 @@ fn opened(
         }
         Some((Message::Demuxed { .. }, _)) => Err(Breach("a description of a track that is too long").into()),
         Some((Message::Refused { text }, _)) => Err(HostError::Refused { text }),
-        Some(_) => Err(HostError::NotOpened { what: "sent an unexpected message" }),
-        None => Err(HostError::NotOpened { what: "ended while it opened the file" }),
+        Some(_) => Err(HostError::NotOpened { what: "start worker: the worker sent an unexpected message" }),
+        None => Err(HostError::NotOpened { what: "start worker: the worker ended while it opened the file" }),
     }
 }
 
@@ -295,7 +295,7 @@ fn watch_end(socket: Arc<Socket>, gone: Arc<AtomicBool>, bell: Bell) -> Result<W
         bell.ring_out();
     };
     watch(socket, CHECK_INTERVAL, || WatchResult::Quiet, at_end)
-        .map_err(|source| HostError::Socket { operation: "watching", source })
+        .map_err(|source| HostError::Socket { operation: "watch the worker", source })
 }
 
 impl Drop for RemoteDemuxer {

@@ -101,9 +101,9 @@ impl CollectEnd {
                 first(&stats.first_poisoned, poisoned);
                 Ok(Attempt::SingleThreaded)
             }
-            RestartPlan::GiveUp => {
-                Err(HostError::NotOpened { what: "ended too often in a row before it took an input" })
-            }
+            RestartPlan::GiveUp => Err(HostError::NotOpened {
+                what: "the worker ended too often in a row before it took an input",
+            }),
         }
     }
 }

@@ -75,7 +75,7 @@ struct ServiceStreamState {
     stream: Option<u32>,
     /// Number of the newest worker; 0 before the first.
     number: WorkerNumber,
-    /// True if a request for another worker was sent and not answered yet.
+    /// True if a request for a worker, the first or another, was sent and not answered yet.
     asked: bool,
 }
 

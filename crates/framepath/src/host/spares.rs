@@ -72,8 +72,10 @@ impl<P> Spare<P> {
                 Ok(())
             }
             Some((Message::Refused { text }, _)) => Err(HostError::Refused { text }),
-            Some(_) => Err(HostError::NotOpened { what: "sent an unexpected message" }),
-            None => Err(HostError::NotOpened { what: "ended while it was loading" }),
+            Some(_) => {
+                Err(HostError::NotOpened { what: "start worker: the worker sent an unexpected message" })
+            }
+            None => Err(HostError::NotOpened { what: "start worker: the worker ended while it was loading" }),
         }
     }
 }

@@ -80,7 +80,7 @@ pub(super) fn worker(
             let (answer, worker) = channel();
             let kind = options.kind.clone();
             let unanswered = || HostError::NotOpened {
-                what: "was not started: the thread that starts workers is not running",
+                what: "start worker: the thread that starts workers is not running",
             };
             spawner().send(Request::Worker { kind, answer }).map_err(|_| unanswered())?;
             worker.recv().map_err(|_| unanswered())??
@@ -188,7 +188,8 @@ fn serve(requests: Receiver<Request>) {
 
 /// Starts a worker by forking `zygote`; starts the zygote first if there is none. If FRAMEPATH_WORKER or
 /// [`set_worker_program`](super::set_worker_program) names a worker program, starts that program instead.
-/// The worker is still loading when this function returns.
+/// If an existing zygote fails, tries once more with a new zygote. The worker is still loading when this
+/// function returns.
 fn start(kind: &WorkerKind, zygote: &mut Option<Arc<ZygoteProcess>>) -> Result<LocalSpare, HostError> {
     if program::named().is_some() {
         let Spare { process, socket, program, layers, .. } = start_program(kind)?;

@@ -18,9 +18,9 @@ pub struct WorkerStats {
     pub deaths: AtomicU64,
     /// Number of packets or frames that were submitted again; 0 until the stream has ended.
     pub replayed: AtomicU64,
-    /// Number of packets without output because of deaths: packets that kill every worker, packets that
-    /// depend on such packets, and packets that were no longer kept for a replay. Complete when the stream
-    /// has ended.
+    /// Number of packets whose output is missing: packets that kill every worker, packets that depend on such
+    /// packets, packets that were no longer kept for a replay, and, without any death, packets whose frames
+    /// arrived after the packets were removed from the history. Complete when the stream has ended.
     pub skipped: AtomicU64,
     /// Number, counted from 0, of the first packet that was skipped because it kills every worker, plus one;
     /// 0 if there is no such packet.

@@ -77,11 +77,10 @@ fn serve(socket: &Arc<Socket>, task: Task, registry: &Registry) -> Result<(), Ho
     let (mut first, mut page, mut node) = (recv(socket)?, None, None);
     // The service sends the page of counters before it passes the other end of the socket to the caller.
     if let Some((Message::Page, Some(fd))) = first {
-        page =
-            Some(Page::open(fd).map_err(|errno| HostError::Socket {
-                operation: "mapping the page of",
-                source: errno.into(),
-            })?);
+        page = Some(Page::open(fd).map_err(|errno| HostError::Socket {
+            operation: "map the page of the service's counters",
+            source: errno.into(),
+        })?);
         first = recv(socket)?;
     }
     let first = match (&task, first) {
@@ -96,12 +95,12 @@ fn serve(socket: &Arc<Socket>, task: Task, registry: &Registry) -> Result<(), Ho
     };
     let (open, fd) = match first {
         Some((Message::Open(open), Some(fd))) => (open, fd),
-        Some(_) => return Err(HostError::NotOpened { what: "received an unexpected message" }),
+        Some(_) => return Err(HostError::NotOpened { what: "the worker received an unexpected message" }),
         None => return Ok(()),
     };
     // Ends the process when the caller closes the connection, even while the stage works.
     at_end(socket.clone(), || crash::leave())
-        .map_err(|source| HostError::Socket { operation: "watching", source })?;
+        .map_err(|source| HostError::Socket { operation: "watch the caller of the worker", source })?;
     let mut stream = match Stream::open(&open, fd, socket, task, node, page, registry) {
         Ok((stream, opened)) => {
             send(socket, &opened, None)?;
@@ -133,12 +132,12 @@ fn serve_file(
 ) -> Result<(), HostError> {
     let (demux, memory) = match recv(socket)? {
         Some((Message::Demux(demux), Some(memory))) => (demux, memory),
-        Some(_) => return Err(HostError::NotOpened { what: "received an unexpected message" }),
+        Some(_) => return Err(HostError::NotOpened { what: "the worker received an unexpected message" }),
         None => return Ok(()),
     };
     // Ends the process when the caller closes the connection, even while the stage works.
     at_end(socket.clone(), || crash::leave())
-        .map_err(|source| HostError::Socket { operation: "watching", source })?;
+        .map_err(|source| HostError::Socket { operation: "watch the caller of the worker", source })?;
     let file = MediaFile::from_fd(file, name, demux.seekable);
     demux_worker::demux(&demux, memory, file, socket, page.map(|page| Tally::new(page, "file")))
 }

@@ -65,7 +65,7 @@ impl ZygoteProcess {
         let granted = || match recv_within(&self.socket, SPAWNING)? {
             Some((Message::Grant { pid, layers, .. }, Some(fd))) => Ok((pid, layers, fd)),
             Some((Message::Denied { text }, _)) => Err(HostError::NotForked { text }),
-            _ => Err(HostError::NotOpened { what: "was not forked: the zygote sent no valid answer" }),
+            _ => Err(HostError::NotOpened { what: "start worker: the zygote sent no valid answer" }),
         };
         let (pid, layers, socket) = granted()?;
         let (_, _, pidfd) = granted()?;

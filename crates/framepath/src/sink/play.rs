@@ -326,7 +326,7 @@ impl Play {
         Ok(())
     }
 
-    /// Waits until the screen has shown all frames that were handed over, and counts them.
+    /// Waits until the screen has shown or lost all frames that were handed over, and counts them.
     fn finish(&mut self) -> Result<(), StageError> {
         if let Some(last) = self.ahead.last() {
             wait_until(last);
@@ -336,7 +336,7 @@ impl Play {
         self.count()
     }
 
-    /// Waits until the screen has shown all frames that were handed over, and closes the window.
+    /// Finishes all frames as [`Play::finish`] does, and closes the window.
     fn end(&mut self) -> Result<(), StageError> {
         self.finish()?;
         self.screen.close();

@@ -31,13 +31,13 @@ static DEFINITION: Definition = Definition::stage(
         "threads",
         ValueKind::count_or(1, 256, "auto", AUTO),
         DefaultValue::Is("auto"),
-        "number of decoder threads",
+        "number of decoder threads; auto: by the number of processors",
     ),
     Arg::option(
         "pool",
         ValueKind::count_or(1, 4096, "auto", AUTO),
         DefaultValue::Is("auto"),
-        "number of slots of the decoder's pool",
+        "number of slots of the decoder's pool; auto: as many as the decoder and the hops behind need",
     ),
     Arg::option(
         "api",
@@ -145,8 +145,9 @@ fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<Box<dyn Stage>, StageError> {
 }
 
 /// Returns the task of a worker that decodes for `hop`: [`Task::Device`] if the hop allows a V4L2 device that
-/// opens the stream, else [`Task::Stage`], which decodes in software. Adds a note with the reasons if the hop
-/// requested hardware and software decodes. Returns an error if the hop has `device=` and this device fails.
+/// opens the stream, else (and always with `host=service`) [`Task::Stage`], which decodes in software. Adds a
+/// note with the reasons if the hop requested hardware and software decodes. Returns an error if the hop has
+/// `device=`, and this device fails or the host is the service.
 fn task(hop: &Hop, place: &HopPlace<'_>) -> Result<Task, StageError> {
     let Some(track) = &place.track else { return Ok(Task::Stage) };
     let Choice { candidates, only, mut reasons } = Choice::of(hop, track.codec)?;

@@ -37,9 +37,10 @@ pub(crate) fn element() -> Element {
 /// Number of slots of the stage's own pool. The stage waits while all are in use.
 const SLOTS: u32 = 8;
 
-/// Stage that emits frames of `bytes` bytes from a pool of its own. The first 8 bytes are the frame's
-/// number, the next 8 the CLOCK_MONOTONIC time in nanoseconds, both in native byte order. The other bytes
-/// are the slot's old content. The clock is read as the last step before the frame is passed on.
+/// Stage that emits, for each input frame, a frame of `bytes` bytes from a pool of its own. The first 8
+/// bytes are the frame's number, the next 8 the CLOCK_MONOTONIC time in nanoseconds, both in native byte
+/// order. The other bytes are the slot's old content. The clock is read as the last step before the frame is
+/// passed on.
 pub(crate) struct Fill {
     /// Size of an output frame in bytes, at least 16.
     bytes: usize,

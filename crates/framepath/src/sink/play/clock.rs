@@ -57,7 +57,7 @@ impl Clock {
     }
 
     /// Returns the due time of the next frame, whose metadata is `meta`, in nanoseconds; `None` for the first
-    /// frame. This frame then counts as the previous one.
+    /// frame. A frame with a due time counts as the previous frame from then on.
     pub(crate) fn due(&mut self, meta: &FrameMeta) -> Option<u64> {
         let step = self.step_ns(meta)?;
         let last = self.last.as_mut()?;
