@@ -102,8 +102,10 @@ impl Serving {
     pub(super) fn run(offered: Offered, settings: DeviceSettings) -> Result<(), HostError> {
         let id = offered.id;
         let stream = Arc::new(offered.stream);
-        let stash = Stash::open(offered.stash, offered.epoch)
-            .map_err(|source| HostError::Socket { operation: "open the stash of packets for", source });
+        let stash = Stash::open(offered.stash, offered.epoch).map_err(|source| HostError::Socket {
+            operation: "open the stash of the device's stream",
+            source,
+        });
         let size = (offered.width, offered.height);
         let started = stash.and_then(|(stash, entries)| {
             let serving = Serving::start(id, offered.codec, size, offered.epoch, &stream, stash, settings)?;
