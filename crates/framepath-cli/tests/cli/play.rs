@@ -31,7 +31,10 @@ fn sync_off_shows_every_frame() {
 fn the_error_without_a_window_names_the_remedy() {
     let mut command = framepath_testkit::framepath(&["run", "test size=64x48 frames=3 ! play"]);
     command.env_remove("DISPLAY").env_remove("WAYLAND_DISPLAY").env_remove("SDL_VIDEODRIVER");
-    let ran = framepath_testkit::finish(command).ended(1).prints("play: cannot open or use the window: ").prints("driver=null");
+    let ran = framepath_testkit::finish(command)
+        .ended(1)
+        .prints("play: cannot open or use the window: ")
+        .prints("driver=null");
     let remedy = if cfg!(feature = "play") { "DISPLAY" } else { "--features play" };
     ran.prints(remedy);
 }

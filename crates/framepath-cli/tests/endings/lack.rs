@@ -48,7 +48,8 @@ pub fn running_out_of_descriptors_fails_the_run_and_skips_no_frame() {
     let path = "file FIFO host=inline ! decode threads=1 ! threshold host=process fault=crash@15 ! y4m -";
     // Several attempts: only one number of descriptors has this effect, and other threads also use
     // descriptors for short times.
-    let unshared = (0..ROUNDS).any(|_| with_fewer(path).iter().any(|ran| ran.stderr.contains("share a pool")));
+    let unshared =
+        (0..ROUNDS).any(|_| with_fewer(path).iter().any(|ran| ran.stderr.contains("share a pool")));
     assert!(unshared, "no run failed at that");
 }
 
