@@ -161,8 +161,8 @@ impl ContainerInput {
         Ok(())
     }
 
-    /// Takes the last error of a read, which caused libav's failure; `None` if no read failed since the last
-    /// call or rewind.
+    /// Takes the error of the last failed read of the file, which libav may have hidden behind a success or
+    /// the end of the file; `None` if no read failed since the last call or rewind.
     pub(crate) fn take_error(&mut self) -> Option<io::Error> {
         // SAFETY: as in `rewind`.
         unsafe { self.reader.as_mut() }.error.take()

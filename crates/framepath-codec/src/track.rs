@@ -224,8 +224,8 @@ impl TrackInfo {
 }
 
 impl TrackInfo {
-    /// Creates the description of a video from the codec and the size in `stream` alone, without a
-    /// head. The packets have to declare the rest, as in elementary streams.
+    /// Creates the description of a video without a head, from the codec and `stream`, whose pixel
+    /// format is ignored. The packets have to declare the rest, as in elementary streams.
     ///
     /// # Errors
     /// There is not enough memory.

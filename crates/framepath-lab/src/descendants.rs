@@ -33,7 +33,8 @@ pub(crate) struct Activity {
     pub(crate) awake: u64,
 }
 
-/// Reads the activity of process `pid`; zeros if there is no such process.
+/// Counts the living threads of process `pid`, those that are awake, and their context switches so far;
+/// zeros if there is no such process.
 pub(crate) fn activity(pid: u32) -> Activity {
     let mut activity = Activity::default();
     let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return activity };

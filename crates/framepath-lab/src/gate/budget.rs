@@ -234,7 +234,8 @@ fn wrong(place: &str, key: &'static str, must: &'static str, found: &Value) -> B
     BudgetError::WrongValue { place: place.to_owned(), key, must, found }
 }
 
-/// Shortens a text of the file to 60 characters for an error message; a shortened text ends with `…`.
+/// Returns the first 60 characters of a text of the file, for an error message, followed by `…` if the
+/// text is longer.
 fn shortened(text: &str) -> String {
     const WIDEST: usize = 60;
     let mut short: String = text.chars().take(WIDEST).collect();
