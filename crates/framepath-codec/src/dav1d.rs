@@ -112,7 +112,10 @@ impl PictureRef {
         let (Some(frame), Some(sequence)) = headers else { return (0, 0) };
         // Bits 8 to 11 are the spatial layers.
         let mask = sequence.operating_points[0].idc >> 8 & 0xf;
-        (frame.spatial_id, mask.checked_ilog2().unwrap_or(0) as c_int)
+        // A C int in dav1d 1.0, a byte in later versions.
+        #[allow(clippy::useless_conversion)]
+        let layer = c_int::from(frame.spatial_id);
+        (layer, mask.checked_ilog2().unwrap_or(0) as c_int)
     }
 }
 
