@@ -158,13 +158,8 @@ impl FrameThread {
     fn begin(clock: ThreadClock, number: Option<i64>) -> Option<FrameThread> {
         let cpu_ns = clock.read()?;
         let switches = SwitchLog::open().ok();
-        let picture = Some(Picture {
-            number,
-            waits: {
-                let now_ns = now_ns();
-                PictureWaits::new(now_ns, now_ns)
-            },
-        });
+        let now_ns = now_ns();
+        let picture = Some(Picture { number, waits: PictureWaits::new(now_ns, now_ns) });
         Some(FrameThread { clock, cpu_ns, switches, off_cpu: None, picture })
     }
 
