@@ -17,6 +17,26 @@ use crate::access_unit::{Bits, Coding, FRAME, FRAME_HEADER, nals, obu_head, vp8,
 /// the size of the largest picture buffer (ITU-T H.265, A.4.2).
 const MOST_REORDERED: u32 = 16;
 
+/// Types of HEVC's NAL units for leading pictures (ITU-T H.265, table 7-1).
+const RADL_N: u8 = 6;
+const RADL_R: u8 = 7;
+const RASL_N: u8 = 8;
+const RASL_R: u8 = 9;
+
+/// Whether a picture is a leading picture by its type: shown before the random access point that it
+/// follows in decode order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leading {
+    /// No leading picture.
+    No,
+    /// Leading picture that does not refer to pictures before the point: a RADL picture of HEVC.
+    Decodable,
+    /// Leading picture that may refer to pictures before the point: a RASL picture of HEVC, or a B
+    /// picture of H.264. For H.264 this applies only between a random access point and the next P
+    /// picture.
+    Skipped,
+}
+
 /// Class of a packet: whether a decoder can start at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RandomAccess {
@@ -25,10 +45,8 @@ pub enum RandomAccess {
         /// True if other pictures may refer to this picture. Such a picture counts towards the
         /// `recovery` of a claimed point.
         reference: bool,
-        /// True if the picture may be a leading picture by its type: a RASL picture of HEVC, or a B
-        /// picture of H.264. For H.264 this applies only between a random access point and the next
-        /// P picture. Used if the packet or the point has no presentation time.
-        leading: bool,
+        /// Used if the packet or the point has no presentation time.
+        leading: Leading,
     },
     /// Packet that the container flags as random access point and that the bytes do not confirm: a
     /// gradual refresh, or no proof that later pictures are valid.
@@ -45,7 +63,7 @@ pub enum RandomAccess {
 impl RandomAccess {
     /// Picture of which nothing else is known: it counts as a reference and not as a leading
     /// picture.
-    pub const PICTURE: RandomAccess = RandomAccess::Picture { reference: true, leading: false };
+    pub const PICTURE: RandomAccess = RandomAccess::Picture { reference: true, leading: Leading::No };
 }
 
 /// Verifier for the flags of one stream's packets, in decode order.
@@ -298,7 +316,8 @@ fn h264<'a>(units: impl Iterator<Item = &'a [u8]>, flagged: bool, whole: bool) -
             1 => {
                 if !flagged {
                     let reference = unit[0] >> 5 & 3 != 0;
-                    let leading = matches!(h264_slice(unit), Some((_, SliceType::B)));
+                    let is_b = matches!(h264_slice(unit), Some((_, SliceType::B)));
+                    let leading = if is_b { Leading::Skipped } else { Leading::No };
                     return Some(RandomAccess::Picture { reference, leading });
                 }
                 let Some(0) = recovery else {
@@ -334,9 +353,13 @@ fn hevc<'a>(units: impl Iterator<Item = &'a [u8]>, flagged: bool, whole: bool) -
         match unit[0] >> 1 & 0x3f {
             _ if layer != 0 => {}
             16..=21 => is_irap = true,
-            // RASL_N, RASL_R: they refer to pictures before the random access point.
             kind @ 0..=31 if !flagged => {
-                return Some(RandomAccess::Picture { reference: true, leading: matches!(kind, 8 | 9) });
+                let leading = match kind {
+                    RADL_N | RADL_R => Leading::Decodable,
+                    RASL_N | RASL_R => Leading::Skipped,
+                    _ => Leading::No,
+                };
+                return Some(RandomAccess::Picture { reference: true, leading });
             }
             0..=31 => return Some(RandomAccess::Claimed { recovery }),
             // The number is signed: the odd ones are positive.
@@ -478,6 +501,11 @@ mod tests {
             assert_eq!(of(&[&[kind << 1, 1, 9]]), claimed(0));
             assert_eq!(of(&[&[kind << 1, 1, 9], &[19 << 1, 1, 9]]), claimed(0));
         }
+        let kinds = [(1, Leading::No), (6, Leading::Decodable), (7, Leading::Decodable)];
+        for (kind, leading) in kinds.into_iter().chain([(8, Leading::Skipped), (9, Leading::Skipped)]) {
+            let picture = RandomAccess::Picture { reference: true, leading };
+            assert_eq!(seen(Coding::Hevc, &[&[kind << 1, 1, 9]], false), picture);
+        }
         // recovery_poc_cnt 4 is 8 - 1 as ue(v): 0001000.
         assert_eq!(of(&[&[39 << 1, 1, 6, 1, 0x10, 0x80], &[2, 1, 9]]), claimed(4 + MOST_REORDERED));
     }
@@ -541,7 +569,7 @@ mod tests {
         assert_eq!(reference(ALL_P), Some(RandomAccess::PICTURE));
         assert_eq!(
             reference(NOT_REFERENCE),
-            Some(RandomAccess::Picture { reference: false, leading: false })
+            Some(RandomAccess::Picture { reference: false, leading: Leading::No })
         );
         // Decoding does not start at a packet that the container does not flag.
         assert_eq!(reference(IDR), Some(RandomAccess::PICTURE));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of the replay log of a stream with false random access points or gradual refreshes.
 
-use framepath_model::access_point::RandomAccess;
+use framepath_model::access_point::{Leading, RandomAccess};
 use framepath_model::replay::{Arrived, ReplayLog, RestartPlan};
 
 fn access(is_point: bool) -> RandomAccess {
@@ -63,7 +63,7 @@ fn gradual() -> ReplayLog<u64> {
         let access = match seq {
             0 => RandomAccess::Point,
             _ if seq % 20 == 0 => RandomAccess::Claimed { recovery: 4 },
-            _ => RandomAccess::Picture { reference: seq % 2 == 0, leading: false },
+            _ => RandomAccess::Picture { reference: seq % 2 == 0, leading: Leading::No },
         };
         log.append(seq, Some(seq as i64), access, seq);
         log.sent();
@@ -164,7 +164,7 @@ fn pictures_decoded_behind_a_recovery_and_shown_before_it_are_withheld() {
 #[test]
 fn leading_pictures_without_times_are_known_by_their_types() {
     let mut log = ReplayLog::new(|_| ());
-    let leading = RandomAccess::Picture { reference: true, leading: true };
+    let leading = RandomAccess::Picture { reference: true, leading: Leading::Skipped };
     // I B P B B, then I with two leading pictures, P, and a B picture that is not a leading picture.
     let kinds = [
         RandomAccess::Point,
@@ -199,8 +199,9 @@ fn leading_pictures_without_times_are_known_by_their_types() {
 }
 
 #[test]
-fn a_picture_with_a_time_ends_the_leading_pictures_without_times() {
-    let leading = RandomAccess::Picture { reference: true, leading: true };
+fn leading_pictures_end_at_a_later_time_or_a_type_that_is_not_leading() {
+    let leading = RandomAccess::Picture { reference: true, leading: Leading::Skipped };
+    let decodable = RandomAccess::Picture { reference: true, leading: Leading::Decodable };
     // The time of the point, the pictures after it in decode order, and the number of those among
     // them that are leading pictures.
     let groups = [
@@ -221,6 +222,12 @@ fn a_picture_with_a_time_ends_the_leading_pictures_without_times() {
         (
             None,
             vec![(Some(8), leading), (None, leading), (Some(13), RandomAccess::PICTURE), (None, leading)],
+            2,
+        ),
+        // HEVC: I RASL RADL RASL P. Only RASL pictures are dropped, and RADL does not end them.
+        (
+            None,
+            vec![(None, leading), (None, decodable), (None, leading), (None, RandomAccess::PICTURE)],
             2,
         ),
     ];

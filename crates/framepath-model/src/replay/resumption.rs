@@ -3,7 +3,7 @@
 
 use std::mem;
 
-use crate::access_point::RandomAccess;
+use crate::access_point::{Leading, RandomAccess};
 
 /// Treatment of the next packet, which may follow a loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,8 +35,8 @@ pub(super) struct Resumption {
     valid_from: Option<i64>,
     /// True between a random access point at which the stream resumed and the next picture in
     /// decode order that is no leading picture by its time or, without a time of both, by its type.
-    /// Pictures that may be leading pictures by their type are leading pictures there, unless their
-    /// time shows the contrary.
+    /// There, pictures of the type [`Leading::Skipped`] are dropped, unless their time shows that
+    /// they are no leading pictures.
     by_type: bool,
     /// True if `valid_from` is the time of a random access point: no later picture refers to
     /// pictures shown before it. False if it is the time of the picture that completed a recovery.
@@ -65,7 +65,7 @@ impl Resumption {
     /// Decides how the next packet in decode order is treated, and records the packet. `pts` is its
     /// presentation time, ticks; `None` if not known.
     pub(super) fn admit(&mut self, access: RandomAccess, pts: Option<i64>) -> Admission {
-        let reference = match access {
+        let (reference, leading) = match access {
             RandomAccess::Point => {
                 let was_whole = !self.skipping && self.withholding == 0;
                 let valid_from = if was_whole { None } else { pts };
@@ -80,15 +80,15 @@ impl Resumption {
                     self.withholding = pictures;
                 }
                 self.withholding = self.withholding.min(pictures);
-                true
+                (true, Leading::No)
             }
             RandomAccess::Picture { reference, leading } => {
                 // The first picture that is no leading picture ends them.
                 self.by_type &= match (pts, self.valid_from) {
                     (Some(pts), Some(from)) => pts < from,
-                    _ => leading,
+                    _ => leading != Leading::No,
                 };
-                reference
+                (reference, leading)
             }
         };
         if self.skipping {
@@ -96,7 +96,7 @@ impl Resumption {
         }
         let shown_before = match (pts, self.valid_from) {
             (Some(pts), Some(from)) => pts < from,
-            _ => self.by_type,
+            _ => self.by_type && leading == Leading::Skipped,
         };
         if shown_before && self.is_point {
             return Admission::Leading;
