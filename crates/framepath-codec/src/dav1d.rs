@@ -5,6 +5,7 @@
 //! picture allocator that returns slots. The settings are those of the wrapper, so that the
 //! pictures are equal.
 
+use std::collections::VecDeque;
 use std::ffi::{CStr, c_int, c_void};
 use std::mem::{self, MaybeUninit};
 use std::ptr::{self, NonNull};
@@ -154,6 +155,12 @@ pub(crate) struct Dav1dDecoder {
     threads: u32,
     state: Dav1dState,
     failure: Option<CodecError>,
+    /// True if decoding continues after packets that dav1d rejects.
+    conceals: bool,
+    /// Number of the last packet that was reported as undecoded; -1 before the first.
+    undecoded: i64,
+    /// Rejections to report while decoding continues.
+    rejections: VecDeque<DecoderOutput>,
     /// Number of the first packet that a rejection may concern: its picture and later pictures are
     /// withheld. `i64::MAX` without a rejection. AV1 shows pictures in the order of packets.
     stop_at: i64,
@@ -162,6 +169,7 @@ pub(crate) struct Dav1dDecoder {
 impl Dav1dDecoder {
     pub(crate) fn open(
         threads: DecoderThreads,
+        conceals: bool,
         slots: impl FnOnce(u32) -> Slots,
     ) -> Result<Dav1dDecoder, CodecError> {
         let count = match threads {
@@ -202,6 +210,9 @@ impl Dav1dDecoder {
                 held: None,
                 state: Dav1dState::Idle,
                 failure: None,
+                conceals,
+                undecoded: -1,
+                rejections: VecDeque::new(),
                 stop_at: i64::MAX,
                 slots,
             }),
@@ -262,6 +273,7 @@ impl Dav1dDecoder {
     /// Returns the number of dropped pictures that would have been output.
     pub(crate) fn flush(&mut self) -> u64 {
         (self.pending, self.held) = (None, None);
+        self.rejections.clear();
         // SAFETY: an open context. dav1d's threads are idle afterwards.
         unsafe { ffi::dav1d_flush(self.context.0.as_ptr()) };
         self.slots.forget_failure();
@@ -274,6 +286,9 @@ impl Dav1dDecoder {
         // the second call on, dav1d waits for them.
         let mut empty_results = 0;
         loop {
+            if let Some(rejection) = self.rejections.pop_front() {
+                return Ok(rejection);
+            }
             match self.state {
                 Dav1dState::Ended => {
                     let last = self.held.take().filter(|picture| picture.0.m.timestamp < self.stop_at);
@@ -363,7 +378,7 @@ impl Dav1dDecoder {
         unsafe { slot.frame(size, starts, [luma, chroma, chroma], colors_of(picture), meta) }.map(Some)
     }
 
-    /// Records dav1d's error `code`, or the failure of [`Slots`] that caused it, if it is the first
+    /// Records a rejection if the decoder conceals damage and has enough memory. Else records dav1d's error `code`, or the failure of [`Slots`] that caused it, if it is the first
     /// failure. Then drains the decoder, or ends it if the pool is too small or a failure came before.
     /// Drops the pending packet.
     fn reject(&mut self, code: c_int) {
@@ -374,8 +389,23 @@ impl Dav1dDecoder {
                     Some(packet) => (packet, 0),
                     None => (self.numbers.sent().saturating_sub(1), self.threads - 1),
                 };
-                self.stop_at = self.stop_at.min(packet as i64 - i64::from(in_flight));
-                CodecError::Rejected { codec: self.slots.codec(), packet, in_flight, message: message(code) }
+                let first = packet as i64 - i64::from(in_flight);
+                let message = message(code);
+                let error = CodecError::Rejected { codec: self.slots.codec(), packet, in_flight, message };
+                if self.conceals && code != -libc::ENOMEM {
+                    self.pending = None;
+                    if self.state == Dav1dState::Sent {
+                        // As in FFmpeg's wrapper: another request for output would make dav1d drain its
+                        // threads, in which dav1d 1.0 can wait for ever after an error.
+                        self.state = Dav1dState::Idle;
+                    }
+                    self.undecoded = first.max(self.undecoded + 1).min(packet as i64);
+                    let packet = self.numbers.meta_of(self.undecoded);
+                    self.rejections.push_back(DecoderOutput::Undecoded { packet, error });
+                    return;
+                }
+                self.stop_at = self.stop_at.min(first);
+                error
             }
         };
         self.pending = None;

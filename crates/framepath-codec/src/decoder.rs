@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use framepath_model::stream::FrameMeta;
 use framepath_os::measure::frame_threads::PictureWork;
 use framepath_os::memory::pool::{Frame, GiveBack};
 
@@ -37,6 +38,12 @@ pub struct DecoderOptions {
     /// Maximum number of frames that later stages hold at a time, queues included. If `pool_slots`
     /// is `None`, the pool gets that many additional slots, at most 4096.
     pub downstream_frames: u32,
+    /// True: after a packet that cannot be decoded, decoding continues, and damaged pictures are
+    /// output as the library conceals them, with [`FrameMeta::is_damaged`]. False: both are errors that
+    /// end decoding. A hardware decoder ignores it: such packets are errors.
+    ///
+    /// [`FrameMeta::is_damaged`]: framepath_model::stream::FrameMeta::is_damaged
+    pub conceals: bool,
     /// Collector of the frames that another process reads and releases; makes the frames usable for
     /// [`Frame::export`]. With `None`, only this process can use the pool.
     pub give_back: Option<&'static GiveBack>,
@@ -52,6 +59,7 @@ impl Default for DecoderOptions {
             output: OutputFormat::Native,
             pool_slots: None,
             downstream_frames: 2,
+            conceals: false,
             give_back: None,
             provider: None,
         }
@@ -81,6 +89,14 @@ impl DecoderOptions {
 pub enum DecoderOutput {
     /// A picture, in presentation order.
     Frame(Frame),
+    /// A packet cannot be decoded, and decoding continues; only with [`DecoderOptions::conceals`].
+    Undecoded {
+        /// Metadata of the packet; of another packet near it if the library does not report which one
+        /// it could not decode.
+        packet: FrameMeta,
+        /// Reason.
+        error: CodecError,
+    },
     /// No picture is ready before the next packet is sent.
     NeedsPacket,
     /// The last picture was output; no further one follows before a flush.
@@ -117,7 +133,7 @@ enum Backend {
 ///
 /// Pictures that are [preroll](Packet::preroll) are decoded and not output.
 ///
-/// After a failure of a software decoder, `receive` first returns the frames that were finished
+/// Damage is a failure unless [`DecoderOptions::conceals`] is set. After a failure of a software decoder, `receive` first returns the frames that were finished
 /// before it. Then it returns the error once, and the end afterwards. A hardware decoder returns
 /// the error at once, from `send` or `receive`.
 pub struct Decoder {
@@ -144,8 +160,12 @@ impl Decoder {
             }
         };
         let backend = match track.codec {
-            Codec::Av1 => Backend::Dav1d(Box::new(Dav1dDecoder::open(options.threads, slots)?)),
-            _ => Backend::Libav(Box::new(LibavDecoder::open(track, options.threads, slots)?)),
+            Codec::Av1 => {
+                Backend::Dav1d(Box::new(Dav1dDecoder::open(options.threads, options.conceals, slots)?))
+            }
+            _ => {
+                Backend::Libav(Box::new(LibavDecoder::open(track, options.threads, options.conceals, slots)?))
+            }
         };
         log::debug!("decoder for {codec}, threads {:?}, output {:?}", options.threads, options.output);
         Ok(Decoder { backend })

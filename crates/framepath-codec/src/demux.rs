@@ -44,6 +44,8 @@ pub struct Demuxer {
     /// True if the next [`read`](Demuxer::read) returns the first packet after a seek or
     /// [`skip_to_key`](Demuxer::skip_to_key).
     restarts: bool,
+    /// True if libavformat could not read the rest of the file.
+    is_unreadable: bool,
 }
 
 /// Identity of a packet among all packets of a file.
@@ -106,6 +108,7 @@ impl Demuxer {
             read_ahead,
             marking,
             restarts: false,
+            is_unreadable: false,
         })
     }
 
@@ -118,8 +121,8 @@ impl Demuxer {
     /// is recorded as blocked.
     ///
     /// # Errors
-    /// The file cannot be read further, ends inside a packet, or changes the size of NAL unit
-    /// lengths; or there is not enough memory. Earlier packets were returned.
+    /// The file cannot be read further, or changes the size of NAL unit lengths; or there is not enough
+    /// memory. Earlier packets were returned. Damage is no error: see [`Packet::is_damaged`].
     pub fn read(&mut self) -> Result<Option<Packet>, CodecError> {
         let packet = match self.read_ahead.take() {
             Some(packet) => Some(packet),
@@ -152,7 +155,14 @@ impl Demuxer {
             if let Some(source) = self.input.take_error() {
                 return Err(CodecError::Io { file: self.name(), operation: "read", source });
             }
-            if code == ff::AVERROR_EOF {
+            if code == ff::AVERROR_INVALIDDATA && !self.is_unreadable {
+                // The rest of the file cannot be read. An empty packet says so to the decoder.
+                self.is_unreadable = true;
+                self.packets += 1;
+                packet.set_damaged();
+                return Ok(Some(packet));
+            }
+            if code == ff::AVERROR_EOF || code == ff::AVERROR_INVALIDDATA {
                 return Ok(None);
             }
             if code < 0 {
@@ -165,9 +175,6 @@ impl Demuxer {
                 // valid and empty.
                 unsafe { ff::av_packet_unref(raw) };
                 continue;
-            }
-            if raw.flags & ff::AV_PKT_FLAG_CORRUPT as c_int != 0 {
-                return Err(CodecError::DamagedPacket { file: self.name(), packet: self.packets });
             }
             // An edit list excludes the packet. The flag is not passed on: libavcodec handles it
             // wrongly for pictures that a later packet shows (VP9), and dav1d does not support
@@ -205,7 +212,7 @@ impl Demuxer {
             return Err(io_error(self.name(), std::io::Error::from_raw_os_error(libc::ESPIPE)));
         }
         (self.read_ahead, self.marking, self.restarts) = (None, None, false);
-        self.packets = 0;
+        (self.packets, self.is_unreadable) = (0, false);
         // Seeking is cheap, but misses the first packet in some containers.
         let shortage = Shortage::watch();
         if self.first.is_some() && self.context.seek_to_start(self.stream) && !shortage.occurred() {

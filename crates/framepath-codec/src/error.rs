@@ -129,13 +129,13 @@ pub enum CodecError {
         /// rewound. Packets that the demuxer reads while it seeks count.
         packet: u64,
     },
-    /// The container ends or is damaged inside a packet.
-    #[error("{file}: packet {packet} is damaged or cut short")]
+    /// The container marks a packet as damaged, or ends or is damaged inside it. The demuxer does not
+    /// return this error: see [`Packet::is_damaged`](crate::Packet::is_damaged).
+    #[error("{codec}: packet {packet} is damaged or cut short")]
     DamagedPacket {
-        /// File, as specified by the user.
-        file: String,
-        /// Number of packets that the demuxer has read before this one since the file was opened or
-        /// rewound. Packets that the demuxer reads while it seeks count.
+        /// Name of the codec, as in libavcodec.
+        codec: &'static str,
+        /// Number of the packet, from 0, in the order of the source.
         packet: u64,
     },
     /// framepath does not decode the codec of the video.
@@ -266,6 +266,14 @@ pub enum CodecError {
         /// Name of the codec, as in libavcodec.
         codec: &'static str,
     },
+}
+
+impl CodecError {
+    /// Returns true if the error is damage of the stream: decoding can restart at a later packet.
+    pub fn is_damage(&self) -> bool {
+        use CodecError::{DamagedPacket, DamagedPicture, Rejected, UnitLength};
+        matches!(self, DamagedPacket { .. } | DamagedPicture { .. } | Rejected { .. } | UnitLength { .. })
+    }
 }
 
 fn tracks_of(tracks: usize) -> String {

@@ -5,6 +5,7 @@
 //! wrapped in an `AVBufferRef`, which releases the slot with the last reference. Packets carry a
 //! number in `pts`, which every decoder copies to the picture.
 
+use std::collections::VecDeque;
 use std::ffi::{CStr, c_int};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
@@ -161,6 +162,12 @@ pub(crate) struct LibavDecoder {
     /// First failure, returned after the earlier pictures; `None` if there is none, or if its error
     /// was returned.
     failure: Option<LibavFailure>,
+    /// True if decoding continues after damage.
+    conceals: bool,
+    /// Number of the last packet that was reported as undecoded; -1 before the first.
+    undecoded: i64,
+    /// Rejections to report while decoding continues.
+    rejections: VecDeque<DecoderOutput>,
 }
 
 /// Failure whose error is returned after the earlier pictures.
@@ -178,6 +185,7 @@ impl LibavDecoder {
     pub(crate) fn open(
         track: &TrackInfo,
         threads: DecoderThreads,
+        conceals: bool,
         slots: impl FnOnce(u32) -> Slots,
     ) -> Result<LibavDecoder, CodecError> {
         let name = track.codec.name();
@@ -219,6 +227,9 @@ impl LibavDecoder {
             state: LibavState::Running,
             recovered: false,
             failure: None,
+            conceals,
+            undecoded: -1,
+            rejections: VecDeque::new(),
         })
     }
 
@@ -268,6 +279,7 @@ impl LibavDecoder {
         self.shared.frame_threads.flush();
         self.shared.slots.forget_failure();
         self.failure = None;
+        self.rejections.clear();
         self.recovered = false;
         self.state = LibavState::Running;
         self.numbers.flush()
@@ -275,6 +287,9 @@ impl LibavDecoder {
 
     pub(crate) fn receive(&mut self) -> Result<DecoderOutput, CodecError> {
         loop {
+            if let Some(rejection) = self.rejections.pop_front() {
+                return Ok(rejection);
+            }
             if self.state == LibavState::Ended {
                 return self.failure.take().map_or(Ok(DecoderOutput::End), |failure| Err(failure.error));
             }
@@ -341,7 +356,7 @@ impl LibavDecoder {
         };
         // A picture that lacks references is not counted as output.
         let meta = if self.is_recovered() { self.numbers.find(number) } else { None };
-        let Some(meta) = meta else {
+        let Some(mut meta) = meta else {
             // SAFETY: our frame; this releases its slot now, not with the next picture.
             unsafe { ff::av_frame_unref(self.picture.as_ptr()) };
             return Ok(None);
@@ -349,7 +364,8 @@ impl LibavDecoder {
         if self.failure.as_ref().is_some_and(|failure| !self.comes_before(failure, number, meta)) {
             return Ok(None);
         }
-        if flags & DAMAGED != 0 {
+        meta.is_damaged |= flags & DAMAGED != 0;
+        if flags & DAMAGED != 0 && !self.conceals {
             // The earlier pictures were output, in presentation order.
             self.state = LibavState::Ended;
             let error = CodecError::DamagedPicture { codec, packet: number.max(0) as u64 };
@@ -386,6 +402,8 @@ impl LibavDecoder {
         self.shared.frame_threads.output(self.output)
     }
 
+    /// Handles the library's error `code` for a packet: a rejection, after which decoding continues if the
+    /// decoder conceals damage, or a failure.
     fn reject(&mut self, code: c_int) {
         if let Some((number, failure)) = self.shared.slots.take_failure() {
             return self.fail(number, failure);
@@ -398,7 +416,14 @@ impl LibavDecoder {
             in_flight,
             message: libav_message(code),
         };
-        self.fail(packet as i64 - i64::from(in_flight), error);
+        let first = packet as i64 - i64::from(in_flight);
+        if !self.conceals || code == ff::AVERROR(libc::ENOMEM) {
+            return self.fail(first, error);
+        }
+        // The oldest packet inside that was not reported yet is the most likely one.
+        self.undecoded = first.max(self.undecoded + 1).min(packet as i64);
+        let packet = self.numbers.meta_of(self.undecoded);
+        self.rejections.push_back(DecoderOutput::Undecoded { packet, error });
     }
 
     /// Records `error` if it is the first failure, and drains the decoder. `packet` is the number

@@ -83,6 +83,13 @@ impl Numbers {
         inside as u64
     }
 
+    /// Returns the metadata of packet `number`, or only its number's default if the table no longer has
+    /// it.
+    pub(crate) fn meta_of(&self, number: i64) -> FrameMeta {
+        let entry = self.entries[self.place(number)].filter(|entry| entry.number == number);
+        entry.map_or_else(FrameMeta::default, |entry| entry.meta)
+    }
+
     /// Returns the number of packets inserted so far; a flush does not reset it.
     pub(crate) fn sent(&self) -> u64 {
         self.next as u64

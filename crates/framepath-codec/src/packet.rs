@@ -279,6 +279,20 @@ impl Packet {
         }
     }
 
+    /// Returns true if the demuxer found the packet damaged: the container marks it as damaged, or ends or
+    /// is damaged inside it. A damaged packet without bytes stands for a part of the file that the
+    /// demuxer cannot read.
+    pub fn is_damaged(&self) -> bool {
+        // SAFETY: `raw` is a valid packet.
+        unsafe { self.0.raw.as_ref() }.flags & ff::AV_PKT_FLAG_CORRUPT as c_int != 0
+    }
+
+    /// Marks the packet as damaged, for code that forwards packets.
+    pub fn set_damaged(&mut self) {
+        // SAFETY: `raw` is a valid packet, borrowed exclusively.
+        unsafe { self.0.raw.as_mut() }.flags |= ff::AV_PKT_FLAG_CORRUPT as c_int;
+    }
+
     /// Returns true if the packet is flagged as one at which decoding can start: by the container,
     /// or by the code that made the packet.
     pub fn is_key(&self) -> bool {

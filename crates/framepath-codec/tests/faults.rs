@@ -221,6 +221,7 @@ fn a_rejected_packet_is_told_once_and_after_the_frames_before_it() {
             loop {
                 match decoder.receive() {
                     Ok(framepath_codec::DecoderOutput::Frame(frame)) => got.push(hash(&frame)),
+                    Ok(framepath_codec::DecoderOutput::Undecoded { .. }) => panic!("{name}: not asked for"),
                     Ok(framepath_codec::DecoderOutput::NeedsPacket) => break,
                     Ok(framepath_codec::DecoderOutput::End) => {
                         ended = true;

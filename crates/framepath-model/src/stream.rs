@@ -120,6 +120,9 @@ pub struct FrameMeta {
     pub pts: Option<i64>,
     /// Duration in ticks of the stream's time base; 0 if not known.
     pub duration: i64,
+    /// True for a frame that is not right because the stream is damaged: the decoder concealed parts of
+    /// it, or its packet is marked as damaged. False for packets.
+    pub is_damaged: bool,
 }
 
 /// Frames that a decoder does not output from a packet on, such as pictures before the position of a

@@ -178,7 +178,7 @@ pub use work::{MOST_INVOLUNTARY, WorkerTime};
 
 /// Version of this format. It changes with every table above and with the positions of words in
 /// the shared area (`framepath_os::crossing`).
-pub const VERSION: u16 = 8;
+pub const VERSION: u16 = 9;
 
 /// First bytes of every message.
 pub const MAGIC: [u8; 4] = *b"FPWM";

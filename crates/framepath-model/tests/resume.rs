@@ -225,11 +225,7 @@ fn leading_pictures_end_at_a_later_time_or_a_type_that_is_not_leading() {
             2,
         ),
         // HEVC: I RASL RADL RASL P. Only RASL pictures are dropped, and RADL does not end them.
-        (
-            None,
-            vec![(None, leading), (None, decodable), (None, leading), (None, RandomAccess::PICTURE)],
-            2,
-        ),
+        (None, vec![(None, leading), (None, decodable), (None, leading), (None, RandomAccess::PICTURE)], 2),
     ];
     for (time, pictures, leading) in groups {
         let mut log = ReplayLog::new(|_| ());

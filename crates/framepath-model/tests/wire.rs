@@ -69,16 +69,16 @@ fn work() -> impl Strategy<Value = WorkerTime> {
 
 fn submission() -> impl Strategy<Value = Submission> {
     prop_oneof![
-        (any::<(u64, Option<i64>, u32, bool)>(), 0..=u64::MAX - u64::from(u32::MAX), preroll()).prop_map(
-            |((seq, pts, len, key), offset, preroll)| Submission::Packet {
+        (any::<(u64, Option<i64>, u32, bool, bool)>(), 0..=u64::MAX - u64::from(u32::MAX), preroll())
+            .prop_map(|((seq, pts, len, key, is_damaged), offset, preroll)| Submission::Packet {
+                is_damaged,
                 seq,
                 pts,
                 offset,
                 len,
                 key,
                 preroll
-            }
-        ),
+            }),
         (any::<u64>(), any::<Option<i64>>(), any::<u16>(), any::<u32>(), any::<u8>())
             .prop_map(|(seq, pts, pool, slot, layout)| Submission::Frame { seq, pts, pool, slot, layout }),
         (any::<u8>(), layout()).prop_map(|(id, layout)| Submission::Layout { id, layout }),
@@ -106,8 +106,17 @@ fn place() -> impl Strategy<Value = DemuxPosition> {
 
 fn completion() -> impl Strategy<Value = Completion> {
     prop_oneof![
-        (any::<u64>(), any::<u16>(), any::<u32>(), any::<u8>(), work())
-            .prop_map(|(seq, pool, slot, layout, work)| Completion::Frame { seq, pool, slot, layout, work }),
+        (any::<(u64, bool)>(), any::<u16>(), any::<u32>(), any::<u8>(), work()).prop_map(
+            |((seq, is_damaged), pool, slot, layout, work)| Completion::Frame {
+                seq,
+                pool,
+                slot,
+                layout,
+                is_damaged,
+                work
+            }
+        ),
+        any::<(u64, u64)>().prop_map(|(seq, skipped)| Completion::Undecoded { seq, skipped }),
         (any::<u8>(), layout()).prop_map(|(id, layout)| Completion::Layout { id, layout }),
         (any::<u16>(), 1..1u32 << 20, 1..1u64 << 40, 0..1u32 << 31).prop_map(
             |(pool, slots, slot_bytes, first_slot)| Completion::Pool { pool, slots, slot_bytes, first_slot }
@@ -124,9 +133,10 @@ fn completion() -> impl Strategy<Value = Completion> {
 }
 
 fn packet() -> impl Strategy<Value = Completion> {
-    let (flags, numbers) = (any::<[bool; 2]>(), any::<(i64, u32, u32)>());
+    let (flags, numbers) = (any::<[bool; 3]>(), any::<(i64, u32, u32)>());
     (any::<Option<i64>>(), 0..=u64::MAX - u64::from(u32::MAX), flags, numbers, preroll()).prop_map(
-        |(pts, offset, [key, transit], (duration, len, id), preroll)| Completion::Packet {
+        |(pts, offset, [key, transit, is_damaged], (duration, len, id), preroll)| Completion::Packet {
+            is_damaged,
             pts,
             duration,
             offset,
@@ -375,14 +385,22 @@ proptest! {
 }
 
 const NO_PREROLL: Preroll = Preroll { restarts: false, discarded: false, skipped: 0 };
-const PACKET: Submission =
-    Submission::Packet { seq: 7, pts: None, offset: 16, len: 9, key: true, preroll: NO_PREROLL };
+const PACKET: Submission = Submission::Packet {
+    is_damaged: false,
+    seq: 7,
+    pts: None,
+    offset: 16,
+    len: 9,
+    key: true,
+    preroll: NO_PREROLL,
+};
 
 #[test]
 fn the_words_are_those_of_the_tables() {
     assert_eq!(PACKET.encode(), [9 << 32 | 2 << 8 | 1, 7, 0, 16, 0, 0, 0, 0]);
     let preroll = Preroll { restarts: true, discarded: true, skipped: 3 };
-    let discarded = Submission::Packet { seq: 7, pts: None, offset: 16, len: 9, key: true, preroll };
+    let discarded =
+        Submission::Packet { is_damaged: false, seq: 7, pts: None, offset: 16, len: 9, key: true, preroll };
     assert_eq!(discarded.encode(), [9 << 32 | 26 << 8 | 1, 7, 0, 16, 3, 0, 0, 0]);
     let seek = Submission::Seek { number: 2, to: DemuxPosition::Time(9, SeekTo::KeyframeBefore) };
     assert_eq!(seek.encode(), [1 << 8 | 6, 2, 9, 0, 0, 0, 0, 0]);
@@ -400,7 +418,7 @@ fn the_words_are_those_of_the_tables() {
         is_pool: true,
         ..WorkerTime::default()
     };
-    let frame = Completion::Frame { seq: 4, pool: 2, slot: 11, layout: 1, work };
+    let frame = Completion::Frame { is_damaged: false, seq: 4, pool: 2, slot: 11, layout: 1, work };
     assert_eq!(frame.encode(), [11 << 32 | 2 << 16 | 1 << 8 | 129, 4, 5, 6, 0, 0, 0, 1 << 63 | 3 << 48 | 8]);
     let layout = Layout::packed(PixelFormat::Nv12, 16, 8).unwrap();
     let layout_record = Completion::Layout { id: 5, layout };

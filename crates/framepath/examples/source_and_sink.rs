@@ -29,7 +29,7 @@ impl Source for Fade {
         frame.plane_mut(0).fill(self.level);
         let seq = u64::from(self.level);
         self.level += 1;
-        let meta = FrameMeta { seq, birth_ns, pts: Some(seq as i64), duration: 1 };
+        let meta = FrameMeta { seq, birth_ns, pts: Some(seq as i64), duration: 1, ..FrameMeta::default() };
         out.push(Item::Frame(frame.freeze(meta)))?;
         Ok(self.level < 100)
     }

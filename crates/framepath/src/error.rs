@@ -10,6 +10,7 @@ use framepath_model::path::PathError;
 use framepath_os::memory::pool::{ForeignError, PoolError};
 use framepath_os::v4l2::V4l2Error;
 
+use crate::damage::Damage;
 use crate::host::HostError;
 use crate::loss::Loss;
 use crate::request::RequestError;
@@ -162,12 +163,14 @@ pub enum RunError {
     Request(#[from] RequestError),
     /// The run ended by itself (no signal, stop request or viewer ended it), and no frame or packet has
     /// reached a sink. Only for pipelines whose source comes from path text.
-    #[error("{first}: no frame was delivered{}", why(losses))]
+    #[error("{first}: no frame was delivered{}", why(losses, damage))]
     NoFrame {
         /// Text of the source in the path.
         first: String,
         /// Losses of the run, which may explain the missing frames; may be empty.
         losses: Vec<Loss>,
+        /// Damage of the stream, which may explain the missing frames, too.
+        damage: Damage,
     },
     /// A thread could not be started, or ended in a panic.
     #[error("thread of `{hop}`: {detail}")]
@@ -180,9 +183,10 @@ pub enum RunError {
     },
 }
 
-fn why(losses: &[Loss]) -> String {
-    if losses.is_empty() {
+fn why(losses: &[Loss], damage: &Damage) -> String {
+    if losses.is_empty() && damage.is_none() {
         return "; the source emitted no frame that the path could deliver".to_owned();
     }
-    losses.iter().map(|loss| format!("; {loss}")).collect()
+    let damage = (!damage.is_none()).then(|| format!("; {damage}"));
+    losses.iter().map(|loss| format!("; {loss}")).chain(damage).collect()
 }

@@ -101,6 +101,7 @@
 #![forbid(unsafe_code)]
 
 mod copy_pool;
+mod damage;
 mod device;
 mod element;
 mod error;
@@ -133,6 +134,7 @@ mod tee;
 pub mod worker;
 
 pub use copy_pool::CopyPool;
+pub use damage::{Damage, FirstDamage};
 pub use element::HopPlace;
 pub use error::{RunError, StageError};
 pub use framepath_codec::{Codec, CodecError, Packet, TrackInfo, silence_ffmpeg};

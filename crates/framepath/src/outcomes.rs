@@ -4,6 +4,7 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
+use crate::damage::DamageLog;
 use crate::host::WorkerStats;
 use crate::notes::Notes;
 
@@ -12,6 +13,8 @@ use crate::notes::Notes;
 pub(crate) struct Outcomes {
     /// Notes for the user.
     pub(crate) notes: Notes,
+    /// Damage that decoders in this process have found.
+    pub(crate) damage: DamageLog,
     /// Number of frames that the source's device dropped or damaged.
     pub(crate) missed: Arc<AtomicU64>,
     /// Counters of the `play` sink; empty if the path has none.

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use framepath_model::ledger::{Digest, HopTree, Row, digest, flag};
 use framepath_os::measure::meter::Level;
 
+use crate::damage::Damage;
 use crate::error::RunError;
 use crate::host::WorkerStats;
 use crate::loss::{Loss, LossReason};
@@ -166,6 +167,8 @@ pub struct Report {
     pub flushed: u64,
     /// Number of frames that the source's device dropped or damaged.
     pub missed: u64,
+    /// Damage of the decoded streams, which the run continued after.
+    pub damage: Damage,
     /// Number of bytes that the CPU copied in the run's threads and its workers' stages, all frames
     /// together. Copies of workers are missing at level `off`.
     pub copied_bytes: u64,

@@ -111,6 +111,7 @@ impl Pipeline {
             dropped: dropped.load(Ordering::Relaxed),
             flushed: requests.flushed(),
             missed: outcomes.missed.load(Ordering::Relaxed),
+            damage: outcomes.damage.damage(),
             copied_bytes: 0,
             wall_ns: now_ns() - start_ns,
             cpu_ns: process_cpu_ns() - start_cpu + workers_cpu_ns,
@@ -127,6 +128,9 @@ impl Pipeline {
         };
         report.frames = report.sinks.iter().map(|sink| sink.frames).max().unwrap_or_default();
         options.progress.store(report.frames, Ordering::Relaxed);
+        for (_, stats) in &workers {
+            report.damage.add(stats.damage.damage());
+        }
         for ended in ended {
             report.add(ended);
         }
@@ -192,7 +196,8 @@ impl Report {
         let by_viewer = self.played.is_some_and(|played| played.ended);
         if self.frames == 0 && self.error.is_none() && !self.interrupted && !by_viewer {
             let first = self.hops[0].text.clone();
-            self.error = Some(RunError::NoFrame { first, losses: self.losses() });
+            self.error =
+                Some(RunError::NoFrame { first, losses: self.losses(), damage: self.damage.clone() });
         }
     }
 

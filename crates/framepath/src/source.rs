@@ -45,7 +45,7 @@ use crate::stage::short_name;
 ///         frame.set_layout(&self.layout).map_err(|error| out.fail(error))?;
 ///         frame.plane_mut(0).fill(self.next);
 ///         let seq = u64::from(self.next);
-///         let meta = FrameMeta { seq, birth_ns, pts: Some(seq as i64), duration: 1 };
+///         let meta = FrameMeta { seq, birth_ns, pts: Some(seq as i64), duration: 1, ..FrameMeta::default() };
 ///         self.next += 1;
 ///         out.push(Item::Frame(frame.freeze(meta)))?;
 ///         Ok(self.next < 100)

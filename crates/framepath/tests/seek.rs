@@ -253,7 +253,13 @@ impl Source for Asked {
         let birth_ns = out.birth();
         let mut frame = self.pool.acquire().map_err(|error| out.fail(error))?;
         frame.set_layout(&self.layout).map_err(|error| out.fail(error))?;
-        let meta = FrameMeta { seq: self.next, birth_ns, pts: Some(self.next as i64), duration: 1 };
+        let meta = FrameMeta {
+            seq: self.next,
+            birth_ns,
+            pts: Some(self.next as i64),
+            duration: 1,
+            ..FrameMeta::default()
+        };
         self.next += 1;
         out.push(Item::Frame(frame.freeze(meta)))?;
         Ok(self.next < 100_000)

@@ -72,7 +72,13 @@ impl Source for Asked {
     fn produce(&mut self, out: &mut Out<'_>) -> Result<bool, HopFailure> {
         let mut frame = self.pool.acquire().map_err(|error| out.fail(error))?;
         frame.set_layout(&self.layout).map_err(|error| out.fail(error))?;
-        let meta = FrameMeta { seq: self.emitted, birth_ns: out.birth(), pts: None, duration: 1 };
+        let meta = FrameMeta {
+            seq: self.emitted,
+            birth_ns: out.birth(),
+            pts: None,
+            duration: 1,
+            ..FrameMeta::default()
+        };
         self.emitted += 1;
         out.push(Item::Frame(frame.freeze(meta)))?;
         Ok(self.emitted < self.frames)

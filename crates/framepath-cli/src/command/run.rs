@@ -37,7 +37,8 @@ Exit code:
   1    a stage failed, or no frame reached the sink
   2    the path or an option is invalid
   3    packets were skipped or frames lost; a line on standard error has the number, the
-       hop, the first packet and the reason (--quiet keeps this line)
+       hop, the first packet and the reason (--quiet keeps this line). With --strict also
+       if the stream is damaged; without it, such a line and exit code 0
   130  SIGINT (Ctrl-C) or SIGTERM: frames in flight have 0.4 s to be delivered. A second
        signal ends the program immediately";
 
@@ -73,6 +74,11 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "N", default_value_t = 65_536,
           value_parser = clap::value_parser!(u32).range(1..=1 << 26))]
     rows: u32,
+
+    /// Exit with code 3 also if the stream is damaged: packets that cannot be decoded, or frames that the
+    /// decoder concealed
+    #[arg(long)]
+    strict: bool,
 
     /// Print no summary and no progress; failures and losses are still reported
     #[arg(long)]
@@ -175,12 +181,16 @@ impl RunArgs {
         for loss in &losses {
             terminal::note(&format!("framepath: run: {loss}"));
         }
+        let damage = report.damage.clone();
+        if !damage.is_none() {
+            terminal::note(&format!("framepath: run: damaged stream: {damage}"));
+        }
         let written = outputs.write(&mut report, &path);
         if let Some(error) = report.error {
             return Err(error.into());
         }
         shown.and(written)?;
-        Ok(match (report.interrupted, losses.is_empty()) {
+        Ok(match (report.interrupted, losses.is_empty() && (damage.is_none() || !self.strict)) {
             (true, _) => ExitStatus::Interrupted,
             (false, false) => ExitStatus::Lost,
             (false, true) => ExitStatus::Done,

@@ -265,6 +265,7 @@ pub const ACTS: &[Act] = &[
     packets("gives-back-what-was-a-packet", Then::Broken, |socket| {
         let mut peer = opened(socket);
         peer.complete(&Completion::Frame {
+            is_damaged: false,
             seq: 0,
             pool: SAME_FRAME,
             slot: 0,
@@ -291,7 +292,7 @@ pub const ACTS: &[Act] = &[
             voluntary_switches: u16::MAX,
             involuntary_switches: u16::MAX,
         };
-        peer.complete(&Completion::Frame { seq: 0, pool: 0, slot: 0, layout: 0, work });
+        peer.complete(&Completion::Frame { is_damaged: false, seq: 0, pool: 0, slot: 0, layout: 0, work });
         stay()
     }),
     packets("passes-for-ever", Then::Broken, |socket| {
@@ -484,8 +485,14 @@ pub const ACTS: &[Act] = &[
     }),
     frames("gives-a-frame-back-twice", Then::Wrong, |socket| {
         let mut peer = opened(socket);
-        let same =
-            Completion::Frame { seq: 0, pool: SAME_FRAME, slot: 0, layout: 0, work: WorkerTime::default() };
+        let same = Completion::Frame {
+            is_damaged: false,
+            seq: 0,
+            pool: SAME_FRAME,
+            slot: 0,
+            layout: 0,
+            work: WorkerTime::default(),
+        };
         endlessly(|| peer.complete(&same))
     }),
     frames("claims-frames-and-sleeps", Then::Broken, |socket| {

@@ -230,6 +230,7 @@ impl Stream {
     /// Submits a packet of `len` bytes at `offset` of the packet area; both may be invalid.
     pub fn packet_at(&mut self, offset: u64, len: u32) {
         self.submit(&Submission::Packet {
+            is_damaged: false,
             seq: 0,
             pts: None,
             offset,
@@ -250,6 +251,7 @@ impl Stream {
         let Ok(Some(offset)) = self.packets.push(bytes) else { return false };
         let (seq, len, key) = (self.next, bytes.len() as u32, packet.is_key());
         self.submit(&Submission::Packet {
+            is_damaged: false,
             seq,
             pts: Some(seq as i64),
             offset,

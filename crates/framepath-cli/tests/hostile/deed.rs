@@ -382,6 +382,7 @@ pub const DEEDS: &[Deed] = &[
         for seq in [u64::MAX, 0, 0, 1 << 63] {
             let (pts, key) = (Some(i64::MIN), false);
             stream.submit(&Submission::Packet {
+                is_damaged: false,
                 seq,
                 pts,
                 offset: 0,

@@ -82,7 +82,10 @@ impl Peer {
     fn packet(&mut self, offset: u64, len: u32, id: u32) {
         let (pts, duration, key, transit) = (Some(0), 1, true, false);
         let preroll = Preroll::default();
-        self.cell(Completion::Packet { pts, duration, offset, len, id, key, transit, preroll }.encode());
+        self.cell(
+            Completion::Packet { is_damaged: false, pts, duration, offset, len, id, key, transit, preroll }
+                .encode(),
+        );
     }
 }
 
@@ -165,7 +168,14 @@ pub const ACTS: &[Act] = &[
         endlessly(|| peer.packet(0, 1, 3))
     }),
     file("a-frame", Then::Broken, |socket| {
-        cell(Completion::Frame { seq: 0, pool: 0, slot: 0, layout: 0, work: WorkerTime::default() })(socket)
+        cell(Completion::Frame {
+            is_damaged: false,
+            seq: 0,
+            pool: 0,
+            slot: 0,
+            layout: 0,
+            work: WorkerTime::default(),
+        })(socket)
     }),
     file("a-pool", Then::Broken, |socket| {
         cell(Completion::Pool { pool: 0, slots: 4, slot_bytes: 4096, first_slot: 0 })(socket)

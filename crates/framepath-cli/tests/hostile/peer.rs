@@ -211,7 +211,7 @@ impl Peer {
 }
 
 pub fn frame(seq: u64, slot: u32) -> Completion {
-    Completion::Frame { seq, pool: 0, slot, layout: 0, work: WorkerTime::default() }
+    Completion::Frame { is_damaged: false, seq, pool: 0, slot, layout: 0, work: WorkerTime::default() }
 }
 
 pub fn layout() -> Layout {

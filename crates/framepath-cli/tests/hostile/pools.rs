@@ -107,6 +107,7 @@ fn play(socket: Socket, taking: &Taking) {
         peer.complete(&Completion::Pool { pool: number, slots, slot_bytes, first_slot });
         peer.layout(layout());
         peer.complete(&Completion::Frame {
+            is_damaged: false,
             seq,
             pool: number,
             slot: 0,

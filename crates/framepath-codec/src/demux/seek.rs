@@ -211,14 +211,13 @@ impl Demuxer {
         self.read()
     }
 
-    /// Returns the next random access point; `None` at the end of the file. Damaged packets before
-    /// the point are not an error: after a seek into a transport stream, the first packet may be
-    /// incomplete.
+    /// Returns the next random access point that is not damaged; `None` at the end of the file. After a
+    /// seek into a transport stream, the first packet may be incomplete.
     fn read_key(&mut self) -> Result<Option<Packet>, CodecError> {
         loop {
             match self.read_next() {
-                Ok(Some(packet)) if packet.is_key() => return Ok(Some(packet)),
-                Ok(Some(_)) | Err(CodecError::DamagedPacket { .. }) => {}
+                Ok(Some(packet)) if packet.is_key() && !packet.is_damaged() => return Ok(Some(packet)),
+                Ok(Some(_)) => {}
                 Ok(None) => return Ok(None),
                 Err(error) => return Err(error),
             }

@@ -134,6 +134,7 @@ pub fn decode(path: &Path, options: &DecoderOptions, mut sink: impl FnMut(Frame)
         loop {
             match decoder.receive()? {
                 DecoderOutput::Frame(frame) => sink(frame),
+                DecoderOutput::Undecoded { error, .. } => return Err(error),
                 DecoderOutput::NeedsPacket => break,
                 DecoderOutput::End => return end,
             }

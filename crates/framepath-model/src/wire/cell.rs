@@ -49,6 +49,8 @@ const MEMORY_REQUEST: u8 = 135;
 const PACKET_OUT: u8 = 136;
 const FLUSHED: u8 = 137;
 const REQUEST: u8 = 138;
+const DAMAGED_FRAME_OUT: u8 = 139;
+const UNDECODED: u8 = 140;
 
 const REQUEST_KEYFRAME: u64 = 1;
 const REQUEST_BIT_RATE: u64 = 2;
@@ -58,6 +60,7 @@ const KEY: u64 = 2;
 const TRANSIT: u64 = 4;
 const DISCARDED: u64 = 8;
 const RESTARTS: u64 = 16;
+const DAMAGED: u64 = 32;
 
 /// Record of a submission ring, from the caller to the worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +77,8 @@ pub enum Submission {
         len: u32,
         /// True if the container flags the packet as a random access point.
         key: bool,
+        /// True if the demuxer found the packet damaged.
+        is_damaged: bool,
         /// Frames that the decoder does not output. The caller sends 0 for `skipped`, because its
         /// replay log withholds these frames.
         preroll: Preroll,
@@ -141,6 +146,8 @@ pub enum Completion {
         slot: u32,
         /// Id of a layout that an earlier [`Completion::Layout`] defined; 0 for [`SAME_FRAME`].
         layout: u8,
+        /// True if the decoder concealed parts of the frame, or its packet is damaged.
+        is_damaged: bool,
         /// Time and resources that the worker spent on the frame.
         work: WorkerTime,
     },
@@ -192,6 +199,8 @@ pub enum Completion {
         id: u32,
         /// True if the container flags the packet as a random access point.
         key: bool,
+        /// True if the demuxer found the packet damaged.
+        is_damaged: bool,
         /// True if the caller has to copy the packet and give its memory back immediately.
         transit: bool,
         /// Frames that a decoder of this packet does not output.
@@ -204,6 +213,15 @@ pub enum Completion {
     },
     /// Request of the stage to the hops before it.
     Request(UpstreamRequest),
+    /// The decoder continues without the picture of a packet.
+    Undecoded {
+        /// Number of the packet; the number of a later one if the decoder does not report which packet
+        /// it could not decode.
+        seq: u64,
+        /// Number of packets, this one the last, that were skipped because of damage before them; 0 if this
+        /// packet cannot be decoded.
+        skipped: u64,
+    },
 }
 
 /// Request of a stage in a worker to the hops before the stage.
@@ -219,8 +237,8 @@ impl Submission {
     /// Encodes the record as a cell.
     pub fn encode(&self) -> Cell {
         match *self {
-            Submission::Packet { seq, pts, offset, len, key, preroll } => {
-                let flags = has_pts(pts) | if key { KEY } else { 0 } | preroll_flags(preroll);
+            Submission::Packet { seq, pts, offset, len, key, is_damaged, preroll } => {
+                let flags = has_pts(pts) | packet_flags(key, is_damaged) | preroll_flags(preroll);
                 let word = u64::from(PACKET) | flags << 8 | u64::from(len) << 32;
                 [word, seq, pts.unwrap_or(0) as u64, offset, preroll.skipped, 0, 0, 0]
             }
@@ -254,14 +272,16 @@ impl Submission {
                 const RECORD: &str = "packet submission";
                 zero(cell, 5, RECORD)?;
                 let flags = word >> 8 & 0xff;
-                if flags & !(HAS_PTS | KEY | DISCARDED | RESTARTS) != 0 || word >> 16 & 0xffff != 0 {
+                if flags & !(HAS_PTS | KEY | DISCARDED | RESTARTS | DAMAGED) != 0 || word >> 16 & 0xffff != 0
+                {
                     return Err(WireError::Reserved { record: RECORD });
                 }
                 let (offset, len) = (third, (word >> 32) as u32);
                 check(offset.checked_add(len.into()).is_some(), RECORD, "offset", offset)?;
                 let pts = pts_of(flags, pts, RECORD)?;
                 let preroll = preroll_of(flags, cell[4]);
-                Ok(Submission::Packet { seq, pts, offset, len, key: flags & KEY != 0, preroll })
+                let (key, is_damaged) = (flags & KEY != 0, flags & DAMAGED != 0);
+                Ok(Submission::Packet { seq, pts, offset, len, key, is_damaged, preroll })
             }
             FRAME_IN => {
                 const RECORD: &str = "frame submission";
@@ -304,9 +324,10 @@ impl Completion {
     /// Encodes the record as a cell.
     pub fn encode(&self) -> Cell {
         match *self {
-            Completion::Frame { seq, pool, slot, layout, work } => {
+            Completion::Frame { seq, pool, slot, layout, is_damaged, work } => {
                 let [enter, leave, a, b, c, d] = work.encode();
-                [slot_word(FRAME_OUT, layout, pool, slot), seq, enter, leave, a, b, c, d]
+                let kind = if is_damaged { DAMAGED_FRAME_OUT } else { FRAME_OUT };
+                [slot_word(kind, layout, pool, slot), seq, enter, leave, a, b, c, d]
             }
             Completion::Layout { id, ref layout } => layout::encode(LAYOUT_OUT, id, layout),
             Completion::Pool { pool, slots, slot_bytes, first_slot } => {
@@ -316,8 +337,9 @@ impl Completion {
             Completion::End => alone(END, 0),
             Completion::MemoryRequest => alone(MEMORY_REQUEST, 0),
             Completion::Passed { seq } => alone(PASSED, seq),
-            Completion::Packet { pts, duration, offset, len, id, key, transit, preroll } => {
-                let flags = has_pts(pts) | if key { KEY } else { 0 } | if transit { TRANSIT } else { 0 };
+            Completion::Packet { pts, duration, offset, len, id, key, is_damaged, transit, preroll } => {
+                let transit = if transit { TRANSIT } else { 0 };
+                let flags = has_pts(pts) | packet_flags(key, is_damaged) | transit;
                 let word =
                     u64::from(PACKET_OUT) | (flags | preroll_flags(preroll)) << 8 | u64::from(len) << 32;
                 let (pts, skipped) = (pts.unwrap_or(0) as u64, preroll.skipped);
@@ -330,6 +352,7 @@ impl Completion {
             Completion::Request(UpstreamRequest::BitRate(bits)) => {
                 alone_word(u64::from(REQUEST) | REQUEST_BIT_RATE << 8, bits)
             }
+            Completion::Undecoded { seq, skipped } => [UNDECODED.into(), seq, skipped, 0, 0, 0, 0, 0],
         }
     }
 
@@ -341,11 +364,12 @@ impl Completion {
     pub fn decode(cell: &Cell) -> Result<Completion, WireError> {
         let [word, seq, ..] = *cell;
         match word as u8 {
-            FRAME_OUT => {
+            kind @ (FRAME_OUT | DAMAGED_FRAME_OUT) => {
                 let [_, _, enter, leave, a, b, c, d] = *cell;
                 let (layout, pool, slot) = slot_of(word);
                 let work = WorkerTime::decode([enter, leave, a, b, c, d])?;
-                Ok(Completion::Frame { seq, pool, slot, layout, work })
+                let is_damaged = kind == DAMAGED_FRAME_OUT;
+                Ok(Completion::Frame { seq, pool, slot, layout, is_damaged, work })
             }
             LAYOUT_OUT => layout::decode(cell).map(|(id, layout)| Completion::Layout { id, layout }),
             POOL => {
@@ -385,7 +409,7 @@ impl Completion {
                 zero(cell, 6, RECORD)?;
                 let [_, pts, duration, offset, id, skipped, ..] = *cell;
                 let flags = word >> 8 & 0xff;
-                if flags & !(HAS_PTS | KEY | TRANSIT | DISCARDED | RESTARTS) != 0
+                if flags & !(HAS_PTS | KEY | TRANSIT | DISCARDED | RESTARTS | DAMAGED) != 0
                     || word >> 16 & 0xffff != 0
                     || id >> 32 != 0
                 {
@@ -400,6 +424,7 @@ impl Completion {
                     len,
                     id: id as u32,
                     key: flags & KEY != 0,
+                    is_damaged: flags & DAMAGED != 0,
                     transit: flags & TRANSIT != 0,
                     preroll: preroll_of(flags, skipped),
                 })
@@ -424,6 +449,11 @@ impl Completion {
                     }
                     what => Err(WireError::Field { record: RECORD, field: "request", value: what }),
                 }
+            }
+            UNDECODED => {
+                only_kind(cell, "undecoded packet")?;
+                zero(cell, 3, "undecoded packet")?;
+                Ok(Completion::Undecoded { seq, skipped: cell[2] })
             }
             kind => Err(WireError::Kind { family: "completion", kind: kind.into() }),
         }
@@ -452,6 +482,10 @@ fn slot_word(kind: u8, layout: u8, pool: u16, slot: u32) -> u64 {
 
 fn slot_of(word: u64) -> (u8, u16, u32) {
     ((word >> 8) as u8, (word >> 16) as u16, (word >> 32) as u32)
+}
+
+fn packet_flags(key: bool, is_damaged: bool) -> u64 {
+    (if key { KEY } else { 0 }) | if is_damaged { DAMAGED } else { 0 }
 }
 
 /// Returns the packet flags for `preroll`; its number of skipped frames has a word of its own.

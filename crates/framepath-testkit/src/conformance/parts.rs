@@ -167,7 +167,13 @@ impl Source for Numbered {
         self.watch.most_alive.fetch_max(alive, Ordering::SeqCst);
         frame.set_layout(&layout()).map_err(|e| out.fail(e))?;
         frame.plane_mut(0)[..8].copy_from_slice(&self.next.to_le_bytes());
-        let meta = FrameMeta { seq: self.next, birth_ns, pts: Some(self.next as i64), duration: 1 };
+        let meta = FrameMeta {
+            seq: self.next,
+            birth_ns,
+            pts: Some(self.next as i64),
+            duration: 1,
+            ..FrameMeta::default()
+        };
         self.next += 1;
         out.push(Item::Frame(frame.freeze(meta)))?;
         Ok(true)

@@ -29,6 +29,7 @@ pub fn summary(report: &mut Report, case: &str) -> Summary {
     let rows = rows(report, case);
     let mut notes = report.notes.clone();
     notes.extend(report.losses().iter().map(ToString::to_string));
+    notes.extend((!report.damage.is_none()).then(|| format!("damaged stream: {}", report.damage)));
     notes.extend(report.interrupted.then(|| "interrupted".to_owned()));
     notes.extend(report.error.as_ref().map(|error| format!("stopped: {error}")));
     from_rows(rows, notes)
@@ -104,11 +105,13 @@ fn row_of(report: &Report, case: &str, digest: Option<Digest>) -> SummaryRow {
 }
 
 /// Returns the counts of a run by their key: `dropped` (by leaky queues, the source's device and `play`),
-/// `lost` ([`Report::losses`], which has the device's frames too), and with a `play` also `shown` and `late`.
+/// `lost` ([`Report::losses`], which has the device's frames too), `undecodable` packets and `concealed` frames
+/// of damaged streams, and with a `play` also `shown` and `late`.
 fn counts(report: &Report) -> BTreeMap<String, f64> {
     let late = report.played.map_or(0, |played| played.late);
     let lost: u64 = report.losses().iter().map(|loss| loss.count).sum();
     let mut counts = vec![("dropped", report.dropped + report.missed + late), ("lost", lost)];
+    counts.extend([("undecodable", report.damage.undecodable), ("concealed", report.damage.concealed)]);
     counts.extend(report.played.map(|played| ("shown", played.shown)));
     counts.extend(report.played.map(|played| ("late", played.late)));
     counts.into_iter().map(|(key, count)| (key.to_owned(), count as f64)).collect()

@@ -6,6 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, sync_channel};
 use std::time::Duration;
 
 use framepath_model::replay::Arrived;
+use framepath_model::stream::FrameMeta;
 use framepath_model::wire::WorkerTime;
 use framepath_os::crossing::Breach;
 use framepath_os::measure::meter::Level;
@@ -78,6 +79,8 @@ pub struct CollectEnd {
     pub(super) is_recovering: bool,
     /// Number of the last seek or flush that was passed to the next thread; 0 before the first.
     generation: u64,
+    /// Number of the last packet that a decoder reported as not decoded; `None` before the first.
+    undecoded: Option<u64>,
     /// True if the stream has ended, is held open for a seek, and the worker has sent all output.
     at_end: bool,
 }
@@ -166,6 +169,9 @@ impl CollectEnd {
         logged: Receiver<Logged>,
         commands: Sender<SubmitCommand>,
     ) -> CollectEnd {
+        if let Some(track) = &session.spec.track {
+            session.stats.damage.set_time_base(track.stream.time_base);
+        }
         let history =
             History::new(logged, session.spec.track.as_ref(), session.spec.options.kind.memory_bytes);
         let restarts = Restarts::default();
@@ -179,6 +185,7 @@ impl CollectEnd {
             restarts,
             is_recovering: false,
             generation: 0,
+            undecoded: None,
             at_end: false,
         }
     }
@@ -314,6 +321,10 @@ impl CollectEnd {
             WorkerMessage::Same { seq, work } => (seq, None, work),
             WorkerMessage::Nothing { seq } => return self.on_no_output(seq).map(|()| None),
             WorkerMessage::Constant => return Ok(None),
+            WorkerMessage::Undecoded { seq, skipped } => {
+                self.on_undecoded(seq, skipped);
+                return Ok(None);
+            }
             WorkerMessage::Request(request) => {
                 self.session.request(request);
                 return Ok(None);
@@ -357,11 +368,30 @@ impl CollectEnd {
             }
         }
         match arrived {
-            Arrived::Deliver => Ok(Some(WorkerOutput::Frame(Arrival { frame, stretch, work }))),
+            Arrived::Deliver => {
+                self.session.stats.damage.frame(&frame.meta());
+                Ok(Some(WorkerOutput::Frame(Arrival { frame, stretch, work })))
+            }
             Arrived::AlreadyDelivered | Arrived::Withheld => Ok(None),
             Arrived::Unknown => {
                 Err(Breach("output of an input that was never submitted to this worker").into())
             }
+        }
+    }
+
+    /// Counts packet `seq`, without which the decoder continues, or `skipped` packets up to it; each packet
+    /// once, although a replacement reports it again.
+    fn on_undecoded(&mut self, seq: u64, skipped: u64) {
+        if self.undecoded.is_some_and(|last| seq < last || (seq == last && skipped == 0)) {
+            return;
+        }
+        self.undecoded = Some(seq);
+        let known = self.history.meta(seq);
+        let packet = known.unwrap_or(FrameMeta { seq, ..FrameMeta::default() });
+        let damage = &self.session.stats.damage;
+        match skipped {
+            0 => damage.undecodable(&packet, None),
+            count => damage.skipped(&packet, count),
         }
     }
 

@@ -210,6 +210,7 @@ impl DemuxedFile {
             len: bytes.len() as u32,
             id: placed.id,
             key: packet.is_key(),
+            is_damaged: packet.is_damaged(),
             transit: placed.transit,
             preroll: packet.preroll(),
         };

@@ -39,6 +39,8 @@ pub(super) struct Receiving {
     /// output.
     constants: u32,
     requests: RequestBudget,
+    /// Budget of the reports about packets that were not decoded.
+    reports: RequestBudget,
     provider: Option<Arc<dyn BufferProvider>>,
 }
 
@@ -58,6 +60,8 @@ pub(super) enum WorkerMessage {
     Failed(String),
     /// The stage sends a request to the hops in front.
     Request(UpstreamRequest),
+    /// The decoder continues without the picture of packet `seq`, or without `skipped` packets up to it.
+    Undecoded { seq: u64, skipped: u64 },
     /// A layout, a pool or a request for memory, which the receiver has handled already.
     Constant,
 }
@@ -70,8 +74,8 @@ impl Receiving {
         provider: Option<Arc<dyn BufferProvider>>,
     ) -> Receiving {
         let pools = WorkerPools::new(link, granter);
-        let requests = RequestBudget::default();
-        Receiving { link: link.clone(), reader, pools, constants: 0, requests, provider }
+        let (requests, reports) = (RequestBudget::default(), RequestBudget::default());
+        Receiving { link: link.clone(), reader, pools, constants: 0, requests, reports, provider }
     }
 
     /// Takes and checks the next completion; `None` if there is none now. `meta` finds the metadata of an
@@ -94,7 +98,9 @@ impl Receiving {
             Completion::Frame { seq, pool: SAME_FRAME, work, .. } => {
                 Ok(Some(WorkerMessage::Same { seq, work }))
             }
-            Completion::Frame { seq, pool, slot, layout, work } => {
+            Completion::Frame { seq, pool, slot, layout, is_damaged, work } => {
+                let mut meta = meta;
+                let meta = |seq| meta(seq).map(|meta| FrameMeta { is_damaged, ..meta });
                 let frame = self.pools.frame(pool, slot, layout, seq, meta)?;
                 self.link.health.frame_out();
                 Ok(Some(WorkerMessage::Frame { seq, frame, work }))
@@ -107,6 +113,11 @@ impl Receiving {
                 self.link.health.exclude_from_progress();
                 self.requests.count_request(self.link.health.submissions())?;
                 Ok(Some(WorkerMessage::Request(request)))
+            }
+            Completion::Undecoded { seq, skipped } => {
+                self.link.health.exclude_from_progress();
+                self.reports.count_request(self.link.health.submissions())?;
+                Ok(Some(WorkerMessage::Undecoded { seq, skipped }))
             }
             other => self.on_rare(&other).map(Some),
         }

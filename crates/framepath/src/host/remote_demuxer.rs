@@ -229,7 +229,9 @@ impl RemoteDemuxer {
     }
 
     fn packet(&mut self, completion: Completion) -> Result<Packet, HostError> {
-        let Completion::Packet { pts, duration, offset, len, id, key, transit, preroll } = completion else {
+        let Completion::Packet { pts, duration, offset, len, id, key, is_damaged, transit, preroll } =
+            completion
+        else {
             return Err(Breach("an unexpected completion of a demuxer").into());
         };
         let bytes = self.packets.packet(offset, len, id)?;
@@ -240,6 +242,9 @@ impl RemoteDemuxer {
         let no_memory = || HostError::Failed { text: "no memory for a packet".to_owned() };
         let mut packet = packet.ok_or_else(no_memory)?;
         *packet.preroll_mut() = preroll;
+        if is_damaged {
+            packet.set_damaged();
+        }
         self.received += 1;
         Ok(packet)
     }

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use super::{Recoveries, Traffic};
+use crate::damage::DamageLog;
 
 /// Statistics of a stream's workers, or of a demuxer's worker, which is never replaced. Any thread may read
 /// the fields.
@@ -37,6 +38,8 @@ pub struct WorkerStats {
     pub sandbox_note: Mutex<String>,
     /// Reason of the last death of a worker, as a text; empty if no worker has died.
     pub last_death: Mutex<String>,
+    /// Damage that the decoder in the workers has found.
+    pub(crate) damage: DamageLog,
     /// Times of the replacements of workers.
     pub recoveries: Recoveries,
     /// Messages and cells exchanged with workers that have ended; for a demuxer's worker, the cells received

@@ -371,12 +371,12 @@ impl Sending {
                         Err(HostError::PacketSize { bytes, most })
                     };
                 };
-                let (len, key) = (packet.len() as u32, packet.is_key());
+                let (len, key, is_damaged) = (packet.len() as u32, packet.is_key(), packet.is_damaged());
                 let mut preroll = packet.preroll();
                 preroll.restarts |= after_loss;
                 // The replay log withholds these frames: only it knows, after a death, how many are left.
                 preroll.skipped = 0;
-                Submission::Packet { seq, pts, offset, len, key, preroll }
+                Submission::Packet { seq, pts, offset, len, key, is_damaged, preroll }
             }
             WorkerInput::Frame(frame) => {
                 let (pool, layout) = (self.pool(frame)?, self.layout(frame.layout())?);

@@ -29,6 +29,7 @@ use super::kind::{Task, WorkerKind};
 use super::memory::MemoryClient;
 use super::message_io::{recv, send};
 use super::tally::Tally;
+use crate::damage::DamageLog;
 use crate::element::HopPlace;
 use crate::item::Item;
 use crate::out::{HopFailure, HopStage, Out, ThreadContext};
@@ -168,6 +169,7 @@ struct Stream {
     /// Faults to inject; `None` if there are none.
     faults: Option<InjectedFaults>,
     memory: Arc<MemoryClient>,
+    damage: DamageLog,
 }
 
 type Refusal = Box<dyn std::error::Error>;
@@ -206,6 +208,7 @@ impl Stream {
         let provider =
             open.lent.then(|| Borrower::into_provider(socket.clone(), exporter.clone(), give_back));
         let give_back = Some(give_back);
+        let damage = DamageLog::in_worker();
         let place = HopPlace {
             behind: &[],
             track,
@@ -214,7 +217,7 @@ impl Stream {
             provider,
             plugin: if let Task::Plugin(file) = task { Some(file) } else { None },
             node: node.map(|(name, fd)| Node::from_open(fd, name).map(Arc::new)).transpose()?,
-            outcomes: Outcomes::default(),
+            outcomes: Outcomes { damage: damage.clone(), ..Outcomes::default() },
         };
         let mut stage = registry.make_stage(&hop, &place)?;
         let stream = stage.start(&open.stream)?;
@@ -231,6 +234,7 @@ impl Stream {
             delivery: ThreadContext::in_worker(),
             faults: if open.faults.is_empty() { None } else { Some(open.faults.parse()?) },
             memory,
+            damage,
         };
         Ok((stream_in_worker, Message::Opened { threads, stream, replayable, takes_packets }))
     }
@@ -249,7 +253,7 @@ impl Stream {
             let idle_ns = idle_since.take().map_or(0, |since| now_ns() - since);
             locked(&self.exporter).idle_ns = u32::try_from(idle_ns).unwrap_or(u32::MAX);
             match Submission::decode(&cell).map_err(|_| Stopped::Caller)? {
-                Submission::Packet { seq, pts, offset, len, key, preroll } => {
+                Submission::Packet { seq, pts, offset, len, key, is_damaged, preroll } => {
                     self.recorder.mark();
                     locked(&self.exporter).count_input(seq);
                     self.inject(seq);
@@ -259,6 +263,9 @@ impl Stream {
                     let mut packet =
                         packet.ok_or_else(|| Stopped::Stage("no memory for a packet".to_owned()))?;
                     *packet.preroll_mut() = preroll;
+                    if is_damaged {
+                        packet.set_damaged();
+                    }
                     self.push(Item::Packet(packet))?;
                 }
                 Submission::Frame { seq, pts, pool, slot, layout } => {
@@ -279,7 +286,16 @@ impl Stream {
                 Submission::Seek { .. } => return Err(Stopped::Caller),
             }
             self.send_requests()?;
+            self.send_damage()?;
         }
+    }
+
+    /// Sends the caller the packets that the decoder could not decode, or skipped, since the last call.
+    fn send_damage(&self) -> Result<(), Stopped> {
+        for (seq, skipped) in self.damage.take_unsent() {
+            complete(&mut locked(&self.exporter), &Completion::Undecoded { seq, skipped })?;
+        }
+        Ok(())
     }
 
     /// Sends the caller the stage's requests to the hops in front. These are at most one keyframe and
@@ -327,6 +343,7 @@ impl Stream {
         failure.map_or(Ok(()), |failure| Err(stopped(failure)))?;
         // Sent before the end, because the caller may not read cells after it.
         self.send_requests()?;
+        self.send_damage()?;
         complete(&mut locked(&self.exporter), &Completion::End)
     }
 

@@ -70,7 +70,13 @@ impl Source for Fixture {
         let mut slot = self.pool.acquire();
         let birth_ns = out.birth();
         slot.write(0, &self.picture.pixels);
-        let meta = FrameMeta { seq: self.next_seq, birth_ns, pts: Some(self.next_seq as i64), duration: 1 };
+        let meta = FrameMeta {
+            seq: self.next_seq,
+            birth_ns,
+            pts: Some(self.next_seq as i64),
+            duration: 1,
+            ..FrameMeta::default()
+        };
         let frame = slot.freeze(&self.layout, meta).map_err(|e| out.fail(e))?;
         self.next_seq += 1;
         out.push(Item::Frame(frame))?;

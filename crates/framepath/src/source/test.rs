@@ -169,7 +169,7 @@ impl Source for Test {
             pattern::draw(&mut frame, self.position);
         }
         let pts = i64::try_from(self.position).ok();
-        let meta = FrameMeta { seq: self.next_seq, birth_ns, pts, duration: 1 };
+        let meta = FrameMeta { seq: self.next_seq, birth_ns, pts, duration: 1, ..FrameMeta::default() };
         self.next_seq += 1;
         self.position += 1;
         out.push(Item::Frame(frame.freeze(meta)))?;

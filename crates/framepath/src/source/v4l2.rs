@@ -218,7 +218,7 @@ impl V4l2 {
         let number = self.next + gap;
         self.next = number + 1;
         let pts = i64::try_from(stamp_us.saturating_sub(first_us)).ok();
-        FrameMeta { seq: number - first, birth_ns, pts, duration: 0 }
+        FrameMeta { seq: number - first, birth_ns, pts, duration: 0, ..FrameMeta::default() }
     }
 
     /// Takes the next frame from the device; `None` if there is none yet, or the frame is damaged. The thread

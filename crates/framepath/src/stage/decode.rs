@@ -14,7 +14,7 @@ use crate::element::{Element, HopPlace};
 use crate::error::StageError;
 use crate::host::Task;
 use crate::stage::Stage;
-use inline::{Decode, HardwareFallback};
+use inline::{DamageHandling, DamageMode, Decode, HardwareFallback};
 
 static DEFINITION: Definition = Definition::stage(
     "decode",
@@ -32,6 +32,13 @@ static DEFINITION: Definition = Definition::stage(
         ValueKind::count_or(1, 256, "auto", AUTO),
         DefaultValue::Is("auto"),
         "number of decoder threads; auto: by the number of processors",
+    ),
+    Arg::option(
+        "damage",
+        ValueKind::choice(&["show", "skip", "stop"]),
+        DefaultValue::Is("show"),
+        "damaged stream in software: `show` delivers what the decoder conceals, as ffmpeg does; `skip` delivers \
+         nothing from the damage to the next random access point; `stop` ends with an error",
     ),
     Arg::option(
         "pool",
@@ -120,10 +127,13 @@ fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<Box<dyn Stage>, StageError> {
     if let Some(node) = &place.node {
         return Ok(Box::new(DeviceDecode::by(node.clone(), track, &options)?));
     }
+    let log = place.outcomes.damage.clone();
+    log.set_time_base(track.stream.time_base);
+    let damage = DamageHandling { mode: DamageMode::named(hop.choice("damage")), log };
     let choice = Choice::of(hop, track.codec)?;
     // In a worker without a device (`give_back` is set), the caller has already decided for software.
     if place.give_back.is_some() || choice.is_software() {
-        return Ok(Box::new(Decode::new(track, options, None)));
+        return Ok(Box::new(Decode::new(track, options, None, damage)));
     }
     let Choice { candidates, only, mut reasons } = choice;
     let mut apis = Vec::new();
@@ -141,7 +151,7 @@ fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<Box<dyn Stage>, StageError> {
     }
     let requested = hop.choice("api").to_owned();
     let fallback = HardwareFallback { requested, apis, reasons, notes: place.outcomes.notes.clone() };
-    Ok(Box::new(Decode::new(track, options, Some(fallback))))
+    Ok(Box::new(Decode::new(track, options, Some(fallback), damage)))
 }
 
 /// Returns the task of a worker that decodes for `hop`: [`Task::Device`] if the hop allows a V4L2 device that
@@ -208,6 +218,7 @@ fn decoder_options(hop: &Hop, place: &HopPlace<'_>) -> DecoderOptions {
             n => Some(n as u32),
         },
         downstream_frames: place.frames_behind,
+        conceals: hop.choice("damage") == "show",
         give_back: place.give_back,
         provider: place.provider,
     }

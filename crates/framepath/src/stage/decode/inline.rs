@@ -6,8 +6,9 @@ use framepath_codec::{
     CodecError, Decoder, DecoderOptions, DecoderOutput, Hardware, HardwareApi, Packet, TrackInfo,
     WorkDivision,
 };
-use framepath_model::stream::StreamInfo;
+use framepath_model::stream::{FrameMeta, StreamInfo};
 
+use crate::damage::DamageLog;
 use crate::error::StageError;
 use crate::item::Item;
 use crate::notes::Notes;
@@ -26,8 +27,41 @@ pub(crate) struct Decode {
     is_fresh: bool,
     /// Hardware decoders to try at the start; `None` for software, and after the start.
     fallback: Option<HardwareFallback>,
+    damage: DamageHandling,
+    /// Metadata of the last packet; the default before the first.
+    last: FrameMeta,
+    /// True after damage with [`DamageMode::Skip`], until the next random access point.
+    is_skipping: bool,
     /// State of a hardware decoder that has not yet emitted a frame; `None` for another decoder.
     probe: Option<Probe>,
+}
+
+/// Reaction to damage of the stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DamageMode {
+    /// The decoder conceals damage, and its frames are delivered.
+    Show,
+    /// No frame is delivered from the damage to the next random access point.
+    Skip,
+    /// The run fails.
+    Stop,
+}
+
+impl DamageMode {
+    /// Returns the mode with this name in path text; `Show` for an unknown name.
+    pub(super) fn named(name: &str) -> DamageMode {
+        match name {
+            "skip" => DamageMode::Skip,
+            "stop" => DamageMode::Stop,
+            _ => DamageMode::Show,
+        }
+    }
+}
+
+/// Reaction to damage, and the log of damage.
+pub(super) struct DamageHandling {
+    pub(super) mode: DamageMode,
+    pub(super) log: DamageLog,
 }
 
 /// The hardware decoders to try, and the note about the fallback to software.
@@ -64,8 +98,11 @@ impl Decode {
         track: TrackInfo,
         options: DecoderOptions,
         fallback: Option<HardwareFallback>,
+        damage: DamageHandling,
     ) -> Decode {
-        Decode { track, options, decoder: None, is_fresh: true, fallback, probe: None }
+        let last = FrameMeta::default();
+        let (decoder, probe, is_fresh, is_skipping) = (None, None, true, false);
+        Decode { track, options, decoder, is_fresh, fallback, damage, last, is_skipping, probe }
     }
 
     /// Opens the first hardware decoder that can be opened, and starts its probe. Returns `None`, and adds a
@@ -95,6 +132,7 @@ impl Decode {
             match decoder.receive() {
                 Ok(DecoderOutput::Frame(frame)) => {
                     self.probe = None;
+                    self.damage.log.frame(&frame.meta());
                     let gap = match decoder.division() {
                         WorkDivision::Caller => Gap::Held,
                         WorkDivision::FrameThreads => Gap::FrameThread(decoder.work()),
@@ -104,11 +142,53 @@ impl Decode {
                     out.push(Item::Frame(frame))?;
                     out.mark();
                 }
+                Ok(DecoderOutput::Undecoded { packet, error }) => {
+                    self.damage.log.undecodable(&packet, Some(error.to_string()));
+                }
                 Ok(DecoderOutput::NeedsPacket | DecoderOutput::End) => return Ok(()),
                 Err(error) => match self.probe.take() {
                     Some(probe) => return self.fall_back(probe, &error, out),
+                    None if self.damage.mode == DamageMode::Skip && error.is_damage() => {
+                        self.skip_from_here(Some(error.to_string()));
+                        return Ok(());
+                    }
                     None => return Err(out.fail(error)),
                 },
+            }
+        }
+    }
+
+    /// Drops what is inside the decoder, and skips packets from now on up to the next random access point.
+    /// Counts the last packet as undecodable, for this `reason`.
+    fn skip_from_here(&mut self, reason: Option<String>) {
+        self.damage.log.undecodable(&self.last, reason);
+        let dropped = self.decoder.as_mut().map_or(0, Decoder::flush);
+        // The undecodable packet is among them.
+        self.damage.log.skipped(&self.last, dropped.saturating_sub(1));
+        (self.is_skipping, self.is_fresh) = (true, true);
+    }
+
+    /// Handles a packet that the demuxer found damaged. Returns the packet if it is to be decoded.
+    fn on_damaged(&mut self, mut packet: Packet, out: &mut Out<'_>) -> Result<Option<Packet>, HopFailure> {
+        match self.damage.mode {
+            DamageMode::Stop => {
+                let error =
+                    CodecError::DamagedPacket { codec: self.track.codec.name(), packet: self.last.seq };
+                Err(self.fail(error, out))
+            }
+            DamageMode::Skip => {
+                // The frames before the damage are whole.
+                self.drain(out)?;
+                self.skip_from_here(None);
+                Ok(None)
+            }
+            DamageMode::Show if packet.is_empty() => {
+                self.damage.log.undecodable(&self.last, None);
+                Ok(None)
+            }
+            DamageMode::Show => {
+                packet.meta_mut().is_damaged = true;
+                Ok(Some(packet))
             }
         }
     }
@@ -190,7 +270,18 @@ impl Stage for Decode {
                 decoder.flush();
             }
         }
-        self.is_fresh = false;
+        self.last = packet.meta();
+        let packet = if packet.is_damaged() {
+            let Some(packet) = self.on_damaged(packet, out)? else { return Ok(()) };
+            packet
+        } else {
+            packet
+        };
+        if self.is_skipping && !packet.is_key() {
+            self.damage.log.skipped(&self.last, 1);
+            return Ok(());
+        }
+        (self.is_fresh, self.is_skipping) = (false, false);
         if let Some(probe) = &mut self.probe {
             match packet.share() {
                 Some(shared) => probe.packets.push(shared),
@@ -206,7 +297,7 @@ impl Stage for Decode {
             probe.packets.clear();
         }
         out.flushed(self.decoder.as_mut().map_or(0, Decoder::flush));
-        self.is_fresh = true;
+        (self.is_fresh, self.is_skipping) = (true, false);
         Ok(())
     }
 

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Damage of a stream: packets that cannot be decoded, and frames that a decoder concealed.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use framepath_model::shown::shown;
+use framepath_model::stream::{FrameMeta, Rational};
+
+/// Damage of the streams that a run has decoded. It counts only in runs that continue after damage
+/// (`decode damage=show` or `skip`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Damage {
+    /// Number of packets that could not be decoded, or that stand for an unreadable part of the file.
+    pub undecodable: u64,
+    /// Number of delivered frames that are damaged: the decoder concealed parts of them, or their packets
+    /// are marked as damaged.
+    pub concealed: u64,
+    /// Number of packets that `damage=skip` has left out, because they are between damage and the next
+    /// random access point.
+    pub skipped: u64,
+    /// First damage; `None` if there is none.
+    pub first: Option<FirstDamage>,
+}
+
+/// Place and reason of the first damage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FirstDamage {
+    /// Number of the packet, from 0, in the order of the source.
+    pub packet: u64,
+    /// Presentation time, counted from the first frame that was decoded, nanoseconds; 0 before that frame.
+    /// `None` if the packet or the stream has no times.
+    pub time_ns: Option<u64>,
+    /// Message of the decoder; `None` for a concealed frame, and for a decoder in a worker.
+    pub reason: Option<String>,
+}
+
+impl Damage {
+    /// Returns true if no damage was found.
+    pub fn is_none(&self) -> bool {
+        self.first.is_none()
+    }
+
+    /// Adds the counts of `other`, whose stream was decoded in the same run.
+    pub(crate) fn add(&mut self, other: Damage) {
+        self.undecodable += other.undecodable;
+        self.concealed += other.concealed;
+        self.skipped += other.skipped;
+        self.first = self.first.take().or(other.first);
+    }
+}
+
+/// Writes one line, such as `2 packets undecodable, 5 frames concealed, first at 2.12 s`.
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let s = |count: u64| if count == 1 { "" } else { "s" };
+        let Damage { undecodable, concealed, skipped, first } = self;
+        write!(
+            f,
+            "{undecodable} packet{} undecodable, {concealed} frame{} concealed",
+            s(*undecodable),
+            s(*concealed)
+        )?;
+        if *skipped > 0 {
+            write!(f, ", {skipped} packet{} skipped up to random access points", s(*skipped))?;
+        }
+        let Some(FirstDamage { packet, time_ns, reason }) = first else { return Ok(()) };
+        match time_ns {
+            Some(ns) => write!(f, ", first at {:.2} s (packet {packet})", *ns as f64 / 1e9)?,
+            None => write!(f, ", first in packet {packet}")?,
+        }
+        reason.iter().try_for_each(|reason| write!(f, ": {}", shown(reason)))
+    }
+}
+
+/// Record of the damage of one stream. Clones share the record. Any thread may use it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DamageLog(Arc<Mutex<Record>>);
+
+#[derive(Debug, Default)]
+struct Record {
+    damage: Damage,
+    /// Seconds per tick of the stream; `None` if not known.
+    time_base: Option<Rational>,
+    /// Presentation time of the first frame, ticks; `None` before it, or without times.
+    start: Option<i64>,
+    /// Packets to report to the process that runs the path: number of the packet, and number of skipped
+    /// packets or 0. Always empty unless `is_in_worker`.
+    unsent: Vec<(u64, u64)>,
+    is_in_worker: bool,
+}
+
+impl DamageLog {
+    /// Makes the log of a stage in a worker, whose process reports [`DamageLog::take_unsent`].
+    pub(crate) fn in_worker() -> DamageLog {
+        DamageLog(Arc::new(Mutex::new(Record { is_in_worker: true, ..Record::default() })))
+    }
+
+    /// Sets the duration of a tick of the stream, seconds.
+    pub(crate) fn set_time_base(&self, time_base: Rational) {
+        self.record().time_base = Some(time_base);
+    }
+
+    /// Records a decoded frame. The first frame's time becomes the origin of times.
+    pub(crate) fn frame(&self, meta: &FrameMeta) {
+        let mut record = self.record();
+        record.start = record.start.or(meta.pts);
+        if meta.is_damaged {
+            record.damage.concealed += 1;
+            record.note_first(meta, None);
+        }
+    }
+
+    /// Records a packet that cannot be decoded.
+    pub(crate) fn undecodable(&self, packet: &FrameMeta, reason: Option<String>) {
+        let mut record = self.record();
+        record.damage.undecodable += 1;
+        record.note_first(packet, reason);
+        record.report(packet.seq, 0);
+    }
+
+    /// Records `count` skipped packets, the last of which is `packet`.
+    pub(crate) fn skipped(&self, packet: &FrameMeta, count: u64) {
+        let mut record = self.record();
+        record.damage.skipped += count;
+        if count > 0 {
+            record.report(packet.seq, count);
+        }
+    }
+
+    /// Returns the packets recorded since the last call: their numbers, and for each the number of skipped
+    /// packets that end there, or 0 for a packet that cannot be decoded. Empty outside workers.
+    pub(crate) fn take_unsent(&self) -> Vec<(u64, u64)> {
+        std::mem::take(&mut self.record().unsent)
+    }
+
+    /// Returns the damage recorded so far.
+    pub(crate) fn damage(&self) -> Damage {
+        self.record().damage.clone()
+    }
+
+    /// Locks the record, even if it is poisoned: every method leaves it consistent.
+    fn record(&self) -> MutexGuard<'_, Record> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Record {
+    fn note_first(&mut self, meta: &FrameMeta, reason: Option<String>) {
+        if self.damage.first.is_some() {
+            return;
+        }
+        let ticks = meta.pts.map(|pts| pts.saturating_sub(self.start.unwrap_or(pts)));
+        let ns = |ticks| self.time_base?.rescale(ticks, Rational::new(1, 1_000_000_000));
+        let time_ns = ticks.and_then(ns).map(|ns| ns.max(0) as u64);
+        self.damage.first = Some(FirstDamage { packet: meta.seq, time_ns, reason });
+    }
+
+    fn report(&mut self, seq: u64, skipped: u64) {
+        if self.is_in_worker {
+            self.unsent.push((seq, skipped));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn damage_is_counted_and_its_first_time_is_from_the_first_frame() {
+        let log = DamageLog::default();
+        log.set_time_base(Rational::new(1, 1000));
+        let meta = |seq, pts, is_damaged| FrameMeta { seq, pts, is_damaged, ..FrameMeta::default() };
+        log.frame(&meta(0, Some(1400), false));
+        assert!(log.damage().is_none());
+        log.frame(&meta(7, Some(3520), true));
+        log.undecodable(&meta(9, Some(4000), false), Some("bad\ndata".to_owned()));
+        log.skipped(&meta(12, None, false), 3);
+        let damage = log.damage();
+        assert_eq!((damage.undecodable, damage.concealed, damage.skipped), (1, 1, 3));
+        let text = "1 packet undecodable, 1 frame concealed, 3 packets skipped up to random access points, first at \
+                    2.12 s (packet 7)";
+        assert_eq!(damage.to_string(), text);
+        assert!(log.take_unsent().is_empty());
+    }
+
+    #[test]
+    fn a_worker_reports_each_packet_once_and_a_reason_is_one_line() {
+        let log = DamageLog::in_worker();
+        let packet = FrameMeta { seq: 4, ..FrameMeta::default() };
+        log.undecodable(&packet, Some("bad\ndata".to_owned()));
+        log.skipped(&packet, 2);
+        log.skipped(&packet, 0);
+        assert_eq!((log.take_unsent(), log.take_unsent()), (vec![(4, 0), (4, 2)], vec![]));
+        let text = log.damage().to_string();
+        assert!(text.ends_with("first in packet 4: bad\\u{a}data") && text.lines().count() == 1, "{text}");
+    }
+}
