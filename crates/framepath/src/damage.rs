@@ -196,6 +196,6 @@ mod tests {
         log.skipped(&packet, 0);
         assert_eq!((log.take_unsent(), log.take_unsent()), (vec![(4, 0), (4, 2)], vec![]));
         let text = log.damage().to_string();
-        assert!(text.ends_with("first in packet 4: bad\\u{a}data") && text.lines().count() == 1, "{text}");
+        assert!(text.ends_with("first in packet 4: bad\\ndata") && text.lines().count() == 1, "{text}");
     }
 }
