@@ -11,7 +11,8 @@
 //! keeps the parameter sets before a point. The bytes are not trusted: bytes that cannot be
 //! parsed confirm nothing.
 
-use crate::access_unit::{Bits, Coding, FRAME, FRAME_HEADER, nals, obu_head, vp8, vp9};
+use crate::access_unit::{Bits, Coding, FRAME, FRAME_HEADER, obu_head, vp8, vp9};
+use crate::framing::Framing;
 
 /// Maximum number of pictures that HEVC decodes before the recovery point and outputs after it:
 /// the size of the largest picture buffer (ITU-T H.265, A.4.2).
@@ -23,8 +24,8 @@ const RADL_R: u8 = 7;
 const RASL_N: u8 = 8;
 const RASL_R: u8 = 9;
 
-/// Whether a picture is a leading picture by its type: shown before the random access point that it
-/// follows in decode order.
+/// Classification of a picture by its type: leading pictures are shown before the random access point
+/// that they follow in decode order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leading {
     /// No leading picture.
@@ -132,67 +133,6 @@ impl AccessPoints {
     }
 }
 
-/// Form of the NAL units in the packets of a stream: length prefixes or start codes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Framing {
-    /// Size of the length prefix of a NAL unit, bytes, 1 to 4; `None` for start codes and for other
-    /// codecs.
-    length_bytes: Option<usize>,
-}
-
-impl Framing {
-    /// Returns the framing of a stream with the codec's own `head`: length prefixes if `head` is an
-    /// avcC or hvcC record, else start codes.
-    pub(crate) fn new(coding: Coding, head: &[u8]) -> Framing {
-        let with_lengths = head.first().is_some_and(|first| *first != 0);
-        let length_at = match coding {
-            Coding::H264 if with_lengths => head.get(4),
-            Coding::Hevc if with_lengths => head.get(21),
-            _ => None,
-        };
-        Framing { length_bytes: length_at.map(|byte| usize::from(byte & 3) + 1) }
-    }
-
-    /// Returns the framing of a packet: the stream's, or start codes if a packet of a stream with
-    /// 4-byte lengths begins with one. `bytes` are the first bytes of the packet.
-    pub(crate) fn of(self, bytes: &[u8]) -> Framing {
-        match self.length_bytes {
-            // Some files have start codes although their head announces lengths, and decoders
-            // accept them. Read as a length, this start code means one byte, and no access unit
-            // begins with such a unit.
-            Some(4) if bytes.starts_with(&[0, 0, 0, 1]) => Framing { length_bytes: None },
-            _ => self,
-        }
-    }
-
-    /// Returns true for an H.264 packet that is a configuration record (avcC). libavcodec accepts
-    /// such packets in streams with length prefixes.
-    pub(crate) fn is_record(self, bytes: &[u8]) -> bool {
-        let is_like_one = |head: &[u8]| head[0] == 1 && head[2] == 0 && head[4] & 0xfc == 0xfc;
-        self.length_bytes.is_some() && bytes.get(..9).is_some_and(is_like_one)
-    }
-
-    /// Iterates over the NAL units of a packet that begins with `bytes`, without prefixes and start
-    /// codes. The last unit may be cut off.
-    pub(crate) fn units(self, bytes: &[u8]) -> Box<dyn Iterator<Item = &[u8]> + '_> {
-        match self.of(bytes).length_bytes {
-            Some(length_bytes) => Box::new(lengths(bytes, length_bytes)),
-            None => Box::new(nals(bytes)),
-        }
-    }
-
-    /// Appends a NAL unit to a packet, after its length or a start code.
-    pub(crate) fn put(self, unit: &[u8], packet: &mut Vec<u8>) {
-        match self.length_bytes {
-            Some(length_bytes) => {
-                packet.extend_from_slice(&(unit.len() as u32).to_be_bytes()[4 - length_bytes..]);
-            }
-            None => packet.extend_from_slice(&[0, 0, 0, 1]),
-        }
-        packet.extend_from_slice(unit);
-    }
-}
-
 /// Returns true if a VP8 key frame keeps the previous frame's segment map: segments are in use, and
 /// the frame has no map (RFC 6386, 9.2, 9.3). The four bits after the frame's tag are coded with
 /// equal probabilities (7.3). Returns false for a frame that is cut off there.
@@ -219,23 +159,6 @@ fn keeps_segment_map(frame: &[u8]) -> bool {
 
 fn point_or_picture(is_key: bool) -> RandomAccess {
     if is_key { RandomAccess::Point } else { RandomAccess::PICTURE }
-}
-
-/// Iterates over the NAL units of `bytes`, each after a length of `length_bytes` bytes. Skips empty
-/// units. The last unit may be cut off.
-fn lengths(bytes: &[u8], length_bytes: usize) -> impl Iterator<Item = &[u8]> {
-    let mut rest = bytes;
-    std::iter::from_fn(move || {
-        loop {
-            let (length, behind) = rest.split_at_checked(length_bytes)?;
-            let length = length.iter().fold(0usize, |length, byte| length << 8 | usize::from(*byte));
-            let (unit, next) = behind.split_at(length.min(behind.len()));
-            rest = next;
-            if !unit.is_empty() {
-                return Some(unit);
-            }
-        }
-    })
 }
 
 /// Returns `bytes` without the emulation prevention bytes (0, 0, 3).

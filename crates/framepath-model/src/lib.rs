@@ -50,6 +50,7 @@ pub mod access_unit;
 pub mod buffer_request;
 pub mod colors;
 pub mod format;
+mod framing;
 pub mod ledger;
 pub mod parameter_sets;
 pub mod path;

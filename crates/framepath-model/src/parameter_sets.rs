@@ -11,8 +11,8 @@
 
 use std::sync::Arc;
 
-use crate::access_point::Framing;
 use crate::access_unit::{Coding, FRAME, FRAME_HEADER, nals, obu_head};
+use crate::framing::Framing;
 
 /// Maximum size of the kept parameter sets, bytes. Common streams need about a hundred bytes.
 const MOST: usize = 16 << 10;

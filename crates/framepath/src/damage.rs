@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Damage of a stream: packets that cannot be decoded, and frames that a decoder concealed.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,7 +13,8 @@ use framepath_model::stream::{FrameMeta, Rational};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Damage {
-    /// Number of packets that could not be decoded, or that stand for an unreadable part of the file.
+    /// Number of packets that could not be decoded: the decoder rejected them, they are damaged and no frame
+    /// came of them, or they stand for an unreadable part of the file.
     pub undecodable: u64,
     /// Number of delivered frames that are damaged: the decoder concealed parts of them, or their packets
     /// are marked as damaged.
@@ -90,7 +92,13 @@ struct Record {
     /// packets or 0. Always empty unless `is_in_worker`.
     unsent: Vec<(u64, u64)>,
     is_in_worker: bool,
+    /// Damaged packets in the decoder of which no frame has come so far, oldest first; at most
+    /// [`MOST_PENDING`].
+    pending: VecDeque<FrameMeta>,
 }
+
+/// Maximum number of damaged packets whose frame is awaited: more than any decoder has inside.
+const MOST_PENDING: usize = 256;
 
 impl DamageLog {
     /// Makes the log of a stage in a worker, whose process reports [`DamageLog::take_unsent`].
@@ -110,15 +118,39 @@ impl DamageLog {
         if meta.is_damaged {
             record.damage.concealed += 1;
             record.note_first(meta, None);
+            record.pending.retain(|packet| packet.seq != meta.seq);
         }
+    }
+
+    /// Records that the decoder gets a damaged packet. Until its frame comes, only
+    /// [`DamageLog::drained`] counts it.
+    pub(crate) fn damaged(&self, packet: &FrameMeta) {
+        let mut record = self.record();
+        record.pending.push_back(*packet);
+        if record.pending.len() > MOST_PENDING {
+            record.give_up_oldest();
+        }
+    }
+
+    /// Records that the decoder has no packet inside any more: no frame will come of the damaged packets that
+    /// are still awaited.
+    pub(crate) fn drained(&self) {
+        let mut record = self.record();
+        while !record.pending.is_empty() {
+            record.give_up_oldest();
+        }
+    }
+
+    /// Records that the packets inside the decoder were dropped on request, as for a seek.
+    pub(crate) fn dropped(&self) {
+        self.record().pending.clear();
     }
 
     /// Records a packet that cannot be decoded.
     pub(crate) fn undecodable(&self, packet: &FrameMeta, reason: Option<String>) {
         let mut record = self.record();
-        record.damage.undecodable += 1;
-        record.note_first(packet, reason);
-        record.report(packet.seq, 0);
+        record.pending.retain(|pending| pending.seq != packet.seq);
+        record.undecodable(packet, reason);
     }
 
     /// Records `count` skipped packets, the last of which is `packet`.
@@ -148,6 +180,18 @@ impl DamageLog {
 }
 
 impl Record {
+    fn undecodable(&mut self, packet: &FrameMeta, reason: Option<String>) {
+        self.damage.undecodable += 1;
+        self.note_first(packet, reason);
+        self.report(packet.seq, 0);
+    }
+
+    fn give_up_oldest(&mut self) {
+        if let Some(packet) = self.pending.pop_front() {
+            self.undecodable(&packet, None);
+        }
+    }
+
     fn note_first(&mut self, meta: &FrameMeta, reason: Option<String>) {
         if self.damage.first.is_some() {
             return;
@@ -168,6 +212,25 @@ impl Record {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_damaged_packet_without_a_frame_is_undecodable_at_the_end() {
+        let log = DamageLog::default();
+        let meta = |seq| FrameMeta { seq, is_damaged: true, ..FrameMeta::default() };
+        (3..6).for_each(|seq| log.damaged(&meta(seq)));
+        log.frame(&meta(4));
+        log.undecodable(&meta(5), Some("bad".to_owned()));
+        assert_eq!((log.damage().undecodable, log.damage().concealed), (1, 1));
+        log.drained();
+        log.drained();
+        assert_eq!(log.damage().undecodable, 2);
+        log.damaged(&meta(6));
+        log.dropped();
+        log.drained();
+        assert_eq!(log.damage().undecodable, 2);
+        (0..MOST_PENDING as u64 + 1).for_each(|seq| log.damaged(&meta(seq)));
+        assert_eq!(log.damage().undecodable, 3);
+    }
 
     #[test]
     fn damage_is_counted_and_its_first_time_is_from_the_first_frame() {

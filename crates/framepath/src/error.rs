@@ -170,7 +170,7 @@ pub enum RunError {
         /// Losses of the run, which may explain the missing frames; may be empty.
         losses: Vec<Loss>,
         /// Damage of the stream, which may explain the missing frames, too.
-        damage: Damage,
+        damage: Box<Damage>,
     },
     /// A thread could not be started, or ended in a panic.
     #[error("thread of `{hop}`: {detail}")]

@@ -196,8 +196,11 @@ impl Report {
         let by_viewer = self.played.is_some_and(|played| played.ended);
         if self.frames == 0 && self.error.is_none() && !self.interrupted && !by_viewer {
             let first = self.hops[0].text.clone();
-            self.error =
-                Some(RunError::NoFrame { first, losses: self.losses(), damage: self.damage.clone() });
+            self.error = Some(RunError::NoFrame {
+                first,
+                losses: self.losses(),
+                damage: Box::new(self.damage.clone()),
+            });
         }
     }
 

@@ -4,6 +4,7 @@
 mod bad_input;
 mod clips;
 mod comparing;
+mod damage;
 mod devices;
 mod diagnostics;
 mod figures;

@@ -19,8 +19,9 @@ fn an_invalid_message_ends_only_its_connection_with_a_reason() {
     let service = ServiceProcess::start(&[]);
     let before = service.quiet();
     let hello = record(&Message::Hello { version: VERSION });
-    let mut old = hello;
-    old[4..6].copy_from_slice(&9u16.to_le_bytes());
+    let mut newer = hello;
+    newer[4..6].copy_from_slice(&(VERSION + 1).to_le_bytes());
+    let version = format!("version {}", VERSION + 1);
     let mut unknown = [0; MESSAGE_BYTES];
     unknown[..4].copy_from_slice(&MAGIC);
     unknown[4..6].copy_from_slice(&VERSION.to_le_bytes());
@@ -31,7 +32,7 @@ fn an_invalid_message_ends_only_its_connection_with_a_reason() {
         (&hello[..MESSAGE_BYTES / 2], "message has 512 bytes"),
         (&hello[..1], "message has 1 bytes"),
         (&long, "message has 1025 bytes"),
-        (&old, "version 9"),
+        (&newer, &version),
         (&unknown, "unknown message kind"),
         (&record(&Message::Grant { stream: 1, pid: 1, layers: 0 }), "a client does not send this message"),
         (&record(&Message::Release { stream: 1 }), "stream 1 is not a stream of this connection"),

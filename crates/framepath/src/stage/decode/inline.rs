@@ -188,6 +188,7 @@ impl Decode {
             }
             DamageMode::Show => {
                 packet.meta_mut().is_damaged = true;
+                self.damage.log.damaged(&self.last);
                 Ok(Some(packet))
             }
         }
@@ -297,6 +298,7 @@ impl Stage for Decode {
             probe.packets.clear();
         }
         out.flushed(self.decoder.as_mut().map_or(0, Decoder::flush));
+        self.damage.log.dropped();
         (self.is_fresh, self.is_skipping) = (true, false);
         Ok(())
     }
@@ -314,6 +316,7 @@ impl Stage for Decode {
             }
             self.forward_all(out)?;
         }
+        self.damage.log.drained();
         Ok(())
     }
 }
