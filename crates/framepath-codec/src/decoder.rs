@@ -5,6 +5,7 @@ use std::fmt;
 
 use framepath_model::stream::FrameMeta;
 use framepath_os::measure::frame_threads::PictureWork;
+use framepath_os::measure::library_threads::LibraryThreads;
 use framepath_os::memory::pool::{Frame, GiveBack};
 
 use crate::dav1d::Dav1dDecoder;
@@ -138,6 +139,7 @@ enum Backend {
 /// the error at once, from `send` or `receive`.
 pub struct Decoder {
     backend: Backend,
+    threads: LibraryThreads,
 }
 
 impl Decoder {
@@ -159,16 +161,16 @@ impl Decoder {
                 None => slots,
             }
         };
-        let backend = match track.codec {
-            Codec::Av1 => {
-                Backend::Dav1d(Box::new(Dav1dDecoder::open(options.threads, options.conceals, slots)?))
-            }
-            _ => {
-                Backend::Libav(Box::new(LibavDecoder::open(track, options.threads, options.conceals, slots)?))
-            }
+        let open = || match track.codec {
+            Codec::Av1 => Dav1dDecoder::open(options.threads, options.conceals, slots)
+                .map(|decoder| Backend::Dav1d(Box::new(decoder))),
+            _ => LibavDecoder::open(track, options.threads, options.conceals, slots)
+                .map(|decoder| Backend::Libav(Box::new(decoder))),
         };
+        let (backend, threads) = LibraryThreads::started_by(open);
+        let backend = backend?;
         log::debug!("decoder for {codec}, threads {:?}, output {:?}", options.threads, options.output);
-        Ok(Decoder { backend })
+        Ok(Decoder { backend, threads })
     }
 
     /// Makes a decoder for `track` that uses the device of `hardware`. Each picture is copied once
@@ -188,8 +190,9 @@ impl Decoder {
         let advised = options.downstream_frames.min(MOST_DOWNSTREAM) + 2;
         let slots = options.pool_slots.unwrap_or(advised);
         let download = Download { slots, output: options.output, give_back: options.give_back };
-        let decoder = HardwareDecoder::open(track, hardware, download)?;
-        Ok(Decoder { backend: Backend::Hardware(Box::new(decoder)) })
+        let (decoder, threads) =
+            LibraryThreads::started_by(|| HardwareDecoder::open(track, hardware, download));
+        Ok(Decoder { backend: Backend::Hardware(Box::new(decoder?)), threads })
     }
 
     /// Sends the next packet to the decoder. Ignores empty packets, and packets after the drain; a
@@ -260,6 +263,12 @@ impl Decoder {
             Backend::Dav1d(decoder) if decoder.threads() > 1 => WorkDivision::Pool,
             Backend::Libav(_) | Backend::Dav1d(_) | Backend::Hardware(_) => WorkDivision::Caller,
         }
+    }
+
+    /// Returns the CPU time of the library's threads since the decoder was opened, nanoseconds; 0 if there
+    /// are none, or if `/proc` cannot be read, as in a sandbox.
+    pub fn threads_cpu_ns(&self) -> u64 {
+        self.threads.cpu_ns()
     }
 
     /// Returns the work of a frame thread on the frame that `receive` returned last; `None` if it is

@@ -46,6 +46,7 @@ impl KeptLedger {
             Cause::Held,
             Cause::Pool,
             Cause::Blocked,
+            Cause::Paced,
             Cause::Device,
             Cause::Network,
             Cause::Preempted,

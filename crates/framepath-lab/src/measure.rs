@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use framepath::{Report, export};
-use framepath_model::summary::{CausesUs, LatencyUs};
+use framepath_model::summary::{CausesUs, HopSummary, LatencyUs};
 
 use crate::error::LabError;
 
@@ -32,6 +32,10 @@ pub struct Measured {
     pub switches_per_frame: Option<f64>,
     /// Latency of the median frame by cause, microseconds.
     pub causes: Option<CausesUs>,
+    /// Figures of each hop of the path; empty if not known.
+    pub hops: Vec<HopSummary>,
+    /// CPU time for each frame that no hop accounts for, microseconds; `None` if not known.
+    pub other_cpu_us: Option<f64>,
     /// Figures that only this experiment has, by the metric's name.
     pub extra: BTreeMap<String, f64>,
 }
@@ -66,6 +70,8 @@ impl Measured {
             latency: row.latency_us,
             switches_per_frame: row.switches_per_frame,
             causes: row.causes_us,
+            hops: row.hops,
+            other_cpu_us: row.other_cpu_us,
             ..Measured::default()
         }
     }

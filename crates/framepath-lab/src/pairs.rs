@@ -4,7 +4,7 @@
 //! machine affects all contenders equally.
 
 use framepath_model::stats::{Spread, median, paired_ratio};
-use framepath_model::summary::{CausesUs, LatencyUs, Ratio, Skipped, Summary, SummaryRow};
+use framepath_model::summary::{LatencyUs, Ratio, Skipped, Summary, SummaryRow};
 use framepath_os::process::signal;
 
 use crate::error::LabError;
@@ -87,7 +87,7 @@ pub fn ratio(case: &str, metric: &str, a: (&str, &[Measured]), b: (&str, &[Measu
 
 /// Creates the summary row of `runs`. Wall time and CPU time have median, minimum and maximum over
 /// the runs. The other figures are medians of the known ones, except the number of frames (of the
-/// last run), the peak memory (the largest) and the causes (of the run with the median total).
+/// last run), the peak memory (the largest), and the causes and hops (of the run with the median total).
 pub fn row(case: &str, contender: &str, runs: &[Measured]) -> SummaryRow {
     let spread = |f: fn(&Measured) -> f64| Spread::of(&runs.iter().map(f).collect::<Vec<_>>());
     let middle = |f: &dyn Fn(&Measured) -> Option<f64>| {
@@ -100,6 +100,7 @@ pub fn row(case: &str, contender: &str, runs: &[Measured]) -> SummaryRow {
     });
     let keys = runs.iter().flat_map(|m| m.extra.keys().cloned());
     let extra = keys.filter_map(|key| Some((key.clone(), middle(&|m| m.extra.get(&key).copied())?)));
+    let typical = typical(runs);
     let cpu_ms = spread(|m| m.cpu_ns as f64 / 1e6);
     SummaryRow {
         case: case.to_owned(),
@@ -113,17 +114,20 @@ pub fn row(case: &str, contender: &str, runs: &[Measured]) -> SummaryRow {
         copied_bytes_per_frame: middle(&|m| m.copied_bytes_per_frame),
         switches_per_frame: middle(&|m| m.switches_per_frame),
         syscalls_per_frame: None,
-        causes_us: typical_causes(runs),
+        causes_us: typical.and_then(|m| m.causes),
+        hops: typical.map(|m| m.hops.clone()).unwrap_or_default(),
+        other_cpu_us: typical.and_then(|m| m.other_cpu_us),
         peak_memory_kib: runs.iter().filter_map(|m| m.peak_memory_kib).max(),
         extra: extra.collect(),
     }
 }
 
-/// Returns the causes of the run with the median total, of two middle runs the one with the smaller
+/// Returns the run whose causes have the median total, of two middle runs the one with the smaller
 /// total; `None` if no run has causes. The causes of one run add up; medians of each cause would
 /// not.
-fn typical_causes(runs: &[Measured]) -> Option<CausesUs> {
-    let mut known: Vec<CausesUs> = runs.iter().filter_map(|m| m.causes).collect();
-    known.sort_by(|a, b| a.total().unwrap_or(0.0).total_cmp(&b.total().unwrap_or(0.0)));
+fn typical(runs: &[Measured]) -> Option<&Measured> {
+    let total = |m: &Measured| m.causes.and_then(|causes| causes.total()).unwrap_or(0.0);
+    let mut known: Vec<&Measured> = runs.iter().filter(|m| m.causes.is_some()).collect();
+    known.sort_by(|a, b| total(a).total_cmp(&total(b)));
     known.get(known.len().saturating_sub(1) / 2).copied()
 }

@@ -106,6 +106,13 @@ pub struct SummaryRow {
     /// Latency of the median frame divided among its causes, microseconds; `None` if not known.
     #[serde(default)]
     pub causes_us: Option<CausesUs>,
+    /// Figures of each hop of the path, in path order; empty if not known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hops: Vec<HopSummary>,
+    /// CPU time for each frame that no hop accounts for, microseconds: that of the whole run, its workers
+    /// included, less `cpu_us` of all hops. `None` if the CPU time of the hops is not known.
+    #[serde(default)]
+    pub other_cpu_us: Option<f64>,
     /// Peak of the resident memory, the highest of all runs, KiB; `None` if not known.
     #[serde(default)]
     pub peak_memory_kib: Option<u64>,
@@ -113,6 +120,33 @@ pub struct SummaryRow {
     /// of the row. The reader drops unknown keys whose values are not numbers.
     #[serde(flatten, deserialize_with = "numbers_only")]
     pub extra: BTreeMap<String, f64>,
+}
+
+/// Figures of one hop of a path, over all frames of a run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct HopSummary {
+    /// Text of the hop in the path, such as `decode threads=1`.
+    pub hop: String,
+    /// Number of frames that passed the hop.
+    #[serde(default)]
+    pub frames: u64,
+    /// Number of frames that the hop dropped.
+    #[serde(default)]
+    pub dropped: u64,
+    /// CPU time of the hop by the clocks of its threads, copies included, divided by the frames of the
+    /// row, microseconds; `None` for a link, and if not known.
+    #[serde(default)]
+    pub cpu_us: Option<f64>,
+    /// Percentiles of the time from entering to leaving the hop, microseconds; `None` if no frame passed.
+    #[serde(default)]
+    pub latency_us: Option<LatencyUs>,
+    /// Number of bytes that the CPU copied for a frame that passed.
+    #[serde(default)]
+    pub copied_bytes_per_frame: f64,
+    /// The hop's part of `causes_us` of the row, microseconds; `None` if not known, and for a hop that is
+    /// not on the way to the row's sink.
+    #[serde(default)]
+    pub causes_us: Option<CausesUs>,
 }
 
 /// Percentiles of latency in microseconds.
@@ -156,6 +190,8 @@ pub struct CausesUs {
     pub preempted: Option<f64>,
     /// Time of known waits, such as for a free buffer or for I/O; `None` if not known.
     pub blocked: Option<f64>,
+    /// Time of deliberate waits until a given time; `None` if not known.
+    pub paced: Option<f64>,
     /// Time inside a V4L2 device; `None` if not known.
     pub device: Option<f64>,
     /// Time on the network; `None` if not known.
@@ -170,7 +206,7 @@ pub struct CausesUs {
 impl CausesUs {
     /// Returns the names and figures of all causes, in the order of every table, microseconds; `None`
     /// for a cause that is not known.
-    pub fn named(&self) -> [(&'static str, Option<f64>); 11] {
+    pub fn named(&self) -> [(&'static str, Option<f64>); 12] {
         [
             ("compute", self.compute),
             ("copy", self.copy),
@@ -179,6 +215,7 @@ impl CausesUs {
             ("wakeup", self.wakeup),
             ("preempted", self.preempted),
             ("blocked", self.blocked),
+            ("paced", self.paced),
             ("device", self.device),
             ("network", self.network),
             ("pool", self.pool),
@@ -235,6 +272,7 @@ impl SummaryRow {
             "copied_bytes_per_frame" => self.copied_bytes_per_frame,
             "switches_per_frame" => self.switches_per_frame,
             "syscalls_per_frame" => self.syscalls_per_frame,
+            "other_cpu_us" => self.other_cpu_us,
             "peak_memory_kib" => self.peak_memory_kib.map(|kib| kib as f64),
             "unexplained_share" => self.causes_us.and_then(|causes| causes.unexplained_share()),
             "outside_tolerance" => {

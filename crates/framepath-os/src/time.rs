@@ -28,9 +28,14 @@ pub struct ThreadClock(libc::clockid_t);
 impl ThreadClock {
     /// Returns the clock of the calling thread.
     pub fn current() -> ThreadClock {
+        ThreadClock::of(rustix::thread::gettid().as_raw_nonzero().get())
+    }
+
+    /// Returns the clock of the thread of this process with the id `id`, as `gettid` returns it. The clock of
+    /// any other id cannot be read.
+    pub fn of(id: i32) -> ThreadClock {
         // linux/posix-timers_types.h: the complement of the id, shifted by three, 4 for a thread and 2
         // for scheduled time.
-        let id = rustix::thread::gettid().as_raw_nonzero().get();
         ThreadClock((!id << 3) | 4 | 2)
     }
 

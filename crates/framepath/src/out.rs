@@ -317,6 +317,11 @@ impl<'a> Out<'a> {
         self.recorder.resume(self.hop, seq, gap);
     }
 
+    /// Records `cpu_ns` nanoseconds of CPU time that this stage's threads spent on no frame in particular.
+    pub(crate) fn cpu_without_frame(&mut self, cpu_ns: u64) {
+        self.recorder.cpu_without_frame(self.hop, cpu_ns);
+    }
+
     /// Returns the thread's recorder, for links and sources that write their rows themselves.
     pub(crate) fn recorder(&mut self) -> &mut Recorder {
         self.recorder

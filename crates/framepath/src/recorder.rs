@@ -28,6 +28,7 @@ pub struct Stretch {
     copied_bytes: u64,
     copy_ns: u64,
     blocked_ns: u64,
+    paced_ns: u64,
     device_ns: u64,
     /// Time between the parts of a joined stretch, nanoseconds; 0 for a single stretch.
     apart_ns: u64,
@@ -44,6 +45,7 @@ impl Stretch {
         self.copied_bytes += later.copied_bytes;
         self.copy_ns += later.copy_ns;
         self.blocked_ns += later.blocked_ns;
+        self.paced_ns += later.paced_ns;
         self.device_ns += later.device_ns;
         self.compute_ns += later.compute_ns;
         self.preempted_ns += later.preempted_ns;
@@ -97,6 +99,8 @@ pub(crate) struct Recorder {
     /// Times of the current frame as reported by a device, nanoseconds: in the device's queue, and in
     /// processing. (0, 0) if no device reported them.
     split: (u32, u32),
+    /// CPU time on no frame in particular: hop index and nanoseconds, one entry for each record.
+    without_frame: Vec<(u16, u64)>,
     /// Number of bytes copied in the whole run: by the thread, and by the worker whose frames it receives.
     copied_bytes: u64,
 }
@@ -120,6 +124,7 @@ impl Recorder {
             inside: HashMap::new(),
             resumed: None,
             split: (0, 0),
+            without_frame: Vec::new(),
             copied_bytes: 0,
         }
     }
@@ -236,6 +241,7 @@ impl Recorder {
         row.copied_bytes = metered.copied_bytes;
         row.copy_ns = metered.copy_ns;
         row.blocked_ns = metered.blocked_ns;
+        row.paced_ns = metered.paced_ns;
         row.device_ns = metered.device_ns;
         (row.device_queue_ns, row.device_run_ns) = (0, 0);
         row.queue_ns = 0;
@@ -454,6 +460,18 @@ impl Recorder {
         self.mark();
     }
 
+    /// Records CPU time of hop `hop` on no frame in particular, nanoseconds. It is in no row.
+    pub(crate) fn cpu_without_frame(&mut self, hop: u16, cpu_ns: u64) {
+        if self.level == Level::Full && cpu_ns > 0 {
+            self.without_frame.push((hop, cpu_ns));
+        }
+    }
+
+    /// Returns what [`Recorder::cpu_without_frame`] recorded since the last call.
+    pub(crate) fn take_cpu_without_frame(&mut self) -> Vec<(u16, u64)> {
+        std::mem::take(&mut self.without_frame)
+    }
+
     /// Returns the time of the last boundary between two stretches, CLOCK_MONOTONIC nanoseconds: for a link,
     /// the time of the hand-off of the present frame.
     #[inline]
@@ -502,6 +520,7 @@ impl Recorder {
             copied_bytes: metered.copied_bytes,
             copy_ns: metered.copy_ns,
             blocked_ns: metered.blocked_ns,
+            paced_ns: metered.paced_ns,
             device_ns: metered.device_ns,
             ..Stretch::default()
         };
@@ -527,6 +546,7 @@ fn add(row: &mut Row, stretch: &Stretch) {
     row.copied_bytes += stretch.copied_bytes;
     row.copy_ns += stretch.copy_ns;
     row.blocked_ns += stretch.blocked_ns;
+    row.paced_ns += stretch.paced_ns;
     row.device_ns += stretch.device_ns;
     row.compute_ns += stretch.compute_ns;
     row.preempted_ns += stretch.preempted_ns;

@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use framepath_model::ledger::{Digest, HopTree, Row, digest, flag};
+use framepath_model::ledger::{Digest, HopDigest, HopTree, Row, digest, flag};
 use framepath_os::measure::meter::Level;
 
 use crate::damage::Damage;
@@ -28,12 +28,16 @@ pub struct HopInfo {
     /// source. This is the hop in front, except for the first hop of a branch of a `tee`: for the last
     /// branch it is the tee, for the others the hop before the tee.
     pub before: Option<u16>,
+    /// CPU time of the hop that is in no row of the ledger, nanoseconds: hidden pictures, threads of a
+    /// decoder that share the pictures, the start of a worker. 0 below level `full`, and without a
+    /// worker if the decoder was not drained.
+    pub cpu_without_frame_ns: u64,
 }
 
 impl HopInfo {
     /// Makes the entry of one of framepath's own sources, stages or sinks, without a hop before it.
     pub fn new(text: impl Into<String>) -> HopInfo {
-        HopInfo { text: text.into(), link: false, own: false, before: None }
+        HopInfo { text: text.into(), link: false, own: false, before: None, cpu_without_frame_ns: 0 }
     }
 }
 
@@ -99,6 +103,10 @@ pub struct WorkerReport {
     pub first_lost: Option<u64>,
     /// Reason of the last death of a worker; empty if no worker has died.
     pub last_death: String,
+    /// CPU time of the ended workers' processes since their start, nanoseconds; 0 for workers of a service.
+    pub cpu_ns: u64,
+    /// CPU time that the workers reported for delivered frames, nanoseconds; 0 below level `full`.
+    pub reported_cpu_ns: u64,
     /// Number of messages on sockets, to the workers and from the workers, from each stream's opening on.
     pub messages: (u64, u64),
     /// Number of cells sent through the rings in shared memory, to the workers and from the workers.
@@ -117,6 +125,8 @@ impl WorkerReport {
             lost: load(&stats.lost),
             first_lost: load(&stats.first_lost).checked_sub(1),
             last_death: stats.last_death.lock().unwrap_or_else(|e| e.into_inner()).clone(),
+            cpu_ns: load(&stats.cpu_ns),
+            reported_cpu_ns: load(&stats.reported_cpu_ns),
             messages: (load(&stats.traffic.messages_out), load(&stats.traffic.messages_in)),
             cells: (load(&stats.traffic.cells_out), load(&stats.traffic.cells_in)),
         }
@@ -255,6 +265,29 @@ impl Report {
             self.drop_torn_frames(&hops);
         }
         digest(&mut self.rows, &hops, sink)
+    }
+
+    /// Returns the CPU time of each hop in `digest`, nanoseconds, by the clocks of its threads and workers,
+    /// copies included; `None` for a link, for a hop without rows, and if it is not known: below level
+    /// `full`, or because rows were overwritten.
+    pub fn hops_cpu_ns(&self, digest: &Digest) -> Vec<Option<u64>> {
+        let is_known = self.level == Level::Full && self.overwritten == 0;
+        let cpu_ns = |(hop, figures): (&HopInfo, &HopDigest)| {
+            figures.cpu_ns.filter(|_| is_known).map(|ns| ns + hop.cpu_without_frame_ns)
+        };
+        self.hops.iter().zip(&digest.hops).map(cpu_ns).collect()
+    }
+
+    /// Returns the CPU time of the run, its workers included, less that of all hops in `digest`, nanoseconds;
+    /// negative if the clocks of the hops' threads show more. `None` if it is not known, as for
+    /// [`hops_cpu_ns`](Report::hops_cpu_ns).
+    pub fn other_cpu_ns(&self, digest: &Digest) -> Option<i64> {
+        let hops = self.hops_cpu_ns(digest);
+        let known: u64 = hops.iter().flatten().sum();
+        // A service's processes are not in `cpu_ns`, but their hops have what they reported.
+        let served = |worker: &WorkerReport| worker.reported_cpu_ns.saturating_sub(worker.cpu_ns);
+        let all = self.cpu_ns + self.workers.iter().map(served).sum::<u64>();
+        hops.iter().any(Option::is_some).then(|| all as i64 - known as i64)
     }
 
     /// Removes the rows of frames that did not end, and of frames with a missing row between the source and

@@ -42,8 +42,11 @@ pub fn run(path: &Path, options: &Options) -> Result<Report, RunError> {
 }
 
 /// Result of one thread.
+#[derive(Default)]
 struct Ended {
     rows: Vec<Row>,
+    /// CPU time on no frame in particular: hop index and nanoseconds.
+    cpu_without_frame: Vec<(u16, u64)>,
     /// Number of ledger rows that the thread has overwritten.
     overwritten: u64,
     copied_bytes: u64,
@@ -131,6 +134,15 @@ impl Pipeline {
         for (_, stats) in &workers {
             report.damage.add(stats.damage.damage());
         }
+        if options.level == Level::Full {
+            for (hop, stats) in
+                workers.iter().map(|(hop, stats)| (*hop, stats)).chain(demuxer.iter().map(|s| (0, s)))
+            {
+                let [all, in_rows] =
+                    [&stats.cpu_ns, &stats.reported_cpu_ns].map(|ns| ns.load(Ordering::Relaxed));
+                report.hops[usize::from(hop)].cpu_without_frame_ns += all.saturating_sub(in_rows);
+            }
+        }
         for ended in ended {
             report.add(ended);
         }
@@ -210,6 +222,9 @@ impl Report {
         let error = match ended {
             Ok(mut ended) => {
                 self.rows.append(&mut ended.rows);
+                for (hop, cpu_ns) in ended.cpu_without_frame {
+                    self.hops[usize::from(hop)].cpu_without_frame_ns += cpu_ns;
+                }
                 self.overwritten += ended.overwritten;
                 self.copied_bytes += ended.copied_bytes;
                 match ended.failure {
@@ -282,7 +297,7 @@ fn produce(
     options: &Options,
 ) -> Ended {
     let Some((mut segment, delivery)) = segment else {
-        return Ended { rows: Vec::new(), overwritten: 0, copied_bytes: 0, delivered: 0, failure: None };
+        return Ended::default();
     };
     let mut recorder = recorder(0, options);
     let chain = &mut segment.chain;
@@ -574,7 +589,8 @@ fn recorder(number: usize, options: &Options) -> Recorder {
     Recorder::new(options.level, number as u16, options.rows)
 }
 
-fn end(recorder: Recorder, delivery: &ThreadContext, failure: Option<HopFailure>) -> Ended {
+fn end(mut recorder: Recorder, delivery: &ThreadContext, failure: Option<HopFailure>) -> Ended {
+    let cpu_without_frame = recorder.take_cpu_without_frame();
     let (rows, overwritten, copied_bytes) = recorder.finish();
-    Ended { rows, overwritten, copied_bytes, delivered: delivery.delivered(), failure }
+    Ended { rows, cpu_without_frame, overwritten, copied_bytes, delivered: delivery.delivered(), failure }
 }

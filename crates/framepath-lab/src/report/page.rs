@@ -229,7 +229,7 @@ fn method(body: &mut String) {
          <tr><td>CPU</td><td>measured</td><td class=\"wrap\">thread and process CPU clocks; child processes by wait4, \
          so the figure includes everything that a contender starts</td></tr>\
          <tr><td>load</td><td>derived</td><td class=\"wrap\">CPU time over wall time</td></tr>\
-         <tr><td>compute, copy, blocked</td><td>measured</td><td class=\"wrap\">the thread&#39;s CPU clock; the only \
+         <tr><td>compute, copy, blocked, paced</td><td>measured</td><td class=\"wrap\">the thread&#39;s CPU clock; the only \
          function that copies; timestamps at each known wait</td></tr>\
          <tr><td>queue, wakeup</td><td>measured</td><td class=\"wrap\">timestamps at enqueue and dequeue, and \
          the state of the consumer</td></tr>\

@@ -21,6 +21,8 @@ pub enum Cause {
     Preempted,
     /// Time of known waits: for an empty pool, I/O, a lock or a futex.
     Blocked,
+    /// Deliberate waits until a given time, such as the time at which `play` shows the frame.
+    Paced,
     /// Time inside a V4L2 device.
     Device,
     /// Time on the network; not measured yet.
@@ -34,7 +36,7 @@ pub enum Cause {
 }
 
 /// All causes, in the order of every table.
-pub const CAUSES: [Cause; 11] = [
+pub const CAUSES: [Cause; 12] = [
     Cause::Compute,
     Cause::Copy,
     Cause::Queue,
@@ -42,6 +44,7 @@ pub const CAUSES: [Cause; 11] = [
     Cause::Wakeup,
     Cause::Preempted,
     Cause::Blocked,
+    Cause::Paced,
     Cause::Device,
     Cause::Network,
     Cause::Pool,
@@ -59,6 +62,7 @@ impl Cause {
             Cause::Wakeup => "wakeup",
             Cause::Preempted => "preempted",
             Cause::Blocked => "blocked",
+            Cause::Paced => "paced",
             Cause::Device => "device",
             Cause::Network => "network",
             Cause::Pool => "pool",
@@ -76,6 +80,7 @@ impl Cause {
             Cause::Wakeup => "measured: enqueue and dequeue stamps, consumer idle",
             Cause::Preempted => "measured: the kernel's switch records or run delay",
             Cause::Blocked => "measured: stamps at the wait, the kernel's switch records",
+            Cause::Paced => "measured: stamps around the timer",
             Cause::Device => "measured: stamps at both ends",
             Cause::Network => "not measured: no hop crosses a network yet",
             Cause::Pool => "measured: stamps around the decoder's thread pool",

@@ -39,6 +39,12 @@ pub struct HopDigest {
     pub wall: Latency,
     /// Mean time by cause of the frames that passed, nanoseconds; all `None` if no frame passed.
     pub causes: Causes,
+    /// Part of the median frame's latency that this hop accounts for, by cause, nanoseconds: the mean over
+    /// the same frames as [`Digest::causes`]. All `None` if the hop is not on the way to the sink.
+    pub median: Causes,
+    /// CPU time of all rows of the hop, those of dropped frames included, copies included, nanoseconds;
+    /// `None` for a link, without rows, and if the thread's counters were not recorded.
+    pub cpu_ns: Option<u64>,
     /// Mean number of bytes that the CPU copied for a frame that passed; 0 if no frame passed.
     pub copied_bytes: f64,
     /// Mean number of context switches for a frame that passed; `None` if no frame passed, or if
@@ -83,13 +89,16 @@ impl Digest {
 /// Computes the figures of `rows`, the ledger of a path with the hops of `hops`, for the frames
 /// that reached hop `sink`. Sorts the rows by frame.
 pub fn digest(rows: &mut [Row], hops: &HopTree, sink: u16) -> Digest {
-    let totals = frame_totals(rows, &hops.way_to(sink));
+    let way = hops.way_to(sink);
+    let totals = frame_totals(rows, &way);
     let mut by_latency: Vec<&FrameTotal> = totals.iter().collect();
     by_latency.sort_unstable_by_key(|t| t.latency_ns());
     let latencies: Vec<u64> = by_latency.iter().map(|t| t.latency_ns()).collect();
     let middle = middle_tenth(&by_latency);
     let share = 1.0 / middle.len().max(1) as f64;
     let mut causes = Causes::default();
+    let mut numbers: Vec<u64> = middle.iter().map(|total| total.seq).collect();
+    numbers.sort_unstable();
     for total in middle {
         causes += total.causes.scaled(share);
     }
@@ -103,7 +112,7 @@ pub fn digest(rows: &mut [Row], hops: &HopTree, sink: u16) -> Digest {
         median_ns,
         copied_bytes: totals.iter().map(|t| t.copied_bytes as f64).sum::<f64>() / count.max(1.0),
         switches: switches.filter(|_| !totals.is_empty()).map(|n| n as f64 / count),
-        hops: (0..hops.len()).map(|hop| hop_digest(rows, hop)).collect(),
+        hops: (0..hops.len()).map(|hop| hop_digest(rows, hop, way[hop].then_some(&numbers))).collect(),
         totals,
     }
 }
@@ -115,7 +124,9 @@ fn middle_tenth<'a, 'b>(sorted: &'a [&'b FrameTotal]) -> &'a [&'b FrameTotal] {
     &sorted[middle.saturating_sub(half)..(middle + half + 1).min(count)]
 }
 
-fn hop_digest(rows: &[Row], hop: usize) -> HopDigest {
+/// Computes the figures of hop `hop`. `middle` has the numbers of the frames in the middle by latency, in
+/// rising order; `None` if the hop is not on their way.
+fn hop_digest(rows: &[Row], hop: usize, middle: Option<&Vec<u64>>) -> HopDigest {
     let mine: Vec<&Row> = rows.iter().filter(|r| usize::from(r.hop) == hop).collect();
     let passed: Vec<&Row> = mine.iter().copied().filter(|r| !r.has(flag::DROPPED)).collect();
     let mut walls: Vec<u64> = passed.iter().map(|r| r.wall_ns()).collect();
@@ -126,12 +137,21 @@ fn hop_digest(rows: &[Row], hop: usize) -> HopDigest {
         causes += row.causes();
     }
     let counted = !passed.is_empty() && passed.iter().all(|r| r.has(flag::COUNTED));
+    let mut median = Causes::default();
+    if let Some(numbers) = middle.filter(|numbers| !numbers.is_empty()) {
+        for row in passed.iter().filter(|row| numbers.binary_search(&row.seq).is_ok()) {
+            median += row.causes().scaled(1.0 / numbers.len() as f64);
+        }
+    }
+    let is_counted = !mine.is_empty() && mine.iter().all(|r| r.has(flag::COUNTED));
     let switches = |r: &&Row| f64::from(r.voluntary_switches) + f64::from(r.involuntary_switches);
     HopDigest {
         frames: passed.len() as u64,
         dropped: (mine.len() - passed.len()) as u64,
         wall: Latency::from_sorted(&walls).unwrap_or_default(),
         causes: causes.scaled(1.0 / count),
+        median,
+        cpu_ns: is_counted.then(|| mine.iter().map(|r| r.compute_ns + r.copy_ns).sum()),
         copied_bytes: passed.iter().map(|r| r.copied_bytes as f64).sum::<f64>() / count,
         switches: counted.then(|| passed.iter().map(switches).sum::<f64>() / count),
     }
@@ -170,6 +190,8 @@ mod tests {
         assert_eq!((queued.frames, queued.median_ns, queued.causes.total()), (1, 560.0, 560.0));
         assert_eq!((queued.causes[Cause::Queue], queued.causes[Cause::Blocked]), (Some(400.0), Some(0.0)));
         assert_eq!((queued.hops[2].dropped, queued.hops[4].frames), (1, 1));
+        assert_eq!(queued.hops[2].median[Cause::Queue], Some(400.0));
+        assert_eq!((queued.hops[1].median, queued.hops[4].median), (Causes::default(), Causes::default()));
     }
 
     #[test]
@@ -184,6 +206,9 @@ mod tests {
         assert_eq!(d.causes[Cause::Compute], Some(95.0));
         assert_eq!(d.causes[Cause::Unexplained], Some(5.0));
         assert_eq!(d.causes.total(), 200.0);
+        let by_hop: f64 = d.hops.iter().map(|hop| hop.median.total()).sum();
+        assert_eq!((by_hop, d.hops[0].median[Cause::Compute]), (200.0, Some(90.0)));
+        assert_eq!(d.hops.iter().map(|hop| hop.cpu_ns).collect::<Vec<_>>(), [Some(90), None, Some(45)]);
         assert_eq!(d.unexplained_share(), Some(0.025));
     }
 

@@ -37,6 +37,8 @@ pub struct Row {
     pub blocked_ns: u64,
     /// Time in a link waiting for a busy consumer.
     pub queue_ns: u64,
+    /// Time of deliberate waits until a given time, such as the frame's presentation time.
+    pub paced_ns: u64,
     /// Time inside a decoder in which no thread worked on the frame: kept for presentation order or
     /// for the depth of frame threads; 0 if there was none or it is not known.
     pub held_ns: u64,
@@ -88,7 +90,7 @@ impl Row {
     }
 
     /// Returns the hop's time by cause, nanoseconds. Compute and preempted are known only if the
-    /// thread was counted, unexplained also for a link. Held, device and pool are known only if
+    /// thread was counted, unexplained also for a link. Held, paced, device and pool are known only if
     /// they are not 0, network never.
     pub fn causes(&self) -> Causes {
         let mut causes = Causes::default();
@@ -98,6 +100,9 @@ impl Row {
         causes[Cause::Blocked] = Some(self.blocked_ns as f64);
         if self.held_ns > 0 {
             causes[Cause::Held] = Some(self.held_ns as f64);
+        }
+        if self.paced_ns > 0 {
+            causes[Cause::Paced] = Some(self.paced_ns as f64);
         }
         if self.pool_ns > 0 {
             causes[Cause::Pool] = Some(self.pool_ns as f64);

@@ -31,6 +31,8 @@ pub struct Metered {
     pub copy_ns: u64,
     /// Wall time in known waits ([`blocked`]), nanoseconds; 0 at `Off`.
     pub blocked_ns: u64,
+    /// Wall time in deliberate waits ([`paced`]), nanoseconds; not in `blocked_ns`; 0 at `Off`.
+    pub paced_ns: u64,
     /// Wall time of calls and waits for a device ([`in_device`]), nanoseconds; not in `blocked_ns`; 0 at
     /// `Off`.
     pub device_ns: u64,
@@ -41,6 +43,7 @@ struct Meter {
     copied_bytes: Cell<u64>,
     copy_ns: Cell<u64>,
     blocked_ns: Cell<u64>,
+    paced_ns: Cell<u64>,
     device_ns: Cell<u64>,
     in_waits: Cell<Counts>,
     /// True inside [`copy`], which already counts the bytes.
@@ -55,6 +58,7 @@ thread_local! {
             copied_bytes: Cell::new(0),
             copy_ns: Cell::new(0),
             blocked_ns: Cell::new(0),
+            paced_ns: Cell::new(0),
             device_ns: Cell::new(0),
             in_waits: Cell::new(Counts::ZERO),
             in_copy: Cell::new(false),
@@ -103,11 +107,12 @@ pub fn take() -> Metered {
         copied_bytes: m.copied_bytes.take(),
         copy_ns: m.copy_ns.take(),
         blocked_ns: m.blocked_ns.take(),
+        paced_ns: m.paced_ns.take(),
         device_ns: m.device_ns.take(),
     })
 }
 
-/// Returns the change of this thread's counters inside [`blocked`] and [`in_device`] since the last call of
+/// Returns the change of this thread's counters inside [`blocked`], [`paced`] and [`in_device`] since the last call of
 /// this function or of [`set_level`], and resets it; zeros below [`Level::Full`].
 pub fn take_in_waits() -> Counts {
     METER.with(|m| m.in_waits.replace(Counts::ZERO))
@@ -167,6 +172,12 @@ pub fn blocked<R>(f: impl FnOnce() -> R) -> R {
     METER.with(|m| waited(m, &m.blocked_ns, f))
 }
 
+/// Runs `f`, which waits deliberately until a given time, records its time as paced, and returns its
+/// result.
+pub fn paced<R>(f: impl FnOnce() -> R) -> R {
+    METER.with(|m| waited(m, &m.paced_ns, f))
+}
+
 /// Runs `f`, which submits work to a device or waits for it, records its time as device time, and returns
 /// its result.
 pub fn in_device<R>(f: impl FnOnce() -> R) -> R {
@@ -213,9 +224,11 @@ mod tests {
     fn level_off_takes_no_timestamps() {
         set_level(Level::Off);
         blocked(|| std::thread::sleep(std::time::Duration::from_millis(1)));
+        paced(|| std::thread::sleep(std::time::Duration::from_millis(1)));
         in_device(|| std::thread::sleep(std::time::Duration::from_millis(1)));
         copy(1, || ());
         let taken = take();
-        assert_eq!((taken.blocked_ns, taken.device_ns, taken.copy_ns), (0, 0, 0));
+        let waits = (taken.blocked_ns, taken.paced_ns, taken.device_ns);
+        assert_eq!((waits, taken.copy_ns), ((0, 0, 0), 0));
     }
 }

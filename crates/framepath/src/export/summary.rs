@@ -5,13 +5,13 @@
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use framepath_model::ledger::{Cause, Causes, Digest, Latency};
+use framepath_model::ledger::{Cause, Causes, Digest, HopDigest, Latency};
 use framepath_model::stats::Spread;
-use framepath_model::summary::{CausesUs, LatencyUs, Summary, SummaryRow};
+use framepath_model::summary::{CausesUs, HopSummary, LatencyUs, Summary, SummaryRow};
 use framepath_os::measure::meter::Level;
 
 use super::machine::machine;
-use crate::report::{Report, SinkReport};
+use crate::report::{HopInfo, Report, SinkReport};
 
 /// Returns the summary of one run: one row for each sink, the run's notes, and one more note for each loss
 /// and for an early end. `case` is the path's text. Changes the report's rows as [`Report::digest`] does.
@@ -83,6 +83,23 @@ fn rows(report: &mut Report, case: &str) -> Vec<SummaryRow> {
     sinks.into_iter().map(of_sink).collect()
 }
 
+/// Returns the figures of each hop; `frames` is the number of frames of the row.
+fn hops(report: &Report, digest: &Digest, frames: u64) -> Vec<HopSummary> {
+    let summary = |((hop, figures), cpu_ns): ((&HopInfo, &HopDigest), Option<u64>)| {
+        let is_known = |(_, figure): (Cause, Option<f64>)| figure.is_some();
+        HopSummary {
+            hop: hop.text.clone(),
+            frames: figures.frames,
+            dropped: figures.dropped,
+            cpu_us: cpu_ns.map(|ns| ns as f64 / 1e3 / frames.max(1) as f64),
+            latency_us: (figures.frames > 0).then(|| latency_us(figures.wall)),
+            copied_bytes_per_frame: figures.copied_bytes,
+            causes_us: figures.median.iter().any(is_known).then(|| causes_us(&figures.median)),
+        }
+    };
+    report.hops.iter().zip(&digest.hops).zip(report.hops_cpu_ns(digest)).map(summary).collect()
+}
+
 fn row_of(report: &Report, case: &str, digest: Option<Digest>) -> SummaryRow {
     let (wall_ns, cpu_ns) = (report.wall_ns as f64, report.cpu_ns as f64);
     SummaryRow {
@@ -99,6 +116,10 @@ fn row_of(report: &Report, case: &str, digest: Option<Digest>) -> SummaryRow {
         switches_per_frame: digest.as_ref().and_then(|digest| digest.switches),
         syscalls_per_frame: None,
         causes_us: digest.as_ref().map(|digest| causes_us(&digest.causes)),
+        hops: digest.as_ref().map(|digest| hops(report, digest, report.frames)).unwrap_or_default(),
+        other_cpu_us: digest
+            .and_then(|digest| report.other_cpu_ns(&digest))
+            .map(|ns| ns as f64 / 1e3 / report.frames.max(1) as f64),
         peak_memory_kib: None,
         extra: counts(report),
     }
@@ -134,6 +155,7 @@ pub fn causes_us(causes: &Causes) -> CausesUs {
         wakeup: us(Cause::Wakeup),
         preempted: us(Cause::Preempted),
         blocked: us(Cause::Blocked),
+        paced: us(Cause::Paced),
         device: us(Cause::Device),
         network: us(Cause::Network),
         pool: us(Cause::Pool),

@@ -11,6 +11,9 @@ use crate::report::{Report, SinkReport, depths};
 
 const BAR_WIDTH: usize = 30;
 
+/// Smallest share of the median frame's latency with which a cause has a column in the table of hops.
+const SMALLEST_SHARE: f64 = 0.005;
+
 /// Returns the summary: frames, deaths of workers, counts of `play`, latency, hops, a bar for each cause,
 /// copies and (with one sink) switches. At level `off` it ends after the counts of `play`; at other levels it changes the
 /// report's rows as [`Report::digest`] does.
@@ -140,6 +143,7 @@ fn ledger(text: &mut String, report: &Report, digests: &[(u16, Digest)]) -> std:
     hops(text, report, last)?;
     for (sink, digest) in digests {
         causes(text, report.level, digest, &to(*sink))?;
+        hops_by_cause(text, report, digest)?;
     }
     // Summed over the hops instead of the sinks, because each sink's sum includes the hops in front of the
     // tee.
@@ -167,6 +171,7 @@ fn counted_by(copied: f64, own: bool) -> &'static str {
 }
 
 fn hops(text: &mut String, report: &Report, digest: &Digest) -> std::fmt::Result {
+    let per_frame = |ns: f64| time(ns / report.frames.max(1) as f64);
     // Hops of a branch are indented.
     let indent = |depth: usize| "  ".repeat(depth);
     let names = report.hops.iter().zip(depths(&report.hops));
@@ -174,10 +179,11 @@ fn hops(text: &mut String, report: &Report, digest: &Digest) -> std::fmt::Result
     let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0).clamp(4, 48);
     writeln!(
         text,
-        "\n{:<width$}  {:>9} {:>9} {:>9} {:>9}  {:>11}  {:>8}",
-        "hop", "p50", "p95", "p99", "max", "copied", "dropped"
+        "\n{:<width$}  {:>9} {:>9} {:>9} {:>9}  {:>9}  {:>11}  {:>8}",
+        "hop", "p50", "p95", "p99", "max", "cpu", "copied", "dropped"
     )?;
-    for ((hop, name), figures) in report.hops.iter().zip(&names).zip(&digest.hops) {
+    let cpu_ns = report.hops_cpu_ns(digest);
+    for (((hop, name), figures), cpu_ns) in report.hops.iter().zip(&names).zip(&digest.hops).zip(cpu_ns) {
         let name = shortened(name, width);
         if figures.frames == 0 && figures.dropped == 0 {
             writeln!(text, "{name:<width$}  {:>9}", "-")?;
@@ -186,11 +192,46 @@ fn hops(text: &mut String, report: &Report, digest: &Digest) -> std::fmt::Result
         let wall = figures.wall;
         let [p50, p95, p99, max] = [wall.p50, wall.p95, wall.p99, wall.max].map(|ns| time(ns as f64));
         let dropped = if hop.link { figures.dropped.to_string() } else { String::new() };
+        let cpu = cpu_ns.map_or_else(String::new, |ns| per_frame(ns as f64));
         let row = format!(
-            "{name:<width$}  {p50:>9} {p95:>9} {p99:>9} {max:>9}  {:>11}  {dropped:>8}",
+            "{name:<width$}  {p50:>9} {p95:>9} {p99:>9} {max:>9}  {cpu:>9}  {:>11}  {dropped:>8}",
             copied(figures, hop.own)
         );
         writeln!(text, "{}", row.trim_end())?;
+    }
+    if let Some(ns) = report.other_cpu_ns(digest) {
+        let name = shortened("(no hop)", width);
+        writeln!(text, "{name:<width$}  {:41}{:>9}", "", per_frame(ns as f64))?;
+    }
+    Ok(())
+}
+
+/// Adds a table of the median frame's time by hop and cause, if the path has links or stages besides its
+/// source and sink. Leaves out causes below half a percent.
+fn hops_by_cause(text: &mut String, report: &Report, digest: &Digest) -> std::fmt::Result {
+    let is_large = |(_, figure): &(Cause, Option<f64>)| {
+        figure.is_some_and(|ns| ns.abs() >= SMALLEST_SHARE * digest.median_ns)
+    };
+    let columns: Vec<Cause> = digest.causes.iter().filter(is_large).map(|(cause, _)| cause).collect();
+    let on_way = report.hops.iter().zip(&digest.hops);
+    let on_way: Vec<_> = on_way.filter(|(_, hop)| hop.median.iter().any(|(_, ns)| ns.is_some())).collect();
+    if digest.latency.is_none() || on_way.len() < 3 || columns.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<String> = on_way.iter().map(|(hop, _)| shown(&hop.text).into_owned()).collect();
+    let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0).clamp(10, 28);
+    write!(text, "\n{:<width$}", "the same by hop")?;
+    for cause in &columns {
+        write!(text, "  {:>11}", cause.name())?;
+    }
+    text.push('\n');
+    for (name, (_, hop)) in names.iter().zip(&on_way) {
+        let mut line = format!("{:<width$}", shortened(name, width));
+        for cause in &columns {
+            let figure = hop.median[*cause].filter(|ns| ns.abs() >= 0.5);
+            let _ = write!(line, "  {:>11}", figure.map_or_else(String::new, time));
+        }
+        writeln!(text, "{}", line.trim_end())?;
     }
     Ok(())
 }
@@ -220,7 +261,9 @@ fn causes(text: &mut String, level: Level, digest: &Digest, to: &str) -> std::fm
     writeln!(text, "\nthe median frame's {}{to} by cause", time(digest.median_ns))?;
     for (cause, figure) in digest.causes.iter() {
         // These causes are shown only if a row has a figure for them.
-        if figure.is_none() && matches!(cause, Cause::Held | Cause::Device | Cause::Network | Cause::Pool) {
+        if figure.is_none()
+            && matches!(cause, Cause::Held | Cause::Paced | Cause::Device | Cause::Network | Cause::Pool)
+        {
             continue;
         }
         match figure {

@@ -124,7 +124,7 @@ fn slice(pid: usize, row: &Row, from: u64, name: &str, origin: u64) -> Value {
         "wakeup_us": row.wakeup_ns as f64 / 1e3,
         "blocked_us": row.blocked_ns as f64 / 1e3,
     });
-    for (name, ns) in [("held_us", row.held_ns), ("pool_us", row.pool_ns)] {
+    for (name, ns) in [("held_us", row.held_ns), ("pool_us", row.pool_ns), ("paced_us", row.paced_ns)] {
         if ns > 0 {
             args[name] = json!(ns as f64 / 1e3);
         }

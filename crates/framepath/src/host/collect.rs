@@ -2,6 +2,7 @@
 //! Collect end of a stream: takes the worker's frames, as the input of the thread behind the worker.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, sync_channel};
 use std::time::Duration;
 
@@ -150,6 +151,8 @@ impl CollectInput {
         })?;
         Ok(match collected {
             WorkerOutput::Frame(Arrival { frame, stretch, work }) => {
+                let reported_ns = u64::from(work.compute_ns) + u64::from(work.copy_ns);
+                end.session.stats.reported_cpu_ns.fetch_add(reported_ns, Ordering::Relaxed);
                 recorder.arrived(self.hop, &frame.meta(), &stretch, &work, self.is_by_device, self.idle);
                 WorkerOutput::Frame(Item::Frame(frame))
             }

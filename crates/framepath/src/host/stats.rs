@@ -33,6 +33,8 @@ pub struct WorkerStats {
     pub first_lost: AtomicU64,
     /// CPU time of the stream's ended workers, from the start of their processes, nanoseconds.
     pub cpu_ns: AtomicU64,
+    /// CPU time that the workers reported for delivered frames, nanoseconds; 0 below the ledger's level `full`.
+    pub reported_cpu_ns: AtomicU64,
     /// Note for the user about missing layers of the first worker's sandbox; empty if no layer is
     /// missing.
     pub sandbox_note: Mutex<String>,

@@ -344,9 +344,9 @@ impl Play {
     }
 }
 
-/// Sleeps until `due_ns` (CLOCK_MONOTONIC, nanoseconds) or Ctrl-C. The ledger counts the time as blocked.
+/// Sleeps until `due_ns` (CLOCK_MONOTONIC, nanoseconds) or Ctrl-C. The ledger counts the time as paced.
 fn wait_until(due_ns: u64) {
-    meter::blocked(|| {
+    meter::paced(|| {
         while now_ns() < due_ns && !signal::interrupted() {
             sleep_until(due_ns);
         }

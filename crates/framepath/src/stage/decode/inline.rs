@@ -32,6 +32,9 @@ pub(crate) struct Decode {
     last: FrameMeta,
     /// True after damage with [`DamageMode::Skip`], until the next random access point.
     is_skipping: bool,
+    /// CPU time of the decoder's threads that the ledger already has, in rows or as time without a
+    /// frame, nanoseconds.
+    recorded_cpu_ns: u64,
     /// State of a hardware decoder that has not yet emitted a frame; `None` for another decoder.
     probe: Option<Probe>,
 }
@@ -102,7 +105,18 @@ impl Decode {
     ) -> Decode {
         let last = FrameMeta::default();
         let (decoder, probe, is_fresh, is_skipping) = (None, None, true, false);
-        Decode { track, options, decoder, is_fresh, fallback, damage, last, is_skipping, probe }
+        Decode {
+            track,
+            options,
+            decoder,
+            is_fresh,
+            fallback,
+            damage,
+            last,
+            is_skipping,
+            recorded_cpu_ns: 0,
+            probe,
+        }
     }
 
     /// Opens the first hardware decoder that can be opened, and starts its probe. Returns `None`, and adds a
@@ -135,7 +149,11 @@ impl Decode {
                     self.damage.log.frame(&frame.meta());
                     let gap = match decoder.division() {
                         WorkDivision::Caller => Gap::Held,
-                        WorkDivision::FrameThreads => Gap::FrameThread(decoder.work()),
+                        WorkDivision::FrameThreads => {
+                            let work = decoder.work();
+                            self.recorded_cpu_ns += work.as_ref().map_or(0, |work| work.cpu_ns);
+                            Gap::FrameThread(work)
+                        }
                         WorkDivision::Pool => Gap::Pool,
                     };
                     out.resume_after(frame.meta().seq, gap);
@@ -317,6 +335,10 @@ impl Stage for Decode {
             self.forward_all(out)?;
         }
         self.damage.log.drained();
+        // What remains is time of hidden pictures, and of threads that share the pictures.
+        let threads_cpu_ns = self.decoder.as_ref().map_or(0, Decoder::threads_cpu_ns);
+        out.cpu_without_frame(threads_cpu_ns.saturating_sub(self.recorded_cpu_ns));
+        self.recorded_cpu_ns = self.recorded_cpu_ns.max(threads_cpu_ns);
         Ok(())
     }
 }
