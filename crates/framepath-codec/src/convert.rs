@@ -160,7 +160,7 @@ impl Converter {
                 )
             }
         };
-        let rows = meter::copy(target.pixel_bytes() + tail.bytes, || {
+        let rows = meter::convert(target.pixel_bytes() + tail.bytes, || {
             let before = scale(planes, strides, 0, tail.first);
             let (planes, strides) = tail.copy(from, &mut self.tail);
             before + scale(planes, strides, tail.first, source.height as usize - tail.first)

@@ -17,7 +17,7 @@ use framepath_os::memory::pool::Frame;
 
 use crate::numbers::Numbers;
 use crate::slots::{Padded, Slot, SlotRequest, Slots};
-use crate::{CodecError, DecoderOutput, DecoderThreads, Packet};
+use crate::{CodecError, DecoderOptions, DecoderOutput, DecoderThreading, DecoderThreads, Packet};
 
 #[allow(non_camel_case_types, non_snake_case, non_upper_case_globals, dead_code, missing_docs)]
 #[allow(unsafe_op_in_unsafe_fn, clippy::all, clippy::undocumented_unsafe_blocks)]
@@ -153,6 +153,8 @@ pub(crate) struct Dav1dDecoder {
     slots: Arc<Slots>,
     numbers: Numbers,
     threads: u32,
+    /// Maximum number of pictures that dav1d works on at a time.
+    pictures: u32,
     state: Dav1dState,
     failure: Option<CodecError>,
     /// True if decoding continues after packets that dav1d rejects.
@@ -168,11 +170,10 @@ pub(crate) struct Dav1dDecoder {
 
 impl Dav1dDecoder {
     pub(crate) fn open(
-        threads: DecoderThreads,
-        conceals: bool,
+        options: &DecoderOptions,
         slots: impl FnOnce(u32) -> Slots,
     ) -> Result<Dav1dDecoder, CodecError> {
-        let count = match threads {
+        let count = match options.threads {
             DecoderThreads::Count(count) => count.clamp(1, MAX_THREADS),
             DecoderThreads::Auto => {
                 let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
@@ -187,8 +188,10 @@ impl Dav1dDecoder {
             settings.assume_init()
         };
         settings.n_threads = count as c_int;
-        // One thread also means a delay of one picture.
-        settings.max_frame_delay = c_int::from(count == 1);
+        // One thread also means a delay of one picture; 0 lets dav1d choose.
+        let one_picture = count == 1 || options.low_delay || options.threading == DecoderThreading::Slice;
+        settings.max_frame_delay = c_int::from(one_picture);
+        let pictures = if one_picture { 1 } else { count };
         // FFmpeg's wrapper outputs only the highest layer.
         settings.all_layers = 0;
         settings.logger.callback = None;
@@ -205,12 +208,13 @@ impl Dav1dDecoder {
             Some(raw) if code >= 0 => Ok(Dav1dDecoder {
                 context: Context(raw),
                 pending: None,
-                numbers: Numbers::new(count),
+                numbers: Numbers::new(pictures),
                 threads: count,
+                pictures,
                 held: None,
                 state: Dav1dState::Idle,
                 failure: None,
-                conceals,
+                conceals: options.conceals,
                 undecoded: -1,
                 rejections: VecDeque::new(),
                 stop_at: i64::MAX,
@@ -342,7 +346,7 @@ impl Dav1dDecoder {
     /// picture if `picture` begins another temporal unit and is held in its place. Returns `None`,
     /// and holds `picture`, if a higher layer may follow.
     fn select_layer(&mut self, picture: PictureRef) -> Option<PictureRef> {
-        if self.threads > 1 {
+        if self.pictures > 1 {
             return Some(picture);
         }
         let (layer, highest) = picture.layers();
@@ -387,7 +391,7 @@ impl Dav1dDecoder {
             None => {
                 let (packet, in_flight) = match self.rejected_packet() {
                     Some(packet) => (packet, 0),
-                    None => (self.numbers.sent().saturating_sub(1), self.threads - 1),
+                    None => (self.numbers.sent().saturating_sub(1), self.pictures - 1),
                 };
                 let first = packet as i64 - i64::from(in_flight);
                 let message = message(code);

@@ -26,11 +26,31 @@ pub enum DecoderThreads {
     Count(u32),
 }
 
+/// Kind of a decoder's threads, if it has more than one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DecoderThreading {
+    /// The library's choice: frame threads where the codec has them.
+    #[default]
+    Auto,
+    /// Each thread decodes a picture of its own. Each thread but one delays the output by a picture.
+    Frame,
+    /// All threads share one picture, without a delay, if the stream divides its pictures into slices or
+    /// tiles. With one slice in a picture, or a codec without slices, one thread does all the work.
+    Slice,
+}
+
 /// Options of a [`Decoder`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecoderOptions {
     /// Number of the library's threads; ignored by a hardware decoder.
     pub threads: DecoderThreads,
+    /// Kind of the library's threads. dav1d divides its threads itself, and with `Slice` works on one picture
+    /// at a time. Ignored by a hardware decoder.
+    pub threading: DecoderThreading,
+    /// True: the decoder outputs each picture as soon as it is decoded. libavcodec then has no frame threads and
+    /// no delay for presentation order, so pictures of a stream with B pictures can be missing or in the wrong
+    /// order (AV_CODEC_FLAG_LOW_DELAY); dav1d works on one picture at a time. Ignored by a hardware decoder.
+    pub low_delay: bool,
     /// Pixel format of the frames.
     pub output: OutputFormat,
     /// Number of slots of the pool; `None` selects a number sufficient for any stream of the codec,
@@ -57,6 +77,8 @@ impl Default for DecoderOptions {
     fn default() -> DecoderOptions {
         DecoderOptions {
             threads: DecoderThreads::Auto,
+            threading: DecoderThreading::Auto,
+            low_delay: false,
             output: OutputFormat::Native,
             pool_slots: None,
             downstream_frames: 2,
@@ -162,10 +184,8 @@ impl Decoder {
             }
         };
         let open = || match track.codec {
-            Codec::Av1 => Dav1dDecoder::open(options.threads, options.conceals, slots)
-                .map(|decoder| Backend::Dav1d(Box::new(decoder))),
-            _ => LibavDecoder::open(track, options.threads, options.conceals, slots)
-                .map(|decoder| Backend::Libav(Box::new(decoder))),
+            Codec::Av1 => Dav1dDecoder::open(options, slots).map(|decoder| Backend::Dav1d(Box::new(decoder))),
+            _ => LibavDecoder::open(track, options, slots).map(|decoder| Backend::Libav(Box::new(decoder))),
         };
         let (backend, threads) = LibraryThreads::started_by(open);
         let backend = backend?;

@@ -71,7 +71,7 @@ mod versions;
 pub use annexb::AnnexB;
 pub use container::containers;
 pub use convert::{ConvertError, Converter};
-pub use decoder::{Decoder, DecoderOptions, DecoderOutput, DecoderThreads, WorkDivision};
+pub use decoder::{Decoder, DecoderOptions, DecoderOutput, DecoderThreading, DecoderThreads, WorkDivision};
 pub use demux::{Demuxer, silence_ffmpeg};
 pub use error::CodecError;
 pub use hardware::Hardware;

@@ -19,7 +19,9 @@ use crate::colors::colors_of;
 use crate::error::libav_message;
 use crate::numbers::Numbers;
 use crate::slots::{Slot, Slots};
-use crate::{Codec, CodecError, DecoderOutput, DecoderThreads, Packet, TrackInfo};
+use crate::{
+    Codec, CodecError, DecoderOptions, DecoderOutput, DecoderThreading, DecoderThreads, Packet, TrackInfo,
+};
 
 mod get_buffer;
 
@@ -80,6 +82,22 @@ impl CodecContext {
             }
         }
         Ok(context)
+    }
+
+    /// Sets the kind of threads, and whether pictures are output without delay. The context is not open yet.
+    fn set_threading(&mut self, threading: DecoderThreading, low_delay: bool) {
+        let kind = match threading {
+            DecoderThreading::Auto => ff::FF_THREAD_FRAME | ff::FF_THREAD_SLICE,
+            DecoderThreading::Frame => ff::FF_THREAD_FRAME,
+            DecoderThreading::Slice => ff::FF_THREAD_SLICE,
+        };
+        // SAFETY: valid and not open yet, so fields may be set.
+        unsafe {
+            (*self.as_ptr()).thread_type = kind as c_int;
+            if low_delay {
+                (*self.as_ptr()).flags |= ff::AV_CODEC_FLAG_LOW_DELAY as c_int;
+            }
+        }
     }
 
     /// Opens the context with the decoder `codec`. `name` is the codec's name in errors.
@@ -184,8 +202,7 @@ struct LibavFailure {
 impl LibavDecoder {
     pub(crate) fn open(
         track: &TrackInfo,
-        threads: DecoderThreads,
-        conceals: bool,
+        options: &DecoderOptions,
         slots: impl FnOnce(u32) -> Slots,
     ) -> Result<LibavDecoder, CodecError> {
         let name = track.codec.name();
@@ -196,12 +213,13 @@ impl LibavDecoder {
             let decoder = unsafe { CStr::from_ptr((*codec).name) }.to_string_lossy().into_owned();
             return Err(CodecError::NoDirectRendering { codec: name, decoder });
         }
-        let mut context = CodecContext::new(track, codec, threads)?;
+        let mut context = CodecContext::new(track, codec, options.threads)?;
+        context.set_threading(options.threading, options.low_delay);
         let picture = PictureRef::new(name)?;
         // The number of threads is known only after opening, but the callback has to be set
         // before, because frame threads copy it.
         let shared = Arc::new(CallbackState {
-            slots: slots(expected_threads(threads)),
+            slots: slots(expected_threads(options.threads)),
             frame_threads: FrameThreads::default(),
         });
         // SAFETY: valid, not open. The shared state outlives the context (field order)
@@ -227,7 +245,7 @@ impl LibavDecoder {
             state: LibavState::Running,
             recovered: false,
             failure: None,
-            conceals,
+            conceals: options.conceals,
             undecoded: -1,
             rejections: VecDeque::new(),
         })

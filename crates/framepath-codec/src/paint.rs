@@ -161,11 +161,11 @@ impl Painter {
         let into = if direct { screen[start..].as_mut_ptr() } else { self.painted.as_mut_ptr() };
         let rows = if layout.format == source.format {
             let tail = TailRows::of(&source);
-            meter::copy(width * height * 4 + tail.bytes, || self.scale(frame, &tail, into, into_stride))
+            meter::convert(width * height * 4 + tail.bytes, || self.scale(frame, &tail, into, into_stride))
         } else {
             self.planar.resize(source.size + SLACK, 0);
             planar8(frame, &mut self.planar, &source);
-            meter::copy(width * height * 4, || self.scale_planar(&source, into, into_stride))
+            meter::convert(width * height * 4, || self.scale_planar(&source, into, into_stride))
         };
         if rows != height {
             return Err(no_way(&source));
@@ -203,8 +203,9 @@ impl Painter {
                 strides[index] = plane.stride as c_int;
             }
             let into = screen[first * stride..(first + BAND) * stride].as_mut_ptr();
-            let rows =
-                meter::copy(width * BAND * 4, || self.band.slice((planes, strides), 0..BAND, into, stride));
+            let rows = meter::convert(width * BAND * 4, || {
+                self.band.slice((planes, strides), 0..BAND, into, stride)
+            });
             if rows != BAND {
                 return Err(no_way(&layout));
             }
@@ -273,7 +274,7 @@ pub fn planar8(frame: &Frame, to: &mut [u8], layout: &Layout) {
     assert_eq!((layout.width, layout.height), (from.width, from.height), "equal sizes");
     assert!(from.format != PixelFormat::Rgba, "RGBA has no luma");
     let [luma, blue, red] = [0, 1, 2].map(|index| layout.planes()[index]);
-    meter::copy(layout.pixel_bytes(), || {
+    meter::convert(layout.pixel_bytes(), || {
         for y in 0..luma.rows {
             let at = luma.offset + y * luma.stride;
             samples(frame, 0, y, from.format, &mut to[at..at + luma.width]);

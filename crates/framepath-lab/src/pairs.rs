@@ -116,6 +116,7 @@ pub fn row(case: &str, contender: &str, runs: &[Measured]) -> SummaryRow {
         syscalls_per_frame: None,
         causes_us: typical.and_then(|m| m.causes),
         hops: typical.map(|m| m.hops.clone()).unwrap_or_default(),
+        advice: Vec::new(),
         other_cpu_us: typical.and_then(|m| m.other_cpu_us),
         peak_memory_kib: runs.iter().filter_map(|m| m.peak_memory_kib).max(),
         extra: extra.collect(),

@@ -113,6 +113,9 @@ pub struct SummaryRow {
     /// included, less `cpu_us` of all hops. `None` if the CPU time of the hops is not known.
     #[serde(default)]
     pub other_cpu_us: Option<f64>,
+    /// Advice that follows from the figures, at most three sentences.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub advice: Vec<String>,
     /// Peak of the resident memory, the highest of all runs, KiB; `None` if not known.
     #[serde(default)]
     pub peak_memory_kib: Option<u64>,
@@ -143,6 +146,10 @@ pub struct HopSummary {
     /// Number of bytes that the CPU copied for a frame that passed.
     #[serde(default)]
     pub copied_bytes_per_frame: f64,
+    /// Part of `held` in `causes_us` for the depth of a decoder's frame threads, microseconds; `None` if
+    /// there was none or it is not known.
+    #[serde(default)]
+    pub held_depth_us: Option<f64>,
     /// The hop's part of `causes_us` of the row, microseconds; `None` if not known, and for a hop that is
     /// not on the way to the row's sink.
     #[serde(default)]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Exports of a run's report: text, JSON, CSV and Perfetto traces.
+//! Exports of a run's report: text, JSON, CSV and Perfetto traces; and advice that follows from it.
 
+pub mod advice;
 pub mod csv;
 pub mod machine;
 pub mod meta;

@@ -17,6 +17,9 @@ use crate::item::Item;
 use crate::out::{HopFailure, Out};
 use crate::stage::Stage;
 
+/// Default of the option `depth`, as text.
+pub(crate) const DEFAULT_DEPTH: &str = "16";
+
 static DEFINITION: Definition = Definition::link(
     "queue",
     "a thread boundary: the hops behind it run in a thread of their own",
@@ -25,7 +28,7 @@ static DEFINITION: Definition = Definition::link(
     Arg::option(
         "depth",
         ValueKind::count(1, 65_536),
-        DefaultValue::Is("16"),
+        DefaultValue::Is(DEFAULT_DEPTH),
         "capacity in frames or packets",
     )
     .known_as(&["max-size-buffers"]),

@@ -74,8 +74,14 @@ pub(crate) enum Gap {
     Device,
     /// Inside a decoder whose threads share the frames.
     Pool,
-    /// Decoded by a frame thread, and kept before its output; `None` if the work is not known.
-    FrameThread(Option<PictureWork>),
+    /// Decoded by a frame thread, and kept before its output.
+    FrameThread {
+        /// Work of the thread on the picture; `None` if it is not known.
+        work: Option<PictureWork>,
+        /// Time since which only the depth of the frame threads has delayed the frame, CLOCK_MONOTONIC
+        /// nanoseconds.
+        depth_since_ns: u64,
+    },
 }
 
 /// One thread's ledger. All calls come from that thread.
@@ -277,7 +283,9 @@ impl Recorder {
                 Gap::Held => row.held_ns = rest_ns,
                 Gap::Device => row.device_ns += rest_ns,
                 Gap::Pool => return self.close_pooled(row, &stretch, &now),
-                Gap::FrameThread(work) => return self.close_threaded(row, &stretch, &now, work.as_ref()),
+                Gap::FrameThread { work, depth_since_ns } => {
+                    return self.close_threaded(row, &stretch, &now, work.as_ref(), depth_since_ns);
+                }
             }
         }
         (row.device_queue_ns, row.device_run_ns) = std::mem::take(&mut self.split);
@@ -300,7 +308,14 @@ impl Recorder {
     /// same time as this thread, which mostly waits for it. So the whole time from `before` to the hand-off
     /// is divided by the stamps of the frame thread, and this thread's own work counts only after the end of
     /// the picture.
-    fn close_threaded(&mut self, mut row: Row, before: &Stretch, now: &Stretch, work: Option<&PictureWork>) {
+    fn close_threaded(
+        &mut self,
+        mut row: Row,
+        before: &Stretch,
+        now: &Stretch,
+        work: Option<&PictureWork>,
+        depth_since_ns: u64,
+    ) {
         row.voluntary_switches += now.counts.voluntary_switches as u32;
         row.involuntary_switches += now.counts.involuntary_switches as u32;
         row.minor_faults += now.counts.minor_faults as u32;
@@ -324,6 +339,7 @@ impl Recorder {
                 let own_ns = now.compute_ns.min(after_ns.saturating_sub(now.copy_ns));
                 row.compute_ns += own_ns;
                 row.held_ns = after_ns.saturating_sub(own_ns + now.copy_ns);
+                row.held_depth_ns = row.held_ns.min(now.end_ns.saturating_sub(depth_since_ns.max(end_ns)));
             }
             // Without switch records, the end of the picture is not known, and so not the cause of the rest.
             Some(PictureWork { cpu_ns, waits: None }) => {

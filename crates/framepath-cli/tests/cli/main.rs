@@ -9,6 +9,7 @@ mod devices;
 mod diagnostics;
 mod figures;
 mod handoff;
+mod hops;
 mod interrupt;
 mod paths;
 mod play;

@@ -42,6 +42,9 @@ pub struct HopDigest {
     /// Part of the median frame's latency that this hop accounts for, by cause, nanoseconds: the mean over
     /// the same frames as [`Digest::causes`]. All `None` if the hop is not on the way to the sink.
     pub median: Causes,
+    /// Part of `median[Cause::Held]` for the depth of frame threads, nanoseconds; 0 if there was none or it
+    /// is not known.
+    pub median_held_depth_ns: f64,
     /// CPU time of all rows of the hop, those of dropped frames included, copies included, nanoseconds;
     /// `None` for a link, without rows, and if the thread's counters were not recorded.
     pub cpu_ns: Option<u64>,
@@ -137,10 +140,11 @@ fn hop_digest(rows: &[Row], hop: usize, middle: Option<&Vec<u64>>) -> HopDigest 
         causes += row.causes();
     }
     let counted = !passed.is_empty() && passed.iter().all(|r| r.has(flag::COUNTED));
-    let mut median = Causes::default();
+    let (mut median, mut median_held_depth_ns) = (Causes::default(), 0.0);
     if let Some(numbers) = middle.filter(|numbers| !numbers.is_empty()) {
         for row in passed.iter().filter(|row| numbers.binary_search(&row.seq).is_ok()) {
             median += row.causes().scaled(1.0 / numbers.len() as f64);
+            median_held_depth_ns += row.held_depth_ns as f64 / numbers.len() as f64;
         }
     }
     let is_counted = !mine.is_empty() && mine.iter().all(|r| r.has(flag::COUNTED));
@@ -151,6 +155,7 @@ fn hop_digest(rows: &[Row], hop: usize, middle: Option<&Vec<u64>>) -> HopDigest 
         wall: Latency::from_sorted(&walls).unwrap_or_default(),
         causes: causes.scaled(1.0 / count),
         median,
+        median_held_depth_ns,
         cpu_ns: is_counted.then(|| mine.iter().map(|r| r.compute_ns + r.copy_ns).sum()),
         copied_bytes: passed.iter().map(|r| r.copied_bytes as f64).sum::<f64>() / count,
         switches: counted.then(|| passed.iter().map(switches).sum::<f64>() / count),

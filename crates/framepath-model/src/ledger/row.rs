@@ -42,6 +42,9 @@ pub struct Row {
     /// Time inside a decoder in which no thread worked on the frame: kept for presentation order or
     /// for the depth of frame threads; 0 if there was none or it is not known.
     pub held_ns: u64,
+    /// Part of `held_ns` for the depth of frame threads: one thread would have output the frame
+    /// earlier. 0 if there was none or it is not known.
+    pub held_depth_ns: u64,
     /// Time inside a decoder whose threads share the frames; 0 if there was none.
     pub pool_ns: u64,
     /// Time from hand-off until an idle consumer runs.

@@ -136,6 +136,16 @@ pub fn copy<R>(bytes: usize, f: impl FnOnce() -> R) -> R {
     })
 }
 
+/// Runs `f`, which computes pixels of another format or size from pixels and writes `bytes` bytes of them, and
+/// returns its result. Counts the bytes as copied. Its time is computing, not copying, and is not recorded.
+#[inline]
+pub fn convert<R>(bytes: usize, f: impl FnOnce() -> R) -> R {
+    METER.with(|m| {
+        m.copied_bytes.set(m.copied_bytes.get() + bytes as u64);
+        inside_copy(m, f)
+    })
+}
+
 fn inside_copy<R>(m: &Meter, f: impl FnOnce() -> R) -> R {
     let before = m.in_copy.replace(true);
     let result = f();
@@ -211,9 +221,10 @@ mod tests {
             let mut dst = [0u8; 100];
             copy_bytes(&mut dst, &[7; 100]);
             copy(11, || ());
+            convert(20, || count_once(7));
             assert_eq!(dst, [7; 100]);
             let taken = take();
-            assert_eq!(taken.copied_bytes, 111);
+            assert_eq!(taken.copied_bytes, 131);
             assert_eq!(taken.copy_ns > 0, level == Level::Times || taken.copy_ns > 0);
             assert_eq!(take(), Metered::default());
         }
@@ -227,6 +238,7 @@ mod tests {
         paced(|| std::thread::sleep(std::time::Duration::from_millis(1)));
         in_device(|| std::thread::sleep(std::time::Duration::from_millis(1)));
         copy(1, || ());
+        convert(1, || ());
         let taken = take();
         let waits = (taken.blocked_ns, taken.paced_ns, taken.device_ns);
         assert_eq!((waits, taken.copy_ns), ((0, 0, 0), 0));

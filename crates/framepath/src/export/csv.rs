@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The ledger as CSV: one line per row, stable column names. A cell that was
-//! not measured is empty; so is a time of 0 in the columns `device_ns`, `held_ns`, `pool_ns` and `paced_ns`.
+//! not measured is empty; so is a time of 0 in the columns `device_ns`, `held_ns`,
+//! `pool_ns`, `paced_ns` and `held_depth_ns`.
 
 use std::io::{self, Write};
 
@@ -11,7 +12,8 @@ use crate::report::Report;
 const HEADER: &str = "path,seq,hop,stage,thread,birth_ns,enter_ns,leave_ns,wall_ns,copied_bytes,copy_ns,queue_ns,\
                       wakeup_ns,blocked_ns,compute_ns,preempted_ns,unexplained_ns,voluntary_switches,\
                       involuntary_switches,minor_faults,cycles,instructions,cache_misses,last,dropped,\
-                      device_ns,device_queue_ns,device_run_ns,held_ns,pool_ns,paced_ns";
+                      device_ns,device_queue_ns,device_run_ns,held_ns,pool_ns,paced_ns,\
+                      held_depth_ns";
 
 /// Writes a line of column names, and one line for each row of `report`. The column `path` has the path text.
 ///
@@ -88,9 +90,10 @@ fn line(report: &Report, row: &Row, has_pmu: bool, to: &mut dyn Write) -> io::Re
     cell(to, split.then_some(row.device_run_ns))?;
     cell(to, (row.held_ns > 0).then_some(row.held_ns))?;
     cell(to, (row.pool_ns > 0).then_some(row.pool_ns))?;
-    match row.paced_ns {
+    cell(to, (row.paced_ns > 0).then_some(row.paced_ns))?;
+    match row.held_depth_ns {
         0 => writeln!(to),
-        paced_ns => writeln!(to, "{paced_ns}"),
+        depth_ns => writeln!(to, "{depth_ns}"),
     }
 }
 

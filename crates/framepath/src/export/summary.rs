@@ -10,6 +10,7 @@ use framepath_model::stats::Spread;
 use framepath_model::summary::{CausesUs, HopSummary, LatencyUs, Summary, SummaryRow};
 use framepath_os::measure::meter::Level;
 
+use super::advice::advice;
 use super::machine::machine;
 use crate::report::{HopInfo, Report, SinkReport};
 
@@ -94,6 +95,7 @@ fn hops(report: &Report, digest: &Digest, frames: u64) -> Vec<HopSummary> {
             cpu_us: cpu_ns.map(|ns| ns as f64 / 1e3 / frames.max(1) as f64),
             latency_us: (figures.frames > 0).then(|| latency_us(figures.wall)),
             copied_bytes_per_frame: figures.copied_bytes,
+            held_depth_us: Some(figures.median_held_depth_ns / 1e3).filter(|us| *us > 0.0),
             causes_us: figures.median.iter().any(is_known).then(|| causes_us(&figures.median)),
         }
     };
@@ -117,6 +119,10 @@ fn row_of(report: &Report, case: &str, digest: Option<Digest>) -> SummaryRow {
         syscalls_per_frame: None,
         causes_us: digest.as_ref().map(|digest| causes_us(&digest.causes)),
         hops: digest.as_ref().map(|digest| hops(report, digest, report.frames)).unwrap_or_default(),
+        advice: digest
+            .as_ref()
+            .map(|digest| advice(report, digest).into_iter().map(|advice| advice.text).collect())
+            .unwrap_or_default(),
         other_cpu_us: digest
             .and_then(|digest| report.other_cpu_ns(&digest))
             .map(|ns| ns as f64 / 1e3 / report.frames.max(1) as f64),

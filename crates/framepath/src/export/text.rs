@@ -7,6 +7,7 @@ use framepath_model::ledger::{Cause, Digest, HopDigest, Latency};
 use framepath_model::shown::shown;
 use framepath_os::measure::meter::Level;
 
+use super::advice::advice;
 use crate::report::{Report, SinkReport, depths};
 
 const BAR_WIDTH: usize = 30;
@@ -159,6 +160,13 @@ fn ledger(text: &mut String, report: &Report, digests: &[(u16, Digest)]) -> std:
     if let (Some(switches), 1) = (last.switches, digests.len()) {
         writeln!(text, "switches: {switches:.1} per frame")?;
     }
+    let mut given: Vec<String> = Vec::new();
+    for advice in digests.iter().flat_map(|(_, digest)| advice(report, digest)) {
+        if !given.contains(&advice.text) {
+            writeln!(text, "advice: {}", advice.text)?;
+            given.push(advice.text);
+        }
+    }
     Ok(())
 }
 
@@ -288,6 +296,10 @@ fn causes(text: &mut String, level: Level, digest: &Digest, to: &str) -> std::fm
                 ""
             )?,
         }
+    }
+    let depth_ns: f64 = digest.hops.iter().map(|hop| hop.median_held_depth_ns).sum();
+    if depth_ns >= 1.0 {
+        writeln!(text, "  (held: {} of it for the depth of the frame threads)", time(depth_ns))?;
     }
     if level == Level::Times {
         writeln!(text, "  (level `times` does not read CPU time from the kernel; level `full` does)")?;

@@ -5,7 +5,9 @@ mod inline;
 
 use std::path::PathBuf;
 
-use framepath_codec::{Codec, DecoderOptions, DecoderThreads, HardwareApi, OutputFormat, TrackInfo};
+use framepath_codec::{
+    Codec, DecoderOptions, DecoderThreading, DecoderThreads, HardwareApi, OutputFormat, TrackInfo,
+};
 use framepath_model::path::{AUTO, Arg, DefaultValue, Definition, Hop, Hosts, ValueKind};
 
 use crate::device::decode::DeviceDecode;
@@ -32,6 +34,20 @@ static DEFINITION: Definition = Definition::stage(
         ValueKind::count_or(1, 256, "auto", AUTO),
         DefaultValue::Is("auto"),
         "number of decoder threads; auto: by the number of processors",
+    ),
+    Arg::option(
+        "threading",
+        ValueKind::choice(&["auto", "frame", "slice"]),
+        DefaultValue::Is("auto"),
+        "work of the threads in software: `frame`: a picture each, and each thread but one delays the output by a \
+         picture; `slice`: slices or tiles of one picture, without delay; `auto`: the library's choice, mostly frame",
+    ),
+    Arg::option(
+        "lowdelay",
+        ValueKind::Flag,
+        DefaultValue::Is("0"),
+        "output each picture as soon as it is decoded, without frame threads; for streams without B pictures, \
+         because libavcodec then does not restore the presentation order",
     ),
     Arg::option(
         "damage",
@@ -208,6 +224,12 @@ fn decoder_options(hop: &Hop, place: &HopPlace<'_>) -> DecoderOptions {
             AUTO => DecoderThreads::Auto,
             n => DecoderThreads::Count(n as u32),
         },
+        threading: match hop.choice("threading") {
+            "frame" => DecoderThreading::Frame,
+            "slice" => DecoderThreading::Slice,
+            _ => DecoderThreading::Auto,
+        },
+        low_delay: hop.flag("lowdelay"),
         output: match hop.choice("format") {
             "nv12" => OutputFormat::Nv12,
             "p010" => OutputFormat::P010,

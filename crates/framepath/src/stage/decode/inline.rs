@@ -2,11 +2,15 @@
 //! A decoder in the thread of the stage: FFmpeg's or dav1d's, or a hardware decoder by
 //! libavcodec, with one of the first two as fallback.
 
+use std::collections::VecDeque;
+
 use framepath_codec::{
     CodecError, Decoder, DecoderOptions, DecoderOutput, Hardware, HardwareApi, Packet, TrackInfo,
     WorkDivision,
 };
 use framepath_model::stream::{FrameMeta, StreamInfo};
+use framepath_os::measure::meter::Level;
+use framepath_os::time::now_ns;
 
 use crate::damage::DamageLog;
 use crate::error::StageError;
@@ -32,11 +36,39 @@ pub(crate) struct Decode {
     last: FrameMeta,
     /// True after damage with [`DamageMode::Skip`], until the next random access point.
     is_skipping: bool,
+    /// Times of the last packets.
+    sent: SendTimes,
+    /// True while [`Stage::drain`] runs.
+    is_draining: bool,
     /// CPU time of the decoder's threads that the ledger already has, in rows or as time without a
     /// frame, nanoseconds.
     recorded_cpu_ns: u64,
     /// State of a hardware decoder that has not yet emitted a frame; `None` for another decoder.
     probe: Option<Probe>,
+}
+
+/// Times at which the last packets were sent to the decoder.
+#[derive(Default)]
+struct SendTimes(VecDeque<u64>);
+
+impl SendTimes {
+    /// Maximum number of threads of a decoder.
+    const MOST: usize = 256;
+
+    /// Records that a packet is sent now.
+    fn record(&mut self) {
+        if self.0.len() == SendTimes::MOST {
+            self.0.pop_front();
+        }
+        self.0.push_back(now_ns());
+    }
+
+    /// Returns the time at which the packet was sent after which `count` more were sent, CLOCK_MONOTONIC
+    /// nanoseconds; 0 if fewer are known.
+    fn before_last(&self, count: usize) -> u64 {
+        let at = self.0.len().checked_sub(count + 1);
+        at.and_then(|at| self.0.get(at)).copied().unwrap_or(0)
+    }
 }
 
 /// Reaction to damage of the stream.
@@ -114,6 +146,8 @@ impl Decode {
             damage,
             last,
             is_skipping,
+            sent: SendTimes::default(),
+            is_draining: false,
             recorded_cpu_ns: 0,
             probe,
         }
@@ -152,13 +186,18 @@ impl Decode {
                         WorkDivision::FrameThreads => {
                             let work = decoder.work();
                             self.recorded_cpu_ns += work.as_ref().map_or(0, |work| work.cpu_ns);
-                            Gap::FrameThread(work)
+                            let depth = decoder.threads() as usize - 1;
+                            Gap::FrameThread { work, depth_since_ns: self.sent.before_last(depth) }
                         }
                         WorkDivision::Pool => Gap::Pool,
                     };
                     out.resume_after(frame.meta().seq, gap);
                     out.push(Item::Frame(frame))?;
                     out.mark();
+                    if self.is_draining {
+                        // Each picture that the drain outputs takes the place of a packet.
+                        self.sent.record();
+                    }
                 }
                 Ok(DecoderOutput::Undecoded { packet, error }) => {
                     self.damage.log.undecodable(&packet, Some(error.to_string()));
@@ -239,6 +278,9 @@ impl Decode {
         if !is_decoded_here {
             // From here on, the work is that of the decoder's threads.
             out.hold(seq);
+            if out.recorder().level() == Level::Full {
+                self.sent.record();
+            }
         }
         match decoder.send(packet) {
             Ok(()) => {
@@ -327,6 +369,7 @@ impl Stage for Decode {
 
     fn drain(&mut self, out: &mut Out<'_>) -> Result<(), HopFailure> {
         out.mark();
+        self.is_draining = true;
         // Twice, because a hardware decoder may fail here, and software must be drained, too.
         for _ in 0..2 {
             if let Some(decoder) = &mut self.decoder {
@@ -334,6 +377,7 @@ impl Stage for Decode {
             }
             self.forward_all(out)?;
         }
+        self.is_draining = false;
         self.damage.log.drained();
         // What remains is time of hidden pictures, and of threads that share the pictures.
         let threads_cpu_ns = self.decoder.as_ref().map_or(0, Decoder::threads_cpu_ns);
