@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! CPU time of the hops, and of threads that belong to no hop.
 
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
@@ -9,18 +10,21 @@ use framepath_os::time::thread_cpu_ns;
 
 #[test]
 fn a_thread_outside_the_path_appears_as_cpu_time_of_no_hop() {
-    let (started, ended) = (AtomicBool::new(false), AtomicBool::new(false));
+    const MOST_NS: u64 = 20_000_000_000;
+    let (barrier, ended) = (Barrier::new(2), AtomicBool::new(false));
+    let path = "test frames=50 rate=500 ! burn time=500us ! null";
+    let pipeline = Pipeline::parse(path).unwrap();
     let (report, burnt_ns) = thread::scope(|scope| {
         let burner = scope.spawn(|| {
-            while !started.load(Ordering::Acquire) {
-                thread::yield_now();
-            }
+            barrier.wait();
             let since = thread_cpu_ns();
-            while !ended.load(Ordering::Acquire) {}
+            // Bounded, for the case that the run panics.
+            while !ended.load(Ordering::Acquire) && thread_cpu_ns() < since + MOST_NS {
+                std::hint::spin_loop();
+            }
             thread_cpu_ns() - since
         });
-        let pipeline = Pipeline::parse("test frames=50 rate=500 ! burn 500us ! null").unwrap();
-        started.store(true, Ordering::Release);
+        barrier.wait();
         let report = pipeline.run(&Options::default()).unwrap();
         ended.store(true, Ordering::Release);
         (report, burner.join().unwrap())

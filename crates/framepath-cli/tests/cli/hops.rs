@@ -25,8 +25,7 @@ fn hop<'a>(row: &'a Value, name: &str) -> &'a Value {
 #[test]
 fn the_causes_of_the_hops_add_up_to_those_of_the_path() {
     let file = clip("h264-180p8-container.mp4");
-    let row =
-        row(&format!("file {} ! decode threads=2 ! queue ! convert format=rgba ! null", file));
+    let row = row(&format!("file {} ! decode threads=2 ! queue ! convert format=rgba ! null", file));
     let hops = row["hops"].as_array().unwrap();
     assert_eq!(hops.len(), 5);
     for (cause, whole) in row["causes_us"].as_object().unwrap() {

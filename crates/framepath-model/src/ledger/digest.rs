@@ -143,9 +143,11 @@ fn hop_digest(rows: &[Row], hop: usize, middle: Option<&Vec<u64>>) -> HopDigest 
     let (mut median, mut median_held_depth_ns) = (Causes::default(), 0.0);
     if let Some(numbers) = middle.filter(|numbers| !numbers.is_empty()) {
         for row in passed.iter().filter(|row| numbers.binary_search(&row.seq).is_ok()) {
-            median += row.causes().scaled(1.0 / numbers.len() as f64);
-            median_held_depth_ns += row.held_depth_ns as f64 / numbers.len() as f64;
+            median += row.causes();
+            median_held_depth_ns += row.held_depth_ns as f64;
         }
+        median = median.scaled(1.0 / numbers.len() as f64);
+        median_held_depth_ns /= numbers.len() as f64;
     }
     let is_counted = !mine.is_empty() && mine.iter().all(|r| r.has(flag::COUNTED));
     let switches = |r: &&Row| f64::from(r.voluntary_switches) + f64::from(r.involuntary_switches);

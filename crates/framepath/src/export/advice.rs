@@ -220,7 +220,7 @@ mod tests {
         };
         let advice = advised("decode threads=3", 40, 1, row(70, 2));
         assert_eq!(advice.len(), 1);
-        assert_eq!((advice[0].hop, advice[0].cause, advice[0].ns), (1, Cause::Held, 70e6));
+        assert_eq!((advice[0].hop, advice[0].cause, advice[0].ns.round()), (1, Cause::Held, 70e6));
         assert_eq!(advice[0].changed, "decode threads=1");
         assert_eq!(
             advice[0].text,
