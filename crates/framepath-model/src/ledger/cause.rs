@@ -75,9 +75,9 @@ impl Cause {
         match self {
             Cause::Compute => "measured: thread CPU clock",
             Cause::Copy => "measured: CPU clock around each copy",
-            Cause::Queue => "measured: enqueue and dequeue stamps, consumer busy",
+            Cause::Queue => "measured: hand-off stamps, consumer busy",
             Cause::Held => "measured: end of the decoding, stamp of the output",
-            Cause::Wakeup => "measured: enqueue and dequeue stamps, consumer idle",
+            Cause::Wakeup => "measured: hand-off stamps, consumer idle",
             Cause::Preempted => "measured: the kernel's switch records or run delay",
             Cause::Blocked => "measured: stamps at the wait, the kernel's switch records",
             Cause::Paced => "measured: stamps around the timer",
