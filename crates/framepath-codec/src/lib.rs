@@ -30,6 +30,8 @@
 //!             println!("{:?}: {}x{}", frame.meta().pts, frame.layout().width, frame.layout().height);
 //!             frames += 1;
 //!         }
+//!         // Only with `DecoderOptions::conceals`.
+//!         DecoderOutput::Undecoded { error, .. } => eprintln!("{error}"),
 //!         DecoderOutput::NeedsPacket => match demuxer.read()? {
 //!             Some(packet) => decoder.send(packet)?,
 //!             None => decoder.drain()?,
