@@ -420,6 +420,9 @@ fn the_words_are_those_of_the_tables() {
     };
     let frame = Completion::Frame { is_damaged: false, seq: 4, pool: 2, slot: 11, layout: 1, work };
     assert_eq!(frame.encode(), [11 << 32 | 2 << 16 | 1 << 8 | 129, 4, 5, 6, 0, 0, 0, 1 << 63 | 3 << 48 | 8]);
+    let damaged = Completion::Frame { is_damaged: true, seq: 4, pool: 2, slot: 11, layout: 1, work };
+    assert_eq!(damaged.encode()[..2], [11 << 32 | 2 << 16 | 1 << 8 | 139, 4]);
+    assert_eq!(Completion::Undecoded { seq: 4, skipped: 2 }.encode(), [140, 4, 2, 0, 0, 0, 0, 0]);
     let layout = Layout::packed(PixelFormat::Nv12, 16, 8).unwrap();
     let layout_record = Completion::Layout { id: 5, layout };
     assert_eq!(
@@ -427,7 +430,7 @@ fn the_words_are_those_of_the_tables() {
         [2 << 40 | 2 << 32 | 2 << 24 | 3 << 16 | 5 << 8 | 130, 8 << 32 | 16, 0, 16, 128, 16, 0, 0]
     );
     let bytes = bytes_of(&Message::Replace { stream: 258, kill: true });
-    assert_eq!(bytes[..16], *b"FPWM\x08\0\x22\0\x02\x01\0\0\x01\0\0\0");
+    assert_eq!(bytes[..16], *b"FPWM\x09\0\x22\0\x02\x01\0\0\x01\0\0\0");
     assert!(bytes[16..].iter().all(|byte| *byte == 0));
     const { assert!(BYTES_PER_FRAME <= 128) };
 }
@@ -436,8 +439,8 @@ fn the_words_are_those_of_the_tables() {
 fn another_version_is_named_before_anything_else_is_read() {
     let mut bytes = [0xff; MESSAGE_BYTES];
     bytes[..4].copy_from_slice(&MAGIC);
-    bytes[4..6].copy_from_slice(&9u16.to_le_bytes());
-    assert_eq!(Message::decode(&bytes), Err(WireError::Version { ours: VERSION, theirs: 9 }));
+    bytes[4..6].copy_from_slice(&(VERSION + 1).to_le_bytes());
+    assert_eq!(Message::decode(&bytes), Err(WireError::Version { ours: VERSION, theirs: VERSION + 1 }));
     assert_eq!(Message::decode(&bytes[1..]), Err(WireError::Length(MESSAGE_BYTES - 1)));
     bytes[0] = b'f';
     assert_eq!(Message::decode(&bytes), Err(WireError::Magic(*b"fPWM")));
