@@ -33,7 +33,7 @@ impl AnnexB {
         // libavcodec's criterion: a stream with such a head, or without one, has start codes.
         let has_codes = head.is_empty() || head.starts_with(&[0, 0, 1]) || head.starts_with(START);
         let read = match codec {
-            Codec::Vp8 | Codec::Vp9 | Codec::Av1 => return Ok(as_they_are(&[])),
+            Codec::Vp8 | Codec::Vp9 | Codec::Av1 | Codec::Other(_) => return Ok(as_they_are(&[])),
             _ if has_codes => return Ok(as_they_are(head)),
             Codec::H264 => avcc(head),
             Codec::Hevc => hvcc(head),

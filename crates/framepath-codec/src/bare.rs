@@ -9,7 +9,7 @@ use std::ptr;
 use ffmpeg_sys_next as ff;
 
 use crate::error::libav_message;
-use crate::libav::{CodecContext, PictureRef};
+use crate::libav::{CodecContext, PictureRef, software_decoder};
 use crate::{Codec, CodecError, DecoderThreads, Demuxer, TrackInfo};
 
 /// Decodes the video of `path` and discards it. Returns the number of pictures.
@@ -40,7 +40,7 @@ fn find(track: &TrackInfo) -> Result<*const ff::AVCodec, CodecError> {
     let found = unsafe {
         match track.codec {
             Codec::Av1 => ff::avcodec_find_decoder_by_name(c"libdav1d".as_ptr()),
-            codec => ff::avcodec_find_decoder(codec.id()),
+            codec => software_decoder(codec.id()).unwrap_or(ptr::null()),
         }
     };
     if found.is_null() { Err(CodecError::NoDecoder { codec: track.codec.name() }) } else { Ok(found) }

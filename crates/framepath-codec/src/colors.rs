@@ -3,19 +3,19 @@
 
 use std::ffi::c_uint;
 
-use ff::AVPixelFormat;
 use ffmpeg_sys_next as ff;
 use framepath_model::colors::{ColorRange, Colors};
 
+use crate::libav_format::is_full_range;
+
 /// Returns the colours that a frame declares, before or after the decoder has filled it. The pixel
-/// format YUVJ420P means full range, whatever range the frame declares.
+/// formats of JPEG (YUVJ...) mean full range, whatever range the frame declares.
 ///
 /// # Safety
 /// `frame` is valid.
 pub(crate) unsafe fn colors_of(frame: *const ff::AVFrame) -> Colors {
     const LIMITED: c_uint = ff::AVColorRange::AVCOL_RANGE_MPEG as c_uint;
     const FULL: c_uint = ff::AVColorRange::AVCOL_RANGE_JPEG as c_uint;
-    const OF_JPEG: i32 = AVPixelFormat::AV_PIX_FMT_YUVJ420P as i32;
     // SAFETY: fields of a valid frame, read as plain integers as in C: a number from a stream
     // must not become a Rust enum unchecked.
     let (primaries, transfer, matrix, range, format) = unsafe {
@@ -29,7 +29,7 @@ pub(crate) unsafe fn colors_of(frame: *const ff::AVFrame) -> Colors {
         )
     };
     let range = match range {
-        _ if format == OF_JPEG => ColorRange::Full,
+        _ if is_full_range(format) => ColorRange::Full,
         FULL => ColorRange::Full,
         LIMITED => ColorRange::Limited,
         _ => ColorRange::Unknown,

@@ -53,39 +53,61 @@ const PLAYLISTS: [&str; 12] = [
     "lavfi",
 ];
 
-/// Options that limit libavformat, by name and value: no protocol, only the demuxers of
-/// [`CONTAINERS`], at most 100 streams, and only the decoders of known codecs for properties that a
-/// container lacks. The search for these properties is limited to five megabytes and five seconds
-/// of video (libavformat's own defaults).
-pub(crate) const LIMITS: [(&CStr, &CStr); 6] = [
+/// Formats that a demuxer may read, and decoders that it may open to examine a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Formats {
+    /// The containers of [`containers`], and the decoders of [`Codec::KNOWN`](crate::Codec::KNOWN).
+    Known,
+    /// All that libavformat and libavcodec have, except playlists. For a process in a sandbox.
+    All,
+}
+
+impl Formats {
+    /// Returns the options that limit libavformat, by name and value: no protocol, at most 100 streams; for
+    /// known formats, only the demuxers of [`CONTAINERS`], and only the decoders of known codecs for
+    /// properties that a container lacks. The search for these properties is limited to five megabytes and
+    /// five seconds of video (libavformat's own defaults).
+    pub(crate) fn limits(self) -> impl Iterator<Item = (&'static CStr, &'static CStr)> {
+        let known = if self == Formats::Known { &KNOWN_ONLY[..] } else { &[] };
+        LIMITS.iter().chain(known).copied()
+    }
+}
+
+/// Options of libavformat for all formats.
+const LIMITS: [(&CStr, &CStr); 4] = [
     (c"protocol_whitelist", c""),
-    (
-        c"format_whitelist",
-        c"mov,matroska,avi,mpegts,mpeg,flv,live_flv,kux,ivf,obu,av1,h264,hevc,ogg,asf,asf_o,wtv,nut,mxf,gxf,rm,nsv,dv,mpegvideo",
-    ),
-    (c"codec_whitelist", c"h264,hevc,vp8,vp9,libdav1d,libaom-av1,av1"),
     (c"probesize", c"5000000"),
     (c"analyzeduration", c"5000000"),
     (c"max_streams", c"100"),
 ];
 
-/// Returns the supported containers, by libavformat's names.
+/// Further options of libavformat for [`Formats::Known`].
+const KNOWN_ONLY: [(&CStr, &CStr); 2] = [
+    (
+        c"format_whitelist",
+        c"mov,matroska,avi,mpegts,mpeg,flv,live_flv,kux,ivf,obu,av1,h264,hevc,ogg,asf,asf_o,wtv,nut,mxf,gxf,rm,nsv,dv,mpegvideo",
+    ),
+    (c"codec_whitelist", c"h264,hevc,vp8,vp9,libdav1d,libaom-av1,av1"),
+];
+
+/// Returns the containers of [`Formats::Known`], by libavformat's names.
 pub fn containers() -> impl Iterator<Item = &'static str> {
     CONTAINERS.into_iter()
 }
 
 /// Returns an error for `file` if the first of libavformat's names in `found` (separated by
-/// commas) is not that of a supported container.
-pub(crate) fn check(file: &str, found: &str) -> Result<(), CodecError> {
+/// commas) is that of a playlist, or not among `formats`. `has_no_file` is true for a demuxer that opens its
+/// input itself.
+pub(crate) fn check(file: &str, found: &str, has_no_file: bool, formats: Formats) -> Result<(), CodecError> {
     let name = found.split(',').next().unwrap_or(found);
-    if CONTAINERS.contains(&name) {
-        return Ok(());
-    }
     let (file, container) = (file.to_owned(), name.to_owned());
-    if PLAYLISTS.contains(&name) {
+    if PLAYLISTS.contains(&name) || has_no_file {
         return Err(CodecError::Playlist { file, container });
     }
-    Err(CodecError::UnsupportedContainer { file, container })
+    if formats == Formats::Known && !CONTAINERS.contains(&name) {
+        return Err(CodecError::UnsupportedContainer { file, container });
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -94,15 +116,20 @@ mod tests {
 
     #[test]
     fn the_whitelist_names_the_same_containers() {
-        let (_, list) = LIMITS[1];
+        let (_, list) = KNOWN_ONLY[0];
         assert_eq!(list.to_str().unwrap().split(',').collect::<Vec<_>>(), CONTAINERS);
     }
 
     #[test]
     fn playlists_are_told_from_unknown_containers() {
-        assert!(check("f", "mov,mp4,m4a,3gp,3g2,mj2").is_ok());
-        assert!(matches!(check("f", "hls"), Err(CodecError::Playlist { .. })));
-        assert!(matches!(check("f", "wav"), Err(CodecError::UnsupportedContainer { .. })));
+        let check = |found, formats| check("f", found, false, formats);
+        assert!(check("mov,mp4,m4a,3gp,3g2,mj2", Formats::Known).is_ok());
+        assert!(matches!(check("gif", Formats::Known), Err(CodecError::UnsupportedContainer { .. })));
+        assert!(check("gif", Formats::All).is_ok());
+        for formats in [Formats::Known, Formats::All] {
+            assert!(matches!(check("hls", formats), Err(CodecError::Playlist { .. })));
+        }
+        assert!(super::check("f", "x11grab", true, Formats::All).is_err());
         assert!(PLAYLISTS.iter().all(|name| !CONTAINERS.contains(name)));
     }
 }

@@ -2,24 +2,26 @@
 //! Conversion of frames into another pixel format of the same size, by libswscale.
 //!
 //! The pixels are the same on every machine, because libswscale is set to exact conversion
-//! without its faster approximations. If a stream does not declare its colours, YUV is
+//! without its faster approximations. (One exception: from planar RGB of an odd width, libswscale
+//! calculates the last column of chroma with bytes beyond the row.) If a stream does not declare its colours, YUV is
 //! interpreted as `play` does: limited range, BT.709 from 1025 columns on, otherwise BT.601. GREY
 //! is interpreted as full range. A conversion from YUV to YUV keeps the meaning of the values.
 
 use std::ffi::c_int;
 use std::ptr;
 
-use ff::AVPixelFormat;
 use ffmpeg_sys_next as ff;
 use framepath_model::colors::{ColorRange, Colors, MATRIX_RGB, SMPTE170M};
-use framepath_model::format::{Layout, LayoutError, PixelFormat};
+use framepath_model::format::{ColorModel, Layout, LayoutError, PixelFormat};
 use framepath_os::measure::meter;
 use framepath_os::memory::pool::{Frame, FrameMut};
+
+use crate::libav_format::libav_format;
 
 /// Flags of libswscale: `SWS_BICUBIC` (for chroma, because sizes do not change),
 /// `SWS_FULL_CHR_H_INT`, `SWS_ACCURATE_RND`, `SWS_BITEXACT`. Their names are macros in some
 /// versions and an enum in others; their values are the same in all.
-const FLAGS: c_int = 0x4 | 0x2000 | 0x4_0000 | 0x8_0000;
+pub(crate) const FLAGS: c_int = 0x4 | 0x2000 | 0x4_0000 | 0x8_0000;
 
 /// Number of spare bytes after a plane or a copied row, for libswscale's vector code: it reads up
 /// to 31 bytes beyond the end, even if they do not exist, and writes whole vectors.
@@ -82,11 +84,17 @@ impl Converter {
     pub fn colors(&self, from: &Layout) -> Colors {
         match (from.format, self.to) {
             (from_format, to) if from_format == to => from.colors,
-            (_, PixelFormat::Rgba) => Colors { matrix: MATRIX_RGB, range: ColorRange::Full, ..from.colors },
-            (_, PixelFormat::Grey) => Colors { range: ColorRange::Full, ..from.colors },
-            (from_format, _) if is_yuv(from_format) => from.colors,
-            (PixelFormat::Grey, _) => Colors { range: ColorRange::Limited, ..from.colors },
-            _ => Colors { matrix: SMPTE170M, range: ColorRange::Limited, ..from.colors },
+            (from_format, to) => match (from_format.model(), to.model()) {
+                (_, ColorModel::Rgb | ColorModel::Palette) => {
+                    Colors { matrix: MATRIX_RGB, range: ColorRange::Full, ..from.colors }
+                }
+                (_, ColorModel::Grey) => Colors { range: ColorRange::Full, ..from.colors },
+                (ColorModel::Yuv, ColorModel::Yuv) => from.colors,
+                (ColorModel::Grey, ColorModel::Yuv) => Colors { range: ColorRange::Limited, ..from.colors },
+                (ColorModel::Rgb | ColorModel::Palette, ColorModel::Yuv) => {
+                    Colors { matrix: SMPTE170M, range: ColorRange::Limited, ..from.colors }
+                }
+            },
         }
     }
 
@@ -177,8 +185,8 @@ impl Converter {
         }
         self.made_for = Some(key);
         let made = self.colors(source);
-        let from_full = match source.format {
-            PixelFormat::Grey => source.colors.range != ColorRange::Limited,
+        let from_full = match source.format.model() {
+            ColorModel::Grey => source.colors.range != ColorRange::Limited,
             _ => source.colors.range == ColorRange::Full,
         };
         let to_full = made.range == ColorRange::Full;
@@ -257,13 +265,17 @@ impl TailRows {
 
     /// Returns the tail's first row in plane number `plane`.
     fn first_in(&self, plane: usize) -> usize {
-        if plane == 0 { self.first } else { self.first / 2 }
+        match self.layout.format {
+            // The palette belongs to every row, and is read as a whole.
+            PixelFormat::Pal8 if plane == 1 => 0,
+            format => format.plane_size(plane, 0, self.first).1,
+        }
     }
 
     /// Copies the tail to `into`, and replaces what was there. Returns the addresses and strides of
     /// its planes there.
     pub(crate) fn copy(&self, from: &Frame, into: &mut Vec<u8>) -> ([*const u8; 4], [c_int; 4]) {
-        let (mut starts, mut strides) = ([0; 3], [0; 4]);
+        let (mut starts, mut strides) = ([0; 4], [0; 4]);
         into.clear();
         for (index, plane) in self.layout.planes().iter().enumerate() {
             starts[index] = into.len();
@@ -291,18 +303,7 @@ impl Drop for Converter {
 
 /// Returns true if the format has luma and chroma.
 fn is_yuv(format: PixelFormat) -> bool {
-    !matches!(format, PixelFormat::Grey | PixelFormat::Rgba)
-}
-
-fn libav_format(format: PixelFormat) -> AVPixelFormat {
-    match format {
-        PixelFormat::Grey => AVPixelFormat::AV_PIX_FMT_GRAY8,
-        PixelFormat::Yuv420p => AVPixelFormat::AV_PIX_FMT_YUV420P,
-        PixelFormat::Nv12 => AVPixelFormat::AV_PIX_FMT_NV12,
-        PixelFormat::Yuv420p10 => AVPixelFormat::AV_PIX_FMT_YUV420P10LE,
-        PixelFormat::P010 => AVPixelFormat::AV_PIX_FMT_P010LE,
-        PixelFormat::Rgba => AVPixelFormat::AV_PIX_FMT_RGBA,
-    }
+    format.model() == ColorModel::Yuv
 }
 
 #[cfg(test)]

@@ -376,10 +376,13 @@ impl Dav1dDecoder {
         }
         // SAFETY: set by `allocate`, and alive as long as the picture.
         let slot = unsafe { &*picture.allocator_data.cast::<Slot>() };
-        let starts = picture.data.map(|start| start.cast::<u8>().cast_const());
+        let [y, u, v] = picture.data.map(|start| start.cast::<u8>().cast_const());
         let size = (side(picture.p.w), side(picture.p.h));
         // SAFETY: dav1d's own picture; dav1d outputs only finished pictures.
-        unsafe { slot.frame(size, starts, [luma, chroma, chroma], colors_of(picture), meta) }.map(Some)
+        unsafe {
+            slot.frame(size, [y, u, v, ptr::null()], [luma, chroma, chroma, 0], colors_of(picture), meta)
+        }
+        .map(Some)
     }
 
     /// Records a rejection if the decoder conceals damage and has enough memory. Else records dav1d's error `code`, or the failure of [`Slots`] that caused it, if it is the first
@@ -458,8 +461,17 @@ unsafe extern "C" fn allocate(picture: *mut ffi::Dav1dPicture, cookie: *mut c_vo
     let (Ok(width), Ok(height)) = (width, height) else { return -libc::EINVAL };
     let decoded = match (parameters.layout, parameters.bpc) {
         (ffi::DAV1D_PIXEL_LAYOUT_I400, 8) => PixelFormat::Grey,
+        (ffi::DAV1D_PIXEL_LAYOUT_I400, 10) => PixelFormat::Grey10,
+        (ffi::DAV1D_PIXEL_LAYOUT_I400, 12) => PixelFormat::Grey12,
         (ffi::DAV1D_PIXEL_LAYOUT_I420, 8) => PixelFormat::Yuv420p,
         (ffi::DAV1D_PIXEL_LAYOUT_I420, 10) => PixelFormat::Yuv420p10,
+        (ffi::DAV1D_PIXEL_LAYOUT_I420, 12) => PixelFormat::Yuv420p12,
+        (ffi::DAV1D_PIXEL_LAYOUT_I422, 8) => PixelFormat::Yuv422p,
+        (ffi::DAV1D_PIXEL_LAYOUT_I422, 10) => PixelFormat::Yuv422p10,
+        (ffi::DAV1D_PIXEL_LAYOUT_I422, 12) => PixelFormat::Yuv422p12,
+        (ffi::DAV1D_PIXEL_LAYOUT_I444, 8) => PixelFormat::Yuv444p,
+        (ffi::DAV1D_PIXEL_LAYOUT_I444, 10) => PixelFormat::Yuv444p10,
+        (ffi::DAV1D_PIXEL_LAYOUT_I444, 12) => PixelFormat::Yuv444p12,
         (layout, depth) => {
             let format = format_name(layout, depth);
             slots.fail(number, CodecError::UnsupportedPixelFormat { codec: slots.codec(), format });
@@ -470,14 +482,14 @@ unsafe extern "C" fn allocate(picture: *mut ffi::Dav1dPicture, cookie: *mut c_vo
     // SAFETY: a valid picture of dav1d.
     let colors = unsafe { colors_of(picture) };
     let Some(slot) = slots.take(number, request, || padded(request, colors)) else { return -libc::ENOMEM };
-    let [luma, u, v] = slot.surface.areas;
+    let [luma, u, v, _] = slot.surface.areas;
     picture.stride = [luma.stride as isize, u.stride as isize];
     picture.data = [ptr::null_mut(); 3];
     for (data, area) in picture.data.iter_mut().zip([luma, u, v]).filter(|(_, area)| area.rows > 0) {
         // SAFETY: the areas are inside the slot.
         *data = unsafe { slot.base().add(area.offset) }.cast();
     }
-    picture.allocator_data = Box::into_raw(slot).cast();
+    picture.allocator_data = Box::into_raw(Box::new(slot)).cast();
     0
 }
 
@@ -494,10 +506,12 @@ unsafe extern "C" fn release(picture: *mut ffi::Dav1dPicture, _cookie: *mut c_vo
 fn padded(request: SlotRequest, colors: Colors) -> Padded {
     let align = ffi::DAV1D_PICTURE_ALIGNMENT as usize;
     let spread = |stride: usize| if stride % 1024 == 0 { stride + align } else { stride };
-    let width = request.width.next_multiple_of(PAD) * request.decoded.luma_bytes();
+    let (width, mut strides) = (request.width.next_multiple_of(PAD), [0; 4]);
+    for (plane, stride) in strides.iter_mut().enumerate().take(request.decoded.plane_count()) {
+        *stride = spread(request.decoded.plane_size(plane, width, 1).0);
+    }
     Padded {
-        stride: spread(width),
-        chroma_stride: spread(width / 2),
+        strides,
         rows: request.height.next_multiple_of(PAD),
         visible: (request.width, request.height),
         references: 0,
@@ -550,11 +564,11 @@ mod tests {
         for (width, height) in [(1, 1), (99, 57), (1920, 1080), (4096, 2160)] {
             for decoded in [PixelFormat::Yuv420p, PixelFormat::Yuv420p10] {
                 let padded = padded(SlotRequest { decoded, width, height }, Colors::UNKNOWN);
-                let sample = decoded.luma_bytes();
-                assert!(padded.stride >= width.next_multiple_of(PAD) * sample);
-                assert!(padded.chroma_stride * 2 >= width.next_multiple_of(PAD) * sample);
-                assert_eq!((padded.stride % 64, padded.chroma_stride % 64, padded.rows % PAD), (0, 0, 0));
-                assert!(padded.stride % 1024 != 0 && padded.chroma_stride % 1024 != 0);
+                let (sample, [luma, chroma, ..]) = (decoded.luma_bytes(), padded.strides);
+                assert!(luma >= width.next_multiple_of(PAD) * sample);
+                assert!(chroma * 2 >= width.next_multiple_of(PAD) * sample);
+                assert_eq!((luma % 64, chroma % 64, padded.rows % PAD), (0, 0, 0));
+                assert!(luma % 1024 != 0 && chroma % 1024 != 0);
             }
         }
     }

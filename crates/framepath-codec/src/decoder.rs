@@ -328,6 +328,8 @@ fn default_slots(codec: Codec, threads: u32, downstream_frames: u32) -> u32 {
         Codec::Vp9 => (11, 0),
         // Eight references and the picture selected for output.
         Codec::Av1 => (9, 0),
+        // Older standards have two references. Some decoders keep a picture of their own.
+        Codec::Other(_) => (4, 2),
     };
     references
         + reordered
@@ -347,6 +349,7 @@ fn slots_from_provider(codec: Codec, threads: u32) -> u32 {
         Codec::Vp8 => 4,
         Codec::Vp9 => 11,
         Codec::Av1 => 9,
+        Codec::Other(_) => 4,
     };
     references + 2 * threads.saturating_sub(1).min(256) + 3
 }

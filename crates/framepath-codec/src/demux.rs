@@ -13,12 +13,12 @@ use ffmpeg_sys_next as ff;
 use framepath_model::parameter_sets::in_band;
 use framepath_model::stream::{Rational, StreamInfo};
 
-use crate::container;
+use crate::codec::codec_name;
+use crate::container::{self, Formats};
 use crate::error::libav_message;
 use crate::input::{ContainerInput, INTERRUPT, MediaFile};
-use crate::libav::codec_name;
+use crate::libav_format::pixel_format;
 use crate::shortage::Shortage;
-use crate::surface::pixel_format;
 use crate::track::{Parameters, TrackInfo};
 use crate::{Codec, CodecError, Packet};
 
@@ -31,6 +31,7 @@ pub struct Demuxer {
     info: TrackInfo,
     /// Requested video track, from 0; `None` for the best by libavformat's rating.
     track: Option<usize>,
+    formats: Formats,
     stream: c_int,
     packets: u64,
     /// Identity of the track's first packet, by which a rewind checks its result; `None` before the
@@ -78,22 +79,26 @@ impl Demuxer {
     /// file's first packets. Opens no other file, even if this one refers to others.
     ///
     /// # Errors
-    /// The file cannot be read, is not a container of [`containers`](crate::containers), is a
-    /// playlist, or has no video of a known [`Codec`]; or there is not enough memory.
+    /// The file cannot be read, is not a container of [`Formats::Known`], is a
+    /// playlist, or has no video that libavcodec decodes; or there is not enough memory.
     pub fn new(file: MediaFile) -> Result<Demuxer, CodecError> {
-        Demuxer::open_track(file, None)
+        Demuxer::open_track(file, None, Formats::Known)
     }
 
     /// Creates a demuxer as [`Demuxer::new`] does, for the video track with the number `track`.
     /// Tracks count from 0 in the order of the file, without cover pictures. `None` selects the
-    /// best track by libavformat's rating.
+    /// best track by libavformat's rating. libavformat uses the demuxers and decoders of `formats`.
     ///
     /// # Errors
     /// As [`Demuxer::new`]; [`CodecError::NoTrack`].
-    pub fn open_track(file: MediaFile, track: Option<usize>) -> Result<Demuxer, CodecError> {
+    pub fn open_track(
+        file: MediaFile,
+        track: Option<usize>,
+        formats: Formats,
+    ) -> Result<Demuxer, CodecError> {
         let name = file.name().to_owned();
         let mut input = ContainerInput::new(file)?;
-        let (context, stream) = Context::open(&name, &mut input, track)?;
+        let (context, stream) = Context::open(&name, &mut input, track, formats)?;
         let info = context.track(&name, stream)?;
         let (first, read_ahead, marking) = (None, None, None);
         Ok(Demuxer {
@@ -102,6 +107,7 @@ impl Demuxer {
             name,
             info,
             track,
+            formats,
             stream,
             packets: 0,
             first,
@@ -225,7 +231,7 @@ impl Demuxer {
         }
         self.packets = 0;
         self.input.rewind().map_err(|source| io_error(self.name(), source))?;
-        (self.context, self.stream) = Context::open(&self.name, &mut self.input, self.track)?;
+        (self.context, self.stream) = Context::open(&self.name, &mut self.input, self.track, self.formats)?;
         Ok(())
     }
 
@@ -258,6 +264,7 @@ impl Context {
         name: &str,
         input: &mut ContainerInput,
         track: Option<usize>,
+        formats: Formats,
     ) -> Result<(Context, c_int), CodecError> {
         let file = || name.to_owned();
         let failed =
@@ -279,8 +286,8 @@ impl Context {
             return Err(io_or(input, name, failed("open", code)));
         }
         // SAFETY: a description found above; its name is a static string.
-        let found = unsafe { CStr::from_ptr((*format).name) }.to_string_lossy();
-        container::check(name, &found)?;
+        let (found, flags) = unsafe { (CStr::from_ptr((*format).name).to_string_lossy(), (*format).flags) };
+        container::check(name, &found, flags & ff::AVFMT_NOFILE as c_int != 0, formats)?;
 
         // SAFETY: the context is new and reads through `input`, which the caller keeps longer.
         // avformat_open_input frees it on failure. The options dictionary is freed in any case.
@@ -294,7 +301,7 @@ impl Context {
             (*raw).io_open = Some(refuse_to_open);
             (*raw).interrupt_callback = INTERRUPT;
             let mut options = ptr::null_mut();
-            for (key, value) in container::LIMITS {
+            for (key, value) in formats.limits() {
                 ff::av_dict_set(&mut options, key.as_ptr(), value.as_ptr(), 0);
             }
             let code = ff::avformat_open_input(&mut raw, c_name.as_ptr(), format, &mut options);
@@ -364,7 +371,7 @@ impl Context {
             let parameters = (*stream).codecpar;
             let id = (&raw const (*parameters).codec_id).cast::<u32>().read();
             let Some(codec) = Codec::from_id(id) else {
-                return Err(CodecError::UnsupportedCodec { file: file(), codec: codec_name(id) });
+                return Err(CodecError::UnsupportedCodec { file: file(), codec: codec_name(id).to_owned() });
             };
             let side = |length: c_int| u32::try_from(length).unwrap_or(0);
             let info = StreamInfo {
@@ -492,18 +499,5 @@ pub fn silence_ffmpeg() {
 impl fmt::Debug for Demuxer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Demuxer").field("name", &self.name).field("info", &self.info).finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use framepath_model::format::PixelFormat;
-
-    use super::*;
-
-    #[test]
-    fn formats_are_those_framepath_moves() {
-        assert_eq!(pixel_format(ff::AVPixelFormat::AV_PIX_FMT_YUVJ420P as c_int), Some(PixelFormat::Yuv420p));
-        assert_eq!(pixel_format(ff::AVPixelFormat::AV_PIX_FMT_YUV444P as c_int), None);
     }
 }

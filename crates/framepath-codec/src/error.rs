@@ -138,18 +138,17 @@ pub enum CodecError {
         /// Number of the packet, from 0, in the order of the source.
         packet: u64,
     },
-    /// framepath does not decode the codec of the video.
-    #[error("{file}: codec `{codec}` is not supported; supported: h264, hevc, vp8, vp9, av1")]
+    /// The installed libavcodec has no software decoder for the codec of the video.
+    #[error("{file}: the installed libavcodec has no software decoder for the codec `{codec}`")]
     UnsupportedCodec {
         /// File, as specified by the user.
         file: String,
         /// Name of the codec in libavcodec.
         codec: String,
     },
-    /// framepath does not support the format of the decoder's pictures.
-    #[error(
-        "{codec}: pixel format `{format}` is not supported; supported: gray, yuv420p, yuvj420p, yuv420p10le"
-    )]
+    /// framepath does not support the format of the decoder's pictures, and cannot convert it to a supported
+    /// one.
+    #[error("{codec}: pixel format `{format}` is not supported, and libswscale cannot convert it")]
     UnsupportedPixelFormat {
         /// Name of the codec, as in libavcodec.
         codec: &'static str,
@@ -182,14 +181,6 @@ pub enum CodecError {
     NoDecoder {
         /// Name of the codec, as in libavcodec.
         codec: &'static str,
-    },
-    /// The decoder cannot write into memory of the caller.
-    #[error("{codec}: decoder `{decoder}` cannot write into the pool: it has no direct rendering")]
-    NoDirectRendering {
-        /// Name of the codec, as in libavcodec.
-        codec: &'static str,
-        /// Name of the decoder in libavcodec.
-        decoder: String,
     },
     /// A call of a decoder library failed, the memory provider failed, or a repeated picture
     /// changed its size.

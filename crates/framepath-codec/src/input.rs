@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::ptr::NonNull;
 use std::slice;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ffmpeg_sys_next as ff;
 use framepath_os::measure::meter;
@@ -27,6 +28,8 @@ pub struct MediaFile {
     file: File,
     name: String,
     seekable: bool,
+    /// Receiver of a copy of the bytes that a demuxer reads; `None` if nobody requested one.
+    read_bytes: Option<ReadBytes>,
 }
 
 impl MediaFile {
@@ -47,13 +50,39 @@ impl MediaFile {
         if metadata.is_file() && metadata.len() == 0 {
             return Err(CodecError::Empty { file: name });
         }
-        Ok(MediaFile { file, name, seekable: metadata.is_file() })
+        Ok(MediaFile { file, name, seekable: metadata.is_file(), read_bytes: None })
     }
 
     /// Creates the input from a file that another process opened. `name` is for errors, and its
     /// extension is a hint for the container. `seekable` is true for a regular file.
     pub fn from_fd(fd: OwnedFd, name: String, seekable: bool) -> MediaFile {
-        MediaFile { file: File::from(fd), name, seekable }
+        MediaFile { file: File::from(fd), name, seekable, read_bytes: None }
+    }
+
+    /// Returns another handle to the open file, which has the same position.
+    ///
+    /// # Errors
+    /// There are no descriptors left.
+    pub fn try_clone(&self) -> io::Result<MediaFile> {
+        Ok(MediaFile {
+            file: self.file.try_clone()?,
+            name: self.name.clone(),
+            seekable: self.seekable,
+            read_bytes: None,
+        })
+    }
+
+    /// Moves the file back to its first byte, for all handles.
+    ///
+    /// # Errors
+    /// The file is not seekable.
+    pub fn rewind(&mut self) -> io::Result<()> {
+        self.file.rewind()
+    }
+
+    /// Keeps a copy of all bytes that a demuxer reads from this handle, until they are taken.
+    pub fn keep_bytes(&mut self) -> ReadBytes {
+        self.read_bytes.get_or_insert_with(|| ReadBytes(Arc::new(Mutex::new(Some(Vec::new()))))).clone()
     }
 
     /// Returns the file's name, as specified by the user.
@@ -68,6 +97,23 @@ impl MediaFile {
     }
 }
 
+/// Copy of the bytes that a demuxer has read from a file, for another reader of a pipe.
+#[derive(Clone, Debug)]
+pub struct ReadBytes(Arc<Mutex<Option<Vec<u8>>>>);
+
+impl ReadBytes {
+    /// Ends the copying, and returns the bytes so far.
+    pub fn take(&self) -> Vec<u8> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default()
+    }
+
+    fn add(&self, bytes: &[u8]) {
+        if let Some(kept) = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+            kept.extend_from_slice(bytes);
+        }
+    }
+}
+
 impl AsFd for MediaFile {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
@@ -78,6 +124,8 @@ impl AsFd for MediaFile {
 /// not change.
 struct Reader {
     file: File,
+    /// Receiver of a copy of the bytes; `None` if nobody requested one.
+    read_bytes: Option<ReadBytes>,
     /// Last error of a read; `None` if no read failed since the error was taken. Kept here, because
     /// libav passes on only the error's number, or nothing. Errors of seeks are not kept.
     error: Option<io::Error>,
@@ -100,11 +148,11 @@ impl ContainerInput {
     /// Creates the I/O context that reads `file` from its current position. Fails only without
     /// memory.
     pub(crate) fn new(file: MediaFile) -> Result<ContainerInput, CodecError> {
-        let MediaFile { file, name, seekable } = file;
+        let MediaFile { file, name, seekable, read_bytes } = file;
         let no_memory =
             || CodecError::Io { file: name, operation: "open", source: io::ErrorKind::OutOfMemory.into() };
 
-        let reader = Box::into_raw(Box::new(Reader { file, error: None }));
+        let reader = Box::into_raw(Box::new(Reader { file, read_bytes, error: None }));
         // SAFETY: the buffer is from av_malloc, as avio_alloc_context requires, and belongs to
         // the context afterwards. On failure the buffer and the reader are still ours to free.
         // The callbacks get `reader`, which `ContainerInput` keeps alive longer than the context.
@@ -211,7 +259,12 @@ unsafe extern "C" fn read(opaque: *mut c_void, buffer: *mut u8, size: c_int) -> 
     let buffer = unsafe { slice::from_raw_parts_mut(buffer, length) };
     match shortage::keep_over(|| meter::blocked(|| cancel::read(&reader.file, buffer))) {
         Ok(0) => ff::AVERROR_EOF,
-        Ok(count) => count as c_int,
+        Ok(count) => {
+            if let Some(copy) = &reader.read_bytes {
+                copy.add(&buffer[..count]);
+            }
+            count as c_int
+        }
         Err(error) => {
             let code = ff::AVERROR(errno(&error));
             reader.error = Some(error);

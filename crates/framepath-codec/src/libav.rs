@@ -6,11 +6,12 @@
 //! number in `pts`, which every decoder copies to the picture.
 
 use std::collections::VecDeque;
-use std::ffi::{CStr, c_int};
+use std::ffi::c_int;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use ffmpeg_sys_next as ff;
+use framepath_model::format::PixelFormat;
 use framepath_model::stream::FrameMeta;
 use framepath_os::measure::frame_threads::{FrameThreads, PictureWork};
 use framepath_os::memory::pool::Frame;
@@ -18,14 +19,16 @@ use framepath_os::memory::pool::Frame;
 use crate::colors::colors_of;
 use crate::error::libav_message;
 use crate::numbers::Numbers;
-use crate::slots::{Slot, Slots};
+use crate::slots::Slots;
 use crate::{
     Codec, CodecError, DecoderOptions, DecoderOutput, DecoderThreading, DecoderThreads, Packet, TrackInfo,
 };
 
 mod get_buffer;
+mod own_memory;
 
-use get_buffer::{CallbackState, get_buffer};
+use get_buffer::{CallbackState, LentSlots, get_buffer};
+use own_memory::Conversion;
 
 /// Maximum number of threads that a decoder requests from libavcodec, which itself uses fewer for
 /// some codecs.
@@ -37,6 +40,9 @@ const MAX_THREADS: u32 = 64;
 const DAMAGED: c_int = ff::FF_DECODE_ERROR_INVALID_BITSTREAM as c_int
     | ff::FF_DECODE_ERROR_CONCEALMENT_ACTIVE as c_int
     | ff::FF_DECODE_ERROR_DECODE_SLICES as c_int;
+
+/// Number of bytes of a palette, the only row of its plane.
+const PALETTE: usize = PixelFormat::PALETTE_BYTES;
 
 /// An `AVCodecContext`, freed on drop.
 pub(crate) struct CodecContext(NonNull<ff::AVCodecContext>);
@@ -166,6 +172,7 @@ pub(crate) struct LibavDecoder {
     // Dropped before `shared`, which its threads call into.
     context: CodecContext,
     picture: PictureRef,
+    conversion: Conversion,
     /// Slots and frame threads for the callbacks, which have the address. Not a `Box`, because moving a
     /// box asserts that no other pointer into it exists.
     shared: Arc<CallbackState>,
@@ -208,11 +215,7 @@ impl LibavDecoder {
         let name = track.codec.name();
         let codec = find_decoder(track.codec)?;
         // SAFETY: a valid description.
-        if unsafe { (*codec).capabilities } as u32 & ff::AV_CODEC_CAP_DR1 == 0 {
-            // SAFETY: its name is a static string.
-            let decoder = unsafe { CStr::from_ptr((*codec).name) }.to_string_lossy().into_owned();
-            return Err(CodecError::NoDirectRendering { codec: name, decoder });
-        }
+        let direct = unsafe { (*codec).capabilities } as u32 & ff::AV_CODEC_CAP_DR1 != 0;
         let mut context = CodecContext::new(track, codec, options.threads)?;
         context.set_threading(options.threading, options.low_delay);
         let picture = PictureRef::new(name)?;
@@ -221,6 +224,9 @@ impl LibavDecoder {
         let shared = Arc::new(CallbackState {
             slots: slots(expected_threads(options.threads)),
             frame_threads: FrameThreads::default(),
+            direct,
+            read_only: matches!(track.codec, Codec::Other(_)),
+            lent: LentSlots::default(),
         });
         // SAFETY: valid, not open. The shared state outlives the context (field order)
         // and is used by the callback through a shared reference only.
@@ -239,6 +245,7 @@ impl LibavDecoder {
         Ok(LibavDecoder {
             context,
             picture,
+            conversion: Conversion::new(),
             shared,
             output: -1,
             numbers: Numbers::new(threads),
@@ -391,21 +398,30 @@ impl LibavDecoder {
             return Ok(None);
         }
         let side = |length: c_int| u32::try_from(length).unwrap_or(0);
-        let outside = CodecError::OutsideSlot { codec };
-        let mut strides = [0; 3];
-        for (stride, linesize) in strides.iter_mut().zip(linesizes) {
-            let Ok(linesize) = usize::try_from(linesize) else { return Err(outside) };
-            *stride = linesize;
-        }
-        let starts = [data[0], data[1], data[2]].map(<*mut u8>::cast_const);
-        if buffer.is_null() {
-            return Err(outside);
-        }
-        // SAFETY: a decoder with direct rendering takes all picture memory from get_buffer2
-        // (AV_CODEC_CAP_DR1). So the buffer's opaque is a slot of ours, alive while the picture
-        // refers to the buffer.
-        let slot = unsafe { &*ff::av_buffer_get_opaque(buffer).cast::<Slot>() };
         let size = (side(width), side(height));
+        // SAFETY: the picture refers to the buffer until it is released below.
+        let slot = unsafe { self.shared.lent.slot_of(buffer) };
+        let strides = linesizes.map(|linesize| usize::try_from(linesize).ok());
+        let copied;
+        let (slot, starts, strides) = match (slot, strides) {
+            (Some(slot), [Some(first), Some(second), Some(third), Some(fourth), ..]) => {
+                // libavcodec gives the palette no stride.
+                let second = if slot.surface.decoded == PixelFormat::Pal8 { PALETTE } else { second };
+                let starts = [data[0], data[1], data[2], data[3]].map(<*mut u8>::cast_const);
+                (slot, starts, [first, second, third, fourth])
+            }
+            // SAFETY: a filled frame.
+            _ => match unsafe { self.conversion.copy_picture(&self.shared.slots, number, picture) } {
+                Ok((slot, starts, strides)) => {
+                    copied = slot;
+                    (&copied, starts, strides)
+                }
+                Err(error) => {
+                    self.fail(number, error);
+                    return Ok(None);
+                }
+            },
+        };
         // SAFETY: a valid frame; libavcodec outputs only finished pictures.
         let frame = unsafe { slot.frame(size, starts, strides, colors_of(picture), meta) }?;
         // SAFETY: the frame keeps the slot; the decoder's reference is no longer needed here.
@@ -482,10 +498,32 @@ impl Drop for LibavDecoder {
     }
 }
 
+/// Returns libavcodec's first software decoder for `codec`.
 fn find_decoder(codec: Codec) -> Result<*const ff::AVCodec, CodecError> {
-    // SAFETY: searches a static table.
-    let found = unsafe { ff::avcodec_find_decoder(codec.id()) };
-    if found.is_null() { Err(CodecError::NoDecoder { codec: codec.name() }) } else { Ok(found) }
+    software_decoder(codec.id()).ok_or(CodecError::NoDecoder { codec: codec.name() })
+}
+
+/// Returns libavcodec's first decoder for the codec with the number `id` that is neither a hardware decoder
+/// nor experimental.
+pub(crate) fn software_decoder(id: u32) -> Option<*const ff::AVCodec> {
+    const HARDWARE: u32 = ff::AV_CODEC_CAP_HARDWARE | ff::AV_CODEC_CAP_EXPERIMENTAL;
+    let mut state = ptr::null_mut();
+    // SAFETY: lists the entries of a static table; enums are read as integers as in C.
+    unsafe {
+        loop {
+            let codec = ff::av_codec_iterate(&mut state);
+            if codec.is_null() {
+                return None;
+            }
+            let is_video = (&raw const (*codec).type_).cast::<c_int>().read()
+                == ff::AVMediaType::AVMEDIA_TYPE_VIDEO as c_int;
+            let found = (&raw const (*codec).id).cast::<u32>().read();
+            let is_hardware = (*codec).capabilities as u32 & HARDWARE != 0;
+            if found == id && is_video && !is_hardware && ff::av_codec_is_decoder(codec) != 0 {
+                return Some(codec);
+            }
+        }
+    }
 }
 
 /// Returns the number of threads of the open decoder, at least 1.
@@ -503,30 +541,5 @@ fn expected_threads(threads: DecoderThreads) -> u32 {
             let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
             processors.saturating_add(1).min(16)
         }
-    }
-}
-
-/// Returns libavcodec's name of the codec with the number `id`, even if the bindings have no name
-/// for the number; `unknown_codec` if libavcodec has none.
-pub(crate) fn codec_name(id: u32) -> String {
-    // SAFETY: any number is valid; the result is a static string.
-    unsafe { CStr::from_ptr(codec_name_of(id)) }.to_string_lossy().into_owned()
-}
-
-unsafe extern "C" {
-    /// libavcodec's `avcodec_get_name`, declared with C's plain integer, because a number from a
-    /// stream must not become a Rust enum unchecked.
-    #[link_name = "avcodec_get_name"]
-    fn codec_name_of(id: u32) -> *const std::ffi::c_char;
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_without_a_name_in_the_bindings_are_named_by_the_library() {
-        assert_eq!(codec_name(Codec::H264.id() as u32), "h264");
-        assert_eq!(codec_name(u32::MAX), "unknown_codec");
     }
 }

@@ -90,6 +90,12 @@ impl Painter {
         }
     }
 
+    /// Returns true if [`paint`](Painter::paint) takes frames in `format`.
+    pub fn paints(format: PixelFormat) -> bool {
+        use PixelFormat::{Grey, Nv12, P010, Rgba, Yuv420p, Yuv420p10};
+        matches!(format, Grey | Yuv420p | Nv12 | Yuv420p10 | P010 | Rgba)
+    }
+
     /// Drops the copy of the painted picture, because the screen may have lost the picture: the
     /// next frame is painted whole.
     pub fn forget(&mut self) {
@@ -107,7 +113,8 @@ impl Painter {
     /// [`changed`](Painter::changed).
     ///
     /// # Errors
-    /// The frame is not a picture, or libswscale cannot scale it to this size.
+    /// The frame is not a picture, its format is not one that the painter [paints](Painter::paints), or
+    /// libswscale cannot scale it to this size.
     ///
     /// # Panics
     /// The area is not inside the screen.
@@ -130,6 +137,9 @@ impl Painter {
         assert!(bottom.is_some_and(|end| end <= screen.len()), "{area:?} is higher than the screen");
         if width == 0 || height == 0 {
             return Ok(());
+        }
+        if !Painter::paints(layout.format) {
+            return Err(no_way(&layout));
         }
         let source = match layout.format {
             PixelFormat::Yuv420p | PixelFormat::Rgba => layout,
@@ -267,12 +277,16 @@ fn planar_layout(of: &Layout) -> Result<Layout, ConvertError> {
 /// meter counts the bytes.
 ///
 /// # Panics
-/// The frame is RGBA, `layout` has another size or format, or `to` is too short.
+/// The frame is RGBA or of a format that a [`Painter`] does not paint, `layout` has another size or format, or `to` is too short.
 pub fn planar8(frame: &Frame, to: &mut [u8], layout: &Layout) {
     let from = *frame.layout();
     assert_eq!(layout.format, PixelFormat::Yuv420p, "the format of the result");
     assert_eq!((layout.width, layout.height), (from.width, from.height), "equal sizes");
-    assert!(from.format != PixelFormat::Rgba, "RGBA has no luma");
+    assert!(
+        Painter::paints(from.format) && from.format != PixelFormat::Rgba,
+        "{} has no luma and chroma of 4:2:0",
+        from.format
+    );
     let [luma, blue, red] = [0, 1, 2].map(|index| layout.planes()[index]);
     meter::convert(layout.pixel_bytes(), || {
         for y in 0..luma.rows {

@@ -30,10 +30,8 @@ pub(crate) struct SlotRequest {
 /// stream that a provider of memory needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Padded {
-    /// Bytes from one luma row to the next.
-    pub(crate) stride: usize,
-    /// Bytes from one row of a chroma plane to the next.
-    pub(crate) chroma_stride: usize,
+    /// Bytes from one row to the next of each plane; 0 for planes that the format does not have.
+    pub(crate) strides: [usize; 4],
     /// Number of luma rows.
     pub(crate) rows: usize,
     /// Visible width and height, pixels.
@@ -126,12 +124,12 @@ impl Slots {
         number: i64,
         request: SlotRequest,
         pad: impl FnOnce() -> Padded,
-    ) -> Option<Box<Slot>> {
+    ) -> Option<Slot> {
         if self.has_failed() {
             return None;
         }
         match self.try_take(request, pad) {
-            Ok(slot) => Some(Box::new(slot)),
+            Ok(slot) => Some(slot),
             Err(error) => {
                 self.fail(number, error);
                 None
@@ -194,8 +192,7 @@ impl Slots {
     /// possible or the slot exceeds the address space.
     fn divide(&self, request: SlotRequest, padded: Padded) -> Result<Surface, CodecError> {
         let output = output_format(self.codec, request.decoded, self.output)?;
-        let Padded { stride, chroma_stride, rows, .. } = padded;
-        Surface::new(request.decoded, output, stride, chroma_stride, rows)
+        Surface::new(request.decoded, output, padded.strides, padded.rows)
             .ok_or_else(|| self.pool_error(PoolError::Size { slot_bytes: usize::MAX, slots: self.slots }))
     }
 
@@ -216,9 +213,8 @@ impl Slots {
             if decoded == PixelFormat::Yuv420p { OutputFormat::Nv12 } else { OutputFormat::P010 },
         )?;
         let too_large = || self.pool_error(PoolError::Size { slot_bytes: usize::MAX, slots });
-        let surface = |output| {
-            Surface::adjacent(decoded, output, padded.chroma_stride, padded.rows).ok_or_else(too_large)
-        };
+        let surface =
+            |output| Surface::adjacent(decoded, output, padded.strides[1], padded.rows).ok_or_else(too_large);
         let (native, packed) = (surface(decoded)?, surface(packed)?);
         let number = |bytes: usize| u32::try_from(bytes).map_err(|_| too_large());
         let want = BufferRequest {
@@ -322,14 +318,14 @@ impl Slot {
     pub(crate) unsafe fn frame(
         &self,
         (width, height): (u32, u32),
-        starts: [*const u8; 3],
-        strides: [usize; 3],
+        starts: [*const u8; 4],
+        strides: [usize; 4],
         colors: Colors,
         meta: FrameMeta,
     ) -> Result<Frame, CodecError> {
         let codec = self.codec;
-        let mut offsets = [0; 3];
-        let count = if self.surface.decoded == PixelFormat::Grey { 1 } else { 3 };
+        let mut offsets = [0; 4];
+        let count = self.surface.decoded.plane_count();
         for (offset, start) in offsets.iter_mut().zip(starts).take(count) {
             *offset = (start as usize)
                 .checked_sub(self.base() as usize)

@@ -6,9 +6,7 @@
 //! because the decoder still reads them as a reference.
 
 use std::cell::Cell;
-use std::ffi::c_int;
 
-use ffmpeg_sys_next::AVPixelFormat;
 use framepath_model::format::{Layout, LayoutError, PixelFormat, PlaneLayout};
 
 use crate::chroma::Rows;
@@ -21,21 +19,6 @@ const PLANE_ALIGN: usize = 64;
 /// Number of bytes after each plane that decoders may read (and dav1d write) beyond the last
 /// pixel.
 const PLANE_SLACK: usize = 128;
-
-/// Returns the pixel format for libav's `format`; `None` if framepath does not support it.
-/// Full-range 4:2:0 differs from limited range only in meaning, not in bytes.
-pub(crate) fn pixel_format(format: c_int) -> Option<PixelFormat> {
-    const GREY: c_int = AVPixelFormat::AV_PIX_FMT_GRAY8 as c_int;
-    const YUV420P: c_int = AVPixelFormat::AV_PIX_FMT_YUV420P as c_int;
-    const YUVJ420P: c_int = AVPixelFormat::AV_PIX_FMT_YUVJ420P as c_int;
-    const YUV420P10: c_int = AVPixelFormat::AV_PIX_FMT_YUV420P10LE as c_int;
-    match format {
-        GREY => Some(PixelFormat::Grey),
-        YUV420P | YUVJ420P => Some(PixelFormat::Yuv420p),
-        YUV420P10 => Some(PixelFormat::Yuv420p10),
-        _ => None,
-    }
-}
 
 /// Returns the format of frames made from pictures in `decoded` for the requested `output`, or
 /// [`CodecError::WrongOutput`] if there is no such conversion.
@@ -77,8 +60,8 @@ pub(crate) struct Surface {
     pub(crate) decoded: PixelFormat,
     /// Format of the output frames.
     pub(crate) output: PixelFormat,
-    /// The decoder's planes; three for the 4:2:0 formats, one for GREY.
-    pub(crate) areas: [PlaneArea; 3],
+    /// The decoder's planes, in the order of the format.
+    pub(crate) areas: [PlaneArea; 4],
     /// Plane of the converted luma; exists only for P010.
     luma: PlaneArea,
     /// Plane of the interleaved chroma; exists only for NV12 and P010.
@@ -88,14 +71,13 @@ pub(crate) struct Surface {
 }
 
 impl Surface {
-    /// Divides a slot for pictures with `rows` luma rows of `stride` bytes, and chroma planes of
-    /// half the rows with `chroma_stride` bytes. Returns `None` if that exceeds the address
-    /// space.
+    /// Divides a slot for pictures with `rows` luma rows. `strides` has the bytes from one row to the next
+    /// of each plane; the rows of the other planes follow from the format. Returns `None` if that exceeds
+    /// the address space.
     pub(crate) fn new(
         decoded: PixelFormat,
         output: PixelFormat,
-        stride: usize,
-        chroma_stride: usize,
+        strides: [usize; 4],
         rows: usize,
     ) -> Option<Surface> {
         let mut end = 0usize;
@@ -107,24 +89,22 @@ impl Surface {
             end = offset.checked_add(bytes)?.checked_add(PLANE_SLACK)?;
             Some(PlaneArea { offset, stride, rows })
         };
-        let chroma_rows = rows.div_ceil(2);
         let mut surface = Surface {
             decoded,
             output,
-            areas: [place(stride, rows)?, PlaneArea::default(), PlaneArea::default()],
+            areas: [PlaneArea::default(); 4],
             luma: PlaneArea::default(),
             chroma: PlaneArea::default(),
             bytes: 0,
         };
-        if decoded != PixelFormat::Grey {
-            surface.areas[1] = place(chroma_stride, chroma_rows)?;
-            surface.areas[2] = place(chroma_stride, chroma_rows)?;
+        for plane in 0..decoded.plane_count() {
+            surface.areas[plane] = place(strides[plane], decoded.plane_size(plane, 0, rows).1)?;
         }
         if output == PixelFormat::P010 {
-            surface.luma = place(stride, rows)?;
+            surface.luma = place(strides[0], rows)?;
         }
         if output != decoded {
-            surface.chroma = place(chroma_stride.checked_mul(2)?, chroma_rows)?;
+            surface.chroma = place(strides[1].checked_mul(2)?, rows.div_ceil(2))?;
         }
         surface.bytes = end;
         Some(surface)
@@ -133,7 +113,7 @@ impl Surface {
     /// Divides a slot that other programs read as V4L2's single-plane formats: see
     /// [`framepath_model::buffer_request`]. The planes of frames come first, without gaps. Planes
     /// that only the decoder needs follow. Returns `None` if that exceeds the address space, or
-    /// for GREY.
+    /// for other formats than YUV420P and YUV420P10.
     ///
     /// The decoder's planes may be adjacent if the decoder reads and writes only whole blocks:
     /// `rows` and the strides are multiples of blocks. Rows that no picture has cover the bytes
@@ -145,7 +125,7 @@ impl Surface {
         chroma_stride: usize,
         rows: usize,
     ) -> Option<Surface> {
-        if decoded == PixelFormat::Grey {
+        if !matches!(decoded, PixelFormat::Yuv420p | PixelFormat::Yuv420p10) {
             return None;
         }
         let stride = chroma_stride.checked_mul(2)?;
@@ -161,7 +141,7 @@ impl Surface {
         let mut surface = Surface {
             decoded,
             output,
-            areas: [PlaneArea::default(); 3],
+            areas: [PlaneArea::default(); 4],
             luma: PlaneArea::default(),
             chroma: PlaneArea::default(),
             bytes: 0,
@@ -189,17 +169,16 @@ impl Surface {
         &self,
         width: u32,
         height: u32,
-        starts: [usize; 3],
-        strides: [usize; 3],
+        starts: [usize; 4],
+        strides: [usize; 4],
     ) -> Result<DecodedPicture, LayoutError> {
         let sizes = |format: PixelFormat| format.plane_sizes(width, height);
         let plane = |offset, stride, (width, rows)| PlaneLayout { offset, stride, width, rows };
-        let count = if self.decoded == PixelFormat::Grey { 1 } else { 3 };
-        let mut planes = [PlaneLayout::default(); 3];
+        let mut planes = [PlaneLayout::default(); 4];
         for (index, size) in sizes(self.decoded).into_iter().enumerate() {
             planes[index] = plane(starts[index], strides[index], size);
         }
-        let from = Layout::from_planes(self.decoded, width, height, &planes[..count])?;
+        let from = Layout::from_planes(self.decoded, width, height, &planes[..self.decoded.plane_count()])?;
         if self.output == self.decoded {
             return Ok(DecodedPicture { from, to: from });
         }
@@ -289,11 +268,15 @@ mod tests {
 
     #[test]
     fn planes_are_aligned_apart_and_inside() {
-        use PixelFormat::{Grey, Nv12, P010, Yuv420p, Yuv420p10};
-        for (decoded, output, planes) in
-            [(Grey, Grey, 1), (Yuv420p, Yuv420p, 3), (Yuv420p, Nv12, 4), (Yuv420p10, P010, 5)]
-        {
-            let surface = Surface::new(decoded, output, 256, 128, 57).unwrap();
+        use PixelFormat::{Gbrap, Grey, Nv12, P010, Yuv420p, Yuv420p10};
+        for (decoded, output, planes) in [
+            (Grey, Grey, 1),
+            (Yuv420p, Yuv420p, 3),
+            (Yuv420p, Nv12, 4),
+            (Yuv420p10, P010, 5),
+            (Gbrap, Gbrap, 4),
+        ] {
+            let surface = Surface::new(decoded, output, [256, 128, 128, 256], 57).unwrap();
             let areas = ends(&surface);
             assert_eq!(areas.len(), planes);
             for pair in areas.windows(2) {
@@ -309,7 +292,7 @@ mod tests {
         let native = Surface::adjacent(Yuv420p, Yuv420p, 128, 57).unwrap();
         assert_eq!(
             native.areas.map(|area| (area.offset, area.stride, area.rows)),
-            [(0, 256, 64), (256 * 64, 128, 32), (256 * 64 * 5 / 4, 128, 32)]
+            [(0, 256, 64), (256 * 64, 128, 32), (256 * 64 * 5 / 4, 128, 32), (0, 0, 0)]
         );
         assert_eq!(native.bytes, 256 * 64 * 3 / 2, "nothing but pixels");
         for (decoded, output) in [(Yuv420p, Nv12), (Yuv420p10, P010)] {
@@ -333,10 +316,10 @@ mod tests {
 
     #[test]
     fn a_crop_moves_the_starts_and_stays_inside() {
-        let surface = Surface::new(PixelFormat::Yuv420p, PixelFormat::Nv12, 256, 128, 64).unwrap();
-        let [y, u, v] = surface.areas;
-        let starts = [y.offset + 7 * 256 + 255, u.offset + 3 * 128 + 127, v.offset + 3 * 128 + 127];
-        let picture = surface.layouts(99, 57, starts, [256, 128, 128]).unwrap();
+        let surface = Surface::new(PixelFormat::Yuv420p, PixelFormat::Nv12, [256, 128, 128, 0], 64).unwrap();
+        let [y, u, v, _] = surface.areas;
+        let starts = [y.offset + 7 * 256 + 255, u.offset + 3 * 128 + 127, v.offset + 3 * 128 + 127, 0];
+        let picture = surface.layouts(99, 57, starts, [256, 128, 128, 0]).unwrap();
         assert!(picture.fits(surface.bytes));
         assert!(picture.needs_conversion());
         assert_eq!(picture.converted_bytes(), 100 * 29);
@@ -346,7 +329,7 @@ mod tests {
     #[test]
     fn impossible_sizes_are_refused() {
         let huge = usize::MAX / 4;
-        assert!(Surface::new(PixelFormat::Yuv420p, PixelFormat::Nv12, huge, huge, 8).is_none());
+        assert!(Surface::new(PixelFormat::Yuv420p, PixelFormat::Nv12, [huge; 4], 8).is_none());
     }
 
     #[test]

@@ -9,62 +9,12 @@ use std::sync::Arc;
 use ffmpeg_sys_next as ff;
 use framepath_model::access_point::AccessPoints;
 use framepath_model::access_unit::Coding;
+use framepath_model::format::PixelFormat;
 use framepath_model::parameter_sets::ParameterSets;
 use framepath_model::stream::StreamInfo;
 
-use crate::CodecError;
-use crate::surface::pixel_format;
-
-/// Codec that framepath decodes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Codec {
-    /// H.264, ITU-T H.264.
-    H264,
-    /// HEVC, ITU-T H.265.
-    Hevc,
-    /// VP8, RFC 6386.
-    Vp8,
-    /// VP9.
-    Vp9,
-    /// AV1.
-    Av1,
-}
-
-impl Codec {
-    /// All codecs.
-    pub const ALL: [Codec; 5] = [Codec::H264, Codec::Hevc, Codec::Vp8, Codec::Vp9, Codec::Av1];
-
-    /// Returns libavcodec's name of the codec, which errors and output use.
-    pub fn name(self) -> &'static str {
-        match self {
-            Codec::H264 => "h264",
-            Codec::Hevc => "hevc",
-            Codec::Vp8 => "vp8",
-            Codec::Vp9 => "vp9",
-            Codec::Av1 => "av1",
-        }
-    }
-
-    pub(crate) fn id(self) -> ff::AVCodecID {
-        match self {
-            Codec::H264 => ff::AVCodecID::AV_CODEC_ID_H264,
-            Codec::Hevc => ff::AVCodecID::AV_CODEC_ID_HEVC,
-            Codec::Vp8 => ff::AVCodecID::AV_CODEC_ID_VP8,
-            Codec::Vp9 => ff::AVCodecID::AV_CODEC_ID_VP9,
-            Codec::Av1 => ff::AVCodecID::AV_CODEC_ID_AV1,
-        }
-    }
-
-    pub(crate) fn from_id(id: u32) -> Option<Codec> {
-        Codec::ALL.into_iter().find(|codec| codec.id() as u32 == id)
-    }
-}
-
-impl fmt::Display for Codec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
+use crate::libav_format::{format_name, nearest, pixel_format};
+use crate::{Codec, CodecError};
 
 /// libav's description of a stream (`AVCodecParameters`), freed on drop.
 pub(crate) struct Parameters(NonNull<ff::AVCodecParameters>);
@@ -114,13 +64,41 @@ pub struct TrackInfo {
     /// Codec of the packets.
     pub codec: Codec,
     /// Geometry, time base and rate, as declared by the container. `format` is the expected format
-    /// of the decoder's pictures; `None` if this format is unknown or framepath does not support it.
+    /// of the decoder's pictures; `None` if this format is unknown or framepath converts it.
     pub stream: StreamInfo,
     pub(crate) parameters: Arc<Parameters>,
 }
 
-/// Number of bytes before the codec's head in [`TrackInfo::to_bytes`].
-const FIXED: usize = 8 * 4;
+/// Number of 32-bit words before the codec's head in [`TrackInfo::to_bytes`].
+const WORDS: usize = 16;
+
+/// Number of bytes of these words.
+const FIXED: usize = WORDS * 4;
+
+/// Returns the fields of `parameters` that a decoder in another process needs, as numbers.
+fn fields(parameters: *mut ff::AVCodecParameters) -> [*mut u32; WORDS] {
+    // SAFETY: only takes addresses of fields, each of four bytes. Enums are accessed as integers as in C.
+    unsafe {
+        [
+            (&raw mut (*parameters).codec_id).cast(),
+            (&raw mut (*parameters).codec_tag).cast(),
+            (&raw mut (*parameters).format).cast(),
+            (&raw mut (*parameters).width).cast(),
+            (&raw mut (*parameters).height).cast(),
+            (&raw mut (*parameters).profile).cast(),
+            (&raw mut (*parameters).level).cast(),
+            (&raw mut (*parameters).video_delay).cast(),
+            (&raw mut (*parameters).bits_per_coded_sample).cast(),
+            (&raw mut (*parameters).bits_per_raw_sample).cast(),
+            (&raw mut (*parameters).field_order).cast(),
+            (&raw mut (*parameters).color_range).cast(),
+            (&raw mut (*parameters).color_primaries).cast(),
+            (&raw mut (*parameters).color_trc).cast(),
+            (&raw mut (*parameters).color_space).cast(),
+            (&raw mut (*parameters).chroma_location).cast(),
+        ]
+    }
+}
 
 impl TrackInfo {
     /// Returns the codec's head (libavcodec's `extradata`), as stored in the container: parameter sets
@@ -136,6 +114,18 @@ impl TrackInfo {
         }
     }
 
+    /// Returns the name of the pixel format that the container or the decoder declares, and the supported
+    /// format to which the decoder's pictures are converted; `None` if they are not converted, or the format is
+    /// not known before the first picture.
+    pub fn converted_format(&self) -> Option<(String, PixelFormat)> {
+        // SAFETY: a field of a valid parameter set that nothing writes.
+        let format = unsafe { (*self.parameters.as_ptr()).format };
+        match pixel_format(format) {
+            Some(_) => None,
+            None => nearest(format).map(|to| (format_name(format), to)),
+        }
+    }
+
     /// Creates a verifier for the key flags of the track's packets: it finds the random access
     /// points in their bytes.
     pub fn access_points(&self) -> AccessPoints {
@@ -148,33 +138,17 @@ impl TrackInfo {
     }
 
     pub(crate) fn coding(&self) -> Coding {
-        match self.codec {
-            Codec::H264 => Coding::H264,
-            Codec::Hevc => Coding::Hevc,
-            Codec::Vp8 => Coding::Vp8,
-            Codec::Vp9 => Coding::Vp9,
-            Codec::Av1 => Coding::Av1,
-        }
+        self.codec.coding()
     }
 
     /// Encodes the description for a decoder in another process: little-endian 32-bit words
     /// (libavcodec's codec number, tag, pixel format, width, height, profile, level, reorder
-    /// delay), then the codec's head. [`TrackInfo::stream`] is not included.
+    /// delay, bits of coded and raw samples, field order, colour range, primaries, transfer, matrix, chroma
+    /// location), then the codec's head. [`TrackInfo::stream`] is not included.
     pub fn to_bytes(&self) -> Vec<u8> {
-        // SAFETY: a valid parameter set that nothing writes; enums are read as integers, as in C.
-        let words = unsafe {
-            let raw = self.parameters.as_ptr();
-            [
-                (&raw const (*raw).codec_id).cast::<u32>().read(),
-                (*raw).codec_tag,
-                (*raw).format as u32,
-                (*raw).width as u32,
-                (*raw).height as u32,
-                (*raw).profile as u32,
-                (*raw).level as u32,
-                (*raw).video_delay as u32,
-            ]
-        };
+        let fields = fields(self.parameters.as_ptr().cast_mut());
+        // SAFETY: fields of a valid parameter set that nothing writes.
+        let words = fields.map(|field| unsafe { field.read() });
         words.iter().flat_map(|word| word.to_le_bytes()).chain(self.head().iter().copied()).collect()
     }
 
@@ -197,14 +171,9 @@ impl TrackInfo {
             let raw = ff::avcodec_parameters_alloc();
             let parameters = Parameters(NonNull::new(raw).ok_or(memory)?);
             (*raw).codec_type = ff::AVMediaType::AVMEDIA_TYPE_VIDEO;
-            (*raw).codec_id = codec.id();
-            (*raw).codec_tag = word(1);
-            (*raw).format = word(2) as c_int;
-            (*raw).width = word(3) as c_int;
-            (*raw).height = word(4) as c_int;
-            (*raw).profile = word(5) as c_int;
-            (*raw).level = word(6) as c_int;
-            (*raw).video_delay = word(7) as c_int;
+            for (index, field) in fields(raw).into_iter().enumerate() {
+                field.write(word(index));
+            }
             if !head.is_empty() {
                 let size =
                     c_int::try_from(head.len()).map_err(|_| CodecError::Track { detail: "too long" })?;
@@ -231,7 +200,11 @@ impl TrackInfo {
     /// There is not enough memory.
     pub fn from_codec(codec: Codec, stream: StreamInfo) -> Result<TrackInfo, CodecError> {
         let mut words = [0; FIXED];
-        words[..4].copy_from_slice(&(codec.id() as u32).to_le_bytes());
+        // The numbers for unspecified colours.
+        for unspecified in [12, 13, 14] {
+            words[unspecified * 4..][..4].copy_from_slice(&2u32.to_le_bytes());
+        }
+        words[..4].copy_from_slice(&codec.id().to_le_bytes());
         // Pixel format, profile and level are unknown. libav's own value for unknown is -1 or -99,
         // depending on its version; decoders check for neither number.
         for unknown in [2, 5, 6] {
@@ -252,7 +225,7 @@ pub(crate) mod tests {
     /// Makes the bytes by which another process describes a track with `codec` and `head`.
     fn bytes_of(codec: Codec, head: &[u8]) -> Vec<u8> {
         let mut bytes = vec![0; FIXED];
-        bytes[..4].copy_from_slice(&(codec.id() as u32).to_le_bytes());
+        bytes[..4].copy_from_slice(&codec.id().to_le_bytes());
         bytes.extend(head);
         bytes
     }
@@ -272,14 +245,6 @@ pub(crate) mod tests {
     /// Makes a track with `codec` and `head`; size and times are unknown.
     pub(crate) fn track(codec: Codec, head: &[u8]) -> TrackInfo {
         TrackInfo::from_bytes(&bytes_of(codec, head), unknown_stream()).unwrap()
-    }
-
-    #[test]
-    fn codecs_are_known_by_their_id() {
-        for codec in [Codec::H264, Codec::Hevc, Codec::Vp8, Codec::Vp9, Codec::Av1] {
-            assert_eq!(Codec::from_id(codec.id() as u32), Some(codec));
-        }
-        assert_eq!(Codec::from_id(ff::AVCodecID::AV_CODEC_ID_MJPEG as u32), None);
     }
 
     #[test]

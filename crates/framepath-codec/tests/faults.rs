@@ -43,31 +43,6 @@ fn a_file_that_cannot_be_opened_is_named() {
     let mute = clips.path("mute.mp4");
     framepath_testkit::ffmpeg(&["-f", "lavfi", "-i", "sine=duration=0.2", mute.to_str().unwrap()]);
     assert_eq!(open_error(&mute), format!("{}: no video stream", mute.display()));
-
-    let other = clips.make("other.avi", "64x64", "-c:v mjpeg");
-    assert_eq!(
-        open_error(&other),
-        format!("{}: codec `mjpeg` is not supported; supported: h264, hevc, vp8, vp9, av1", other.display())
-    );
-}
-
-#[test]
-fn unsupported_pictures_are_named() {
-    let clips = Clips::new();
-    for (name, options_text, format) in [
-        ("a.mp4", "-c:v libx264 -pix_fmt yuv422p", "yuv422p"),
-        ("b.webm", "-c:v libvpx-vp9 -pix_fmt yuv444p -deadline realtime", "yuv444p"),
-        ("c.mp4", "-c:v libx265 -x265-params log-level=none -pix_fmt yuv420p12le", "yuv420p12le"),
-        ("d.ivf", "-c:v libaom-av1 -cpu-used 8 -crf 50 -b:v 0 -pix_fmt yuv444p -frames:v 2", "yuv444p"),
-    ] {
-        let path = clips.make(name, "64x64", options_text);
-        for threads in [1, 2] {
-            let error = decode(&path, &options(threads, OutputFormat::Native), |_| panic!("{name}: a frame"))
-                .unwrap_err();
-            let text = error.to_string();
-            assert!(text.contains(&format!("pixel format `{format}` is not supported")), "{name}: {text}");
-        }
-    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use common::{Clips, hash};
 use framepath_codec::{
-    CodecError, Decoder, DecoderOptions, DecoderOutput, DecoderThreads, Demuxer, MediaFile,
+    CodecError, Decoder, DecoderOptions, DecoderOutput, DecoderThreads, Demuxer, Formats, MediaFile,
 };
 use framepath_model::stream::{Rational, SeekTo};
 use framepath_testkit::ffmpeg;
@@ -239,7 +239,7 @@ fn a_track_is_chosen_by_its_number() {
         "libx264",
         path.to_str().unwrap(),
     ]);
-    let open = |track| Demuxer::open_track(MediaFile::open(&path).unwrap(), track);
+    let open = |track| Demuxer::open_track(MediaFile::open(&path).unwrap(), track, Formats::Known);
     for (track, width) in [(Some(0), 64), (Some(1), 96)] {
         let mut demuxer = open(track).unwrap();
         assert_eq!(demuxer.info().stream.width, width);

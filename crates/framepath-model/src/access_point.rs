@@ -97,7 +97,7 @@ impl AccessPoints {
         match self.coding {
             Coding::H264 => flagged || self.gradual || self.untimed || !timed,
             Coding::Hevc => flagged || self.untimed || !timed,
-            _ => flagged,
+            Coding::Vp8 | Coding::Vp9 | Coding::Av1 | Coding::Intra | Coding::Other => flagged,
         }
     }
 
@@ -115,6 +115,8 @@ impl AccessPoints {
             // A VP9 key frame, shown or not, replaces all references of the frames after it.
             Coding::Vp9 => point_or_picture(vp9(bytes).is_some()),
             Coding::Av1 => av1(bytes, whole)?,
+            Coding::Intra => RandomAccess::Point,
+            Coding::Other => RandomAccess::Claimed { recovery: 0 },
         };
         if !flagged && !matches!(access, RandomAccess::Picture { .. }) {
             // The container does not flag this packet, so nothing seeks here.

@@ -20,6 +20,10 @@ pub enum Coding {
     Vp9,
     /// AV1 in the low-overhead format; an access unit is one temporal unit.
     Av1,
+    /// Codec whose packets are decoded one by one, without references, such as MJPEG and ProRes.
+    Intra,
+    /// Codec whose packets are not parsed: nothing confirms that decoding can start at one.
+    Other,
 }
 
 /// Properties of one access unit.
@@ -62,6 +66,8 @@ impl Sequences {
             Coding::Vp8 => vp8(bytes),
             Coding::Vp9 => vp9(bytes).map_or((false, None), |mark| (true, Some(mark))),
             Coding::Av1 => av1(bytes),
+            Coding::Intra => (true, None),
+            Coding::Other => (false, None),
         };
         let begins = self.begins(mark.filter(|_| key));
         Unit { key, begins, before: Vec::new() }

@@ -104,7 +104,7 @@ impl ParameterSets {
             Coding::H264 if self.framing.is_record(bytes) => (avcc_units(bytes), whole),
             Coding::H264 | Coding::Hevc => self.before_slices(bytes),
             Coding::Av1 => before_frames(bytes),
-            Coding::Vp8 | Coding::Vp9 => return true,
+            Coding::Vp8 | Coding::Vp9 | Coding::Intra | Coding::Other => return true,
         };
         if !reached && !whole {
             return false;
@@ -149,7 +149,7 @@ impl ParameterSets {
             Coding::H264 => has(&[7, 8]),
             Coding::Hevc => [32, 33, 34].iter().all(|kind| has(&[*kind])),
             Coding::Av1 => true,
-            Coding::Vp8 | Coding::Vp9 => false,
+            Coding::Vp8 | Coding::Vp9 | Coding::Intra | Coding::Other => false,
         }
     }
 
@@ -228,7 +228,7 @@ fn put_obu(body: &[u8], packet: &mut Vec<u8>) {
     packet.extend_from_slice(body);
 }
 
-/// Returns the parameter sets in the codec's own `head`; empty for VP8 and VP9.
+/// Returns the parameter sets in the codec's own `head`; empty for codecs without parameter sets.
 fn head_units(coding: Coding, head: &[u8]) -> Vec<&[u8]> {
     let is_record = head.first().is_some_and(|first| *first != 0);
     match coding {
@@ -241,7 +241,7 @@ fn head_units(coding: Coding, head: &[u8]) -> Vec<&[u8]> {
             let with_record = head.first().is_some_and(|first| first & 0x80 != 0);
             before_frames(if with_record { head.get(4..).unwrap_or_default() } else { head }).0
         }
-        Coding::Vp8 | Coding::Vp9 => Vec::new(),
+        Coding::Vp8 | Coding::Vp9 | Coding::Intra | Coding::Other => Vec::new(),
     }
 }
 

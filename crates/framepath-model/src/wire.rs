@@ -78,13 +78,13 @@
 //! | --- | --- |
 //! | 0 | kind`:8`, id`:8`, format`:8`, colours`:32` |
 //! | 1 | width`:32`, height`:32`, in pixels |
-//! | 2, 3 | offset and stride of the first plane, in bytes |
-//! | 4, 5 | of the second plane; 0 if the format has none |
-//! | 6, 7 | of the third plane; 0 if the format has none |
+//! | 2 to 5 | offsets of the planes 1 to 4, in bytes; 0 for planes that the format does not have |
+//! | 6 | strides of the planes 1 and 2, in bytes: `:32`, `:32` |
+//! | 7 | strides of the planes 3 and 4 |
 //!
 //! Widths and rows of the planes follow from the format and the size. Opaque bytes are one row of
-//! GREY without padding; such a row may be wider than a picture. Formats: 1 GREY, 2 YUV420P, 3
-//! NV12, 4 YUV420P10, 5 P010, 6 RGBA.
+//! GREY without padding; such a row may be wider than a picture. Formats have numbers
+//! from 1, in the order of `PixelFormat::ALL`.
 //!
 //! Colours are primaries`:8`, transfer`:8` and matrix`:8` as H.273 numbers them
 //! (2: unspecified), and range`:8`: 0 unspecified, 1 limited, 2 full.
@@ -178,7 +178,7 @@ pub use work::{MOST_INVOLUNTARY, WorkerTime};
 
 /// Version of this format. It changes with every table above and with the positions of words in
 /// the shared area (`framepath_os::crossing`).
-pub const VERSION: u16 = 9;
+pub const VERSION: u16 = 10;
 
 /// First bytes of every message.
 pub const MAGIC: [u8; 4] = *b"FPWM";

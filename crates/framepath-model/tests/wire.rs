@@ -24,7 +24,7 @@ fn format() -> impl Strategy<Value = PixelFormat> {
 
 fn layout() -> impl Strategy<Value = Layout> {
     let side = 1..=Layout::MAX_SIDE;
-    let gaps = vec((0..1usize << 40, 0..1usize << 12), 3);
+    let gaps = vec((0..1usize << 40, 0..1usize << 12), 4);
     let laid_out = (format(), side.clone(), side, gaps).prop_map(|(format, width, height, gaps)| {
         let planes: Vec<PlaneLayout> = format
             .plane_sizes(width, height)
@@ -427,10 +427,10 @@ fn the_words_are_those_of_the_tables() {
     let layout_record = Completion::Layout { id: 5, layout };
     assert_eq!(
         layout_record.encode(),
-        [2 << 40 | 2 << 32 | 2 << 24 | 3 << 16 | 5 << 8 | 130, 8 << 32 | 16, 0, 16, 128, 16, 0, 0]
+        [2 << 40 | 2 << 32 | 2 << 24 | 23 << 16 | 5 << 8 | 130, 8 << 32 | 16, 0, 128, 0, 0, 16 << 32 | 16, 0]
     );
     let bytes = bytes_of(&Message::Replace { stream: 258, kill: true });
-    assert_eq!(bytes[..16], *b"FPWM\x09\0\x22\0\x02\x01\0\0\x01\0\0\0");
+    assert_eq!(bytes[..16], *b"FPWM\x0a\0\x22\0\x02\x01\0\0\x01\0\0\0");
     assert!(bytes[16..].iter().all(|byte| *byte == 0));
     const { assert!(BYTES_PER_FRAME <= 128) };
 }
@@ -470,13 +470,14 @@ fn wrong_numbers_are_refused_by_name() {
     assert_eq!(field([1 << 16 | 130, 1 << 32 | 1, 1 << 63, 1, 0, 0, 0, 0]), "offset");
 
     let layout = |words: [u64; 3]| {
-        let cell = [1 << 16 | 130, words[0], words[1], words[2], 0, 0, 0, 0];
+        let cell = [1 << 16 | 130, words[0], words[1], 0, 0, 0, words[2], 0];
         matches!(Completion::decode(&cell), Err(WireError::Layout(_)))
     };
     assert!(layout([1 << 32, 0, 1]), "width 0");
     assert!(layout([2 << 32 | 16385, 0, 16385]), "width beyond the largest");
     assert!(layout([1 << 32 | 8, 0, 7]), "stride below width");
-    assert!(layout([2 << 32 | 8, 0, 1 << 62]), "a plane beyond the address space");
+    assert!(layout([2 << 32 | 8, i64::MAX as u64 - 8, 8]), "a plane beyond the address space");
+    assert!(layout([2 << 32 | 8, 0, 1 << 31]), "a stride of 2 GiB");
     assert!(!layout([2 << 32 | 8, 0, 8]));
 
     assert!(matches!(

@@ -102,14 +102,7 @@ fn print_note(text: &str) {
 /// it. `None` if the format is not supported.
 fn coding_of(fourcc: Fourcc) -> Option<(Codec, Coding)> {
     let codec = codec_of(fourcc)?;
-    let coding = match codec {
-        Codec::H264 => Coding::H264,
-        Codec::Hevc => Coding::Hevc,
-        Codec::Vp8 => Coding::Vp8,
-        Codec::Vp9 => Coding::Vp9,
-        Codec::Av1 => Coding::Av1,
-    };
-    Some((codec, coding))
+    Some((codec, codec.coding()))
 }
 
 fn track_of(codec: Codec, width: u32, height: u32) -> Result<TrackInfo, HostError> {

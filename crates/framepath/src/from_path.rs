@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Construction of a pipeline from path text.
 
+use framepath_codec::Codec;
 use framepath_model::path::{self, DefinitionKind, Hop, all_hops};
 use framepath_os::sync::queue::Leaky;
 
@@ -150,6 +151,8 @@ impl Pipeline {
             }
         };
         let place = HopPlace::inline(behind, self.track.clone(), frames_behind, self.outcomes.clone());
+        let in_worker = element.decodes.then(|| decoded_in_worker(hop, &place)).flatten();
+        let hop = in_worker.as_ref().unwrap_or(hop);
         let mut pipeline = match hop.is_hosted() {
             true => {
                 let task = element.task.as_ref().map_or(Ok(Task::Stage), |task| task(hop, &place))?;
@@ -195,6 +198,24 @@ impl Pipeline {
         pipeline.begin_segment(SegmentInput::Worker(Box::new(collect)), index);
         Ok(pipeline)
     }
+}
+
+/// Returns the decoder `hop` with a worker as its host if its codec is not one of the known ones and the hop
+/// names no host; `None` if the hop stays as it is. Notes the choice for the user.
+fn decoded_in_worker(hop: &Hop, place: &HopPlace<'_>) -> Option<Hop> {
+    let track = place.track.as_ref()?;
+    if let Some((from, to)) = track.converted_format() {
+        place
+            .note(&format!("decode: pictures in {from} are converted to {to}, the nearest supported format"));
+    }
+    if hop.is_set("host") || !matches!(track.codec, Codec::Other(_)) {
+        return None;
+    }
+    place.note(&format!(
+        "decode: {} is decoded in a sandboxed process (host=inline: in this process)",
+        track.codec
+    ));
+    Some(hop.with_choice("host", "process"))
 }
 
 fn hop_error(hop: &Hop, error: StageError) -> RunError {

@@ -1,34 +1,73 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Callbacks of libavcodec for the memory of pictures.
+//! Callback `get_buffer2` of libavcodec: memory for its pictures.
 
-use std::ffi::{CStr, c_int, c_void};
-use std::ptr::NonNull;
+use std::ffi::{c_int, c_void};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ffmpeg_sys_next as ff;
 use framepath_model::colors::Colors;
-use framepath_model::format::PixelFormat;
 use framepath_os::measure::frame_threads::FrameThreads;
 
-use crate::CodecError;
 use crate::colors::colors_of;
+use crate::libav_format::pixel_format;
 use crate::slots::{Padded, Slot, SlotRequest, Slots};
-use crate::surface::pixel_format;
 
 /// State that the callbacks use, on any thread of libavcodec.
 pub(super) struct CallbackState {
     pub(super) slots: Slots,
     /// Observer of the frame threads; idle if the decoder has none.
     pub(super) frame_threads: FrameThreads,
+    /// True if the decoder may write into memory of the caller (AV_CODEC_CAP_DR1).
+    pub(super) direct: bool,
+    /// True if libavcodec has to regard each picture as read-only as soon as it has the memory, so that it
+    /// copies a picture before it changes it. Some decoders output a picture and then change its memory
+    /// into the next one; the frame keeps the slot and not libavcodec's reference.
+    pub(super) read_only: bool,
+    pub(super) lent: LentSlots,
 }
 
-/// Callback `get_buffer2`: provides a slot for libavcodec to decode into. Returns 0, or a negative
+/// Addresses of the slots that libavcodec holds. Decoders also output pictures in other memory, and their
+/// buffers must not be taken for slots.
+#[derive(Clone, Default)]
+pub(super) struct LentSlots(Arc<Mutex<Vec<usize>>>);
+
+impl LentSlots {
+    fn addresses(&self) -> MutexGuard<'_, Vec<usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the slot in which the picture with this buffer lies; `None` if it lies in other memory, or
+    /// has no buffer.
+    ///
+    /// # Safety
+    /// `buffer` is null, or a buffer that stays referenced as long as the result is used.
+    pub(super) unsafe fn slot_of<'a>(&self, buffer: *const ff::AVBufferRef) -> Option<&'a Slot> {
+        if buffer.is_null() {
+            return None;
+        }
+        // SAFETY: a valid buffer; the function only reads a field.
+        let lent = unsafe { ff::av_buffer_get_opaque(buffer) }.cast::<LentSlot>();
+        // SAFETY: a listed address is a `LentSlot` that is not released, because the buffer that releases
+        // it is still referenced: no other allocation can have this address.
+        self.addresses().contains(&lent.addr()).then(|| unsafe { &(*lent).slot })
+    }
+}
+
+/// A slot that libavcodec holds through an `AVBufferRef`.
+struct LentSlot {
+    slot: Slot,
+    list: LentSlots,
+}
+
+/// Callback `get_buffer2`: provides a slot for libavcodec to decode into, or libavcodec's own memory if the
+/// decoder or the pixel format requires that. Returns 0, or a negative
 /// error code; [`Slots`] records the reason, except for an invalid size and for a failed allocation
 /// of the reference. Called on libavcodec's threads, or in a call of the decoder; no path in it
 /// panics, so nothing unwinds into C.
 pub(super) unsafe extern "C" fn get_buffer(
     context: *mut ff::AVCodecContext,
     frame: *mut ff::AVFrame,
-    _flags: c_int,
+    flags: c_int,
 ) -> c_int {
     // SAFETY: libavcodec passes a valid context and a frame that only this call uses. `opaque` is
     // the decoder's `CallbackState`, which outlives it. No reference to the frame is made, because its
@@ -43,9 +82,10 @@ pub(super) unsafe extern "C" fn get_buffer(
     let (Ok(width), Ok(height)) = (usize::try_from(width), usize::try_from(height)) else {
         return ff::AVERROR(libc::EINVAL);
     };
-    let Some(decoded) = pixel_format(format) else {
-        slots.fail(number, unsupported(slots.codec(), format));
-        return ff::AVERROR(libc::ENOSYS);
+    let decoded = match pixel_format(format) {
+        Some(decoded) if shared.direct => decoded,
+        // SAFETY: the arguments of this call, as libavcodec requires for its default.
+        _ => return unsafe { ff::avcodec_default_get_buffer2(context, frame, flags) },
     };
     let request = SlotRequest { decoded, width, height };
     // SAFETY: a valid context of a decoder with direct rendering, and its frame.
@@ -53,14 +93,16 @@ pub(super) unsafe extern "C" fn get_buffer(
     let Some(slot) = slots.take(number, request, pad) else { return ff::AVERROR(libc::ENOMEM) };
 
     let (base, len, areas) = (slot.base(), slot.len(), slot.surface.areas);
-    let slot = Box::into_raw(slot);
-    // SAFETY: the buffer is the slot, which `slot` keeps until `release`.
-    let buffer = unsafe { ff::av_buffer_create(base, len, Some(release), slot.cast(), 0) };
+    let lent = Box::into_raw(Box::new(LentSlot { slot, list: shared.lent.clone() }));
+    let flags = if shared.read_only { ff::AV_BUFFER_FLAG_READONLY as c_int } else { 0 };
+    // SAFETY: the buffer is the slot, which `lent` keeps until `release`.
+    let buffer = unsafe { ff::av_buffer_create(base, len, Some(release), lent.cast(), flags) };
     if buffer.is_null() {
         // SAFETY: libav did not take the box.
-        drop(unsafe { Box::from_raw(slot) });
+        drop(unsafe { Box::from_raw(lent) });
         return ff::AVERROR(libc::ENOMEM);
     }
+    shared.lent.addresses().push(lent.addr());
     // SAFETY: only this call uses the frame; the areas are inside the slot.
     unsafe {
         (*frame).buf[0] = buffer;
@@ -74,9 +116,11 @@ pub(super) unsafe extern "C" fn get_buffer(
 }
 
 /// Frees the slot of a picture to which no reference is left. Called on any thread.
-unsafe extern "C" fn release(slot: *mut c_void, _data: *mut u8) {
+unsafe extern "C" fn release(lent: *mut c_void, _data: *mut u8) {
     // SAFETY: the box that `get_buffer` attached to this buffer, freed once.
-    drop(unsafe { Box::from_raw(slot.cast::<Slot>()) });
+    let lent = unsafe { Box::from_raw(lent.cast::<LentSlot>()) };
+    let address = (&raw const *lent).addr();
+    lent.list.addresses().retain(|listed| *listed != address);
 }
 
 /// Returns strides and rows like those of libavcodec's own allocator.
@@ -96,42 +140,25 @@ unsafe fn padded(context: *mut ff::AVCodecContext, request: SlotRequest, colors:
     let mut aligns = [1; 8];
     // SAFETY: guaranteed by the caller; the array has AV_NUM_DATA_POINTERS elements.
     unsafe { ff::avcodec_align_dimensions2(context, &mut width, &mut height, aligns.as_mut_ptr()) };
-    let [luma_align, chroma_align, ..] = aligns.map(|align| usize::try_from(align).unwrap_or(1).max(1));
-    let sample = request.decoded.luma_bytes();
-    let grey = request.decoded == PixelFormat::Grey;
+    let aligns = aligns.map(|align| usize::try_from(align).unwrap_or(1).max(1));
     let (mut width, rows) = (width.max(2) as usize, height.max(2) as usize);
     // Some decoders require chroma rows to be half as long as luma rows. So the width grows until
-    // both are aligned, in steps of its lowest bit.
+    // all are aligned, in steps of its lowest bit.
     loop {
-        let (stride, chroma_stride) = (width * sample, width.div_ceil(2) * sample);
-        if stride % luma_align == 0 && (grey || chroma_stride % chroma_align == 0) {
-            return Padded { stride, chroma_stride, rows, visible, references, colors };
+        let mut strides = [0; 4];
+        for (plane, stride) in strides.iter_mut().enumerate().take(request.decoded.plane_count()) {
+            *stride = request.decoded.plane_size(plane, width, 1).0;
+        }
+        if strides.iter().zip(aligns).all(|(stride, align)| stride % align == 0) {
+            return Padded { strides, rows, visible, references, colors };
         }
         width += width & width.wrapping_neg();
     }
-}
-
-fn unsupported(codec: &'static str, format: c_int) -> CodecError {
-    // SAFETY: any number is valid; the result is a static string or null.
-    let name = unsafe { pixel_format_name(format) };
-    let format = match NonNull::new(name.cast_mut()) {
-        // SAFETY: a static string.
-        Some(name) => unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned(),
-        None => format!("number {format}"),
-    };
-    CodecError::UnsupportedPixelFormat { codec, format }
-}
-
-unsafe extern "C" {
-    /// libavutil's `av_get_pix_fmt_name`, declared with C's plain integer, because a number from a
-    /// frame must not become a Rust enum unchecked. Returns null for an unknown number.
-    #[link_name = "av_get_pix_fmt_name"]
-    fn pixel_format_name(format: c_int) -> *const std::ffi::c_char;
 }
 
 const _: () = {
     // libavcodec calls back, and releases slots, on any thread.
     const fn crosses_threads<T: Send + Sync>() {}
     crosses_threads::<CallbackState>();
-    crosses_threads::<Slot>();
+    crosses_threads::<LentSlot>();
 };

@@ -128,6 +128,19 @@ impl Hop {
         hop
     }
 
+    /// Returns the hop with `word` as the value of argument `name`. The hop is unchanged if it has no such
+    /// argument, or if the argument is not a [`ValueKind::Choice`].
+    #[must_use]
+    pub fn with_choice(&self, name: &str, word: &'static str) -> Hop {
+        let mut hop = self.clone();
+        if let Some((place, arg)) = self.def.arg(name) {
+            if matches!(arg.kind, ValueKind::Choice { .. }) {
+                hop.given[place] = Some(GivenValue { value: Value::Choice(word), span: self.span.clone() });
+            }
+        }
+        hop
+    }
+
     /// Returns a note for each old spelling in the text, one line each.
     pub fn renamed(&self) -> &[String] {
         &self.renamed

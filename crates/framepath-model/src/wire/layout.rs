@@ -7,16 +7,9 @@ use super::error::check;
 use crate::colors::{ColorRange, Colors};
 use crate::format::{Layout, PixelFormat, PlaneLayout};
 
-/// Returns the number of a format in the wire format; no format has 0.
+/// Returns the number of a format in the wire format: its place among all formats, from 1. No format has 0.
 pub(super) fn format_number(format: PixelFormat) -> u8 {
-    match format {
-        PixelFormat::Grey => 1,
-        PixelFormat::Yuv420p => 2,
-        PixelFormat::Nv12 => 3,
-        PixelFormat::Yuv420p10 => 4,
-        PixelFormat::P010 => 5,
-        PixelFormat::Rgba => 6,
-    }
+    format as u8 + 1
 }
 
 pub(super) fn format_of(number: u8, record: &'static str) -> Result<PixelFormat, WireError> {
@@ -48,7 +41,8 @@ pub(super) fn colors_of(number: u32, record: &'static str) -> Result<Colors, Wir
     Ok(Colors { primaries, transfer, matrix, range })
 }
 
-/// Encodes a layout cell of the given kind, which defines `id` as `layout`.
+/// Encodes a layout cell of the given kind, which defines `id` as `layout`: the offsets of four planes in the
+/// words 2 to 5, and their strides in the halves of the words 6 and 7. A layout's strides have 32 bits.
 pub(super) fn encode(kind: u8, id: u8, layout: &Layout) -> Cell {
     let mut cell = [0; 8];
     cell[0] = u64::from(kind)
@@ -56,9 +50,9 @@ pub(super) fn encode(kind: u8, id: u8, layout: &Layout) -> Cell {
         | u64::from(format_number(layout.format)) << 16
         | u64::from(colors_number(layout.colors)) << 24;
     cell[1] = u64::from(layout.width) | u64::from(layout.height) << 32;
-    for (words, plane) in cell[2..].chunks_exact_mut(2).zip(layout.planes()) {
-        words[0] = plane.offset as u64;
-        words[1] = plane.stride as u64;
+    for (index, plane) in layout.planes().iter().enumerate() {
+        cell[2 + index] = plane.offset as u64;
+        cell[6 + index / 2] |= u64::from(plane.stride as u32) << (32 * (index % 2));
     }
     cell
 }
@@ -76,25 +70,23 @@ pub(super) fn decode(cell: &Cell) -> Result<(u8, Layout), WireError> {
     // A row of opaque bytes may be wider than any picture. The check that a slot holds it comes
     // later, when a frame uses the layout.
     let row = u64::from(width);
-    if format == PixelFormat::Grey && height == 1 && width > 0 && cell[2..] == [0, row, 0, 0, 0, 0] {
+    if format == PixelFormat::Grey && height == 1 && width > 0 && cell[2..] == [0, 0, 0, 0, row, 0] {
         return Ok(((cell[0] >> 8) as u8, Layout::opaque(width as usize).with_colors(colors)));
     }
     // Checks the sides first, because they bound the numbers derived from them.
     Layout::packed(format, width, height)?;
     let sizes = format.plane_sizes(width, height);
-    let mut planes = [PlaneLayout::default(); 3];
-    let planes = &mut planes[..sizes.len()];
-    for ((plane, (width, rows)), words) in planes.iter_mut().zip(sizes).zip(cell[2..].chunks_exact(2)) {
-        *plane = PlaneLayout {
-            offset: bytes(words[0], "offset")?,
-            stride: bytes(words[1], "stride")?,
-            width,
-            rows,
-        };
+    let mut planes = [PlaneLayout::default(); 4];
+    for (index, plane) in planes.iter_mut().enumerate() {
+        let offset = bytes(cell[2 + index], "offset")?;
+        let stride = (cell[6 + index / 2] >> (32 * (index % 2))) as u32 as usize;
+        match sizes.get(index) {
+            Some(&(width, rows)) => *plane = PlaneLayout { offset, stride, width, rows },
+            None if (offset, stride) != (0, 0) => return Err(WireError::Reserved { record: RECORD }),
+            None => {}
+        }
     }
-    if cell[2 + 2 * planes.len()..].iter().any(|word| *word != 0) {
-        return Err(WireError::Reserved { record: RECORD });
-    }
+    let planes = &planes[..sizes.len()];
     let layout = Layout::from_planes(format, width, height, planes)?;
     Ok(((cell[0] >> 8) as u8, layout.with_colors(colors)))
 }

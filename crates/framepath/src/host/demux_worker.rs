@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use framepath_codec::{CodecError, Demuxer, MediaFile, Packet};
+use framepath_codec::{CodecError, Demuxer, Formats, MediaFile, Packet};
 use framepath_model::stream::SeekTo;
 use framepath_model::wire::{Completion, Demux, DemuxPosition, Message, Submission};
 use framepath_os::crossing::{
@@ -100,7 +100,7 @@ impl DemuxedFile {
         let sizes = Sizes { cells: demux.cells, packet_bytes: demux.packet_bytes };
         let area = Arc::new(SharedArea::open(memory, sizes)?);
         let faults = if demux.faults.is_empty() { None } else { Some(demux.faults.parse()?) };
-        let mut demuxer = Demuxer::open_track(file, demux.track.map(|track| track as usize))?;
+        let mut demuxer = Demuxer::open_track(file, demux.track.map(|track| track as usize), Formats::All)?;
         let start = Duration::from_nanos(demux.start_ns);
         if !start.is_zero() {
             demuxer.seek(start, SeekTo::Exact)?;

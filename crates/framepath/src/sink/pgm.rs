@@ -42,15 +42,15 @@ impl Pgm {
 
     fn write(&mut self, frame: &Frame) -> Result<(), StageError> {
         let layout = frame.layout();
-        if layout.format == PixelFormat::Rgba {
-            let takes = "GREY and the YUV formats";
+        if !layout.format.has_luma_plane() {
+            let takes = "the formats with a plane of luma, such as GREY, YUV422P10 and NV12";
             return Err(StageError::Format { format: layout.format, takes });
         }
         let name = self.folder.join(format!("frame-{:06}.pgm", self.next));
         self.next += 1;
         let mut output = SinkOutput::create(&name.to_string_lossy())?;
         let wide = layout.format.luma_bytes() == 2;
-        let max = if wide { 1023 } else { 255 };
+        let max = (1u32 << layout.format.depth()) - 1;
         output.text(&format!("P5\n{} {}\n{max}\n", layout.width, layout.height))?;
         let shift = if layout.format == PixelFormat::P010 { 6 } else { 0 };
         for y in 0..layout.height as usize {

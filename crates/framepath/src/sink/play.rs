@@ -22,6 +22,8 @@ mod window;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use framepath_codec::Painter;
+use framepath_model::format::{ColorModel, PixelFormat};
 use framepath_model::path::{Arg, DefaultValue, Definition, Hop, ValueKind};
 use framepath_model::stream::StreamInfo;
 use framepath_os::measure::meter;
@@ -35,6 +37,7 @@ use crate::item::Item;
 use crate::out::{HopFailure, Out};
 use crate::outcomes::Played;
 use crate::stage::Stage;
+use crate::stage::convert::Convert;
 use ahead::Ahead;
 use clock::Clock;
 
@@ -145,6 +148,8 @@ pub(crate) struct Play {
     screen: PlayTarget,
     ahead: Ahead,
     played: Arc<Played>,
+    /// Converter for the formats that no screen takes; `None` before the first such frame.
+    converter: Option<Convert>,
 }
 
 /// Screen of `play`, as the option `driver` chooses it.
@@ -256,7 +261,29 @@ impl PlayTarget {
 impl Play {
     pub(crate) fn new(options: PlayOptions, played: Arc<Played>) -> Result<Play, StageError> {
         let screen = PlayTarget::of(&options)?;
-        Ok(Play { options, info: None, clock: None, screen, ahead: Ahead::default(), played })
+        Ok(Play {
+            options,
+            info: None,
+            clock: None,
+            screen,
+            ahead: Ahead::default(),
+            played,
+            converter: None,
+        })
+    }
+
+    /// Returns `frame` in a format that the screens take: converts other formats to RGBA, and YUV to YUV420P.
+    fn displayable(&mut self, frame: Frame) -> Result<Frame, StageError> {
+        let format = frame.layout().format;
+        if Painter::paints(format) {
+            return Ok(frame);
+        }
+        let to = if format.model() == ColorModel::Yuv { PixelFormat::Yuv420p } else { PixelFormat::Rgba };
+        let converter = match &mut self.converter {
+            Some(converter) if converter.output_format() == to => converter,
+            place => place.insert(Convert::new(to, None)),
+        };
+        Ok(converter.convert(&frame)?.freeze(frame.meta()))
     }
 
     /// Plays one frame: waits for its time, and shows or drops it. Returns `false` when the viewer has ended
@@ -366,6 +393,7 @@ impl Stage for Play {
 
     fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
         let frame = item.into_frame().map_err(|e| out.fail(e))?;
+        let frame = self.displayable(frame).map_err(|e| out.fail(e))?;
         match self.play(&frame).map_err(|e| out.fail(e))? {
             true => Ok(()),
             false => {

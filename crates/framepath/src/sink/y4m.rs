@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `y4m`: YUV4MPEG2, which most video tools read.
 //!
-//! Format: yuv4mpeg(5) of mjpegtools; `C420p10` and `Cmono` are the extensions
+//! Format: yuv4mpeg(5) of mjpegtools; the formats of more than 8 bits and `Cmono` are extensions
 //! that FFmpeg and others share, as is XCOLORRANGE: without it the range is
 //! limited. Planar formats only: NV12 and P010 would have to be taken apart.
 
@@ -69,10 +69,21 @@ impl Y4m {
 fn header(layout: &Layout, info: &StreamInfo) -> Result<String, StageError> {
     let colour = match layout.format {
         PixelFormat::Grey => "mono",
+        PixelFormat::Grey10 => "mono10",
+        PixelFormat::Grey12 => "mono12",
+        PixelFormat::Grey16 => "mono16",
         PixelFormat::Yuv420p => "420jpeg",
+        PixelFormat::Yuv422p => "422",
+        PixelFormat::Yuv444p => "444",
+        PixelFormat::Yuva444p => "444alpha",
         PixelFormat::Yuv420p10 => "420p10",
+        PixelFormat::Yuv422p10 => "422p10",
+        PixelFormat::Yuv444p10 => "444p10",
+        PixelFormat::Yuv420p12 => "420p12",
+        PixelFormat::Yuv422p12 => "422p12",
+        PixelFormat::Yuv444p12 => "444p12",
         format => {
-            let takes = "GREY, YUV420P and YUV420P10 (decode with format=native)";
+            let takes = "GREY to GREY16, the planar YUV formats, and with alpha only YUVA444P; put `convert` in front";
             return Err(StageError::Format { format, takes });
         }
     };

@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `file`: packets of one video track of a media file.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use framepath_codec::{Demuxer, MediaFile, Packet, TrackInfo};
+use framepath_codec::{Codec, CodecError, Demuxer, Formats, MediaFile, Packet, TrackInfo};
 use framepath_model::path::{Arg, DefaultValue, Definition, Hop, Hosts, INFINITE, ValueKind, all_hops};
 use framepath_model::stream::{SeekTo, StreamInfo};
 use framepath_model::wire;
 
 use crate::element::{Element, HopPlace};
 use crate::error::StageError;
-use crate::host::{DemuxerSpec, RemoteDemuxer, Task};
+use crate::host::{DemuxerSpec, RemoteDemuxer, ServiceStream, Task, WorkerOptions};
 use crate::hosting::{service_stream_of, worker_options};
 use crate::item::Item;
 use crate::out::{HopFailure, Out};
 use crate::request::{Answered, Request};
+use crate::source::refill::refilled;
 use crate::source::{Pace, PaceWait, Source};
 
 /// The part of a file to read, and how to read it.
@@ -67,7 +69,14 @@ fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<File, StageError> {
         start: Duration::from_nanos(hop.duration_ns("start")),
         track: hop.is_set("track").then(|| hop.count("track") as usize),
     };
-    let file = File::open(hop.text("path"), &options, demuxer_of(hop, place.behind)?)?;
+    let decoders = decoders(place.behind);
+    let is_open = !hop.is_set("host") && decoders.iter().all(|decoder| !decoder.is_set("host"));
+    let path = hop.text("path");
+    let file = match demuxer_of(hop, &decoders)? {
+        Some(spec) => File::demuxed_by(MediaFile::open(path.as_ref())?, &options, spec)?,
+        None if is_open => File::demuxed_where_safe(path, &options, || unknown_demuxer_of(hop))?,
+        None => File::demuxed_inline(MediaFile::open(path.as_ref())?, &options, Formats::All)?,
+    };
     if let Some(worker) = file.worker() {
         place.outcomes.demuxer.get_or_init(|| worker.stats());
     }
@@ -77,8 +86,7 @@ fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<File, StageError> {
 /// Returns the description of the demuxer's worker; `None` if the file is demuxed inline. A file is demuxed
 /// in a worker if its own `host` says so, or, without an own `host`, if a decoder behind it runs in a worker.
 /// An option of `file` overrides that of the decoder.
-fn demuxer_of(file: &Hop, behind: &[Hop]) -> Result<Option<DemuxerSpec>, StageError> {
-    let decoders: Vec<&Hop> = all_hops(behind).filter(|hop| hop.name() == "decode").collect();
+fn demuxer_of(file: &Hop, decoders: &[&Hop]) -> Result<Option<DemuxerSpec>, StageError> {
     let decoder = decoders.iter().find(|decoder| decoder.is_hosted());
     let hop = match decoder {
         Some(decoder) if !file.is_set("host") => decoder,
@@ -88,15 +96,36 @@ fn demuxer_of(file: &Hop, behind: &[Hop]) -> Result<Option<DemuxerSpec>, StageEr
     let naming = |option: &str| if file.is_set(option) { file } else { hop };
     let options = worker_options(file, Task::Stage, naming)?;
     let service = service_stream_of(hop, naming("socket"));
-    Ok(Some(DemuxerSpec {
+    // A decoder in this process must not read memory that the worker can change.
+    let private = decoder.is_none() || decoders.iter().any(|decoder| !decoder.is_hosted());
+    Ok(Some(spec_of(file, options, service, private)))
+}
+
+/// Returns the description of the demuxer's worker for a file whose container or codec is not one of the known
+/// ones. Its decoders run in workers, too (see [`Codec::Other`]).
+fn unknown_demuxer_of(file: &Hop) -> Result<DemuxerSpec, StageError> {
+    Ok(spec_of(file, worker_options(file, Task::Stage, |_| file)?, None, false))
+}
+
+fn spec_of(
+    file: &Hop,
+    options: WorkerOptions,
+    service: Option<Arc<ServiceStream>>,
+    private: bool,
+) -> DemuxerSpec {
+    DemuxerSpec {
         loops: file.count("loop"),
         start: Duration::from_nanos(file.duration_ns("start")),
         track: file.is_set("track").then(|| file.count("track") as u32),
         options,
         service,
-        // A decoder in this process must not read memory that the worker can change.
-        private: decoder.is_none() || decoders.iter().any(|decoder| !decoder.is_hosted()),
-    }))
+        private,
+    }
+}
+
+/// Returns the decoders among the hops behind the file.
+fn decoders(behind: &[Hop]) -> Vec<&Hop> {
+    all_hops(behind).filter(|hop| hop.name() == "decode").collect()
 }
 
 /// Demuxer of the file, in this process or in a worker.
@@ -129,29 +158,55 @@ pub(crate) struct File {
 }
 
 impl File {
-    /// Opens the file `path`. Demuxes in a worker that `spec` describes; without `spec`, in this process.
-    pub(crate) fn open(
+    /// Demuxes `file` in a worker that `spec` describes.
+    fn demuxed_by(file: MediaFile, options: &FileOptions, spec: DemuxerSpec) -> Result<File, StageError> {
+        let path = file.name().to_owned();
+        Ok(File::new(&path, options, Demuxing::Worker(Box::new(RemoteDemuxer::open(file, spec)?))))
+    }
+
+    /// Demuxes `file` in this process, by the demuxers and decoders of `formats`.
+    fn demuxed_inline(file: MediaFile, options: &FileOptions, formats: Formats) -> Result<File, StageError> {
+        let path = file.name().to_owned();
+        let mut demuxer = Demuxer::open_track(file, options.track, formats)?;
+        if !options.start.is_zero() {
+            demuxer.seek(options.start, SeekTo::Exact)?;
+        }
+        let (start, loops_left) = (options.start, options.loops.saturating_sub(1));
+        let inline = Inline { demuxer, start, loops_left, packets_of_this_loop: 0 };
+        Ok(File::new(&path, options, Demuxing::Inline(Box::new(inline))))
+    }
+
+    /// Opens the file `path`. Demuxes in this process if container and codec are known ones; otherwise in the
+    /// worker of `spec`, which reads the file from its first byte.
+    fn demuxed_where_safe(
         path: &str,
         options: &FileOptions,
-        spec: Option<DemuxerSpec>,
+        spec: impl FnOnce() -> Result<DemuxerSpec, StageError>,
     ) -> Result<File, StageError> {
-        let file = MediaFile::open(path.as_ref())?;
-        let demuxing = match spec {
-            Some(spec) => Demuxing::Worker(Box::new(RemoteDemuxer::open(file, spec)?)),
-            None => {
-                let mut demuxer = Demuxer::open_track(file, options.track)?;
-                if !options.start.is_zero() {
-                    demuxer.seek(options.start, SeekTo::Exact)?;
-                }
-                let (start, loops_left) = (options.start, options.loops.saturating_sub(1));
-                Demuxing::Inline(Box::new(Inline { demuxer, start, loops_left, packets_of_this_loop: 0 }))
+        let mut file = MediaFile::open(path.as_ref())?;
+        let mut again = file.try_clone().map_err(StageError::io(path))?;
+        let read = (!file.is_seekable()).then(|| file.keep_bytes());
+        match File::demuxed_inline(file, options, Formats::Known) {
+            Ok(file) if !matches!(file.track().codec, Codec::Other(_)) => {
+                read.inspect(|read| drop(read.take()));
+                return Ok(file);
             }
-        };
+            Ok(_) | Err(StageError::Codec(CodecError::UnsupportedContainer { .. })) => {}
+            Err(error) => return Err(error),
+        }
+        match read {
+            Some(read) => again = refilled(read.take(), again).map_err(StageError::io(path))?,
+            None => again.rewind().map_err(StageError::io(path))?,
+        }
+        File::demuxed_by(again, options, spec()?)
+    }
+
+    fn new(path: &str, options: &FileOptions, demuxing: Demuxing) -> File {
         let file = File { demuxing, next_seq: 0, pace: Pace::from_rate(options.rate) };
         let (track, demuxed) = (file.track(), if file.worker().is_some() { "in a worker" } else { "inline" });
         let StreamInfo { width, height, .. } = track.stream;
         log::info!("file {path}: {} {width}x{height}, demuxed {demuxed}", track.codec);
-        Ok(file)
+        file
     }
 
     fn track(&self) -> &TrackInfo {

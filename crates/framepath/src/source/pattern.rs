@@ -8,52 +8,55 @@ use framepath_os::memory::pool::FrameMut;
 /// Draws picture number `number` into `frame`. The bytes depend only on the number and the frame's layout.
 pub(crate) fn draw(frame: &mut FrameMut, number: u64) {
     let layout = *frame.layout();
-    let planes = layout.planes();
     let shift = (number * 2) as usize;
-    let (u, v) = ((number * 3) as u8, (number * 5 + 64) as u8);
-    for (index, plane) in planes.iter().enumerate() {
+    let color = [(number * 3) as u8, (number * 5 + 64) as u8];
+    for (index, plane) in layout.planes().iter().enumerate() {
         let bytes = frame.plane_mut(index);
         for (y, row) in bytes.chunks_mut(plane.stride).enumerate() {
-            let row = &mut row[..plane.width];
-            match (layout.format, index) {
-                (PixelFormat::Rgba, _) => {
-                    for (x, pixel) in row.chunks_exact_mut(4).enumerate() {
-                        pixel.copy_from_slice(&[(x + y + shift) as u8, u, v, 255]);
-                    }
-                }
-                (PixelFormat::Grey | PixelFormat::Yuv420p | PixelFormat::Nv12, 0) => {
-                    for (x, pixel) in row.iter_mut().enumerate() {
-                        *pixel = (x + y + shift) as u8;
-                    }
-                }
-                (PixelFormat::Yuv420p10 | PixelFormat::P010, 0) => {
-                    let up = if layout.format == PixelFormat::P010 { 6 } else { 0 };
-                    for (x, pixel) in row.chunks_exact_mut(2).enumerate() {
-                        let value = ((x + y + shift) as u16 & 0x3ff) << up;
-                        pixel.copy_from_slice(&value.to_le_bytes());
-                    }
-                }
-                (PixelFormat::Nv12, _) => {
-                    for pair in row.chunks_exact_mut(2) {
-                        pair.copy_from_slice(&[u, v]);
-                    }
-                }
-                (PixelFormat::P010, _) => {
-                    let [u, v] = [u, v].map(|c| (u16::from(c) << 8).to_le_bytes());
-                    for pair in row.chunks_exact_mut(4) {
-                        pair.copy_from_slice(&[u[0], u[1], v[0], v[1]]);
-                    }
-                }
-                (PixelFormat::Yuv420p10, _) => {
-                    let colour = (u16::from(if index == 1 { u } else { v }) << 2).to_le_bytes();
-                    for sample in row.chunks_exact_mut(2) {
-                        sample.copy_from_slice(&colour);
-                    }
-                }
-                (PixelFormat::Grey | PixelFormat::Yuv420p, _) => {
-                    row.fill(if index == 1 { u } else { v });
-                }
-            }
+            draw_row(&mut row[..plane.width], layout.format, index, y + shift, color);
         }
+    }
+}
+
+/// Draws a row of plane number `index`. The grey of pixel x is `first + x`; `color` is the colour's U and V, or
+/// its green and blue.
+fn draw_row(row: &mut [u8], format: PixelFormat, index: usize, first: usize, [u, v]: [u8; 2]) {
+    use PixelFormat::{Bgr0, Bgr24, Bgra, Nv12, P010, Pal8, Rgb24, Rgba, Uyvy, Ya8, Yuyv};
+    let grey = |x: usize| (first + x) as u8;
+    match (format, index) {
+        (Rgba | Rgb24, _) => {
+            each(row, if format == Rgba { 4 } else { 3 }, |x| [grey(x), u, v, 255]);
+        }
+        (Bgra | Bgr0 | Bgr24, _) => {
+            each(row, if format == Bgr24 { 3 } else { 4 }, |x| [v, u, grey(x), 255]);
+        }
+        (Yuyv, _) => each(row, 4, |x| [grey(2 * x), u, grey(2 * x + 1), v]),
+        (Uyvy, _) => each(row, 4, |x| [u, grey(2 * x), v, grey(2 * x + 1)]),
+        (Ya8, _) => each(row, 2, |x| [grey(x), 255]),
+        (Pal8, 1) => each(row, 4, |x| [x as u8, x as u8, x as u8, 255]),
+        (Nv12, 1) => each(row, 2, |_| [u, v]),
+        (P010, 1) => each(row, 4, |_| [0, u, 0, v]),
+        _ if format.luma_bytes() == 2 => {
+            let (depth, up) = (format.depth(), if format == P010 { 6 } else { 0 });
+            let most = ((1u32 << depth) - 1) as u16;
+            each(row, 2, |x| {
+                let sample = match index {
+                    0 => (first + x) as u16 & most,
+                    3 => most,
+                    _ => u16::from(if index == 1 { u } else { v }) << (depth - 8),
+                };
+                (sample << up).to_le_bytes()
+            });
+        }
+        (_, 0) => each(row, 1, |x| [grey(x)]),
+        (_, 3) => row.fill(255),
+        _ => row.fill(if index == 1 { u } else { v }),
+    }
+}
+
+/// Writes the first `bytes` bytes of `pixel(x)` to every place x of the row.
+fn each<const N: usize>(row: &mut [u8], bytes: usize, pixel: impl Fn(usize) -> [u8; N]) {
+    for (x, place) in row.chunks_exact_mut(bytes).enumerate() {
+        place.copy_from_slice(&pixel(x)[..bytes]);
     }
 }

@@ -13,13 +13,54 @@ use crate::item::Item;
 use crate::out::{HopFailure, Out};
 use crate::stage::Stage;
 
+/// Names of the formats to which libswscale converts: all but PAL8.
+const FORMATS: [&str; PixelFormat::ALL.len() - 1] = [
+    "grey",
+    "yuv420p",
+    "nv12",
+    "yuv420p10",
+    "p010",
+    "rgba",
+    "grey10",
+    "grey12",
+    "grey16",
+    "ya8",
+    "yuv422p",
+    "yuv444p",
+    "yuv422p10",
+    "yuv444p10",
+    "yuv420p12",
+    "yuv422p12",
+    "yuv444p12",
+    "yuva420p",
+    "yuva422p",
+    "yuva444p",
+    "yuva420p10",
+    "yuva422p10",
+    "yuva444p10",
+    "yuva422p12",
+    "yuva444p12",
+    "yuyv",
+    "uyvy",
+    "rgb24",
+    "bgr24",
+    "bgra",
+    "bgr0",
+    "gbrp",
+    "gbrp10",
+    "gbrp12",
+    "gbrap",
+    "gbrap10",
+    "gbrap12",
+];
+
 static DEFINITION: Definition = Definition::stage(
     "convert",
     "converts frames to another pixel format by libswscale; passes frames that already have it",
 )
 .args(&[Arg::option(
     "format",
-    ValueKind::choice(&["grey", "yuv420p", "nv12", "yuv420p10", "p010", "rgba"]),
+    ValueKind::choice(&FORMATS),
     DefaultValue::Required,
     "pixel format of the output",
 )])
@@ -57,7 +98,12 @@ impl Convert {
         Convert { to, converter: Converter::new(to), give_back, pool: None, layout: None }
     }
 
-    fn convert(&mut self, frame: &Frame) -> Result<FrameMut, StageError> {
+    pub(crate) fn output_format(&self) -> PixelFormat {
+        self.to
+    }
+
+    /// Returns `frame` in the stage's format, in a slot of the stage's pool.
+    pub(crate) fn convert(&mut self, frame: &Frame) -> Result<FrameMut, StageError> {
         let Layout { width, height, .. } = *frame.layout();
         let colors = self.converter.colors(frame.layout());
         let layout = match self.layout {
@@ -92,5 +138,17 @@ impl Stage for Convert {
         let converted = self.convert(&frame).map_err(|e| out.fail(e))?.freeze(frame.meta());
         drop(frame);
         out.push(Item::Frame(converted))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_format_but_a_palette_has_a_name() {
+        let mut named: Vec<PixelFormat> = FORMATS.iter().map(|name| name.parse().unwrap()).collect();
+        named.push(PixelFormat::Pal8);
+        assert!(PixelFormat::ALL.into_iter().all(|format| named.contains(&format)));
     }
 }

@@ -96,8 +96,8 @@ impl Stage for Threshold {
         let frame = item.into_frame().map_err(|e| out.fail(e))?;
         let meta = frame.meta();
         let format = frame.layout().format;
-        if format == PixelFormat::Rgba {
-            let takes = "GREY and the YUV formats";
+        if !format.has_luma_plane() {
+            let takes = "the formats with a plane of luma, such as GREY, YUV422P10 and NV12";
             return Err(out.fail(StageError::Format { format, takes }));
         }
         let mut frame = self.copies.writable(frame).map_err(|e| out.fail(e))?;
@@ -120,8 +120,11 @@ impl Threshold {
         for row in top..bottom {
             let pixels = &mut luma[row * stride + left * sample..row * stride + right * sample];
             match layout.format {
-                PixelFormat::Yuv420p10 => self.wide(pixels, 2, 0x03ff),
                 PixelFormat::P010 => self.wide(pixels, 8, 0xffc0),
+                format if sample == 2 => {
+                    let depth = format.depth();
+                    self.wide(pixels, depth - 8, ((1u32 << depth) - 1) as u16);
+                }
                 _ => {
                     for pixel in pixels {
                         *pixel = if *pixel >= self.level { 0xff } else { 0 };
