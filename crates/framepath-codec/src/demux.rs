@@ -18,6 +18,7 @@ use crate::container::{self, Formats};
 use crate::error::libav_message;
 use crate::input::{ContainerInput, INTERRUPT, MediaFile};
 use crate::libav_format::pixel_format;
+use crate::palette;
 use crate::shortage::Shortage;
 use crate::track::{Parameters, TrackInfo};
 use crate::{Codec, CodecError, Packet};
@@ -47,6 +48,8 @@ pub struct Demuxer {
     restarts: bool,
     /// True if libavformat could not read the rest of the file.
     is_unreadable: bool,
+    /// Last palette of the stream, with its marker; `None` before the first.
+    palette: Option<Vec<u8>>,
 }
 
 /// Identity of a packet among all packets of a file.
@@ -115,6 +118,7 @@ impl Demuxer {
             marking,
             restarts: false,
             is_unreadable: false,
+            palette: None,
         })
     }
 
@@ -190,6 +194,7 @@ impl Demuxer {
             packet.meta_mut().pts = (raw.pts != ff::AV_NOPTS_VALUE).then_some(raw.pts);
             packet.meta_mut().duration = raw.duration;
             let packet = self.with_new_head(packet)?;
+            let packet = self.with_palette(packet)?;
             self.packets += 1;
             return Ok(Some(packet));
         }
@@ -205,6 +210,13 @@ impl Demuxer {
         let sets =
             sets.ok_or_else(|| CodecError::OtherFraming { file: self.name(), packet: self.packets })?;
         packet.prefixed(&sets).ok_or_else(|| self.demux_error("read", ff::AVERROR(libc::ENOMEM)))
+    }
+
+    /// Returns `packet`, with the stream's palette in front of its bytes if there is one.
+    fn with_palette(&mut self, packet: Packet) -> Result<Packet, CodecError> {
+        self.palette = palette::of_packet(&packet).or_else(|| self.palette.take());
+        let Some(palette) = &self.palette else { return Ok(packet) };
+        packet.prefixed(palette).ok_or_else(|| self.demux_error("read", ff::AVERROR(libc::ENOMEM)))
     }
 
     /// Restarts the file: the next [`read`](Demuxer::read) returns the first packet, with the
@@ -371,7 +383,10 @@ impl Context {
             let parameters = (*stream).codecpar;
             let id = (&raw const (*parameters).codec_id).cast::<u32>().read();
             let Some(codec) = Codec::from_id(id) else {
-                return Err(CodecError::UnsupportedCodec { file: file(), codec: codec_name(id).to_owned() });
+                return Err(CodecError::UnsupportedCodec {
+                    file: file(),
+                    codec: unknown_codec(id, (*parameters).codec_tag),
+                });
             };
             let side = |length: c_int| u32::try_from(length).unwrap_or(0);
             let info = StreamInfo {
@@ -471,6 +486,15 @@ fn io_or(input: &mut ContainerInput, name: &str, error: CodecError) -> CodecErro
         Some(source) => CodecError::Io { file: name.to_owned(), operation: "read", source },
         None => error,
     }
+}
+
+/// Returns a name for a codec without a decoder: libavcodec's, or the container's tag if libavcodec has none.
+fn unknown_codec(id: u32, tag: u32) -> String {
+    if id != ff::AVCodecID::AV_CODEC_ID_NONE as u32 {
+        return codec_name(id).to_owned();
+    }
+    let letters = tag.to_le_bytes().map(|byte| char::from(byte).escape_default().to_string());
+    format!("tag {tag:#010x} `{}`", letters.concat())
 }
 
 /// Callback for demuxers that try to open another file: opens nothing and returns `EACCES`.

@@ -139,11 +139,11 @@ pub enum CodecError {
         packet: u64,
     },
     /// The installed libavcodec has no software decoder for the codec of the video.
-    #[error("{file}: the installed libavcodec has no software decoder for the codec `{codec}`")]
+    #[error("{file}: the installed libavcodec has no software decoder for the codec {codec}")]
     UnsupportedCodec {
         /// File, as specified by the user.
         file: String,
-        /// Name of the codec in libavcodec.
+        /// Name of the codec in libavcodec, or the tag in the container.
         codec: String,
     },
     /// framepath does not support the format of the decoder's pictures, and cannot convert it to a supported

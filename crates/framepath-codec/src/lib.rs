@@ -65,6 +65,7 @@ mod numbers;
 mod output_format;
 mod packet;
 mod paint;
+mod palette;
 mod pool_provider;
 mod shortage;
 mod slots;

@@ -19,6 +19,7 @@ use framepath_os::memory::pool::Frame;
 use crate::colors::colors_of;
 use crate::error::libav_message;
 use crate::numbers::Numbers;
+use crate::palette;
 use crate::slots::Slots;
 use crate::{
     Codec, CodecError, DecoderOptions, DecoderOutput, DecoderThreading, DecoderThreads, Packet, TrackInfo,
@@ -262,7 +263,11 @@ impl LibavDecoder {
         active_threads(&self.context)
     }
 
-    pub(crate) fn send(&mut self, packet: Packet) -> Result<(), CodecError> {
+    pub(crate) fn send(&mut self, mut packet: Packet) -> Result<(), CodecError> {
+        // Only codecs without a variant of their own have palettes.
+        if self.shared.read_only {
+            palette::detach(&mut packet);
+        }
         // After a failure and after the end, nothing more is decoded. libavcodec would treat an
         // empty packet as the end.
         if self.state != LibavState::Running || packet.is_empty() {
