@@ -8,8 +8,9 @@ use std::ptr;
 
 use ffmpeg_sys_next as ff;
 
+use crate::codec::software_decoder;
 use crate::error::libav_message;
-use crate::libav::{CodecContext, PictureRef, software_decoder};
+use crate::libav::{CodecContext, PictureRef};
 use crate::{Codec, CodecError, DecoderThreads, Demuxer, TrackInfo};
 
 /// Decodes the video of `path` and discards it. Returns the number of pictures.

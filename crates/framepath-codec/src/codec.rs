@@ -3,11 +3,10 @@
 
 use std::ffi::{CStr, c_char, c_int};
 use std::fmt;
+use std::ptr;
 
 use ffmpeg_sys_next as ff;
 use framepath_model::access_unit::Coding;
-
-use crate::libav::software_decoder;
 
 /// Codec of a video track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -97,6 +96,29 @@ impl Codec {
 impl fmt::Display for Codec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
+    }
+}
+
+/// Returns libavcodec's first decoder for the codec with the number `id` that is neither a hardware decoder
+/// nor experimental.
+pub(crate) fn software_decoder(id: u32) -> Option<*const ff::AVCodec> {
+    const HARDWARE: u32 = ff::AV_CODEC_CAP_HARDWARE | ff::AV_CODEC_CAP_EXPERIMENTAL;
+    let mut state = ptr::null_mut();
+    // SAFETY: lists the entries of a static table; enums are read as integers as in C.
+    unsafe {
+        loop {
+            let codec = ff::av_codec_iterate(&mut state);
+            if codec.is_null() {
+                return None;
+            }
+            let is_video = (&raw const (*codec).type_).cast::<c_int>().read()
+                == ff::AVMediaType::AVMEDIA_TYPE_VIDEO as c_int;
+            let found = (&raw const (*codec).id).cast::<u32>().read();
+            let is_hardware = (*codec).capabilities as u32 & HARDWARE != 0;
+            if found == id && is_video && !is_hardware && ff::av_codec_is_decoder(codec) != 0 {
+                return Some(codec);
+            }
+        }
     }
 }
 

@@ -13,6 +13,7 @@
 //!   opens a decoder on this device; the decoder copies each picture once.
 //! - [`Converter`] changes the pixel format; [`Painter`] paints frames as RGB into a screen's
 //!   memory.
+//! - [`filter`] runs graphs of libavfilter, which is loaded at run time.
 //! - [`frei0r`] loads third-party plug-ins: filters, sources and mixers.
 //! - [`bare`] decodes with libavcodec only, without framepath's pools, as a baseline for measurements.
 //!
@@ -55,6 +56,7 @@ mod dav1d;
 mod decoder;
 mod demux;
 mod error;
+pub mod filter;
 pub mod frei0r;
 mod hardware;
 mod hardware_api;

@@ -16,6 +16,7 @@ use framepath_model::stream::FrameMeta;
 use framepath_os::measure::frame_threads::{FrameThreads, PictureWork};
 use framepath_os::memory::pool::Frame;
 
+use crate::codec::software_decoder;
 use crate::colors::colors_of;
 use crate::error::libav_message;
 use crate::numbers::Numbers;
@@ -506,29 +507,6 @@ impl Drop for LibavDecoder {
 /// Returns libavcodec's first software decoder for `codec`.
 fn find_decoder(codec: Codec) -> Result<*const ff::AVCodec, CodecError> {
     software_decoder(codec.id()).ok_or(CodecError::NoDecoder { codec: codec.name() })
-}
-
-/// Returns libavcodec's first decoder for the codec with the number `id` that is neither a hardware decoder
-/// nor experimental.
-pub(crate) fn software_decoder(id: u32) -> Option<*const ff::AVCodec> {
-    const HARDWARE: u32 = ff::AV_CODEC_CAP_HARDWARE | ff::AV_CODEC_CAP_EXPERIMENTAL;
-    let mut state = ptr::null_mut();
-    // SAFETY: lists the entries of a static table; enums are read as integers as in C.
-    unsafe {
-        loop {
-            let codec = ff::av_codec_iterate(&mut state);
-            if codec.is_null() {
-                return None;
-            }
-            let is_video = (&raw const (*codec).type_).cast::<c_int>().read()
-                == ff::AVMediaType::AVMEDIA_TYPE_VIDEO as c_int;
-            let found = (&raw const (*codec).id).cast::<u32>().read();
-            let is_hardware = (*codec).capabilities as u32 & HARDWARE != 0;
-            if found == id && is_video && !is_hardware && ff::av_codec_is_decoder(codec) != 0 {
-                return Some(codec);
-            }
-        }
-    }
 }
 
 /// Returns the number of threads of the open decoder, at least 1.

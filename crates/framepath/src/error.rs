@@ -3,6 +3,7 @@
 
 use std::io;
 
+use framepath_codec::filter::FilterError;
 use framepath_codec::frei0r::Frei0rError;
 use framepath_codec::{CodecError, ConvertError};
 use framepath_model::format::{LayoutError, PixelFormat};
@@ -37,6 +38,9 @@ pub enum StageError {
     /// The plug-in cannot be found or loaded, or rejects a parameter.
     #[error(transparent)]
     Plugin(#[from] Frei0rError),
+    /// libavfilter cannot be loaded, or rejects the graph or a frame.
+    #[error(transparent)]
+    Filter(#[from] FilterError),
     /// A pool cannot be made, or its wait for a free slot has ended without one.
     #[error(transparent)]
     Pool(#[from] PoolError),

@@ -8,6 +8,7 @@ pub(crate) mod copy;
 pub(crate) mod decode;
 pub(crate) mod encode;
 pub(crate) mod fill;
+pub(crate) mod filter;
 pub(crate) mod plugin;
 pub(crate) mod threshold;
 

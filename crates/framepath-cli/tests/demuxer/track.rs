@@ -8,8 +8,8 @@ use framepath_testkit::{in_checkout, run};
 
 /// Maximum size of a track's description in bytes, including the [`WORDS`] before the codec's head.
 const LONGEST: usize = 4 << 20;
-/// Size in bytes of the eight words before the codec's own head.
-const WORDS: usize = 32;
+/// Size in bytes of the sixteen words before the codec's own head.
+const WORDS: usize = 64;
 
 #[test]
 fn a_track_description_is_limited_to_4_mib() {

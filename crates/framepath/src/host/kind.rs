@@ -7,6 +7,7 @@
 //! ```text
 //! TASK memory=BYTES [without-seccomp] [FILE]
 //! stage memory=4294967296
+//! filter memory=4294967296
 //! device memory=4294967296 /dev/video0
 //! plugin memory=4294967296 without-seccomp /usr/lib/frei0r-1/glow.so
 //! ```
@@ -15,6 +16,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use framepath_codec::filter::FilterGraph;
 use framepath_codec::frei0r;
 use framepath_os::process::sandbox::{Layers, ResourceLimits, SandboxError, SandboxRole, enter};
 use framepath_os::process::spawn::Bounds;
@@ -30,6 +32,8 @@ pub(crate) enum Task {
     Device(PathBuf),
     /// Runs the plug-in at this canonical path.
     Plugin(PathBuf),
+    /// Runs a graph of libavfilter.
+    Filter,
 }
 
 /// A worker's kind. Workers of one kind are interchangeable until they have a stream.
@@ -58,7 +62,7 @@ impl WorkerKind {
     pub(super) fn device(&self) -> Option<&Path> {
         match &self.task {
             Task::Device(node) => Some(node),
-            Task::Stage | Task::Plugin(_) => None,
+            Task::Stage | Task::Plugin(_) | Task::Filter => None,
         }
     }
 
@@ -90,6 +94,11 @@ impl WorkerKind {
         let more_files = &ResourceLimits { open_files: 64, ..*limits };
         Ok(match &self.task {
             Task::Stage => enter(SandboxRole::Decode, limits)?,
+            Task::Filter => {
+                // The system's own library, loaded before the sandbox denies files.
+                FilterGraph::load().map_err(|error| HostError::Failed { text: error.to_string() })?;
+                enter(SandboxRole::Decode, limits)?
+            }
             Task::Device(_) => enter(SandboxRole::DecodeByDevice, more_files)?,
             Task::Plugin(file) => {
                 enter(SandboxRole::PluginLoading { file }, more_files)?;
@@ -104,6 +113,7 @@ impl fmt::Display for WorkerKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (task, file) = match &self.task {
             Task::Stage => ("stage", None),
+            Task::Filter => ("filter", None),
             Task::Device(node) => ("device", Some(node)),
             Task::Plugin(file) => ("plugin", Some(file)),
         };
@@ -118,7 +128,7 @@ impl fmt::Display for WorkerKind {
 /// Error of a text that does not describe a kind of worker.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is not a kind of worker; expected stage|device|plugin memory=BYTES [without-seccomp], and a FILE for device and plugin"
+    "`{0}` is not a kind of worker; expected stage|filter|device|plugin memory=BYTES [without-seccomp], and a FILE for device and plugin"
 )]
 pub struct UnknownKind(String);
 
@@ -136,6 +146,7 @@ impl FromStr for WorkerKind {
             };
             let task = match (task, file) {
                 ("stage", "") => Task::Stage,
+                ("filter", "") => Task::Filter,
                 ("device", file) if !file.is_empty() => Task::Device(file.into()),
                 ("plugin", file) if file.starts_with('/') => Task::Plugin(file.into()),
                 _ => return None,
@@ -155,7 +166,7 @@ mod tests {
     #[test]
     fn each_kind_survives_its_text() {
         let file = || PathBuf::from("/a b/without-seccomp memory=1.so");
-        for task in [Task::Stage, Task::Device(file()), Task::Plugin(file())] {
+        for task in [Task::Stage, Task::Filter, Task::Device(file()), Task::Plugin(file())] {
             for sandbox in [SandboxChoice::Seccomp, SandboxChoice::Allow] {
                 let kind = WorkerKind::new(task.clone(), u64::MAX, sandbox);
                 assert_eq!(kind.to_string().parse(), Ok(kind));

@@ -83,7 +83,7 @@ fn header(layout: &Layout, info: &StreamInfo) -> Result<String, StageError> {
         PixelFormat::Yuv422p12 => "422p12",
         PixelFormat::Yuv444p12 => "444p12",
         format => {
-            let takes = "GREY to GREY16, the planar YUV formats, and with alpha only YUVA444P; put `convert` in front";
+            let takes = "GREY to GREY16, planar YUV such as YUV420P, and with alpha only YUVA444P; put `convert` in front";
             return Err(StageError::Format { format, takes });
         }
     };

@@ -289,6 +289,11 @@ impl ForeignPlace {
         self.memory.id
     }
 
+    /// Returns the number of bytes of the slot.
+    pub(super) fn slot_bytes(&self) -> usize {
+        self.memory.slot_bytes
+    }
+
     /// Describes the pool's memory for a third process. `Unsupported` for a device's memory, blank memory,
     /// or a closed descriptor.
     #[cfg(not(any(loom, miri)))]

@@ -338,11 +338,7 @@ impl Frame {
         // it), unless the memory belongs to another process.
         unsafe {
             let first = self.place().first.add(plane.offset);
-            Plane::new(
-                first,
-                plane.end() - plane.offset,
-                self.is_foreign() || self.place().inner().peer_owned,
-            )
+            Plane::new(first, plane.end() - plane.offset, self.may_change())
         }
     }
 
@@ -359,6 +355,16 @@ impl Frame {
     /// Returns the number of the slot in its pool, from 0.
     pub fn slot(&self) -> u32 {
         self.place().slot
+    }
+
+    /// Returns the number of bytes of the slot. The layout may use fewer.
+    pub fn slot_bytes(&self) -> usize {
+        self.foreign_place().map_or_else(|| self.place().inner().slot_bytes, ForeignPlace::slot_bytes)
+    }
+
+    /// Returns true if another process or a device may change the pixels at any time.
+    pub fn may_change(&self) -> bool {
+        self.is_foreign() || self.place().inner().peer_owned
     }
 
     /// Returns true if the frame came from a [`ForeignPool`](super::ForeignPool), which another process or a
@@ -468,7 +474,7 @@ impl Frame {
     /// Returns the frame itself if it is not the only handle to the slot, or if the memory belongs to another
     /// process or a device.
     pub fn try_unique(self) -> Result<FrameMut, Frame> {
-        if self.is_foreign() || self.place().inner().peer_owned {
+        if self.may_change() {
             return Err(self);
         }
         let refs = self.place().refs();

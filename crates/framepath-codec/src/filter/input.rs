@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Frames as libavfilter reads them: without a copy, and read-only.
+
+use std::ffi::{c_int, c_void};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ffmpeg_sys_next as ff;
+use framepath_model::colors::{ColorRange, Colors};
+use framepath_model::format::{Layout, PixelFormat};
+use framepath_os::measure::meter;
+use framepath_os::memory::pool::{Frame, Pool};
+
+use super::{FilterError, InputMemory, ROW_ALIGN, SLACK};
+use crate::libav::PictureRef;
+use crate::libav_format::libav_format;
+
+/// Number of bytes that must be readable behind the last row: vector code reads beyond it.
+const TOO_FAR: usize = 64;
+
+/// The input frames that libavfilter holds.
+pub(super) struct InputFrames {
+    memory: InputMemory,
+    /// Pool for copies of frames that libavfilter must not read in place; `None` before the first.
+    copies: Option<Pool>,
+    held: HeldFrames,
+}
+
+/// Addresses of the frames that libavfilter holds, to tell their buffers from its own.
+#[derive(Clone, Default)]
+struct HeldFrames(Arc<Mutex<Vec<usize>>>);
+
+/// Frame that libavfilter holds through an `AVBufferRef`.
+struct HeldFrame {
+    frame: Frame,
+    list: HeldFrames,
+}
+
+impl HeldFrames {
+    fn addresses(&self) -> MutexGuard<'_, Vec<usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl InputFrames {
+    pub(super) fn new(memory: InputMemory) -> InputFrames {
+        InputFrames { memory, copies: None, held: HeldFrames::default() }
+    }
+
+    /// Returns `frame` as libavfilter takes it, with `number` as a mark that filters copy to their output. Returns
+    /// `None` if there is not enough memory.
+    ///
+    /// # Errors
+    /// The frame is not a picture.
+    pub(super) fn wrap(&mut self, frame: Frame, number: u64) -> Result<Option<PictureRef>, FilterError> {
+        let layout = *frame.layout();
+        // Opaque buffers may be wider than any picture, and the fields of a layout can be changed without its
+        // planes.
+        Layout::from_planes(layout.format, layout.width, layout.height, layout.planes())?;
+        let ends = layout.planes().iter().map(|plane| plane.end()).max().unwrap_or(0);
+        let is_short = frame.slot_bytes() < ends + TOO_FAR;
+        let frame = if is_short || self.memory == InputMemory::Copied || frame.may_change() {
+            let Some(copy) = self.copy(&frame)? else { return Ok(None) };
+            copy
+        } else {
+            frame
+        };
+        Ok(self.picture_of(frame, number))
+    }
+
+    fn copy(&mut self, frame: &Frame) -> Result<Option<Frame>, FilterError> {
+        let from = frame.layout();
+        let layout =
+            Layout::aligned(from.format, from.width, from.height, ROW_ALIGN)?.with_colors(from.colors);
+        let bytes = layout.size + SLACK;
+        if self.copies.as_ref().is_none_or(|pool| pool.slot_bytes() < bytes) {
+            // As many as a graph may hold; only used ones take memory.
+            let Ok(pool) = Pool::new(bytes, 256) else { return Ok(None) };
+            self.copies = Some(pool);
+        }
+        let Some(pool) = &mut self.copies else { return Ok(None) };
+        let Ok(mut copy) = pool.acquire() else { return Ok(None) };
+        copy.set_layout(&layout)?;
+        meter::copy(layout.pixel_bytes(), || {
+            for (index, plane) in layout.planes().iter().enumerate() {
+                let to = copy.plane_mut(index);
+                for row in 0..plane.rows {
+                    frame.row(index, row).copy_to(&mut to[row * plane.stride..][..plane.width]);
+                }
+            }
+        });
+        Ok(Some(copy.freeze(frame.meta())))
+    }
+
+    fn picture_of(&self, frame: Frame, number: u64) -> Option<PictureRef> {
+        let (layout, meta) = (*frame.layout(), frame.meta());
+        let picture = PictureRef::new("filter").ok()?;
+        let planes: Vec<*const u8> =
+            (0..layout.planes().len()).map(|index| frame.plane(index).as_ptr()).collect();
+        let held = Box::into_raw(Box::new(HeldFrame { frame, list: self.held.clone() }));
+        // SAFETY: a new frame of ours. The buffer keeps the planes until `release`; it is read-only, so libavfilter
+        // writes to none of them. Enums are written as the integers that they are in C.
+        unsafe {
+            let raw = picture.as_ptr();
+            let flags = ff::AV_BUFFER_FLAG_READONLY as c_int;
+            let bytes = layout.size;
+            let buffer = ff::av_buffer_create(planes[0].cast_mut(), bytes, Some(release), held.cast(), flags);
+            if buffer.is_null() {
+                drop(Box::from_raw(held));
+                return None;
+            }
+            self.held.addresses().push(held.addr());
+            (*raw).buf[0] = buffer;
+            for (index, plane) in layout.planes().iter().enumerate() {
+                (*raw).data[index] = planes[index].cast_mut();
+                (*raw).linesize[index] = plane.stride as c_int;
+            }
+            if layout.format == PixelFormat::Pal8 {
+                (*raw).linesize[1] = 0;
+            }
+            (*raw).extended_data = (&raw mut (*raw).data).cast();
+            (*raw).width = layout.width as c_int;
+            (*raw).height = layout.height as c_int;
+            (*raw).format = libav_format(layout.format) as c_int;
+            (*raw).pts = meta.pts.unwrap_or(ff::AV_NOPTS_VALUE);
+            (*raw).opaque = std::ptr::without_provenance_mut(number as usize);
+            set_colors(raw, layout.colors);
+        }
+        Some(picture)
+    }
+
+    /// Returns the input frame that `picture` is, unchanged and whole; `None` if it is another picture.
+    ///
+    /// # Safety
+    /// `picture` is a valid frame.
+    pub(super) unsafe fn same(&self, picture: *const ff::AVFrame) -> Option<Frame> {
+        // SAFETY: guaranteed by the caller; the function only reads a field of the buffer.
+        let held = unsafe {
+            let buffer = (*picture).buf[0];
+            if buffer.is_null() {
+                return None;
+            }
+            ff::av_buffer_get_opaque(buffer).cast::<HeldFrame>()
+        };
+        if self.memory == InputMemory::Copied || !self.held.addresses().contains(&held.addr()) {
+            return None;
+        }
+        // SAFETY: a listed address is a frame that is not released, because `picture` refers to its buffer.
+        let frame = unsafe { &(*held).frame };
+        let layout = frame.layout();
+        // SAFETY: a valid frame.
+        let is_whole = unsafe {
+            let size = ((*picture).width as u32, (*picture).height as u32);
+            let planes = layout.planes().iter().enumerate();
+            size == (layout.width, layout.height)
+                && (*picture).format == libav_format(layout.format) as c_int
+                && planes.clone().all(|(index, plane)| {
+                    (*picture).data[index].cast_const() == frame.plane(index).as_ptr()
+                        && (layout.format == PixelFormat::Pal8
+                            || (*picture).linesize[index] == plane.stride as c_int)
+                })
+        };
+        is_whole.then(|| frame.share())
+    }
+}
+
+/// Sets the colour description of the frame `raw`.
+///
+/// # Safety
+/// `raw` is valid, and only used here.
+unsafe fn set_colors(raw: *mut ff::AVFrame, colors: Colors) {
+    let range = match colors.range {
+        ColorRange::Unknown => ff::AVColorRange::AVCOL_RANGE_UNSPECIFIED,
+        ColorRange::Limited => ff::AVColorRange::AVCOL_RANGE_MPEG,
+        ColorRange::Full => ff::AVColorRange::AVCOL_RANGE_JPEG,
+    };
+    // SAFETY: guaranteed by the caller; libav handles any code point, which Rust's enums do not.
+    unsafe {
+        (*raw).color_range = range;
+        (&raw mut (*raw).color_primaries).cast::<u32>().write(colors.primaries.into());
+        (&raw mut (*raw).color_trc).cast::<u32>().write(colors.transfer.into());
+        (&raw mut (*raw).colorspace).cast::<u32>().write(colors.matrix.into());
+    }
+}
+
+/// Drops a frame to which libavfilter has no reference left. Called on any thread.
+unsafe extern "C" fn release(held: *mut c_void, _data: *mut u8) {
+    // SAFETY: the box that `picture_of` attached to this buffer, freed once.
+    let held = unsafe { Box::from_raw(held.cast::<HeldFrame>()) };
+    let address = (&raw const *held).addr();
+    held.list.addresses().retain(|listed| *listed != address);
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `filter`: a graph of libavfilter, as `ffmpeg -vf` takes it.
+//!
+//! The filters read frames in place, in a worker in a copy. A frame that comes out unchanged costs no copy; every
+//! other picture is copied once into the stage's own pool.
+
+use framepath_codec::filter::{FilterGraph, Filtered, InputMemory};
+use framepath_model::format::Layout;
+use framepath_model::path::{Arg, Definition, Hop, Hosts, ValueKind};
+use framepath_model::stream::StreamInfo;
+use framepath_os::memory::pool::{FrameMut, GiveBack, Pool};
+
+use crate::element::{Element, HopPlace};
+use crate::error::StageError;
+use crate::host::Task;
+use crate::item::Item;
+use crate::out::{HopFailure, Out};
+use crate::stage::Stage;
+
+static DEFINITION: Definition =
+    Definition::stage("filter", "filters of FFmpeg, as `ffmpeg -vf` takes them (needs libavfilter)")
+        .args(&[Arg::word(
+            "graph",
+            ValueKind::Text("a filter graph"),
+            "filters separated by commas, in quotes, such as 'scale=640:-2,eq=contrast=1.2'",
+        )])
+        .hosts(Hosts::NoService);
+
+pub(crate) fn element() -> Element {
+    Element::stage(&DEFINITION, make).with_task(|_, _| Ok(Task::Filter)).with_least_out(|_, _| SLOTS - 1)
+}
+
+fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<Filter, StageError> {
+    Ok(Filter::new(hop.text("graph"), place.give_back))
+}
+
+/// Number of slots of the stage's own pool: one for the frame being written, the others for frames in the
+/// hops behind. The stage waits while all are in use.
+const SLOTS: u32 = 8;
+
+/// Stage that runs a graph of filters. The graph is made for the first frame, and again when frames change
+/// their format or size.
+pub(crate) struct Filter {
+    text: String,
+    /// In a worker: table of the slots that the caller reads, with the shared words by which the caller
+    /// returns them; `None` outside a worker.
+    give_back: Option<&'static GiveBack>,
+    /// Description of the input; `None` before the start.
+    info: Option<StreamInfo>,
+    /// The graph, and the layout of the frames that it takes; `None` before the first frame.
+    graph: Option<(FilterGraph, Layout)>,
+    /// Pool of the output frames; `None` before the first new picture.
+    pool: Option<Pool>,
+    /// Number of frames that went in and did not come out; an estimate if the filters add or drop frames.
+    inside: u64,
+}
+
+impl Filter {
+    fn new(text: &str, give_back: Option<&'static GiveBack>) -> Filter {
+        Filter { text: text.to_owned(), give_back, info: None, graph: None, pool: None, inside: 0 }
+    }
+
+    fn graph_for(&self, layout: &Layout, info: &StreamInfo) -> Result<FilterGraph, StageError> {
+        // In a worker, an input frame belongs to the caller again after its submission.
+        let memory = if self.give_back.is_some() { InputMemory::Copied } else { InputMemory::InPlace };
+        Ok(FilterGraph::new(&self.text, layout, info, memory)?)
+    }
+
+    /// Passes all frames that the graph can output now to the next hop.
+    fn pass_output(&mut self, out: &mut Out<'_>) -> Result<(), HopFailure> {
+        let (Some((graph, _)), give_back) = (&mut self.graph, self.give_back) else { return Ok(()) };
+        loop {
+            let pool = &mut self.pool;
+            let received = graph.receive(|layout| slot(pool, FilterGraph::slot_bytes(layout), give_back));
+            let received = received.map_err(|error| out.fail(error))?;
+            if matches!(received, Filtered::Same(_) | Filtered::New(..)) {
+                self.inside = self.inside.saturating_sub(1);
+            }
+            match received {
+                Filtered::Same(frame) => out.push(Item::Frame(frame))?,
+                Filtered::New(frame, meta) => out.push(Item::Frame(frame.freeze(meta)))?,
+                Filtered::NeedsFrame | Filtered::End => return Ok(()),
+            }
+        }
+    }
+}
+
+/// Takes a slot of at least `bytes` bytes; makes a pool if there is none with such slots.
+fn slot(
+    pool: &mut Option<Pool>,
+    bytes: usize,
+    give_back: Option<&'static GiveBack>,
+) -> Result<FrameMut, StageError> {
+    if pool.as_ref().is_none_or(|pool| pool.slot_bytes() < bytes) {
+        *pool = Some(Pool::for_stage(bytes, SLOTS, give_back)?);
+    }
+    Ok(pool.as_mut().expect("made above").acquire()?)
+}
+
+impl Stage for Filter {
+    fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
+        self.info = Some(*info);
+        // Errors in the text are found before the first frame, if the format is known.
+        let Some(format) = info.format else { return Ok(*info) };
+        let Ok(layout) = Layout::packed(format, info.width, info.height) else { return Ok(*info) };
+        Ok(self.graph_for(&layout, info)?.output(info))
+    }
+
+    /// Returns false, because a filter may depend on earlier frames: another graph may emit other output.
+    fn replayable(&self) -> bool {
+        false
+    }
+
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
+        let frame = item.into_frame().map_err(|error| out.fail(error))?;
+        let Some(info) = self.info else { return Err(out.fail(StageError::Downstream)) };
+        let layout = *frame.layout();
+        let described = |l: &Layout| (l.format, l.width, l.height, l.colors);
+        if self.graph.as_ref().is_none_or(|(_, known)| described(known) != described(&layout)) {
+            self.drain(out)?;
+            self.graph = Some((self.graph_for(&layout, &info).map_err(|error| out.fail(error))?, layout));
+        }
+        if let Some((graph, _)) = &mut self.graph {
+            self.inside += 1;
+            graph.push(frame).map_err(|error| out.fail(error))?;
+        }
+        self.pass_output(out)
+    }
+
+    fn drain(&mut self, out: &mut Out<'_>) -> Result<(), HopFailure> {
+        if let Some((graph, _)) = &mut self.graph {
+            graph.drain();
+        }
+        self.pass_output(out)?;
+        (self.graph, self.inside) = (None, 0);
+        Ok(())
+    }
+
+    fn flush(&mut self, out: &mut Out<'_>) -> Result<(), HopFailure> {
+        self.graph = None;
+        out.flushed(std::mem::take(&mut self.inside));
+        Ok(())
+    }
+}
