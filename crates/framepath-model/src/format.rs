@@ -21,6 +21,20 @@ pub enum LayoutError {
         /// Requested height in pixels.
         height: u32,
     },
+    /// A part of a picture is empty or not inside it.
+    #[error("part {width}x{height} at {left},{top} is not inside the picture of {}x{} pixels", of.0, of.1)]
+    Part {
+        /// First column of the part.
+        left: u32,
+        /// First row of the part.
+        top: u32,
+        /// Width of the part in pixels.
+        width: u32,
+        /// Height of the part in pixels.
+        height: u32,
+        /// Width and height of the picture in pixels.
+        of: (u32, u32),
+    },
     /// The planes do not hold a picture of this format and size.
     #[error("planes do not fit a {width}x{height} {format} picture: {detail}")]
     Planes {
@@ -184,6 +198,35 @@ impl Layout {
         Layout { colors, ..self }
     }
 
+    /// Returns the layout of the part of the picture that begins at column `left` and row `top`, without moving a
+    /// byte. Both are rounded down to whole [blocks](PixelFormat::block), so that each pixel keeps its chroma.
+    ///
+    /// # Errors
+    /// The part is empty or not inside the picture.
+    pub fn cropped(&self, left: u32, top: u32, width: u32, height: u32) -> Result<Layout, LayoutError> {
+        let (across, down) = self.format.block();
+        let (left, top) = (left - left % across, top - top % down);
+        let is_inside = |start: u32, length: u32, all: u32| {
+            length > 0 && start.checked_add(length).is_some_and(|end| end <= all)
+        };
+        if !is_inside(left, width, self.width) || !is_inside(top, height, self.height) {
+            return Err(LayoutError::Part { left, top, width, height, of: (self.width, self.height) });
+        }
+        let sizes = self.format.plane_sizes(width, height);
+        let mut planes = self.planes;
+        for (index, (plane, (bytes, rows))) in planes.iter_mut().zip(sizes).enumerate() {
+            if self.format == PixelFormat::Pal8 && index == 1 {
+                continue;
+            }
+            let (before, above) = self.format.plane_size(index, left as usize, top as usize);
+            let offset = plane.offset + above * plane.stride + before;
+            *plane = PlaneLayout { offset, stride: plane.stride, width: bytes, rows };
+        }
+        // Only the end of the last row is inside the slot for sure, not its padding.
+        let size = planes[..self.count].iter().map(PlaneLayout::end).max().unwrap_or(0);
+        Ok(Layout { width, height, size, planes, ..*self })
+    }
+
     /// Returns the planes in the order of the format: luma first, then chroma, then alpha; for RGB as
     /// [`PixelFormat`] lists them.
     pub fn planes(&self) -> &[PlaneLayout] {
@@ -224,6 +267,26 @@ mod tests {
         let strides: Vec<_> = layout.planes().iter().map(|p| p.stride).collect();
         assert_eq!(strides, [128, 64, 64]);
         assert_eq!(layout.size, 128 * 57 + 2 * 64 * 29);
+    }
+
+    #[test]
+    fn a_part_lies_in_the_same_bytes() {
+        let whole = Layout::aligned(PixelFormat::Yuv420p, 64, 48, 64).unwrap();
+        let part = whole.cropped(11, 5, 20, 10).unwrap();
+        let starts: Vec<_> = part.planes().iter().map(|p| (p.offset, p.stride, p.width, p.rows)).collect();
+        // Column 11 and row 5 become 10 and 4.
+        let (u, v) = (64 * 48, 64 * 48 + 64 * 24);
+        assert_eq!(
+            starts,
+            [(4 * 64 + 10, 64, 20, 10), (u + 2 * 64 + 5, 64, 10, 5), (v + 2 * 64 + 5, 64, 10, 5)]
+        );
+        assert!(part.size <= whole.size);
+        assert!(whole.cropped(0, 0, 64, 48).unwrap().planes() == whole.planes());
+        for (left, top, width, height) in [(60, 0, 6, 1), (0, 40, 1, 9), (0, 0, 0, 1), (u32::MAX, 0, 2, 1)] {
+            assert!(whole.cropped(left, top, width, height).is_err());
+        }
+        let palette = Layout::packed(PixelFormat::Pal8, 8, 8).unwrap().cropped(3, 3, 2, 2).unwrap();
+        assert_eq!(palette.planes()[1], PlaneLayout { offset: 64, stride: 1024, width: 1024, rows: 1 });
     }
 
     #[test]

@@ -68,12 +68,7 @@ impl CopyPool {
     /// again for a frame that is larger than a slot. The meter counts every byte.
     pub(crate) fn copy(&mut self, frame: &Frame) -> Result<FrameMut, StageError> {
         let layout = self.packed(frame.layout());
-        if self.pool.as_ref().is_none_or(|p| p.slot_bytes() < layout.size) {
-            self.pool = Some(Pool::for_stage(layout.size, self.slots, self.give_back)?);
-        }
-        let pool = self.pool.as_mut().expect("made above");
-        let mut copy = pool.acquire()?;
-        copy.set_layout(&layout)?;
+        let mut copy = self.slot(&layout)?;
         for (index, plane) in layout.planes().iter().enumerate() {
             let stride = frame.layout().planes()[index].stride;
             let from = frame.plane(index);
@@ -89,6 +84,39 @@ impl CopyPool {
             }
         }
         Ok(copy)
+    }
+
+    /// Returns a writable copy of the part of `frame` that has the layout `part` ([`Layout::cropped`]), as
+    /// [`copy`](CopyPool::copy) does.
+    pub(crate) fn copy_part(&mut self, frame: &Frame, part: &Layout) -> Result<FrameMut, StageError> {
+        let whole = *frame.layout();
+        let packed = Layout::packed(part.format, part.width, part.height)?.with_colors(part.colors);
+        let mut copy = self.slot(&packed)?;
+        for (index, plane) in part.planes().iter().enumerate() {
+            let (from, first) = (frame.plane(index), plane.offset - whole.planes()[index].offset);
+            let to_stride = copy.layout().planes()[index].stride;
+            let to = copy.plane_mut(index);
+            meter::copy(plane.width * plane.rows, || {
+                for y in 0..plane.rows {
+                    let start = first + y * plane.stride;
+                    from.sub(start..start + plane.width).copy_to(&mut to[y * to_stride..][..plane.width]);
+                }
+            });
+        }
+        Ok(copy)
+    }
+
+    /// Returns a slot for a picture with `layout`. Waits while all buffers are in use.
+    ///
+    /// # Errors
+    /// As [`writable`](CopyPool::writable).
+    pub(crate) fn slot(&mut self, layout: &Layout) -> Result<FrameMut, StageError> {
+        if self.pool.as_ref().is_none_or(|pool| pool.slot_bytes() < layout.size) {
+            self.pool = Some(Pool::for_stage(layout.size, self.slots, self.give_back)?);
+        }
+        let mut slot = self.pool.as_mut().expect("made above").acquire()?;
+        slot.set_layout(layout)?;
+        Ok(slot)
     }
 
     /// Returns layout `from` without padding; `from` itself if no picture can have its size. Keeps

@@ -13,7 +13,7 @@ use crate::stage::Stage;
 use crate::{queue, sink, source, stage, tee};
 
 /// Returns the built-in elements, in the order of help pages.
-fn built_in() -> [Element; 21] {
+fn built_in() -> [Element; 24] {
     [
         source::file::element(),
         source::test::element(),
@@ -22,6 +22,9 @@ fn built_in() -> [Element; 21] {
         stage::decode::element(),
         stage::threshold::element(),
         stage::convert::element(),
+        stage::crop::element(),
+        stage::turn::rotate(),
+        stage::turn::flip(),
         stage::filter::element(),
         stage::plugin::element(),
         stage::encode::element(),

@@ -5,12 +5,14 @@ pub(crate) mod block;
 pub(crate) mod burn;
 pub(crate) mod convert;
 pub(crate) mod copy;
+pub(crate) mod crop;
 pub(crate) mod decode;
 pub(crate) mod encode;
 pub(crate) mod fill;
 pub(crate) mod filter;
 pub(crate) mod plugin;
 pub(crate) mod threshold;
+pub(crate) mod turn;
 
 use framepath_model::stream::StreamInfo;
 

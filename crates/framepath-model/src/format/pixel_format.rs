@@ -287,6 +287,14 @@ impl PixelFormat {
             && first.across == 0
     }
 
+    /// Returns the width and height in pixels of the smallest block that shares samples: 2x2 for 4:2:0, 2x1 for
+    /// 4:2:2, otherwise 1x1.
+    pub fn block(self) -> (u32, u32) {
+        let planes = &self.properties().planes;
+        let most = |of: fn(&PlaneShape) -> u32| planes.iter().map(of).max().unwrap_or(0);
+        (1 << most(|plane| plane.across), 1 << most(|plane| plane.down))
+    }
+
     /// Returns the number of planes: 1 to 4.
     pub fn plane_count(self) -> usize {
         self.properties().count
