@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Conversion of frames into another pixel format of the same size, by libswscale.
+//! Conversion of frames into another pixel format or size, by libswscale.
 //!
 //! The pixels are the same on every machine, because libswscale is set to exact conversion
 //! without its faster approximations. (One exception: from planar RGB of an odd width, libswscale
@@ -18,10 +18,12 @@ use framepath_os::memory::pool::{Frame, FrameMut};
 
 use crate::libav_format::libav_format;
 
-/// Flags of libswscale: `SWS_BICUBIC` (for chroma, because sizes do not change),
-/// `SWS_FULL_CHR_H_INT`, `SWS_ACCURATE_RND`, `SWS_BITEXACT`. Their names are macros in some
-/// versions and an enum in others; their values are the same in all.
-pub(crate) const FLAGS: c_int = 0x4 | 0x2000 | 0x4_0000 | 0x8_0000;
+/// Flags of libswscale for exact results: `SWS_FULL_CHR_H_INT`, `SWS_ACCURATE_RND`, `SWS_BITEXACT`. Their names
+/// are macros in some versions and an enum in others; their values are the same in all.
+const EXACT: c_int = 0x2000 | 0x4_0000 | 0x8_0000;
+
+/// Flags of libswscale at an unchanged size: `EXACT`, and `SWS_BICUBIC` for chroma.
+pub(crate) const FLAGS: c_int = EXACT | 0x4;
 
 /// Number of spare bytes after a plane or a copied row, for libswscale's vector code: it reads up
 /// to 31 bytes beyond the end, even if they do not exist, and writes whole vectors.
@@ -61,10 +63,41 @@ pub enum ConvertError {
 /// Key of a context: format, size and colours of the source.
 type Key = (PixelFormat, (u32, u32), Colors);
 
-/// Converter of frames of any format to one format, at the same size.
+/// Filter by which libswscale calculates the pixels of another size.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ScaleFilter {
+    /// The nearest pixel: fastest, with hard edges.
+    Nearest,
+    /// Linear interpolation.
+    Bilinear,
+    /// Cubic interpolation; FFmpeg's default.
+    #[default]
+    Bicubic,
+    /// The mean of the covered pixels; for much smaller pictures.
+    Area,
+    /// A windowed sinc: sharpest, and slowest.
+    Lanczos,
+}
+
+impl ScaleFilter {
+    /// Returns libswscale's flag; its macros are those of libswscale/swscale.h in all versions.
+    fn flag(self) -> c_int {
+        match self {
+            ScaleFilter::Nearest => 0x10,
+            ScaleFilter::Bilinear => 0x2,
+            ScaleFilter::Bicubic => 0x4,
+            ScaleFilter::Area => 0x20,
+            ScaleFilter::Lanczos => 0x200,
+        }
+    }
+}
+
+/// Converter of frames of any format to one format, at the same size or another.
 #[derive(Debug)]
 pub struct Converter {
     to: PixelFormat,
+    /// Size of the converted pictures, and the filter; `None` for the size of the source.
+    scale: Option<((u32, u32), ScaleFilter)>,
     context: *mut ff::SwsContext,
     made_for: Option<Key>,
     /// Copy of the last rows of a picture, with [`SLACK`] bytes after each row.
@@ -77,7 +110,19 @@ unsafe impl Send for Converter {}
 impl Converter {
     /// Makes a converter to `to`.
     pub fn new(to: PixelFormat) -> Converter {
-        Converter { to, context: ptr::null_mut(), made_for: None, tail: Vec::new() }
+        Converter { to, scale: None, context: ptr::null_mut(), made_for: None, tail: Vec::new() }
+    }
+
+    /// Makes a converter to `to` that scales pictures to `size`, width and height in pixels.
+    pub fn scaling(to: PixelFormat, size: (u32, u32), filter: ScaleFilter) -> Converter {
+        let mut converter = Converter::new(to);
+        converter.scale = Some((size, filter));
+        converter
+    }
+
+    /// Returns the size of the converted picture, for a source of the layout `from`.
+    fn size_for(&self, from: &Layout) -> (u32, u32) {
+        self.scale.map_or((from.width, from.height), |(size, _)| size)
     }
 
     /// Returns the colours of the converted picture, for a source with the layout `from`.
@@ -112,11 +157,12 @@ impl Converter {
     /// of `into` is smaller than [`Converter::slot_bytes`].
     ///
     /// # Panics
-    /// `into` does not have the format of [`Converter::new`] or the size of `from`.
+    /// `into` does not have the format of the converter, or its size: that of [`Converter::scaling`], else that of
+    /// `from`.
     pub fn convert(&mut self, from: &Frame, into: &mut FrameMut) -> Result<(), ConvertError> {
         let (source, target) = (*from.layout(), *into.layout());
         assert_eq!(target.format, self.to, "the format of the converter");
-        assert_eq!((target.width, target.height), (source.width, source.height), "equal sizes");
+        assert_eq!((target.width, target.height), self.size_for(&source), "the size of the converter");
         // Opaque buffers may be wider than any picture, and the fields of a layout can be changed
         // without its planes.
         for layout in [&source, &target] {
@@ -173,7 +219,7 @@ impl Converter {
             let (planes, strides) = tail.copy(from, &mut self.tail);
             before + scale(planes, strides, tail.first, source.height as usize - tail.first)
         });
-        if rows == source.height as c_int { Ok(()) } else { Err(no_way()) }
+        if rows == target.height as c_int { Ok(()) } else { Err(no_way()) }
     }
 
     /// Makes the context for pictures like `source`, unless the present context matches. The
@@ -189,18 +235,21 @@ impl Converter {
             ColorModel::Grey => source.colors.range != ColorRange::Limited,
             _ => source.colors.range == ColorRange::Full,
         };
-        let to_full = made.range == ColorRange::Full;
+        // Scaling alone does not change the range, even if it is unknown.
+        let to_full = if source.format == self.to { from_full } else { made.range == ColorRange::Full };
         // Matrix of the YUV side.
         let yuv = if is_yuv(self.to) { made } else { source.colors };
         let (width, height) = (source.width as c_int, source.height as c_int);
+        let (to_width, to_height) = self.size_for(source);
+        let filter = self.scale.map_or(ScaleFilter::Bicubic, |(_, filter)| filter);
         let options = [
             (c"srcw", width),
             (c"srch", height),
             (c"src_format", libav_format(source.format) as c_int),
-            (c"dstw", width),
-            (c"dsth", height),
+            (c"dstw", to_width as c_int),
+            (c"dsth", to_height as c_int),
             (c"dst_format", libav_format(self.to) as c_int),
-            (c"sws_flags", FLAGS),
+            (c"sws_flags", EXACT | filter.flag()),
             // For 10 bits, libswscale needs the ranges at initialisation.
             (c"src_range", from_full.into()),
             (c"dst_range", to_full.into()),

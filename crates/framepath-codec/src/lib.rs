@@ -78,7 +78,7 @@ mod versions;
 pub use annexb::AnnexB;
 pub use codec::{Codec, OtherCodec};
 pub use container::{Formats, containers};
-pub use convert::{ConvertError, Converter};
+pub use convert::{ConvertError, Converter, ScaleFilter};
 pub use decoder::{Decoder, DecoderOptions, DecoderOutput, DecoderThreading, DecoderThreads, WorkDivision};
 pub use demux::{Demuxer, silence_ffmpeg};
 pub use error::CodecError;

@@ -13,7 +13,7 @@ use crate::stage::Stage;
 use crate::{queue, sink, source, stage, tee};
 
 /// Returns the built-in elements, in the order of help pages.
-fn built_in() -> [Element; 24] {
+fn built_in() -> [Element; 25] {
     [
         source::file::element(),
         source::test::element(),
@@ -22,6 +22,7 @@ fn built_in() -> [Element; 24] {
         stage::decode::element(),
         stage::threshold::element(),
         stage::convert::element(),
+        stage::scale::element(),
         stage::crop::element(),
         stage::turn::rotate(),
         stage::turn::flip(),

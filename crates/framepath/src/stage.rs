@@ -11,6 +11,7 @@ pub(crate) mod encode;
 pub(crate) mod fill;
 pub(crate) mod filter;
 pub(crate) mod plugin;
+pub(crate) mod scale;
 pub(crate) mod threshold;
 pub(crate) mod turn;
 
