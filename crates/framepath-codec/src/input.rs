@@ -53,6 +53,16 @@ impl MediaFile {
         Ok(MediaFile { file, name, seekable: metadata.is_file(), read_bytes: None })
     }
 
+    /// Opens standard input; a regular file is read from its start.
+    ///
+    /// # Errors
+    /// Standard input is closed, or there are no descriptors left.
+    pub fn standard_input() -> io::Result<MediaFile> {
+        let file = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+        let seekable = file.metadata()?.is_file();
+        Ok(MediaFile { file, name: "standard input".to_owned(), seekable, read_bytes: None })
+    }
+
     /// Creates the input from a file that another process opened. `name` is for errors, and its
     /// extension is a hint for the container. `seekable` is true for a regular file.
     pub fn from_fd(fd: OwnedFd, name: String, seekable: bool) -> MediaFile {

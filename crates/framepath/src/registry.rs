@@ -13,9 +13,10 @@ use crate::stage::Stage;
 use crate::{queue, sink, source, stage, tee};
 
 /// Returns the built-in elements, in the order of help pages.
-fn built_in() -> [Element; 25] {
+fn built_in() -> [Element; 28] {
     [
         source::file::element(),
+        source::raw::element(),
         source::test::element(),
         source::v4l2::element(),
         source::fixture::element(),
@@ -36,6 +37,8 @@ fn built_in() -> [Element; 25] {
         sink::null::element(),
         sink::framemd5::element(),
         sink::y4m::element(),
+        sink::raw::element(),
+        sink::png::element(),
         sink::pgm::element(),
         sink::play::element(),
         queue::element(),

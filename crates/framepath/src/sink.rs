@@ -7,4 +7,6 @@ pub(crate) mod null;
 pub(crate) mod output;
 pub(crate) mod pgm;
 pub(crate) mod play;
+pub(crate) mod png;
+pub(crate) mod raw;
 pub(crate) mod y4m;

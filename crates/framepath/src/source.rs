@@ -5,6 +5,7 @@ pub(crate) mod file;
 pub(crate) mod fixture;
 mod pace;
 pub(crate) mod pattern;
+pub(crate) mod raw;
 mod refill;
 pub(crate) mod test;
 pub(crate) mod v4l2;

@@ -42,21 +42,30 @@ impl SinkOutput {
 
     /// Writes text. The ledger does not count the bytes as copied.
     pub(crate) fn text(&mut self, text: &str) -> Result<(), StageError> {
-        self.writer.write_all(text.as_bytes()).map_err(StageError::io(&self.name))
+        self.writer.write_all(text.as_bytes()).map_err(|error| self.failed(error))
     }
 
     /// Writes pixels of a frame. The ledger counts the bytes as copied, because the kernel copies them.
     pub(crate) fn plane(&mut self, pixels: Plane<'_>) -> Result<(), StageError> {
         meter::copy(pixels.len(), || pixels.try_visit(|bytes| self.writer.write_all(bytes)))
-            .map_err(StageError::io(&self.name))
+            .map_err(|error| self.failed(error))
     }
 
     /// Writes pixels that a sink has rearranged. The ledger counts the bytes as copied.
     pub(crate) fn pixels(&mut self, bytes: &[u8]) -> Result<(), StageError> {
-        meter::copy(bytes.len(), || self.writer.write_all(bytes)).map_err(StageError::io(&self.name))
+        meter::copy(bytes.len(), || self.writer.write_all(bytes)).map_err(|error| self.failed(error))
     }
 
     pub(crate) fn flush(&mut self) -> Result<(), StageError> {
-        self.writer.flush().map_err(StageError::io(&self.name))
+        self.writer.flush().map_err(|error| self.failed(error))
+    }
+
+    /// Returns the error of a failed write. A reader that has closed its end of a pipe, such as `head`, has what
+    /// it wants: that ends the run, and is no failure.
+    fn failed(&self, error: io::Error) -> StageError {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => StageError::Enough,
+            _ => StageError::io(&self.name)(error),
+        }
     }
 }

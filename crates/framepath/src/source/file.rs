@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `file`: packets of one video track of a media file.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use crate::hosting::{service_stream_of, worker_options};
 use crate::item::Item;
 use crate::out::{HopFailure, Out};
 use crate::request::{Answered, Request};
-use crate::source::refill::refilled;
+use crate::source::refill::{Sequence, refilled};
 use crate::source::{Pace, PaceWait, Source};
 
 /// The part of a file to read, and how to read it.
@@ -33,8 +34,12 @@ pub(crate) struct FileOptions {
 
 static DEFINITION: Definition = Definition::source("file", "packets of one video track of a file")
     .args(&[
-        Arg::word("path", ValueKind::Text("the path of a media file"), "the file to read")
-            .known_as(&["location"]),
+        Arg::word(
+            "path",
+            ValueKind::Text("the path of a media file, or `-`"),
+            "the file to read; `-` is standard input, `shot-%03d.png` an image sequence",
+        )
+        .known_as(&["location"]),
         Arg::option("start", ValueKind::StreamTime, DefaultValue::Is("0s"), "time of the first frame"),
         Arg::option(
             "track",
@@ -71,16 +76,28 @@ fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<File, StageError> {
     };
     let decoders = decoders(place.behind);
     let is_open = !hop.is_set("host") && decoders.iter().all(|decoder| !decoder.is_set("host"));
-    let path = hop.text("path");
+    let media = open(hop.text("path"))?;
     let file = match demuxer_of(hop, &decoders)? {
-        Some(spec) => File::demuxed_by(MediaFile::open(path.as_ref())?, &options, spec)?,
-        None if is_open => File::demuxed_where_safe(path, &options, || unknown_demuxer_of(hop))?,
-        None => File::demuxed_inline(MediaFile::open(path.as_ref())?, &options, Formats::All)?,
+        Some(spec) => File::demuxed_by(media, &options, spec)?,
+        None if is_open => File::demuxed_where_safe(media, &options, || unknown_demuxer_of(hop))?,
+        None => File::demuxed_inline(media, &options, Formats::All)?,
     };
     if let Some(worker) = file.worker() {
         place.outcomes.demuxer.get_or_init(|| worker.stats());
     }
     Ok(file)
+}
+
+/// Opens the file `path`, standard input for `-`, or an image sequence if `path` has a `%d` and no file has this
+/// name.
+fn open(path: &str) -> Result<MediaFile, StageError> {
+    if path == "-" {
+        return MediaFile::standard_input().map_err(StageError::io("standard input"));
+    }
+    match Sequence::of(path) {
+        Some(sequence) if !Path::new(path).exists() => sequence.open().map_err(StageError::io(path)),
+        _ => Ok(MediaFile::open(path.as_ref())?),
+    }
 }
 
 /// Returns the description of the demuxer's worker; `None` if the file is demuxed inline. A file is demuxed
@@ -176,15 +193,15 @@ impl File {
         Ok(File::new(&path, options, Demuxing::Inline(Box::new(inline))))
     }
 
-    /// Opens the file `path`. Demuxes in this process if container and codec are known ones; otherwise in the
+    /// Demuxes `file` in this process if container and codec are known ones; otherwise in the
     /// worker of `spec`, which reads the file from its first byte.
     fn demuxed_where_safe(
-        path: &str,
+        mut file: MediaFile,
         options: &FileOptions,
         spec: impl FnOnce() -> Result<DemuxerSpec, StageError>,
     ) -> Result<File, StageError> {
-        let mut file = MediaFile::open(path.as_ref())?;
-        let mut again = file.try_clone().map_err(StageError::io(path))?;
+        let path = file.name().to_owned();
+        let mut again = file.try_clone().map_err(StageError::io(&path))?;
         let read = (!file.is_seekable()).then(|| file.keep_bytes());
         match File::demuxed_inline(file, options, Formats::Known) {
             Ok(file) if !matches!(file.track().codec, Codec::Other(_)) => {

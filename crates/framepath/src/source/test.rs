@@ -198,7 +198,7 @@ impl Source for Test {
 }
 
 /// Returns a rate in Hz as a fraction: over 1 if it is whole, else rounded to thousandths.
-fn rate_of(hz: f64) -> Rational {
+pub(crate) fn rate_of(hz: f64) -> Rational {
     if hz.fract() == 0.0 && hz < f64::from(i32::MAX) {
         Rational::new(hz as i32, 1)
     } else {

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `raw`: the pixels of all frames, without a header: the planes one after the other, without padding.
+
+use framepath_model::format::Layout;
+use framepath_model::path::Definition;
+use framepath_model::stream::StreamInfo;
+use framepath_os::memory::pool::Frame;
+
+use crate::element::Element;
+use crate::error::StageError;
+use crate::item::Item;
+use crate::out::{HopFailure, Out};
+use crate::sink::output::{FILE, SinkOutput};
+use crate::stage::Stage;
+
+static DEFINITION: Definition = Definition::sink("raw", "writes the pixels of every frame, without a header")
+    .args(&[FILE])
+    .known_as(&["rawvideo"]);
+
+pub(crate) fn element() -> Element {
+    Element::stage(&DEFINITION, |hop, _| {
+        Ok(Raw { target: hop.text("file").to_owned(), output: None, first: None })
+    })
+}
+
+struct Raw {
+    target: String,
+    output: Option<SinkOutput>,
+    /// Layout of the first frame; `None` before it.
+    first: Option<Layout>,
+}
+
+impl Raw {
+    fn write(&mut self, frame: &Frame) -> Result<(), StageError> {
+        let Some(output) = &mut self.output else { return Ok(()) };
+        let layout = frame.layout();
+        let described = |l: &Layout| format!("{}x{} {}", l.width, l.height, l.format);
+        let first = self.first.get_or_insert(*layout);
+        if (first.width, first.height, first.format) != (layout.width, layout.height, layout.format) {
+            return Err(StageError::SizeChange {
+                what: output.name().to_owned(),
+                from: described(first),
+                to: described(layout),
+                kind: "raw",
+            });
+        }
+        for (index, plane) in layout.planes().iter().enumerate() {
+            for y in 0..plane.rows {
+                output.plane(frame.row(index, y))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Stage for Raw {
+    fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
+        self.output = Some(SinkOutput::create(&self.target)?);
+        Ok(*info)
+    }
+
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
+        let frame = item.into_frame().map_err(|error| out.fail(error))?;
+        self.write(&frame).map_err(|error| out.fail(error))
+    }
+
+    fn drain(&mut self, out: &mut Out<'_>) -> Result<(), HopFailure> {
+        self.output.as_mut().map_or(Ok(()), SinkOutput::flush).map_err(|error| out.fail(error))
+    }
+}
