@@ -288,12 +288,20 @@ impl Context {
         // memory, it would be missing later, or another track would be selected.
         let shortage = Shortage::watch();
         let no_memory = || CodecError::Memory { file: file(), operation: "look into" };
-        let mut format = ptr::null();
         // SAFETY: the I/O context is valid and at the start; the format's description is a static
         // of libavformat. Bytes read for the probe are read again.
-        let code = unsafe {
-            ff::av_probe_input_buffer2(input.as_ptr(), &mut format, c_name.as_ptr(), ptr::null_mut(), 0, 0)
+        let probe = |input: &mut ContainerInput, name: &CStr| unsafe {
+            let mut format = ptr::null();
+            let code =
+                ff::av_probe_input_buffer2(input.as_ptr(), &mut format, name.as_ptr(), ptr::null_mut(), 0, 0);
+            (code, format)
         };
+        let (mut code, mut format) = probe(input, &c_name);
+        // SAFETY: a description that was found; its name is a static string.
+        if code >= 0 && !format.is_null() && unsafe { CStr::from_ptr((*format).name) } == c"image2" {
+            // By the name, a picture may be part of a sequence. Without it, the picture's own bytes decide.
+            (code, format) = probe(input, c"");
+        }
         if code < 0 || format.is_null() {
             return Err(io_or(input, name, failed("open", code)));
         }
