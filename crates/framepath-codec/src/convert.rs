@@ -237,8 +237,12 @@ impl Converter {
         };
         // Scaling alone does not change the range, even if it is unknown.
         let to_full = if source.format == self.to { from_full } else { made.range == ColorRange::Full };
-        // Matrix of the YUV side.
-        let yuv = if is_yuv(self.to) { made } else { source.colors };
+        // Matrix of the YUV side. Between two RGB formats, libswscale scales in YUV of BT.601.
+        let matrix = match (is_yuv(source.format), is_yuv(self.to)) {
+            (_, true) => made.shown_by(source.width),
+            (true, false) => source.colors.shown_by(source.width),
+            (false, false) => SMPTE170M,
+        };
         let (width, height) = (source.width as c_int, source.height as c_int);
         let (to_width, to_height) = self.size_for(source);
         let filter = self.scale.map_or(ScaleFilter::Bicubic, |(_, filter)| filter);
@@ -271,7 +275,7 @@ impl Converter {
                 self.context = ptr::null_mut();
                 return;
             }
-            let table = ff::sws_getCoefficients(yuv.shown_by(source.width).into());
+            let table = ff::sws_getCoefficients(matrix.into());
             let (from_full, to_full) = (from_full.into(), to_full.into());
             ff::sws_setColorspaceDetails(self.context, table, from_full, table, to_full, 0, 1 << 16, 1 << 16);
         }

@@ -8,6 +8,7 @@ mod damage;
 mod devices;
 mod diagnostics;
 mod figures;
+mod formats;
 mod handoff;
 mod hops;
 mod interrupt;

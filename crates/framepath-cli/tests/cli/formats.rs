@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Codecs, containers and sources beyond the five known codecs: frames are ffmpeg's, and strangers' formats are read
+//! in workers. `scripts/check-formats` compares many more kinds.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::process::Stdio;
+
+use framepath_testkit::{CommandOutput, clip, ffmpeg, framepath, md5_lines, run, wait};
+use tempfile::TempDir;
+
+/// Number of frames of each file.
+const FRAMES: usize = 10;
+
+/// Folder with a file that `ffmpeg` made.
+struct Film {
+    folder: TempDir,
+    path: String,
+}
+
+impl Film {
+    /// Makes the file `name` with the options `codec`.
+    fn new(name: &str, codec: &str) -> Film {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join(name).display().to_string();
+        let frames = FRAMES.to_string();
+        let mut arguments = vec!["-f", "lavfi", "-i", "testsrc2=s=352x288:r=25", "-frames:v", &frames];
+        arguments.extend(codec.split(' '));
+        arguments.push(&path);
+        ffmpeg(&arguments);
+        Film { folder, path }
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.folder.path().join(name).display().to_string()
+    }
+
+    /// Returns the hashes of the frames that `ffmpeg` decodes, through `filters` if there are any.
+    fn by_ffmpeg(&self, filters: &str) -> Vec<String> {
+        let filters = if filters.is_empty() { "null" } else { filters };
+        let output = ffmpeg(&[
+            "-i",
+            &self.path,
+            "-map",
+            "0:v:0",
+            "-vf",
+            filters,
+            "-fps_mode",
+            "passthrough",
+            "-f",
+            "framemd5",
+            "-",
+        ]);
+        hashes(&md5_lines(&String::from_utf8(output).unwrap()))
+    }
+
+    /// Returns the hashes of the frames of the path `file FILE ! decode DECODE ! STAGES framemd5 -`.
+    fn by_framepath(&self, decode: &str, stages: &str) -> Vec<String> {
+        let path = format!("file {} ! decode {decode} ! {stages} framemd5 -", self.path);
+        hashes(&run(&["run", "--quiet", &path]).ended(0).frames())
+    }
+}
+
+fn hashes(lines: &[String]) -> Vec<String> {
+    lines.iter().map(|line| line.rsplit(',').next().unwrap().trim().to_owned()).collect()
+}
+
+/// Runs `path` with the bytes of `file` in a pipe as standard input.
+fn piped(path: &str, file: &str) -> CommandOutput {
+    let mut command = framepath(&["run", "--quiet", path]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let (mut input, bytes) = (child.stdin.take().unwrap(), fs::read(file).unwrap());
+    let writer = std::thread::spawn(move || input.write_all(&bytes));
+    let output = wait(child, path);
+    writer.join().unwrap().unwrap();
+    output
+}
+
+#[test]
+fn another_codec_is_decoded_in_a_worker_unless_told_otherwise() {
+    let film = Film::new("film.ts", "-c:v mpeg2video -bf 2");
+    let wanted = film.by_ffmpeg("");
+    assert_eq!(wanted.len(), FRAMES);
+    let path = |decode: &str| format!("file {} ! {decode} ! framemd5 -", film.path);
+    let by_default = run(&["run", "--quiet", &path("decode")]).ended(0);
+    assert_eq!(hashes(&by_default.frames()), wanted);
+    by_default.prints("mpeg2video is decoded in a sandboxed process (host=inline: in this process)");
+    for host in ["inline", "process"] {
+        let named = run(&["run", "--quiet", &path(&format!("decode host={host}"))]).ended(0);
+        assert_eq!(hashes(&named.frames()), wanted);
+        assert!(!named.stderr.contains("sandboxed"), "{named:?}");
+    }
+    // A known codec stays in this process, without a word.
+    let known =
+        run(&["run", "--quiet", &format!("file {} ! decode ! null", clip("vp8-99x57p8-odd.ivf"))]).ended(0);
+    assert_eq!(known.stderr, "");
+}
+
+#[test]
+fn the_bytes_of_a_pipe_are_handed_to_the_worker() {
+    let film = Film::new("film.gif", "-f gif");
+    let output = piped("file - ! decode ! framemd5 -", &film.path).ended(0);
+    assert_eq!(hashes(&output.frames()), film.by_ffmpeg(""));
+    let known = clip("h264-180p8-high.h264");
+    let whole = run(&["run", "--quiet", &format!("file {known} ! decode ! framemd5 -")]).ended(0).frames();
+    assert_eq!(piped("file - ! decode ! framemd5 -", &known).ended(0).frames(), whole);
+}
+
+#[test]
+fn a_crash_loses_no_frame_of_any_codec() {
+    for (name, codec) in [
+        ("film.avi", "-c:v mpeg4 -bf 2"),
+        ("film.mov", "-c:v prores"),
+        ("palette.mov", "-c:v qtrle -pix_fmt gray"),
+    ] {
+        let film = Film::new(name, codec);
+        let wanted = film.by_ffmpeg("");
+        for decode in ["host=process threads=1 fault=crash@5", "host=process fault=crash@0,crash@7"] {
+            assert_eq!(film.by_framepath(decode, ""), wanted, "{name} {decode}");
+        }
+    }
+}
+
+#[test]
+fn a_format_without_a_counterpart_is_converted_and_named() {
+    let film = Film::new("film.mkv", "-c:v ffv1 -pix_fmt yuv411p");
+    let output =
+        run(&["run", "--quiet", &format!("file {} ! decode host=inline ! framemd5 -", film.path)]).ended(0);
+    let exact = "scale=flags=bicubic+full_chroma_int+accurate_rnd+bitexact,format=yuv422p";
+    assert_eq!(hashes(&output.frames()), film.by_ffmpeg(exact));
+    output.prints("pictures in yuv411p are converted to YUV422P");
+}
+
+#[test]
+fn pictures_of_a_sequence_are_a_stream() {
+    let film = Film::new("film.mkv", "-c:v ffv1 -pix_fmt rgb24");
+    let (folder, wanted) = (film.file("pictures"), film.by_ffmpeg("format=rgb24"));
+    run(&["run", "--quiet", &format!("file {} ! decode host=inline ! png {folder}", film.path)]).ended(0);
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), FRAMES);
+    let sequence = format!("file {folder}/frame-%06d.png ! decode ! framemd5 -");
+    assert_eq!(hashes(&run(&["run", "--quiet", &sequence]).ended(0).frames()), wanted);
+    let single = format!("file {folder}/frame-000003.png ! decode ! framemd5 -");
+    assert_eq!(hashes(&run(&["run", "--quiet", &single]).ended(0).frames()), wanted[3..4]);
+    run(&["run", "--quiet", &format!("file {folder}/none-%d.png ! decode ! null")])
+        .ended(1)
+        .prints("none-0.png");
+}
+
+#[test]
+fn raw_pixels_are_written_and_read_back() {
+    for format in ["yuv422p10le", "gbrap", "gray"] {
+        let film = Film::new("film.mkv", &format!("-c:v ffv1 -pix_fmt {format}"));
+        let (raw, other) = (film.file("film.raw"), film.file("film.other"));
+        run(&["run", "--quiet", &format!("file {} ! decode host=inline ! raw {raw}", film.path)]).ended(0);
+        ffmpeg(&["-i", &film.path, "-f", "rawvideo", &other]);
+        assert!(fs::read(&raw).unwrap() == fs::read(&other).unwrap(), "{format}");
+        let path = format!("rawfile {raw} size=352x288 format={format} ! framemd5 -");
+        assert_eq!(hashes(&run(&["run", "--quiet", &path]).ended(0).frames()), film.by_ffmpeg(""));
+        let path = format!("rawfile - size=352x288 format={format} ! framemd5 -");
+        assert_eq!(hashes(&piped(&path, &raw).ended(0).frames()), film.by_ffmpeg(""));
+        // A file that ends inside a frame: the frames before it, and an error that says what is missing.
+        let bytes = fs::read(&raw).unwrap();
+        fs::write(&raw, &bytes[..bytes.len() - 7]).unwrap();
+        let cut = run(&["run", "--quiet", &path.replace("rawfile -", &format!("rawfile {raw}"))]).ended(1);
+        assert_eq!(cut.frames().len(), FRAMES - 1);
+        cut.prints("the file ends inside frame 9, 7 of ");
+    }
+}
+
+#[test]
+fn a_reader_that_has_enough_ends_the_run_quietly() {
+    for sink in ["y4m -", "raw -", "framemd5 -"] {
+        let path = format!("test frames=100000 size=320x240 format=grey ! {sink}");
+        let mut command = framepath(&["run", "--quiet", &path]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut first = [0; 100];
+        child.stdout.take().unwrap().read_exact(&mut first).unwrap();
+        // The pipe is closed now.
+        let output = wait(child, &path).ended(0);
+        assert_eq!(output.stderr, "", "{sink}");
+    }
+}
+
+#[test]
+fn stages_make_the_pictures_of_ffmpegs_filters() {
+    let flags = "bicubic+full_chroma_int+accurate_rnd+bitexact";
+    for format in ["yuv420p", "nv12", "rgb24", "yuva444p10le", "gray16le"] {
+        let film = match format {
+            "nv12" => Film::new("film.nut", "-c:v rawvideo -pix_fmt nv12"),
+            _ => Film::new("film.mkv", &format!("-c:v ffv1 -pix_fmt {format}")),
+        };
+        for (stage, filter) in [
+            ("rotate angle=90", "transpose=clock".to_owned()),
+            ("rotate angle=180", "hflip,vflip".to_owned()),
+            ("rotate angle=270", "transpose=cclock".to_owned()),
+            ("flip direction=horizontal", "hflip".to_owned()),
+            ("flip direction=vertical", "vflip".to_owned()),
+            ("crop roi=31,17,100,50", "crop=100:50:31:17".to_owned()),
+            ("scale width=200", format!("scale=200:-2:flags={flags}")),
+            ("scale size=500x333", format!("scale=500:333:flags={flags}")),
+            (
+                "filter 'negate,eq=contrast=1.2,format=rgb24'",
+                "negate,eq=contrast=1.2,format=rgb24".to_owned(),
+            ),
+        ] {
+            let made = film.by_framepath("host=inline", &format!("{stage} !"));
+            assert_eq!(made, film.by_ffmpeg(&filter), "{format}: {stage}");
+        }
+    }
+    let film = Film::new("film.mkv", "-c:v ffv1 -pix_fmt yuv422p");
+    let path = format!("file {} ! decode host=inline ! rotate angle=90 ! null", film.path);
+    run(&["run", "--quiet", &path]).ended(1).prints("does not work on YUV422P frames");
+    let path = format!("file {} ! decode host=inline ! crop roi=300,0,100,50 ! null", film.path);
+    run(&["run", "--quiet", &path])
+        .ended(1)
+        .prints("part 100x50 at 300,0 is not inside the picture of 352x288");
+}
+
+#[test]
+fn a_graph_of_filters_runs_in_this_process_and_in_a_worker() {
+    let film = Film::new("film.ts", "-c:v mpeg2video");
+    // One that keeps frames, one that drops some, one with several chains, one that changes nothing.
+    for graph in ["yadif", "select=not(mod(n\\,3))", "split[a][b];[a]hflip[c];[b][c]vstack", "null"] {
+        let wanted = film.by_ffmpeg(graph);
+        for host in ["inline", "process"] {
+            let made = film.by_framepath("host=inline", &format!("filter '{graph}' host={host} !"));
+            assert_eq!(made, wanted, "{graph} {host}");
+        }
+    }
+    // A frame that no filter changes is not copied.
+    let json = film.file("run.json");
+    let path = format!("file {} ! decode host=inline ! filter null ! null", film.path);
+    run(&["run", "--quiet", &path, "--json", &json]).ended(0);
+    let summary: serde_json::Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
+    assert_eq!(summary["rows"][0]["hops"][2]["copied_bytes_per_frame"], 0.0);
+    for (graph, text) in [
+        ("nosuch=1", "libavfilter has no filter `nosuch`"),
+        ("scale=nosuch=1", "Option not found"),
+        ("split", "cannot"),
+    ] {
+        let path = format!("file {} ! decode host=inline ! filter '{graph}' ! null", film.path);
+        run(&["run", "--quiet", &path]).ended(1).prints(text);
+    }
+}
