@@ -9,6 +9,8 @@ use framepath_model::stream::FrameMeta;
 
 use super::foreign::ForeignPlace;
 use super::give_back::Exported;
+#[cfg(not(any(loom, miri)))]
+use super::memory::{GrantedPool, PoolMemory};
 use super::plane::Plane;
 use super::{FRAME, FRAMES, HOLD, Inner};
 use crate::sync::atomics::{AtomicU32, Ordering};
@@ -140,38 +142,6 @@ impl FrameTarget {
         // SAFETY: as the caller promises.
         unsafe { Inner::release(inner, slot, FRAME) }
     }
-}
-
-/// Description of a pool's memory, for another process that reads the memory.
-#[cfg(not(any(loom, miri)))]
-#[derive(Debug)]
-pub struct PoolMemory {
-    /// Number of the pool ([`Frame::pool_id`]), unique in the process that made this description.
-    pub id: u64,
-    /// Memfd with all slots; the first slot begins at byte 0.
-    pub fd: std::os::fd::OwnedFd,
-    /// Number of slots of the pool.
-    pub slots: u32,
-    /// Bytes from one slot to the next.
-    pub slot_bytes: usize,
-    /// Number of the pool's first slot among all slots of the [`GiveBack`](super::GiveBack), as in
-    /// [`Exported::slot`]; 0 if the pool is not shared.
-    pub first_slot: u32,
-}
-
-/// Description of a pool in granted memory, for the process that granted it and reads the pool's frames.
-#[cfg(not(any(loom, miri)))]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GrantedPool {
-    /// Number of the memory, from [`GrantedMemory::number`](super::GrantedMemory::number).
-    pub memory: u32,
-    /// Number of slots of the pool.
-    pub slots: u32,
-    /// Bytes from one slot to the next.
-    pub slot_bytes: usize,
-    /// Number of the pool's first slot among all slots of the [`GiveBack`](super::GiveBack), as in
-    /// [`Exported::slot`].
-    pub first_slot: u32,
 }
 
 /// Handle for writing a slot. No other handle to the slot exists. Dropping it returns the slot to the pool.
