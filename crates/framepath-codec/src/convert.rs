@@ -12,7 +12,7 @@ use std::ptr;
 
 use ffmpeg_sys_next as ff;
 use framepath_model::colors::{ColorRange, Colors, MATRIX_RGB, SMPTE170M};
-use framepath_model::format::{ColorModel, Layout, LayoutError, PixelFormat};
+use framepath_model::format::{ColorFamily, Layout, LayoutError, PixelFormat};
 use framepath_os::measure::meter;
 use framepath_os::memory::pool::{Frame, FrameMut};
 
@@ -129,14 +129,14 @@ impl Converter {
     pub fn colors(&self, from: &Layout) -> Colors {
         match (from.format, self.to) {
             (from_format, to) if from_format == to => from.colors,
-            (from_format, to) => match (from_format.model(), to.model()) {
-                (_, ColorModel::Rgb | ColorModel::Palette) => {
+            (from_format, to) => match (from_format.family(), to.family()) {
+                (_, ColorFamily::Rgb | ColorFamily::Palette) => {
                     Colors { matrix: MATRIX_RGB, range: ColorRange::Full, ..from.colors }
                 }
-                (_, ColorModel::Grey) => Colors { range: ColorRange::Full, ..from.colors },
-                (ColorModel::Yuv, ColorModel::Yuv) => from.colors,
-                (ColorModel::Grey, ColorModel::Yuv) => Colors { range: ColorRange::Limited, ..from.colors },
-                (ColorModel::Rgb | ColorModel::Palette, ColorModel::Yuv) => {
+                (_, ColorFamily::Grey) => Colors { range: ColorRange::Full, ..from.colors },
+                (ColorFamily::Yuv, ColorFamily::Yuv) => from.colors,
+                (ColorFamily::Grey, ColorFamily::Yuv) => Colors { range: ColorRange::Limited, ..from.colors },
+                (ColorFamily::Rgb | ColorFamily::Palette, ColorFamily::Yuv) => {
                     Colors { matrix: SMPTE170M, range: ColorRange::Limited, ..from.colors }
                 }
             },
@@ -231,8 +231,8 @@ impl Converter {
         }
         self.made_for = Some(key);
         let made = self.colors(source);
-        let from_full = match source.format.model() {
-            ColorModel::Grey => source.colors.range != ColorRange::Limited,
+        let from_full = match source.format.family() {
+            ColorFamily::Grey => source.colors.range != ColorRange::Limited,
             _ => source.colors.range == ColorRange::Full,
         };
         // Scaling alone does not change the range, even if it is unknown.
@@ -356,7 +356,7 @@ impl Drop for Converter {
 
 /// Returns true if the format has luma and chroma.
 fn is_yuv(format: PixelFormat) -> bool {
-    format.model() == ColorModel::Yuv
+    format.family() == ColorFamily::Yuv
 }
 
 #[cfg(test)]

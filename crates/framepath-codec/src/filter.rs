@@ -23,7 +23,7 @@ use crate::error::libav_message;
 use crate::libav::PictureRef;
 use crate::libav_format::{libav_format, pixel_format};
 use input::InputFrames;
-use library::{Filter, Functions, Graph, OpenEnd, functions};
+use library::{FilterContext, FilterFunctions, Graph, OpenEnd, functions};
 
 /// Alignment of the rows of output pictures in bytes, for the vector code of later stages.
 const ROW_ALIGN: usize = 64;
@@ -38,7 +38,7 @@ const MOST_INSIDE: usize = 1024;
 /// Error of a graph of filters.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum FilterError {
+pub enum GraphError {
     /// libavfilter cannot be loaded.
     #[error("cannot load libavfilter: {0}")]
     Library(String),
@@ -59,9 +59,9 @@ pub enum FilterError {
     Layout(#[from] LayoutError),
 }
 
-impl FilterError {
-    fn graph(operation: &'static str, code: c_int) -> FilterError {
-        FilterError::Graph { operation, message: libav_message(code) }
+impl GraphError {
+    fn graph(operation: &'static str, code: c_int) -> GraphError {
+        GraphError::Graph { operation, message: libav_message(code) }
     }
 }
 
@@ -90,10 +90,10 @@ pub enum Filtered {
 
 /// Graph of filters with one input and one output, for frames of one layout and size. It may move between threads.
 pub struct FilterGraph {
-    functions: &'static Functions,
+    functions: &'static FilterFunctions,
     graph: NonNull<Graph>,
-    source: NonNull<Filter>,
-    sink: NonNull<Filter>,
+    source: NonNull<FilterContext>,
+    sink: NonNull<FilterContext>,
     picture: PictureRef,
     inputs: InputFrames,
     /// Ticks of input and output frames' times, seconds.
@@ -112,7 +112,7 @@ impl FilterGraph {
     ///
     /// # Errors
     /// The library is not installed.
-    pub fn load() -> Result<(), FilterError> {
+    pub fn load() -> Result<(), GraphError> {
         functions().map(drop)
     }
 
@@ -126,9 +126,9 @@ impl FilterGraph {
         layout: &Layout,
         info: &StreamInfo,
         memory: InputMemory,
-    ) -> Result<FilterGraph, FilterError> {
+    ) -> Result<FilterGraph, GraphError> {
         let functions = functions()?;
-        let no_memory = || FilterError::graph("set up", ff::AVERROR(libc::ENOMEM));
+        let no_memory = || GraphError::graph("set up", ff::AVERROR(libc::ENOMEM));
         // SAFETY: no arguments; freed on drop of the result.
         let graph = NonNull::new(unsafe { (functions.avfilter_graph_alloc)() }).ok_or_else(no_memory)?;
         let picture = PictureRef::new("filter").map_err(|_| no_memory())?;
@@ -151,12 +151,12 @@ impl FilterGraph {
         // SAFETY: filters of this graph, with one pad each.
         let code = unsafe { (functions.avfilter_link)(format.as_ptr(), 0, made.sink.as_ptr(), 0) };
         if code < 0 {
-            return Err(FilterError::graph("connect", code));
+            return Err(GraphError::graph("connect", code));
         }
         made.parse(text, format)?;
         // SAFETY: a graph whose filters are connected.
         let code = unsafe { (functions.avfilter_graph_config)(graph.as_ptr(), ptr::null_mut()) };
-        if code < 0 { Err(FilterError::graph("configure", code)) } else { Ok(made) }
+        if code < 0 { Err(GraphError::graph("configure", code)) } else { Ok(made) }
     }
 
     fn create(
@@ -164,7 +164,7 @@ impl FilterGraph {
         filter: &std::ffi::CStr,
         name: &std::ffi::CStr,
         options: &str,
-    ) -> Result<NonNull<Filter>, FilterError> {
+    ) -> Result<NonNull<FilterContext>, GraphError> {
         let mut made = ptr::null_mut();
         let options = CString::new(options).unwrap_or_default();
         // SAFETY: a valid graph and C strings; the filter becomes part of the graph.
@@ -179,12 +179,12 @@ impl FilterGraph {
                 self.graph.as_ptr(),
             )
         };
-        NonNull::new(made).filter(|_| code >= 0).ok_or_else(|| FilterError::graph("make", code))
+        NonNull::new(made).filter(|_| code >= 0).ok_or_else(|| GraphError::graph("make", code))
     }
 
     /// Adds the filters of `text` between the source and `last`.
-    fn parse(&self, text: &str, last: NonNull<Filter>) -> Result<(), FilterError> {
-        let invalid = |code| FilterError::graph("parse", code);
+    fn parse(&self, text: &str, last: NonNull<FilterContext>) -> Result<(), GraphError> {
+        let invalid = |code| GraphError::graph("parse", code);
         let c_text = CString::new(text).map_err(|_| invalid(ff::AVERROR(libc::EINVAL)))?;
         // SAFETY: the ends are allocated by libavfilter with names that it frees, and freed below in any
         // case; the parser may replace them. A null end is handled by the parser as a lack of it.
@@ -203,7 +203,7 @@ impl FilterGraph {
             code
         };
         match self.unknown_filter(text) {
-            Some(name) if code < 0 => Err(FilterError::Unknown(name)),
+            Some(name) if code < 0 => Err(GraphError::Unknown(name)),
             _ if code < 0 => Err(invalid(code)),
             _ => Ok(()),
         }
@@ -213,7 +213,7 @@ impl FilterGraph {
     ///
     /// # Safety
     /// `filter` is part of the graph.
-    unsafe fn open_end(&self, name: &std::ffi::CStr, filter: NonNull<Filter>) -> *mut OpenEnd {
+    unsafe fn open_end(&self, name: &std::ffi::CStr, filter: NonNull<FilterContext>) -> *mut OpenEnd {
         // SAFETY: a new end, whose fields are ours to set; the name is allocated as libavfilter frees it.
         unsafe {
             let end = (self.functions.avfilter_inout_alloc)();
@@ -277,13 +277,13 @@ impl FilterGraph {
     ///
     /// # Errors
     /// The filters reject the frame, or there is not enough memory.
-    pub fn push(&mut self, frame: Frame) -> Result<(), FilterError> {
+    pub fn push(&mut self, frame: Frame) -> Result<(), GraphError> {
         self.pushed += 1;
         if self.metas.len() == MOST_INSIDE {
             self.metas.pop_front();
         }
         self.metas.push_back((self.pushed, frame.meta()));
-        let rejected = |code| FilterError::graph("run", code);
+        let rejected = |code| GraphError::graph("run", code);
         let picture =
             self.inputs.wrap(frame, self.pushed)?.ok_or_else(|| rejected(ff::AVERROR(libc::ENOMEM)))?;
         // SAFETY: the source of a configured graph, and a frame of ours, whose reference it takes.
@@ -307,7 +307,7 @@ impl FilterGraph {
     ///
     /// # Errors
     /// A filter or `slot` failed.
-    pub fn receive<E: From<FilterError>>(
+    pub fn receive<E: From<GraphError>>(
         &mut self,
         slot: impl FnOnce(&Layout) -> Result<FrameMut, E>,
     ) -> Result<Filtered, E> {
@@ -318,7 +318,7 @@ impl FilterGraph {
             0.. => {}
             _ if code == ff::AVERROR(libc::EAGAIN) => return Ok(Filtered::NeedsFrame),
             _ if code == ff::AVERROR_EOF => return Ok(Filtered::End),
-            _ => return Err(FilterError::graph("run", code).into()),
+            _ => return Err(GraphError::graph("run", code).into()),
         }
         // SAFETY: a filled frame of ours.
         let meta = unsafe { self.meta_of(picture) };
@@ -389,7 +389,7 @@ fn source_options(layout: &Layout, info: &StreamInfo) -> String {
 ///
 /// # Safety
 /// `picture` is a frame that came out of a graph, whose last filter outputs supported formats only.
-unsafe fn copied<E: From<FilterError>>(
+unsafe fn copied<E: From<GraphError>>(
     picture: *const ff::AVFrame,
     slot: impl FnOnce(&Layout) -> Result<FrameMut, E>,
 ) -> Result<FrameMut, E> {
@@ -397,11 +397,11 @@ unsafe fn copied<E: From<FilterError>>(
     // SAFETY: guaranteed by the caller.
     let (format, width, height, colors) =
         unsafe { ((*picture).format, side((*picture).width), side((*picture).height), colors_of(picture)) };
-    let format = pixel_format(format).ok_or_else(|| FilterError::graph("run", ff::AVERROR(libc::ENOSYS)))?;
+    let format = pixel_format(format).ok_or_else(|| GraphError::graph("run", ff::AVERROR(libc::ENOSYS)))?;
     let layout =
-        Layout::aligned(format, width, height, ROW_ALIGN).map_err(FilterError::from)?.with_colors(colors);
+        Layout::aligned(format, width, height, ROW_ALIGN).map_err(GraphError::from)?.with_colors(colors);
     let mut copy = slot(&layout)?;
-    copy.set_layout(&layout).map_err(FilterError::from)?;
+    copy.set_layout(&layout).map_err(GraphError::from)?;
     meter::copy(layout.pixel_bytes(), || {
         for (index, plane) in layout.planes().iter().enumerate() {
             let to = copy.plane_mut(index);

@@ -97,8 +97,9 @@ impl Surface {
             chroma: PlaneArea::default(),
             bytes: 0,
         };
-        for plane in 0..decoded.plane_count() {
-            surface.areas[plane] = place(strides[plane], decoded.plane_size(plane, 0, rows).1)?;
+        let areas = surface.areas.iter_mut().zip(strides).enumerate();
+        for (plane, (area, stride)) in areas.take(decoded.plane_count()) {
+            *area = place(stride, decoded.plane_size(plane, 0, rows).1)?;
         }
         if output == PixelFormat::P010 {
             surface.luma = place(strides[0], rows)?;

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use framepath_codec::{ConvertError, Converter};
 use framepath_model::colors::{BT709, ColorRange, Colors, MATRIX_RGB, SMPTE170M};
-use framepath_model::format::{ColorModel, Layout, PixelFormat};
+use framepath_model::format::{ColorFamily, Layout, PixelFormat};
 use framepath_model::stream::FrameMeta;
 use framepath_os::measure::meter;
 use framepath_os::memory::pool::{Frame, Pool};
@@ -117,7 +117,7 @@ fn pixels_are_those_of_the_tool() {
                 .map(|at| if wide && at % 2 == 1 { (at / 64) as u8 & mask } else { (at / 3) as u8 })
                 .collect();
             let given = frame(&layout, &bytes);
-            let is_planar_rgb = from.model() == ColorModel::Rgb && from.plane_count() > 1;
+            let is_planar_rgb = from.family() == ColorFamily::Rgb && from.plane_count() > 1;
             for to in targets(from) {
                 // For such pictures libswscale calculates the last column of chroma with bytes beyond the row.
                 if is_planar_rgb && to == PixelFormat::Yuv420p && width % 2 == 1 {

@@ -5,7 +5,7 @@ mod pixel_format;
 
 use crate::colors::Colors;
 
-pub use pixel_format::{ColorModel, PixelFormat};
+pub use pixel_format::{ColorFamily, PixelFormat};
 
 /// Reason why a pixel format or layout is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -3,7 +3,7 @@
 
 use std::io;
 
-use framepath_codec::filter::FilterError;
+use framepath_codec::filter::GraphError;
 use framepath_codec::frei0r::Frei0rError;
 use framepath_codec::{CodecError, ConvertError};
 use framepath_model::format::{LayoutError, PixelFormat};
@@ -40,7 +40,7 @@ pub enum StageError {
     Plugin(#[from] Frei0rError),
     /// libavfilter cannot be loaded, or rejects the graph or a frame.
     #[error(transparent)]
-    Filter(#[from] FilterError),
+    Filter(#[from] GraphError),
     /// A pool cannot be made, or its wait for a free slot has ended without one.
     #[error(transparent)]
     Pool(#[from] PoolError),

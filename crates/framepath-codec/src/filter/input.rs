@@ -10,7 +10,7 @@ use framepath_model::format::{Layout, PixelFormat};
 use framepath_os::measure::meter;
 use framepath_os::memory::pool::{Frame, Pool};
 
-use super::{FilterError, InputMemory, ROW_ALIGN, SLACK};
+use super::{GraphError, InputMemory, ROW_ALIGN, SLACK};
 use crate::libav::PictureRef;
 use crate::libav_format::libav_format;
 
@@ -51,7 +51,7 @@ impl InputFrames {
     ///
     /// # Errors
     /// The frame is not a picture.
-    pub(super) fn wrap(&mut self, frame: Frame, number: u64) -> Result<Option<PictureRef>, FilterError> {
+    pub(super) fn wrap(&mut self, frame: Frame, number: u64) -> Result<Option<PictureRef>, GraphError> {
         let layout = *frame.layout();
         // Opaque buffers may be wider than any picture, and the fields of a layout can be changed without its
         // planes.
@@ -67,7 +67,7 @@ impl InputFrames {
         Ok(self.picture_of(frame, number))
     }
 
-    fn copy(&mut self, frame: &Frame) -> Result<Option<Frame>, FilterError> {
+    fn copy(&mut self, frame: &Frame) -> Result<Option<Frame>, GraphError> {
         let from = frame.layout();
         let layout =
             Layout::aligned(from.format, from.width, from.height, ROW_ALIGN)?.with_colors(from.colors);

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use ffmpeg_sys_next as ff;
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
-use super::FilterError;
+use super::GraphError;
 
 /// A graph of filters (`AVFilterGraph`), only used by its address.
 #[repr(C)]
@@ -15,13 +15,13 @@ pub(super) struct Graph(c_void);
 
 /// A filter in a graph (`AVFilterContext`), only used by its address.
 #[repr(C)]
-pub(super) struct Filter(c_void);
+pub(super) struct FilterContext(c_void);
 
 /// Open end of a graph in text form: `AVFilterInOut` of libavfilter/avfilter.h, whose fields are public.
 #[repr(C)]
 pub(super) struct OpenEnd {
     pub(super) name: *mut c_char,
-    pub(super) filter: *mut Filter,
+    pub(super) filter: *mut FilterContext,
     pub(super) pad: c_int,
     pub(super) next: *mut OpenEnd,
 }
@@ -30,18 +30,18 @@ pub(super) struct OpenEnd {
 macro_rules! functions {
     ($($name:ident: fn($($arg:ty),*) $(-> $result:ty)?;)*) => {
         /// Functions of libavfilter; they may be called until the process ends.
-        pub(super) struct Functions {
+        pub(super) struct FilterFunctions {
             $(pub(super) $name: unsafe extern "C" fn($($arg),*) $(-> $result)?,)*
         }
 
-        impl Functions {
+        impl FilterFunctions {
             /// Finds the functions in `library`.
             ///
             /// # Safety
             /// The library is libavfilter of the version whose headers these types come from.
-            unsafe fn find(library: &Library) -> Result<Functions, libloading::Error> {
+            unsafe fn find(library: &Library) -> Result<FilterFunctions, libloading::Error> {
                 // SAFETY: guaranteed by the caller; each function has the type that its header declares.
-                unsafe { Ok(Functions { $($name: *library.get(stringify!($name).as_bytes())?,)* }) }
+                unsafe { Ok(FilterFunctions { $($name: *library.get(stringify!($name).as_bytes())?,)* }) }
             }
         }
     };
@@ -51,21 +51,21 @@ functions! {
     avfilter_version: fn() -> c_uint;
     avfilter_graph_alloc: fn() -> *mut Graph;
     avfilter_graph_free: fn(*mut *mut Graph);
-    avfilter_graph_create_filter: fn(*mut *mut Filter, *const c_void, *const c_char, *const c_char, *mut c_void, *mut Graph) -> c_int;
+    avfilter_graph_create_filter: fn(*mut *mut FilterContext, *const c_void, *const c_char, *const c_char, *mut c_void, *mut Graph) -> c_int;
     avfilter_get_by_name: fn(*const c_char) -> *const c_void;
-    avfilter_link: fn(*mut Filter, c_uint, *mut Filter, c_uint) -> c_int;
+    avfilter_link: fn(*mut FilterContext, c_uint, *mut FilterContext, c_uint) -> c_int;
     avfilter_inout_alloc: fn() -> *mut OpenEnd;
     avfilter_inout_free: fn(*mut *mut OpenEnd);
     avfilter_graph_parse_ptr: fn(*mut Graph, *const c_char, *mut *mut OpenEnd, *mut *mut OpenEnd, *mut c_void) -> c_int;
     avfilter_graph_config: fn(*mut Graph, *mut c_void) -> c_int;
-    av_buffersrc_add_frame_flags: fn(*mut Filter, *mut ff::AVFrame, c_int) -> c_int;
-    av_buffersink_get_frame: fn(*mut Filter, *mut ff::AVFrame) -> c_int;
-    av_buffersink_get_format: fn(*const Filter) -> c_int;
-    av_buffersink_get_w: fn(*const Filter) -> c_int;
-    av_buffersink_get_h: fn(*const Filter) -> c_int;
-    av_buffersink_get_time_base: fn(*const Filter) -> ff::AVRational;
-    av_buffersink_get_frame_rate: fn(*const Filter) -> ff::AVRational;
-    av_buffersink_get_sample_aspect_ratio: fn(*const Filter) -> ff::AVRational;
+    av_buffersrc_add_frame_flags: fn(*mut FilterContext, *mut ff::AVFrame, c_int) -> c_int;
+    av_buffersink_get_frame: fn(*mut FilterContext, *mut ff::AVFrame) -> c_int;
+    av_buffersink_get_format: fn(*const FilterContext) -> c_int;
+    av_buffersink_get_w: fn(*const FilterContext) -> c_int;
+    av_buffersink_get_h: fn(*const FilterContext) -> c_int;
+    av_buffersink_get_time_base: fn(*const FilterContext) -> ff::AVRational;
+    av_buffersink_get_frame_rate: fn(*const FilterContext) -> ff::AVRational;
+    av_buffersink_get_sample_aspect_ratio: fn(*const FilterContext) -> ff::AVRational;
 }
 
 /// Returns the functions of libavfilter; loads the library on the first call. It stays loaded, because its
@@ -73,8 +73,8 @@ functions! {
 ///
 /// # Errors
 /// The library of the same FFmpeg as libavcodec is not installed.
-pub(super) fn functions() -> Result<&'static Functions, FilterError> {
-    static LOADED: OnceLock<Result<Functions, String>> = OnceLock::new();
+pub(super) fn functions() -> Result<&'static FilterFunctions, GraphError> {
+    static LOADED: OnceLock<Result<FilterFunctions, String>> = OnceLock::new();
     let loaded = LOADED.get_or_init(|| {
         // The major versions of FFmpeg's libraries differ by a constant (avcodec 59 and avfilter 8 in FFmpeg 5).
         // SAFETY: takes no arguments and may be called at any time.
@@ -85,7 +85,8 @@ pub(super) fn functions() -> Result<&'static Functions, FilterError> {
         let library = unsafe { Library::open(Some(&name), RTLD_NOW | RTLD_LOCAL) };
         let library = library.map_err(|error| format!("{error}; install libavfilter{major}"))?;
         // SAFETY: the name has the major version that belongs to the headers.
-        let functions = unsafe { Functions::find(&library) }.map_err(|error| format!("{name}: {error}"))?;
+        let functions =
+            unsafe { FilterFunctions::find(&library) }.map_err(|error| format!("{name}: {error}"))?;
         // SAFETY: takes no arguments.
         let found = unsafe { (functions.avfilter_version)() } >> 16;
         if found != major {
@@ -95,5 +96,5 @@ pub(super) fn functions() -> Result<&'static Functions, FilterError> {
         std::mem::forget(library);
         Ok(functions)
     });
-    loaded.as_ref().map_err(|reason| FilterError::Library(reason.clone()))
+    loaded.as_ref().map_err(|reason| GraphError::Library(reason.clone()))
 }

@@ -95,7 +95,7 @@ pub enum PixelFormat {
 
 /// Meaning of a format's samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ColorModel {
+pub enum ColorFamily {
     /// Luma without chroma.
     Grey,
     /// Luma and chroma.
@@ -120,7 +120,7 @@ struct PlaneShape {
 struct Properties {
     format: PixelFormat,
     name: &'static str,
-    model: ColorModel,
+    family: ColorFamily,
     depth: u32,
     has_alpha: bool,
     /// Multiple of each offset and stride, in bytes.
@@ -136,7 +136,7 @@ const ABSENT: PlaneShape = PlaneShape { bytes: 0, across: 0, down: 0 };
 const fn planar(
     format: PixelFormat,
     name: &'static str,
-    (model, depth, count): (ColorModel, u32, usize),
+    (family, depth, count): (ColorFamily, u32, usize),
     (across, down): (u32, u32),
 ) -> Properties {
     let bytes = if depth > 8 { 2 } else { 1 };
@@ -146,18 +146,18 @@ const fn planar(
         3 => [full, chroma, chroma, ABSENT],
         _ => [full, chroma, chroma, full],
     };
-    Properties { format, name, model, depth, has_alpha: count == 4, align: bytes, planes, count }
+    Properties { format, name, family, depth, has_alpha: count == 4, align: bytes, planes, count }
 }
 
 /// Properties of a format with one plane of 8-bit samples: `bytes` bytes for every `1 << across` pixels.
 const fn packed(
     format: PixelFormat,
     name: &'static str,
-    (model, has_alpha): (ColorModel, bool),
+    (family, has_alpha): (ColorFamily, bool),
     (bytes, across, align): (usize, u32, usize),
 ) -> Properties {
     let planes = [PlaneShape { bytes, across, down: 0 }, ABSENT, ABSENT, ABSENT];
-    Properties { format, name, model, depth: 8, has_alpha, align, planes, count: 1 }
+    Properties { format, name, family, depth: 8, has_alpha, align, planes, count: 1 }
 }
 
 /// Properties of a format with a plane of luma and a plane of interleaved chroma, in samples of `bytes` bytes.
@@ -168,7 +168,7 @@ const fn semi_planar(format: PixelFormat, name: &'static str, depth: u32, bytes:
     Properties {
         format,
         name,
-        model: ColorModel::Yuv,
+        family: ColorFamily::Yuv,
         depth,
         has_alpha: false,
         align: bytes,
@@ -179,7 +179,7 @@ const fn semi_planar(format: PixelFormat, name: &'static str, depth: u32, bytes:
 
 /// Properties of all formats, in the order of the enum.
 const PROPERTIES: [Properties; PixelFormat::ALL.len()] = {
-    use ColorModel::{Grey, Palette, Rgb, Yuv};
+    use ColorFamily::{Grey, Palette, Rgb, Yuv};
     use PixelFormat as P;
     let mut pal8 = packed(P::Pal8, "PAL8", (Palette, true), (1, 0, 1));
     pal8.count = 2;
@@ -259,8 +259,8 @@ impl PixelFormat {
     }
 
     /// Returns the meaning of the samples.
-    pub fn model(self) -> ColorModel {
-        self.properties().model
+    pub fn family(self) -> ColorFamily {
+        self.properties().family
     }
 
     /// Returns true if pixels may be transparent: there are samples of alpha, or a palette.
@@ -282,7 +282,7 @@ impl PixelFormat {
     /// Returns true if the first plane has one sample of luma for each pixel, and nothing else.
     pub fn has_luma_plane(self) -> bool {
         let first = self.properties().planes[0];
-        matches!(self.model(), ColorModel::Grey | ColorModel::Yuv)
+        matches!(self.family(), ColorFamily::Grey | ColorFamily::Yuv)
             && first.bytes == self.luma_bytes()
             && first.across == 0
     }

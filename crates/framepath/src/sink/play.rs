@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use framepath_codec::Painter;
-use framepath_model::format::{ColorModel, PixelFormat};
+use framepath_model::format::{ColorFamily, PixelFormat};
 use framepath_model::path::{Arg, DefaultValue, Definition, Hop, ValueKind};
 use framepath_model::stream::StreamInfo;
 use framepath_os::measure::meter;
@@ -278,7 +278,7 @@ impl Play {
         if Painter::paints(format) {
             return Ok(frame);
         }
-        let to = if format.model() == ColorModel::Yuv { PixelFormat::Yuv420p } else { PixelFormat::Rgba };
+        let to = if format.family() == ColorFamily::Yuv { PixelFormat::Yuv420p } else { PixelFormat::Rgba };
         let converter = match &mut self.converter {
             Some(converter) if converter.output_format() == to => converter,
             place => place.insert(Convert::new(to, None)),

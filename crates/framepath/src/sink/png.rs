@@ -7,7 +7,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use framepath_model::format::{ColorModel, PixelFormat};
+use framepath_model::format::{ColorFamily, PixelFormat};
 use framepath_model::path::{Arg, Definition, ValueKind};
 use framepath_model::stream::StreamInfo;
 use framepath_os::measure::meter;
@@ -58,9 +58,9 @@ fn written_format(format: PixelFormat) -> PixelFormat {
 /// Returns PNG's description of the samples of a written format.
 fn color_type(format: PixelFormat) -> (ColorType, BitDepth) {
     let depth = if format.depth() > 8 { BitDepth::Sixteen } else { BitDepth::Eight };
-    let color = match (format.model(), format.has_alpha()) {
-        (ColorModel::Grey, false) => ColorType::Grayscale,
-        (ColorModel::Grey, true) => ColorType::GrayscaleAlpha,
+    let color = match (format.family(), format.has_alpha()) {
+        (ColorFamily::Grey, false) => ColorType::Grayscale,
+        (ColorFamily::Grey, true) => ColorType::GrayscaleAlpha,
         (_, false) => ColorType::Rgb,
         (_, true) => ColorType::Rgba,
     };

@@ -13,7 +13,7 @@ pub struct PoolMemory {
     /// Bytes from one slot to the next.
     pub slot_bytes: usize,
     /// Number of the pool's first slot among all slots of the [`GiveBack`](super::GiveBack), as in
-    /// [`Exported::slot`]; 0 if the pool is not shared.
+    /// [`Exported::slot`](super::Exported::slot); 0 if the pool is not shared.
     pub first_slot: u32,
 }
 
@@ -27,6 +27,6 @@ pub struct GrantedPool {
     /// Bytes from one slot to the next.
     pub slot_bytes: usize,
     /// Number of the pool's first slot among all slots of the [`GiveBack`](super::GiveBack), as in
-    /// [`Exported::slot`].
+    /// [`Exported::slot`](super::Exported::slot).
     pub first_slot: u32,
 }
