@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Conversion of frames into another pixel format or size, by libswscale.
+//! Conversion of frames into another pixel format or size, by libswscale; from BGR0 and BGRA to 4:2:0 by
+//! [`rgb_to_yuv`](crate::rgb_to_yuv).
 //!
 //! The pixels are the same on every machine, because libswscale is set to exact conversion
 //! without its faster approximations. (One exception: from planar RGB of an odd width, libswscale
@@ -17,6 +18,7 @@ use framepath_os::measure::meter;
 use framepath_os::memory::pool::{Frame, FrameMut};
 
 use crate::libav_format::libav_format;
+use crate::rgb_to_yuv::{self, RgbToYuv};
 
 /// Flags of libswscale for exact results: `SWS_FULL_CHR_H_INT`, `SWS_ACCURATE_RND`, `SWS_BITEXACT`. Their names
 /// are macros in some versions and an enum in others; their values are the same in all.
@@ -102,6 +104,8 @@ pub struct Converter {
     made_for: Option<Key>,
     /// Copy of the last rows of a picture, with [`SLACK`] bytes after each row.
     tail: Vec<u8>,
+    /// Converter of the pairs of formats that do not need libswscale.
+    rgb_to_yuv: RgbToYuv,
 }
 
 // SAFETY: a context belongs to the owner of the pointer, and may be used on any thread.
@@ -110,7 +114,14 @@ unsafe impl Send for Converter {}
 impl Converter {
     /// Makes a converter to `to`.
     pub fn new(to: PixelFormat) -> Converter {
-        Converter { to, scale: None, context: ptr::null_mut(), made_for: None, tail: Vec::new() }
+        Converter {
+            to,
+            scale: None,
+            context: ptr::null_mut(),
+            made_for: None,
+            tail: Vec::new(),
+            rgb_to_yuv: RgbToYuv::default(),
+        }
     }
 
     /// Makes a converter to `to` that scales pictures to `size`, width and height in pixels.
@@ -174,6 +185,10 @@ impl Converter {
             let (format, width, height) = (target.format, target.width, target.height);
             let detail = "no room after the last plane; see Converter::slot_bytes";
             return Err(LayoutError::Planes { format, width, height, detail }.into());
+        }
+        if self.scale.is_none() && rgb_to_yuv::converts(source.format, target.format) {
+            meter::convert(target.pixel_bytes(), || self.rgb_to_yuv.convert(from, into));
+            return Ok(());
         }
         self.prepare(&source);
         let (from_format, to) = (source.format, self.to);

@@ -69,6 +69,7 @@ mod packet;
 mod paint;
 mod palette;
 mod pool_provider;
+mod rgb_to_yuv;
 mod shortage;
 mod slots;
 mod surface;

@@ -120,7 +120,9 @@ fn pixels_are_those_of_the_tool() {
             let is_planar_rgb = from.family() == ColorFamily::Rgb && from.plane_count() > 1;
             for to in targets(from) {
                 // For such pictures libswscale calculates the last column of chroma with bytes beyond the row.
-                if is_planar_rgb && to == PixelFormat::Yuv420p && width % 2 == 1 {
+                let is_own = matches!(from, PixelFormat::Bgr0 | PixelFormat::Bgra);
+                // BGR0 and BGRA have a conversion without libswscale, which has tests of its own.
+                if (is_own || is_planar_rgb && width % 2 == 1) && to == PixelFormat::Yuv420p {
                     continue;
                 }
                 let wanted = by_the_tool(folder.path(), &bytes, (from, ""), to, &format!("{width}x{height}"));

@@ -25,12 +25,12 @@ pub use foreign::ForeignError;
 pub use foreign::{ForeignPool, Returns};
 use frame::FrameTarget;
 pub use frame::{Frame, FrameMut, Hold};
+#[cfg(not(any(loom, miri)))]
+pub use frame::{GrantedPool, PoolMemory};
 use give_back::SlotNumbers;
 pub use give_back::{Exported, GIVE_BACK_SLOTS, GiveBack, GiveBackWords};
 #[cfg(not(any(loom, miri)))]
 pub use give_back::{GrantedMemory, MemorySource};
-#[cfg(not(any(loom, miri)))]
-pub use memory::{GrantedPool, PoolMemory};
 pub use owner_wait::Closer;
 use owner_wait::OwnerWait;
 pub use plane::Plane;
@@ -38,8 +38,6 @@ pub use plane::Plane;
 mod foreign;
 mod frame;
 mod give_back;
-#[cfg(not(any(loom, miri)))]
-mod memory;
 mod owner_wait;
 mod plane;
 

@@ -11,9 +11,9 @@ use std::sync::Arc;
 use framepath_model::format::{Layout, LayoutError};
 use framepath_model::stream::FrameMeta;
 
-use super::frame::{Frame, FrameTarget, checked};
 #[cfg(not(any(loom, miri)))]
-use super::memory::PoolMemory;
+use super::frame::PoolMemory;
+use super::frame::{Frame, FrameTarget, checked};
 #[cfg(not(any(loom, miri)))]
 use crate::memory::mapping::MapError;
 use crate::memory::mapping::ReadOnly;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Handles to a pool's slots: for writing, for reading, and for a decoder's references.
 
+#[cfg(not(any(loom, miri)))]
+mod memory;
+
 use std::cell::UnsafeCell;
 use std::ptr::NonNull;
 
@@ -9,11 +12,12 @@ use framepath_model::stream::FrameMeta;
 
 use super::foreign::ForeignPlace;
 use super::give_back::Exported;
-#[cfg(not(any(loom, miri)))]
-use super::memory::{GrantedPool, PoolMemory};
 use super::plane::Plane;
 use super::{FRAME, FRAMES, HOLD, Inner};
 use crate::sync::atomics::{AtomicU32, Ordering};
+
+#[cfg(not(any(loom, miri)))]
+pub use memory::{GrantedPool, PoolMemory};
 
 /// Maximum number of handles to one boxed target; [`Frame::share`] panics at this number.
 const MOST_HANDLES: u32 = 1 << 30;

@@ -12,7 +12,7 @@ pub struct PoolMemory {
     pub slots: u32,
     /// Bytes from one slot to the next.
     pub slot_bytes: usize,
-    /// Number of the pool's first slot among all slots of the [`GiveBack`](super::GiveBack), as in
+    /// Number of the pool's first slot among all slots of the [`GiveBack`](crate::memory::pool::GiveBack), as in
     /// [`Exported::slot`](super::Exported::slot); 0 if the pool is not shared.
     pub first_slot: u32,
 }
@@ -20,13 +20,13 @@ pub struct PoolMemory {
 /// Description of a pool in granted memory, for the process that granted it and reads the pool's frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GrantedPool {
-    /// Number of the memory, from [`GrantedMemory::number`](super::GrantedMemory::number).
+    /// Number of the memory, from [`GrantedMemory::number`](crate::memory::pool::GrantedMemory::number).
     pub memory: u32,
     /// Number of slots of the pool.
     pub slots: u32,
     /// Bytes from one slot to the next.
     pub slot_bytes: usize,
-    /// Number of the pool's first slot among all slots of the [`GiveBack`](super::GiveBack), as in
+    /// Number of the pool's first slot among all slots of the [`GiveBack`](crate::memory::pool::GiveBack), as in
     /// [`Exported::slot`](super::Exported::slot).
     pub first_slot: u32,
 }
