@@ -101,8 +101,9 @@ impl Demuxer {
     ) -> Result<Demuxer, CodecError> {
         let name = file.name().to_owned();
         let mut input = ContainerInput::new(file)?;
-        let (context, stream) = Context::open(&name, &mut input, track, formats)?;
+        let (mut context, stream) = Context::open(&name, &mut input, track, formats)?;
         let info = context.track(&name, stream)?;
+        context.complete_times(&info);
         let (first, read_ahead, marking) = (None, None, None);
         Ok(Demuxer {
             context,
@@ -244,6 +245,7 @@ impl Demuxer {
         self.packets = 0;
         self.input.rewind().map_err(|source| io_error(self.name(), source))?;
         (self.context, self.stream) = Context::open(&self.name, &mut self.input, self.track, self.formats)?;
+        self.context.complete_times(&self.info);
         Ok(())
     }
 
@@ -411,6 +413,16 @@ impl Context {
                 message: libav_message(ff::AVERROR(libc::ENOMEM)),
             })?;
             Ok(TrackInfo { codec, stream: info, parameters: Arc::new(parameters) })
+        }
+    }
+
+    /// Makes libavformat calculate presentation times that the container leaves out (MPEG program streams), from
+    /// the decoding times of later packets. Only for codecs without a variant of their own: for the others, the
+    /// type of a picture decides where its time is missing.
+    fn complete_times(&mut self, info: &TrackInfo) {
+        if matches!(info.codec, Codec::Other(_)) {
+            // SAFETY: a valid context, between two reads.
+            unsafe { (*self.0.as_ptr()).flags |= ff::AVFMT_FLAG_GENPTS as c_int };
         }
     }
 

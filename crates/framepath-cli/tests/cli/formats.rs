@@ -123,6 +123,20 @@ fn a_crash_loses_no_frame_of_any_codec() {
 }
 
 #[test]
+fn a_start_time_leaves_out_the_frames_before_it() {
+    // A program stream has a time for some of its pictures only.
+    for (name, codec) in [("film.mpg", "-c:v mpeg1video -bf 2 -g 4"), ("film.avi", "-c:v mpeg4 -bf 2 -g 4")] {
+        let film = Film::new(name, codec);
+        let wanted = film.by_ffmpeg("");
+        for (start, first) in [("0s", 0), ("120ms", 3), ("200ms", 5), ("280ms", 7), ("360ms", 9)] {
+            let path = format!("file {} start={start} ! decode ! framemd5 -", film.path);
+            let frames = hashes(&run(&["run", "--quiet", &path]).ended(0).frames());
+            assert_eq!(frames, wanted[first..], "{name} {start}");
+        }
+    }
+}
+
+#[test]
 fn a_format_without_a_counterpart_is_converted_and_named() {
     let film = Film::new("film.mkv", "-c:v ffv1 -pix_fmt yuv411p");
     let output =

@@ -84,7 +84,11 @@ impl Demuxer {
             self.read_ahead = self.read()?;
         }
         let Some(first) = self.first else { return Ok(()) };
-        let start = self.context.start(self.stream).or(first.pts);
+        let start = match self.info.codec {
+            // Calculated times (`complete_times`) may begin later than the container says.
+            Codec::Other(_) => first.pts,
+            _ => self.context.start(self.stream).or(first.pts),
+        };
         match (first.pts, start) {
             (Some(_), Some(start)) => self.seek_by_time(start, to, mode)?,
             _ => self.seek_by_count(to, mode)?,
@@ -170,21 +174,24 @@ impl Demuxer {
         self.context.seek_before(self.stream, ticks) && !shortage.occurred()
     }
 
-    /// Returns the last random access point at or before `latest`, after the caller has sought to `aim`
-    /// and has read the first random access point from there. Counts the further points up to
-    /// `latest`, seeks to `aim` again, and reads up to the last counted point.
+    /// Returns the last random access point that is known to be at or before `latest`, after the caller has sought
+    /// to `aim` and has read the first random access point from there. Counts the further points up to
+    /// `latest`, seeks to `aim` again, and reads up to the last such point.
     fn advance(&mut self, aim: i64, latest: i64) -> Result<Option<Packet>, CodecError> {
-        let mut keys: u64 = 0;
+        let (mut keys, mut last): (u64, u64) = (0, 0);
         while let Some(key) = self.read_key()? {
-            if key.meta().pts.is_some_and(|pts| pts > latest) {
-                break;
-            }
             keys += 1;
+            match key.meta().pts {
+                Some(pts) if pts > latest => break,
+                Some(_) => last = keys,
+                // A point without a time may be later.
+                None => {}
+            }
         }
         if !self.go_before(aim) {
             return self.land_by_reading(latest);
         }
-        for _ in 0..keys {
+        for _ in 0..last {
             self.read_key()?;
         }
         self.read_key()
