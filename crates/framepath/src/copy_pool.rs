@@ -111,10 +111,7 @@ impl CopyPool {
     /// # Errors
     /// As [`writable`](CopyPool::writable).
     pub(crate) fn slot(&mut self, layout: &Layout) -> Result<FrameMut, StageError> {
-        if self.pool.as_ref().is_none_or(|pool| pool.slot_bytes() < layout.size) {
-            self.pool = Some(Pool::for_stage(layout.size, self.slots, self.give_back)?);
-        }
-        let mut slot = self.pool.as_mut().expect("made above").acquire()?;
+        let mut slot = slot_in(&mut self.pool, layout.size, self.slots, self.give_back)?;
         slot.set_layout(layout)?;
         Ok(slot)
     }
@@ -132,6 +129,23 @@ impl CopyPool {
             }
         }
     }
+}
+
+/// Takes a slot of at least `bytes` bytes from `pool`. Makes a pool of `slots` slots if there is none, or its slots
+/// are smaller. Waits while all slots are in use.
+///
+/// # Errors
+/// The pool cannot be made, or the run ended while this call waited.
+pub(crate) fn slot_in(
+    pool: &mut Option<Pool>,
+    bytes: usize,
+    slots: u32,
+    give_back: Option<&'static GiveBack>,
+) -> Result<FrameMut, StageError> {
+    if pool.as_ref().is_none_or(|pool| pool.slot_bytes() < bytes) {
+        *pool = Some(Pool::for_stage(bytes, slots, give_back)?);
+    }
+    Ok(pool.as_mut().expect("made above").acquire()?)
 }
 
 impl Default for CopyPool {

@@ -18,11 +18,7 @@ const COLOUR_BYTES: usize = 12;
 /// Returns the screen of the X server `display` in RGB, shrunk to `width` pixels: each pixel is the
 /// mean of a square. `width` must divide the screen's width.
 pub fn screenshot(display: &str, width: usize) -> Vec<u8> {
-    let mut command = Command::new("xwd");
-    let output = command.args(["-silent", "-root", "-display", display]).stdin(Stdio::null()).output();
-    let output = output.unwrap_or_else(|error| panic!("xwd (x11-apps): {error}"));
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let dump = output.stdout;
+    let dump = dump_of_screen(display);
     let word = |index: usize| {
         let bytes = dump[index * 4..][..4].try_into().unwrap();
         u32::from_be_bytes(bytes) as usize
@@ -42,4 +38,21 @@ pub fn screenshot(display: &str, width: usize) -> Vec<u8> {
     };
     let places = (0..word(HEIGHT) / times).flat_map(|y| (0..width).map(move |x| (x, y)));
     places.flat_map(|(x, y)| [2, 1, 0].map(|channel| mean(x, y, channel))).collect()
+}
+
+/// Returns the screen as xwd writes it. xwd lists all windows and then asks for each one's attributes; it fails when
+/// one is closed in between (SDL replaces its window when it loads OpenGL), so this tries several times.
+fn dump_of_screen(display: &str) -> Vec<u8> {
+    let mut failure = String::new();
+    for _ in 0..20 {
+        let mut command = Command::new("xwd");
+        let output = command.args(["-silent", "-root", "-display", display]).stdin(Stdio::null()).output();
+        let output = output.unwrap_or_else(|error| panic!("xwd (x11-apps): {error}"));
+        if output.status.success() {
+            return output.stdout;
+        }
+        failure = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(failure.contains("BadWindow"), "{failure}");
+    }
+    panic!("a window is closed during each of 20 screenshots: {failure}");
 }

@@ -3,9 +3,10 @@
 
 use std::io::{self, BufWriter, Write};
 
+use framepath_model::format::Layout;
 use framepath_model::path::{Arg, ValueKind};
 use framepath_os::measure::meter;
-use framepath_os::memory::pool::Plane;
+use framepath_os::memory::pool::{Frame, Plane};
 use framepath_os::process::cancel::{self, StoppableWriter};
 
 use crate::error::StageError;
@@ -36,10 +37,6 @@ impl SinkOutput {
         Ok(SinkOutput { name, writer: BufWriter::with_capacity(64 << 10, writer) })
     }
 
-    pub(crate) fn name(&self) -> &str {
-        &self.name
-    }
-
     /// Writes text. The ledger does not count the bytes as copied.
     pub(crate) fn text(&mut self, text: &str) -> Result<(), StageError> {
         self.writer.write_all(text.as_bytes()).map_err(|error| self.failed(error))
@@ -49,6 +46,36 @@ impl SinkOutput {
     pub(crate) fn plane(&mut self, pixels: Plane<'_>) -> Result<(), StageError> {
         meter::copy(pixels.len(), || pixels.try_visit(|bytes| self.writer.write_all(bytes)))
             .map_err(|error| self.failed(error))
+    }
+
+    /// Writes all planes of `frame`, one after the other, without padding.
+    pub(crate) fn picture(&mut self, frame: &Frame) -> Result<(), StageError> {
+        for (index, plane) in frame.layout().planes().iter().enumerate() {
+            for y in 0..plane.rows {
+                self.plane(frame.row(index, y))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns an error if a frame with `layout` has another size or format than those of the layout `first`,
+    /// because a file of `kind` has one size and format.
+    pub(crate) fn check_same(
+        &self,
+        first: &Layout,
+        layout: &Layout,
+        kind: &'static str,
+    ) -> Result<(), StageError> {
+        if (first.width, first.height, first.format) == (layout.width, layout.height, layout.format) {
+            return Ok(());
+        }
+        let described = |l: &Layout| format!("{}x{} {}", l.width, l.height, l.format);
+        Err(StageError::SizeChange {
+            what: self.name.clone(),
+            from: described(first),
+            to: described(layout),
+            kind,
+        })
     }
 
     /// Writes pixels that a sink has rearranged. The ledger counts the bytes as copied.

@@ -279,11 +279,7 @@ impl Play {
             return Ok(frame);
         }
         let to = if format.family() == ColorFamily::Yuv { PixelFormat::Yuv420p } else { PixelFormat::Rgba };
-        let converter = match &mut self.converter {
-            Some(converter) if converter.output_format() == to => converter,
-            place => place.insert(Convert::new(to, None)),
-        };
-        Ok(converter.convert(&frame)?.freeze(frame.meta()))
+        Convert::frame_in(to, frame, &mut self.converter)
     }
 
     /// Plays one frame: waits for its time, and shows or drops it. Returns `false` when the viewer has ended

@@ -69,7 +69,7 @@ fn color_type(format: PixelFormat) -> (ColorType, BitDepth) {
 
 impl Png {
     fn write(&mut self, frame: Frame) -> Result<(), StageError> {
-        let frame = self.converted(frame)?;
+        let frame = Convert::frame_in(written_format(frame.layout().format), frame, &mut self.converter)?;
         let layout = *frame.layout();
         let plane = layout.planes()[0];
         let shift = 16 - layout.format.depth().max(8);
@@ -101,19 +101,6 @@ impl Png {
         writer.finish().map_err(failed)?;
         output.pixels(&file)?;
         output.flush()
-    }
-
-    fn converted(&mut self, frame: Frame) -> Result<Frame, StageError> {
-        let format = frame.layout().format;
-        let to = written_format(format);
-        if to == format {
-            return Ok(frame);
-        }
-        let converter = match &mut self.converter {
-            Some(converter) if converter.output_format() == to => converter,
-            place => place.insert(Convert::new(to, None)),
-        };
-        Ok(converter.convert(&frame)?.freeze(frame.meta()))
     }
 }
 

@@ -33,23 +33,9 @@ struct Raw {
 impl Raw {
     fn write(&mut self, frame: &Frame) -> Result<(), StageError> {
         let Some(output) = &mut self.output else { return Ok(()) };
-        let layout = frame.layout();
-        let described = |l: &Layout| format!("{}x{} {}", l.width, l.height, l.format);
-        let first = self.first.get_or_insert(*layout);
-        if (first.width, first.height, first.format) != (layout.width, layout.height, layout.format) {
-            return Err(StageError::SizeChange {
-                what: output.name().to_owned(),
-                from: described(first),
-                to: described(layout),
-                kind: "raw",
-            });
-        }
-        for (index, plane) in layout.planes().iter().enumerate() {
-            for y in 0..plane.rows {
-                output.plane(frame.row(index, y))?;
-            }
-        }
-        Ok(())
+        let first = self.first.get_or_insert(*frame.layout());
+        output.check_same(first, frame.layout(), "raw")?;
+        output.picture(frame)
     }
 }
 

@@ -40,29 +40,15 @@ impl Y4m {
     fn write(&mut self, frame: &Frame) -> Result<(), StageError> {
         let (Some(output), Some(info)) = (&mut self.output, &self.info) else { return Ok(()) };
         let layout = frame.layout();
-        let described = |l: &Layout| format!("{}x{} {}", l.width, l.height, l.format);
         match &self.first {
             None => {
                 output.text(&header(layout, info)?)?;
                 self.first = Some(*layout);
             }
-            Some(first) if described(first) != described(layout) => {
-                return Err(StageError::SizeChange {
-                    what: output.name().to_owned(),
-                    from: described(first),
-                    to: described(layout),
-                    kind: "y4m",
-                });
-            }
-            Some(_) => {}
+            Some(first) => output.check_same(first, layout, "y4m")?,
         }
         output.text("FRAME\n")?;
-        for (index, plane) in layout.planes().iter().enumerate() {
-            for y in 0..plane.rows {
-                output.plane(frame.row(index, y))?;
-            }
-        }
-        Ok(())
+        output.picture(frame)
     }
 }
 

@@ -184,13 +184,16 @@ impl File {
     /// Demuxes `file` in this process, by the demuxers and decoders of `formats`.
     fn demuxed_inline(file: MediaFile, options: &FileOptions, formats: Formats) -> Result<File, StageError> {
         let path = file.name().to_owned();
-        let mut demuxer = Demuxer::open_track(file, options.track, formats)?;
+        File::from_demuxer(&path, Demuxer::open_track(file, options.track, formats)?, options)
+    }
+
+    fn from_demuxer(path: &str, mut demuxer: Demuxer, options: &FileOptions) -> Result<File, StageError> {
         if !options.start.is_zero() {
             demuxer.seek(options.start, SeekTo::Exact)?;
         }
         let (start, loops_left) = (options.start, options.loops.saturating_sub(1));
         let inline = Inline { demuxer, start, loops_left, packets_of_this_loop: 0 };
-        Ok(File::new(&path, options, Demuxing::Inline(Box::new(inline))))
+        Ok(File::new(path, options, Demuxing::Inline(Box::new(inline))))
     }
 
     /// Demuxes `file` in this process if container and codec are known ones; otherwise in the
@@ -203,13 +206,13 @@ impl File {
         let path = file.name().to_owned();
         let mut again = file.try_clone().map_err(StageError::io(&path))?;
         let read = (!file.is_seekable()).then(|| file.keep_bytes());
-        match File::demuxed_inline(file, options, Formats::Known) {
-            Ok(file) if !matches!(file.track().codec, Codec::Other(_)) => {
+        match Demuxer::open_track(file, options.track, Formats::Known) {
+            Ok(demuxer) if !matches!(demuxer.info().codec, Codec::Other(_)) => {
                 read.inspect(|read| drop(read.take()));
-                return Ok(file);
+                return File::from_demuxer(&path, demuxer, options);
             }
-            Ok(_) | Err(StageError::Codec(CodecError::UnsupportedContainer { .. })) => {}
-            Err(error) => return Err(error),
+            Ok(_) | Err(CodecError::UnsupportedContainer { .. }) => {}
+            Err(error) => return Err(error.into()),
         }
         match read {
             Some(read) => again = refilled(read.take(), again).map_err(StageError::io(path))?,

@@ -7,6 +7,7 @@ use framepath_model::path::{Arg, DefaultValue, Definition, Hosts, ValueKind};
 use framepath_model::stream::StreamInfo;
 use framepath_os::memory::pool::{Frame, FrameMut, GiveBack, Pool};
 
+use crate::copy_pool::slot_in;
 use crate::element::Element;
 use crate::error::StageError;
 use crate::item::Item;
@@ -98,12 +99,25 @@ impl Convert {
         Convert { to, converter: Converter::new(to), give_back, pool: None, layout: None }
     }
 
-    pub(crate) fn output_format(&self) -> PixelFormat {
-        self.to
+    /// Returns `frame` in the format `to`, as it is or converted. Keeps the converter of the last conversion in
+    /// `converter`.
+    pub(crate) fn frame_in(
+        to: PixelFormat,
+        frame: Frame,
+        converter: &mut Option<Convert>,
+    ) -> Result<Frame, StageError> {
+        if frame.layout().format == to {
+            return Ok(frame);
+        }
+        let converter = match converter {
+            Some(converter) if converter.to == to => converter,
+            place => place.insert(Convert::new(to, None)),
+        };
+        Ok(converter.convert(&frame)?.freeze(frame.meta()))
     }
 
     /// Returns `frame` in the stage's format, in a slot of the stage's pool.
-    pub(crate) fn convert(&mut self, frame: &Frame) -> Result<FrameMut, StageError> {
+    fn convert(&mut self, frame: &Frame) -> Result<FrameMut, StageError> {
         let Layout { width, height, .. } = *frame.layout();
         let colors = self.converter.colors(frame.layout());
         let layout = match self.layout {
@@ -113,12 +127,7 @@ impl Convert {
                 *self.layout.insert(laid_out.with_colors(colors))
             }
         };
-        let bytes = Converter::slot_bytes(&layout);
-        if self.pool.as_ref().is_none_or(|pool| pool.slot_bytes() < bytes) {
-            self.pool = Some(Pool::for_stage(bytes, SLOTS, self.give_back)?);
-        }
-        let pool = self.pool.as_mut().expect("made above");
-        let mut into = pool.acquire()?;
+        let mut into = slot_in(&mut self.pool, Converter::slot_bytes(&layout), SLOTS, self.give_back)?;
         into.set_layout(&layout)?;
         self.converter.convert(frame, &mut into)?;
         Ok(into)

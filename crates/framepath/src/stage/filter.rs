@@ -8,8 +8,9 @@ use framepath_codec::filter::{FilterGraph, Filtered, InputMemory};
 use framepath_model::format::Layout;
 use framepath_model::path::{Arg, Definition, Hop, Hosts, ValueKind};
 use framepath_model::stream::StreamInfo;
-use framepath_os::memory::pool::{FrameMut, GiveBack, Pool};
+use framepath_os::memory::pool::{GiveBack, Pool};
 
+use crate::copy_pool::slot_in;
 use crate::element::{Element, HopPlace};
 use crate::error::StageError;
 use crate::host::Task;
@@ -71,7 +72,8 @@ impl Filter {
         let (Some((graph, _)), give_back) = (&mut self.graph, self.give_back) else { return Ok(()) };
         loop {
             let pool = &mut self.pool;
-            let received = graph.receive(|layout| slot(pool, FilterGraph::slot_bytes(layout), give_back));
+            let received =
+                graph.receive(|layout| slot_in(pool, FilterGraph::slot_bytes(layout), SLOTS, give_back));
             let received = received.map_err(|error| out.fail(error))?;
             if matches!(received, Filtered::Same(_) | Filtered::New(..)) {
                 self.inside = self.inside.saturating_sub(1);
@@ -83,18 +85,6 @@ impl Filter {
             }
         }
     }
-}
-
-/// Takes a slot of at least `bytes` bytes; makes a pool if there is none with such slots.
-fn slot(
-    pool: &mut Option<Pool>,
-    bytes: usize,
-    give_back: Option<&'static GiveBack>,
-) -> Result<FrameMut, StageError> {
-    if pool.as_ref().is_none_or(|pool| pool.slot_bytes() < bytes) {
-        *pool = Some(Pool::for_stage(bytes, SLOTS, give_back)?);
-    }
-    Ok(pool.as_mut().expect("made above").acquire()?)
 }
 
 impl Stage for Filter {

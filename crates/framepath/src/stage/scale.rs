@@ -7,6 +7,7 @@ use framepath_model::path::{Arg, DefaultValue, Definition, Hop, Hosts, ValueKind
 use framepath_model::stream::{Rational, StreamInfo};
 use framepath_os::memory::pool::{Frame, FrameMut, GiveBack, Pool};
 
+use crate::copy_pool::slot_in;
 use crate::element::{Element, HopPlace};
 use crate::error::StageError;
 use crate::item::Item;
@@ -136,11 +137,7 @@ impl Scale {
                 place.insert(Current { from, to, converter })
             }
         };
-        let bytes = Converter::slot_bytes(&current.to);
-        if self.pool.as_ref().is_none_or(|pool| pool.slot_bytes() < bytes) {
-            self.pool = Some(Pool::for_stage(bytes, SLOTS, self.give_back)?);
-        }
-        let mut into = self.pool.as_mut().expect("made above").acquire()?;
+        let mut into = slot_in(&mut self.pool, Converter::slot_bytes(&current.to), SLOTS, self.give_back)?;
         into.set_layout(&current.to)?;
         current.converter.convert(frame, &mut into)?;
         Ok(into)
