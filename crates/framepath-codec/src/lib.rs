@@ -47,6 +47,7 @@
 
 mod annexb;
 pub mod bare;
+mod byte_client;
 mod chroma;
 mod codec;
 mod colors;

@@ -62,8 +62,11 @@
 mod answers;
 mod between;
 mod buffer_provider;
+#[cfg(feature = "http")]
+mod byte_server;
 mod collect;
 mod demux_worker;
+mod demuxer_input;
 mod export;
 mod fault;
 #[doc(hidden)]
@@ -102,7 +105,10 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+#[cfg(feature = "http")]
+pub(crate) use byte_server::{ByteServer, ByteSource, ServedInput};
 pub(crate) use collect::{CollectInput, WorkerOutput, channel};
+pub(crate) use demuxer_input::DemuxerInput;
 pub(crate) use fault::InjectedFaults;
 pub use kind::UnknownKind;
 pub(crate) use kind::{Task, WorkerKind};
@@ -292,7 +298,8 @@ pub enum HostError {
         text: String,
     },
     /// The stage or the demuxer failed in the worker; or this process has no memory for a packet, too many
-    /// pools for the worker, or a provider without buffers.
+    /// pools for the worker, or a provider without buffers; or this process could not read the input of the
+    /// demuxer's worker.
     #[error("{text}")]
     Failed {
         /// Description of the failure; a message that the worker sent begins with "in the worker:".

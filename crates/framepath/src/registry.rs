@@ -13,9 +13,10 @@ use crate::stage::Stage;
 use crate::{queue, sink, source, stage, tee};
 
 /// Returns the built-in elements, in the order of help pages.
-fn built_in() -> [Element; 28] {
+fn built_in() -> [Element; 29] {
     [
         source::file::element(),
+        source::url::element(),
         source::raw::element(),
         source::test::element(),
         source::v4l2::element(),

@@ -21,12 +21,11 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use framepath_codec::MediaFile;
 use framepath_os::crossing::{Breach, WatchResult};
-use framepath_os::process::cancel::is_readable;
 use framepath_os::time::now_ns;
 
 use super::HostError;
+use super::demuxer_input::DemuxerInput;
 use super::process::SharedProcess;
 
 /// Time limit for a worker to load and enter its sandbox.
@@ -177,8 +176,8 @@ pub(super) struct DemuxerWait {
     since: Instant,
     /// CPU time of the worker at `since`, nanoseconds.
     cpu_ns: u64,
-    /// Time since when every check has found that reading the file does not block: the start of the wait,
-    /// or the last check that found an empty pipe.
+    /// Time since when every check has found that reading the input does not block: the start of the wait,
+    /// or the last check that found an empty pipe or an unanswered request for bytes.
     readable_since: Instant,
     /// Limit of the worker's CPU time in this wait.
     busy: Duration,
@@ -199,7 +198,8 @@ impl DemuxerWait {
         DemuxerWait { since, cpu_ns: process.cpu_ns(), readable_since: since, busy, silent }
     }
 
-    /// Checks the limits. A worker at an empty pipe may be silent without limit. `packets` is the
+    /// Checks the limits. A worker at an empty pipe, or that waits for an answer to a
+    /// request for bytes, may be silent without limit. `packets` is the
     /// number of packets received so far, for the error. Succeeds in the first [`CHECK_INTERVAL`].
     ///
     /// # Errors
@@ -208,13 +208,13 @@ impl DemuxerWait {
     pub(super) fn check(
         &mut self,
         process: &SharedProcess,
-        file: &MediaFile,
+        input: &DemuxerInput,
         packets: u64,
     ) -> Result<(), HostError> {
         if self.since.elapsed() < CHECK_INTERVAL {
             return Ok(());
         }
-        if !is_readable(file) {
+        if !input.is_readable() {
             self.readable_since = Instant::now();
         }
         let computed = Duration::from_nanos(process.cpu_ns().saturating_sub(self.cpu_ns));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Caller's side of a demuxer in a worker.
 //!
-//! The worker receives the open file and nothing else. It reads ahead as far as the
-//! ring and the shared memory allow, so a paced path wakes it once for half
+//! The worker receives the open file, or a socket on which it requests the bytes (`ByteServer`), and nothing
+//! else. It reads ahead as far as the ring and the shared memory allow, so a paced path wakes it once for half
 //! a ring of packets. The caller checks the worker's cells. The bytes of the worker's packets are never a
 //! slice here; they are copied once more, into the decoder's memory.
 //!
@@ -10,12 +10,11 @@
 //! The caller drops packets that arrive before the answer. These drops also make room in the ring of packets,
 //! for which the worker may wait.
 
-use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use framepath_codec::{MediaFile, Packet, TrackInfo};
+use framepath_codec::{Packet, TrackInfo};
 use framepath_model::stream::FrameMeta;
 use framepath_model::wire::{Cell, Completion, Demux, DemuxPosition, Message, Submission};
 use framepath_os::crossing::{
@@ -26,6 +25,7 @@ use framepath_os::measure::meter;
 use framepath_os::process::cancel::canceled;
 use framepath_os::process::signal;
 
+use super::demuxer_input::DemuxerInput;
 use super::message_io::{recv_within, send};
 use super::policy::{CHECK_INTERVAL, DemuxerWait};
 use super::process::Worker;
@@ -75,8 +75,8 @@ pub(crate) struct RemoteDemuxer {
     /// True once the worker has ended; set by the watcher's thread.
     gone: Arc<AtomicBool>,
     spec: DemuxerSpec,
-    /// The demuxed file. Open in this process, too, to check if there are bytes to read.
-    file: MediaFile,
+    /// The demuxed input. Kept in this process, too, to check if there are bytes to read.
+    input: DemuxerInput,
     /// Number of packets received so far.
     received: u64,
     /// True after the last packet or a failure, until a seek.
@@ -85,20 +85,20 @@ pub(crate) struct RemoteDemuxer {
 }
 
 impl RemoteDemuxer {
-    /// Opens `file` in a worker.
+    /// Opens `input` in a worker.
     ///
     /// # Errors
-    /// No worker can be started; the worker refuses the file, ends, exceeds a limit or breaks the rules; or
+    /// No worker can be started; the input cannot be read; the worker refuses the input, ends, exceeds a limit or breaks the rules; or
     /// Ctrl-C canceled the wait.
-    pub(crate) fn open(file: MediaFile, spec: DemuxerSpec) -> Result<RemoteDemuxer, HostError> {
+    pub(crate) fn open(input: DemuxerInput, spec: DemuxerSpec) -> Result<RemoteDemuxer, HostError> {
         let sizes = area_sizes(spec.options.kind.memory_bytes, MOST_PACKET_BYTES);
         let area = Arc::new(SharedArea::new(sizes)?);
         let worker = start::worker(spec.service.as_ref(), &spec.options)?;
         let socket = worker.socket.clone();
-        let (name, seekable) = (file.name().to_owned(), file.is_seekable());
-        send(&socket, &Message::File { name }, Some(file.as_fd()))?;
+        send(&socket, &Message::File { name: input.name().to_owned() }, Some(input.descriptor()))?;
         let demux = Demux {
-            seekable,
+            seekable: input.is_seekable(),
+            bytes: input.bytes(),
             loops: spec.loops.max(1),
             track: spec.track,
             start_ns: u64::try_from(spec.start.as_nanos()).unwrap_or(u64::MAX),
@@ -107,7 +107,7 @@ impl RemoteDemuxer {
             faults: spec.options.faults.to_string(),
         };
         send(&socket, &Message::Demux(demux), Some(area.fd()))?;
-        let (track_bytes, stream) = opened(&worker, &file, spec.options.watchdog)?;
+        let (track_bytes, stream) = opened(&worker, &input, spec.options.watchdog)?;
         let packets = PooledPackets::new(area.clone());
         let track = TrackInfo::from_bytes(&packets.kept(track_bytes)?, stream)
             .map_err(|error| HostError::Refused { text: error.to_string() })?;
@@ -130,7 +130,7 @@ impl RemoteDemuxer {
             packets,
             gone,
             spec,
-            file,
+            input,
             received,
             ended,
             stats,
@@ -147,9 +147,12 @@ impl RemoteDemuxer {
         self.stats.clone()
     }
 
-    /// True if the file is seekable, so that [`seek`](RemoteDemuxer::seek) can succeed.
-    pub(crate) fn is_seekable(&self) -> bool {
-        self.file.is_seekable()
+    /// Succeeds if the input is seekable, so that [`seek`](RemoteDemuxer::seek) can succeed.
+    ///
+    /// # Errors
+    /// The reason, for the user.
+    pub(crate) fn can_seek(&self) -> Result<(), &'static str> {
+        self.input.is_seekable().then_some(()).ok_or(self.input.why_not_seekable())
     }
 
     /// Seeks to another position, also after the end. Waits for the worker's answer, and drops the packets
@@ -195,7 +198,13 @@ impl RemoteDemuxer {
             let wait = wait.get_or_insert_with(|| DemuxerWait::for_packet(process, watchdog));
             let Some(cell) = self.next_cell(wait)? else { break };
             match Completion::decode(&cell)? {
-                Completion::End => self.ended = true,
+                Completion::End => {
+                    self.ended = true;
+                    // The demuxer may take a failed read for the end.
+                    if let Some(failure) = self.input.failure() {
+                        return Err(failure);
+                    }
+                }
                 Completion::Failed => return Err(self.failure()?),
                 packet => return self.packet(packet).map(Some),
             }
@@ -224,7 +233,7 @@ impl RemoteDemuxer {
             }
             let gone = &self.gone;
             meter::blocked(|| self.reader.sleep(|| gone.load(Ordering::Acquire), Some(CHECK_INTERVAL)));
-            wait.check(&self.worker.process, &self.file, self.received)?;
+            wait.check(&self.worker.process, &self.input, self.received)?;
         }
     }
 
@@ -249,14 +258,17 @@ impl RemoteDemuxer {
         Ok(packet)
     }
 
-    /// Receives the message that belongs to a failure, and returns it as an error of the demuxer.
+    /// Receives the message that belongs to a failure, and returns it as an error of the demuxer; or the reason
+    /// why the input could not be read.
     ///
     /// # Errors
     /// There is no such message.
     fn failure(&mut self) -> Result<HostError, HostError> {
         self.ended = true;
         match recv_within(&self.worker.socket, Duration::ZERO)? {
-            Some((Message::Failed { text, .. }, _)) => Ok(HostError::failed_in_worker(&text)),
+            Some((Message::Failed { text, .. }, _)) => {
+                Ok(self.input.failure().unwrap_or_else(|| HostError::failed_in_worker(&text)))
+            }
             _ => Err(Breach("failure reported without an error message").into()),
         }
     }
@@ -269,7 +281,7 @@ impl RemoteDemuxer {
 /// The worker refused the file, ended, exceeded a limit or broke the rules; or Ctrl-C canceled the wait.
 fn opened(
     worker: &Worker,
-    file: &MediaFile,
+    input: &DemuxerInput,
     watchdog: Duration,
 ) -> Result<(u32, framepath_model::stream::StreamInfo), HostError> {
     let failed = |source| HostError::Socket { operation: "wait for the worker", source };
@@ -278,14 +290,14 @@ fn opened(
         if signal::interrupted() {
             return Err(failed(canceled()));
         }
-        wait.check(&worker.process, file, 0)?;
+        wait.check(&worker.process, input, 0)?;
     }
     match recv_within(&worker.socket, Duration::ZERO)? {
         Some((Message::Demuxed { track_bytes, stream }, _)) if track_bytes as usize <= MOST_TRACK_BYTES => {
             Ok((track_bytes, stream))
         }
         Some((Message::Demuxed { .. }, _)) => Err(Breach("a description of a track that is too long").into()),
-        Some((Message::Refused { text }, _)) => Err(HostError::Refused { text }),
+        Some((Message::Refused { text }, _)) => Err(input.failure().unwrap_or(HostError::Refused { text })),
         Some(_) => Err(HostError::NotOpened { what: "start worker: the worker sent an unexpected message" }),
         None => Err(HostError::NotOpened { what: "start worker: the worker ended while it opened the file" }),
     }

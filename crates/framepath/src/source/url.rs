@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `url`: packets of one video track of a file on a server.
+
+#[cfg(feature = "http")]
+mod http;
+
+use framepath_model::path::{Arg, DefaultValue, Definition, Hop, Hosts, ValueKind};
+
+use crate::element::{Element, HopPlace};
+use crate::error::StageError;
+use crate::source::file::{File, LOOP, RATE, START, TRACK};
+
+static DEFINITION: Definition = Definition::source("url", "packets of one video track of a file on a server")
+    .args(&[
+        Arg::word(
+            "address",
+            ValueKind::Text("an address, such as https://example.org/clip.mp4"),
+            "the file to read: `http://HOST/PATH` or `https://HOST/PATH`; this program fetches the bytes, and a \
+             sandboxed process demuxes them",
+        )
+        .known_as(&["location", "uri"]),
+        START,
+        TRACK,
+        LOOP,
+        RATE,
+        Arg::option(
+            "ca",
+            ValueKind::Text("the path of a PEM file"),
+            DefaultValue::Unset("the system's certificate authorities"),
+            "https: certificate authorities to trust instead of the system's, such as the server's own certificate",
+        ),
+    ])
+    .hosts(Hosts::Workers)
+    .known_as(&["souphttpsrc", "curlhttpsrc", "urisourcebin"]);
+
+pub(crate) fn element() -> Element {
+    Element::source(&DEFINITION, make)
+}
+
+fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<File, StageError> {
+    let address = hop.text("address");
+    let scheme = address.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
+    match scheme.as_deref() {
+        Some("http" | "https") => open_http(hop, place),
+        Some(scheme) => Err(StageError::Option(format!(
+            "open {}: {scheme}:// is not supported; supported: http://, https://",
+            shown(address)
+        ))),
+        None => Err(StageError::Option(format!(
+            "open {}: the address has no scheme; write http://HOST/PATH or https://HOST/PATH, or `file` for a \
+             local file",
+            shown(address)
+        ))),
+    }
+}
+
+#[cfg(feature = "http")]
+use http::open as open_http;
+
+#[cfg(not(feature = "http"))]
+fn open_http(hop: &Hop, _: &HopPlace<'_>) -> Result<File, StageError> {
+    Err(StageError::Option(format!(
+        "open {}: this framepath was built without HTTP; build with `--features http` (`make build` does so by \
+         itself)",
+        shown(hop.text("address"))
+    )))
+}
+
+/// Returns an address for messages: without the user's name and password, and without the query, which may
+/// have a secret.
+fn shown(address: &str) -> String {
+    let address = address.split(['?', '#']).next().unwrap_or_default();
+    let Some((scheme, rest)) = address.split_once("://") else { return address.to_owned() };
+    let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
+    format!("{scheme}://{host}{path}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shown;
+
+    #[test]
+    fn messages_have_no_secrets_of_an_address() {
+        for (address, expected) in [
+            ("http://host/a.mp4", "http://host/a.mp4"),
+            ("https://me:secret@host:8443/a@b.mp4?token=x#t", "https://host:8443/a@b.mp4"),
+            ("http://host?key=secret", "http://host"),
+            ("clip.mp4", "clip.mp4"),
+        ] {
+            assert_eq!(shown(address), expected);
+        }
+    }
+}
