@@ -5,6 +5,8 @@ use std::fs;
 use std::io::Write;
 use std::net::TcpListener;
 use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use framepath_os::process::children;
@@ -61,9 +63,16 @@ pub fn ctrl_c_ends_every_wait() {
     let path = format!("{} ! null", url(&server.url("a.mp4"), ""));
     // The fourth request comes after a pause.
     interrupted("pause between two tries", &path, || server.requests().len() >= 4);
-    // Nothing accepts the connection, and nothing answers the TLS greeting.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
+    let connected = Arc::new(AtomicBool::new(false));
+    let accepted = connected.clone();
+    let silent = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        accepted.store(true, Ordering::Relaxed);
+        hold(&mut stream);
+    });
     let path = format!("url https://{address}/a.mp4 ! decode ! null");
-    interrupted("TLS greeting", &path, || true);
+    interrupted("TLS greeting", &path, || connected.load(Ordering::Relaxed));
+    silent.join().unwrap();
 }

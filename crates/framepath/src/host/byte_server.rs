@@ -44,20 +44,20 @@ pub(crate) struct ByteServer {
     input: ServedInput,
     socket: Arc<Socket>,
     worker_end: Socket,
-    state: Arc<State>,
+    state: Arc<ServingState>,
     cancel: Box<dyn Fn() + Send + Sync>,
 }
 
-/// State that the thread shares with the reader of the packets.
+/// ServingState that the thread shares with the reader of the packets.
 #[derive(Default)]
-struct State {
+struct ServingState {
     /// True from the arrival of a request to its answer.
     busy: AtomicBool,
     /// First reason why a request was not answered with bytes.
     failure: Mutex<Option<String>>,
 }
 
-impl State {
+impl ServingState {
     fn fail(&self, reason: String) {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(reason);
     }
@@ -74,8 +74,8 @@ impl ByteServer {
         cancel: impl Fn() + Send + Sync + 'static,
     ) -> io::Result<ByteServer> {
         let (ours, worker_end) = Socket::pair()?;
-        let (socket, state) = (Arc::new(ours), Arc::<State>::default());
-        let mut service = Service {
+        let (socket, state) = (Arc::new(ours), Arc::<ServingState>::default());
+        let mut service = ByteService {
             input: input.clone(),
             source,
             socket: socket.clone(),
@@ -123,16 +123,16 @@ impl Drop for ByteServer {
 }
 
 /// Requests and answers of one worker, in the server's thread.
-struct Service<S> {
+struct ByteService<S> {
     input: ServedInput,
     source: S,
     socket: Arc<Socket>,
-    state: Arc<State>,
+    state: Arc<ServingState>,
     /// Offset behind the last answer.
     position: u64,
 }
 
-impl<S: ByteSource> Service<S> {
+impl<S: ByteSource> ByteService<S> {
     /// Answers requests until the worker or the server ends, the source fails or the worker breaks the rules.
     fn run(&mut self) {
         // One byte longer than a request, so that a longer one is refused.
@@ -178,7 +178,13 @@ impl<S: ByteSource> Service<S> {
     /// meanwhile.
     fn answer(&mut self, request: ByteRequest, answer: &mut [u8]) -> Result<(), String> {
         let (head, bytes) = answer.split_at_mut(BYTE_ANSWER_BYTES);
-        let read = match self.source.read_at(request.offset, &mut bytes[..request.len as usize]) {
+        // A demuxer may read on after a failure.
+        let failed = self.state.failure.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let read = match failed {
+            None => self.source.read_at(request.offset, &mut bytes[..request.len as usize]),
+            Some(reason) => Err(reason),
+        };
+        let read = match read {
             Ok(read) => {
                 head.copy_from_slice(&ByteAnswer::Bytes(read as u32).encode());
                 self.position = request.offset + read as u64;
@@ -285,5 +291,10 @@ mod tests {
         assert_eq!(ask(&server, &request(49, 1)).unwrap().0, ByteAnswer::Bytes(1));
         assert_eq!(ask(&server, &request(50, 1)).unwrap(), (ByteAnswer::Failed, Vec::new()));
         assert_eq!(server.failure().as_deref(), Some("the line is dead"));
+        assert_eq!(
+            ask(&server, &request(0, 1)).unwrap().0,
+            ByteAnswer::Failed,
+            "the source is not asked again"
+        );
     }
 }

@@ -51,6 +51,18 @@ impl DemuxerInput {
         }
     }
 
+    /// Returns the likely reason if not even the first packet can be read; `None` for files and seekable inputs.
+    pub(super) fn why_unreadable(&self) -> Option<&'static str> {
+        match self {
+            DemuxerInput::File(_) => None,
+            #[cfg(feature = "http")]
+            DemuxerInput::Served(server) => (!server.is_seekable()).then_some(
+                "no packet can be read in the order of the bytes: the file's index may be at its end; put it first \
+                 (`ffmpeg -movflags +faststart`), or use a server that answers range requests",
+            ),
+        }
+    }
+
     /// Returns the descriptor for the worker.
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
         match self {

@@ -243,6 +243,12 @@ impl RemoteDemuxer {
         else {
             return Err(Breach("an unexpected completion of a demuxer").into());
         };
+        // An empty, damaged packet reports that the rest of the input cannot be read.
+        if self.received == 0 && len == 0 && is_damaged {
+            if let Some(reason) = self.input.why_unreadable() {
+                return Err(HostError::Failed { text: reason.to_owned() });
+            }
+        }
         let bytes = self.packets.packet(offset, len, id)?;
         meter::count_copied(len as usize);
         let meta = FrameMeta { pts, duration, ..FrameMeta::default() };

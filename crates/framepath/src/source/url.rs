@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `url`: packets of one video track of a file on a server.
 
+mod address;
 #[cfg(feature = "http")]
 mod http;
 
 use framepath_model::path::{Arg, DefaultValue, Definition, Hop, Hosts, ValueKind};
 
+use self::address::shown;
 use crate::element::{Element, HopPlace};
 use crate::error::StageError;
 use crate::source::file::{File, LOOP, RATE, START, TRACK};
@@ -64,31 +66,4 @@ fn open_http(hop: &Hop, _: &HopPlace<'_>) -> Result<File, StageError> {
          itself)",
         shown(hop.text("address"))
     )))
-}
-
-/// Returns an address for messages: without the user's name and password, and without the query, which may
-/// have a secret.
-fn shown(address: &str) -> String {
-    let address = address.split(['?', '#']).next().unwrap_or_default();
-    let Some((scheme, rest)) = address.split_once("://") else { return address.to_owned() };
-    let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-    let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
-    format!("{scheme}://{host}{path}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::shown;
-
-    #[test]
-    fn messages_have_no_secrets_of_an_address() {
-        for (address, expected) in [
-            ("http://host/a.mp4", "http://host/a.mp4"),
-            ("https://me:secret@host:8443/a@b.mp4?token=x#t", "https://host:8443/a@b.mp4"),
-            ("http://host?key=secret", "http://host"),
-            ("clip.mp4", "clip.mp4"),
-        ] {
-            assert_eq!(shown(address), expected);
-        }
-    }
 }

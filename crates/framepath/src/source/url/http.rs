@@ -14,13 +14,13 @@ use framepath_os::measure::meter;
 use framepath_os::process::cancel::canceled;
 use framepath_os::process::signal;
 
-use self::client::Client;
+use self::client::HttpClient;
 use self::remote_file::RemoteFile;
 use crate::element::HopPlace;
 use crate::error::StageError;
 use crate::host::{ByteServer, DemuxerInput, ServedInput};
 use crate::source::file::{File, FileOptions, always_demuxer_of};
-use crate::source::url::shown;
+use crate::source::url::address::shown;
 
 /// Interval of checks for Ctrl-C while the server has not answered the first request.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
@@ -35,7 +35,7 @@ pub(super) fn open(hop: &Hop, place: &HopPlace<'_>) -> Result<File, StageError> 
     let address = hop.text("address");
     let name = shown(address);
     let ca = hop.is_set("ca").then(|| hop.text("ca"));
-    let client = Client::new(address, ca)?;
+    let client = HttpClient::new(address, ca)?;
     let cancel = client.canceler();
     let notes = place.outcomes.notes.clone();
     // In a thread, because no signal ends a wait of the client or of the name resolver.

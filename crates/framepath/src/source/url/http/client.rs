@@ -11,6 +11,7 @@ use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 use ureq::{Agent, Body, Error};
 
 use crate::error::StageError;
+use crate::source::url::address::shown;
 
 /// Time limit of a connection, TLS included, and of a name's resolution.
 const CONNECTING: Duration = Duration::from_secs(10);
@@ -23,8 +24,8 @@ const BURST: f64 = 32.0;
 /// Requests per second after the burst. A hostile worker can cause no more.
 const REQUESTS_PER_SECOND: f64 = 10.0;
 
-/// Client for the requests of one file.
-pub(super) struct Client {
+/// HttpClient for the requests of one file.
+pub(super) struct HttpClient {
     agent: Agent,
     canceler: Canceler,
     /// Number of requests that may be sent at once, and the time of the last change.
@@ -55,30 +56,30 @@ impl Canceler {
     }
 }
 
-/// Failure of a request or of a body, with a text for the user.
+/// FetchFailure of a request or of a body, with a text for the user.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(super) enum FetchFailure {
     /// Another try may succeed.
     Passing(String),
     /// Another try would fail in the same way.
     Final(String),
 }
 
-impl Failure {
+impl FetchFailure {
     pub(super) fn into_text(self) -> String {
         match self {
-            Failure::Passing(text) | Failure::Final(text) => text,
+            FetchFailure::Passing(text) | FetchFailure::Final(text) => text,
         }
     }
 }
 
-impl Client {
+impl HttpClient {
     /// Makes the client for a file at `address`. `ca` is the path of a PEM file with the certificate
     /// authorities to trust; `None`: the system's.
     ///
     /// # Errors
     /// The PEM file cannot be read or has no certificate.
-    pub(super) fn new(address: &str, ca: Option<&str>) -> Result<Client, StageError> {
+    pub(super) fn new(address: &str, ca: Option<&str>) -> Result<HttpClient, StageError> {
         let tls = TlsConfig::builder()
             .root_certs(RootCerts::Specific(Arc::new(roots(ca)?)))
             .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
@@ -101,7 +102,7 @@ impl Client {
             .build()
             .new_agent();
         let canceler = Canceler { agent: agent.clone(), canceled: Arc::default() };
-        Ok(Client { agent, canceler, budget: (BURST, Instant::now()) })
+        Ok(HttpClient { agent, canceler, budget: (BURST, Instant::now()) })
     }
 
     pub(super) fn canceler(&self) -> Canceler {
@@ -115,7 +116,7 @@ impl Client {
         address: &str,
         offset: u64,
         if_range: Option<&str>,
-    ) -> Result<Response<Body>, Failure> {
+    ) -> Result<Response<Body>, FetchFailure> {
         self.wait_for_budget()?;
         let mut request = self.agent.get(address).header("Range", format!("bytes={offset}-"));
         if let Some(version) = if_range {
@@ -128,14 +129,14 @@ impl Client {
     ///
     /// # Errors
     /// The client was canceled.
-    pub(super) fn sleep(&self, time: Duration) -> Result<(), Failure> {
+    pub(super) fn sleep(&self, time: Duration) -> Result<(), FetchFailure> {
         match self.canceler.sleep(time) {
             true => Ok(()),
-            false => Err(Failure::Final("canceled".to_owned())),
+            false => Err(FetchFailure::Final("canceled".to_owned())),
         }
     }
 
-    fn wait_for_budget(&mut self) -> Result<(), Failure> {
+    fn wait_for_budget(&mut self) -> Result<(), FetchFailure> {
         let (left, since) = self.budget;
         let now = Instant::now();
         let left = (left + now.duration_since(since).as_secs_f64() * REQUESTS_PER_SECOND).min(BURST);
@@ -168,38 +169,42 @@ fn roots(ca: Option<&str>) -> Result<Vec<Certificate<'static>>, StageError> {
 }
 
 /// Describes an error of a request or of a body.
-fn failure_of(error: &Error) -> Failure {
+fn failure_of(error: &Error) -> FetchFailure {
     match error {
         Error::Io(error) => failure_of_io(error),
-        Error::HostNotFound => Failure::Passing("the name of the server has no address".to_owned()),
+        Error::HostNotFound => FetchFailure::Passing("the name of the server has no address".to_owned()),
         Error::Timeout(ureq::Timeout::Resolve) => {
-            Failure::Passing(format!("no answer from the name server in {} s", CONNECTING.as_secs()))
+            FetchFailure::Passing(format!("no answer from the name server in {} s", CONNECTING.as_secs()))
         }
         Error::Timeout(ureq::Timeout::Connect) => {
-            Failure::Passing(format!("no connection to the server in {} s", CONNECTING.as_secs()))
+            FetchFailure::Passing(format!("no connection to the server in {} s", CONNECTING.as_secs()))
         }
-        Error::Timeout(_) => Failure::Passing(format!("no byte from the server in {} s", SILENCE.as_secs())),
+        Error::Timeout(_) => {
+            FetchFailure::Passing(format!("no byte from the server in {} s", SILENCE.as_secs()))
+        }
         Error::TooManyRedirects => {
-            Failure::Final(format!("the server redirects more than {MOST_REDIRECTS} times"))
+            FetchFailure::Final(format!("the server redirects more than {MOST_REDIRECTS} times"))
         }
-        Error::RequireHttpsOnly(to) => Failure::Final(format!(
+        Error::RequireHttpsOnly(to) => FetchFailure::Final(format!(
             "the server redirects from https to the unencrypted address {}; open that address to accept it",
-            super::shown(to)
+            shown(to)
         )),
         Error::BadUri(_) | Error::Http(_) => {
-            Failure::Final(format!("the address is not valid: {error}; write %20 for a space"))
+            FetchFailure::Final(format!("the address is not valid: {error}; write %20 for a space"))
         }
-        Error::Protocol(error) => Failure::Passing(format!("the server's answer is not valid HTTP: {error}")),
+        Error::Protocol(error) => {
+            FetchFailure::Passing(format!("the server's answer is not valid HTTP: {error}"))
+        }
         Error::Rustls(error) => failure_of_tls(error),
         Error::ConnectProxyFailed(reason) => {
-            Failure::Passing(format!("the proxy refuses the connection: {reason}"))
+            FetchFailure::Passing(format!("the proxy refuses the connection: {reason}"))
         }
-        error => Failure::Final(error.to_string()),
+        error => FetchFailure::Final(error.to_string()),
     }
 }
 
 /// Describes an error of a connection or of a body.
-pub(super) fn failure_of_io(error: &io::Error) -> Failure {
+pub(super) fn failure_of_io(error: &io::Error) -> FetchFailure {
     let inner = error.get_ref();
     if let Some(error) = inner.and_then(|inner| inner.downcast_ref::<Error>()) {
         return failure_of(error);
@@ -209,14 +214,14 @@ pub(super) fn failure_of_io(error: &io::Error) -> Failure {
     }
     match error.kind() {
         io::ErrorKind::ConnectionRefused => {
-            Failure::Passing(format!("connect: {error}; is the server running, and is the port right?"))
+            FetchFailure::Passing(format!("connect: {error}; is the server running, and is the port right?"))
         }
-        io::ErrorKind::UnexpectedEof => Failure::Passing("the server closed the connection".to_owned()),
-        _ => Failure::Passing(error.to_string()),
+        io::ErrorKind::UnexpectedEof => FetchFailure::Passing("the server closed the connection".to_owned()),
+        _ => FetchFailure::Passing(error.to_string()),
     }
 }
 
-fn failure_of_tls(error: &rustls::Error) -> Failure {
+fn failure_of_tls(error: &rustls::Error) -> FetchFailure {
     use rustls::CertificateError::UnknownIssuer;
     let text = match error {
         rustls::Error::InvalidCertificate(UnknownIssuer) => {
@@ -229,9 +234,12 @@ fn failure_of_tls(error: &rustls::Error) -> Failure {
                 .to_owned()
         }
         rustls::Error::InvalidCertificate(reason) => format!("TLS: the server's certificate is not valid: {reason}"),
+        rustls::Error::InvalidMessage(_) => {
+            format!("TLS: {error}; does the server speak TLS on this port? Write http:// if it does not")
+        }
         error => format!("TLS: {error}"),
     };
-    return Failure::Final(text);
+    return FetchFailure::Final(text);
 
     fn is_ca_as_server(reason: &rustls::CertificateError) -> bool {
         // rustls has no variant of its own for this error of its verifier.

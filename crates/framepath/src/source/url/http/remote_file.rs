@@ -8,9 +8,10 @@ use ureq::http::{HeaderMap, StatusCode, header};
 use ureq::{BodyReader, ResponseExt};
 
 use super::answer::{ContentRange, FileVersion, content_length};
-use super::client::{Client, Failure, failure_of_io};
+use super::client::{FetchFailure, HttpClient, failure_of_io};
 use crate::host::ByteSource;
 use crate::notes::Notes;
+use crate::source::url::address::shown;
 
 /// Largest number of bytes that are read and dropped instead of a new request.
 const SKIP: u64 = 256 << 10;
@@ -22,7 +23,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(250);
 /// File on a web server. Has at most one open answer, which the server sends ahead as far as the kernel's
 /// buffers allow.
 pub(super) struct RemoteFile {
-    client: Client,
+    client: HttpClient,
     /// Address as the user gave it.
     address: String,
     /// Address after the redirects of the last answer.
@@ -50,10 +51,10 @@ impl RemoteFile {
     ///
     /// # Errors
     /// The reason, for the user: the server cannot be reached, or does not send the file.
-    pub(super) fn open(mut client: Client, address: String, notes: Notes) -> Result<RemoteFile, String> {
-        let answer = client.get(&address, 0, None).map_err(Failure::into_text)?;
+    pub(super) fn open(mut client: HttpClient, address: String, notes: Notes) -> Result<RemoteFile, String> {
+        let answer = client.get(&address, 0, None).map_err(FetchFailure::into_text)?;
         let (status, headers) = (answer.status(), answer.headers());
-        refuse_encoded(headers).map_err(Failure::into_text)?;
+        refuse_encoded(headers).map_err(FetchFailure::into_text)?;
         let (size, has_ranges) = match status {
             StatusCode::PARTIAL_CONTENT => match ContentRange::of(headers) {
                 Some(ContentRange { start: 0, total }) => (total, true),
@@ -84,7 +85,7 @@ impl RemoteFile {
     }
 
     /// Reads as [`ByteSource::read_at`] does, without another try.
-    fn try_read(&mut self, offset: u64, buffer: &mut [u8], tries: u32) -> Result<usize, Failure> {
+    fn try_read(&mut self, offset: u64, buffer: &mut [u8], tries: u32) -> Result<usize, FetchFailure> {
         let kept = self.body.take().filter(|body| (body.position..=body.position + SKIP).contains(&offset));
         let mut body = match kept {
             Some(body) => body,
@@ -96,7 +97,7 @@ impl RemoteFile {
             let count = body.reader.read(&mut buffer[..wanted]).map_err(|error| failure_of_io(&error))?;
             body.position += count as u64;
             if count == 0 && self.size.is_some_and(|size| body.position < size) {
-                return Err(Failure::Passing("the server closed the connection".to_owned()));
+                return Err(FetchFailure::Passing("the server closed the connection".to_owned()));
             }
             if skipped == 0 || count == 0 {
                 self.body = Some(body);
@@ -107,17 +108,17 @@ impl RemoteFile {
 
     /// Requests the file from `offset` on. The first try asks the last server, further tries ask the address
     /// that the user gave.
-    fn open_at(&mut self, offset: u64, tries: u32) -> Result<OpenBody, Failure> {
+    fn open_at(&mut self, offset: u64, tries: u32) -> Result<OpenBody, FetchFailure> {
         let address = if tries == 0 { &self.current } else { &self.address };
         let answer = self.client.get(address, offset, self.version.if_range())?;
         let headers = answer.headers();
         refuse_encoded(headers)?;
         self.check(answer.status(), headers, offset).map_err(|failure| match failure {
             // The address behind a redirect may be valid for a short time only.
-            Failure::Final(reason)
+            FetchFailure::Final(reason)
                 if tries == 0 && answer.status().is_client_error() && self.current != self.address =>
             {
-                Failure::Passing(reason)
+                FetchFailure::Passing(reason)
             }
             failure => failure,
         })?;
@@ -126,20 +127,22 @@ impl RemoteFile {
     }
 
     /// Checks that an answer is the rest of the same file from `offset` on.
-    fn check(&self, status: StatusCode, headers: &HeaderMap, offset: u64) -> Result<(), Failure> {
-        let changed = || Failure::Final("the file on the server has changed; start again".to_owned());
+    fn check(&self, status: StatusCode, headers: &HeaderMap, offset: u64) -> Result<(), FetchFailure> {
+        let changed = || FetchFailure::Final("the file on the server has changed; start again".to_owned());
         let same = self.version.may_equal(&FileVersion::of(headers));
         match status {
             StatusCode::PARTIAL_CONTENT => {
                 let range =
                     ContentRange::of(headers).filter(|range| range.start == offset).ok_or_else(|| {
-                        Failure::Final("the server sends another range than the requested one".to_owned())
+                        FetchFailure::Final(
+                            "the server sends another range than the requested one".to_owned(),
+                        )
                     })?;
                 let resized = range.total.is_some() && self.size.is_some() && range.total != self.size;
                 if same && !resized { Ok(()) } else { Err(changed()) }
             }
             StatusCode::OK if same && offset == 0 => Ok(()),
-            StatusCode::OK if same && content_length(headers) == self.size => Err(Failure::Final(
+            StatusCode::OK if same && content_length(headers) == self.size => Err(FetchFailure::Final(
                 "the server no longer answers range requests, so the file cannot be read on".to_owned(),
             )),
             StatusCode::OK | StatusCode::RANGE_NOT_SATISFIABLE => Err(changed()),
@@ -150,7 +153,7 @@ impl RemoteFile {
     /// Adds the note about a broken connection, once.
     fn note(&mut self, offset: u64, reason: &str) {
         if !std::mem::replace(&mut self.noted, true) {
-            let name = super::shown(&self.address);
+            let name = shown(&self.address);
             self.notes
                 .add(format!("url {name}: read at byte {offset}: {reason}; continued with a new connection"));
         }
@@ -173,8 +176,8 @@ impl ByteSource for RemoteFile {
                     }
                     return Ok(count);
                 }
-                Err(Failure::Final(reason)) => return Err(reason),
-                Err(Failure::Passing(reason)) => reason,
+                Err(FetchFailure::Final(reason)) => return Err(reason),
+                Err(FetchFailure::Passing(reason)) => reason,
             };
             if !self.has_ranges {
                 return Err(format!(
@@ -185,7 +188,7 @@ impl ByteSource for RemoteFile {
                 return Err(format!("{reason}; gave up after {TRIES} tries to continue"));
             }
             if tries > 0 {
-                self.client.sleep(pause).map_err(Failure::into_text)?;
+                self.client.sleep(pause).map_err(FetchFailure::into_text)?;
                 pause *= 2;
             }
             tries += 1;
@@ -200,9 +203,9 @@ fn accepts_ranges(headers: &HeaderMap) -> bool {
 }
 
 /// Fails if the body is compressed although this program did not ask for that.
-fn refuse_encoded(headers: &HeaderMap) -> Result<(), Failure> {
+fn refuse_encoded(headers: &HeaderMap) -> Result<(), FetchFailure> {
     match headers.get(header::CONTENT_ENCODING) {
-        Some(encoding) if !encoding.as_bytes().eq_ignore_ascii_case(b"identity") => Err(Failure::Final(
+        Some(encoding) if !encoding.as_bytes().eq_ignore_ascii_case(b"identity") => Err(FetchFailure::Final(
             format!("the server sends the file in the encoding {encoding:?}, which was not requested"),
         )),
         _ => Ok(()),
@@ -210,15 +213,15 @@ fn refuse_encoded(headers: &HeaderMap) -> Result<(), Failure> {
 }
 
 /// Describes the status of an answer without the file.
-fn status_failure(status: StatusCode) -> Failure {
+fn status_failure(status: StatusCode) -> FetchFailure {
     let reason = status.canonical_reason().unwrap_or("unknown status");
     let text = format!("the server answers {} {reason}", status.as_u16());
     match status {
-        StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => Failure::Passing(text),
-        status if status.is_server_error() => Failure::Passing(text),
-        StatusCode::UNAUTHORIZED => Failure::Final(format!(
+        StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => FetchFailure::Passing(text),
+        status if status.is_server_error() => FetchFailure::Passing(text),
+        StatusCode::UNAUTHORIZED => FetchFailure::Final(format!(
             "{text}; write the user's name and password as http://USER:PASSWORD@HOST/PATH"
         )),
-        _ => Failure::Final(text),
+        _ => FetchFailure::Final(text),
     }
 }
