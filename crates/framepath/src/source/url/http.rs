@@ -41,7 +41,10 @@ pub(super) fn open(hop: &Hop, place: &HopPlace<'_>) -> Result<File, StageError> 
     // In a thread, because no signal ends a wait of the client or of the name resolver.
     let (sender, receiver) = channel();
     let (to_open, to_fail) = (address.to_owned(), StageError::io(name.clone()));
-    let open = move || sender.send(RemoteFile::open(client, to_open, notes));
+    let open = move || {
+        // After Ctrl-C there is no receiver.
+        let _ = sender.send(RemoteFile::open(client, to_open, notes));
+    };
     let spawned = thread::Builder::new().name("fp-http".to_owned()).spawn(open);
     spawned.map_err(StageError::io("start a thread"))?;
     let opened = loop {
