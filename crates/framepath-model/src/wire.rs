@@ -57,6 +57,8 @@
 //! | packet | `136:8`, flags`:8`, `0:16`, len`:32` | pts | duration | offset | word 4 id`:32`; word 5 frames to skip; 0 |
 //! | flushed | `137:8` | number | 0 | 0 | 0 |
 //! | request | `138:8`, request`:8` | bits a second | 0 | 0 | 0 |
+//! | damaged frame | `139:8`, as a frame | seq | enter | leave | work |
+//! | undecoded | `140:8` | seq | packets skipped up to this one | 0 | 0 |
 //!
 //! A demuxer's worker sends packets as completions. The caller gives a packet's memory back by the packet's
 //! id, in the same words as a frame's slot.
@@ -65,11 +67,12 @@
 //! 2^40.
 //!
 //! A frame of pool 65,535 is the submitted frame, passed on unchanged. Work of a frame: word 4
-//! inside`:32`, idle`:32`; word 5 blocked`:32`, compute`:32`; word 6 preempted`:32`, copy`:32`;
-//! word 7 copied bytes`:32`, voluntary switches`:16`, involuntary switches`:15`, pool`:1` (the time
-//! inside was spent in a decoder's thread pool). Times are in nanoseconds, `enter` and `leave` on
-//! CLOCK_MONOTONIC with enter <= leave. A number too large for its field is written as the field's
-//! largest value.
+//! inside`:24`, idle`:24`; word 5 blocked`:24`, compute`:24`; word 6 preempted`:24`, copy`:24`; the upper
+//! 16 bits of these three words, from the lowest on, wakeup`:24`, held for depth`:24`; word 7 copied
+//! bytes`:32`, voluntary switches`:16`, involuntary switches`:15`, pool`:1` (the time inside was spent in
+//! a decoder's thread pool). `enter` and `leave` are nanoseconds on CLOCK_MONOTONIC, with enter <= leave.
+//! A time of 24 bits is nanoseconds, rounded down to its first 20 bits (`:20`) and a number of zero bits
+//! behind them (`:4`). A number too large for its field is written as the field's largest value.
 //!
 //! A layout never changes. It is sent once, before the first frame that uses it. Later cells
 //! refer to its id.
@@ -178,7 +181,7 @@ pub use work::{MOST_INVOLUNTARY, WorkerTime};
 
 /// Version of this format. It changes with every table above and with the positions of words in
 /// the shared area (`framepath_os::crossing`).
-pub const VERSION: u16 = 10;
+pub const VERSION: u16 = 11;
 
 /// First bytes of every message.
 pub const MAGIC: [u8; 4] = *b"FPWM";

@@ -51,19 +51,26 @@ fn colors() -> impl Strategy<Value = Colors> {
 }
 
 fn work() -> impl Strategy<Value = WorkerTime> {
-    (any::<[u64; 2]>(), any::<[u32; 7]>(), any::<[u16; 2]>()).prop_map(|(ends, n, switches)| WorkerTime {
-        enter_ns: ends[0].min(ends[1]),
-        leave_ns: ends[0].max(ends[1]),
-        inside_ns: n[0],
-        idle_ns: n[1],
-        blocked_ns: n[2],
-        compute_ns: n[3],
-        preempted_ns: n[4],
-        copy_ns: n[5],
-        copied_bytes: n[6],
-        voluntary_switches: switches[0],
-        involuntary_switches: switches[1].min(MOST_INVOLUNTARY),
-        is_pool: switches[1] > MOST_INVOLUNTARY,
+    // Times of 20 bits, as a cell keeps them.
+    let time = (any::<u32>(), 0..=12_u32).prop_map(|(bits, shift)| (bits >> 12) << shift);
+    let times = proptest::array::uniform8(time);
+    (any::<[u64; 2]>(), times, any::<u32>(), any::<[u16; 2]>()).prop_map(|(ends, n, bytes, switches)| {
+        WorkerTime {
+            enter_ns: ends[0].min(ends[1]),
+            leave_ns: ends[0].max(ends[1]),
+            inside_ns: n[0],
+            idle_ns: n[1],
+            blocked_ns: n[2],
+            compute_ns: n[3],
+            preempted_ns: n[4],
+            copy_ns: n[5],
+            wakeup_ns: n[6],
+            held_depth_ns: n[7],
+            copied_bytes: bytes,
+            voluntary_switches: switches[0],
+            involuntary_switches: switches[1].min(MOST_INVOLUNTARY),
+            is_pool: switches[1] > MOST_INVOLUNTARY,
+        }
     })
 }
 
@@ -420,6 +427,20 @@ fn the_words_are_those_of_the_tables() {
     };
     let frame = Completion::Frame { is_damaged: false, seq: 4, pool: 2, slot: 11, layout: 1, work };
     assert_eq!(frame.encode(), [11 << 32 | 2 << 16 | 1 << 8 | 129, 4, 5, 6, 0, 0, 0, 1 << 63 | 3 << 48 | 8]);
+    let times = WorkerTime {
+        inside_ns: 1,
+        idle_ns: 2,
+        blocked_ns: 3,
+        compute_ns: 4,
+        preempted_ns: 5,
+        copy_ns: 6,
+        wakeup_ns: 0x80_0010,
+        held_depth_ns: 8,
+        ..WorkerTime::default()
+    };
+    let timed = Completion::Frame { is_damaged: false, seq: 4, pool: 2, slot: 11, layout: 1, work: times };
+    // 0x800010 has 24 bits: 20 of them, and the number 4.
+    assert_eq!(timed.encode()[4..], [1 << 48 | 2 << 24 | 1, 0x848 << 48 | 4 << 24 | 3, 6 << 24 | 5, 0]);
     let damaged = Completion::Frame { is_damaged: true, seq: 4, pool: 2, slot: 11, layout: 1, work };
     assert_eq!(damaged.encode()[..2], [11 << 32 | 2 << 16 | 1 << 8 | 139, 4]);
     assert_eq!(Completion::Undecoded { seq: 4, skipped: 2 }.encode(), [140, 4, 2, 0, 0, 0, 0, 0]);
@@ -430,7 +451,7 @@ fn the_words_are_those_of_the_tables() {
         [2 << 40 | 2 << 32 | 2 << 24 | 23 << 16 | 5 << 8 | 130, 8 << 32 | 16, 0, 128, 0, 0, 16 << 32 | 16, 0]
     );
     let bytes = bytes_of(&Message::Replace { stream: 258, kill: true });
-    assert_eq!(bytes[..16], *b"FPWM\x0a\0\x22\0\x02\x01\0\0\x01\0\0\0");
+    assert_eq!(bytes[..16], *b"FPWM\x0b\0\x22\0\x02\x01\0\0\x01\0\0\0");
     assert!(bytes[16..].iter().all(|byte| *byte == 0));
     const { assert!(BYTES_PER_FRAME <= 128) };
 }
@@ -505,6 +526,7 @@ fn a_row_crosses_as_work() {
         enter_ns: 10,
         leave_ns: 20,
         held_ns: 1,
+        held_depth_ns: 1,
         compute_ns: 1 << 40,
         copied_bytes: u64::MAX,
         voluntary_switches: 70_000,
@@ -516,6 +538,9 @@ fn a_row_crosses_as_work() {
     assert_eq!((work.voluntary_switches, work.involuntary_switches), (u16::MAX, 2));
     assert_eq!((work.enter_ns, work.leave_ns, work.inside_ns, work.idle_ns), (10, 20, 1, 0));
     assert!(!work.is_pool);
+    let frame = Completion::Frame { is_damaged: false, seq: 4, pool: 2, slot: 11, layout: 1, work };
+    let Ok(Completion::Frame { work: decoded, .. }) = Completion::decode(&frame.encode()) else { panic!() };
+    assert_eq!((decoded.compute_ns, decoded.held_depth_ns), (u32::MAX - 0xfff, 1));
     let pooled = WorkerTime::from(&Row { held_ns: 0, pool_ns: 7, involuntary_switches: 1 << 20, ..row });
     assert_eq!((pooled.inside_ns, pooled.is_pool), (7, true));
     assert_eq!(pooled.involuntary_switches, MOST_INVOLUNTARY);

@@ -148,7 +148,7 @@ pub enum RunError {
     #[error("{0}; {help}", help = .0.help)]
     Path(#[from] PathError),
     /// A stage, link or sink was added behind a sink.
-    #[error("{hop}: it is behind the sink {sink}; a pipeline ends in one sink")]
+    #[error("{hop}: it is behind the sink {sink}; a pipeline, or a branch of a `tee`, ends in its one sink")]
     BehindSink {
         /// Text of the hop behind the sink.
         hop: String,

@@ -180,7 +180,7 @@ pub enum HostError {
     #[error(transparent)]
     Device(#[from] V4l2Error),
     /// The program of a worker or of the zygote cannot be started, because no socket to it can be made.
-    #[error("start the worker {program}: {source}")]
+    #[error("start the worker {program}: make its socket: {source}")]
     Start {
         /// Path of the program.
         program: String,

@@ -427,7 +427,7 @@ impl Recorder {
             enter_ns: before.start_ns,
             leave_ns: self.last_ns,
             queue_ns: self.last_ns - ran,
-            wakeup_ns: ran - leave,
+            wakeup_ns: ran - leave + u64::from(work.wakeup_ns),
             blocked_ns: work.blocked_ns.into(),
             compute_ns: work.compute_ns.into(),
             preempted_ns: work.preempted_ns.into(),
@@ -445,6 +445,7 @@ impl Recorder {
             (false, true) => &mut row.pool_ns,
             (false, false) => &mut row.held_ns,
         }) = work.inside_ns.into();
+        row.held_depth_ns = row.held_ns.min(work.held_depth_ns.into());
         *(if worker_was_idle { &mut row.wakeup_ns } else { &mut row.queue_ns }) += enter - sent;
         add(&mut row, before);
         self.write(row);

@@ -284,6 +284,8 @@ pub const ACTS: &[Act] = &[
             inside_ns: most,
             is_pool: false,
             idle_ns: most,
+            wakeup_ns: most,
+            held_depth_ns: most,
             blocked_ns: most,
             compute_ns: most,
             preempted_ns: most,

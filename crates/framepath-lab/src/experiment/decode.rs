@@ -250,8 +250,8 @@ fn path_text(file: &Path, host: &str, format: &str, threads: &str) -> String {
 }
 
 /// Returns the options of `decode` for `host`, with a blank in front: ` host=HOST` for a host such
-/// as `process`, `host` itself if it is a device's `api=v4l2m2m device=PATH`. Empty for `inline`,
-/// because an explicit host would start spare workers.
+/// as `process`, `host` itself if it is a device's `api=v4l2m2m device=PATH`. Empty for `inline`, the
+/// default.
 fn host_text(host: &str) -> String {
     match host {
         "inline" => String::new(),

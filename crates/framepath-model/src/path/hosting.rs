@@ -79,8 +79,8 @@ const SOCKET: Arg = Arg::option(
 const SERVICE_UID: Arg = Arg::option(
     "service_uid",
     ValueKind::count(0, u32::MAX as u64),
-    DefaultValue::Unset("root, or the user of this program"),
-    "host=service: also accept a service that runs as this user",
+    DefaultValue::Unset("none"),
+    "host=service: user id whose service is accepted, besides those of root and of this program's user",
 );
 const FAULT: Arg = Arg::option(
     "fault",

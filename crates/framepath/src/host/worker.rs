@@ -13,6 +13,7 @@ use framepath_model::wire::{Completion, Message, Open, Submission, UpstreamReque
 use framepath_os::crossing::{
     Breach, CellReader, Page, SharedArea, SharedPackets, Sizes, Socket, at_end, completions, submissions,
 };
+use framepath_os::measure::inherited_switches;
 use framepath_os::measure::meter::{self, Level};
 use framepath_os::memory::pool::{Frame, GiveBack, GiveBackWords};
 use framepath_os::process::crash;
@@ -58,8 +59,10 @@ pub(crate) fn lock_in_and_serve(
     registry: &Registry,
 ) -> Result<(), HostError> {
     let socket = Arc::new(Socket::from(socket));
-    // Counters of this thread cannot be opened inside the sandbox.
+    // Counters of this thread, and the records of the threads that it will start, cannot be opened inside the
+    // sandbox. Without the records, the time inside frame threads has no cause.
     meter::prepare();
+    let _ = inherited_switches::prepare();
     match kind.lock_in() {
         Ok(layers) => send(&socket, &Message::Ready { layers: layers.bits() }, None)?,
         Err(error) => {

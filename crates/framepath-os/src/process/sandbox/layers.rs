@@ -22,8 +22,8 @@ pub enum Layer {
     NoNewPrivileges,
     /// Other processes of the same user cannot inspect the process.
     NotDumpable,
-    /// Resource limits (setrlimit(2)) on address space, files, descriptors, core dumps and, in an own user
-    /// namespace, threads.
+    /// Resource limits (setrlimit(2)): address space, size of a written file, number of descriptors, no core
+    /// dump and, in an own user namespace, number of threads.
     Limits,
     /// The process has no capabilities.
     Capabilities,

@@ -106,8 +106,9 @@ pub(super) mod condition {
     /// F_ADD_SEALS or F_GET_SEALS.
     pub(in crate::process::sandbox) const FD_AND_SEALS: When =
         When::OneOf(1, &[1, 2, 3, 4, 1030, 1033, 1034]);
-    /// Condition for prctl: the operation is PR_SET_NAME.
-    pub(in crate::process::sandbox) const NAME_ONLY: When = When::OneOf(0, &[15]);
+    /// Condition for prctl: the operation is PR_SET_NAME, or PR_TASK_PERF_EVENTS_ENABLE, which starts the switch
+    /// records that the worker opened before it entered the sandbox.
+    pub(in crate::process::sandbox) const NAME_AND_RECORDS: When = When::OneOf(0, &[15, 32]);
     /// Condition for prctl of a process that will enter the next role: the operation is PR_SET_NAME,
     /// PR_GET_DUMPABLE, PR_CAPBSET_READ, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS or PR_CAP_AMBIENT. Without
     /// capabilities none of them adds a right. PR_SET_DUMPABLE is forbidden: with it, a thread of a plug-in's
