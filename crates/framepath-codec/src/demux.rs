@@ -173,7 +173,9 @@ impl Demuxer {
                 packet.set_damaged();
                 return Ok(Some(packet));
             }
-            if code == ff::AVERROR_EOF || code == ff::AVERROR_INVALIDDATA {
+            // Some demuxers (RoQ) report the end of the file as an I/O error; the file's own errors are above.
+            let is_end = code == ff::AVERROR(libc::EIO) && self.input.is_at_end();
+            if code == ff::AVERROR_EOF || code == ff::AVERROR_INVALIDDATA || is_end {
                 return Ok(None);
             }
             if code < 0 {
@@ -336,6 +338,10 @@ impl Context {
                 Some(raw) if code >= 0 => Context(raw),
                 _ => return Err(io_or(input, name, failed("open", code))),
             };
+            if formats == Formats::Known && context.shows_other_codec() {
+                // Before the parser of that codec runs.
+                return Err(CodecError::OtherCodec { file: file() });
+            }
             let code = ff::avformat_find_stream_info(raw, ptr::null_mut());
             if shortage.occurred() {
                 return Err(no_memory());
@@ -364,6 +370,18 @@ impl Context {
             }
             Ok((context, stream))
         }
+    }
+
+    /// Returns true if the container's head names a video codec that is not one of [`Codec::KNOWN`].
+    fn shows_other_codec(&self) -> bool {
+        self.video_streams().into_iter().any(|stream| {
+            // SAFETY: an open context with this stream; the enum is read as the integer that it is in C.
+            let id = unsafe {
+                let parameters = (**(*self.0.as_ptr()).streams.add(stream as usize)).codecpar;
+                (&raw const (*parameters).codec_id).cast::<u32>().read()
+            };
+            matches!(Codec::from_id(id), Some(Codec::Other(_)))
+        })
     }
 
     /// Returns the indices of the streams that are video tracks, in the order of the file; cover

@@ -38,6 +38,21 @@ pub enum StageError {
     /// The plug-in cannot be found or loaded, or rejects a parameter.
     #[error(transparent)]
     Plugin(#[from] Frei0rError),
+    /// The graph of a filter cannot run in a worker.
+    #[error("the graph {does}, which is not supported in a worker; use host=inline")]
+    FilterInWorker {
+        /// Verb phrase for what the graph does.
+        does: &'static str,
+    },
+    /// Bytes of a pipe show too late that they belong in a worker.
+    #[error(
+        "{file}: the first 16 MiB of this pipe show no H.264, HEVC, VP8, VP9 or AV1 video; use `host=process`, or \
+         save the bytes in a file"
+    )]
+    TooLateForWorker {
+        /// Name of the pipe.
+        file: String,
+    },
     /// libavfilter cannot be loaded, or rejects the graph or a frame.
     #[error(transparent)]
     Filter(#[from] GraphError),
