@@ -65,7 +65,7 @@ fn row(case: &str, contender: &str, frames: u64) -> SummaryRow {
 }
 
 fn around(median: f64) -> Option<Spread> {
-    Some(Spread { median, min: median * 0.94, max: median * 1.11 })
+    Some(Spread { median, min: median * 0.94, max: median * 1.11, ci95: None })
 }
 
 fn latency(p50: f64, tail: f64) -> Option<LatencyUs> {
@@ -379,7 +379,7 @@ fn summaries_survive_json() {
     run.slow_frames[0].segments.truncate(1);
     run.slow_frames.truncate(1);
     let first = &mut run.summaries[0].rows[0];
-    first.cpu_ms = Some(Spread { median: 2.5, min: 2.25, max: 3.0 });
+    first.cpu_ms = Some(Spread { median: 2.5, min: 2.25, max: 3.0, ci95: None });
     first.latency_us = Some(LatencyUs { p50: 0.5, p95: 1.0, p99: 1.5, max: 2.0 });
     first.causes_us = Some(CausesUs { compute: Some(0.25), ..CausesUs::default() });
     first.extra.insert("cpu_us_per_push".into(), 0.125);
