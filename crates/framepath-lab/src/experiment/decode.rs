@@ -89,6 +89,11 @@ impl Clip {
     }
 }
 
+/// Returns the names of all cases, of every size.
+pub(super) fn cases() -> Vec<String> {
+    CLIPS.iter().map(Clip::case).chain([paced::CASE]).map(str::to_owned).collect()
+}
+
 pub(super) fn run(
     settings: &ExperimentSettings,
     watch: &dyn ProgressView,

@@ -125,6 +125,10 @@ fn sentence(ratio: &Ratio) -> String {
     let metric = metric_in_words(&ratio.metric);
     let (times, interval) = (times(ratio.median), interval(ratio));
     match ratio.verdict() {
+        // One pair has no interval, so there is no verdict.
+        Verdict::NoDifference if ratio.ci95.is_none() => {
+            format!("no verdict on {metric} of {a} and {b} ({times}, {interval})")
+        }
         Verdict::NoDifference => {
             format!("no difference in {metric} between {a} and {b} ({times}, {interval})")
         }
@@ -204,6 +208,14 @@ fn decode(summary: &Summary, found: &mut Vec<String>) {
         let mut parts = Vec::new();
         if let Some(cpu) = of("cpu_ms", "inline", "ffmpeg") {
             parts.push(match cpu.verdict() {
+                // One pair has no interval, so there is no verdict.
+                Verdict::NoDifference if cpu.ci95.is_none() => {
+                    format!(
+                        "has no verdict on CPU compared with the ffmpeg tool's default ({}, {})",
+                        times(cpu.median),
+                        interval(cpu)
+                    )
+                }
                 Verdict::NoDifference => {
                     format!(
                         "shows no difference in CPU from the ffmpeg tool's default ({}, {})",
@@ -220,6 +232,9 @@ fn decode(summary: &Summary, found: &mut Vec<String>) {
         }
         if let Some(wall) = of("wall_ms", "inline", "ffmpeg") {
             parts.push(match wall.verdict() {
+                Verdict::NoDifference if wall.ci95.is_none() => {
+                    format!("has no verdict on wall time ({}, {})", times(wall.median), interval(wall))
+                }
                 Verdict::NoDifference => {
                     format!("shows no difference in wall time ({}, {})", times(wall.median), interval(wall))
                 }
