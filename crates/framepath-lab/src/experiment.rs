@@ -119,7 +119,7 @@ pub static EXPERIMENTS: &[Experiment] = &[
         name: "decode",
         question: "cost of decoding a clip to NV12 or P010, compared with the ffmpeg tool (daedalus-v4l2)",
         quick: true,
-        takes_files: false,
+        takes_files: true,
         cases: decode::cases,
         run: decode::run,
     },
@@ -309,7 +309,7 @@ mod tests {
         assert_eq!(chosen(&[], &[]).unwrap().len(), EXPERIMENTS.len());
         assert_eq!(chosen(&["64B"], &[]).unwrap(), ["queue"]);
         assert_eq!(chosen(&["paced-30"], &[]).unwrap(), ["decode", "rpc"]);
-        assert_eq!(chosen(&["film"], &["a/film.mkv"]).unwrap(), ["players"]);
+        assert_eq!(chosen(&["film"], &["a/film.mkv"]).unwrap(), ["decode", "players"]);
     }
 
     #[test]

@@ -485,8 +485,11 @@ fn labels_neither_overlap_nor_leave_their_picture() -> Tested {
         .collect();
     let page = dir.path().join("frames.html");
     let script = format!("addEventListener('load', () => {{{SCRIPT}}});");
-    std::fs::write(&page, format!("<!DOCTYPE html><meta charset=utf-8><body>{frames}<script>{script}</script>"))
-        .unwrap();
+    std::fs::write(
+        &page,
+        format!("<!DOCTYPE html><meta charset=utf-8><body>{frames}<script>{script}</script>"),
+    )
+    .unwrap();
     let output = open_in_chromium(&page, dir.path());
     let dom = String::from_utf8_lossy(&output.stdout);
     let (_, result) = dom.split_once("<pre id=\"result\">").unwrap_or_else(|| {

@@ -26,6 +26,7 @@ Examples:
   framepath lab queue                       one experiment with small input
   framepath lab decode --full --pairs 20    with the input of the published figures, 20 pairs
   framepath lab decode --case vp9-1080p8    one case of an experiment
+  framepath lab decode my.mp4               the decoders and the ffmpeg tool with your own file
   framepath lab players                     every installed player, at the clips' own rate
   framepath lab players film.mkv            the same with your own file
   framepath lab queue --json queue.json     the summary as JSON, for `framepath gate`
@@ -44,7 +45,7 @@ Exit code:
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct LabArgs {
-    /// Experiments to run; `players` also accepts video files
+    /// Experiments to run; `decode` and `players` also accept video files
     /// [default: the quick set; with --full, all]
     #[arg(value_name = "EXPERIMENT")]
     experiments: Vec<String>,
@@ -140,7 +141,7 @@ impl LabArgs {
                 EXPERIMENTS.iter().filter(|one| one.takes_files).map(|one| one.name).collect();
             let wanted = takers.join(", ");
             return Err(UsageError(format!(
-                "`{}`: only {wanted} accepts files; name it before the file",
+                "`{}`: only {wanted} accept files; name one of them before the file",
                 file.display()
             ))
             .into());

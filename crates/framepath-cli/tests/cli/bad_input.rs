@@ -141,7 +141,8 @@ fn errors_have_the_name_of_a_file_once() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("not video.mp4");
     fs::write(&file, "no video").unwrap();
-    let ran = run(&["run", "--quiet", &format!("file '{}' ! decode host=process ! null", file.display())]).ended(1);
+    let ran =
+        run(&["run", "--quiet", &format!("file '{}' ! decode host=process ! null", file.display())]).ended(1);
     assert_eq!(ran.stderr.matches("not video.mp4").count(), 1, "{ran:?}");
     assert!(ran.stderr.contains("Invalid data found when processing input"), "{ran:?}");
 }

@@ -80,7 +80,10 @@ fn names_and_old_spellings_of_figures() {
     run(&["run", "test frames=9 size=64x48 ! queue ! null", "--json", json]).ended(0);
     let names = run(&["gate", "--names", json]).ended(0).stdout;
     for path in ["cpu_us_per_frame", "latency_us.p99", "causes_us.queue", "hops[0].frames", "lost"] {
-        assert!(names.lines().any(|line| line.split("  ").any(|word| word.trim() == path)), "{path}: {names}");
+        assert!(
+            names.lines().any(|line| line.split("  ").any(|word| word.trim() == path)),
+            "{path}: {names}"
+        );
     }
     let budget = |metric: &str| {
         let text = format!(
@@ -91,7 +94,9 @@ fn names_and_old_spellings_of_figures() {
     };
     run(&["gate", &budget("latency_us.p99"), json]).ended(0);
     run(&["gate", &budget("hops[queue].frames"), json]).ended(0).shows("frames 9");
-    run(&["gate", &budget("latency_p99_us"), json]).ended(0).prints("write its path in the JSON: `latency_us.p99`");
+    run(&["gate", &budget("latency_p99_us"), json])
+        .ended(0)
+        .prints("write its path in the JSON: `latency_us.p99`");
     run(&["gate", &budget("latency_us.p98"), json]).ended(1).shows("near: `latency_us.p9");
 }
 
@@ -116,6 +121,23 @@ fn runs_of_several_machines_become_one_report() {
     assert!(html.contains("laptop") && html.contains("board") && html.contains("</html>"));
     let ran = run(&["report", laptop, "--out", "-"]).ended(0).shows("</html>");
     assert!(!ran.stdout.contains("board"));
+}
+
+#[test]
+fn lab_decode_takes_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let (json, out) = (folder.path().join("run.json"), folder.path().join("run"));
+    let clip = in_checkout("clips/vp9-180p8.ivf");
+    let [json, out, clip] = [&json, &out, &clip].map(|path| path.to_str().unwrap());
+    run(&["lab", "decode", clip, "--pairs", "1", "--json", json, "--out", out]).ended(0);
+    let summary: framepath_model::summary::Summary =
+        serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
+    assert_eq!(summary.cases(), ["vp9-180p8"]);
+    for contender in ["ffmpeg", "inline", "process", "bare-t1"] {
+        assert_eq!(summary.row("vp9-180p8", contender).unwrap().frames, 30, "{contender}");
+    }
+    assert!(fs::read_to_string(format!("{out}/report.html")).unwrap().contains("vp9-180p8"));
+    run(&["lab", "decode", "no-such.mp4", "--out", out]).ended(1).prints("no-such.mp4: cannot open");
 }
 
 #[test]

@@ -203,7 +203,12 @@ fn queue_paced(summary: &Summary, found: &mut Vec<String>) {
 
 fn decode(summary: &Summary, found: &mut Vec<String>) {
     for case in summary.cases() {
-        let output = if case.ends_with("p10") { "P010" } else { "NV12" };
+        // The names of the committed clips end with the bits of their samples.
+        let output = match case {
+            case if case.ends_with("p10") => "P010",
+            case if case.ends_with("p8") => "NV12",
+            _ => "NV12 or P010",
+        };
         let of = |metric, a, b| ratio(summary, case, metric, a, b);
         let mut parts = Vec::new();
         if let Some(cpu) = of("cpu_ms", "inline", "ffmpeg") {

@@ -14,7 +14,7 @@ const BAR: f64 = 17.0;
 const STEP: f64 = 24.0;
 const HEAD: f64 = 26.0;
 const FOOT: f64 = 36.0;
-const VALUES: f64 = 128.0;
+const VALUES: f64 = 140.0;
 const BETWEEN: f64 = 28.0;
 
 /// Returns the title: the range of the CPU time ratios of `inline` to the ffmpeg tool's default, or
@@ -153,7 +153,7 @@ fn draw_panel(svg: &mut Svg, case: &str, bars: &[Bar], [left, top, width, height
         }
         // Separate columns keep the figures clear of whiskers and the dotted line.
         let right = left + width;
-        svg.text("", Anchor::End, right - 54.0, middle + 4.0, &words(median));
+        svg.text("", Anchor::End, right - 64.0, middle + 4.0, &words(median));
         if let Some(ratio) = &bar.to_ffmpeg {
             svg.text("bold", Anchor::End, right, middle + 4.0, ratio);
         }
