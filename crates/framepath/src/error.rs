@@ -145,13 +145,28 @@ impl StageError {
     }
 }
 
+/// Formats the failure of a hop as `hop: error`. Leaves out a file's name in `error` that the text of the hop
+/// has already (`file a.mp4: a.mp4: cannot open`).
+fn hop_failure(hop: &str, error: &str) -> String {
+    let words = framepath_model::path::shell_words(hop).unwrap_or_default();
+    for name in words.iter().skip(1).filter(|name| !name.is_empty()) {
+        let repeated = format!("{name}: ");
+        for before in ["", "in the worker: "] {
+            if let Some(rest) = error.strip_prefix(before).and_then(|rest| rest.strip_prefix(&repeated)) {
+                return format!("{hop}: {before}{rest}");
+            }
+        }
+    }
+    format!("{hop}: {error}")
+}
+
 /// Reason why a pipeline could not be built or started, or why its run failed. After a failure during the
 /// run, [`Report`](crate::Report) has the ledger of the frames that were delivered before.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
     /// A hop could not be made or started, or failed during the run.
-    #[error("{hop}: {error}")]
+    #[error("{}", hop_failure(hop, &error.to_string()))]
     Stage {
         /// Text of the hop in the path.
         hop: String,
@@ -208,4 +223,23 @@ fn why(losses: &[Loss], damage: &Damage) -> String {
     }
     let damage = (!damage.is_none()).then(|| format!("; {damage}"));
     losses.iter().map(|loss| format!("; {loss}")).chain(damage).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::hop_failure;
+
+    #[test]
+    fn a_name_that_the_hop_has_is_not_repeated() {
+        for (hop, error, text) in [
+            ("file a.mp4", "a.mp4: cannot open: No such file", "file a.mp4: cannot open: No such file"),
+            ("file 'a b'", "a b: empty file", "file 'a b': empty file"),
+            ("file a track=1", "a: no video track 1", "file a track=1: no video track 1"),
+            ("file a", "in the worker: a: cannot open: x", "file a: in the worker: cannot open: x"),
+            ("decode", "vp9: packet 3 rejected", "decode: vp9: packet 3 rejected"),
+            ("file a", "b: empty file", "file a: b: empty file"),
+        ] {
+            assert_eq!(hop_failure(hop, error), text);
+        }
+    }
 }

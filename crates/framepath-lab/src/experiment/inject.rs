@@ -57,6 +57,11 @@ const CASES: &[Case] = &[
     ("process-blocked", crossing::blocked),
 ];
 
+/// Returns the names of all cases, of every size.
+pub(super) fn cases() -> Vec<String> {
+    CASES.iter().map(|(name, _)| (*name).to_owned()).collect()
+}
+
 pub(super) fn run(
     settings: &ExperimentSettings,
     watch: &dyn ProgressView,
