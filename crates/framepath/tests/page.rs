@@ -68,7 +68,7 @@ fn pages_of_all_levels_and_of_branches_are_whole() {
 fn text_of_the_path_is_escaped() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("a<b>&.y4m");
-    let text = format!("test size=16x16 frames=3 ! y4m '{}'", file.display());
+    let text = format!("test size=16x16 format=grey frames=3 ! y4m '{}'", file.display());
     let page = page_of(&mut run(&text, &at(Level::Times)));
     check_page(&page);
     assert!(page.contains("a&lt;b&gt;&amp;.y4m") && !page.contains("a<b>"));

@@ -64,7 +64,10 @@ pub fn headline(report: &Report, digest: &Digest) -> String {
 /// `held` for the depth of frame threads.
 fn spent(report: &Report, at: usize, cause: Cause, depth_ns: f64) -> String {
     let Some(hop) = report.hops.get(at) else { return String::new() };
-    let name = &hop.text;
+    let word = hop.text.split(' ').next().unwrap_or_default();
+    let is_unique =
+        report.hops.iter().filter(|other| other.text.split(' ').next() == Some(word)).count() == 1;
+    let name = if is_unique { word } else { hop.text.as_str() };
     match cause {
         Cause::Compute => format!("{name} computed"),
         Cause::Copy => format!("{name} copied bytes"),
@@ -74,7 +77,7 @@ fn spent(report: &Report, at: usize, cause: Cause, depth_ns: f64) -> String {
             format!("{name} kept it for order and depth (depth of its threads: {})", time(depth_ns))
         }
         Cause::Held => format!("{name} kept it for the presentation order"),
-        Cause::Wakeup => format!("a thread of {name} woke up"),
+        Cause::Wakeup => format!("passed until a thread of {name} ran"),
         Cause::Preempted => format!("{name} waited for a CPU that others used"),
         Cause::Blocked => {
             format!("{name} was blocked: it waited for data, a buffer, a lock or a reference picture")
@@ -178,14 +181,14 @@ mod tests {
         let digest = kept.digest();
         assert_eq!(
             headline(&kept, &digest),
-            "Of the median frame's 9.00 ms, 5.00 ms (56 %) decode threads=3 kept it for order and depth (depth of its \
-             threads: 4.00 ms); 3.00 ms (33 %) decode threads=3 computed; 1.00 ms (11 %) file a.mp4 computed"
+            "Of the median frame's 9.00 ms, 5.00 ms (56 %) decode kept it for order and depth (depth of its \
+             threads: 4.00 ms); 3.00 ms (33 %) decode computed; 1.00 ms (11 %) file computed"
         );
         let mut waits = report(Row { preempted_ns: 19 * MS, ..Row::default() }, 0);
         let digest = waits.digest();
         assert_eq!(
             headline(&waits, &digest),
-            "Of the median frame's 20.00 ms, 19.00 ms (95 %) decode threads=3 waited for a CPU that others used"
+            "Of the median frame's 20.00 ms, 19.00 ms (95 %) decode waited for a CPU that others used"
         );
     }
 
@@ -201,7 +204,7 @@ mod tests {
         );
         assert_eq!(
             slowest.reason,
-            "More than in the median frame: 30.00 ms decode threads=3 was blocked: it waited for data, a buffer, a lock \
+            "More than in the median frame: 30.00 ms decode was blocked: it waited for data, a buffer, a lock \
              or a reference picture."
         );
     }

@@ -36,7 +36,7 @@ table{border-collapse:collapse;font-size:13px}
 th,td{padding:4px 10px 4px 0;border-bottom:1px solid var(--rule);vertical-align:top}
 th{font-weight:600;text-align:left;white-space:nowrap}
 .hops td,.hops tr:first-child th:not(:first-child){text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}
-.hops tr th:first-child{position:sticky;left:0;background:var(--ground);max-width:42vw;white-space:normal}
+.hops tr th:first-child{position:sticky;left:0;background:var(--ground);min-width:9em;max-width:42vw;white-space:normal}
 .hops .all{font-weight:600}
 .c-compute{background:var(--compute);fill:var(--compute);color:#fff}
 .c-copy{background:var(--copy);fill:var(--copy);color:#1a1e23}

@@ -3,15 +3,18 @@
 
 use std::fmt::Write;
 
-use framepath_model::ledger::{Cause, Digest};
+use framepath_model::ledger::{CAUSES, Cause, Digest};
 
 use super::super::text::{bytes, time};
 use super::{escaped, picture};
 use crate::report::Report;
 
 pub(super) fn hops_by_cause(page: &mut String, report: &Report, digest: &Digest) -> std::fmt::Result {
-    let columns: Vec<Cause> =
-        digest.causes.iter().filter(|(_, ns)| ns.is_some()).map(|(cause, _)| cause).collect();
+    let has_time = |cause: &Cause| {
+        digest.causes[*cause].is_some()
+            && digest.hops.iter().any(|hop| hop.median[*cause].is_some_and(|ns| ns.abs() >= 0.5))
+    };
+    let columns: Vec<Cause> = CAUSES.into_iter().filter(has_time).collect();
     page.push_str("<div class=\"wide\"><table class=\"hops\">\n<tr><th>hop</th>");
     for cause in &columns {
         write!(page, "<th>{}</th>", picture::swatch(*cause))?;

@@ -86,8 +86,9 @@ impl Bar<'_> {
     }
 }
 
-/// Adds a counter for each queue: the number of frames that were handed to it and not yet taken or dropped. A
-/// producer that waits for room has handed its frame over, so the number may exceed the depth of the queue by one.
+/// Adds a counter for each queue: the number of frames that were handed to it and not yet taken or dropped. The
+/// number may exceed the depth of the queue by two: a producer that waits for room has handed its frame over, and
+/// a consumer stamps its frame a moment after it has taken it.
 pub(super) fn count(report: &Report, tracks: &Tracks<'_>, events: &mut Vec<Value>) {
     let mut changes: BTreeMap<(u16, u64), i64> = BTreeMap::new();
     for row in report.rows.iter().filter(|row| row.has(flag::LINK)) {
