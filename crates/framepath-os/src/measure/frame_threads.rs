@@ -24,6 +24,8 @@ const MOST_FINISHED: usize = 128;
 /// Work of one frame thread on one picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PictureWork {
+    /// Id of the thread in the kernel.
+    pub thread: u32,
     /// CPU time of the thread on the picture, nanoseconds.
     pub cpu_ns: u64,
     /// Waits of the thread; `None` if the kernel's switch records are not available.
@@ -174,6 +176,10 @@ impl FrameThread {
         Some(FrameThread { clock, cpu_ns, switches, off_cpu: None, picture })
     }
 
+    fn id(&self) -> u32 {
+        self.clock.id().unsigned_abs()
+    }
+
     /// Begins the picture of packet `number` (`None`: a hidden picture) on the calling thread; does
     /// nothing if it is the present picture already. Returns the number and the work of the picture before;
     /// `None` if there was none, if it was hidden or already output, or if the CPU clock cannot be read.
@@ -196,7 +202,7 @@ impl FrameThread {
         let begin_cpu_ns = cpu_ns.saturating_sub(headers_ns).max(self.cpu_ns);
         let work_ns = begin_cpu_ns - std::mem::replace(&mut self.cpu_ns, begin_cpu_ns);
         let waits = self.switches.as_ref().map(|_| ended);
-        Some((before?.number?, PictureWork { cpu_ns: work_ns, waits }))
+        Some((before?.number?, PictureWork { thread: self.id(), cpu_ns: work_ns, waits }))
     }
 
     /// Ends the present picture, which the decoder has collected, so that the thread is idle. Returns its
@@ -211,7 +217,8 @@ impl FrameThread {
         });
         let cpu_ns = self.clock.read()?;
         let before = std::mem::replace(&mut self.cpu_ns, cpu_ns);
-        picture.map(|_| PictureWork { cpu_ns: cpu_ns.saturating_sub(before), waits })
+        let thread = self.id();
+        picture.map(|_| PictureWork { thread, cpu_ns: cpu_ns.saturating_sub(before), waits })
     }
 }
 

@@ -290,7 +290,7 @@ impl Stage for Submit {
             Item::Frame(frame) => WorkerInput::Frame(frame),
         };
         let begun = out.recorder().current();
-        let submitted = end.submit(meta, input, begun, || out.recorder().cut());
+        let submitted = end.submit(meta, input, begun, || out.cut(meta.seq));
         submitted.map_err(|error| hop_failure(error, out))
     }
 
