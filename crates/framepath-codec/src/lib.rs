@@ -47,6 +47,7 @@
 
 mod annexb;
 pub mod bare;
+mod buffer_hook;
 mod chroma;
 mod codec;
 mod colors;
@@ -77,6 +78,7 @@ mod track;
 mod versions;
 
 pub use annexb::AnnexB;
+pub use buffer_hook::BufferHook;
 pub use codec::{Codec, OtherCodec};
 pub use container::{Formats, containers};
 pub use convert::{ConvertError, Converter, ScaleFilter};
