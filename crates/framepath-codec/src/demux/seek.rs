@@ -61,7 +61,7 @@ impl Demuxer {
     /// Returns true if [`seek`](Demuxer::seek) and [`rewind`](Demuxer::rewind) can work: the input is
     /// a regular file, not a pipe or a device.
     pub fn is_seekable(&self) -> bool {
-        self.input.seekable
+        self.input.is_seekable()
     }
 
     /// Seeks to the time `to`, counted from the start of the stream. The next
