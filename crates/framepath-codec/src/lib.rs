@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Codec libraries of framepath: touches files, FFmpeg's libraries, dav1d and frei0r plug-ins.
+//! Codec libraries of framepath: touches files, FFmpeg's libraries, dav1d, frei0r plug-ins and, in
+//! [`Demuxer::open_network`], the network.
 //!
 //! No other crate of the workspace uses these libraries. Programs that move frames use the crate
 //! `framepath`: the stage `decode` uses this crate, and can run the decoder in a sandbox. Without

@@ -121,6 +121,8 @@ impl Demuxer {
         let mut input = DemuxerInput::Network { _memory: input };
         let (context, track) = context.select(&name, &mut input, stream.track, &shortage)?;
         let mut demuxer = Demuxer::from_parts(name, input, context, track, (stream.track, Formats::All))?;
+        // Only counted: libavformat has read many packets, and the loss may be before any of them.
+        demuxer.lost = take_lost();
         demuxer.skip_to_key()?;
         Ok(demuxer)
     }
@@ -154,8 +156,16 @@ impl Demuxer {
 impl Context {
     /// Opens `stream`, whose session description `input` has, or which is at `url`.
     fn open_network(stream: &NetworkStream, input: &NetworkInput, url: &CStr) -> Result<Context, CodecError> {
-        let failed =
-            |code| CodecError::Demux { file: stream.name(), operation: "open", message: libav_message(code) };
+        let failed = |code| {
+            let message = libav_message(code);
+            let message = match (stream.protocol, code) {
+                (NetworkProtocol::Sdp, _) => message,
+                // libavformat's error also for a missing answer.
+                (_, ff::AVERROR_INVALIDDATA) => format!("no valid answer of the server in time ({message})"),
+                _ => message,
+            };
+            CodecError::Demux { file: stream.name(), operation: "open", message }
+        };
         // SAFETY: the name is a C string; the result is a static description or null. The context is new, and
         // reads through `input`, which the caller keeps longer, or makes its own sockets.
         // avformat_open_input frees it on failure. The options dictionary is freed in any case.
