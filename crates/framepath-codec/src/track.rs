@@ -10,7 +10,7 @@ use ffmpeg_sys_next as ff;
 use framepath_model::access_point::AccessPoints;
 use framepath_model::access_unit::Coding;
 use framepath_model::format::PixelFormat;
-use framepath_model::parameter_sets::ParameterSets;
+use framepath_model::parameter_sets::{ParameterSets, in_band};
 use framepath_model::stream::StreamInfo;
 
 use crate::libav_format::{format_name, nearest, pixel_format};
@@ -123,6 +123,17 @@ impl TrackInfo {
         match pixel_format(format) {
             Some(_) => None,
             None => nearest(format).map(|to| (format_name(format), to)),
+        }
+    }
+
+    /// Returns the parameter sets of `new`, a description of the same track in another session, as the start of a
+    /// packet of this track; empty if they are the same, `None` if the two tracks differ in more than their
+    /// parameter sets.
+    pub fn sets_of(&self, new: &TrackInfo) -> Option<Vec<u8>> {
+        match (self.codec == new.codec, self.head() == new.head()) {
+            (false, _) => None,
+            (true, true) => Some(Vec::new()),
+            (true, false) => in_band(self.coding(), self.head(), new.head()),
         }
     }
 

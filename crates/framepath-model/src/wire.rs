@@ -54,7 +54,7 @@
 //! | end | `133:8` | 0 | 0 | 0 | 0 |
 //! | passed | `134:8` | seq | 0 | 0 | 0 |
 //! | want | `135:8` | 0 | 0 | 0 | 0 |
-//! | packet | `136:8`, flags`:8`, `0:16`, len`:32` | pts | duration | offset | word 4 id`:32`; word 5 frames to skip; 0 |
+//! | packet | `136:8`, flags`:8`, `0:16`, len`:32` | pts | duration | offset | word 4 id`:32`; word 5 frames to skip; word 6 lost packets of the network`:32`; 0 |
 //! | flushed | `137:8` | number | 0 | 0 | 0 |
 //! | request | `138:8`, request`:8` | bits a second | 0 | 0 | 0 |
 //! | damaged frame | `139:8`, as a frame | seq | enter | leave | work |
@@ -111,6 +111,7 @@
 //! | file, with its fd, before demux | 8 | name text(960) |
 //! | demux, with the shared area, in place of open | 9 | flags`:32` (bit 0: seekable), cells`:32`, loops`:64`, packet bytes`:64`, track`:32` plus one or 0 for the best, `0:32`, start`:64` in nanoseconds, faults text(64) |
 //! | memory, with its fd | 10 | number`:32` |
+//! | demux network, with the shared area, in place of open | 11 | transport`:32` (0 RTSP over TCP, 1 RTSP with datagrams, 2 SDP), cells`:32`, packet bytes`:64`, text bytes`:32`, track`:32` plus one or 0 for the best, latency`:64` and timeout`:64` in nanoseconds, faults text(64); the text is at the start of the packet area |
 //! | worker to caller | | |
 //! | ready | 16 | layers`:32` |
 //! | opened | 17 | threads`:32`, flags`:32` (bit 0: replayable, bit 1: takes packets), stream |
@@ -176,7 +177,7 @@ pub use cell::{
 pub use error::WireError;
 pub use figures::{Figures, Histogram, StreamStatus, Totals};
 pub use message::{FAULTS_BYTES, MAX_CELLS, MAX_LEVEL, MESSAGE_BYTES, Message, STAGE_BYTES, TEXT_BYTES};
-pub use opening::{Demux, Open};
+pub use opening::{Demux, DemuxNetwork, NETWORK_TEXT_BYTES, NetworkTransport, Open};
 pub use work::{MOST_INVOLUNTARY, WorkerTime};
 
 /// Version of this format. It changes with every table above and with the positions of words in

@@ -9,9 +9,10 @@ use framepath_model::ledger::Row;
 use framepath_model::stream::{Preroll, Rational, SeekTo, StreamInfo};
 use framepath_model::wire::figures::{BUCKETS, LABEL_BYTES};
 use framepath_model::wire::{
-    BYTES_PER_FRAME, Cell, Completion, Demux, DemuxPosition, FAULTS_BYTES, Figures, Histogram, MAGIC,
-    MAX_BIT_RATE, MAX_CELLS, MAX_LEVEL, MESSAGE_BYTES, MOST_INVOLUNTARY, Message, Open, STAGE_BYTES,
-    StreamStatus, Submission, TEXT_BYTES, Totals, UpstreamRequest, VERSION, WireError, WorkerTime,
+    BYTES_PER_FRAME, Cell, Completion, Demux, DemuxNetwork, DemuxPosition, FAULTS_BYTES, Figures, Histogram,
+    MAGIC, MAX_BIT_RATE, MAX_CELLS, MAX_LEVEL, MESSAGE_BYTES, MOST_INVOLUNTARY, Message, NETWORK_TEXT_BYTES,
+    NetworkTransport, Open, STAGE_BYTES, StreamStatus, Submission, TEXT_BYTES, Totals, UpstreamRequest,
+    VERSION, WireError, WorkerTime,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -140,9 +141,10 @@ fn completion() -> impl Strategy<Value = Completion> {
 }
 
 fn packet() -> impl Strategy<Value = Completion> {
-    let (flags, numbers) = (any::<[bool; 3]>(), any::<(i64, u32, u32)>());
+    let (flags, numbers) = (any::<[bool; 3]>(), any::<(i64, u32, u32, u32)>());
     (any::<Option<i64>>(), 0..=u64::MAX - u64::from(u32::MAX), flags, numbers, preroll()).prop_map(
-        |(pts, offset, [key, transit, is_damaged], (duration, len, id), preroll)| Completion::Packet {
+        |(pts, offset, [key, transit, is_damaged], (duration, len, id, lost), preroll)| Completion::Packet {
+            lost,
             is_damaged,
             pts,
             duration,
@@ -271,6 +273,25 @@ fn message() -> impl Strategy<Value = Message> {
         )
             .prop_map(|((seekable, loops, track, start_ns), (cells, packet_bytes, faults))| {
                 Message::Demux(Demux { seekable, loops, track, start_ns, cells, packet_bytes, faults })
+            }),
+        (
+            (0..3usize, 1..=NETWORK_TEXT_BYTES, option::of(0..u32::MAX), any::<[u64; 2]>()),
+            (1..=MAX_CELLS, u64::from(NETWORK_TEXT_BYTES)..=i64::MAX as u64, text(FAULTS_BYTES))
+        )
+            .prop_map(|((transport, text_bytes, track, times), (cells, packet_bytes, faults))| {
+                let transports =
+                    [NetworkTransport::RtspTcp, NetworkTransport::RtspUdp, NetworkTransport::Sdp];
+                let ([latency_ns, timeout_ns], transport) = (times, transports[transport]);
+                Message::DemuxNetwork(DemuxNetwork {
+                    transport,
+                    text_bytes,
+                    track,
+                    latency_ns,
+                    timeout_ns,
+                    cells,
+                    packet_bytes,
+                    faults,
+                })
             }),
         (1..=u32::MAX, stream()).prop_map(|(track_bytes, stream)| Message::Demuxed { track_bytes, stream }),
         any::<u16>().prop_map(|version| Message::Hello { version }),

@@ -109,7 +109,7 @@ pub(crate) use kind::{Task, WorkerKind};
 pub use program::set_worker_program;
 pub(crate) use program::{WORKER, ZYGOTE, use_own_program};
 pub use recovery::{Recoveries, Recovery};
-pub(crate) use remote_demuxer::{DemuxerSpec, RemoteDemuxer};
+pub(crate) use remote_demuxer::{DemuxerSpec, NetworkSource, RemoteDemuxer};
 pub(crate) use sandbox::SandboxChoice;
 pub(crate) use service_stream::ServiceStream;
 pub use service_stream::default_socket;
@@ -317,6 +317,17 @@ pub enum HostError {
         what: &'static str,
         /// CPU time that the worker used in this wait; or the wall-clock time for which the awaited packet or
         /// answer did not come although the file had bytes to read.
+        after: Duration,
+    },
+    /// The demuxer's worker got no packet from the network for too long.
+    #[error(
+        "demux: no packet from the network for {} ms after {packets} packets; raise timeout= for a slow sender",
+        after.as_millis()
+    )]
+    NetworkSilent {
+        /// Number of packets received from the worker so far.
+        packets: u64,
+        /// Length of the wait.
         after: Duration,
     },
     /// A packet, or the description of a track, does not fit into the memory for packets that is shared

@@ -23,6 +23,20 @@ pub(crate) struct Outcomes {
     pub(crate) is_unusual: Arc<AtomicBool>,
     /// Statistics of the worker that demuxes the source's file; empty if no worker does.
     pub(crate) demuxer: Arc<OnceLock<Arc<WorkerStats>>>,
+    /// Counters of the source's connection to the network.
+    pub(crate) network: Arc<NetworkStats>,
+}
+
+/// Counters of a source that reads from the network. The source's thread writes them; any thread may read them,
+/// and readers do not depend on the order of the writes.
+#[derive(Debug, Default)]
+pub(crate) struct NetworkStats {
+    /// Number of packets of the network (RTP) that were lost.
+    pub(crate) lost: AtomicU64,
+    /// Number of times that the connection was lost and made again.
+    pub(crate) reconnects: AtomicU64,
+    /// Total time without a connection, nanoseconds.
+    pub(crate) gap_ns: AtomicU64,
 }
 
 /// Counters of a `play` sink. The sink's thread writes them; any thread may read them, and readers do not

@@ -11,7 +11,7 @@ use crate::damage::Damage;
 use crate::error::RunError;
 use crate::host::WorkerStats;
 use crate::loss::{Loss, LossReason};
-use crate::outcomes::Played;
+use crate::outcomes::{NetworkStats, Played};
 use crate::recorder::Recorded;
 
 /// One hop of the path that ran.
@@ -175,6 +175,26 @@ impl PlayReport {
     }
 }
 
+/// Losses of a source that reads from the network.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NetworkReport {
+    /// Number of packets of the network (RTP) that were lost.
+    pub lost: u64,
+    /// Number of times that the connection was lost and made again.
+    pub reconnects: u64,
+    /// Total time without a connection, nanoseconds.
+    pub gap_ns: u64,
+}
+
+impl NetworkReport {
+    pub(crate) fn of(stats: &NetworkStats) -> NetworkReport {
+        let [lost, reconnects, gap_ns] =
+            [&stats.lost, &stats.reconnects, &stats.gap_ns].map(|value| value.load(Ordering::Relaxed));
+        NetworkReport { lost, reconnects, gap_ns }
+    }
+}
+
 /// Number of frames that one sink took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -200,6 +220,8 @@ pub struct Report {
     pub flushed: u64,
     /// Number of frames that the source's device dropped or damaged.
     pub missed: u64,
+    /// Losses of the source's connection to the network.
+    pub network: NetworkReport,
     /// Damage of the decoded streams, which the run continued after.
     pub damage: Damage,
     /// Number of bytes that the CPU copied in the run's threads and its workers' stages, all frames
@@ -273,6 +295,14 @@ impl Report {
         if self.missed > 0 {
             let hop = self.hops[0].text.clone();
             losses.push(Loss { hop, count: self.missed, first: None, reason: LossReason::Device });
+        }
+        let NetworkReport { lost, reconnects, gap_ns } = self.network;
+        for (count, reason) in
+            [(lost, LossReason::Network), (reconnects, LossReason::Disconnected { gap_ns })]
+        {
+            if count > 0 {
+                losses.push(Loss { hop: self.hops[0].text.clone(), count, first: None, reason });
+            }
         }
         for worker in &self.workers {
             let (hop, last_death) = (&self.hops[usize::from(worker.hop)].text, &worker.last_death);

@@ -20,7 +20,7 @@ use crate::out::{HopFailure, HopStage, Out, ThreadContext};
 use crate::pipeline::{Pipeline, SegmentInput, ThreadSegment};
 use crate::queue::Queued;
 use crate::recorder::{Recorded, Recorder};
-use crate::report::{HopInfo, PlayReport, Report, SinkReport, WorkerReport};
+use crate::report::{HopInfo, NetworkReport, PlayReport, Report, SinkReport, WorkerReport};
 use crate::request::{Answered, Request};
 use crate::requests::{Mailbox, Pending, RequestThread, Wake};
 use crate::source::Source;
@@ -110,6 +110,7 @@ impl Pipeline {
             dropped: dropped.load(Ordering::Relaxed),
             flushed: requests.flushed(),
             missed: outcomes.missed.load(Ordering::Relaxed),
+            network: NetworkReport::of(&outcomes.network),
             damage: outcomes.damage.damage(),
             copied_bytes: 0,
             wall_ns: now_ns() - start_ns,

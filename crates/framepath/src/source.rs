@@ -8,6 +8,7 @@ pub(crate) mod pattern;
 pub(crate) mod raw;
 mod refill;
 pub(crate) mod test;
+pub(crate) mod url;
 pub(crate) mod v4l2;
 
 use framepath_codec::TrackInfo;

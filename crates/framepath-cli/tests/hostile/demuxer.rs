@@ -83,8 +83,19 @@ impl Peer {
         let (pts, duration, key, transit) = (Some(0), 1, true, false);
         let preroll = Preroll::default();
         self.cell(
-            Completion::Packet { is_damaged: false, pts, duration, offset, len, id, key, transit, preroll }
-                .encode(),
+            Completion::Packet {
+                is_damaged: false,
+                pts,
+                duration,
+                offset,
+                len,
+                id,
+                key,
+                transit,
+                preroll,
+                lost: 0,
+            }
+            .encode(),
         );
     }
 }

@@ -18,23 +18,27 @@ pub enum Hosts {
     /// Any host. Without `host=`, the host of the decoder after the hop if that host is a worker;
     /// else the path's own thread.
     AsDecoder,
+    /// A sandboxed process of this program only: the hop has no choice of hosts, but the arguments for workers.
+    Process,
 }
 
 impl Hosts {
-    /// Returns the arguments for workers that a hop with these hosts has, `host` first; empty for
-    /// [`Hosts::Inline`].
+    /// Returns the arguments for workers that a hop with these hosts has, `host` first if there is a choice; empty
+    /// for [`Hosts::Inline`].
     pub fn args(self) -> &'static [Arg] {
         match self {
             Hosts::Inline => &[],
             Hosts::Any => &ANY,
             Hosts::NoService => &NO_SERVICE,
             Hosts::AsDecoder => &AS_DECODER,
+            Hosts::Process => &PROCESS,
         }
     }
 }
 
 static ANY: [Arg; 7] = [HOST, WATCHDOG, MEMORY, SANDBOX, SOCKET, SERVICE_UID, FAULT];
 static NO_SERVICE: [Arg; 5] = [PROCESS_HOST, WATCHDOG, MEMORY, SANDBOX, FAULT];
+static PROCESS: [Arg; 4] = [WATCHDOG, MEMORY, SANDBOX, FAULT];
 static AS_DECODER: [Arg; 7] = [DECODER_HOST, WATCHDOG, MEMORY, SANDBOX, SOCKET, SERVICE_UID, FAULT];
 
 const HOST: Arg = Arg::option(

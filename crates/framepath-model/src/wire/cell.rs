@@ -205,6 +205,8 @@ pub enum Completion {
         transit: bool,
         /// Frames that a decoder of this packet does not output.
         preroll: Preroll,
+        /// Number of packets of the network (RTP) that were lost since the packet before; 0 from a file.
+        lost: u32,
     },
     /// Marker after a flush or seek: later completions belong to the new input.
     Flushed {
@@ -337,13 +339,24 @@ impl Completion {
             Completion::End => alone(END, 0),
             Completion::MemoryRequest => alone(MEMORY_REQUEST, 0),
             Completion::Passed { seq } => alone(PASSED, seq),
-            Completion::Packet { pts, duration, offset, len, id, key, is_damaged, transit, preroll } => {
+            Completion::Packet {
+                pts,
+                duration,
+                offset,
+                len,
+                id,
+                key,
+                is_damaged,
+                transit,
+                preroll,
+                lost,
+            } => {
                 let transit = if transit { TRANSIT } else { 0 };
                 let flags = has_pts(pts) | packet_flags(key, is_damaged) | transit;
                 let word =
                     u64::from(PACKET_OUT) | (flags | preroll_flags(preroll)) << 8 | u64::from(len) << 32;
                 let (pts, skipped) = (pts.unwrap_or(0) as u64, preroll.skipped);
-                [word, pts, duration as u64, offset, id.into(), skipped, 0, 0]
+                [word, pts, duration as u64, offset, id.into(), skipped, lost.into(), 0]
             }
             Completion::Flushed { number } => alone(FLUSHED, number),
             Completion::Request(UpstreamRequest::Keyframe) => {
@@ -406,12 +419,13 @@ impl Completion {
             }
             PACKET_OUT => {
                 const RECORD: &str = "packet";
-                zero(cell, 6, RECORD)?;
-                let [_, pts, duration, offset, id, skipped, ..] = *cell;
+                zero(cell, 7, RECORD)?;
+                let [_, pts, duration, offset, id, skipped, lost, _] = *cell;
                 let flags = word >> 8 & 0xff;
                 if flags & !(HAS_PTS | KEY | TRANSIT | DISCARDED | RESTARTS | DAMAGED) != 0
                     || word >> 16 & 0xffff != 0
                     || id >> 32 != 0
+                    || lost >> 32 != 0
                 {
                     return Err(WireError::Reserved { record: RECORD });
                 }
@@ -427,6 +441,7 @@ impl Completion {
                     is_damaged: flags & DAMAGED != 0,
                     transit: flags & TRANSIT != 0,
                     preroll: preroll_of(flags, skipped),
+                    lost: lost as u32,
                 })
             }
             FLUSHED => {

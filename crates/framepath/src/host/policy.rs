@@ -11,6 +11,7 @@
 //! | a demuxer's worker that computes | `watchdog=` of CPU time ([`DemuxerWait`]) | the stream fails |
 //! | a demuxer's worker that opens or seeks | [`SILENCE`] times `watchdog=` of CPU time | the stream fails |
 //! | a demuxer's worker with input to read | [`SILENCE`] times `watchdog=` | the stream fails |
+//! | a packet from the network | `timeout=` and half a second; six more to open the stream | the connection is lost |
 //! | a worker's start after a death | [`OPENING_TRIES`] more tries ([`Restarts`]) | the stream fails |
 //! | requests of a stage in a worker | [`REQUESTS_PER_CELL`] for each submission, [`MOST_REQUESTS`] at once ([`RequestBudget`]) | the worker is killed and replaced |
 //! | a new frame after deaths | [`FRUITLESS`] deaths ([`Restarts`]) | the stream fails |
@@ -46,6 +47,11 @@ const FRUITLESS: u32 = 32;
 /// to read. It is long because a disk may be slow. The same limit applies to the CPU time that the
 /// worker needs to open the file or to answer a seek, because a seek may read the file twice.
 const SILENCE: u32 = 10;
+/// Time that a network demuxer's worker may need in addition to `timeout=`, so that libavformat reports the
+/// timeout first.
+const ANSWERING: Duration = Duration::from_millis(500);
+/// Time that a network demuxer's worker may need to examine a new stream, in addition to `timeout=`.
+const PROBING: Duration = Duration::from_secs(6);
 /// Interval of checks while the caller waits for a demuxer's worker.
 pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
@@ -182,20 +188,42 @@ pub(super) struct DemuxerWait {
     readable_since: Instant,
     /// Limit of the worker's CPU time in this wait.
     busy: Duration,
-    /// Limit of the time without the awaited packet or answer although reading the file does not block.
+    /// Limit of the time without the awaited packet or answer although reading the file does not block; from a
+    /// network, of the whole wait.
     silent: Duration,
+}
+
+/// Input of a demuxer's worker, as its caller knows it.
+pub(super) enum DemuxedInput {
+    /// File that is open in this process, too, to check if there are bytes to read.
+    File(MediaFile),
+    /// Network, with the maximum time without a packet.
+    Network(Duration),
 }
 
 impl DemuxerWait {
     /// Starts a wait for the file to be open, or for the answer to a seek.
-    pub(super) fn to_open(process: &SharedProcess, watchdog: Duration) -> DemuxerWait {
-        DemuxerWait { busy: watchdog * SILENCE, ..DemuxerWait::for_packet(process, watchdog) }
+    pub(super) fn to_open(process: &SharedProcess, input: &DemuxedInput, watchdog: Duration) -> DemuxerWait {
+        let mut wait = DemuxerWait::for_packet(process, input, watchdog);
+        wait.busy = watchdog * SILENCE;
+        if let DemuxedInput::Network(_) = input {
+            wait.silent += PROBING;
+        }
+        wait
     }
 
     /// Starts a wait for the next packet.
-    pub(super) fn for_packet(process: &SharedProcess, watchdog: Duration) -> DemuxerWait {
+    pub(super) fn for_packet(
+        process: &SharedProcess,
+        input: &DemuxedInput,
+        watchdog: Duration,
+    ) -> DemuxerWait {
         let since = Instant::now();
-        let (busy, silent) = (watchdog, watchdog * SILENCE);
+        let silent = match input {
+            DemuxedInput::File(_) => watchdog * SILENCE,
+            DemuxedInput::Network(timeout) => timeout.saturating_add(ANSWERING),
+        };
+        let busy = watchdog;
         DemuxerWait { since, cpu_ns: process.cpu_ns(), readable_since: since, busy, silent }
     }
 
@@ -208,14 +236,16 @@ impl DemuxerWait {
     pub(super) fn check(
         &mut self,
         process: &SharedProcess,
-        file: &MediaFile,
+        input: &DemuxedInput,
         packets: u64,
     ) -> Result<(), HostError> {
         if self.since.elapsed() < CHECK_INTERVAL {
             return Ok(());
         }
-        if !is_readable(file) {
-            self.readable_since = Instant::now();
+        if let DemuxedInput::File(file) = input {
+            if !is_readable(file) {
+                self.readable_since = Instant::now();
+            }
         }
         let computed = Duration::from_nanos(process.cpu_ns().saturating_sub(self.cpu_ns));
         let silence = self.readable_since.elapsed();
@@ -225,6 +255,9 @@ impl DemuxerWait {
                 what: "computed without sending a packet",
                 after: computed,
             });
+        }
+        if let (DemuxedInput::Network(_), true) = (input, silence > self.silent) {
+            return Err(HostError::NetworkSilent { packets, after: silence });
         }
         if silence > self.silent {
             return Err(HostError::DemuxerStuck { packets, what: "sent no packet", after: silence });

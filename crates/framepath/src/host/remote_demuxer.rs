@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Caller's side of a demuxer in a worker.
 //!
-//! The worker receives the open file and nothing else. It reads ahead as far as the
+//! The worker receives the open file and nothing else; for a stream from the network, a URL or a session
+//! description, and makes its sockets itself. It reads ahead as far as the
 //! ring and the shared memory allow, so a paced path wakes it once for half
 //! a ring of packets. The caller checks the worker's cells. The bytes of the worker's packets are never a
 //! slice here; they are copied once more, into the decoder's memory.
@@ -17,17 +18,19 @@ use std::time::Duration;
 
 use framepath_codec::{MediaFile, Packet, TrackInfo};
 use framepath_model::stream::FrameMeta;
-use framepath_model::wire::{Cell, Completion, Demux, DemuxPosition, Message, Submission};
+use framepath_model::wire::{
+    Cell, Completion, Demux, DemuxNetwork, DemuxPosition, Message, NetworkTransport, Submission,
+};
 use framepath_os::crossing::{
-    Bell, Breach, CellReader, CellWriter, PooledPackets, SharedArea, Socket, WatchResult, Watcher,
-    completions, submissions, watch,
+    Bell, Breach, CellReader, CellWriter, PacketArea, PooledPackets, SharedArea, Sizes, Socket, WatchResult,
+    Watcher, completions, submissions, watch,
 };
 use framepath_os::measure::meter;
 use framepath_os::process::cancel::canceled;
 use framepath_os::process::signal;
 
 use super::message_io::{recv_within, send};
-use super::policy::{CHECK_INTERVAL, DemuxerWait};
+use super::policy::{CHECK_INTERVAL, DemuxedInput, DemuxerWait};
 use super::process::Worker;
 use super::service_stream::ServiceStream;
 use super::spec::area_sizes;
@@ -58,7 +61,18 @@ pub(crate) struct DemuxerSpec {
     pub(crate) private: bool,
 }
 
-/// Reader of the packets of a file that a worker demuxes. Dropping the reader ends the worker.
+/// Stream from the network, and how to receive it.
+pub(crate) struct NetworkSource {
+    pub(crate) transport: NetworkTransport,
+    /// URL with the server's address as numbers, or the text of a session description.
+    pub(crate) text: Vec<u8>,
+    /// Maximum time to wait for a late datagram.
+    pub(crate) latency: Duration,
+    /// Maximum time without a packet.
+    pub(crate) timeout: Duration,
+}
+
+/// Reader of the packets of a file or network stream that a worker demuxes. Dropping the reader ends the worker.
 pub(crate) struct RemoteDemuxer {
     // First, so that it is dropped first: its thread uses the other fields.
     _watcher: Watcher,
@@ -75,10 +89,12 @@ pub(crate) struct RemoteDemuxer {
     /// True once the worker has ended; set by the watcher's thread.
     gone: Arc<AtomicBool>,
     spec: DemuxerSpec,
-    /// The demuxed file. Open in this process, too, to check if there are bytes to read.
-    file: MediaFile,
+    /// The demuxed file or network stream.
+    input: DemuxedInput,
     /// Number of packets received so far.
     received: u64,
+    /// Number of packets of the network that were lost so far.
+    lost: u64,
     /// True after the last packet or a failure, until a seek.
     ended: bool,
     stats: Arc<WorkerStats>,
@@ -107,7 +123,48 @@ impl RemoteDemuxer {
             faults: spec.options.faults.to_string(),
         };
         send(&socket, &Message::Demux(demux), Some(area.fd()))?;
-        let (track_bytes, stream) = opened(&worker, &file, spec.options.watchdog)?;
+        RemoteDemuxer::opened(worker, DemuxedInput::File(file), spec, (area, sizes))
+    }
+
+    /// Opens `source` in a worker that reaches the network.
+    ///
+    /// # Errors
+    /// As [`open`](RemoteDemuxer::open); the server cannot be reached, or refuses the stream.
+    pub(crate) fn open_network(
+        source: &NetworkSource,
+        spec: DemuxerSpec,
+    ) -> Result<RemoteDemuxer, HostError> {
+        let sizes = area_sizes(spec.options.kind.memory_bytes, MOST_PACKET_BYTES);
+        let area = Arc::new(SharedArea::new(sizes)?);
+        let worker = start::worker(None, &spec.options)?;
+        let mut text = PacketArea::new(area.clone());
+        if !text.keep(&source.text) {
+            return Err(HostError::PacketSize { bytes: source.text.len(), most: text.largest() });
+        }
+        let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let demux = DemuxNetwork {
+            transport: source.transport,
+            text_bytes: source.text.len() as u32,
+            track: spec.track,
+            latency_ns: nanoseconds(source.latency),
+            timeout_ns: nanoseconds(source.timeout),
+            cells: sizes.cells,
+            packet_bytes: sizes.packet_bytes,
+            faults: spec.options.faults.to_string(),
+        };
+        send(&worker.socket, &Message::DemuxNetwork(demux), Some(area.fd()))?;
+        RemoteDemuxer::opened(worker, DemuxedInput::Network(source.timeout), spec, (area, sizes))
+    }
+
+    /// Waits until `worker` has opened `input`, and makes its reader.
+    fn opened(
+        worker: Worker,
+        input: DemuxedInput,
+        spec: DemuxerSpec,
+        (area, sizes): (Arc<SharedArea>, Sizes),
+    ) -> Result<RemoteDemuxer, HostError> {
+        let socket = worker.socket.clone();
+        let (track_bytes, stream) = opened(&worker, &input, spec.options.watchdog)?;
         let packets = PooledPackets::new(area.clone());
         let track = TrackInfo::from_bytes(&packets.kept(track_bytes)?, stream)
             .map_err(|error| HostError::Refused { text: error.to_string() })?;
@@ -117,8 +174,8 @@ impl RemoteDemuxer {
         let stats = Arc::<WorkerStats>::default();
         stats.pid.store(worker.process().pid(), Ordering::Relaxed);
         *stats.sandbox_note.lock().unwrap_or_else(PoisonError::into_inner) =
-            sandbox::note(worker.layers).unwrap_or_default();
-        let (received, ended) = (0, false);
+            sandbox::note(spec.options.kind.judged(worker.layers)).unwrap_or_default();
+        let (received, lost, ended) = (0, 0, false);
         Ok(RemoteDemuxer {
             _watcher: watcher,
             worker,
@@ -130,8 +187,9 @@ impl RemoteDemuxer {
             packets,
             gone,
             spec,
-            file,
+            input,
             received,
+            lost,
             ended,
             stats,
         })
@@ -147,9 +205,20 @@ impl RemoteDemuxer {
         self.stats.clone()
     }
 
+    /// Makes this worker's figures part of `stats`, those of an earlier worker for the same stream.
+    pub(crate) fn add_to(&mut self, stats: &Arc<WorkerStats>) {
+        stats.pid.store(self.worker.process().pid(), Ordering::Relaxed);
+        self.stats = stats.clone();
+    }
+
     /// True if the file is seekable, so that [`seek`](RemoteDemuxer::seek) can succeed.
     pub(crate) fn is_seekable(&self) -> bool {
-        self.file.is_seekable()
+        matches!(&self.input, DemuxedInput::File(file) if file.is_seekable())
+    }
+
+    /// Returns the number of packets received so far, and the number of packets of the network that were lost.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        (self.received, self.lost)
     }
 
     /// Seeks to another position, also after the end. Waits for the worker's answer, and drops the packets
@@ -168,7 +237,7 @@ impl RemoteDemuxer {
         let most = RINGS_BEFORE_ANSWER * u64::from(self.cells);
         let watchdog = self.spec.options.watchdog;
         // A seek may read the file from its start, as opening does.
-        let mut wait = DemuxerWait::to_open(&self.worker.process, watchdog);
+        let mut wait = DemuxerWait::to_open(&self.worker.process, &self.input, watchdog);
         for _ in 0..most {
             let Some(cell) = self.next_cell(&mut wait)? else { return Ok(()) };
             match Completion::decode(&cell)? {
@@ -192,7 +261,8 @@ impl RemoteDemuxer {
         let mut wait = None;
         while !self.ended {
             let (process, watchdog) = (&self.worker.process, self.spec.options.watchdog);
-            let wait = wait.get_or_insert_with(|| DemuxerWait::for_packet(process, watchdog));
+            let input = &self.input;
+            let wait = wait.get_or_insert_with(|| DemuxerWait::for_packet(process, input, watchdog));
             let Some(cell) = self.next_cell(wait)? else { break };
             match Completion::decode(&cell)? {
                 Completion::End => self.ended = true,
@@ -224,12 +294,12 @@ impl RemoteDemuxer {
             }
             let gone = &self.gone;
             meter::blocked(|| self.reader.sleep(|| gone.load(Ordering::Acquire), Some(CHECK_INTERVAL)));
-            wait.check(&self.worker.process, &self.file, self.received)?;
+            wait.check(&self.worker.process, &self.input, self.received)?;
         }
     }
 
     fn packet(&mut self, completion: Completion) -> Result<Packet, HostError> {
-        let Completion::Packet { pts, duration, offset, len, id, key, is_damaged, transit, preroll } =
+        let Completion::Packet { pts, duration, offset, len, id, key, is_damaged, transit, preroll, lost } =
             completion
         else {
             return Err(Breach("an unexpected completion of a demuxer").into());
@@ -246,6 +316,7 @@ impl RemoteDemuxer {
             packet.set_damaged();
         }
         self.received += 1;
+        self.lost += u64::from(lost);
         Ok(packet)
     }
 
@@ -269,16 +340,16 @@ impl RemoteDemuxer {
 /// The worker refused the file, ended, exceeded a limit or broke the rules; or Ctrl-C canceled the wait.
 fn opened(
     worker: &Worker,
-    file: &MediaFile,
+    input: &DemuxedInput,
     watchdog: Duration,
 ) -> Result<(u32, framepath_model::stream::StreamInfo), HostError> {
     let failed = |source| HostError::Socket { operation: "wait for the worker", source };
-    let mut wait = DemuxerWait::to_open(&worker.process, watchdog);
+    let mut wait = DemuxerWait::to_open(&worker.process, input, watchdog);
     while !worker.socket.readable_within(CHECK_INTERVAL).map_err(failed)? {
         if signal::interrupted() {
             return Err(failed(canceled()));
         }
-        wait.check(&worker.process, file, 0)?;
+        wait.check(&worker.process, input, 0)?;
     }
     match recv_within(&worker.socket, Duration::ZERO)? {
         Some((Message::Demuxed { track_bytes, stream }, _)) if track_bytes as usize <= MOST_TRACK_BYTES => {

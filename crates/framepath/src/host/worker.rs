@@ -95,6 +95,16 @@ fn serve(socket: &Arc<Socket>, task: Task, registry: &Registry) -> Result<(), Ho
         (Task::Stage, Some((Message::File { name }, Some(file)))) => {
             return serve_file(socket, name, file, page);
         }
+        (Task::Network(_), Some((Message::DemuxNetwork(demux), Some(memory)))) => {
+            at_end(socket.clone(), || crash::leave()).map_err(|source| HostError::Socket {
+                operation: "watch the caller of the worker",
+                source,
+            })?;
+            return demux_worker::demux_network(&demux, memory, socket);
+        }
+        (Task::Network(_), Some(_)) => {
+            return Err(HostError::NotOpened { what: "the worker received an unexpected message" });
+        }
         (_, first) => first,
     };
     let (open, fd) = match first {

@@ -30,7 +30,8 @@ pub enum Layer {
     /// Landlock: no file can be opened, made or removed; while a plug-in is loaded, its file and the
     /// system's libraries can be read.
     LandlockFiles,
-    /// Landlock: no TCP port can be bound or connected to.
+    /// Landlock: no TCP port can be bound or connected to; for a worker that reaches the network, one port can be
+    /// connected to.
     LandlockNet,
     /// Landlock: no signal and no abstract socket reaches other processes.
     LandlockScope,
