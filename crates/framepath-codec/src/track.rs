@@ -218,6 +218,7 @@ impl TrackInfo {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use framepath_model::orientation::Orientation;
     use framepath_model::stream::Rational;
 
     use super::*;
@@ -239,6 +240,7 @@ pub(crate) mod tests {
             time_base: none,
             frame_rate: none,
             sample_aspect: none,
+            orientation: Orientation::Upright,
         }
     }
 
