@@ -23,6 +23,7 @@ use crate::input::{ContainerInput, INTERRUPT, MediaFile};
 use crate::libav_format::pixel_format;
 use crate::network_input::NetworkInput;
 use crate::palette;
+use crate::picture::stream_orientation;
 use crate::shortage::Shortage;
 use crate::track::{Parameters, TrackInfo};
 use crate::{Codec, CodecError, Packet};
@@ -249,6 +250,7 @@ impl Demuxer {
             raw.flags &= !(ff::AV_PKT_FLAG_DISCARD as c_int);
             packet.meta_mut().pts = (raw.pts != ff::AV_NOPTS_VALUE).then_some(raw.pts);
             packet.meta_mut().duration = raw.duration;
+            packet.meta_mut().orientation = self.info.stream.orientation;
             let packet = self.with_new_head(packet)?;
             let packet = self.with_palette(packet)?;
             self.packets += 1;
@@ -504,6 +506,7 @@ impl Context {
                 time_base: rational((*stream).time_base),
                 frame_rate: rational(ff::av_guess_frame_rate(raw, stream, ptr::null_mut())),
                 sample_aspect: rational(ff::av_guess_sample_aspect_ratio(raw, stream, ptr::null_mut())),
+                orientation: stream_orientation(stream),
             };
             let parameters = Parameters::copy_of(parameters).ok_or_else(|| CodecError::Demux {
                 file: file(),

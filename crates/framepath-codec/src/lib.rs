@@ -71,6 +71,7 @@ mod output_format;
 mod packet;
 mod paint;
 mod palette;
+mod picture;
 mod pool_provider;
 mod rgb_to_yuv;
 mod shortage;

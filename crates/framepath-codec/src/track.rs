@@ -229,6 +229,7 @@ impl TrackInfo {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use framepath_model::orientation::Orientation;
     use framepath_model::stream::Rational;
 
     use super::*;
@@ -250,6 +251,7 @@ pub(crate) mod tests {
             time_base: none,
             frame_rate: none,
             sample_aspect: none,
+            orientation: Orientation::Upright,
         }
     }
 

@@ -23,7 +23,7 @@
 //! | submission | word 0 | 1 | 2 | 3 | 4..7 |
 //! | --- | --- | --- | --- | --- | --- |
 //! | packet | `1:8`, flags`:8`, `0:16`, len`:32` | seq | pts | offset | word 4 frames to skip; 0 |
-//! | frame | `2:8`, layout`:8`, pool`:16`, slot`:32` | seq | pts | flags | 0 |
+//! | frame | `2:8`, layout`:8`, pool`:16`, slot`:32` | seq | pts | flags`:8`, picture`:5` | 0 |
 //! | layout | see below, kind 3 | | | | |
 //! | drain | `4:8` | 0 | 0 | 0 | 0 |
 //! | flush | `5:8` | seq | 0 | 0 | 0 |
@@ -38,6 +38,7 @@
 //! | 2 | the caller must copy the packet and give its memory back immediately | packets of a demuxer |
 //! | 3 | the packet's picture is decoded and not output | packets |
 //! | 4 | the decoder outputs the frames inside and starts anew with this packet | packets |
+//! | 5 | the packet or frame is damaged | packets, frames |
 //!
 //! The frames to skip, counted from this packet on, are not output either. Modes of a seek: 0 the
 //! exact time, 1 the random access point before it, 2 the next random access point (without a
@@ -69,10 +70,13 @@
 //! A frame of pool 65,535 is the submitted frame, passed on unchanged. Work of a frame: word 4
 //! inside`:24`, idle`:24`; word 5 blocked`:24`, compute`:24`; word 6 preempted`:24`, copy`:24`; the upper
 //! 16 bits of these three words, from the lowest on, wakeup`:24`, held for depth`:24`; word 7 copied
-//! bytes`:32`, voluntary switches`:16`, involuntary switches`:15`, pool`:1` (the time inside was spent in
-//! a decoder's thread pool). `enter` and `leave` are nanoseconds on CLOCK_MONOTONIC, with enter <= leave.
+//! bytes`:32`, voluntary switches`:16`, involuntary switches`:10`, picture`:5`, pool`:1` (the time
+//! inside was spent in a decoder's thread pool). `enter` and `leave` are nanoseconds on CLOCK_MONOTONIC, with enter <= leave.
 //! A time of 24 bits is nanoseconds, rounded down to its first 20 bits (`:20`) and a number of zero bits
 //! behind them (`:4`). A number too large for its field is written as the field's largest value.
+//!
+//! A picture is its field order`:2` (0 progressive, 1 top field first, 2 bottom field first) and its
+//! orientation`:3` (EXIF's number minus one).
 //!
 //! A layout never changes. It is sent once, before the first frame that uses it. Later cells
 //! refer to its id.
@@ -133,7 +137,7 @@
 //! | caller to zygote | | |
 //! | spawn | 48 | kind text(960), the same text as the argument of a worker program |
 //!
-//! A stream is 36 bytes: format`:8` (0 where not known), `0:24`, width`:32`,
+//! A stream is 36 bytes: format`:8` (0 where not known), orientation`:8`, `0:16`, width`:32`,
 //! height`:32`, then time base, frame rate and sample aspect as numerator`:32`
 //! and denominator`:32`, signed.
 //!
@@ -167,6 +171,7 @@ pub mod figures;
 mod layout;
 mod message;
 mod opening;
+mod picture;
 mod record;
 mod work;
 

@@ -14,6 +14,7 @@ mod handoff;
 mod hops;
 mod interrupt;
 mod paths;
+mod pictures;
 mod play;
 mod players;
 mod plugins;

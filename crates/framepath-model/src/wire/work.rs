@@ -4,7 +4,9 @@
 
 use super::WireError;
 use super::error::check;
+use super::picture::{PICTURE_BITS, picture_bits, picture_of};
 use crate::ledger::Row;
+use crate::stream::PictureFlags;
 
 /// Time and resources of a worker's hop for one frame. Durations are nanoseconds; a duration above
 /// the 32-bit maximum (4.3 s), and a count above the maximum of its field, is stored as the
@@ -48,14 +50,17 @@ pub struct WorkerTime {
 }
 
 /// Largest [`WorkerTime::involuntary_switches`]; a higher number is sent as this one.
-pub const MOST_INVOLUNTARY: u16 = POOL_BIT - 1;
+pub const MOST_INVOLUNTARY: u16 = (1 << INVOLUNTARY_BITS) - 1;
 
 /// Bit in the encoded number of involuntary switches that is set if [`WorkerTime::is_pool`] is true.
 const POOL_BIT: u16 = 1 << 15;
 
+/// Number of bits of the involuntary switches.
+const INVOLUNTARY_BITS: u32 = 15 - PICTURE_BITS;
+
 impl WorkerTime {
-    /// Encodes words 2 to 7 of a frame completion.
-    pub(super) fn encode(&self) -> [u64; 6] {
+    /// Encodes words 2 to 7 of the completion of a frame with `picture`.
+    pub(super) fn encode(&self, picture: &PictureFlags) -> [u64; 6] {
         let times = [
             self.inside_ns,
             self.idle_ns,
@@ -71,7 +76,9 @@ impl WorkerTime {
         let last = g | h << SHORT_BITS;
         let triple = |low: u64, high: u64, part: u64| low | high << SHORT_BITS | part << (2 * SHORT_BITS);
         let pool = if self.is_pool { POOL_BIT } else { 0 };
-        let involuntary = self.involuntary_switches.min(MOST_INVOLUNTARY) | pool;
+        let involuntary = self.involuntary_switches.min(MOST_INVOLUNTARY)
+            | pool
+            | (picture_bits(picture) as u16) << INVOLUNTARY_BITS;
         let switches = u64::from(self.voluntary_switches) | u64::from(involuntary) << 16;
         [
             self.enter_ns,
@@ -84,8 +91,8 @@ impl WorkerTime {
     }
 
     /// Decodes words 2 to 7 of a frame completion. Fails with [`WireError::Field`] if the frame
-    /// leaves before it enters, or a time is not one that [`short_time`] returns.
-    pub(super) fn decode(words: [u64; 6]) -> Result<WorkerTime, WireError> {
+    /// leaves before it enters, has no known field order, or has a time that [`short_time`] does not return.
+    pub(super) fn decode(words: [u64; 6], is_damaged: bool) -> Result<(WorkerTime, PictureFlags), WireError> {
         let [enter_ns, leave_ns, first, second, third, counts] = words;
         check(enter_ns <= leave_ns, "frame completion", "leave", leave_ns)?;
         let last = [first, second, third].map(|word| word >> (2 * SHORT_BITS));
@@ -95,7 +102,8 @@ impl WorkerTime {
             let is_short = |word: u64| short_time(long_time(word)) == word & SHORT_MASK;
             check(is_short(word) && is_short(word >> SHORT_BITS), "frame completion", "time", word)?;
         }
-        Ok(WorkerTime {
+        let picture = picture_of(counts >> (48 + INVOLUNTARY_BITS), is_damaged, "frame completion")?;
+        let work = WorkerTime {
             enter_ns,
             leave_ns,
             inside_ns: low(first),
@@ -110,7 +118,8 @@ impl WorkerTime {
             voluntary_switches: (counts >> 32) as u16,
             involuntary_switches: (counts >> 48) as u16 & MOST_INVOLUNTARY,
             is_pool: (counts >> 48) as u16 & POOL_BIT != 0,
-        })
+        };
+        Ok((work, picture))
     }
 }
 

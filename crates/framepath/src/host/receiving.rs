@@ -98,9 +98,9 @@ impl Receiving {
             Completion::Frame { seq, pool: SAME_FRAME, work, .. } => {
                 Ok(Some(WorkerMessage::Same { seq, work }))
             }
-            Completion::Frame { seq, pool, slot, layout, is_damaged, work } => {
+            Completion::Frame { seq, pool, slot, layout, picture, work } => {
                 let mut meta = meta;
-                let meta = |seq| meta(seq).map(|meta| FrameMeta { is_damaged, ..meta });
+                let meta = |seq| meta(seq).map(|meta| meta.with_picture(picture));
                 let frame = self.pools.frame(pool, slot, layout, seq, meta)?;
                 self.link.health.frame_out();
                 Ok(Some(WorkerMessage::Frame { seq, frame, work }))

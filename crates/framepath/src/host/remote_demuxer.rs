@@ -306,7 +306,8 @@ impl RemoteDemuxer {
         };
         let bytes = self.packets.packet(offset, len, id)?;
         meter::count_copied(len as usize);
-        let meta = FrameMeta { pts, duration, ..FrameMeta::default() };
+        let orientation = self.track.stream.orientation;
+        let meta = FrameMeta { pts, duration, orientation, ..FrameMeta::default() };
         let packet = Packet::shared(bytes, meta, key);
         let packet = if transit || self.spec.private { packet.and_then(Packet::private) } else { packet };
         let no_memory = || HostError::Failed { text: "no memory for a packet".to_owned() };

@@ -380,7 +380,8 @@ impl Sending {
             }
             WorkerInput::Frame(frame) => {
                 let (pool, layout) = (self.pool(frame)?, self.layout(frame.layout())?);
-                Submission::Frame { seq, pts, pool, slot: frame.slot(), layout }
+                let picture = frame.meta().picture();
+                Submission::Frame { seq, pts, pool, slot: frame.slot(), layout, picture }
             }
         }))
     }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use framepath_codec::{MediaFile, Packet, TrackInfo};
 use framepath_model::format::Layout;
+use framepath_model::orientation::Orientation;
 use framepath_model::stream::FrameMeta;
 use framepath_model::wire::{Completion, Message, Open, Submission, UpstreamRequest};
 use framepath_os::crossing::{
@@ -183,6 +184,8 @@ struct Stream {
     faults: Option<InjectedFaults>,
     memory: Arc<MemoryClient>,
     damage: DamageLog,
+    /// Orientation that the container declares, for the pictures of packets.
+    orientation: Orientation,
 }
 
 type Refusal = Box<dyn std::error::Error>;
@@ -248,6 +251,7 @@ impl Stream {
             faults: if open.faults.is_empty() { None } else { Some(open.faults.parse()?) },
             memory,
             damage,
+            orientation: open.stream.orientation,
         };
         Ok((stream_in_worker, Message::Opened { threads, stream, replayable, takes_packets }))
     }
@@ -271,7 +275,8 @@ impl Stream {
                     locked(&self.exporter).count_input(seq);
                     self.inject(seq);
                     let bytes = self.packets.packet(offset, len)?;
-                    let meta = FrameMeta { seq, pts, ..FrameMeta::default() };
+                    let orientation = self.orientation;
+                    let meta = FrameMeta { seq, pts, orientation, ..FrameMeta::default() };
                     let packet = Packet::shared(bytes, meta, key);
                     let mut packet =
                         packet.ok_or_else(|| Stopped::Stage("no memory for a packet".to_owned()))?;
@@ -281,11 +286,11 @@ impl Stream {
                     }
                     self.push(Item::Packet(packet))?;
                 }
-                Submission::Frame { seq, pts, pool, slot, layout } => {
+                Submission::Frame { seq, pts, pool, slot, layout, picture } => {
                     self.recorder.mark();
                     locked(&self.exporter).count_input(seq);
                     self.inject(seq);
-                    let meta = FrameMeta { seq, pts, ..FrameMeta::default() };
+                    let meta = FrameMeta { seq, pts, ..FrameMeta::default() }.with_picture(picture);
                     let frame = self.input(pool, slot, layout, meta)?;
                     self.push(Item::Frame(frame))?;
                     let mut exporter = locked(&self.exporter);
