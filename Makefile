@@ -8,9 +8,6 @@ FUZZ_SECONDS ?= 60
 export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 export CARGO_TERM_PROGRESS_WHEN ?= auto
 
-# Optional parts of the command: `url` for http:// and https://; and, if SDL2 is installed, the window of `play`.
-FEATURES = --features http$(shell pkg-config --exists sdl2 2>/dev/null && echo ,play)
-
 .PHONY: help build peers demo test lint test-kernel test-kernel-fast test-kernel-debug shell-check check-unsafe fresh clips fuzz check-licenses
 
 help:
@@ -29,7 +26,7 @@ help:
 	@echo "make clips    regenerates the committed clips (clips/README.md)"
 
 build:
-	$(CARGO) build --release --locked $(FEATURES)
+	$(CARGO) build --release --locked --features http
 	@$(MAKE) -s -C peers TARGET=$(TARGET)
 
 peers:
@@ -45,15 +42,16 @@ test:
 	@$(MAKE) -s shell-check
 	@scripts/check-units
 	@$(MAKE) -s -C peers TARGET=$(TARGET) CARGO=$(CARGO) all check
-	$(CARGO) test --workspace --features play,http --locked --profile checked
+	$(CARGO) test --workspace --features http --locked --profile checked
 
-# The last clippy checks the command without the lab: run, stages and serve do not need the lab.
+# The last two check the command without the lab and without a window.
 lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
-	$(CARGO) clippy --workspace --all-targets --features play,http --locked -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --features http --locked -- -D warnings
 	$(CARGO) clippy -p framepath-cli --no-default-features --locked -- -D warnings
-	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --features play,http --no-deps --locked
+	$(CARGO) clippy -p framepath-cli --no-default-features --features lab --locked -- -D warnings
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --features http --no-deps --locked
 
 test-kernel:
 	@tests/vm/install

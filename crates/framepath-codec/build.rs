@@ -13,14 +13,19 @@ fn main() {
     bind_dav1d();
 }
 
-/// Sets the cfg `callbacks_need_flag` if the FFmpeg headers are older than 6.0. `ffmpeg-sys-next`
-/// passes their version in an environment variable.
+/// Sets the cfg `callbacks_need_flag` if the FFmpeg headers are older than 6.0, and `frame_has_field_flags` if
+/// they are 6.1 or newer. `ffmpeg-sys-next` passes their version in environment variables.
 fn ffmpeg_flags() {
     println!("cargo::rustc-check-cfg=cfg(callbacks_need_flag)");
     // FFmpeg 5 calls get_buffer2 from its frame threads only if the field thread_safe_callbacks
     // allows it. FFmpeg 6 and newer versions always do, and have no such field.
     if env::var("DEP_FFMPEG_FFMPEG_6_0").as_deref() != Ok("true") {
         println!("cargo::rustc-cfg=callbacks_need_flag");
+    }
+    println!("cargo::rustc-check-cfg=cfg(frame_has_field_flags)");
+    // FFmpeg 6.1 has moved the field order of frames to flags, and a stream's side data to its parameters.
+    if env::var("DEP_FFMPEG_FFMPEG_6_1").as_deref() == Ok("true") {
+        println!("cargo::rustc-cfg=frame_has_field_flags");
     }
 }
 

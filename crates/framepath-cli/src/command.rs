@@ -120,6 +120,15 @@ impl Command {
         }
     }
 
+    /// Returns the log level without `-v` and FRAMEPATH_LOG: `error` for the service, whose log is the only
+    /// trace of a dead worker, none for the other commands.
+    pub(crate) fn log_level(&self) -> log::LevelFilter {
+        match self {
+            Command::Serve(_) => log::LevelFilter::Error,
+            _ => log::LevelFilter::Off,
+        }
+    }
+
     /// Runs the command. Returns the exit status, or an error that has not been printed yet.
     pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
         match self {

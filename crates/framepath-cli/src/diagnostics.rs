@@ -37,13 +37,14 @@ fn line(record: &Record<'_>) -> String {
 }
 
 /// Installs the logger. `verbose` is the number of `-v`: 1 is info, 2 debug, 3 or more trace; 0 takes
-/// the level of FRAMEPATH_LOG. Installs no logger if that variable is unset, empty or `off`.
+/// the level of FRAMEPATH_LOG, or `otherwise` if that variable is unset or empty. Installs no logger if
+/// the level is `off`.
 ///
 /// # Errors
 /// `verbose` is 0, and FRAMEPATH_LOG is not a level.
-pub(crate) fn install(verbose: u8) -> Result<(), UsageError> {
+pub(crate) fn install(verbose: u8, otherwise: LevelFilter) -> Result<(), UsageError> {
     let level = match verbose {
-        0 => level_from_environment()?,
+        0 => level_from_environment()?.unwrap_or(otherwise),
         1 => LevelFilter::Info,
         2 => LevelFilter::Debug,
         _ => LevelFilter::Trace,
@@ -56,13 +57,13 @@ pub(crate) fn install(verbose: u8) -> Result<(), UsageError> {
     Ok(())
 }
 
-fn level_from_environment() -> Result<LevelFilter, UsageError> {
+fn level_from_environment() -> Result<Option<LevelFilter>, UsageError> {
     let Some(value) = env::var_os(VARIABLE).filter(|value| !value.is_empty()) else {
-        return Ok(LevelFilter::Off);
+        return Ok(None);
     };
     let level = value.to_str().and_then(|value| value.parse().ok());
     let value = value.to_string_lossy();
-    level.ok_or_else(|| {
+    level.map(Some).ok_or_else(|| {
         UsageError(format!("{VARIABLE}={value}: expected off, error, warn, info, debug or trace"))
     })
 }

@@ -5,6 +5,8 @@ use std::error::Error;
 use std::fmt;
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue};
+use framepath_model::path::nearest;
 use framepath_model::shown::{shown, shown_lines};
 use framepath_os::process::cancel;
 use framepath_os::process::signal;
@@ -16,6 +18,9 @@ const LOST: u8 = 3;
 // The lab distinguishes a loss from a failure by this code.
 #[cfg(feature = "lab")]
 const _: () = assert!(LOST == framepath_lab::LOST);
+/// Exit code of `gate --strict` if no budget fails, but an interval spans a limit.
+#[cfg(feature = "lab")]
+const INCONCLUSIVE: u8 = 4;
 /// Exit code of a command whose work SIGINT or SIGTERM has cut short.
 const INTERRUPTED: u8 = 130;
 
@@ -28,6 +33,9 @@ pub(crate) enum ExitStatus {
     Failed,
     /// The command has reported lost packets or frames. Exit code 3.
     Lost,
+    /// The command has reported a figure that may be within or beyond its limit. Exit code 4.
+    #[cfg(feature = "lab")]
+    Inconclusive,
     /// SIGINT, SIGTERM or Ctrl-C ended the command. The commands that collect results over time (`run`,
     /// `lab`, `meta`, `fixture`) have shown the results up to the signal, the others none. Exit code 130.
     Interrupted,
@@ -65,6 +73,8 @@ pub(crate) fn code(command: &str, outcome: anyhow::Result<ExitStatus>) -> ExitCo
         Ok(ExitStatus::Done) => ExitCode::SUCCESS,
         Ok(ExitStatus::Failed) => ExitCode::FAILURE,
         Ok(ExitStatus::Lost) => ExitCode::from(LOST),
+        #[cfg(feature = "lab")]
+        Ok(ExitStatus::Inconclusive) => ExitCode::from(INCONCLUSIVE),
         Ok(ExitStatus::Interrupted) => ExitCode::from(INTERRUPTED),
         // If the signal ended a wait, the error is an interruption and not a failure.
         Err(error) if signal::interrupted() && is_canceled(&error) => ExitCode::from(INTERRUPTED),
@@ -92,12 +102,14 @@ pub(crate) fn print_error(command: &str, error: &anyhow::Error) {
 }
 
 /// Joins `error` and the chain of causes with `: `; line breaks in their texts remain. Omits a cause
-/// that the text already contains, because many errors of libraries include the text of the cause.
+/// that the text already contains, because many errors of libraries include the text of the cause; also
+/// if the text leaves out one or two words in front (`NAME: `) that it has elsewhere.
 fn one_line(error: &anyhow::Error) -> String {
     let mut line = error.to_string();
     for cause in error.chain().skip(1) {
         let cause = cause.to_string();
-        if !line.contains(&cause) {
+        let shorter = cause.match_indices(": ").map(|(at, _)| &cause[at + 2..]).take(2);
+        if !line.contains(&cause) && !shorter.into_iter().any(|rest| line.ends_with(rest)) {
             line = format!("{line}: {cause}");
         }
     }
@@ -108,6 +120,10 @@ fn one_line(error: &anyhow::Error) -> String {
 /// standard output, or a usage error on standard error. Returns the exit code: 0 for help and
 /// version, 1 if standard output cannot be written, 2 for a usage error.
 pub(crate) fn from_usage_error(error: &clap::Error) -> ExitCode {
+    if let Some(text) = unknown_command(error) {
+        terminal::note(&shown_lines(&text));
+        return ExitCode::from(2);
+    }
     if error.use_stderr() {
         // The error repeats the arguments, which may be file names with control characters.
         terminal::note(shown_lines(&error.render().to_string()).trim_end());
@@ -116,6 +132,24 @@ pub(crate) fn from_usage_error(error: &clap::Error) -> ExitCode {
     // The help goes to standard output; a closed pipe there is a failure.
     let code = if error.print().is_ok() { error.exit_code() } else { 1 };
     ExitCode::from(u8::try_from(code).unwrap_or(2))
+}
+
+/// Formats the error of an unknown command with the nearest command: clap finds none for a short word, such
+/// as `rn`. Returns `None` for another error.
+fn unknown_command(error: &clap::Error) -> Option<String> {
+    if error.kind() != clap::error::ErrorKind::InvalidSubcommand {
+        return None;
+    }
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return None };
+    let arguments = crate::arguments();
+    let names: Vec<&str> =
+        arguments.get_subcommands().filter(|one| !one.is_hide_set()).map(|one| one.get_name()).collect();
+    let guess = nearest(word, names.iter().copied())
+        .map_or_else(String::new, |name| format!("; did you mean `framepath {name}`?"));
+    Some(format!(
+        "framepath: no command `{word}`{guess}\nthe commands are {}; see `framepath --help`",
+        names.join(", ")
+    ))
 }
 
 #[cfg(test)]
@@ -130,5 +164,7 @@ mod tests {
         assert_eq!(one_line(&error), "writing `a.csv`: disk is full");
         let echoed = anyhow::anyhow!("disk is full").context("a.csv: disk is full");
         assert_eq!(one_line(&echoed), "a.csv: disk is full");
+        let named = anyhow::anyhow!("a b: cannot open: gone").context("file 'a b': cannot open: gone");
+        assert_eq!(one_line(&named), "file 'a b': cannot open: gone");
     }
 }

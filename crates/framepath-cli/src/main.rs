@@ -50,7 +50,7 @@ struct Arguments {
     command: command::Command,
 
     /// Log events to standard error: files, workers, connections; -vv also logs hops, decoders and pools
-    /// [default: the level in FRAMEPATH_LOG, else none]
+    /// [default: the level in FRAMEPATH_LOG, else none; `serve` logs errors]
     #[arg(short, long, action = clap::ArgAction::Count, global = true)]
     verbose: u8,
 }
@@ -61,7 +61,7 @@ fn main() -> ExitCode {
     match Arguments::try_parse() {
         Ok(arguments) => {
             let name = arguments.command.name();
-            let reporting = diagnostics::install(arguments.verbose);
+            let reporting = diagnostics::install(arguments.verbose, arguments.command.log_level());
             let outcome = reporting.map_err(Into::into).and_then(|()| arguments.command.run());
             let code = exit_status::code(name, outcome);
             // The remaining workers are waited for, so that their CPU time

@@ -10,15 +10,13 @@ use std::ffi::CStr;
 use crate::CodecError;
 
 /// Supported containers: the first libavformat name of each.
-const CONTAINERS: [&str; 24] = [
+const CONTAINERS: [&str; 19] = [
     "mov",
     "matroska",
     "avi",
     "mpegts",
     "mpeg",
     "flv",
-    "live_flv",
-    "kux",
     "ivf",
     "obu",
     "av1",
@@ -26,13 +24,10 @@ const CONTAINERS: [&str; 24] = [
     "hevc",
     "ogg",
     "asf",
-    "asf_o",
-    "wtv",
     "nut",
     "mxf",
     "gxf",
     "rm",
-    "nsv",
     "dv",
     "mpegvideo",
 ];
@@ -85,7 +80,7 @@ const LIMITS: [(&CStr, &CStr); 4] = [
 const KNOWN_ONLY: [(&CStr, &CStr); 2] = [
     (
         c"format_whitelist",
-        c"mov,matroska,avi,mpegts,mpeg,flv,live_flv,kux,ivf,obu,av1,h264,hevc,ogg,asf,asf_o,wtv,nut,mxf,gxf,rm,nsv,dv,mpegvideo",
+        c"mov,matroska,avi,mpegts,mpeg,flv,ivf,obu,av1,h264,hevc,ogg,asf,nut,mxf,gxf,rm,dv,mpegvideo",
     ),
     (c"codec_whitelist", c"h264,hevc,vp8,vp9,libdav1d,libaom-av1,av1"),
 ];

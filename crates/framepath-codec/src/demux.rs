@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Demuxer: reads the packets of the video in a file.
 
+mod network;
 mod seek;
+
+pub use network::{NetworkProtocol, NetworkStream};
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::fmt;
@@ -18,7 +21,9 @@ use crate::container::{self, Formats};
 use crate::error::libav_message;
 use crate::input::{ContainerInput, INTERRUPT, MediaFile};
 use crate::libav_format::pixel_format;
+use crate::network_input::NetworkInput;
 use crate::palette;
+use crate::picture::stream_orientation;
 use crate::shortage::Shortage;
 use crate::track::{Parameters, TrackInfo};
 use crate::{Codec, CodecError, Packet};
@@ -27,7 +32,7 @@ use crate::{Codec, CodecError, Packet};
 pub struct Demuxer {
     // Dropped before `input`, through which it reads.
     context: Context,
-    input: ContainerInput,
+    input: DemuxerInput,
     name: String,
     info: TrackInfo,
     /// Requested video track, from 0; `None` for the best by libavformat's rating.
@@ -50,6 +55,37 @@ pub struct Demuxer {
     is_unreadable: bool,
     /// Last palette of the stream, with its marker; `None` before the first.
     palette: Option<Vec<u8>>,
+    /// Number of packets of the network that were lost since the last [`take_lost`](Demuxer::take_lost).
+    lost: u64,
+}
+
+/// Origin of a demuxer's bytes.
+enum DemuxerInput {
+    File(ContainerInput),
+    /// libavformat's own sockets, and for a session description the memory that it was read from.
+    Network {
+        _memory: NetworkInput,
+    },
+}
+
+impl DemuxerInput {
+    /// Takes the error of the last failed read of a file; `None` for a network, whose errors libavformat
+    /// returns.
+    fn take_error(&mut self) -> Option<std::io::Error> {
+        match self {
+            DemuxerInput::File(input) => input.take_error(),
+            DemuxerInput::Network { .. } => None,
+        }
+    }
+
+    /// Returns true if a read has reached the end of the file.
+    fn is_at_end(&self) -> bool {
+        matches!(self, DemuxerInput::File(input) if input.is_at_end())
+    }
+
+    fn is_seekable(&self) -> bool {
+        matches!(self, DemuxerInput::File(input) if input.seekable)
+    }
 }
 
 /// Identity of a packet among all packets of a file.
@@ -100,8 +136,18 @@ impl Demuxer {
         formats: Formats,
     ) -> Result<Demuxer, CodecError> {
         let name = file.name().to_owned();
-        let mut input = ContainerInput::new(file)?;
-        let (mut context, stream) = Context::open(&name, &mut input, track, formats)?;
+        let mut input = DemuxerInput::File(ContainerInput::new(file)?);
+        let (context, stream) = Context::open(&name, &mut input, track, formats)?;
+        Demuxer::from_parts(name, input, context, stream, (track, formats))
+    }
+
+    fn from_parts(
+        name: String,
+        input: DemuxerInput,
+        mut context: Context,
+        stream: c_int,
+        (track, formats): (Option<usize>, Formats),
+    ) -> Result<Demuxer, CodecError> {
         let info = context.track(&name, stream)?;
         context.complete_times(&info);
         let (first, read_ahead, marking) = (None, None, None);
@@ -120,6 +166,7 @@ impl Demuxer {
             restarts: false,
             is_unreadable: false,
             palette: None,
+            lost: 0,
         })
     }
 
@@ -166,6 +213,13 @@ impl Demuxer {
             if let Some(source) = self.input.take_error() {
                 return Err(CodecError::Io { file: self.name(), operation: "read", source });
             }
+            if matches!(self.input, DemuxerInput::Network { .. }) {
+                if code == ff::AVERROR(libc::EAGAIN) {
+                    continue;
+                }
+                self.count_lost(&mut packet);
+                self.check_end(code)?;
+            }
             if code == ff::AVERROR_INVALIDDATA && !self.is_unreadable {
                 // The rest of the file cannot be read. An empty packet says so to the decoder.
                 self.is_unreadable = true;
@@ -173,7 +227,9 @@ impl Demuxer {
                 packet.set_damaged();
                 return Ok(Some(packet));
             }
-            if code == ff::AVERROR_EOF || code == ff::AVERROR_INVALIDDATA {
+            // Some demuxers (RoQ) report the end of the file as an I/O error; the file's own errors are above.
+            let is_end = code == ff::AVERROR(libc::EIO) && self.input.is_at_end();
+            if code == ff::AVERROR_EOF || code == ff::AVERROR_INVALIDDATA || is_end {
                 return Ok(None);
             }
             if code < 0 {
@@ -194,6 +250,7 @@ impl Demuxer {
             raw.flags &= !(ff::AV_PKT_FLAG_DISCARD as c_int);
             packet.meta_mut().pts = (raw.pts != ff::AV_NOPTS_VALUE).then_some(raw.pts);
             packet.meta_mut().duration = raw.duration;
+            packet.meta_mut().orientation = self.info.stream.orientation;
             let packet = self.with_new_head(packet)?;
             let packet = self.with_palette(packet)?;
             self.packets += 1;
@@ -227,7 +284,7 @@ impl Demuxer {
     /// The file is not a regular file, or can no longer be read or opened as a container.
     pub fn rewind(&mut self) -> Result<(), CodecError> {
         let io_error = |file: String, source| CodecError::Io { file, operation: "rewind", source };
-        if !self.input.seekable {
+        if !self.input.is_seekable() {
             return Err(io_error(self.name(), std::io::Error::from_raw_os_error(libc::ESPIPE)));
         }
         (self.read_ahead, self.marking, self.restarts) = (None, None, false);
@@ -243,7 +300,9 @@ impl Demuxer {
             }
         }
         self.packets = 0;
-        self.input.rewind().map_err(|source| io_error(self.name(), source))?;
+        if let DemuxerInput::File(input) = &mut self.input {
+            input.rewind().map_err(|source| io_error(self.name.clone(), source))?;
+        }
         (self.context, self.stream) = Context::open(&self.name, &mut self.input, self.track, self.formats)?;
         self.context.complete_times(&self.info);
         Ok(())
@@ -276,10 +335,13 @@ impl Context {
     /// the index of the track's stream.
     fn open(
         name: &str,
-        input: &mut ContainerInput,
+        input: &mut DemuxerInput,
         track: Option<usize>,
         formats: Formats,
     ) -> Result<(Context, c_int), CodecError> {
+        let DemuxerInput::File(file_input) = input else {
+            return Err(CodecError::CannotSeek { file: name.to_owned(), reason: "it comes from a network" });
+        };
         let file = || name.to_owned();
         let failed =
             |operation, code| CodecError::Demux { file: file(), operation, message: libav_message(code) };
@@ -298,11 +360,11 @@ impl Context {
                 ff::av_probe_input_buffer2(input.as_ptr(), &mut format, name.as_ptr(), ptr::null_mut(), 0, 0);
             (code, format)
         };
-        let (mut code, mut format) = probe(input, &c_name);
+        let (mut code, mut format) = probe(file_input, &c_name);
         // SAFETY: a description that was found; its name is a static string.
         if code >= 0 && !format.is_null() && unsafe { CStr::from_ptr((*format).name) } == c"image2" {
             // By the name, a picture may be part of a sequence. Without it, the picture's own bytes decide.
-            (code, format) = probe(input, c"");
+            (code, format) = probe(file_input, c"");
         }
         if code < 0 || format.is_null() {
             return Err(io_or(input, name, failed("open", code)));
@@ -319,7 +381,7 @@ impl Context {
             if raw.is_null() {
                 return Err(failed("open", ff::AVERROR(libc::ENOMEM)));
             }
-            (*raw).pb = input.as_ptr();
+            (*raw).pb = file_input.as_ptr();
             (*raw).io_open = Some(refuse_to_open);
             (*raw).interrupt_callback = INTERRUPT;
             let mut options = ptr::null_mut();
@@ -336,6 +398,32 @@ impl Context {
                 Some(raw) if code >= 0 => Context(raw),
                 _ => return Err(io_or(input, name, failed("open", code))),
             };
+            if formats == Formats::Known && context.shows_other_codec() {
+                // Before the parser of that codec runs.
+                return Err(CodecError::OtherCodec { file: file() });
+            }
+            context.select(name, input, track, &shortage)
+        }
+    }
+
+    /// Reads the properties of the streams, and selects the video track with the number `track`, or the best
+    /// one. Returns the context and the index of the track's stream. libavformat discards the packets of other
+    /// streams. `shortage` has watched since before the context was opened.
+    fn select(
+        self,
+        name: &str,
+        input: &mut DemuxerInput,
+        track: Option<usize>,
+        shortage: &Shortage,
+    ) -> Result<(Context, c_int), CodecError> {
+        let file = || name.to_owned();
+        let failed =
+            |operation, code| CodecError::Demux { file: file(), operation, message: libav_message(code) };
+        let no_memory = || CodecError::Memory { file: file(), operation: "look into" };
+        let context = self;
+        // SAFETY: an open context. Streams are read within `nb_streams`.
+        unsafe {
+            let raw = context.0.as_ptr();
             let code = ff::avformat_find_stream_info(raw, ptr::null_mut());
             if shortage.occurred() {
                 return Err(no_memory());
@@ -364,6 +452,18 @@ impl Context {
             }
             Ok((context, stream))
         }
+    }
+
+    /// Returns true if the container's head names a video codec that is not one of [`Codec::KNOWN`].
+    fn shows_other_codec(&self) -> bool {
+        self.video_streams().into_iter().any(|stream| {
+            // SAFETY: an open context with this stream; the enum is read as the integer that it is in C.
+            let id = unsafe {
+                let parameters = (**(*self.0.as_ptr()).streams.add(stream as usize)).codecpar;
+                (&raw const (*parameters).codec_id).cast::<u32>().read()
+            };
+            matches!(Codec::from_id(id), Some(Codec::Other(_)))
+        })
     }
 
     /// Returns the indices of the streams that are video tracks, in the order of the file; cover
@@ -406,6 +506,7 @@ impl Context {
                 time_base: rational((*stream).time_base),
                 frame_rate: rational(ff::av_guess_frame_rate(raw, stream, ptr::null_mut())),
                 sample_aspect: rational(ff::av_guess_sample_aspect_ratio(raw, stream, ptr::null_mut())),
+                orientation: stream_orientation(stream),
             };
             let parameters = Parameters::copy_of(parameters).ok_or_else(|| CodecError::Demux {
                 file: file(),
@@ -445,49 +546,6 @@ impl Context {
         ![ff::AVFieldOrder::AV_FIELD_UNKNOWN as c_int, ff::AVFieldOrder::AV_FIELD_PROGRESSIVE as c_int]
             .contains(&order)
     }
-
-    /// Seeks to the first packet. Returns true on success, false also if the container has no
-    /// timestamps.
-    fn seek_to_start(&mut self, stream: c_int) -> bool {
-        self.seek_before(stream, self.start(stream).unwrap_or(0))
-    }
-
-    /// Seeks to a packet at or before `ticks` that libavformat considers a random access point,
-    /// by its index or by a search. Returns true on success. Only the next read shows which
-    /// packet was found.
-    fn seek_before(&mut self, stream: c_int, ticks: i64) -> bool {
-        // SAFETY: the context is valid and has this stream; `iformat` is set
-        // by the successful open.
-        unsafe {
-            let raw = self.0.as_ptr();
-            if (*(*raw).iformat).flags & ff::AVFMT_NOTIMESTAMPS as c_int != 0 {
-                return false;
-            }
-            ff::av_seek_frame(raw, stream, ticks, ff::AVSEEK_FLAG_BACKWARD as c_int) >= 0
-        }
-    }
-}
-
-impl Context {
-    /// Returns true if the container's index has a random access point later than the packet `from`
-    /// and not later than `until`, in ticks. Index times are decoding times in some containers.
-    fn has_key_between(&self, stream: c_int, from: &Packet, until: i64) -> bool {
-        // SAFETY: the context is valid and has this stream, and `from` is a valid packet. Entries
-        // are valid until the next call into the demuxer; the end is null.
-        unsafe {
-            let stream: *mut ff::AVStream = *(*self.0.as_ptr()).streams.add(stream as usize);
-            let (dts, pts) = ((*from.as_ptr()).dts, (*from.as_ptr()).pts);
-            let any = ff::AVSEEK_FLAG_ANY as c_int;
-            let from = ff::av_index_search_timestamp(stream, dts.max(pts).saturating_add(1), any);
-            if from < 0 {
-                return false;
-            }
-            let entries = (from..).map(|index| ff::avformat_index_get_entry(stream, index));
-            let entries = entries.take_while(|entry| !entry.is_null() && (**entry).timestamp <= until);
-            let mut entries = entries.skip_while(|entry| (**entry).timestamp <= dts.max(pts));
-            entries.any(|entry| (*entry).flags() & ff::AVINDEX_KEYFRAME as c_int != 0)
-        }
-    }
 }
 
 impl Drop for Context {
@@ -501,7 +559,7 @@ impl Drop for Context {
 
 /// Takes the error of a failed read of `input` and returns it as [`CodecError::Io`]; returns `error` if
 /// no read has failed.
-fn io_or(input: &mut ContainerInput, name: &str, error: CodecError) -> CodecError {
+fn io_or(input: &mut DemuxerInput, name: &str, error: CodecError) -> CodecError {
     match input.take_error() {
         Some(source) => CodecError::Io { file: name.to_owned(), operation: "read", source },
         None => error,

@@ -57,6 +57,15 @@ pub enum CodecError {
         /// libavformat's name of the container; the first name if the container has several.
         container: String,
     },
+    /// The head of the container names a video codec outside [`Codec::KNOWN`](crate::Codec::KNOWN), and only known
+    /// formats may be read in this process.
+    #[error(
+        "{file}: has a codec other than H.264, HEVC, VP8, VP9 and AV1; open it with `Formats::All`, in a sandbox"
+    )]
+    OtherCodec {
+        /// File, as specified by the user.
+        file: String,
+    },
     /// A track description is invalid, its parameter sets are damaged, or memory for it is missing.
     #[error("track description: {detail}")]
     Track {

@@ -22,6 +22,7 @@ use crate::colors::colors_of;
 use crate::error::libav_message;
 use crate::libav::PictureRef;
 use crate::libav_format::{libav_format, pixel_format};
+use crate::picture::field_order;
 use input::InputFrames;
 use library::{FilterContext, FilterFunctions, Graph, OpenEnd, functions};
 
@@ -324,7 +325,9 @@ impl FilterGraph {
         let meta = unsafe { self.meta_of(picture) };
         // SAFETY: as above.
         let filtered = match unsafe { self.inputs.same(picture) } {
-            Some(frame) if frame.meta().pts == meta.pts => Ok(Filtered::Same(frame)),
+            Some(frame) if (frame.meta().pts, frame.meta().picture()) == (meta.pts, meta.picture()) => {
+                Ok(Filtered::Same(frame))
+            }
             // SAFETY: as above.
             _ => unsafe { copied(picture, slot) }.map(|copy| Filtered::New(copy, meta)),
         };
@@ -334,7 +337,7 @@ impl FilterGraph {
     }
 
     /// Returns the metadata for the output frame `picture`: of the input frame that it was made of, with its own
-    /// presentation time.
+    /// presentation time and field order.
     ///
     /// # Safety
     /// `picture` is a valid frame.
@@ -350,7 +353,9 @@ impl FilterGraph {
         // SAFETY: plain numbers; denominators are not 0 in a configured graph.
         let rescaled = || unsafe { ff::av_rescale_q(pts, ticks, base) };
         let has_time = pts != ff::AV_NOPTS_VALUE && base.den != 0;
-        FrameMeta { pts: if has_time { Some(rescaled()) } else { meta.pts }, ..meta }
+        // SAFETY: guaranteed by the caller.
+        let field_order = unsafe { field_order(picture) };
+        FrameMeta { pts: if has_time { Some(rescaled()) } else { meta.pts }, field_order, ..meta }
     }
 }
 

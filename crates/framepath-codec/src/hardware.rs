@@ -21,6 +21,7 @@ use crate::libav::{CodecContext, PictureRef};
 use crate::libav_format::libav_format;
 use crate::numbers::Numbers;
 use crate::output_format::OutputFormat;
+use crate::picture::described;
 use crate::{Codec, CodecError, DecoderOutput, DecoderThreads, Packet, TrackInfo};
 
 /// Device opened through an API: an `AVHWDeviceContext`, released on drop. It may move between
@@ -279,6 +280,8 @@ impl HardwareDecoder {
         // because its enums may have any value.
         let (number, width, height) = unsafe { ((*picture).pts, (*picture).width, (*picture).height) };
         let Some(meta) = self.numbers.find(number) else { return Ok(None) };
+        // SAFETY: a filled frame.
+        let meta = unsafe { described(picture, meta) };
         let format = self.transfer_format()?;
         let (width, height) = (width.max(0) as u32, height.max(0) as u32);
         let layout = Layout::packed(format, width, height)

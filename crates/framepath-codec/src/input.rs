@@ -4,7 +4,8 @@
 use std::ffi::{c_int, c_void};
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::ptr::NonNull;
 use std::slice;
@@ -21,6 +22,10 @@ use crate::{CodecError, shortage};
 /// Size of one read request, bytes: few calls for a 1080p stream, and small compared with a
 /// decoded picture.
 const BUFFER_BYTES: usize = 256 * 1024;
+
+/// Maximum number of bytes that [`MediaFile::keep_bytes`] keeps. Three times as many as libavformat examines to
+/// recognize a stream; without a limit, a pipe of zeros would fill the memory.
+const MOST_KEPT: usize = 16 << 20;
 
 /// Media file that is open for reading and was not read yet: the input of a demuxer, in this
 /// process or another.
@@ -68,6 +73,30 @@ impl MediaFile {
         Ok(MediaFile::new(file, "standard input".to_owned(), seekable))
     }
 
+    /// Returns true if the descriptor gives another process no right but to read the file: it was opened for
+    /// reading only, and is no socket.
+    ///
+    /// # Errors
+    /// From fcntl(2) or fstat(2).
+    pub fn is_read_only(&self) -> io::Result<bool> {
+        // SAFETY: reads the flags of a descriptor that lives as long as `self`.
+        let flags = unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_GETFL) };
+        if flags < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let is_socket = self.file.metadata()?.file_type().is_socket();
+        Ok(flags & libc::O_ACCMODE == libc::O_RDONLY && !is_socket)
+    }
+
+    /// Opens the same regular file for reading only, at its first byte.
+    ///
+    /// # Errors
+    /// The user may not read the file, or `/proc` is missing.
+    pub fn reopened_to_read(&self) -> io::Result<MediaFile> {
+        let file = cancel::open(Path::new(&format!("/proc/self/fd/{}", self.file.as_raw_fd())))?;
+        Ok(MediaFile::new(file, self.name.clone(), self.seekable))
+    }
+
     /// Creates the input from a file that another process opened. `name` is for errors, and its
     /// extension is a hint for the container. `seekable` is true for a regular file.
     pub fn from_fd(fd: OwnedFd, name: String, seekable: bool) -> MediaFile {
@@ -105,7 +134,8 @@ impl MediaFile {
         self.file.rewind()
     }
 
-    /// Keeps a copy of all bytes that a demuxer reads from this handle, until they are taken.
+    /// Keeps a copy of the bytes that a demuxer reads from this handle, until they are taken or are more than
+    /// 16 MiB.
     pub fn keep_bytes(&mut self) -> ReadBytes {
         self.read_bytes.get_or_insert_with(|| ReadBytes(Arc::new(Mutex::new(Some(Vec::new()))))).clone()
     }
@@ -127,14 +157,17 @@ impl MediaFile {
 pub struct ReadBytes(Arc<Mutex<Option<Vec<u8>>>>);
 
 impl ReadBytes {
-    /// Ends the copying, and returns the bytes so far.
-    pub fn take(&self) -> Vec<u8> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default()
+    /// Ends the copying, and returns the bytes so far; `None` if they were too many to be kept, or were taken
+    /// before.
+    pub fn take(&self) -> Option<Vec<u8>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     fn add(&self, bytes: &[u8]) {
-        if let Some(kept) = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
-            kept.extend_from_slice(bytes);
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut *kept {
+            Some(so_far) if so_far.len() + bytes.len() <= MOST_KEPT => so_far.extend_from_slice(bytes),
+            _ => *kept = None,
         }
     }
 }
@@ -270,6 +303,12 @@ impl ContainerInput {
         Ok(())
     }
 
+    /// Returns true if a read has reached the end of the file.
+    pub(crate) fn is_at_end(&self) -> bool {
+        // SAFETY: the context is valid.
+        unsafe { (*self.context.as_ptr()).eof_reached != 0 }
+    }
+
     /// Takes the error of the last failed read of the file, which libav may have hidden behind a success or
     /// the end of the file; `None` if no read failed since the last call or rewind.
     pub(crate) fn take_error(&mut self) -> Option<io::Error> {
@@ -318,7 +357,10 @@ unsafe extern "C" fn read(opaque: *mut c_void, buffer: *mut u8, size: c_int) -> 
     // SAFETY: libav owns `size` writable bytes at `buffer`. They may be uninitialised; the read
     // only writes them.
     let buffer = unsafe { slice::from_raw_parts_mut(buffer, length) };
-    match shortage::keep_over(|| meter::blocked(|| reader.bytes.read(buffer))) {
+    // Checked before each read, because reads of a regular file are never interrupted, and libavformat may read a
+    // whole file in one call.
+    let next = || if signal::interrupted() { Err(cancel::canceled()) } else { reader.bytes.read(buffer) };
+    match shortage::keep_over(|| meter::blocked(next)) {
         Ok(0) => ff::AVERROR_EOF,
         Ok(count) => {
             if let Some(copy) = &reader.read_bytes {
@@ -354,5 +396,24 @@ unsafe extern "C" fn seek(opaque: *mut c_void, offset: i64, whence: c_int) -> i6
     match result {
         Ok(position) => i64::try_from(position).unwrap_or(i64::MAX),
         Err(error) => i64::from(ff::AVERROR(errno(&error))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_many_bytes_are_not_kept() {
+        let kept = ReadBytes(Arc::new(Mutex::new(Some(Vec::new()))));
+        kept.add(b"abc");
+        kept.add(b"d");
+        assert_eq!(kept.take().as_deref(), Some(&b"abcd"[..]));
+        kept.add(b"e");
+        assert_eq!(kept.take(), None);
+        let kept = ReadBytes(Arc::new(Mutex::new(Some(Vec::new()))));
+        kept.add(&vec![0; MOST_KEPT]);
+        kept.add(b"one more");
+        assert_eq!(kept.take(), None);
     }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Codec libraries of framepath: touches files, FFmpeg's libraries, dav1d and frei0r plug-ins.
+//! Codec libraries of framepath: touches files, FFmpeg's libraries, dav1d, frei0r plug-ins and, in
+//! [`Demuxer::open_network`], the network.
 //!
 //! No other crate of the workspace uses these libraries. Programs that move frames use the crate
 //! `framepath`: the stage `decode` uses this crate, and can run the decoder in a sandbox. Without
@@ -47,6 +48,7 @@
 
 mod annexb;
 pub mod bare;
+mod buffer_hook;
 mod byte_client;
 mod chroma;
 mod codec;
@@ -64,11 +66,13 @@ mod hardware_api;
 mod input;
 mod libav;
 mod libav_format;
+mod network_input;
 mod numbers;
 mod output_format;
 mod packet;
 mod paint;
 mod palette;
+mod picture;
 mod pool_provider;
 mod rgb_to_yuv;
 mod shortage;
@@ -78,11 +82,12 @@ mod track;
 mod versions;
 
 pub use annexb::AnnexB;
+pub use buffer_hook::BufferHook;
 pub use codec::{Codec, OtherCodec};
 pub use container::{Formats, containers};
 pub use convert::{ConvertError, Converter, ScaleFilter};
 pub use decoder::{Decoder, DecoderOptions, DecoderOutput, DecoderThreading, DecoderThreads, WorkDivision};
-pub use demux::{Demuxer, silence_ffmpeg};
+pub use demux::{Demuxer, NetworkProtocol, NetworkStream, silence_ffmpeg};
 pub use error::CodecError;
 pub use hardware::Hardware;
 pub use hardware_api::HardwareApi;

@@ -21,6 +21,7 @@ use crate::colors::colors_of;
 use crate::error::libav_message;
 use crate::numbers::Numbers;
 use crate::palette;
+use crate::picture::described;
 use crate::slots::Slots;
 use crate::{
     Codec, CodecError, DecoderOptions, DecoderOutput, DecoderThreading, DecoderThreads, Packet, TrackInfo,
@@ -395,6 +396,8 @@ impl LibavDecoder {
         if self.failure.as_ref().is_some_and(|failure| !self.comes_before(failure, number, meta)) {
             return Ok(None);
         }
+        // SAFETY: a filled frame.
+        meta = unsafe { described(picture, meta) };
         meta.is_damaged |= flags & DAMAGED != 0;
         if flags & DAMAGED != 0 && !self.conceals {
             // The earlier pictures were output, in presentation order.

@@ -103,8 +103,8 @@ impl Numbers {
         times.collect::<Option<Vec<_>>>()?.into_iter().min()
     }
 
-    /// Returns the metadata of packet `number`, whose picture is the next one in presentation
-    /// order, and marks the picture as received. Returns `None` if the picture is not output
+    /// Returns the metadata of packet `number`, and marks its picture as received. The caller asks in
+    /// presentation order, because a skip counts the calls. Returns `None` if the picture is not output
     /// (discarded or skipped). For an unknown number, uses the oldest packet whose picture was not
     /// received; without such a packet, returns default metadata.
     pub(crate) fn find(&mut self, number: i64) -> Option<FrameMeta> {

@@ -15,10 +15,12 @@ const BITS: u32 = 14;
 /// Factors of blue, green and red for luma: 24.966, 128.553 and 65.481 levels (BT.601) of 255, times `1 << BITS`.
 const LUMA: [i32; 3] = [1604, 8260, 4207];
 
-/// Factors for the chroma of blue: 112, -74.203 and -37.797 levels. Their sum is 0, so that grey has no colour.
+/// Factors of blue, green and red for the chroma of blue, scaled as [`LUMA`]: 112, -74.203 and -37.797 levels. Their
+/// sum is 0, so that grey has no colour.
 const BLUE: [i32; 3] = [7196, -4768, -2428];
 
-/// Factors for the chroma of red: -18.214, -93.786 and 112 levels. Their sum is 0.
+/// Factors of blue, green and red for the chroma of red, scaled as [`LUMA`]: -18.214, -93.786 and 112 levels. Their
+/// sum is 0.
 const RED: [i32; 3] = [-1170, -6026, 7196];
 
 /// Returns true if [`Conversion`] converts pictures in `from` to `to`.

@@ -10,7 +10,7 @@ use ffmpeg_sys_next as ff;
 use framepath_model::access_point::AccessPoints;
 use framepath_model::access_unit::Coding;
 use framepath_model::format::PixelFormat;
-use framepath_model::parameter_sets::ParameterSets;
+use framepath_model::parameter_sets::{ParameterSets, in_band};
 use framepath_model::stream::StreamInfo;
 
 use crate::libav_format::{format_name, nearest, pixel_format};
@@ -126,6 +126,17 @@ impl TrackInfo {
         }
     }
 
+    /// Returns the parameter sets of `new`, a description of the same track in another session, as the start of a
+    /// packet of this track; empty if they are the same, `None` if the two tracks differ in more than their
+    /// parameter sets.
+    pub fn sets_of(&self, new: &TrackInfo) -> Option<Vec<u8>> {
+        match (self.codec == new.codec, self.head() == new.head()) {
+            (false, _) => None,
+            (true, true) => Some(Vec::new()),
+            (true, false) => in_band(self.coding(), self.head(), new.head()),
+        }
+    }
+
     /// Creates a verifier for the key flags of the track's packets: it finds the random access
     /// points in their bytes.
     pub fn access_points(&self) -> AccessPoints {
@@ -218,6 +229,7 @@ impl TrackInfo {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use framepath_model::orientation::Orientation;
     use framepath_model::stream::Rational;
 
     use super::*;
@@ -239,6 +251,7 @@ pub(crate) mod tests {
             time_base: none,
             frame_rate: none,
             sample_aspect: none,
+            orientation: Orientation::Upright,
         }
     }
 

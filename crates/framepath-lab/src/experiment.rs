@@ -100,6 +100,8 @@ pub struct Experiment {
     pub quick: bool,
     /// True if the experiment accepts files on the command line, instead of the committed clips.
     pub takes_files: bool,
+    /// Returns the names of all cases with the committed clips, of every size.
+    pub cases: fn() -> Vec<String>,
     run: fn(&ExperimentSettings, &dyn ProgressView, &mut ExperimentResult) -> Result<(), LabError>,
 }
 
@@ -110,13 +112,15 @@ pub static EXPERIMENTS: &[Experiment] = &[
         question: "cost of a push, direct and through a queue, by buffer size (Contreras)",
         quick: true,
         takes_files: false,
+        cases: queue::cases,
         run: queue::run,
     },
     Experiment {
         name: "decode",
         question: "cost of decoding a clip to NV12 or P010, compared with the ffmpeg tool (daedalus-v4l2)",
         quick: true,
-        takes_files: false,
+        takes_files: true,
+        cases: decode::cases,
         run: decode::run,
     },
     Experiment {
@@ -124,6 +128,7 @@ pub static EXPERIMENTS: &[Experiment] = &[
         question: "cost of a raw encoder that does not copy (RootStream)",
         quick: true,
         takes_files: false,
+        cases: encode::cases,
         run: encode::run,
     },
     Experiment {
@@ -131,6 +136,7 @@ pub static EXPERIMENTS: &[Experiment] = &[
         question: "throughput and first chunk over the loopback network (RootStream)",
         quick: true,
         takes_files: false,
+        cases: loopback::cases,
         run: loopback::run,
     },
     Experiment {
@@ -138,6 +144,7 @@ pub static EXPERIMENTS: &[Experiment] = &[
         question: "cost of a frame from process to process, compared with iceoryx2, GStreamer and a socket",
         quick: false,
         takes_files: false,
+        cases: handoff::cases,
         run: handoff::run,
     },
     Experiment {
@@ -145,6 +152,7 @@ pub static EXPERIMENTS: &[Experiment] = &[
         question: "effect on readers of workers that are killed, hang or exhaust their memory (nspluginwrapper)",
         quick: false,
         takes_files: false,
+        cases: faults::cases,
         run: faults::run,
     },
     Experiment {
@@ -153,6 +161,7 @@ pub static EXPERIMENTS: &[Experiment] = &[
                    (nspluginwrapper)",
         quick: false,
         takes_files: false,
+        cases: rpc::cases,
         run: rpc::run,
     },
     Experiment {
@@ -160,6 +169,7 @@ pub static EXPERIMENTS: &[Experiment] = &[
         question: "cost of a frame through a memory-to-memory device: captured, lent, copied, in place (vpipe)",
         quick: false,
         takes_files: false,
+        cases: m2m::cases,
         run: m2m::run,
     },
     Experiment {
@@ -167,6 +177,7 @@ pub static EXPERIMENTS: &[Experiment] = &[
         question: "accuracy of the ledger for known, injected costs",
         quick: true,
         takes_files: false,
+        cases: inject::cases,
         run: inject::run,
     },
     Experiment {
@@ -174,6 +185,7 @@ pub static EXPERIMENTS: &[Experiment] = &[
         question: "players that can play a clip at its own rate, and their CPU share (Beauchesne)",
         quick: false,
         takes_files: true,
+        cases: players::cases,
         run: players::run,
     },
     Experiment {
@@ -181,6 +193,7 @@ pub static EXPERIMENTS: &[Experiment] = &[
         question: "rate of false differences: the lab compares a contender with itself",
         quick: false,
         takes_files: false,
+        cases: aa::cases,
         run: aa::run,
     },
 ];
@@ -196,6 +209,39 @@ pub fn find(name: &str) -> Result<&'static Experiment, LabError> {
         let hint = near.map_or_else(String::new, |n| format!(" did you mean `{n}`?"));
         LabError::Unknown(format!("no experiment `{name}`;{hint} the experiments are {}", names.join(", ")))
     })
+}
+
+/// Returns those of `experiments` that have one of the cases of `settings`; all without named cases.
+///
+/// # Errors
+/// [`LabError::Unknown`] if none of the experiments has one of the cases, with the near names, if any, and
+/// all cases of the experiments.
+pub fn with_cases(
+    experiments: &[&'static Experiment],
+    settings: &ExperimentSettings,
+) -> Result<Vec<&'static Experiment>, LabError> {
+    let cases_of = |experiment: &Experiment| -> Vec<String> {
+        // With files, an experiment has a case for each of them.
+        if experiment.takes_files && !settings.files.is_empty() {
+            let stem = |file: &PathBuf| file.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+            return settings.files.iter().filter_map(stem).collect();
+        }
+        (experiment.cases)()
+    };
+    let known: Vec<String> = experiments.iter().flat_map(|experiment| cases_of(experiment)).collect();
+    if let Some(case) = settings.cases.iter().find(|case| !known.contains(case)) {
+        let near = framepath_model::path::nearest_few(case, known.iter().map(String::as_str), 3);
+        let hint = if near.is_empty() { String::new() } else { format!(" near: {};", near.join(", ")) };
+        let lists: Vec<String> = experiments
+            .iter()
+            .map(|experiment| format!("{}: {}", experiment.name, cases_of(experiment).join(", ")))
+            .collect();
+        return Err(LabError::Unknown(format!("no case `{case}`;{hint} the cases are {}", lists.join("; "))));
+    }
+    let is_wanted = |experiment: &&&'static Experiment| {
+        settings.cases.is_empty() || cases_of(experiment).iter().any(|case| settings.cases.contains(case))
+    };
+    Ok(experiments.iter().filter(is_wanted).copied().collect())
 }
 
 impl Experiment {
@@ -232,6 +278,55 @@ impl Experiment {
             }
             Err(error) => Err(error),
             Ok(()) => Ok(findings),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(cases: &[&str], files: &[&str]) -> ExperimentSettings {
+        ExperimentSettings {
+            size: Size::Quick,
+            pairs: None,
+            cases: cases.iter().map(|case| (*case).to_owned()).collect(),
+            files: files.iter().map(PathBuf::from).collect(),
+            framepath: PathBuf::from("framepath"),
+            clips: PathBuf::from("clips"),
+            peers: PathBuf::from("peers"),
+        }
+    }
+
+    fn chosen(cases: &[&str], files: &[&str]) -> Result<Vec<&'static str>, String> {
+        let all: Vec<&'static Experiment> = EXPERIMENTS.iter().collect();
+        let chosen = with_cases(&all, &settings(cases, files)).map_err(|error| error.to_string())?;
+        Ok(chosen.iter().map(|experiment| experiment.name).collect())
+    }
+
+    #[test]
+    fn a_case_selects_the_experiments_that_have_it() {
+        assert_eq!(chosen(&[], &[]).unwrap().len(), EXPERIMENTS.len());
+        assert_eq!(chosen(&["64B"], &[]).unwrap(), ["queue"]);
+        assert_eq!(chosen(&["paced-30"], &[]).unwrap(), ["decode", "rpc"]);
+        assert_eq!(chosen(&["film"], &["a/film.mkv"]).unwrap(), ["decode", "players"]);
+    }
+
+    #[test]
+    fn an_unknown_case_is_an_error_with_the_cases() {
+        let error = chosen(&["64B", "vp9-1080p"], &[]).unwrap_err();
+        assert!(error.starts_with("no case `vp9-1080p`; near: vp9-1080p8"), "{error}");
+        assert!(error.contains("; encode: 720p-nv12; "), "{error}");
+    }
+
+    #[test]
+    fn every_experiment_lists_its_cases_once() {
+        for experiment in EXPERIMENTS {
+            let mut cases = (experiment.cases)();
+            let all = cases.len();
+            cases.sort();
+            cases.dedup();
+            assert!(all > 0 && cases.len() == all, "{}: {cases:?}", experiment.name);
         }
     }
 }

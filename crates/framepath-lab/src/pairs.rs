@@ -3,6 +3,8 @@
 //! pair. Round 1 runs A B C, round 2 runs C B A, and so on, so that a slow drift of the
 //! machine affects all contenders equally.
 
+use std::collections::BTreeMap;
+
 use framepath_model::stats::{Spread, median, paired_ratio};
 use framepath_model::summary::{LatencyUs, Ratio, Skipped, Summary, SummaryRow};
 use framepath_os::process::signal;
@@ -100,15 +102,20 @@ pub fn row(case: &str, contender: &str, runs: &[Measured]) -> SummaryRow {
     });
     let keys = runs.iter().flat_map(|m| m.extra.keys().cloned());
     let extra = keys.filter_map(|key| Some((key.clone(), middle(&|m| m.extra.get(&key).copied())?)));
+    let extra: BTreeMap<String, f64> = extra.collect();
     let typical = typical(runs);
     let cpu_ms = spread(|m| m.cpu_ns as f64 / 1e6);
+    let frames = runs.last().map_or(0, |m| m.frames);
+    // The pushes of lab `queue` are no frames; it has `cpu_us_per_push`.
+    let has_frames = !extra.contains_key("cpu_us_per_push");
     SummaryRow {
         case: case.to_owned(),
         contender: contender.to_owned(),
         runs: runs.len() as u32,
-        frames: runs.last().map_or(0, |m| m.frames),
+        frames,
         wall_ms: spread(|m| m.wall_ns as f64 / 1e6),
         cpu_ms,
+        cpu_us_per_frame: SummaryRow::per_frame(cpu_ms, frames).filter(|_| has_frames),
         load: middle(&|m| (m.wall_ns > 0).then(|| m.cpu_ns as f64 / m.wall_ns as f64)),
         latency_us,
         copied_bytes_per_frame: middle(&|m| m.copied_bytes_per_frame),
@@ -119,7 +126,7 @@ pub fn row(case: &str, contender: &str, runs: &[Measured]) -> SummaryRow {
         advice: Vec::new(),
         other_cpu_us: typical.and_then(|m| m.other_cpu_us),
         peak_memory_kib: runs.iter().filter_map(|m| m.peak_memory_kib).max(),
-        extra: extra.collect(),
+        extra,
     }
 }
 

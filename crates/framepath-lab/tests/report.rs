@@ -24,6 +24,8 @@ framepath_testkit::tests! {
     findings_have_the_figures_of_the_summaries,
     summaries_survive_json,
     chromium_shows_the_pictures_without_an_error,
+    labels_neither_overlap_nor_leave_their_picture,
+    each_contender_is_explained,
 }
 
 const PICTURES: [&str; 5] = ["queue-sweep", "decode-bars", "causes", "latency", "slow-frames"];
@@ -65,7 +67,7 @@ fn row(case: &str, contender: &str, frames: u64) -> SummaryRow {
 }
 
 fn around(median: f64) -> Option<Spread> {
-    Some(Spread { median, min: median * 0.94, max: median * 1.11 })
+    Some(Spread { median, min: median * 0.94, max: median * 1.11, ci95: None })
 }
 
 fn latency(p50: f64, tail: f64) -> Option<LatencyUs> {
@@ -379,7 +381,7 @@ fn summaries_survive_json() {
     run.slow_frames[0].segments.truncate(1);
     run.slow_frames.truncate(1);
     let first = &mut run.summaries[0].rows[0];
-    first.cpu_ms = Some(Spread { median: 2.5, min: 2.25, max: 3.0 });
+    first.cpu_ms = Some(Spread { median: 2.5, min: 2.25, max: 3.0, ci95: None });
     first.latency_us = Some(LatencyUs { p50: 0.5, p95: 1.0, p99: 1.5, max: 2.0 });
     first.causes_us = Some(CausesUs { compute: Some(0.25), ..CausesUs::default() });
     first.extra.insert("cpu_us_per_push".into(), 0.125);
@@ -438,6 +440,80 @@ fn chromium_shows_the_pictures_without_an_error() -> Tested {
     let console: Vec<&str> = log.lines().filter(|line| line.contains("CONSOLE")).collect();
     assert!(console.is_empty(), "{console:?}");
     Ok(())
+}
+
+/// Opens the page in frames of several widths, and measures the boxes of all texts of the visible pictures.
+fn labels_neither_overlap_nor_leave_their_picture() -> Tested {
+    /// Reports, for each frame: the width of its document, the visible pictures, and a line for each text that
+    /// is cut, leaves its picture or meets another text. Boxes are taken smaller by a pixel at each edge.
+    const SCRIPT: &str = r#"
+        const found = [];
+        for (const frame of document.querySelectorAll('iframe')) {
+            const page = frame.contentDocument, width = frame.width;
+            const say = (text) => found.push(width + ': ' + text);
+            say('document ' + page.documentElement.scrollWidth);
+            const visible = [...page.querySelectorAll('svg')].filter((svg) => svg.getBoundingClientRect().width > 0);
+            say('pictures ' + visible.map((svg) => svg.id).join(' '));
+            for (const svg of visible) {
+                const edge = svg.getBoundingClientRect(), view = svg.viewBox.baseVal.width;
+                if (edge.width < view * 0.97) say('BAD ' + svg.id + ' is drawn at ' + edge.width / view);
+                const boxes = [...svg.querySelectorAll('text')].map((text) => {
+                    const b = text.getBoundingClientRect();
+                    return { text: text.textContent, l: b.left + 1, r: b.right - 1, t: b.top + 2, b: b.bottom - 2 };
+                });
+                for (const [i, a] of boxes.entries()) {
+                    if (a.text.includes('…')) say('BAD ' + svg.id + ' cuts ' + a.text);
+                    if (a.l < edge.left - 1 || a.r > edge.right + 1 || a.t < edge.top - 1 || a.b > edge.bottom + 1)
+                        say('BAD ' + svg.id + ' is left by ' + a.text);
+                    for (const b of boxes.slice(i + 1))
+                        if (a.l < b.r && b.l < a.r && a.t < b.b && b.t < a.b)
+                            say('BAD ' + svg.id + ': ' + a.text + ' meets ' + b.text);
+                }
+            }
+        }
+        const result = document.createElement('pre');
+        result.id = 'result';
+        result.textContent = found.join(String.fromCharCode(10));
+        document.body.append(result);
+    "#;
+    needs_program("chromium", "chromium")?;
+    let dir = tempfile::tempdir().unwrap();
+    let report = html(&[run("this machine")]).replace('&', "&amp;").replace('"', "&quot;");
+    let frames: String = [420, 800, 1400]
+        .iter()
+        .map(|width| format!("<iframe width={width} height=30000 srcdoc=\"{report}\"></iframe>"))
+        .collect();
+    let page = dir.path().join("frames.html");
+    let script = format!("addEventListener('load', () => {{{SCRIPT}}});");
+    std::fs::write(
+        &page,
+        format!("<!DOCTYPE html><meta charset=utf-8><body>{frames}<script>{script}</script>"),
+    )
+    .unwrap();
+    let output = open_in_chromium(&page, dir.path());
+    let dom = String::from_utf8_lossy(&output.stdout);
+    let (_, result) = dom.split_once("<pre id=\"result\">").unwrap_or_else(|| {
+        panic!("no result\n{}", String::from_utf8_lossy(&output.stderr));
+    });
+    let lines: Vec<&str> = result.split("</pre>").next().unwrap().lines().collect();
+    let bad: Vec<&&str> = lines.iter().filter(|line| line.contains("BAD")).collect();
+    assert!(bad.is_empty(), "{bad:#?}");
+    for (width, suffix) in [(420, "-narrow"), (800, "-medium"), (1400, "")] {
+        assert!(lines.contains(&format!("{width}: document {width}").as_str()), "{lines:#?}");
+        let ids: Vec<String> = PICTURES.iter().map(|id| format!("{id}{suffix}")).collect();
+        assert!(lines.contains(&format!("{width}: pictures {}", ids.join(" ")).as_str()), "{lines:#?}");
+    }
+    Ok(())
+}
+
+fn each_contender_is_explained() {
+    let run = run("this machine");
+    let page = html(&[run.clone()]);
+    for summary in &run.summaries[..2] {
+        for contender in summary.contenders() {
+            assert!(page.contains(&format!("<dt>{contender}</dt><dd>")), "{contender}");
+        }
+    }
 }
 
 fn open_in_chromium(page: &Path, dir: &Path) -> std::process::Output {

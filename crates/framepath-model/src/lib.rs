@@ -7,7 +7,7 @@
 //!
 //! | module | contents |
 //! | --- | --- |
-//! | [`mod@format`], [`colors`], [`stream`] | pixel formats and planes, colours by H.273, times and sizes of a stream |
+//! | [`mod@format`], [`colors`], [`orientation`], [`stream`] | pixel formats and planes, colours by H.273, turned pictures, times and sizes of a stream |
 //! | [`buffer_request`] | a decoder's request for buffers of a device or another process |
 //! | [`path`] | the path syntax: parser, definitions of hops, errors, help and completion |
 //! | [`ledger`] | rows of frames and hops, and the arithmetic from rows to causes |
@@ -52,6 +52,7 @@ pub mod colors;
 pub mod format;
 mod framing;
 pub mod ledger;
+pub mod orientation;
 pub mod parameter_sets;
 pub mod path;
 pub mod replay;

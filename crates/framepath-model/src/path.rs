@@ -31,7 +31,7 @@ pub use definitions::{DefinitionError, Definitions};
 pub use error::PathError;
 pub use hosting::Hosts;
 pub use name::plain_name;
-pub use nearest::nearest;
+pub use nearest::{nearest, nearest_few};
 pub use value::{Value, ValueKind};
 pub use words::{join, quote, shell_words};
 

@@ -25,6 +25,10 @@ pub struct Spread {
     pub min: f64,
     /// Largest of the figures.
     pub max: f64,
+    /// Ends of an interval that contains the true median with a probability of at least 95 %, with fewer
+    /// than [`ENOUGH_PAIRS`] figures only if the noise is roughly normal; `None` for one figure.
+    #[serde(default)]
+    pub ci95: Option<[f64; 2]>,
 }
 
 impl Spread {
@@ -32,7 +36,8 @@ impl Spread {
     /// is not finite.
     pub fn of(values: &[f64]) -> Option<Spread> {
         let sorted = sorted(values)?;
-        Some(Spread { median: middle(&sorted)?, min: *sorted.first()?, max: *sorted.last()? })
+        let ci95 = (sorted.len() > 1).then(|| sure_interval(&sorted));
+        Some(Spread { median: middle(&sorted)?, min: *sorted.first()?, max: *sorted.last()?, ci95 })
     }
 }
 
@@ -201,10 +206,15 @@ pub fn paired_ratio(a: &[f64], b: &[f64], seed: u64) -> Result<PairedRatio, Stat
 fn interval_of_median(sorted: &[f64], seed: u64, draws: usize) -> Option<[f64; 2]> {
     (sorted.len() > 1).then(|| {
         let drawn = bootstrap_interval(sorted, seed, draws);
-        let sure =
-            if sorted.len() < ENOUGH_PAIRS { student_interval(sorted) } else { order_interval(sorted) };
+        let sure = sure_interval(sorted);
         [drawn[0].min(sure[0]), drawn[1].max(sure[1])]
     })
+}
+
+/// Computes the part of [`interval_of_median`] that is correct for few values: Student's interval below
+/// [`ENOUGH_PAIRS`] values, order statistics from there on. Needs at least two values.
+fn sure_interval(sorted: &[f64]) -> [f64; 2] {
+    if sorted.len() < ENOUGH_PAIRS { student_interval(sorted) } else { order_interval(sorted) }
 }
 
 fn ratio_by(a: &[f64], b: &[f64], seed: u64, draws: usize) -> Result<PairedRatio, StatsError> {
@@ -302,7 +312,12 @@ mod tests {
     #[test]
     fn spreads_are_of_values_in_any_order() {
         let spread = Spread::of(&[3.0, 1.0, 2.0]).unwrap();
-        assert_eq!(spread, Spread { median: 2.0, min: 1.0, max: 3.0 });
+        assert_eq!((spread.median, spread.min, spread.max), (2.0, 1.0, 3.0));
+        let [low, high] = spread.ci95.unwrap();
+        assert!(low < 1.0 && high > 3.0, "three figures have Student's wide interval: {low} to {high}");
+        assert_eq!(Spread::of(&[7.0]).unwrap().ci95, None);
+        let six = Spread::of(&[6.0, 5.0, 4.0, 3.0, 2.0, 1.0]).unwrap();
+        assert_eq!(six.ci95, Some([1.0, 6.0]));
         assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
         assert_eq!(median(&[]), None);
         assert_eq!(Spread::of(&[1.0, f64::NAN]), None);

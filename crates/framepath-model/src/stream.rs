@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use crate::format::{Layout, PixelFormat};
+use crate::orientation::Orientation;
 
 /// Fraction, as containers write time bases and rates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +93,9 @@ pub struct StreamInfo {
     pub frame_rate: Rational,
     /// Width of a pixel over its height; 0/1 if not known.
     pub sample_aspect: Rational,
+    /// Movement that makes the pictures upright, as the container declares it. A frame has its own:
+    /// [`FrameMeta::orientation`].
+    pub orientation: Orientation,
 }
 
 impl StreamInfo {
@@ -105,6 +109,7 @@ impl StreamInfo {
             time_base: Rational::new(frame_rate.den, frame_rate.num),
             frame_rate,
             sample_aspect: Rational::new(1, 1),
+            orientation: Orientation::Upright,
         }
     }
 }
@@ -123,6 +128,48 @@ pub struct FrameMeta {
     /// True for a frame that is not right because the stream is damaged: the decoder concealed parts of
     /// it, or its packet is marked as damaged. False for packets.
     pub is_damaged: bool,
+    /// Times of the picture's fields.
+    pub field_order: FieldOrder,
+    /// Movement that makes the picture upright, as the bitstream or else the container declares it.
+    pub orientation: Orientation,
+}
+
+impl FrameMeta {
+    /// Returns the properties of the picture.
+    pub fn picture(&self) -> PictureFlags {
+        let FrameMeta { is_damaged, field_order, orientation, .. } = *self;
+        PictureFlags { is_damaged, field_order, orientation }
+    }
+
+    /// Returns the same metadata with the properties `picture`.
+    #[must_use]
+    pub fn with_picture(self, picture: PictureFlags) -> FrameMeta {
+        let PictureFlags { is_damaged, field_order, orientation } = picture;
+        FrameMeta { is_damaged, field_order, orientation, ..self }
+    }
+}
+
+/// Part of [`FrameMeta`] that a stage may change: the properties of the picture.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PictureFlags {
+    /// As [`FrameMeta::is_damaged`].
+    pub is_damaged: bool,
+    /// As [`FrameMeta::field_order`].
+    pub field_order: FieldOrder,
+    /// As [`FrameMeta::orientation`].
+    pub orientation: Orientation,
+}
+
+/// Times of a picture's fields: the even rows are the top field, the odd rows the bottom field.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum FieldOrder {
+    /// One time for all rows, or not known.
+    #[default]
+    Progressive,
+    /// The picture is interlaced; the top field is earlier.
+    TopFirst,
+    /// The picture is interlaced; the bottom field is earlier.
+    BottomFirst,
 }
 
 /// Frames that a decoder does not output from a packet on, such as pictures before the position of a

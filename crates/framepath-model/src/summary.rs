@@ -88,6 +88,10 @@ pub struct SummaryRow {
     /// CPU time of a run, of everything that the contender started, milliseconds; `None` if not known.
     #[serde(default)]
     pub cpu_ms: Option<Spread>,
+    /// CPU time of a run divided by its frames, microseconds; `None` if the CPU time is not known or a run
+    /// has no frames.
+    #[serde(default)]
+    pub cpu_us_per_frame: Option<f64>,
     /// CPU time divided by wall time: 1 means one core busy throughout; `None` if not known.
     #[serde(default)]
     pub load: Option<f64>,
@@ -246,6 +250,12 @@ impl CausesUs {
 }
 
 impl SummaryRow {
+    /// Returns the median CPU time of a run divided by its frames, microseconds, for
+    /// [`SummaryRow::cpu_us_per_frame`]. `None` if the CPU time is not known or `frames` is 0.
+    pub fn per_frame(cpu_ms: Option<Spread>, frames: u64) -> Option<f64> {
+        cpu_ms.filter(|_| frames > 0).map(|spread| spread.median * 1e3 / frames as f64)
+    }
+
     /// Returns the cost that was injected and the ledger's figure for it; `None` if the row is not
     /// of an injection, so has no `injected_us` or no `attributed_us`.
     pub fn injection(&self) -> Option<Injection> {
@@ -271,6 +281,7 @@ impl SummaryRow {
             "frames" => Some(self.frames as f64),
             "wall_ms" => self.wall_ms.map(|spread| spread.median),
             "cpu_ms" => self.cpu_ms.map(|spread| spread.median),
+            "cpu_us_per_frame" => self.cpu_us_per_frame,
             "load" => self.load,
             "latency_p50_us" => latency(|us| us.p50),
             "latency_p95_us" => latency(|us| us.p95),

@@ -23,7 +23,7 @@
 //! | submission | word 0 | 1 | 2 | 3 | 4..7 |
 //! | --- | --- | --- | --- | --- | --- |
 //! | packet | `1:8`, flags`:8`, `0:16`, len`:32` | seq | pts | offset | word 4 frames to skip; 0 |
-//! | frame | `2:8`, layout`:8`, pool`:16`, slot`:32` | seq | pts | flags | 0 |
+//! | frame | `2:8`, layout`:8`, pool`:16`, slot`:32` | seq | pts | flags`:8`, picture`:5` | 0 |
 //! | layout | see below, kind 3 | | | | |
 //! | drain | `4:8` | 0 | 0 | 0 | 0 |
 //! | flush | `5:8` | seq | 0 | 0 | 0 |
@@ -38,6 +38,7 @@
 //! | 2 | the caller must copy the packet and give its memory back immediately | packets of a demuxer |
 //! | 3 | the packet's picture is decoded and not output | packets |
 //! | 4 | the decoder outputs the frames inside and starts anew with this packet | packets |
+//! | 5 | the packet or frame is damaged | packets, frames |
 //!
 //! The frames to skip, counted from this packet on, are not output either. Modes of a seek: 0 the
 //! exact time, 1 the random access point before it, 2 the next random access point (without a
@@ -54,9 +55,11 @@
 //! | end | `133:8` | 0 | 0 | 0 | 0 |
 //! | passed | `134:8` | seq | 0 | 0 | 0 |
 //! | want | `135:8` | 0 | 0 | 0 | 0 |
-//! | packet | `136:8`, flags`:8`, `0:16`, len`:32` | pts | duration | offset | word 4 id`:32`; word 5 frames to skip; 0 |
+//! | packet | `136:8`, flags`:8`, `0:16`, len`:32` | pts | duration | offset | word 4 id`:32`; word 5 frames to skip; word 6 lost packets of the network`:32`; 0 |
 //! | flushed | `137:8` | number | 0 | 0 | 0 |
 //! | request | `138:8`, request`:8` | bits a second | 0 | 0 | 0 |
+//! | damaged frame | `139:8`, as a frame | seq | enter | leave | work |
+//! | undecoded | `140:8` | seq | packets skipped up to this one | 0 | 0 |
 //!
 //! A demuxer's worker sends packets as completions. The caller gives a packet's memory back by the packet's
 //! id, in the same words as a frame's slot.
@@ -65,11 +68,15 @@
 //! 2^40.
 //!
 //! A frame of pool 65,535 is the submitted frame, passed on unchanged. Work of a frame: word 4
-//! inside`:32`, idle`:32`; word 5 blocked`:32`, compute`:32`; word 6 preempted`:32`, copy`:32`;
-//! word 7 copied bytes`:32`, voluntary switches`:16`, involuntary switches`:15`, pool`:1` (the time
-//! inside was spent in a decoder's thread pool). Times are in nanoseconds, `enter` and `leave` on
-//! CLOCK_MONOTONIC with enter <= leave. A number too large for its field is written as the field's
-//! largest value.
+//! inside`:24`, idle`:24`; word 5 blocked`:24`, compute`:24`; word 6 preempted`:24`, copy`:24`; the upper
+//! 16 bits of these three words, from the lowest on, wakeup`:24`, held for depth`:24`; word 7 copied
+//! bytes`:32`, voluntary switches`:16`, involuntary switches`:10`, picture`:5`, pool`:1` (the time
+//! inside was spent in a decoder's thread pool). `enter` and `leave` are nanoseconds on CLOCK_MONOTONIC, with enter <= leave.
+//! A time of 24 bits is nanoseconds, rounded down to its first 20 bits (`:20`) and a number of zero bits
+//! behind them (`:4`). A number too large for its field is written as the field's largest value.
+//!
+//! A picture is its field order`:2` (0 progressive, 1 top field first, 2 bottom field first) and its
+//! orientation`:3` (EXIF's number minus one).
 //!
 //! A layout never changes. It is sent once, before the first frame that uses it. Later cells
 //! refer to its id.
@@ -108,6 +115,7 @@
 //! | file, with its fd, before demux | 8 | name text(960) |
 //! | demux, with the shared area, in place of open | 9 | flags`:32` (bit 0: seekable, bit 1: the file's descriptor is a socket for byte requests), cells`:32`, loops`:64`, packet bytes`:64`, track`:32` plus one or 0 for the best, `0:32`, start`:64` in nanoseconds, size`:64` plus one or 0 if unknown (0 without bit 1), faults text(64) |
 //! | memory, with its fd | 10 | number`:32` |
+//! | demux network, with the shared area, in place of open | 11 | transport`:32` (0 RTSP over TCP, 1 RTSP with datagrams, 2 SDP), cells`:32`, packet bytes`:64`, text bytes`:32`, track`:32` plus one or 0 for the best, latency`:64` and timeout`:64` in nanoseconds, faults text(64); the text is at the start of the packet area |
 //! | worker to caller | | |
 //! | ready | 16 | layers`:32` |
 //! | opened | 17 | threads`:32`, flags`:32` (bit 0: replayable, bit 1: takes packets), stream |
@@ -129,7 +137,7 @@
 //! | caller to zygote | | |
 //! | spawn | 48 | kind text(960), the same text as the argument of a worker program |
 //!
-//! A stream is 36 bytes: format`:8` (0 where not known), `0:24`, width`:32`,
+//! A stream is 36 bytes: format`:8` (0 where not known), orientation`:8`, `0:16`, width`:32`,
 //! height`:32`, then time base, frame rate and sample aspect as numerator`:32`
 //! and denominator`:32`, signed.
 //!
@@ -174,6 +182,7 @@ pub mod figures;
 mod layout;
 mod message;
 mod opening;
+mod picture;
 mod record;
 mod work;
 
@@ -185,7 +194,7 @@ pub use cell::{
 pub use error::WireError;
 pub use figures::{Figures, Histogram, StreamStatus, Totals};
 pub use message::{FAULTS_BYTES, MAX_CELLS, MAX_LEVEL, MESSAGE_BYTES, Message, STAGE_BYTES, TEXT_BYTES};
-pub use opening::{Demux, InputBytes, Open};
+pub use opening::{Demux, DemuxNetwork, InputBytes, NETWORK_TEXT_BYTES, NetworkTransport, Open};
 pub use work::{MOST_INVOLUNTARY, WorkerTime};
 
 /// Version of this format. It changes with every table above and with the positions of words in

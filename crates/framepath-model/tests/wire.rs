@@ -6,13 +6,14 @@ use framepath_model::buffer_request::{BufferRequest, MOST_BUFFERS, ProvidedForma
 use framepath_model::colors::{ColorRange, Colors};
 use framepath_model::format::{Layout, PixelFormat, PlaneLayout};
 use framepath_model::ledger::Row;
-use framepath_model::stream::{Preroll, Rational, SeekTo, StreamInfo};
+use framepath_model::orientation::Orientation;
+use framepath_model::stream::{FieldOrder, PictureFlags, Preroll, Rational, SeekTo, StreamInfo};
 use framepath_model::wire::figures::{BUCKETS, LABEL_BYTES};
 use framepath_model::wire::{
-    BYTES_PER_FRAME, ByteAnswer, ByteRequest, Cell, Completion, Demux, DemuxPosition, FAULTS_BYTES, Figures,
-    Histogram, InputBytes, MAGIC, MAX_BIT_RATE, MAX_CELLS, MAX_LEVEL, MESSAGE_BYTES, MOST_INVOLUNTARY,
-    MOST_REQUESTED_BYTES, Message, Open, STAGE_BYTES, StreamStatus, Submission, TEXT_BYTES, Totals,
-    UpstreamRequest, VERSION, WireError, WorkerTime,
+    BYTES_PER_FRAME, ByteAnswer, ByteRequest, Cell, Completion, Demux, DemuxNetwork, DemuxPosition,
+    FAULTS_BYTES, Figures, Histogram, InputBytes, MAGIC, MAX_BIT_RATE, MAX_CELLS, MAX_LEVEL, MESSAGE_BYTES,
+    MOST_INVOLUNTARY, MOST_REQUESTED_BYTES, Message, NETWORK_TEXT_BYTES, NetworkTransport, Open, STAGE_BYTES,
+    StreamStatus, Submission, TEXT_BYTES, Totals, UpstreamRequest, VERSION, WireError, WorkerTime,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -52,19 +53,26 @@ fn colors() -> impl Strategy<Value = Colors> {
 }
 
 fn work() -> impl Strategy<Value = WorkerTime> {
-    (any::<[u64; 2]>(), any::<[u32; 7]>(), any::<[u16; 2]>()).prop_map(|(ends, n, switches)| WorkerTime {
-        enter_ns: ends[0].min(ends[1]),
-        leave_ns: ends[0].max(ends[1]),
-        inside_ns: n[0],
-        idle_ns: n[1],
-        blocked_ns: n[2],
-        compute_ns: n[3],
-        preempted_ns: n[4],
-        copy_ns: n[5],
-        copied_bytes: n[6],
-        voluntary_switches: switches[0],
-        involuntary_switches: switches[1].min(MOST_INVOLUNTARY),
-        is_pool: switches[1] > MOST_INVOLUNTARY,
+    // Times of 20 bits, as a cell keeps them.
+    let time = (any::<u32>(), 0..=12_u32).prop_map(|(bits, shift)| (bits >> 12) << shift);
+    let times = proptest::array::uniform8(time);
+    (any::<[u64; 2]>(), times, any::<u32>(), any::<[u16; 2]>()).prop_map(|(ends, n, bytes, switches)| {
+        WorkerTime {
+            enter_ns: ends[0].min(ends[1]),
+            leave_ns: ends[0].max(ends[1]),
+            inside_ns: n[0],
+            idle_ns: n[1],
+            blocked_ns: n[2],
+            compute_ns: n[3],
+            preempted_ns: n[4],
+            copy_ns: n[5],
+            wakeup_ns: n[6],
+            held_depth_ns: n[7],
+            copied_bytes: bytes,
+            voluntary_switches: switches[0],
+            involuntary_switches: (switches[1] >> 1).min(MOST_INVOLUNTARY),
+            is_pool: switches[1] % 2 != 0,
+        }
     })
 }
 
@@ -80,13 +88,28 @@ fn submission() -> impl Strategy<Value = Submission> {
                 key,
                 preroll
             }),
-        (any::<u64>(), any::<Option<i64>>(), any::<u16>(), any::<u32>(), any::<u8>())
-            .prop_map(|(seq, pts, pool, slot, layout)| Submission::Frame { seq, pts, pool, slot, layout }),
+        (any::<u64>(), any::<Option<i64>>(), any::<u16>(), any::<u32>(), any::<u8>(), picture()).prop_map(
+            |(seq, pts, pool, slot, layout, picture)| Submission::Frame {
+                seq,
+                pts,
+                pool,
+                slot,
+                layout,
+                picture
+            }
+        ),
         (any::<u8>(), layout()).prop_map(|(id, layout)| Submission::Layout { id, layout }),
         Just(Submission::Drain),
         any::<u64>().prop_map(|seq| Submission::Flush { seq }),
         (any::<u64>(), place()).prop_map(|(number, to)| Submission::Seek { number, to }),
     ]
+}
+
+fn picture() -> impl Strategy<Value = PictureFlags> {
+    let orders = vec![FieldOrder::Progressive, FieldOrder::TopFirst, FieldOrder::BottomFirst];
+    (any::<bool>(), select(orders), select(Orientation::ALL.to_vec())).prop_map(
+        |(is_damaged, field_order, orientation)| PictureFlags { is_damaged, field_order, orientation },
+    )
 }
 
 fn preroll() -> impl Strategy<Value = Preroll> {
@@ -107,13 +130,13 @@ fn place() -> impl Strategy<Value = DemuxPosition> {
 
 fn completion() -> impl Strategy<Value = Completion> {
     prop_oneof![
-        (any::<(u64, bool)>(), any::<u16>(), any::<u32>(), any::<u8>(), work()).prop_map(
-            |((seq, is_damaged), pool, slot, layout, work)| Completion::Frame {
+        ((any::<u64>(), picture()), any::<u16>(), any::<u32>(), any::<u8>(), work()).prop_map(
+            |((seq, picture), pool, slot, layout, work)| Completion::Frame {
                 seq,
                 pool,
                 slot,
                 layout,
-                is_damaged,
+                picture,
                 work
             }
         ),
@@ -134,9 +157,10 @@ fn completion() -> impl Strategy<Value = Completion> {
 }
 
 fn packet() -> impl Strategy<Value = Completion> {
-    let (flags, numbers) = (any::<[bool; 3]>(), any::<(i64, u32, u32)>());
+    let (flags, numbers) = (any::<[bool; 3]>(), any::<(i64, u32, u32, u32)>());
     (any::<Option<i64>>(), 0..=u64::MAX - u64::from(u32::MAX), flags, numbers, preroll()).prop_map(
-        |(pts, offset, [key, transit, is_damaged], (duration, len, id), preroll)| Completion::Packet {
+        |(pts, offset, [key, transit, is_damaged], (duration, len, id, lost), preroll)| Completion::Packet {
+            lost,
             is_damaged,
             pts,
             duration,
@@ -151,14 +175,18 @@ fn packet() -> impl Strategy<Value = Completion> {
 }
 
 fn stream() -> impl Strategy<Value = StreamInfo> {
-    (option::of(format()), any::<[u32; 2]>(), any::<[i32; 6]>()).prop_map(|(format, size, f)| StreamInfo {
-        format,
-        width: size[0],
-        height: size[1],
-        time_base: Rational::new(f[0], f[1]),
-        frame_rate: Rational::new(f[2], f[3]),
-        sample_aspect: Rational::new(f[4], f[5]),
-    })
+    let orientation = select(Orientation::ALL.to_vec());
+    (option::of(format()), any::<[u32; 2]>(), any::<[i32; 6]>(), orientation).prop_map(
+        |(format, size, f, orientation)| StreamInfo {
+            orientation,
+            format,
+            width: size[0],
+            height: size[1],
+            time_base: Rational::new(f[0], f[1]),
+            frame_rate: Rational::new(f[2], f[3]),
+            sample_aspect: Rational::new(f[4], f[5]),
+        },
+    )
 }
 
 /// Returns a strategy for texts of at most `most` bytes of UTF-8.
@@ -266,6 +294,25 @@ fn message() -> impl Strategy<Value = Message> {
             .prop_map(|((seekable, loops, track, start_ns), (cells, packet_bytes, faults, size))| {
                 let bytes = size.map_or(InputBytes::File, |size| InputBytes::Requested { size });
                 Message::Demux(Demux { seekable, bytes, loops, track, start_ns, cells, packet_bytes, faults })
+            }),
+        (
+            (0..3usize, 1..=NETWORK_TEXT_BYTES, option::of(0..u32::MAX), any::<[u64; 2]>()),
+            (1..=MAX_CELLS, u64::from(NETWORK_TEXT_BYTES)..=i64::MAX as u64, text(FAULTS_BYTES))
+        )
+            .prop_map(|((transport, text_bytes, track, times), (cells, packet_bytes, faults))| {
+                let transports =
+                    [NetworkTransport::RtspTcp, NetworkTransport::RtspUdp, NetworkTransport::Sdp];
+                let ([latency_ns, timeout_ns], transport) = (times, transports[transport]);
+                Message::DemuxNetwork(DemuxNetwork {
+                    transport,
+                    text_bytes,
+                    track,
+                    latency_ns,
+                    timeout_ns,
+                    cells,
+                    packet_bytes,
+                    faults,
+                })
             }),
         (1..=u32::MAX, stream()).prop_map(|(track_bytes, stream)| Message::Demuxed { track_bytes, stream }),
         any::<u16>().prop_map(|version| Message::Hello { version }),
@@ -420,10 +467,34 @@ fn the_words_are_those_of_the_tables() {
         is_pool: true,
         ..WorkerTime::default()
     };
-    let frame = Completion::Frame { is_damaged: false, seq: 4, pool: 2, slot: 11, layout: 1, work };
+    let picture = PictureFlags::default();
+    let frame = Completion::Frame { picture, seq: 4, pool: 2, slot: 11, layout: 1, work };
     assert_eq!(frame.encode(), [11 << 32 | 2 << 16 | 1 << 8 | 129, 4, 5, 6, 0, 0, 0, 1 << 63 | 3 << 48 | 8]);
-    let damaged = Completion::Frame { is_damaged: true, seq: 4, pool: 2, slot: 11, layout: 1, work };
-    assert_eq!(damaged.encode()[..2], [11 << 32 | 2 << 16 | 1 << 8 | 139, 4]);
+    let times = WorkerTime {
+        inside_ns: 1,
+        idle_ns: 2,
+        blocked_ns: 3,
+        compute_ns: 4,
+        preempted_ns: 5,
+        copy_ns: 6,
+        wakeup_ns: 0x80_0010,
+        held_depth_ns: 8,
+        ..WorkerTime::default()
+    };
+    let timed = Completion::Frame { picture, seq: 4, pool: 2, slot: 11, layout: 1, work: times };
+    // 0x800010 has 24 bits: 20 of them, and the number 4.
+    assert_eq!(timed.encode()[4..], [1 << 48 | 2 << 24 | 1, 0x848 << 48 | 4 << 24 | 3, 6 << 24 | 5, 0]);
+    let picture = PictureFlags {
+        is_damaged: true,
+        field_order: FieldOrder::BottomFirst,
+        orientation: Orientation::Rotated90,
+    };
+    let damaged = Completion::Frame { picture, seq: 4, pool: 2, slot: 11, layout: 1, work }.encode();
+    assert_eq!(damaged[..2], [11 << 32 | 2 << 16 | 1 << 8 | 139, 4]);
+    assert_eq!(damaged[7], 1 << 63 | 5 << 60 | 2 << 58 | 3 << 48 | 8);
+    let submitted = Submission::Frame { seq: 4, pts: Some(6), pool: 2, slot: 11, layout: 1, picture };
+    let word = 11 << 32 | 2 << 16 | 1 << 8 | 2;
+    assert_eq!(submitted.encode(), [word, 4, 6, 5 << 10 | 2 << 8 | 33, 0, 0, 0, 0]);
     assert_eq!(Completion::Undecoded { seq: 4, skipped: 2 }.encode(), [140, 4, 2, 0, 0, 0, 0, 0]);
     let layout = Layout::packed(PixelFormat::Nv12, 16, 8).unwrap();
     let layout_record = Completion::Layout { id: 5, layout };
@@ -502,6 +573,7 @@ fn wrong_numbers_are_refused_by_name() {
     assert_eq!(field(with(1, 1 << 62)), "slot bytes");
     assert_eq!(field(with(2, u64::from(u32::MAX) - 1)), "first slot");
     assert_eq!(field([129, 0, 2, 1, 0, 0, 0, 0]), "leave");
+    assert_eq!(field([129, 0, 1, 1, 0, 0, 0, 3 << 58]), "field order");
     assert_eq!(field([130, 1 << 32 | 1, 0, 1, 0, 0, 0, 0]), "format");
     assert_eq!(field([1 << 16 | 130, 1 << 32 | 1, 1 << 63, 1, 0, 0, 0, 0]), "offset");
 
@@ -541,6 +613,7 @@ fn a_row_crosses_as_work() {
         enter_ns: 10,
         leave_ns: 20,
         held_ns: 1,
+        held_depth_ns: 1,
         compute_ns: 1 << 40,
         copied_bytes: u64::MAX,
         voluntary_switches: 70_000,
@@ -552,6 +625,10 @@ fn a_row_crosses_as_work() {
     assert_eq!((work.voluntary_switches, work.involuntary_switches), (u16::MAX, 2));
     assert_eq!((work.enter_ns, work.leave_ns, work.inside_ns, work.idle_ns), (10, 20, 1, 0));
     assert!(!work.is_pool);
+    let frame =
+        Completion::Frame { picture: PictureFlags::default(), seq: 4, pool: 2, slot: 11, layout: 1, work };
+    let Ok(Completion::Frame { work: decoded, .. }) = Completion::decode(&frame.encode()) else { panic!() };
+    assert_eq!((decoded.compute_ns, decoded.held_depth_ns), (u32::MAX - 0xfff, 1));
     let pooled = WorkerTime::from(&Row { held_ns: 0, pool_ns: 7, involuntary_switches: 1 << 20, ..row });
     assert_eq!((pooled.inside_ns, pooled.is_pool), (7, true));
     assert_eq!(pooled.involuntary_switches, MOST_INVOLUNTARY);

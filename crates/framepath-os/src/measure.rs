@@ -6,6 +6,8 @@ pub mod counters;
 #[cfg(not(loom))]
 pub mod frame_threads;
 #[cfg(not(loom))]
+pub mod inherited_switches;
+#[cfg(not(loom))]
 pub mod library_threads;
 #[cfg(not(loom))]
 pub mod meter;

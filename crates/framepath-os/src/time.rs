@@ -39,6 +39,11 @@ impl ThreadClock {
         ThreadClock((!id << 3) | 4 | 2)
     }
 
+    /// Returns the id of the thread.
+    pub fn id(self) -> i32 {
+        !(self.0 >> 3)
+    }
+
     /// Returns the CPU time of the thread, nanoseconds; `None` if it has ended. One system call.
     pub fn read(self) -> Option<u64> {
         read_clock(self.0)

@@ -416,8 +416,14 @@ impl Broker {
 
     fn reap(&mut self, id: WorkerId) {
         match self.workers.reap(id) {
-            Some(WorkerEnd::Unused) => self.fail("a worker ended before it had a stream".to_owned()),
-            Some(WorkerEnd::Used(work)) => {
+            Some(WorkerEnd::Unused(death)) => {
+                log::error!("{death} before it had a stream");
+                self.fail(format!("{death} before it had a stream"));
+            }
+            Some(WorkerEnd::Used { work, death }) => {
+                if let Some(death) = death {
+                    log::error!("{death}");
+                }
                 // Only updates the stream: the client notices the end itself, and requests another worker.
                 if let Some(stream) = self.streams.values_mut().find(|stream| stream.worker == Some(id)) {
                     stream.worker = None;
@@ -474,7 +480,7 @@ impl Broker {
     fn grant(&mut self, number: u32, worker: WorkerId) {
         let Some(stream) = self.streams.get_mut(&number) else { return };
         let Some(connection) = self.clients.get_mut(&stream.client) else { return };
-        let Some((pid, layers, socket)) = self.workers.grant(worker) else { return };
+        let Some((pid, layers, socket)) = self.workers.grant(worker, number) else { return };
         stream.worker = Some(worker);
         connection.client.granted(number);
         let client = stream.client;

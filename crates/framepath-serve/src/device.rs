@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use framepath_codec::{Codec, TrackInfo};
 use framepath_model::access_unit::Coding;
+use framepath_model::orientation::Orientation;
 use framepath_model::shown::shown;
 use framepath_model::stream::{Rational, StreamInfo};
 use framepath_os::v4l2::Fourcc;
@@ -114,6 +115,7 @@ fn track_of(codec: Codec, width: u32, height: u32) -> Result<TrackInfo, HostErro
         time_base: Rational::new(1, 1_000_000_000),
         frame_rate: Rational::new(0, 1),
         sample_aspect: Rational::new(1, 1),
+        orientation: Orientation::Upright,
     };
     TrackInfo::from_codec(codec, stream).map_err(|error| HostError::Failed { text: error.to_string() })
 }

@@ -2,6 +2,7 @@
 //! The service's workers, from their start until they are reaped.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use framepath_model::wire::figures::FIGURE_WORDS;
@@ -41,15 +42,54 @@ struct Worker {
     id: WorkerId,
     process: WorkerProcess,
     page: Page,
+    /// Number of the stream that the worker was granted to; `None` for a spare worker.
+    stream: Option<u32>,
+    /// True if the service has killed the worker while it was running.
+    killed: bool,
 }
 
 /// Result of reaping a worker: its work if it was used, or the fact that it ended unused.
 #[derive(Debug)]
 pub(super) enum WorkerEnd {
     /// The worker had a stream, or the service has killed it.
-    Used(Box<WorkerActivity>),
+    Used {
+        /// Work of the worker.
+        work: Box<WorkerActivity>,
+        /// Death of the worker; `None` if the service has killed it, or if it has exited with 0.
+        death: Option<WorkerDeath>,
+    },
     /// The worker ended by itself before it had a stream.
-    Unused,
+    Unused(WorkerDeath),
+}
+
+/// End of a worker that the service did not cause.
+#[derive(Debug)]
+pub(super) struct WorkerDeath {
+    pid: u32,
+    stream: Option<u32>,
+    /// Number of the signal that ended the worker; `None` if the worker exited.
+    signal: Option<i32>,
+    /// Exit code of the worker; `None` if a signal ended it, or if the code is not known.
+    exit_code: Option<i32>,
+}
+
+/// Formats the death as `stream 3: worker 4711 killed by signal 11 (SIGSEGV)`, without a stream for a spare
+/// worker.
+impl fmt::Display for WorkerDeath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(stream) = self.stream {
+            write!(f, "stream {stream}: ")?;
+        }
+        write!(f, "worker {} ", self.pid)?;
+        match (self.signal, self.exit_code) {
+            (Some(number), _) => match signal_name(number) {
+                Some(name) => write!(f, "killed by signal {number} ({name})"),
+                None => write!(f, "killed by signal {number}"),
+            },
+            (None, Some(code)) => write!(f, "exited with code {code}"),
+            (None, None) => f.write_str("ended"),
+        }
+    }
 }
 
 /// A worker's event to wait for by poll(2).
@@ -82,7 +122,8 @@ impl Workers {
             send(&socket, &Message::Page, Some(page.fd()))?;
             let id = *next;
             *next += 1;
-            Ok(Spare::new(Worker { id, process, page }, socket, program, layers))
+            let worker = Worker { id, process, page, stream: None, killed: false };
+            Ok(Spare::new(worker, socket, program, layers))
         })
     }
 
@@ -96,12 +137,13 @@ impl Workers {
         self.spares.ready().count()
     }
 
-    /// Grants ready worker `id` to a client: returns the worker's process id, the layers of its sandbox, and
+    /// Grants ready worker `id` to a client for `stream`: returns the worker's process id, the layers of its sandbox, and
     /// the caller's end of its socket; `None` if there is no such worker. The service keeps no copy of the
     /// socket.
-    pub(super) fn grant(&mut self, id: WorkerId) -> Option<(u32, Layers, OwnedFd)> {
+    pub(super) fn grant(&mut self, id: WorkerId, stream: u32) -> Option<(u32, Layers, OwnedFd)> {
         let spare = self.spares.take(|spare| spare.process.id == id && spare.is_ready())?;
-        let Spare { process: worker, socket, layers, .. } = spare;
+        let Spare { process: mut worker, socket, layers, .. } = spare;
+        worker.stream = Some(stream);
         let pid = worker.process.pid();
         self.used.insert(id, worker);
         Some((pid, layers, socket.into()))
@@ -124,6 +166,8 @@ impl Workers {
     /// returns the worker's end.
     pub(super) fn end(&mut self, id: WorkerId) {
         if let Some(worker) = self.used.get_mut(&id) {
+            // A worker that has ended before is not killed by the service: its end is reported.
+            worker.killed |= matches!(worker.process.try_wait(), Ok(None));
             // Fails only if the process is gone already.
             let _ = worker.process.kill();
         }
@@ -179,13 +223,20 @@ impl Workers {
             // Another wait has reaped the process, so its usage is unknown.
             Err(_) => Default::default(),
         };
-        let work = WorkerActivity { figures: worker.figures(), cpu_ns: usage.cpu_ns };
+        let work = Box::new(WorkerActivity { figures: worker.figures(), cpu_ns: usage.cpu_ns });
+        let death = WorkerDeath {
+            pid: worker.process.pid(),
+            stream: worker.stream,
+            signal: usage.signal,
+            exit_code: usage.exit_code,
+        };
+        let is_regular = worker.killed || usage.exit_code == Some(0);
         if is_spare {
             self.spares.take(|spare| spare.process.id == id);
-            return Some(WorkerEnd::Unused);
+            return Some(WorkerEnd::Unused(death));
         }
         self.used.remove(&id);
-        Some(WorkerEnd::Used(Box::new(work)))
+        Some(WorkerEnd::Used { work, death: (!is_regular).then_some(death) })
     }
 
     /// Kills the workers whose time limit for loading is over at `now_ns` (CLOCK_MONOTONIC). Returns their
@@ -204,6 +255,28 @@ impl Workers {
     pub(super) fn deadline_ns(&self) -> Option<u64> {
         self.spares.deadline_ns()
     }
+}
+
+/// Returns the name of a signal that ends a process, by Linux's number; `None` for another signal.
+fn signal_name(number: i32) -> Option<&'static str> {
+    Some(match number {
+        1 => "SIGHUP",
+        2 => "SIGINT",
+        3 => "SIGQUIT",
+        4 => "SIGILL",
+        5 => "SIGTRAP",
+        6 => "SIGABRT",
+        7 => "SIGBUS",
+        8 => "SIGFPE",
+        9 => "SIGKILL",
+        11 => "SIGSEGV",
+        13 => "SIGPIPE",
+        15 => "SIGTERM",
+        24 => "SIGXCPU",
+        25 => "SIGXFSZ",
+        31 => "SIGSYS",
+        _ => return None,
+    })
 }
 
 impl Worker {

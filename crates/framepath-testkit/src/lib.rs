@@ -7,6 +7,7 @@
 //! - [`framepath()`] runs the command; [`finish`] and [`wait`] wait for a process with a time limit.
 //! - [`until`] waits for a condition, and [`within_deadline`] for a function, with a time limit.
 //! - [`ffmpeg()`] runs the ffmpeg tool, the reference for pixels.
+//! - [`mp4`] changes files where the tool's options differ between its versions.
 //! - [`mod@conformance`] is the suite that every link and host passes.
 //! - [`harness`] is for tests that this machine may be unable to run: they are reported as ignored, with the reason.
 //! - [`pipeline`] runs paths in the test's own process; [`service`] starts a `framepath serve` and clients of it.
@@ -19,6 +20,7 @@ pub mod conformance;
 mod deadline;
 mod ffmpeg;
 pub mod harness;
+pub mod mp4;
 pub mod pipeline;
 pub mod service;
 

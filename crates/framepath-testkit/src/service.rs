@@ -17,6 +17,9 @@ use crate::checkout::in_checkout;
 use crate::command::framepath;
 use crate::deadline::until;
 
+/// Number of equal counts of the service's files after which it has no more to close.
+const STABLE_COUNTS: u32 = 10;
+
 /// Time limit of a client for an answer of the service.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -91,11 +94,12 @@ impl ServiceProcess {
             (totals.connections, totals.streams, totals.spares) == (1, 0, 2) && self.workers().len() == 2
         });
         let fds = || self.fds();
-        let mut last = fds();
-        // The viewer's connection is closed a moment later.
+        let (mut last, mut equal) = (fds(), 0);
+        // The service closes the viewer's connection a moment later: on a busy machine, not at once.
         until("the number of its files is stable", || {
             thread::sleep(Duration::from_millis(20));
-            std::mem::replace(&mut last, fds()) == last
+            equal = if std::mem::replace(&mut last, fds()) == last { equal + 1 } else { 0 };
+            equal == STABLE_COUNTS
         });
         last
     }

@@ -31,11 +31,22 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) const SLICE: Duration = Duration::from_millis(200);
 
 /// Pixel formats that V4L2 devices and framepath have in common, each with V4L2's code.
-pub(crate) const FORMATS: [(Fourcc, PixelFormat); 4] = [
+pub(crate) const FORMATS: [(Fourcc, PixelFormat); 15] = [
     (Fourcc::GREY, PixelFormat::Grey),
     (Fourcc::YU12, PixelFormat::Yuv420p),
     (Fourcc::NV12, PixelFormat::Nv12),
     (Fourcc::P010, PixelFormat::P010),
+    (Fourcc::YUYV, PixelFormat::Yuyv),
+    (Fourcc::UYVY, PixelFormat::Uyvy),
+    (Fourcc::YUV422P, PixelFormat::Yuv422p),
+    (Fourcc::RGB24, PixelFormat::Rgb24),
+    (Fourcc::BGR24, PixelFormat::Bgr24),
+    (Fourcc::XBGR32, PixelFormat::Bgr0),
+    (Fourcc::ABGR32, PixelFormat::Bgra),
+    (Fourcc::RGBA32, PixelFormat::Rgba),
+    (Fourcc::Y10, PixelFormat::Grey10),
+    (Fourcc::Y12, PixelFormat::Grey12),
+    (Fourcc::Y16, PixelFormat::Grey16),
 ];
 
 /// All codecs, each with V4L2's code.
@@ -101,35 +112,28 @@ pub(crate) fn layout_of(picture: &QueueFormat, visible: Option<Rect>) -> Result<
             seen.width, seen.height, seen.left, seen.top, picture.width, picture.height
         )));
     }
-    let sample = format.luma_bytes();
-    let luma_stride = match picture.stride as usize {
-        0 => picture.width as usize * sample,
+    let (across, down) = format.block();
+    let (across, down) = (across as usize, down as usize);
+    let first_stride = match picture.stride as usize {
+        0 => format.plane_size(0, picture.width as usize, 1).0,
         stride => stride,
     };
     let rows = picture.height as usize;
-    // Rows and strides of chroma, as V4L2 defines them for one plane of memory.
-    let chroma_rows = rows.div_ceil(2);
     let (left, top) = (seen.left as usize, seen.top as usize);
-    let strides: [(usize, usize, usize); 3] = match format {
-        PixelFormat::Yuv420p | PixelFormat::Yuv420p10 => {
-            let chroma = luma_stride.div_ceil(2);
-            [
-                (luma_stride, rows, left * sample),
-                (chroma, chroma_rows, left / 2 * sample),
-                (chroma, chroma_rows, left / 2 * sample),
-            ]
-        }
-        _ => {
-            let both = (luma_stride, chroma_rows, left / 2 * 2 * sample);
-            [(luma_stride, rows, left * sample), both, both]
-        }
-    };
     let mut base = 0;
     let mut planes = Vec::with_capacity(3);
-    for (number, (width, height)) in format.plane_sizes(seen.width, seen.height).into_iter().enumerate() {
-        let (stride, rows, inset) = strides[number];
-        let down = if number == 0 { top } else { top / 2 };
-        planes.push(PlaneLayout { offset: base + down * stride + inset, stride, width, rows: height });
+    let sizes = format.plane_sizes(seen.width, seen.height);
+    for (number, (width, height)) in sizes.iter().copied().enumerate() {
+        // Rows and strides of chroma, as V4L2 defines them for one plane of memory: planes of U and V have a part
+        // of the luma's stride, a plane of both has the luma's.
+        let (stride, rows, above) = match (number, sizes.len()) {
+            (0, _) => (first_stride, rows, top),
+            (_, 2) => (first_stride, rows.div_ceil(down), top / down),
+            _ => (first_stride.div_ceil(across), rows.div_ceil(down), top / down),
+        };
+        // Whole blocks of pixels; one sample in a plane of luma.
+        let inset = format.plane_size(number, if number == 0 { left } else { left / across * across }, 1).0;
+        planes.push(PlaneLayout { offset: base + above * stride + inset, stride, width, rows: height });
         base += stride * rows;
     }
     Ok(Layout::from_planes(format, seen.width, seen.height, &planes)?)
@@ -164,6 +168,18 @@ mod tests {
         let offsets: Vec<_> = layout.planes().iter().map(|p| (p.offset, p.stride, p.width)).collect();
         assert_eq!(offsets, [(0, 128, 128), (128 * 32, 128, 128)]);
         assert_eq!(layout_of(&picture(Fourcc::GREY, 7, 3, 0), None).unwrap().planes()[0].stride, 7);
+        for (name, stride, width) in
+            [(Fourcc::YUYV, 0, 16), (Fourcc::UYVY, 32, 16), (Fourcc::RGB24, 0, 21), (Fourcc::ABGR32, 64, 28)]
+        {
+            let layout = layout_of(&picture(name, 7, 3, stride), None).unwrap();
+            let planes: Vec<_> =
+                layout.planes().iter().map(|p| (p.offset, p.stride, p.width, p.rows)).collect();
+            let stride = if stride == 0 { width } else { stride as usize };
+            assert_eq!(planes, [(0, stride, width, 3)], "{name}");
+        }
+        let layout = layout_of(&picture(Fourcc::YUV422P, 64, 32, 80), None).unwrap();
+        let offsets: Vec<_> = layout.planes().iter().map(|p| (p.offset, p.stride, p.rows)).collect();
+        assert_eq!(offsets, [(0, 80, 32), (80 * 32, 40, 32), (80 * 32 + 40 * 32, 40, 32)]);
     }
 
     #[test]
@@ -178,8 +194,8 @@ mod tests {
     fn impossible_layouts_are_refused() {
         let outside = Rect { left: 9, top: 0, width: 8, height: 8 };
         assert!(layout_of(&picture(Fourcc::GREY, 16, 16, 16), Some(outside)).is_err());
-        let error = layout_of(&picture(Fourcc::new(b"YUYV"), 16, 16, 32), None).unwrap_err();
-        assert!(error.to_string().contains("YUYV"), "{error}");
+        let error = layout_of(&picture(Fourcc::new(b"HM12"), 16, 16, 32), None).unwrap_err();
+        assert!(error.to_string().contains("HM12"), "{error}");
         let two = QueueFormat { memory_planes: 2, ..picture(Fourcc::NV12, 16, 16, 16) };
         assert!(layout_of(&two, None).is_err());
         assert!(layout_of(&picture(Fourcc::GREY, 16, 16, 8), None).is_err());

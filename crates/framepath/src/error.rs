@@ -38,6 +38,21 @@ pub enum StageError {
     /// The plug-in cannot be found or loaded, or rejects a parameter.
     #[error(transparent)]
     Plugin(#[from] Frei0rError),
+    /// The graph of a filter cannot run in a worker.
+    #[error("the graph {does}, which is not supported in a worker; use host=inline")]
+    FilterInWorker {
+        /// Verb phrase for what the graph does.
+        does: &'static str,
+    },
+    /// Bytes of a pipe show too late that they belong in a worker.
+    #[error(
+        "{file}: the first 16 MiB of this pipe show no H.264, HEVC, VP8, VP9 or AV1 video; use `host=process`, or \
+         save the bytes in a file"
+    )]
+    TooLateForWorker {
+        /// Name of the pipe.
+        file: String,
+    },
     /// libavfilter cannot be loaded, or rejects the graph or a frame.
     #[error(transparent)]
     Filter(#[from] GraphError),
@@ -130,13 +145,28 @@ impl StageError {
     }
 }
 
+/// Formats the failure of a hop as `hop: error`. Leaves out a file's name in `error` that the text of the hop
+/// has already (`file a.mp4: a.mp4: cannot open`).
+fn hop_failure(hop: &str, error: &str) -> String {
+    let words = framepath_model::path::shell_words(hop).unwrap_or_default();
+    for name in words.iter().skip(1).filter(|name| !name.is_empty()) {
+        let repeated = format!("{name}: ");
+        for before in ["", "in the worker: "] {
+            if let Some(rest) = error.strip_prefix(before).and_then(|rest| rest.strip_prefix(&repeated)) {
+                return format!("{hop}: {before}{rest}");
+            }
+        }
+    }
+    format!("{hop}: {error}")
+}
+
 /// Reason why a pipeline could not be built or started, or why its run failed. After a failure during the
 /// run, [`Report`](crate::Report) has the ledger of the frames that were delivered before.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
     /// A hop could not be made or started, or failed during the run.
-    #[error("{hop}: {error}")]
+    #[error("{}", hop_failure(hop, &error.to_string()))]
     Stage {
         /// Text of the hop in the path.
         hop: String,
@@ -148,7 +178,7 @@ pub enum RunError {
     #[error("{0}; {help}", help = .0.help)]
     Path(#[from] PathError),
     /// A stage, link or sink was added behind a sink.
-    #[error("{hop}: it is behind the sink {sink}; a pipeline ends in one sink")]
+    #[error("{hop}: it is behind the sink {sink}; a pipeline, or a branch of a `tee`, ends in its one sink")]
     BehindSink {
         /// Text of the hop behind the sink.
         hop: String,
@@ -193,4 +223,23 @@ fn why(losses: &[Loss], damage: &Damage) -> String {
     }
     let damage = (!damage.is_none()).then(|| format!("; {damage}"));
     losses.iter().map(|loss| format!("; {loss}")).chain(damage).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::hop_failure;
+
+    #[test]
+    fn a_name_that_the_hop_has_is_not_repeated() {
+        for (hop, error, text) in [
+            ("file a.mp4", "a.mp4: cannot open: No such file", "file a.mp4: cannot open: No such file"),
+            ("file 'a b'", "a b: empty file", "file 'a b': empty file"),
+            ("file a track=1", "a: no video track 1", "file a track=1: no video track 1"),
+            ("file a", "in the worker: a: cannot open: x", "file a: in the worker: cannot open: x"),
+            ("decode", "vp9: packet 3 rejected", "decode: vp9: packet 3 rejected"),
+            ("file a", "b: empty file", "file a: b: empty file"),
+        ] {
+            assert_eq!(hop_failure(hop, error), text);
+        }
+    }
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Exports of a run's report: text, JSON, CSV and Perfetto traces; and advice that follows from it.
+//! Exports of a run's report: text, a page, JSON, CSV and Perfetto traces; and advice that follows from it.
 
 pub mod advice;
 pub mod csv;
 pub mod machine;
 pub mod meta;
+pub mod page;
 pub mod summary;
 pub mod text;
 pub mod trace;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Construction of a pipeline from path text.
 
+use std::sync::atomic::Ordering;
+
 use framepath_codec::Codec;
 use framepath_model::path::{self, DefinitionKind, Hop, all_hops};
 use framepath_os::sync::queue::Leaky;
@@ -200,15 +202,18 @@ impl Pipeline {
     }
 }
 
-/// Returns the decoder `hop` with a worker as its host if its codec is not one of the known ones and the hop
-/// names no host; `None` if the hop stays as it is. Notes the choice for the user.
+/// Returns the decoder `hop` with a worker as its host if its codec, or the file's container, is not one of the
+/// known ones and the hop names no host. (The worker of an unusual container reports the codec, and might choose one
+/// that would run in this process.) `None` if the hop stays as it is. Notes the choice for the user.
 fn decoded_in_worker(hop: &Hop, place: &HopPlace<'_>) -> Option<Hop> {
     let track = place.track.as_ref()?;
     if let Some((from, to)) = track.converted_format() {
         place
             .note(&format!("decode: pictures in {from} are converted to {to}, the nearest supported format"));
     }
-    if hop.is_set("host") || !matches!(track.codec, Codec::Other(_)) {
+    let is_unusual =
+        matches!(track.codec, Codec::Other(_)) || place.outcomes.is_unusual.load(Ordering::Relaxed);
+    if hop.is_set("host") || !is_unusual {
         return None;
     }
     place.note(&format!(

@@ -66,7 +66,7 @@ mod buffer_provider;
 mod byte_server;
 mod collect;
 mod demux_worker;
-mod demuxer_input;
+mod demuxed_input;
 mod export;
 mod fault;
 #[doc(hidden)]
@@ -108,7 +108,7 @@ use std::time::Duration;
 #[cfg(feature = "http")]
 pub(crate) use byte_server::{ByteServer, ByteSource, ServedInput};
 pub(crate) use collect::{CollectInput, WorkerOutput, channel};
-pub(crate) use demuxer_input::DemuxerInput;
+pub(crate) use demuxed_input::{DemuxedInput, NetworkSource};
 pub(crate) use fault::InjectedFaults;
 pub use kind::UnknownKind;
 pub(crate) use kind::{Task, WorkerKind};
@@ -186,7 +186,7 @@ pub enum HostError {
     #[error(transparent)]
     Device(#[from] V4l2Error),
     /// The program of a worker or of the zygote cannot be started, because no socket to it can be made.
-    #[error("start the worker {program}: {source}")]
+    #[error("start the worker {program}: make its socket: {source}")]
     Start {
         /// Path of the program.
         program: String,
@@ -324,6 +324,17 @@ pub enum HostError {
         what: &'static str,
         /// CPU time that the worker used in this wait; or the wall-clock time for which the awaited packet or
         /// answer did not come although the file had bytes to read.
+        after: Duration,
+    },
+    /// The demuxer's worker got no packet from the network for too long.
+    #[error(
+        "demux: no packet from the network for {} ms after {packets} packets; raise timeout= for a slow sender",
+        after.as_millis()
+    )]
+    NetworkSilent {
+        /// Number of packets received from the worker so far.
+        packets: u64,
+        /// Length of the wait.
         after: Duration,
     },
     /// A packet, or the description of a track, does not fit into the memory for packets that is shared

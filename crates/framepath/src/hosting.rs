@@ -24,7 +24,7 @@ pub(crate) fn worker_options<'a>(
             // Longer than `PATIENCE`, after which the device's client reports a silent device. A restart
             // by the watchdog would not help.
             Task::Device(_) => watchdog.max(PATIENCE + Duration::from_secs(2)),
-            Task::Stage | Task::Plugin(_) | Task::Filter => watchdog,
+            Task::Stage | Task::Plugin(_) | Task::Filter | Task::Network(_) => watchdog,
         },
         kind: WorkerKind::new(task, naming("memory").bytes("memory").unwrap_or(0), sandbox),
         sandbox,

@@ -153,7 +153,9 @@ pub use options::{FrameCount, Options};
 pub use out::{HopFailure, Out};
 pub use pipeline::Pipeline;
 pub use registry::Registry;
-pub use report::{HopInfo, PlayReport, Report, SinkReport, WorkerReport};
+pub use report::{
+    HelperInfo, HelperKind, HopInfo, NetworkReport, PlayReport, Report, SinkReport, WorkerReport,
+};
 pub use request::{Answered, Request, RequestError};
 pub use requests::Requests;
 pub use runner::run;

@@ -11,8 +11,9 @@ use framepath_model::shown::shown;
 pub struct Loss {
     /// Text of the hop in the path.
     pub hop: String,
-    /// Number of lost packets (for [`LossReason::Poisoned`], [`LossReason::TooLargeToReplay`] and
-    /// [`LossReason::TooLate`]) or frames (for other reasons).
+    /// Number of lost packets (for [`LossReason::Poisoned`], [`LossReason::TooLargeToReplay`],
+    /// [`LossReason::TooLate`] and [`LossReason::Network`]), connections (for [`LossReason::Disconnected`]) or
+    /// frames (for other reasons).
     pub count: u64,
     /// Number of the first lost packet or frame, in the order of the hop's input; `None` if unknown.
     pub first: Option<u64>,
@@ -46,6 +47,14 @@ pub enum LossReason {
     /// The source's device delivered damaged frames, or dropped frames: mostly because the path did not
     /// return buffers in time.
     Device,
+    /// Packets of the network (RTP) did not arrive.
+    Network,
+    /// The source's connection was lost and made again. The number of packets that the server sent meanwhile is not
+    /// known.
+    Disconnected {
+        /// Total time without a connection, nanoseconds.
+        gap_ns: u64,
+    },
 }
 
 /// Writes one line, such as `decode host=process: skipped 12 packets, the first is packet 3: it kills ...`.
@@ -58,6 +67,8 @@ impl fmt::Display for Loss {
                 ("skipped", "packet")
             }
             LossReason::WorkerDied { .. } | LossReason::Device => ("lost", "frame"),
+            LossReason::Network => ("lost", "RTP packet"),
+            LossReason::Disconnected { .. } => ("lost", "connection"),
         };
         write!(f, "{}: {verb} {count} {thing}{s}", shown(hop))?;
         if let Some(first) = first {
@@ -81,6 +92,14 @@ impl fmt::Display for Loss {
             LossReason::WorkerDied { last_death } => {
                 write!(f, ": a worker died while they were inside ({})", shown(last_death))
             }
+            LossReason::Network => f.write_str(
+                ": they did not arrive; use transport=tcp, raise latency=, or lower the stream's bit rate",
+            ),
+            LossReason::Disconnected { gap_ns } => write!(
+                f,
+                ": reconnected, {:.2} s without a connection; the packets of this time are missing",
+                *gap_ns as f64 / 1e9
+            ),
             LossReason::Device => {
                 f.write_str(
                     ": the device dropped or damaged them, mostly because it had no free buffer; use a faster path, \

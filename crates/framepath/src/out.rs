@@ -10,7 +10,7 @@ use framepath_os::measure::meter::Level;
 
 use crate::error::StageError;
 use crate::item::Item;
-use crate::recorder::{Gap, Recorder};
+use crate::recorder::{Gap, Recorder, Stretch};
 use crate::request::{Request, RequestError};
 use crate::requests::{Mailbox, Pending, Requests, Upstream};
 use crate::stage::{HopRole, Stage};
@@ -320,6 +320,12 @@ impl<'a> Out<'a> {
     /// Records `cpu_ns` nanoseconds of CPU time that this stage's threads spent on no frame in particular.
     pub(crate) fn cpu_without_frame(&mut self, cpu_ns: u64) {
         self.recorder.cpu_without_frame(self.hop, cpu_ns);
+    }
+
+    /// Ends the thread's current stretch, which belongs to frame `seq` in this hop, and returns it for the row,
+    /// which another thread will write.
+    pub(crate) fn cut(&mut self, seq: u64) -> Stretch {
+        self.recorder.cut(self.hop, seq)
     }
 
     /// Returns the thread's recorder, for links and sources that write their rows themselves.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Results that the hops of a run report in addition to frames: notes, losses, statistics of workers.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};
 
 use crate::damage::DamageLog;
@@ -19,8 +19,24 @@ pub(crate) struct Outcomes {
     pub(crate) missed: Arc<AtomicU64>,
     /// Counters of the `play` sink; empty if the path has none.
     pub(crate) played: Arc<OnceLock<Arc<Played>>>,
+    /// True if the source's container or codec is an unusual one, for which the source chose a worker by itself.
+    pub(crate) is_unusual: Arc<AtomicBool>,
     /// Statistics of the worker that demuxes the source's file; empty if no worker does.
     pub(crate) demuxer: Arc<OnceLock<Arc<WorkerStats>>>,
+    /// Counters of the source's connection to the network.
+    pub(crate) network: Arc<NetworkStats>,
+}
+
+/// Counters of a source that reads from the network. The source's thread writes them; any thread may read them,
+/// and readers do not depend on the order of the writes.
+#[derive(Debug, Default)]
+pub(crate) struct NetworkStats {
+    /// Number of packets of the network (RTP) that were lost.
+    pub(crate) lost: AtomicU64,
+    /// Number of times that the connection was lost and made again.
+    pub(crate) reconnects: AtomicU64,
+    /// Total time without a connection, nanoseconds.
+    pub(crate) gap_ns: AtomicU64,
 }
 
 /// Counters of a `play` sink. The sink's thread writes them; any thread may read them, and readers do not

@@ -3,9 +3,12 @@
 //!
 //! Each thread has one recorder. Its memory is allocated and touched before the run.
 
+mod spans;
+mod stretch;
+
 use std::collections::HashMap;
 
-use framepath_model::ledger::{Row, flag};
+use framepath_model::ledger::{Cause, Row, Span, SpanPlace, flag};
 use framepath_model::stream::FrameMeta;
 use framepath_model::wire::WorkerTime;
 use framepath_os::measure::counters::Counts;
@@ -14,44 +17,15 @@ use framepath_os::measure::meter::{self, Level};
 use framepath_os::sync::queue::Idle;
 use framepath_os::time::now_ns;
 
+use crate::report::{HelperInfo, HelperKind};
+use spans::SpanLog;
+pub(crate) use stretch::Gap;
+pub use stretch::Stretch;
+use stretch::add;
+
 /// Number of frames inside stages above which the recorder forgets those more than half of this number behind
 /// the newest. It exceeds the reorder delay of any decoder.
 const MOST_INSIDE: usize = 1024;
-
-/// A stretch of the time that one thread spent on one frame: its costs in nanoseconds and bytes.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Stretch {
-    /// Start of the stretch, CLOCK_MONOTONIC nanoseconds.
-    start_ns: u64,
-    /// End of the stretch, CLOCK_MONOTONIC nanoseconds.
-    end_ns: u64,
-    copied_bytes: u64,
-    copy_ns: u64,
-    blocked_ns: u64,
-    paced_ns: u64,
-    device_ns: u64,
-    /// Time between the parts of a joined stretch, nanoseconds; 0 for a single stretch.
-    apart_ns: u64,
-    compute_ns: u64,
-    preempted_ns: u64,
-    counts: Counts,
-}
-
-impl Stretch {
-    /// Appends a later stretch of the same frame.
-    fn join(&mut self, later: &Stretch) {
-        self.apart_ns += later.start_ns.saturating_sub(self.end_ns) + later.apart_ns;
-        self.end_ns = later.end_ns;
-        self.copied_bytes += later.copied_bytes;
-        self.copy_ns += later.copy_ns;
-        self.blocked_ns += later.blocked_ns;
-        self.paced_ns += later.paced_ns;
-        self.device_ns += later.device_ns;
-        self.compute_ns += later.compute_ns;
-        self.preempted_ns += later.preempted_ns;
-        self.counts = self.counts + later.counts;
-    }
-}
 
 /// Earlier time of a frame, before the stretch that ends with its hand-off.
 #[derive(Clone, Copy, Debug)]
@@ -63,25 +37,19 @@ struct Before {
     wakeup_ns: u64,
 }
 
-/// Cause of the time between two stretches of a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Gap {
-    /// Waiting for this thread.
-    Queue,
-    /// Kept for presentation order: no thread worked on the frame.
-    Held,
-    /// Inside a device.
-    Device,
-    /// Inside a decoder whose threads share the frames.
-    Pool,
-    /// Decoded by a frame thread, and kept before its output.
-    FrameThread {
-        /// Work of the thread on the picture; `None` if it is not known.
-        work: Option<PictureWork>,
-        /// Time since which only the depth of the frame threads has delayed the frame, CLOCK_MONOTONIC
-        /// nanoseconds.
-        depth_since_ns: u64,
-    },
+/// Rows and spans that a recorder has kept.
+#[derive(Default)]
+pub(crate) struct Recorded {
+    /// Rows, oldest first.
+    pub(crate) rows: Vec<Row>,
+    /// Number of rows that were overwritten.
+    pub(crate) overwritten: u64,
+    /// Number of bytes copied by the thread, and by the worker whose frames it receives.
+    pub(crate) copied_bytes: u64,
+    /// Spans, oldest first.
+    pub(crate) spans: Vec<Span>,
+    /// Helpers in `spans`.
+    pub(crate) helpers: Vec<HelperInfo>,
 }
 
 /// One thread's ledger. All calls come from that thread.
@@ -107,6 +75,7 @@ pub(crate) struct Recorder {
     split: (u32, u32),
     /// CPU time on no frame in particular: hop index and nanoseconds, one entry for each record.
     without_frame: Vec<(u16, u64)>,
+    spans: SpanLog,
     /// Number of bytes copied in the whole run: by the thread, and by the worker whose frames it receives.
     copied_bytes: u64,
 }
@@ -131,6 +100,7 @@ impl Recorder {
             resumed: None,
             split: (0, 0),
             without_frame: Vec::new(),
+            spans: SpanLog::new(rows),
             copied_bytes: 0,
         }
     }
@@ -171,6 +141,7 @@ impl Recorder {
     pub fn hold(&mut self, hop: u16, seq: u64) {
         if self.level != Level::Off {
             let stretch = self.stretch();
+            self.spans.push((hop, seq), SpanPlace::Thread(self.thread), stretch.start_ns, stretch.end_ns);
             self.inside.entry((hop, seq)).and_modify(|s| s.join(&stretch)).or_insert(stretch);
             if self.inside.len() > MOST_INSIDE {
                 // Packets of hidden pictures never become a frame and would stay in the map.
@@ -278,6 +249,14 @@ impl Recorder {
             row.wakeup_ns = wakeup_ns.min(gap_ns);
             let rest_ns = gap_ns - row.wakeup_ns;
             add(&mut row, &stretch);
+            row.flags |= flag::SPLIT;
+            let of = (hop, meta.seq);
+            let woken_ns = stretch.end_ns + row.wakeup_ns;
+            self.spans.push(of, SpanPlace::Inside(Cause::Wakeup), stretch.end_ns, woken_ns);
+            self.spans.push(of, SpanPlace::Thread(self.thread), now.start_ns, now.end_ns);
+            if let Some(cause) = gap.cause() {
+                self.spans.push(of, SpanPlace::Inside(cause), woken_ns, now.start_ns);
+            }
             match gap {
                 Gap::Queue => row.queue_ns = rest_ns,
                 Gap::Held => row.held_ns = rest_ns,
@@ -322,12 +301,19 @@ impl Recorder {
         row.copied_bytes += now.copied_bytes;
         row.copy_ns += now.copy_ns;
         let inside_ns = now.end_ns.saturating_sub(before.end_ns);
+        let of = (row.hop, row.seq);
         match work {
-            Some(PictureWork { cpu_ns, waits: Some(waits) }) => {
+            Some(PictureWork { thread, cpu_ns, waits: Some(waits) }) => {
                 // The packet may have waited for a thread that still worked on another picture.
                 let idle_ns = waits.idle_since_ns.clamp(before.end_ns, now.end_ns);
                 let begin_ns = waits.begin_ns.clamp(idle_ns, now.end_ns);
                 let end_ns = waits.end_ns.clamp(begin_ns, now.end_ns);
+                let helper = self.spans.helper(row.hop, HelperKind::DecoderThread, *thread);
+                self.spans.push(of, SpanPlace::Inside(Cause::Blocked), before.end_ns, idle_ns);
+                self.spans.push(of, SpanPlace::Inside(Cause::Wakeup), idle_ns, begin_ns);
+                self.spans.push(of, helper, begin_ns, end_ns);
+                self.spans.push(of, SpanPlace::Inside(Cause::Held), end_ns, now.end_ns);
+                row.flags |= flag::FRAME_THREAD;
                 row.blocked_ns += idle_ns - before.end_ns;
                 row.wakeup_ns += begin_ns - idle_ns;
                 row.compute_ns += cpu_ns;
@@ -342,13 +328,16 @@ impl Recorder {
                 row.held_depth_ns = row.held_ns.min(now.end_ns.saturating_sub(depth_since_ns.max(end_ns)));
             }
             // Without switch records, the end of the picture is not known, and so not the cause of the rest.
-            Some(PictureWork { cpu_ns, waits: None }) => {
+            Some(PictureWork { cpu_ns, waits: None, .. }) => {
+                self.spans.push(of, SpanPlace::Inside(Cause::Pool), before.end_ns, now.end_ns);
                 let cpu_ns = (*cpu_ns).min(inside_ns);
                 row.compute_ns += cpu_ns;
                 row.pool_ns = inside_ns.saturating_sub(cpu_ns + now.copy_ns);
             }
             // The first picture of each thread: nothing is known of its work. It stays unexplained.
-            None => {}
+            None => {
+                self.spans.push(of, SpanPlace::Inside(Cause::Unexplained), before.end_ns, now.end_ns);
+            }
         }
         self.write(row);
     }
@@ -377,10 +366,15 @@ impl Recorder {
         });
     }
 
-    /// Ends the current stretch and returns it, for a frame whose row another
-    /// thread will write. Returns an empty stretch at level `off`.
-    pub(crate) fn cut(&mut self) -> Stretch {
-        if self.level == Level::Off { Stretch::default() } else { self.stretch() }
+    /// Ends the current stretch, which belongs to frame `seq` in hop `hop`, and returns it for the row, which
+    /// another thread will write. Returns an empty stretch at level `off`.
+    pub(crate) fn cut(&mut self, hop: u16, seq: u64) -> Stretch {
+        if self.level == Level::Off {
+            return Stretch::default();
+        }
+        let stretch = self.stretch();
+        self.spans.push((hop, seq), SpanPlace::Thread(self.thread), stretch.start_ns, stretch.end_ns);
+        stretch
     }
 
     /// Returns an empty stretch that begins and ends at the last boundary. Sets no boundary.
@@ -396,14 +390,14 @@ impl Recorder {
 
     /// Writes the row of hop `hop`, which a worker runs, for a frame that has arrived from this worker.
     /// `before` is the stretch of the thread that submitted the input, `work` the times that the worker
-    /// reports, `idle` the time in which this thread last waited for the worker; `by_device` is true if a
-    /// device did the work, so that the worker's queue time is device time.
+    /// reports, `pid` the worker's process (0 if unknown), `idle` the time in which this thread last waited for
+    /// the worker; `by_device` is true if a device did the work, so that the worker's queue time is device time.
     pub(crate) fn arrived(
         &mut self,
         hop: u16,
         meta: &FrameMeta,
         before: &Stretch,
-        work: &WorkerTime,
+        (pid, work): (u32, &WorkerTime),
         by_device: bool,
         idle: Idle,
     ) {
@@ -421,13 +415,30 @@ impl Recorder {
         let leave = work.leave_ns.clamp(enter, self.last_ns);
         let was_idle = (idle.since_ns..=idle.until_ns).contains(&leave);
         let ran = if was_idle { idle.until_ns.min(self.last_ns) } else { leave };
+        let helper = self.spans.helper(hop, HelperKind::Worker, pid);
+        let of = (hop, meta.seq);
+        let sent_to = if worker_was_idle { Cause::Wakeup } else { Cause::Queue };
+        self.spans.push(of, SpanPlace::Inside(sent_to), sent, enter);
+        let inside_ns = u64::from(work.inside_ns).min(leave - enter);
+        // It is not known when threads that share the frames, or a device, worked on this one. So the worker's
+        // time is divided among its frames where they leave it.
+        let (inside, begin, done) = match (by_device, work.is_pool) {
+            (true, _) => (Cause::Device, self.spans.last_end(helper).clamp(enter, leave), leave),
+            (false, true) => (Cause::Pool, self.spans.last_end(helper).clamp(enter, leave), leave),
+            (false, false) => (Cause::Held, enter, leave - inside_ns),
+        };
+        self.spans.push(of, SpanPlace::Inside(inside), enter, begin);
+        self.spans.push(of, helper, begin, done);
+        self.spans.push(of, SpanPlace::Inside(inside), done, leave);
+        self.spans.push(of, SpanPlace::Inside(Cause::Wakeup), leave, ran);
+        self.spans.push(of, SpanPlace::Inside(Cause::Queue), ran, self.last_ns);
         let mut row = Row {
             seq: meta.seq,
             birth_ns: meta.birth_ns,
             enter_ns: before.start_ns,
             leave_ns: self.last_ns,
             queue_ns: self.last_ns - ran,
-            wakeup_ns: ran - leave,
+            wakeup_ns: ran - leave + u64::from(work.wakeup_ns),
             blocked_ns: work.blocked_ns.into(),
             compute_ns: work.compute_ns.into(),
             preempted_ns: work.preempted_ns.into(),
@@ -435,7 +446,7 @@ impl Recorder {
             copied_bytes: work.copied_bytes.into(),
             voluntary_switches: work.voluntary_switches.into(),
             involuntary_switches: work.involuntary_switches.into(),
-            flags: if self.level == Level::Full { flag::COUNTED } else { 0 },
+            flags: flag::SPLIT | if self.level == Level::Full { flag::COUNTED } else { 0 },
             hop,
             thread: self.thread,
             ..Row::default()
@@ -445,6 +456,7 @@ impl Recorder {
             (false, true) => &mut row.pool_ns,
             (false, false) => &mut row.held_ns,
         }) = work.inside_ns.into();
+        row.held_depth_ns = row.held_ns.min(work.held_depth_ns.into());
         *(if worker_was_idle { &mut row.wakeup_ns } else { &mut row.queue_ns }) += enter - sent;
         add(&mut row, before);
         self.write(row);
@@ -495,10 +507,8 @@ impl Recorder {
         self.last_ns
     }
 
-    /// Ends recording, and sets this thread's meter to level `off`. Returns the rows that were kept, oldest
-    /// first, the number of overwritten rows, and the number of bytes copied by this thread and by the worker
-    /// whose frames it receives.
-    pub(crate) fn finish(mut self) -> (Vec<Row>, u64, u64) {
+    /// Ends recording, and sets this thread's meter to level `off`.
+    pub(crate) fn finish(mut self) -> Recorded {
         self.copied_bytes += meter::take().copied_bytes;
         meter::set_level(Level::Off);
         let capacity = self.rows.len() as u64;
@@ -508,7 +518,9 @@ impl Recorder {
             rows.rotate_left((self.written % capacity) as usize);
         }
         rows.truncate(kept as usize);
-        (rows, self.written - kept, self.copied_bytes)
+        let (spans, helpers) = self.spans.finish();
+        let overwritten = self.written - kept;
+        Recorded { rows, overwritten, copied_bytes: self.copied_bytes, spans, helpers }
     }
 
     #[inline]
@@ -555,22 +567,4 @@ impl Recorder {
         stretch.end_ns = self.last_ns;
         stretch
     }
-}
-
-#[inline]
-fn add(row: &mut Row, stretch: &Stretch) {
-    row.copied_bytes += stretch.copied_bytes;
-    row.copy_ns += stretch.copy_ns;
-    row.blocked_ns += stretch.blocked_ns;
-    row.paced_ns += stretch.paced_ns;
-    row.device_ns += stretch.device_ns;
-    row.compute_ns += stretch.compute_ns;
-    row.preempted_ns += stretch.preempted_ns;
-    let counts = &stretch.counts;
-    row.voluntary_switches += counts.voluntary_switches as u32;
-    row.involuntary_switches += counts.involuntary_switches as u32;
-    row.minor_faults += counts.minor_faults as u32;
-    row.cycles += counts.events.cycles;
-    row.instructions += counts.events.instructions;
-    row.cache_misses += counts.events.cache_misses;
 }

@@ -13,10 +13,11 @@ use crate::stage::Stage;
 use crate::{queue, sink, source, stage, tee};
 
 /// Returns the built-in elements, in the order of help pages.
-fn built_in() -> [Element; 29] {
+fn built_in() -> [Element; 30] {
     [
         source::file::element(),
         source::url::element(),
+        source::url::rtp::element(),
         source::raw::element(),
         source::test::element(),
         source::v4l2::element(),

@@ -4,14 +4,15 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use framepath_model::ledger::{Digest, HopDigest, HopTree, Row, digest, flag};
+use framepath_model::ledger::{Digest, HopDigest, HopTree, Row, Span, SpanPlace, digest, flag};
 use framepath_os::measure::meter::Level;
 
 use crate::damage::Damage;
 use crate::error::RunError;
 use crate::host::WorkerStats;
 use crate::loss::{Loss, LossReason};
-use crate::outcomes::Played;
+use crate::outcomes::{NetworkStats, Played};
+use crate::recorder::Recorded;
 
 /// One hop of the path that ran.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +40,28 @@ impl HopInfo {
     pub fn new(text: impl Into<String>) -> HopInfo {
         HopInfo { text: text.into(), link: false, own: false, before: None, cpu_without_frame_ns: 0 }
     }
+}
+
+/// Kind of a [`HelperInfo`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HelperKind {
+    /// A frame thread of a decoder.
+    DecoderThread,
+    /// A worker process.
+    Worker,
+}
+
+/// A thread or process that worked on frames of a hop beside the threads of the path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HelperInfo {
+    /// Index of the hop in [`Report::hops`].
+    pub hop: u16,
+    /// Kind of thread or process.
+    pub kind: HelperKind,
+    /// Id of the thread or process in the kernel; 0 if it is not visible to this program.
+    pub id: u32,
 }
 
 /// Returns the text of the path that has these hops, as a user would type it.
@@ -152,6 +175,26 @@ impl PlayReport {
     }
 }
 
+/// Losses of a source that reads from the network.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NetworkReport {
+    /// Number of packets of the network (RTP) that were lost.
+    pub lost: u64,
+    /// Number of times that the connection was lost and made again.
+    pub reconnects: u64,
+    /// Total time without a connection, nanoseconds.
+    pub gap_ns: u64,
+}
+
+impl NetworkReport {
+    pub(crate) fn of(stats: &NetworkStats) -> NetworkReport {
+        let [lost, reconnects, gap_ns] =
+            [&stats.lost, &stats.reconnects, &stats.gap_ns].map(|value| value.load(Ordering::Relaxed));
+        NetworkReport { lost, reconnects, gap_ns }
+    }
+}
+
 /// Number of frames that one sink took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -177,6 +220,8 @@ pub struct Report {
     pub flushed: u64,
     /// Number of frames that the source's device dropped or damaged.
     pub missed: u64,
+    /// Losses of the source's connection to the network.
+    pub network: NetworkReport,
     /// Damage of the decoded streams, which the run continued after.
     pub damage: Damage,
     /// Number of bytes that the CPU copied in the run's threads and its workers' stages, all frames
@@ -200,6 +245,11 @@ pub struct Report {
     pub threads: Vec<String>,
     /// The ledger: all rows that were kept, oldest first within a thread.
     pub rows: Vec<Row>,
+    /// Time of frames that waited inside a hop, or on which another thread or process worked: the parts of each
+    /// row with [`flag::SPLIT`]. Oldest first within a thread of the path; of a long run only the newest.
+    pub spans: Vec<Span>,
+    /// Decoder threads and workers; [`SpanPlace::Helper`] is an index into this list.
+    pub helpers: Vec<HelperInfo>,
     /// Number of rows that were overwritten because the ledger's memory was full.
     pub overwritten: u64,
     /// Notes of stages for the user, one line each. Notes are not errors.
@@ -212,6 +262,21 @@ pub struct Report {
 }
 
 impl Report {
+    /// Adds the rows and spans of one thread.
+    pub(crate) fn add_recorded(&mut self, mut recorded: Recorded) {
+        let first = self.helpers.len() as u16;
+        for span in &mut recorded.spans {
+            if let SpanPlace::Helper(at) = &mut span.place {
+                *at += first;
+            }
+        }
+        self.rows.append(&mut recorded.rows);
+        self.spans.append(&mut recorded.spans);
+        self.helpers.append(&mut recorded.helpers);
+        self.overwritten += recorded.overwritten;
+        self.copied_bytes += recorded.copied_bytes;
+    }
+
     /// Returns the text of the path that ran, as a user would type it.
     pub fn path(&self) -> String {
         path_text(&self.hops)
@@ -230,6 +295,14 @@ impl Report {
         if self.missed > 0 {
             let hop = self.hops[0].text.clone();
             losses.push(Loss { hop, count: self.missed, first: None, reason: LossReason::Device });
+        }
+        let NetworkReport { lost, reconnects, gap_ns } = self.network;
+        for (count, reason) in
+            [(lost, LossReason::Network), (reconnects, LossReason::Disconnected { gap_ns })]
+        {
+            if count > 0 {
+                losses.push(Loss { hop: self.hops[0].text.clone(), count, first: None, reason });
+            }
         }
         for worker in &self.workers {
             let (hop, last_death) = (&self.hops[usize::from(worker.hop)].text, &worker.last_death);

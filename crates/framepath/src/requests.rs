@@ -311,8 +311,9 @@ impl Requests {
         state.threads.clear();
     }
 
-    /// Passes a request that no hop of thread number `thread` has answered to the thread before. Drops a
-    /// seek or flush, because all threads have it already.
+    /// Passes a request that no hop of thread number `thread` has answered to the thread that sends this
+    /// thread its items; drops it at the source's thread. Drops a seek or flush, because all threads have it
+    /// already.
     pub(crate) fn pass_on(&self, thread: usize, pending: Pending) {
         if pending.request.flushes() {
             return;

@@ -5,7 +5,6 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::thread;
 
-use framepath_model::ledger::Row;
 use framepath_model::path::Path;
 use framepath_os::measure::meter::Level;
 use framepath_os::process::affinity;
@@ -20,8 +19,8 @@ use crate::options::Options;
 use crate::out::{HopFailure, HopStage, Out, ThreadContext};
 use crate::pipeline::{Pipeline, SegmentInput, ThreadSegment};
 use crate::queue::Queued;
-use crate::recorder::Recorder;
-use crate::report::{HopInfo, PlayReport, Report, SinkReport, WorkerReport};
+use crate::recorder::{Recorded, Recorder};
+use crate::report::{HopInfo, NetworkReport, PlayReport, Report, SinkReport, WorkerReport};
 use crate::request::{Answered, Request};
 use crate::requests::{Mailbox, Pending, RequestThread, Wake};
 use crate::source::Source;
@@ -44,12 +43,9 @@ pub fn run(path: &Path, options: &Options) -> Result<Report, RunError> {
 /// Result of one thread.
 #[derive(Default)]
 struct Ended {
-    rows: Vec<Row>,
+    recorded: Recorded,
     /// CPU time on no frame in particular: hop index and nanoseconds.
     cpu_without_frame: Vec<(u16, u64)>,
-    /// Number of ledger rows that the thread has overwritten.
-    overwritten: u64,
-    copied_bytes: u64,
     /// Number of items that the thread's sink took; 0 without a sink.
     delivered: u64,
     /// First failure in the thread; also one that only reports the end of a hop.
@@ -114,6 +110,7 @@ impl Pipeline {
             dropped: dropped.load(Ordering::Relaxed),
             flushed: requests.flushed(),
             missed: outcomes.missed.load(Ordering::Relaxed),
+            network: NetworkReport::of(&outcomes.network),
             damage: outcomes.damage.damage(),
             copied_bytes: 0,
             wall_ns: now_ns() - start_ns,
@@ -124,6 +121,8 @@ impl Pipeline {
             hops,
             threads,
             rows: Vec::new(),
+            spans: Vec::new(),
+            helpers: Vec::new(),
             overwritten: 0,
             notes,
             interrupted: signal::interrupted() || options.stop.is_requested(),
@@ -220,13 +219,11 @@ impl Report {
     /// failure that only reports that a hop takes no more items does not count.
     fn add(&mut self, ended: Result<Ended, RunError>) {
         let error = match ended {
-            Ok(mut ended) => {
-                self.rows.append(&mut ended.rows);
+            Ok(ended) => {
+                self.add_recorded(ended.recorded);
                 for (hop, cpu_ns) in ended.cpu_without_frame {
                     self.hops[usize::from(hop)].cpu_without_frame_ns += cpu_ns;
                 }
-                self.overwritten += ended.overwritten;
-                self.copied_bytes += ended.copied_bytes;
                 match ended.failure {
                     None => return,
                     Some(failure) if failure.is_end() => return,
@@ -591,6 +588,6 @@ fn recorder(number: usize, options: &Options) -> Recorder {
 
 fn end(mut recorder: Recorder, delivery: &ThreadContext, failure: Option<HopFailure>) -> Ended {
     let cpu_without_frame = recorder.take_cpu_without_frame();
-    let (rows, overwritten, copied_bytes) = recorder.finish();
-    Ended { rows, cpu_without_frame, overwritten, copied_bytes, delivered: delivery.delivered(), failure }
+    let recorded = recorder.finish();
+    Ended { recorded, cpu_without_frame, delivered: delivery.delivered(), failure }
 }

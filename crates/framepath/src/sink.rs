@@ -9,4 +9,5 @@ pub(crate) mod pgm;
 pub(crate) mod play;
 pub(crate) mod png;
 pub(crate) mod raw;
+pub(crate) mod unheld;
 pub(crate) mod y4m;

@@ -39,9 +39,15 @@ fn replacements(word: &str, line: &str) -> Vec<String> {
     match command {
         Some("stages" | "path") => starting(definitions.iter().map(|one| one.name).collect()),
         Some("lab") => starting(experiments()),
-        Some("run" | "compare") if !word.starts_with('-') => {
+        Some(command @ ("run" | "compare")) if !word.starts_with('-') => {
+            // The word at the cursor is the value of an option.
+            let before = rest.strip_suffix(word).unwrap_or(rest).split_whitespace().last();
+            if before.and_then(|word| word.strip_prefix("--")).is_some_and(|name| takes_value(command, name))
+            {
+                return Vec::new();
+            }
             let quoted = word.strip_prefix(['"', '\'']);
-            let path = quoted.map_or_else(|| unquoted(rest), str::to_owned);
+            let path = quoted.map_or_else(|| unquoted(command, rest), str::to_owned);
             let written = path.rfind(char::is_whitespace).map_or(0, |blank| blank + 1);
             // A quoted path is one word for the shell, so each replacement repeats its beginning.
             let kept = match quoted {
@@ -70,14 +76,29 @@ fn experiments() -> Vec<&'static str> {
     names
 }
 
-/// Returns `words`, such as `test '!' null`, without quotes and backslashes of a shell, and without
-/// words that begin with `--`.
-fn unquoted(words: &str) -> String {
+/// Returns `words`, such as `test '!' null`, without quotes and backslashes of a shell, without options, and
+/// without the values of options that have one as the next word (`--frames 10`), as `command` defines them.
+fn unquoted(command: &str, words: &str) -> String {
+    let mut value_follows = false;
     words
         .split_inclusive(char::is_whitespace)
-        .filter(|word| !word.starts_with("--"))
+        .filter(|word| {
+            let is_value = std::mem::replace(&mut value_follows, false);
+            let option = word.trim_end().strip_prefix("--");
+            value_follows = option.is_some_and(|name| takes_value(command, name));
+            !is_value && option.is_none()
+        })
         .collect::<String>()
         .replace(['\'', '"', '\\'], "")
+}
+
+/// Returns true if the option `--NAME` of `command` has a value in the next word. `name` with a value
+/// (`frames=10`) is no option's name.
+fn takes_value(command: &str, name: &str) -> bool {
+    let arguments = crate::arguments();
+    let Some(command) = arguments.find_subcommand(command) else { return false };
+    let option = command.get_arguments().find(|argument| argument.get_long() == Some(name));
+    option.is_some_and(|option| option.get_action().takes_values())
 }
 
 #[cfg(test)]
@@ -93,6 +114,11 @@ mod tests {
         // bash ends a word at `=`.
         assert_eq!(joined("u", "framepath run test ! queue leaky=u"), "upstream");
         assert_eq!(joined("leaky=u", "framepath run --quiet test ! queue leaky=u"), "leaky=upstream");
+        // The value of an option is no word of the path.
+        assert_eq!(joined("que", "framepath run --frames 10 test '!' que"), "queue");
+        assert_eq!(joined("que", "framepath run --frames=10 --strict test '!' que"), "queue");
+        assert_eq!(joined("tes", "framepath run --ledger times tes"), "test");
+        assert_eq!(joined("1", "framepath run --frames 1"), "");
         assert_eq!(joined("--js", "framepath run --js"), "");
         assert_eq!(joined("thr", "framepath stages thr"), "threshold");
         assert_eq!(joined("", "framepath lab ").contains("decode"), cfg!(feature = "lab"));

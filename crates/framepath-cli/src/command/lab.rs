@@ -4,9 +4,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use framepath::export;
-use framepath_lab::experiment::{EXPERIMENTS, Experiment, ExperimentSettings, Size, find};
+use framepath_lab::experiment::{EXPERIMENTS, Experiment, ExperimentSettings, Size, find, with_cases};
 use framepath_lab::progress::Bar;
 use framepath_lab::report::{FrameTimeline, LabRun};
 use framepath_lab::{KeptLedger, LabError};
@@ -26,6 +26,7 @@ Examples:
   framepath lab queue                       one experiment with small input
   framepath lab decode --full --pairs 20    with the input of the published figures, 20 pairs
   framepath lab decode --case vp9-1080p8    one case of an experiment
+  framepath lab decode my.mp4               the decoders and the ffmpeg tool with your own file
   framepath lab players                     every installed player, at the clips' own rate
   framepath lab players film.mkv            the same with your own file
   framepath lab queue --json queue.json     the summary as JSON, for `framepath gate`
@@ -36,15 +37,15 @@ with a ledger add frames.csv, trace.json (opens in ui.perfetto.dev) and timeline
 
 Exit code:
   0    every experiment is complete
-  1    an experiment failed, or none has the case of --case
-  2    an argument is invalid, such as an unknown experiment
+  1    an experiment failed
+  2    an argument is invalid, such as an unknown experiment or case
   3    a path lost packets or frames unexpectedly, and nothing else failed
   130  SIGINT (Ctrl-C) or SIGTERM; the results until then are written";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct LabArgs {
-    /// Experiments to run; `players` also accepts video files
+    /// Experiments to run; `decode` and `players` also accept video files
     /// [default: the quick set; with --full, all]
     #[arg(value_name = "EXPERIMENT")]
     experiments: Vec<String>,
@@ -61,7 +62,7 @@ pub(crate) struct LabArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pairs: Option<u32>,
 
-    /// Run only this case; may be given several times
+    /// Run only this case, of the experiments that have it; may be given several times
     #[arg(long = "case", value_name = "CASE")]
     cases: Vec<String>,
 
@@ -90,10 +91,12 @@ impl LabArgs {
             return Ok(ExitStatus::Done);
         }
         let (experiments, files) = self.chosen()?;
+        let settings = self.settings(files)?;
+        let experiments =
+            with_cases(&experiments, &settings).map_err(|error| UsageError(error.to_string()))?;
         let json = OutputFile::option(self.json.as_deref())?;
         let screen = TextTarget::beside_data(json.as_ref().is_some_and(OutputFile::is_stdout));
         let folder = run_folder::create(self.out.as_deref())?;
-        let settings = self.settings(files)?;
         signal::install().context("installing the handler of Ctrl-C")?;
         let mut outcome = run_all(&experiments, &settings, screen)?;
         if outcome.has_anything() {
@@ -114,9 +117,6 @@ impl LabArgs {
         } else if self.out.is_none() {
             // The folder is empty; an error of its removal does not matter.
             let _ = fs::remove_dir(&folder);
-        }
-        if let Some(case) = settings.cases.iter().find(|case| !has_case(&outcome.summaries, case)) {
-            bail!("no case `{case}`: {}", known_cases(&outcome.summaries));
         }
         Ok(outcome.ending)
     }
@@ -141,7 +141,7 @@ impl LabArgs {
                 EXPERIMENTS.iter().filter(|one| one.takes_files).map(|one| one.name).collect();
             let wanted = takers.join(", ");
             return Err(UsageError(format!(
-                "`{}`: only {wanted} accepts files; name it before the file",
+                "`{}`: only {wanted} accept files; name one of them before the file",
                 file.display()
             ))
             .into());
@@ -256,21 +256,4 @@ fn write_report(
     let file = folder.join("report.html");
     OutputFile::create(&file.to_string_lossy())?.write(|to| to.write_all(report::html(&[run]).as_bytes()))?;
     Ok(file)
-}
-
-fn has_case(summaries: &[Summary], case: &str) -> bool {
-    // An interrupted run may not have reached the case.
-    signal::interrupted()
-        || summaries.iter().any(|summary| {
-            let skipped = summary.skipped.iter().filter_map(|skipped| skipped.case.as_deref());
-            summary.cases().into_iter().chain(skipped).any(|known| known == case)
-        })
-}
-
-fn known_cases(summaries: &[Summary]) -> String {
-    let names: Vec<&str> = summaries.iter().flat_map(Summary::cases).collect();
-    if names.is_empty() {
-        return "run the experiment without --case to see its cases".to_owned();
-    }
-    format!("the cases are {}", names.join(", "))
 }

@@ -20,6 +20,7 @@ Examples:
   framepath run 'file clip.mp4 ! decode ! framemd5 -' --frames 10
   framepath run 'file clip.mp4 ! decode host=process ! play'
   framepath run 'test frames=600 rate=60 ! queue ! null' --trace trace.json
+  framepath run 'file clip.mp4 ! decode ! queue ! null' --report report.html
   framepath run test frames=0 rate=30 ! threshold level=100 ! null
 
 `play` opens a window: q ends the path, space pauses, f fills the screen. Ctrl-C ends an
@@ -58,9 +59,15 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "FILE")]
     csv: Option<String>,
 
-    /// Write a trace for Perfetto (ui.perfetto.dev), a track per thread; `-` is standard output
+    /// Write a trace for Perfetto (ui.perfetto.dev): a track for each thread, decoder thread and
+    /// worker, bars of waits, depths of queues; `-` is standard output
     #[arg(long, value_name = "FILE")]
     trace: Option<String>,
+
+    /// Write a report that says where the time went: one HTML file with pictures, which needs no
+    /// network; `-` is standard output
+    #[arg(long, value_name = "FILE")]
+    report: Option<String>,
 
     /// Write the figures as JSON; `-` is standard output
     #[arg(long, value_name = "FILE")]
@@ -107,17 +114,22 @@ impl Ledger {
     }
 }
 
-/// Output files of the options `--csv`, `--trace` and `--json`, created before the run and written after
+/// Output files of the options `--csv`, `--trace`, `--report` and `--json`, created before the run and written after
 /// it (`--json` also after a path that could not start). `None`: the option is absent.
 struct Outputs {
     csv: Option<OutputFile>,
     trace: Option<OutputFile>,
+    report: Option<OutputFile>,
     json: Option<OutputFile>,
 }
 
 impl Outputs {
     fn any_on_stdout(&self) -> usize {
-        [&self.csv, &self.trace, &self.json].into_iter().flatten().filter(|o| o.is_stdout()).count()
+        [&self.csv, &self.trace, &self.report, &self.json]
+            .into_iter()
+            .flatten()
+            .filter(|o| o.is_stdout())
+            .count()
     }
 
     /// Writes the JSON summary of a path that could not start, with `error` as a note. Writes nothing
@@ -136,6 +148,9 @@ impl Outputs {
         if let Some(trace) = self.trace {
             trace.write(|to| export::trace::write(report, to))?;
         }
+        if let Some(page) = self.report {
+            page.write(|to| export::page::write(report, to))?;
+        }
         if let Some(json) = self.json {
             json.json(serde_json::to_string_pretty(&export::summary::summary(report, &path.to_string())))?;
         }
@@ -151,6 +166,7 @@ impl RunArgs {
         let outputs = Outputs {
             csv: OutputFile::option(self.csv.as_deref())?,
             trace: OutputFile::option(self.trace.as_deref())?,
+            report: OutputFile::option(self.report.as_deref())?,
             json: OutputFile::option(self.json.as_deref())?,
         };
         let on_stdout = outputs.any_on_stdout() + usize::from(sink_on_stdout);

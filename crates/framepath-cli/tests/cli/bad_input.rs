@@ -133,6 +133,28 @@ fn a_closed_pipe_stops_a_path_with_its_summary() {
 }
 
 #[test]
+fn errors_have_the_name_of_a_file_once() {
+    for path in ["file no-such.mp4 ! decode ! null", "test frames=1 ! framemd5 /nowhere/no-such.mp4"] {
+        let ran = run(&["run", "--quiet", path]).ended(1).prints("No such file or directory");
+        assert_eq!(ran.stderr.matches("no-such.mp4").count(), 1, "{ran:?}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("not video.mp4");
+    fs::write(&file, "no video").unwrap();
+    let ran =
+        run(&["run", "--quiet", &format!("file '{}' ! decode host=process ! null", file.display())]).ended(1);
+    assert_eq!(ran.stderr.matches("not video.mp4").count(), 1, "{ran:?}");
+    assert!(ran.stderr.contains("Invalid data found when processing input"), "{ran:?}");
+}
+
+#[test]
+fn an_unquoted_command_of_compare_is_quoted_in_the_error() {
+    run(&["compare", "--", "ffmpeg", "-i", "a.ivf", "-f", "null", "-"])
+        .ended(2)
+        .prints("compare -- 'ffmpeg -i a.ivf -f null -' 'OTHER COMMAND'");
+}
+
+#[test]
 fn errors_name_invalid_summaries_and_budgets() {
     let folder = tempfile::tempdir().unwrap();
     let not_json = folder.path().join("not.json");

@@ -258,3 +258,39 @@ fn a_graph_of_filters_runs_in_this_process_and_in_a_worker() {
         run(&["run", "--quiet", &path]).ended(1).prints(text);
     }
 }
+
+#[test]
+fn an_unusual_container_is_read_and_decoded_in_workers_whatever_its_codec() {
+    // The worker names the codec: a hostile one could name a codec that would run in this process.
+    let film = Film::new("film.wtv", "-c:v libx264 -bf 0");
+    let path = format!("file {} ! decode ! framemd5 -", film.path);
+    let by_default = run(&["run", &path]).ended(0);
+    assert_eq!(hashes(&by_default.frames()), film.by_ffmpeg(""));
+    by_default.prints("h264 is decoded in a sandboxed process (host=inline: in this process)");
+    assert_eq!(film.by_framepath("host=inline", ""), film.by_ffmpeg(""));
+}
+
+#[test]
+fn a_graph_that_a_worker_cannot_count_is_an_error() {
+    let film = Film::new("film.avi", "-c:v mpeg4");
+    for (graph, reason) in [
+        ("fps=50", "outputs several frames for one"),
+        ("loop=loop=3:size=10", "outputs several frames for one"),
+        ("setpts=N*2", "changes the times of frames"),
+    ] {
+        let path = format!("file {} ! decode ! filter '{graph}' host=process ! null", film.path);
+        let output = run(&["run", "--quiet", &path]).ended(1);
+        output.prints(reason).prints("not supported in a worker; use host=inline");
+    }
+    for graph in ["tmix=frames=3", "yadif"] {
+        let by_host = ["inline", "process"]
+            .map(|host| film.by_framepath("", &format!("filter '{graph}' host={host} !")));
+        assert_eq!(by_host[0], by_host[1], "{graph}");
+    }
+}
+
+#[test]
+fn a_container_whose_demuxer_ends_by_an_io_error_is_whole() {
+    let film = Film::new("film.roq", "-vf scale=352:288 -r 30 -c:v roqvideo");
+    assert_eq!(film.by_framepath("", "").len(), film.by_ffmpeg("").len());
+}

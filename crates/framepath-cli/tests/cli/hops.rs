@@ -72,6 +72,18 @@ fn advice_that_is_followed_removes_the_time_that_it_names() {
 }
 
 #[test]
+fn frame_threads_in_a_worker_are_explained_as_in_this_process() {
+    let file = clip("h264-180p8-container.mp4");
+    for host in ["inline", "process"] {
+        let row = row(&format!("file {file} ! decode threads=3 host={host} ! null"));
+        let decode = hop(&row, "decode");
+        assert!(decode["causes_us"]["pool"].is_null(), "{host}: {decode}");
+        assert!(decode["causes_us"]["held"].as_f64().unwrap() > 0.0, "{host}: {decode}");
+        assert!(decode["held_depth_us"].as_f64().unwrap() > 0.0, "{host}: {decode}");
+    }
+}
+
+#[test]
 fn every_kind_of_threads_decodes_the_same_frames() {
     for name in
         ["h264-180p8-high.h264", "hevc-180p8.hevc", "vp9-180p8.ivf", "vp8-99x57p8-odd.ivf", "av1-180p8.ivf"]

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use framepath_os::process::children;
 
-use framepath_testkit::{framepath, wait};
+use framepath_testkit::{ffmpeg, framepath, wait};
 
 const SIGINT: i32 = 2;
 
@@ -33,6 +33,50 @@ fn an_endless_path_ends_with_its_summary() {
         assert!(fs::read_to_string(&csv).unwrap().lines().count() > frames);
         fs::remove_dir_all(&pictures).unwrap();
     }
+}
+
+#[test]
+fn a_demuxer_that_searches_a_huge_file_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("film.mkv");
+    ffmpeg(&[
+        "-f",
+        "lavfi",
+        "-i",
+        "testsrc2=s=64x48",
+        "-frames:v",
+        "200",
+        "-c:v",
+        "libx264",
+        path.to_str().unwrap(),
+    ]);
+    // A hole behind the first bytes, in which the demuxer looks for the next part of the file.
+    let file = fs::File::options().write(true).open(&path).unwrap();
+    file.set_len(600).unwrap();
+    file.set_len(200 << 30).unwrap();
+    let mut child = framepath(&["run", &format!("file {} ! decode ! null", path.display())]).spawn().unwrap();
+    let reads = || {
+        let text = fs::read_to_string(format!("/proc/{}/io", child.id())).unwrap();
+        text.lines().find_map(|line| line.strip_prefix("rchar: ")).unwrap().parse::<u64>().unwrap()
+    };
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while reads() < 64 << 20 {
+        assert!(Instant::now() < deadline, "it does not search");
+        thread::sleep(Duration::from_millis(5));
+    }
+    children::signal(&child, SIGINT).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        if Instant::now() > deadline {
+            child.kill().unwrap();
+            panic!("it goes on after SIGINT");
+        }
+        thread::sleep(Duration::from_millis(5));
+    };
+    assert_eq!(status.code(), Some(130));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The command's text output, files and exit codes.
 
+mod advice;
 mod bad_input;
 mod clips;
 mod comparing;
@@ -13,6 +14,7 @@ mod handoff;
 mod hops;
 mod interrupt;
 mod paths;
+mod pictures;
 mod play;
 mod players;
 mod plugins;

@@ -84,6 +84,16 @@ fn the_trace_is_json_with_events() {
 }
 
 #[test]
+fn the_report_is_a_page_about_the_path() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("report.html");
+    run(&["run", "test size=64x48 frames=5 ! queue ! null", "--report", page.to_str().unwrap()]).ended(0);
+    let page = fs::read_to_string(page).unwrap();
+    assert!(page.starts_with("<!doctype html>") && page.contains("<h1>Of the median frame's "));
+    assert!(page.contains("<code>test size=64x48 frames=5 ! queue ! null</code>"));
+}
+
+#[test]
 fn the_json_has_the_shape_of_a_summary() {
     let path = "test size=64x48 format=grey frames=12 ! encode raw copy=yes ! null";
     let ran = run(&["run", "--json", "-", path]).ended(0).prints("12 frames");

@@ -71,7 +71,7 @@ fn players_that_fail_are_reported_and_stopped() {
 
 #[test]
 fn only_players_accepts_files() {
-    is_a_usage_error(&["lab", "queue", "film.mkv"], "only players accepts files");
+    is_a_usage_error(&["lab", "queue", "film.mkv"], "only decode, players accept files");
     is_a_usage_error(&["lab", "playes"], "did you mean `players`?");
 }
 

@@ -6,7 +6,8 @@ use std::thread::{sleep, yield_now};
 use std::time::Duration;
 
 use framepath_model::format::{Layout, PixelFormat};
-use framepath_model::stream::{Rational, StreamInfo};
+use framepath_model::orientation::Orientation;
+use framepath_model::stream::{PictureFlags, Rational, StreamInfo};
 use framepath_model::wire::{
     Completion, MAX_BIT_RATE, MESSAGE_BYTES, Message, SAME_FRAME, UpstreamRequest, VERSION, WorkerTime,
 };
@@ -158,6 +159,7 @@ pub const ACTS: &[Act] = &[
             time_base: nothing,
             frame_rate: Rational::new(i32::MIN, -1),
             sample_aspect: nothing,
+            orientation: Orientation::Upright,
         };
         let opened = Message::Opened { threads: u32::MAX, stream, replayable: true, takes_packets: true };
         say(&socket, &opened, None);
@@ -265,7 +267,7 @@ pub const ACTS: &[Act] = &[
     packets("gives-back-what-was-a-packet", Then::Broken, |socket| {
         let mut peer = opened(socket);
         peer.complete(&Completion::Frame {
-            is_damaged: false,
+            picture: PictureFlags::default(),
             seq: 0,
             pool: SAME_FRAME,
             slot: 0,
@@ -284,6 +286,8 @@ pub const ACTS: &[Act] = &[
             inside_ns: most,
             is_pool: false,
             idle_ns: most,
+            wakeup_ns: most,
+            held_depth_ns: most,
             blocked_ns: most,
             compute_ns: most,
             preempted_ns: most,
@@ -292,7 +296,14 @@ pub const ACTS: &[Act] = &[
             voluntary_switches: u16::MAX,
             involuntary_switches: u16::MAX,
         };
-        peer.complete(&Completion::Frame { is_damaged: false, seq: 0, pool: 0, slot: 0, layout: 0, work });
+        peer.complete(&Completion::Frame {
+            picture: PictureFlags::default(),
+            seq: 0,
+            pool: 0,
+            slot: 0,
+            layout: 0,
+            work,
+        });
         stay()
     }),
     packets("passes-for-ever", Then::Broken, |socket| {
@@ -486,7 +497,7 @@ pub const ACTS: &[Act] = &[
     frames("gives-a-frame-back-twice", Then::Wrong, |socket| {
         let mut peer = opened(socket);
         let same = Completion::Frame {
-            is_damaged: false,
+            picture: PictureFlags::default(),
             seq: 0,
             pool: SAME_FRAME,
             slot: 0,

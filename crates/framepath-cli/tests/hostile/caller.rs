@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use framepath_codec::{Demuxer, Packet};
 use framepath_model::format::Layout;
-use framepath_model::stream::{Preroll, Rational, StreamInfo};
+use framepath_model::orientation::Orientation;
+use framepath_model::stream::{PictureFlags, Preroll, Rational, StreamInfo};
 use framepath_model::wire::{Completion, MESSAGE_BYTES, Message, Open, Submission};
 use framepath_os::crossing::{
     CellReader, CellWriter, PacketArea, SharedArea, Sizes, Socket, completions, submissions,
@@ -214,6 +215,7 @@ fn stream_info() -> StreamInfo {
         time_base: Rational::new(1, 30),
         frame_rate: Rational::new(30, 1),
         sample_aspect: Rational::new(1, 1),
+        orientation: Orientation::Upright,
     }
 }
 
@@ -333,6 +335,13 @@ impl Stream {
     }
 
     pub fn frame(&mut self, pool: u16, slot: u32, layout: u8) {
-        self.submit(&Submission::Frame { seq: 0, pts: None, pool, slot, layout });
+        self.submit(&Submission::Frame {
+            seq: 0,
+            pts: None,
+            pool,
+            slot,
+            layout,
+            picture: PictureFlags::default(),
+        });
     }
 }

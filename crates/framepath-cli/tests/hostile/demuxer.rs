@@ -7,7 +7,8 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use framepath_codec::{Codec, TrackInfo};
-use framepath_model::stream::{Preroll, Rational, StreamInfo};
+use framepath_model::orientation::Orientation;
+use framepath_model::stream::{PictureFlags, Preroll, Rational, StreamInfo};
 use framepath_model::wire::{Completion, Demux, MESSAGE_BYTES, Message, WorkerTime};
 use framepath_os::crossing::{
     CellWriter, PACKET_IDS, PacketPool, Placed, SharedArea, Sizes, Socket, completions,
@@ -56,6 +57,7 @@ fn stream() -> StreamInfo {
         time_base: Rational::new(1, 30),
         frame_rate: Rational::new(30, 1),
         sample_aspect: Rational::new(1, 1),
+        orientation: Orientation::Upright,
     }
 }
 
@@ -83,8 +85,19 @@ impl Peer {
         let (pts, duration, key, transit) = (Some(0), 1, true, false);
         let preroll = Preroll::default();
         self.cell(
-            Completion::Packet { is_damaged: false, pts, duration, offset, len, id, key, transit, preroll }
-                .encode(),
+            Completion::Packet {
+                is_damaged: false,
+                pts,
+                duration,
+                offset,
+                len,
+                id,
+                key,
+                transit,
+                preroll,
+                lost: 0,
+            }
+            .encode(),
         );
     }
 }
@@ -174,7 +187,7 @@ pub const ACTS: &[Act] = &[
     }),
     file("a-frame", Then::Broken, |socket| {
         cell(Completion::Frame {
-            is_damaged: false,
+            picture: PictureFlags::default(),
             seq: 0,
             pool: 0,
             slot: 0,

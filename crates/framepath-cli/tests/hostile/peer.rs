@@ -12,7 +12,8 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use framepath_model::format::{Layout, PixelFormat};
-use framepath_model::stream::{Rational, StreamInfo};
+use framepath_model::orientation::Orientation;
+use framepath_model::stream::{PictureFlags, Rational, StreamInfo};
 use framepath_model::wire::{Completion, MESSAGE_BYTES, Message, Open, Submission, WorkerTime};
 use framepath_os::crossing::{CellReader, CellWriter, SharedArea, Sizes, Socket, completions, submissions};
 use framepath_os::process::sandbox::{Layer, LayerState, Layers};
@@ -129,6 +130,7 @@ pub fn opened_quietly(socket: Socket, replayable: bool) -> Peer {
         time_base: Rational::new(1, 30),
         frame_rate: Rational::new(30, 1),
         sample_aspect: Rational::new(1, 1),
+        orientation: Orientation::Upright,
     };
     say(&socket, &Message::Opened { threads: 1, stream, replayable, takes_packets: true }, None);
     let (writer, reader) = (completions(&area).0, submissions(&area).1);
@@ -211,7 +213,14 @@ impl Peer {
 }
 
 pub fn frame(seq: u64, slot: u32) -> Completion {
-    Completion::Frame { is_damaged: false, seq, pool: 0, slot, layout: 0, work: WorkerTime::default() }
+    Completion::Frame {
+        picture: PictureFlags::default(),
+        seq,
+        pool: 0,
+        slot,
+        layout: 0,
+        work: WorkerTime::default(),
+    }
 }
 
 pub fn layout() -> Layout {

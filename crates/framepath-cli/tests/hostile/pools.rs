@@ -9,6 +9,7 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread;
 use std::time::Duration;
 
+use framepath_model::stream::PictureFlags;
 use framepath_model::wire::{Completion, MESSAGE_BYTES, Message, Submission, WorkerTime};
 use framepath_os::crossing::Socket;
 use rustix::fs::fcntl_add_seals;
@@ -107,7 +108,7 @@ fn play(socket: Socket, taking: &Taking) {
         peer.complete(&Completion::Pool { pool: number, slots, slot_bytes, first_slot });
         peer.layout(layout());
         peer.complete(&Completion::Frame {
-            is_damaged: false,
+            picture: PictureFlags::default(),
             seq,
             pool: number,
             slot: 0,

@@ -3,6 +3,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
+use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::fs::PermissionsExt;
@@ -20,7 +21,8 @@ use framepath_testkit::{framepath, in_checkout};
 /// A command that never ends by itself.
 pub struct Situation {
     pub what: &'static str,
-    /// Arguments of `framepath`; `{fifo}`, `{clip}` and `{socket}` are replaced by paths.
+    /// Arguments of `framepath`; `{fifo}`, `{clip}`, `{socket}` and `{sdp}` are replaced by paths, `{port}` by a TCP
+    /// port.
     args: &'static [&'static str],
     with: With,
 }
@@ -45,6 +47,10 @@ enum With {
     CrowdedService,
     /// A worker program that only sleeps, and sends no message.
     IdleWorker,
+    /// A TCP server that accepts no client, with room in its backlog.
+    SilentServer,
+    /// A session description; nobody sends the session.
+    Session,
 }
 
 /// Bytes of about half of the clip: enough for a demuxer to find the stream.
@@ -66,6 +72,8 @@ pub const SITUATIONS: &[Situation] = &[
     situation("a service that does not answer", &["run", "file {clip} ! decode host=service socket={socket} ! null"], With::SilentService),
     situation("a service without room for a client", &["run", "file {clip} ! decode host=service socket={socket} ! null"], With::CrowdedService),
     situation("top at a service that does not answer", &["top", "--once", "--socket", "{socket}"], With::SilentService),
+    situation("a network server that does not answer", &["run", "url rtsp://127.0.0.1:{port}/x timeout=60s ! null"], With::SilentServer),
+    situation("a session that nobody sends", &["run", "rtp sdp={sdp} timeout=60s ! null"], With::Session),
     situation("a paced source", &["run", "test size=64x48 frames=0 rate=0.001 ! null"], With::Nothing),
     situation("a paced source with a sink that shows", &["run", "test size=64x48 frames=0 rate=0.001 ! play driver=null"], With::Nothing),
     situation("a full queue", &["run", "test size=64x48 frames=0 ! queue depth=2 ! block time=60s ! null"], With::Nothing),
@@ -88,6 +96,7 @@ pub struct Others {
     listener: Option<Listener>,
     crowded: Option<OwnedFd>,
     clients: Vec<Socket>,
+    server: Option<TcpListener>,
 }
 
 impl Situation {
@@ -97,8 +106,11 @@ impl Situation {
         let name = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
         let (fifo, socket, program) = (name("fifo"), name("socket"), name("worker"));
         let clip = in_checkout("clips/vp9-180p8.ivf");
+        let (server, sdp) = (TcpListener::bind("127.0.0.1:0").unwrap(), name("session.sdp"));
+        let port = server.local_addr().unwrap().port();
         let fill = |word: &&str| {
             let word = word.replace("{fifo}", &fifo).replace("{socket}", &socket);
+            let word = word.replace("{port}", &port.to_string()).replace("{sdp}", &sdp);
             word.replace("{clip}", clip.to_str().unwrap())
         };
         let args: Vec<String> = self.args.iter().map(fill).collect();
@@ -124,6 +136,12 @@ impl Situation {
                 }
                 command.stdout(writer);
                 others.reader = Some(reader);
+            }
+            With::SilentServer => others.server = Some(server),
+            With::Session => {
+                let media = format!("m=video {} RTP/AVP 96\na=rtpmap:96 H264/90000\n", port & !1);
+                let head = "v=0\no=- 0 0 IN IP4 127.0.0.1\ns=x\nc=IN IP4 127.0.0.1\nt=0 0\n";
+                fs::write(&sdp, format!("{head}{media}")).unwrap();
             }
             With::SilentService => others.listener = Some(Listener::bind(socket.as_ref(), 0o600).unwrap()),
             With::CrowdedService => {

@@ -108,6 +108,13 @@ fn a_killed_worker_is_replaced_without_lost_or_duplicated_frames() {
     assert_eq!(ran.stdout, inline("vp9-180p8.ivf", options));
     assert!(ran.stderr.contains("replaced a worker"), "{}", ran.stderr);
     assert_eq!(service.quiet(), before);
+    // The service logs each of these deaths, and no regular end of a worker.
+    let log = service.stderr();
+    for pid in &killed {
+        let death = format!(": worker {pid} killed by signal 9 (SIGKILL)");
+        assert!(log.lines().any(|line| line.contains("stream ") && line.ends_with(&death)), "{pid}: {log}");
+    }
+    assert_eq!(log.matches("worker").count(), killed.len(), "{log}");
     // The client does not count a worker that died before its stream was open.
     assert_eq!(service.snapshot().totals.crashes, 3);
 }

@@ -5,12 +5,14 @@
 //! stops between two random access points, or fails because there is no index. So the demuxer
 //! checks the packets after each seek.
 
+use std::ffi::c_int;
 use std::time::Duration;
 
+use ffmpeg_sys_next as ff;
 use framepath_model::access_unit::Coding;
 use framepath_model::stream::SeekTo;
 
-use super::Demuxer;
+use super::{Context, Demuxer};
 use crate::shortage::Shortage;
 use crate::{Codec, CodecError, Packet};
 
@@ -61,7 +63,7 @@ impl Demuxer {
     /// Returns true if [`seek`](Demuxer::seek) and [`rewind`](Demuxer::rewind) can work: the input is
     /// a regular file, not a pipe or a device.
     pub fn is_seekable(&self) -> bool {
-        self.input.seekable
+        self.input.is_seekable()
     }
 
     /// Seeks to the time `to`, counted from the start of the stream. The next
@@ -274,6 +276,49 @@ impl Demuxer {
 
     fn cannot_seek(&self, reason: &'static str) -> CodecError {
         CodecError::CannotSeek { file: self.name.clone(), reason }
+    }
+}
+
+impl Context {
+    /// Seeks to the first packet. Returns true on success, false also if the container has no
+    /// timestamps.
+    pub(super) fn seek_to_start(&mut self, stream: c_int) -> bool {
+        self.seek_before(stream, self.start(stream).unwrap_or(0))
+    }
+
+    /// Seeks to a packet at or before `ticks` that libavformat considers a random access point,
+    /// by its index or by a search. Returns true on success. Only the next read shows which
+    /// packet was found.
+    fn seek_before(&mut self, stream: c_int, ticks: i64) -> bool {
+        // SAFETY: the context is valid and has this stream; `iformat` is set
+        // by the successful open.
+        unsafe {
+            let raw = self.0.as_ptr();
+            if (*(*raw).iformat).flags & ff::AVFMT_NOTIMESTAMPS as c_int != 0 {
+                return false;
+            }
+            ff::av_seek_frame(raw, stream, ticks, ff::AVSEEK_FLAG_BACKWARD as c_int) >= 0
+        }
+    }
+
+    /// Returns true if the container's index has a random access point later than the packet `from`
+    /// and not later than `until`, in ticks. Index times are decoding times in some containers.
+    fn has_key_between(&self, stream: c_int, from: &Packet, until: i64) -> bool {
+        // SAFETY: the context is valid and has this stream, and `from` is a valid packet. Entries
+        // are valid until the next call into the demuxer; the end is null.
+        unsafe {
+            let stream: *mut ff::AVStream = *(*self.0.as_ptr()).streams.add(stream as usize);
+            let (dts, pts) = ((*from.as_ptr()).dts, (*from.as_ptr()).pts);
+            let any = ff::AVSEEK_FLAG_ANY as c_int;
+            let from = ff::av_index_search_timestamp(stream, dts.max(pts).saturating_add(1), any);
+            if from < 0 {
+                return false;
+            }
+            let entries = (from..).map(|index| ff::avformat_index_get_entry(stream, index));
+            let entries = entries.take_while(|entry| !entry.is_null() && (**entry).timestamp <= until);
+            let mut entries = entries.skip_while(|entry| (**entry).timestamp <= dts.max(pts));
+            entries.any(|entry| (*entry).flags() & ff::AVINDEX_KEYFRAME as c_int != 0)
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use framepath_os::memory::pool::{Frame, Pool};
 use super::{GraphError, InputMemory, ROW_ALIGN, SLACK};
 use crate::libav::PictureRef;
 use crate::libav_format::libav_format;
+use crate::picture::set_field_order;
 
 /// Number of bytes that must be readable behind the last row: vector code reads beyond it.
 const TOO_FAR: usize = 64;
@@ -124,6 +125,7 @@ impl InputFrames {
             (*raw).pts = meta.pts.unwrap_or(ff::AV_NOPTS_VALUE);
             (*raw).opaque = std::ptr::without_provenance_mut(number as usize);
             set_colors(raw, layout.colors);
+            set_field_order(raw, meta.field_order);
         }
         Some(picture)
     }

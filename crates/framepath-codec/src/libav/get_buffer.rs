@@ -8,6 +8,7 @@ use ffmpeg_sys_next as ff;
 use framepath_model::colors::Colors;
 use framepath_os::measure::frame_threads::FrameThreads;
 
+use crate::buffer_hook;
 use crate::colors::colors_of;
 use crate::libav_format::pixel_format;
 use crate::slots::{Padded, Slot, SlotRequest, Slots};
@@ -63,7 +64,7 @@ struct LentSlot {
 /// decoder or the pixel format requires that. Returns 0, or a negative
 /// error code; [`Slots`] records the reason, except for an invalid size and for a failed allocation
 /// of the reference. Called on libavcodec's threads, or in a call of the decoder; no path in it
-/// panics, so nothing unwinds into C.
+/// panics, so nothing unwinds into C (a panic in a [`BufferHook`](crate::BufferHook) aborts).
 pub(super) unsafe extern "C" fn get_buffer(
     context: *mut ff::AVCodecContext,
     frame: *mut ff::AVFrame,
@@ -78,6 +79,7 @@ pub(super) unsafe extern "C" fn get_buffer(
     };
     // libavcodec removes the number from the hidden pictures of a packet (VP9's superframes).
     shared.frame_threads.begun((number != ff::AV_NOPTS_VALUE).then_some(number));
+    buffer_hook::call(number);
     let slots = &shared.slots;
     let (Ok(width), Ok(height)) = (usize::try_from(width), usize::try_from(height)) else {
         return ff::AVERROR(libc::EINVAL);

@@ -42,6 +42,19 @@ pub enum SideError {
         /// Number of sides given.
         found: usize,
     },
+    /// The words after `--` are those of one unquoted command, or of several without a `--` between.
+    #[error(
+        "expected two commands after `--`, found {found} words; quote each command: compare -- {quoted} 'OTHER \
+         COMMAND'; or put `--` between two commands: compare -- {plain} -- OTHER COMMAND"
+    )]
+    Unquoted {
+        /// Number of words given.
+        found: usize,
+        /// The words as one quoted command.
+        quoted: String,
+        /// The words as typed.
+        plain: String,
+    },
     /// A command that cannot be split into words: an unclosed quote, or a backslash at the end.
     #[error("cannot split command `{command}`: {error}; {}", error.help)]
     Words {
@@ -79,6 +92,9 @@ pub fn sides(paths: &[String], commands: &[String]) -> Result<[ComparedSide; 2],
         for words in commands.split(|word| word == "--") {
             sides.push(command(words)?);
         }
+    } else if paths.is_empty() && looks_unquoted(commands) {
+        let plain = path::join(commands);
+        return Err(SideError::Unquoted { found: commands.len(), quoted: path::quote(&plain), plain });
     } else {
         for text in commands {
             let words =
@@ -87,6 +103,12 @@ pub fn sides(paths: &[String], commands: &[String]) -> Result<[ComparedSide; 2],
         }
     }
     sides.try_into().map_err(|sides: Vec<ComparedSide>| SideError::Count { found: sides.len() })
+}
+
+/// Returns true if the words after `--` are not two quoted commands, but most likely the words of one
+/// command: more than two words, or an option (`-l`) as the second.
+fn looks_unquoted(words: &[String]) -> bool {
+    words.len() > 2 || words.get(1).is_some_and(|word| word.starts_with('-'))
 }
 
 fn command(words: &[String]) -> Result<ComparedSide, SideError> {
@@ -158,7 +180,13 @@ mod tests {
     fn invalid_sides_are_errors_with_a_reason() {
         for (paths, commands, expected) in [
             (&["test ! null"][..], &[][..], "expected two sides, found 1"),
-            (&[], &["a", "b", "c"], "expected two sides, found 3"),
+            (&[], &["a"], "expected two sides, found 1"),
+            (
+                &[],
+                &["ffmpeg", "-i", "a b.ivf", "-f", "null", "-"],
+                "found 6 words; quote each command: compare -- 'ffmpeg -i '\\''a b.ivf'\\'' -f null -' 'OTHER",
+            ),
+            (&[], &["ls", "-l"], "put `--` between two commands: compare -- ls -l -- OTHER COMMAND"),
             (&[], &["a", "'b"], "cannot split command `'b`: this ' is never closed"),
             (&[], &["a", "--"], "a command is empty"),
             (&[], &["", "b"], "a command is empty"),

@@ -105,7 +105,7 @@ fn sdl() -> Probe {
     #[cfg(not(feature = "play"))]
     let (version, remedy) = (
         Err((ProbeState::Missing, "this framepath was built without the feature `play`".to_owned())),
-        "apt install libsdl2-dev, then `make build` in the checkout",
+        "`make build` in the checkout",
     );
     tool("SDL2", "sink `play` with a window", version, remedy)
 }

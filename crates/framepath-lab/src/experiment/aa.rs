@@ -16,6 +16,16 @@ const CLIP: &str = "h264-180p8-high.h264";
 /// Metrics that every comparison uses; each has its own verdict.
 const METRICS: [&str; 2] = ["cpu_ms", "wall_ms"];
 
+/// Returns the name of the comparison with this number: `aa-01`.
+fn case_of(number: usize) -> String {
+    format!("aa-{number:02}")
+}
+
+/// Returns the names of all cases, of every size.
+pub(super) fn cases() -> Vec<String> {
+    (1..=COMPARISONS).map(case_of).collect()
+}
+
 pub(super) fn run(
     settings: &ExperimentSettings,
     watch: &dyn ProgressView,
@@ -28,7 +38,7 @@ pub(super) fn run(
     let file = framepath_model::path::quote(&file.to_string_lossy());
     let text = format!("file {file} loop=8 ! decode threads=1 format=nv12 ! null");
     for number in 1..=COMPARISONS {
-        let case = format!("aa-{number:02}");
+        let case = case_of(number);
         if !settings.wants(&case) {
             continue;
         }

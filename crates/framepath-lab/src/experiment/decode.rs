@@ -9,9 +9,12 @@ mod paced;
 mod service;
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use framepath::{Level, Options};
+use framepath::{HopFailure, Item, Level, Options, Out, Pipeline, Stage, StageError, StreamInfo};
+use framepath_codec::Demuxer;
 use framepath_model::summary::Summary;
 
 use crate::error::LabError;
@@ -25,30 +28,50 @@ use crate::progress::ProgressView;
 use device::Device;
 use service::Served;
 
-/// Number of frames of every clip.
+/// Number of frames of every committed clip.
 const FRAMES: u64 = 150;
 
 /// A committed clip. The hard clips run only with `--full` or by name.
-struct Clip {
+struct CommittedClip {
     file: &'static str,
+    codec: &'static str,
     ten_bits: bool,
     hard: bool,
 }
 
-const fn clip(file: &'static str, ten_bits: bool, hard: bool) -> Clip {
-    Clip { file, ten_bits, hard }
+const fn clip(file: &'static str, codec: &'static str, ten_bits: bool, hard: bool) -> CommittedClip {
+    CommittedClip { file, codec, ten_bits, hard }
 }
 
-const CLIPS: &[Clip] = &[
-    clip("vp9-1080p8.ivf", false, false),
-    clip("av1-1080p8.ivf", false, false),
-    clip("h264-1080p8.h264", false, false),
-    clip("vp9-1080p10.ivf", true, false),
-    clip("hard-vp9-1080p8.ivf", false, true),
-    clip("hard-av1-1080p8.ivf", false, true),
-    clip("hard-h264-1080p8.h264", false, true),
-    clip("hard-hevc-1080p10.hevc", true, true),
+const CLIPS: &[CommittedClip] = &[
+    clip("vp9-1080p8.ivf", "vp9", false, false),
+    clip("av1-1080p8.ivf", "av1", false, false),
+    clip("h264-1080p8.h264", "h264", false, false),
+    clip("vp9-1080p10.ivf", "vp9", true, false),
+    clip("hard-vp9-1080p8.ivf", "vp9", false, true),
+    clip("hard-av1-1080p8.ivf", "av1", false, true),
+    clip("hard-h264-1080p8.h264", "h264", false, true),
+    clip("hard-hevc-1080p10.hevc", "hevc", true, true),
 ];
+
+impl CommittedClip {
+    /// Returns the case's name, such as `vp9-1080p8`.
+    fn case(&self) -> &'static str {
+        self.file.rsplit_once('.').map_or(self.file, |(stem, _)| stem)
+    }
+}
+
+/// A clip to decode: a committed clip, or a file of the command line.
+struct Clip {
+    file: PathBuf,
+    /// Name of the case: the file's name without its extension.
+    case: String,
+    /// Name of the codec, as in libavcodec.
+    codec: &'static str,
+    ten_bits: bool,
+    /// Number of frames that `decode` outputs.
+    frames: u64,
+}
 
 /// A contender of framepath: `decode` with one value of `host=` and one value of `threads=`.
 pub(super) struct OwnDecoder {
@@ -79,14 +102,73 @@ const LEDGERS: [(&str, &str, Option<&str>, &str); 5] = [
 ];
 
 impl Clip {
+    /// Makes a clip of a file of the command line: decodes the file once, for its number of frames and the
+    /// bits of its samples.
+    ///
+    /// # Errors
+    /// The file cannot be read, decoded or decoded without loss, or the decoding was interrupted.
+    fn open(file: &Path) -> Result<Clip, LabError> {
+        // The demuxer's errors begin with the name of the file.
+        let demuxer = Demuxer::open(file).map_err(|error| LabError::Unknown(error.to_string()))?;
+        let codec = demuxer.info().codec.name();
+        let bits = Arc::<AtomicU32>::default();
+        let name = framepath_model::path::quote(&file.to_string_lossy());
+        let pipeline = Pipeline::parse(&format!("file {name} ! decode threads=1"))?;
+        let pipeline = pipeline.stage(BitDepth(bits.clone())).append("null")?;
+        let report = complete(pipeline.run(&Options { level: Level::Off, ..Options::default() })?)?;
+        let case = file.file_stem().unwrap_or(file.as_os_str()).to_string_lossy().into_owned();
+        let ten_bits = bits.load(Ordering::Relaxed) > 8;
+        Ok(Clip { file: file.to_owned(), case, codec, ten_bits, frames: report.frames })
+    }
+
     fn format(&self) -> &'static str {
         if self.ten_bits { "p010" } else { "nv12" }
     }
 
-    /// Returns the case's name, such as `vp9-1080p8`.
-    fn case(&self) -> &'static str {
-        self.file.rsplit_once('.').map_or(self.file, |(stem, _)| stem)
+    fn case(&self) -> &str {
+        &self.case
     }
+}
+
+/// Stage that notes the bits of the samples of the frames that pass.
+struct BitDepth(Arc<AtomicU32>);
+
+impl Stage for BitDepth {
+    fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
+        Ok(*info)
+    }
+
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
+        if let Item::Frame(frame) = &item {
+            self.0.store(frame.layout().format.depth(), Ordering::Relaxed);
+        }
+        out.push(item)
+    }
+}
+
+/// Returns the clips to decode: the files of the settings; without files, the committed clips of the wanted
+/// cases, or those of the size.
+///
+/// # Errors
+/// As [`Clip::open`]; or a committed clip is missing.
+fn clips(settings: &ExperimentSettings) -> Result<Vec<Clip>, LabError> {
+    if !settings.files.is_empty() {
+        return settings.files.iter().map(|file| Clip::open(file)).collect();
+    }
+    let (quick, named) = (settings.size == Size::Quick, !settings.cases.is_empty());
+    let wanted = CLIPS.iter().filter(|c| settings.wants(c.case()) && (named || !quick || !c.hard));
+    wanted
+        .map(|clip| {
+            let file = settings.clip(clip.file)?;
+            let case = clip.case().to_owned();
+            Ok(Clip { file, case, codec: clip.codec, ten_bits: clip.ten_bits, frames: FRAMES })
+        })
+        .collect()
+}
+
+/// Returns the names of all cases, of every size.
+pub(super) fn cases() -> Vec<String> {
+    CLIPS.iter().map(CommittedClip::case).chain([paced::CASE]).map(str::to_owned).collect()
 }
 
 pub(super) fn run(
@@ -97,8 +179,7 @@ pub(super) fn run(
     let summary = &mut findings.summary;
     let quick = settings.size == Size::Quick;
     let named = !settings.cases.is_empty();
-    let clips: Vec<&Clip> =
-        CLIPS.iter().filter(|c| settings.wants(c.case()) && (named || !quick || !c.hard)).collect();
+    let clips = clips(settings)?;
     let rounds = settings.rounds(3, 10);
     // The quick set has only the first three of framepath's contenders, because of its
     // time limit.
@@ -110,17 +191,17 @@ pub(super) fn run(
     let device = Device::find();
     let served = if quick { None } else { Some(Served::start(settings, device.is_there())?) };
     // The quick set has no paced runs, because each takes its clip's duration.
-    let paced = named && settings.wants(paced::CASE) || !named && !quick;
+    // It has a clip of its own, so that it does not run with files.
+    let paced = settings.files.is_empty() && (named && settings.wants(paced::CASE) || !named && !quick);
     let paced_steps = if paced { paced::steps(rounds) } else { 0 };
     watch.begin("decode", (clips.len() * (contenders * rounds + ledgers.len()) + paced_steps) as u64);
-    for clip in clips {
-        let file = settings.clip(clip.file)?;
-        let one = OneClip { settings, clip, file: &file, ours, served: served.as_ref(), device: &device };
+    for clip in &clips {
+        let one = OneClip { settings, clip, ours, served: served.as_ref(), device: &device };
         one.compare(rounds, watch, summary)?;
         for &(contender, host, format, threads) in ledgers {
             watch.step(&format!("{} ledger of {contender}", clip.case()));
             let format = format.unwrap_or(clip.format());
-            let kept = add_ledger(clip, &path_text(&file, host, format, threads), contender, summary)?;
+            let kept = add_ledger(clip, &path_text(&clip.file, host, format, threads), contender, summary)?;
             findings.ledgers.push(kept);
         }
     }
@@ -140,7 +221,6 @@ pub(super) fn run(
 struct OneClip<'a> {
     settings: &'a ExperimentSettings,
     clip: &'a Clip,
-    file: &'a Path,
     ours: &'a [OwnDecoder],
     served: Option<&'a Served>,
     device: &'a Device,
@@ -153,20 +233,20 @@ impl OneClip<'_> {
         watch: &dyn ProgressView,
         summary: &mut Summary,
     ) -> Result<(), LabError> {
-        let mut contenders = vec![Contender::new("ffmpeg", timed(self.ffmpeg(None, None)))];
-        let inside = |ours: &OwnDecoder| timed(self.framepath(ours.host, ours.threads));
+        let mut contenders = vec![Contender::new("ffmpeg", self.timed(self.ffmpeg(None, None)))];
+        let inside = |ours: &OwnDecoder| self.timed(self.framepath(ours.host, ours.threads));
         contenders.extend(self.ours.iter().map(|one| Contender::new(one.contender, inside(one))));
-        contenders.push(Contender::new("bare-t1", timed(self.bare("1"))));
+        contenders.push(Contender::new("bare-t1", self.timed(self.bare("1"))));
         if let Some(served) = self.served {
             let socket = framepath_model::path::quote(&served.socket.to_string_lossy());
             let host = Ok(format!("service socket={socket}"));
             let ours = |host: Result<String, LabError>| host.map(|host| self.framepath(&host, "auto"));
-            contenders.push(Contender::new("service", serviced(served, ours(host))));
-            contenders.push(Contender::new("device", serviced(served, ours(self.device.options()))));
+            contenders.push(Contender::new("service", self.serviced(served, ours(host))));
+            contenders.push(Contender::new("device", self.serviced(served, ours(self.device.options()))));
             let theirs = self.device.ffmpeg(self.clip).map(|decoder| self.ffmpeg(None, Some(&decoder)));
-            contenders.push(Contender::new("ffmpeg-v4l2m2m", or_skipped(serviced(served, theirs))));
-            contenders.push(Contender::new("ffmpeg-t1", timed(self.ffmpeg(Some("1"), None))));
-            contenders.push(Contender::new("bare", timed(self.bare("auto"))));
+            contenders.push(Contender::new("ffmpeg-v4l2m2m", or_skipped(self.serviced(served, theirs))));
+            contenders.push(Contender::new("ffmpeg-t1", self.timed(self.ffmpeg(Some("1"), None))));
+            contenders.push(Contender::new("bare", self.timed(self.bare("auto"))));
         }
         let mut comparisons: Vec<Comparison<'_>> = Vec::new();
         let served = [("service", "inline"), ("device", "inline"), ("ffmpeg-v4l2m2m", "device")];
@@ -187,12 +267,35 @@ impl OneClip<'_> {
         Ok(())
     }
 
+    /// Returns the function that runs a contender's `program` and measures it.
+    fn timed(&self, program: Program) -> impl FnMut() -> Result<Measured, LabError> + use<> {
+        let frames = self.clip.frames;
+        move || Ok(program.run(false)?.measured(frames))
+    }
+
+    /// Returns a contender's function: it runs the client `program`, and adds the CPU time that the
+    /// service used meanwhile. An error in `program` becomes [`LabError::Missing`] when the function is
+    /// called, so that the contender is skipped.
+    fn serviced<'s>(
+        &self,
+        served: &'s Served,
+        program: Result<Program, LabError>,
+    ) -> impl FnMut() -> Result<Measured, LabError> + use<'s> {
+        let frames = self.clip.frames;
+        move || {
+            let program = program.as_ref().map_err(|missing| LabError::Missing(missing.to_string()))?;
+            let (finished, cpu_ns) = served.charged(|| program.run(false))?;
+            let measured = finished.measured(frames);
+            Ok(Measured { cpu_ns: measured.cpu_ns + cpu_ns, ..measured })
+        }
+    }
+
     fn ffmpeg(&self, threads: Option<&str>, decoder: Option<&str>) -> Program {
         let pixels = if self.clip.ten_bits { "p010le" } else { "nv12" };
         let mut args: Vec<OsString> = vec!["-nostdin".into(), "-v".into(), "error".into()];
         args.extend(threads.into_iter().flat_map(|t| ["-threads".into(), t.into()]));
         args.extend(decoder.into_iter().flat_map(|name| ["-c:v".into(), name.into()]));
-        args.extend(["-i".into(), self.file.into()]);
+        args.extend(["-i".into(), self.clip.file.clone().into()]);
         // Outputs every frame: elementary streams have no times, and ffmpeg would drop some.
         args.extend(["-fps_mode", "passthrough", "-pix_fmt", pixels].map(Into::into));
         args.extend(["-f", "rawvideo", "-y", "/dev/null"].map(Into::into));
@@ -200,28 +303,14 @@ impl OneClip<'_> {
     }
 
     fn framepath(&self, host: &str, threads: &str) -> Program {
-        let path = path_text(self.file, host, self.clip.format(), threads);
+        let path = path_text(&self.clip.file, host, self.clip.format(), threads);
         Program::new(&self.settings.framepath, ["run", "--ledger", "off", "--quiet", &path])
     }
 
     fn bare(&self, threads: &str) -> Program {
-        let args: [OsString; 4] = ["bare".into(), self.file.into(), "--threads".into(), threads.into()];
+        let args: [OsString; 4] =
+            ["bare".into(), self.clip.file.clone().into(), "--threads".into(), threads.into()];
         Program::new(&self.settings.framepath, args)
-    }
-}
-
-/// Returns a contender's function: it runs the client `program`, and adds the CPU time that the
-/// service used meanwhile. An error in `program` becomes [`LabError::Missing`] when the function is
-/// called, so that the contender is skipped.
-fn serviced(
-    served: &Served,
-    program: Result<Program, LabError>,
-) -> impl FnMut() -> Result<Measured, LabError> {
-    move || {
-        let program = program.as_ref().map_err(|missing| LabError::Missing(missing.to_string()))?;
-        let (finished, cpu_ns) = served.charged(|| program.run(false))?;
-        let measured = finished.measured(FRAMES);
-        Ok(Measured { cpu_ns: measured.cpu_ns + cpu_ns, ..measured })
     }
 }
 
@@ -239,19 +328,14 @@ fn or_skipped(
     }
 }
 
-/// Returns the function that runs a contender's `program` and measures it.
-fn timed(program: Program) -> impl FnMut() -> Result<Measured, LabError> {
-    move || Ok(program.run(false)?.measured(FRAMES))
-}
-
 fn path_text(file: &Path, host: &str, format: &str, threads: &str) -> String {
     let file = framepath_model::path::quote(&file.to_string_lossy());
     format!("file {file} ! decode format={format} threads={threads}{} ! null", host_text(host))
 }
 
 /// Returns the options of `decode` for `host`, with a blank in front: ` host=HOST` for a host such
-/// as `process`, `host` itself if it is a device's `api=v4l2m2m device=PATH`. Empty for `inline`,
-/// because an explicit host would start spare workers.
+/// as `process`, `host` itself if it is a device's `api=v4l2m2m device=PATH`. Empty for `inline`, the
+/// default.
 fn host_text(host: &str) -> String {
     match host {
         "inline" => String::new(),

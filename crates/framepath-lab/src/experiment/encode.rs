@@ -19,6 +19,11 @@ const SIZE: (u32, u32) = (1280, 720);
 /// Index of the encoder's hop in the path: behind the source, which is 0.
 const ENCODER: u16 = 1;
 
+/// Returns the names of all cases, of every size.
+pub(super) fn cases() -> Vec<String> {
+    vec![CASE.to_owned()]
+}
+
 pub(super) fn run(
     settings: &ExperimentSettings,
     watch: &dyn ProgressView,

@@ -56,6 +56,12 @@ struct Lab<'a> {
     before: Holdings,
 }
 
+/// Returns the names of all cases, of every size.
+pub(super) fn cases() -> Vec<String> {
+    let injected = INJECTED.iter().map(|(case, ..)| *case);
+    ["kill-paced", "kill-flat-out"].into_iter().chain(injected).chain(["client"]).map(str::to_owned).collect()
+}
+
 pub(super) fn run(
     settings: &ExperimentSettings,
     watch: &dyn ProgressView,

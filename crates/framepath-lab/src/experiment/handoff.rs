@@ -74,6 +74,11 @@ impl Case {
     }
 }
 
+/// Returns the names of all cases, of every size.
+pub(super) fn cases() -> Vec<String> {
+    CASES.iter().map(|case| case.name.to_owned()).collect()
+}
+
 pub(super) fn run(
     settings: &ExperimentSettings,
     watch: &dyn ProgressView,

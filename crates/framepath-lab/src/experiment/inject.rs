@@ -3,7 +3,10 @@
 //! cause into a path, and knows it from the injecting stage (in a worker from the request), not
 //! from the ledger. The cost must appear as that cause on the hop where it was injected.
 
+mod advised;
 mod crossing;
+mod decoder;
+mod made_clip;
 mod preempter;
 mod probe;
 
@@ -41,8 +44,9 @@ struct Outcome {
 
 type Case = (&'static str, fn(u64) -> Result<Outcome, LabError>);
 
-/// Cases by the name of the injected cause: in this process, and with prefix `process-` in a worker.
-/// `wakeup`, `preempted` and `process-wakeup` need real-time priority and two CPUs.
+/// Cases by the name of the injected cause: in this process, with prefix `process-` in a worker, and with
+/// prefix `decoder-` inside a decoder. `wakeup`, `preempted`, `process-wakeup` and `decoder-preempted` need
+/// real-time priority and two CPUs; those of the decoder need the ffmpeg tool with libx264.
 const CASES: &[Case] = &[
     ("compute", compute),
     ("copy", copy),
@@ -55,7 +59,17 @@ const CASES: &[Case] = &[
     ("process-queue", crossing::queue),
     ("process-wakeup", crossing::wakeup),
     ("process-blocked", crossing::blocked),
+    ("decoder-compute", decoder::compute),
+    ("decoder-compute-t1", decoder::compute_on_caller),
+    ("decoder-preempted", decoder::preempted),
+    ("decoder-order", decoder::order),
+    ("decoder-depth", decoder::depth),
 ];
+
+/// Returns the names of all cases, of every size.
+pub(super) fn cases() -> Vec<String> {
+    CASES.iter().map(|(name, _)| (*name).to_owned()).collect()
+}
 
 pub(super) fn run(
     settings: &ExperimentSettings,
@@ -65,20 +79,25 @@ pub(super) fn run(
     let summary = &mut findings.summary;
     let frames = if settings.size == Size::Quick { 40 } else { 200 };
     let cases: Vec<_> = CASES.iter().filter(|(name, _)| settings.wants(name)).collect();
-    watch.begin("inject", cases.len() as u64);
+    let advised: Vec<_> = advised::CASES.iter().filter(|case| settings.wants(case.name)).collect();
+    watch.begin("inject", (cases.len() + advised.len()) as u64);
     for (name, inject) in cases {
         watch.step(name);
         // A separate thread per run, because a run may pin its threads to CPUs.
         let outcome = std::thread::scope(|scope| scope.spawn(|| inject(frames)).join());
         match outcome {
             Ok(Ok(outcome)) => summary.rows.push(outcome.row(name)),
-            Ok(Err(LabError::Missing(reason))) => summary.skipped.push(Skipped {
-                contender: "ledger".to_owned(),
-                case: Some((*name).to_owned()),
-                reason,
-            }),
+            Ok(Err(LabError::Missing(reason))) => summary.skipped.push(skipped(name, reason)),
             Ok(Err(error)) => return Err(error),
             Err(_) => return Err(LabError::Unknown(format!("inject {name} panicked, which is a bug"))),
+        }
+    }
+    for case in advised {
+        watch.step(case.name);
+        match case.run(frames) {
+            Ok(row) => summary.rows.push(row),
+            Err(LabError::Missing(reason)) => summary.skipped.push(skipped(case.name, reason)),
+            Err(error) => return Err(error),
         }
     }
     summary.notes.push(
@@ -87,7 +106,16 @@ pub(super) fn run(
          the frames"
             .to_owned(),
     );
+    summary.notes.push(
+        "advice-*: before and after: the median frame's time for the named cause in the named hop, in the path and in \
+         the path that the advice proposes"
+            .to_owned(),
+    );
     Ok(())
+}
+
+fn skipped(case: &str, reason: String) -> Skipped {
+    Skipped { contender: "ledger".to_owned(), case: Some(case.to_owned()), reason }
 }
 
 impl Outcome {
@@ -117,7 +145,7 @@ fn collect(
     cpus: Vec<usize>,
     hop: u16,
     injected: impl Fn(u64, &[Row]) -> Option<f64>,
-    attributed: fn(&Row) -> u64,
+    attributed: impl Fn(&Row) -> u64,
 ) -> Result<(Outcome, Report), LabError> {
     let mut report = complete(built.run(&Options { level: Level::Full, cpus, ..Options::default() })?)?;
     let mut outcome = Outcome {

@@ -74,6 +74,11 @@ const DEVICE: [(&str, &str); 4] = [
     ("device-dmabuf-in-place", "io=dmabuf in_place=1"),
 ];
 
+/// Returns the names of all cases, of every size.
+pub(super) fn cases() -> Vec<String> {
+    ["capture", "vivid-none", "vivid-threshold", "heap-none", "heap-threshold"].map(str::to_owned).into()
+}
+
 pub(super) fn run(
     settings: &ExperimentSettings,
     watch: &dyn ProgressView,
@@ -84,7 +89,7 @@ pub(super) fn run(
     let rounds = settings.rounds(2, 6);
     let nodes = Nodes::find();
     let picture = Fixture::make()?;
-    let cases = cases(&nodes, &picture.file, frames);
+    let cases = ways(&nodes, &picture.file, frames);
     let wanted: Vec<_> = cases.into_iter().filter(|(case, _)| settings.wants(case)).collect();
     // The case heap-none has one more contender, vim2m.
     let contenders: usize =
@@ -164,7 +169,7 @@ fn cpu_clock_step_ns() -> u64 {
     next(first) - first
 }
 
-fn cases(nodes: &Nodes, picture: &Path, frames: u64) -> Vec<(&'static str, Vec<Way>)> {
+fn ways(nodes: &Nodes, picture: &Path, frames: u64) -> Vec<(&'static str, Vec<Way>)> {
     let (width, height) = SIZE;
     let text = |path: &Path| quote(&path.to_string_lossy());
     let name =

@@ -43,6 +43,11 @@ const AGAIN: &str = "again";
 /// second measurement.
 const METRICS: [&str; 2] = ["cpu_share", "wakeups_per_s"];
 
+/// Returns the names of all cases with the committed clips, of every size.
+pub(super) fn cases() -> Vec<String> {
+    clip::cases()
+}
+
 pub(super) fn run(
     settings: &ExperimentSettings,
     watch: &dyn ProgressView,

@@ -32,6 +32,15 @@ const DEPTH: u32 = 200;
 /// Slots of the source's pool: enough for a full queue and the frames outside it.
 const POOL: u32 = 256;
 
+/// Rates of the paced cases, pushes per second.
+const RATES: [u64; 3] = [60, 250, 1000];
+
+/// Returns the names of all cases, of every size.
+pub(super) fn cases() -> Vec<String> {
+    let sizes = (3..=20).map(|exponent| case_of(1 << exponent));
+    sizes.chain(RATES.map(paced_case)).collect()
+}
+
 pub(super) fn run(
     settings: &ExperimentSettings,
     watch: &dyn ProgressView,
@@ -39,7 +48,7 @@ pub(super) fn run(
 ) -> Result<(), LabError> {
     let summary = &mut findings.summary;
     let sizes = sizes(settings);
-    let rates: Vec<u64> = [60, 250, 1000].into_iter().filter(|r| settings.wants(&paced_case(*r))).collect();
+    let rates: Vec<u64> = RATES.into_iter().filter(|r| settings.wants(&paced_case(*r))).collect();
     let rounds = settings.rounds(6, 12);
     let steps = (sizes.len() * 9 + rates.len() * 3) * rounds;
     watch.begin("queue", steps as u64);

@@ -37,6 +37,11 @@ const COMPARISONS: [Comparison<'static>; 4] = [
     ("wall_ms", "process-uncached", "process"),
 ];
 
+/// Returns the names of all cases, of every size.
+pub(super) fn cases() -> Vec<String> {
+    ["session", "paced-30", "crossing-30", "crossing-flat-out", "idle"].map(str::to_owned).into()
+}
+
 pub(super) fn run(
     settings: &ExperimentSettings,
     watch: &dyn ProgressView,

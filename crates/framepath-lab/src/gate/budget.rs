@@ -24,26 +24,36 @@ pub struct Budget {
 pub enum Limit {
     /// The ratio a/b of a metric over paired runs.
     Ratio {
-        /// Name of the compared metric, such as `cpu_ms`.
+        /// Name of the compared metric, as in `ratios` of the JSON (`cpu_ms`) or as the path of the figure
+        /// in a row (`cpu_ms.median`).
         metric: String,
         /// Name of the contender in the numerator.
         a: String,
         /// Name of the contender in the denominator.
         b: String,
-        /// Limit of the ratio: the interval must not lie wholly above this.
-        max: f64,
+        /// Limits of the ratio: the interval must not lie wholly beyond one.
+        limits: FigureLimits,
     },
     /// A figure of one contender, or of every contender that fits a pattern.
     Count {
-        /// Name of the figure, as for
+        /// Path of the figure in a row of the JSON, such as `latency_us.p99`; or one of the names of
         /// [`SummaryRow::figure`](framepath_model::summary::SummaryRow::figure).
         metric: String,
         /// Name of the contender; `*` stands for any number of characters. With `*`, rows without
         /// the figure are ignored; otherwise a row without it counts as missing.
         contender: String,
-        /// Limit of the figure: a greater figure fails.
-        max_count: f64,
+        /// Limits of the figure: a figure beyond one fails.
+        limits: FigureLimits,
     },
+}
+
+/// Limits of a figure, at least one.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FigureLimits {
+    /// Least figure that passes; `None` for no lower limit.
+    pub min: Option<f64>,
+    /// Greatest figure that passes; `None` for no upper limit.
+    pub max: Option<f64>,
 }
 
 /// Reason why a budget file is invalid.
@@ -79,9 +89,9 @@ pub enum BudgetError {
     Conflict {
         /// Number and name of the budget.
         place: String,
-        /// The key of a ratio: `a`, `b` or `max`.
+        /// The key of a ratio: `a`, `b`, `min` or `max`.
         key: &'static str,
-        /// The key of a count: `max_count` or `contender`.
+        /// The key of a count: `min_count`, `max_count` or `contender`.
         other: &'static str,
         /// Reason why the keys exclude each other.
         why: &'static str,
@@ -98,13 +108,35 @@ pub enum BudgetError {
         /// The invalid value, or its TOML type.
         found: String,
     },
+    /// The least value that passes is above the greatest, so no figure would pass.
+    #[error("{place}: `{least}` is above `{greatest}`, so no figure would pass")]
+    Crossed {
+        /// Number and name of the budget.
+        place: String,
+        /// Key of the lower limit.
+        least: &'static str,
+        /// Key of the upper limit.
+        greatest: &'static str,
+    },
     /// The file has no budget, so it would always pass.
     #[error("the file has no [[budget]], so it would always pass; add at least one")]
     Empty,
 }
 
-const KEYS: [&str; 10] =
-    ["name", "experiment", "case", "metric", "a", "b", "max", "contender", "max_count", "optional"];
+const KEYS: [&str; 12] = [
+    "name",
+    "experiment",
+    "case",
+    "metric",
+    "a",
+    "b",
+    "min",
+    "max",
+    "contender",
+    "min_count",
+    "max_count",
+    "optional",
+];
 
 /// Reads the text of a budget file.
 ///
@@ -146,28 +178,24 @@ fn read_budget(number: usize, table: &Table) -> Result<Budget, BudgetError> {
     let experiment = reader.text("experiment", "the experiment's name, such as \"decode\"")?;
     let case = reader.text("case", "the case's name, or \"*\" for every case")?;
     let metric = reader.text("metric", "the figure's name, such as \"cpu_ms\"")?;
-    let limit = if table.contains_key("max_count") || table.contains_key("contender") {
-        for key in ["a", "b", "max"] {
-            if table.contains_key(key) {
-                return Err(BudgetError::Conflict {
-                    place,
-                    key,
-                    other: if table.contains_key("max_count") { "max_count" } else { "contender" },
-                    why: "a ratio has a, b and max; a count has contender and max_count",
-                });
-            }
+    let of_count = ["max_count", "min_count", "contender"].into_iter().find(|key| table.contains_key(*key));
+    let limit = if let Some(other) = of_count {
+        if let Some(key) = ["a", "b", "min", "max"].into_iter().find(|key| table.contains_key(*key)) {
+            let why = "a ratio has a, b, min and max; a count has contender, min_count and max_count";
+            return Err(BudgetError::Conflict { place, key, other, why });
         }
         Limit::Count {
             metric,
             contender: reader.text("contender", "the contender with the limited figure")?,
-            max_count: reader.limit("max_count", "the greatest count that passes")?,
+            limits: reader
+                .limits(["min_count", "max_count"], "the greatest count that passes; or min_count")?,
         }
     } else {
         Limit::Ratio {
             metric,
             a: reader.text("a", "the contender above the line (or give contender and max_count)")?,
             b: reader.text("b", "the contender below the line")?,
-            max: reader.limit("max", "the greatest ratio a/b that passes")?,
+            limits: reader.limits(["min", "max"], "the greatest ratio a/b that passes; or min")?,
         }
     };
     let optional = match table.get("optional") {
@@ -192,6 +220,25 @@ impl Reader<'_> {
         match self.get(key, what)? {
             Value::String(text) if !text.trim().is_empty() => Ok(text.clone()),
             other => Err(wrong(self.place, key, "a non-empty text", other)),
+        }
+    }
+
+    /// Reads the two limits with the keys `least` and `greatest`. The error of two absent keys names
+    /// `greatest`, described by `what`.
+    fn limits(
+        &self,
+        [least, greatest]: [&'static str; 2],
+        what: &'static str,
+    ) -> Result<FigureLimits, BudgetError> {
+        let limit = |key| self.table.contains_key(key).then(|| self.limit(key, what)).transpose();
+        match (limit(least)?, limit(greatest)?) {
+            (None, None) => {
+                Err(BudgetError::MissingKey { place: self.place.to_owned(), key: greatest, what })
+            }
+            (Some(min), Some(max)) if min > max => {
+                Err(BudgetError::Crossed { place: self.place.to_owned(), least, greatest })
+            }
+            (min, max) => Ok(FigureLimits { min, max }),
         }
     }
 

@@ -5,17 +5,21 @@ use std::fmt;
 
 use framepath_model::summary::{Ratio, Summary};
 
-use super::{Budget, Limit};
+use super::figure_path::{self, canonical, known_paths, near_names, unique};
+use super::{Budget, FigureLimits, Limit};
 use crate::plain::number::figure;
 
-/// Result of a budget over all its cases: `Fail` if a case fails, otherwise `Missing` or `Skipped` if a
-/// case lacks its figure.
+/// Result of a budget over all its cases: the first of `Fail`, `Missing` or `Skipped`, and `Inconclusive`
+/// that one of the cases has; `Pass` if all pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BudgetOutcome {
-    /// Within the limit, or a ratio beyond it within noise: its interval contains the limit.
+    /// Within the limits, with its whole interval if it has one.
     Pass,
-    /// Beyond the limit; a ratio with its whole interval.
+    /// Beyond a limit, with its whole interval if it has one.
     Fail,
+    /// The interval spans a limit, so that the figure may be within or beyond it. The gate fails only if
+    /// it is strict.
+    Inconclusive,
     /// A figure is missing, or a ratio has no interval, so the limit cannot be checked. The gate
     /// fails.
     Missing,
@@ -40,16 +44,35 @@ impl fmt::Display for BudgetLine {
         let outcome = match self.outcome {
             BudgetOutcome::Pass => "pass",
             BudgetOutcome::Fail => "FAIL",
+            BudgetOutcome::Inconclusive => "inconclusive",
             BudgetOutcome::Missing => "MISSING",
             BudgetOutcome::Skipped => "skipped",
         };
-        write!(f, "{outcome:<7}  {}: {}", self.name, self.details)
+        write!(f, "{outcome:<12}  {}: {}", self.name, self.details)
     }
 }
 
-/// Returns true if every budget passed or was skipped because it is optional.
-pub fn passed(lines: &[BudgetLine]) -> bool {
-    lines.iter().all(|line| matches!(line.outcome, BudgetOutcome::Pass | BudgetOutcome::Skipped))
+/// Result of the whole gate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum GateOutcome {
+    /// Every budget passed, or was skipped because it is optional.
+    Passed,
+    /// No budget failed, but at least one is inconclusive.
+    Inconclusive,
+    /// A budget failed, or a figure of a budget is missing.
+    Failed,
+}
+
+/// Returns the result of the whole gate.
+pub fn outcome(lines: &[BudgetLine]) -> GateOutcome {
+    let has = |outcome| lines.iter().any(|line| line.outcome == outcome);
+    if has(BudgetOutcome::Fail) || has(BudgetOutcome::Missing) {
+        GateOutcome::Failed
+    } else if has(BudgetOutcome::Inconclusive) {
+        GateOutcome::Inconclusive
+    } else {
+        GateOutcome::Passed
+    }
 }
 
 /// Compares the summaries with each budget; returns one line per budget, in their order.
@@ -57,43 +80,66 @@ pub fn evaluate(budgets: &[Budget], summaries: &[Summary]) -> Vec<BudgetLine> {
     budgets.iter().map(|budget| judge(budget, summaries)).collect()
 }
 
+/// Returns a sentence for each budget whose metric has an old spelling instead of the path in the JSON.
+pub fn old_spellings(budgets: &[Budget]) -> Vec<String> {
+    let mut notes = Vec::new();
+    for budget in budgets {
+        let Limit::Count { metric, .. } = &budget.limit else { continue };
+        let path = canonical(metric);
+        // `cpu_ms` is the path of an object, for its median.
+        if path != *metric && !path.starts_with(metric.as_str()) {
+            notes.push(format!(
+                "budget {}: `{metric}` is an old spelling; write its path in the JSON: `{path}`",
+                budget.name
+            ));
+        }
+    }
+    notes
+}
+
 /// Result of a budget in one case; of a count, in one row.
 struct Finding {
     outcome: BudgetOutcome,
-    /// Figure divided by its limit; the figure itself if the limit is 0, and 0 if the figure or its
-    /// interval is missing. If all cases pass, the gate shows the case with the largest value.
+    /// Figure divided by its upper limit, or the lower limit divided by the figure, the larger of both;
+    /// the figure itself if the limit is 0, and 0 if the figure or its interval is missing. If all cases
+    /// pass, the gate shows the case with the largest value.
     used: f64,
     text: String,
+}
+
+impl Finding {
+    fn missing(text: String) -> Finding {
+        Finding { outcome: BudgetOutcome::Missing, used: 0.0, text }
+    }
 }
 
 fn judge(budget: &Budget, summaries: &[Summary]) -> BudgetLine {
     let mut findings = Vec::new();
     for summary in summaries.iter().filter(|s| matches(&budget.experiment, &s.experiment)) {
         match &budget.limit {
-            Limit::Ratio { metric, a, b, max } => {
-                ratio_findings(budget, summary, [metric, a, b], *max, &mut findings);
+            Limit::Ratio { metric, a, b, limits } => {
+                ratio_findings(budget, summary, [metric, a, b], *limits, &mut findings);
             }
-            Limit::Count { metric, contender, max_count } => {
-                count_findings(budget, summary, [metric, contender], *max_count, &mut findings);
+            Limit::Count { metric, contender, limits } => {
+                count_findings(budget, summary, [metric, contender], *limits, &mut findings);
             }
         }
     }
     if findings.is_empty() {
-        findings.push(Finding {
-            outcome: BudgetOutcome::Missing,
-            used: 0.0,
-            text: nothing_found(budget, summaries),
-        });
+        findings.push(Finding::missing(nothing_found(budget, summaries)));
     }
     let texts = |outcome: BudgetOutcome| -> Vec<&str> {
         findings.iter().filter(|f| f.outcome == outcome).map(|f| f.text.as_str()).collect()
     };
     let (failed, missing) = (texts(BudgetOutcome::Fail), texts(BudgetOutcome::Missing));
-    let (outcome, mut details) = if !failed.is_empty() {
-        (BudgetOutcome::Fail, failed.join("; "))
+    let open = texts(BudgetOutcome::Inconclusive);
+    let (outcome, details) = if !failed.is_empty() {
+        (BudgetOutcome::Fail, [failed, missing, open].concat().join("; "))
     } else if !missing.is_empty() {
         let outcome = if budget.optional { BudgetOutcome::Skipped } else { BudgetOutcome::Missing };
-        (outcome, missing.join("; "))
+        (outcome, [missing, open].concat().join("; "))
+    } else if !open.is_empty() {
+        (BudgetOutcome::Inconclusive, format!("{}; run more pairs (--pairs N)", open.join("; ")))
     } else {
         let worst = findings.iter().max_by(|a, b| a.used.total_cmp(&b.used));
         let mut text = worst.map_or(String::new(), |f| f.text.clone());
@@ -102,10 +148,37 @@ fn judge(budget: &Budget, summaries: &[Summary]) -> BudgetLine {
         }
         (BudgetOutcome::Pass, text)
     };
-    if outcome == BudgetOutcome::Fail && !missing.is_empty() {
-        details = format!("{details}; {}", missing.join("; "));
-    }
     BudgetLine { name: budget.name.clone(), outcome, details }
+}
+
+impl FigureLimits {
+    /// Compares a figure whose interval is `low` to `high` with the limits.
+    pub(super) fn judge(self, [low, high]: [f64; 2]) -> BudgetOutcome {
+        let beyond = self.max.is_some_and(|max| low > max) || self.min.is_some_and(|min| high < min);
+        let spans = self.max.is_some_and(|max| high > max) || self.min.is_some_and(|min| low < min);
+        match (beyond, spans) {
+            (true, _) => BudgetOutcome::Fail,
+            (false, true) => BudgetOutcome::Inconclusive,
+            (false, false) => BudgetOutcome::Pass,
+        }
+    }
+
+    fn used(self, figure: f64) -> f64 {
+        let above = self.max.map(|max| if max > 0.0 { figure / max } else { figure });
+        let below = self.min.map(|min| if figure > 0.0 { min / figure } else { f64::INFINITY });
+        above.unwrap_or(f64::NEG_INFINITY).max(below.unwrap_or(f64::NEG_INFINITY))
+    }
+}
+
+/// Formats the limits as `limit 0.75`, `limit at least 20` or `limits 20 to 30`.
+impl fmt::Display for FigureLimits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.min, self.max) {
+            (Some(min), Some(max)) => write!(f, "limits {} to {}", figure(min), figure(max)),
+            (Some(min), None) => write!(f, "limit at least {}", figure(min)),
+            (None, max) => write!(f, "limit {}", figure(max.unwrap_or(f64::NAN))),
+        }
+    }
 }
 
 /// Adds a finding for each case of the budget that has a row of contender `a` or the ratio.
@@ -113,7 +186,7 @@ fn ratio_findings(
     budget: &Budget,
     summary: &Summary,
     [metric, a, b]: [&str; 3],
-    max: f64,
+    limits: FigureLimits,
     findings: &mut Vec<Finding>,
 ) {
     let mut cases: Vec<&str> = Vec::new();
@@ -121,7 +194,7 @@ fn ratio_findings(
     let compared = summary
         .ratios
         .iter()
-        .filter(|r| r.metric == metric && ((r.a == a && r.b == b) || (r.a == b && r.b == a)))
+        .filter(|r| same_metric(&r.metric, metric) && ((r.a == a && r.b == b) || (r.a == b && r.b == a)))
         .map(|r| r.case.as_str());
     for case in ran.chain(compared).filter(|case| matches(&budget.case, case)) {
         if !cases.contains(&case) {
@@ -131,40 +204,45 @@ fn ratio_findings(
     for case in cases {
         let what = format!("{case}: {a}/{b} {metric}");
         let Some((median, ci95)) = find_ratio(&summary.ratios, case, metric, a, b) else {
-            let why = why_skipped(summary, case, &[b, a]);
-            findings.push(Finding {
-                outcome: BudgetOutcome::Missing,
-                used: 0.0,
-                text: format!("no ratio {what}{why}"),
-            });
+            let why = match why_skipped(summary, case, &[b, a]) {
+                skipped if !skipped.is_empty() => skipped,
+                _ => near_ratios(&summary.ratios, case, metric, [a, b]),
+            };
+            findings.push(Finding::missing(format!("no ratio {what}{why}")));
             continue;
         };
-        let limit = figure(max);
         findings.push(match ci95 {
-            None => Finding {
-                outcome: BudgetOutcome::Missing,
-                used: 0.0,
-                text: format!(
-                    "{what} is {}, limit {limit}: one pair has no interval; run at least two pairs",
-                    figure(median)
-                ),
-            },
+            None => Finding::missing(format!(
+                "{what} is {}, {limits}: one pair has no interval; run at least two pairs",
+                figure(median)
+            )),
             Some([low, high]) => {
-                let outcome = if low > max { BudgetOutcome::Fail } else { BudgetOutcome::Pass };
                 let shown = format!("{} ({} to {})", figure(median), figure(low), figure(high));
-                // The median is beyond the limit, but the interval is not.
-                let note = match outcome {
-                    BudgetOutcome::Pass if median > max => ", within noise",
-                    _ => "",
-                };
                 Finding {
-                    outcome,
-                    used: if max > 0.0 { median / max } else { median },
-                    text: format!("{what} {shown}, limit {limit}{note}"),
+                    outcome: limits.judge([low, high]),
+                    used: limits.used(median),
+                    text: format!("{what} {shown}, {limits}"),
                 }
             }
         });
     }
+}
+
+fn same_metric(one: &str, other: &str) -> bool {
+    canonical(one) == canonical(other)
+}
+
+/// Returns the names near to the one in which the budget's ratio differs from the ratios of the case: the
+/// metrics of the two contenders, otherwise the pairs of contenders.
+fn near_ratios(ratios: &[Ratio], case: &str, metric: &str, [a, b]: [&str; 2]) -> String {
+    let of_case = || ratios.iter().filter(|ratio| ratio.case == case);
+    let of_pair = |r: &&Ratio| (r.a == a && r.b == b) || (r.a == b && r.b == a);
+    let metrics = unique(of_case().filter(of_pair).map(|ratio| ratio.metric.clone()));
+    if !metrics.is_empty() {
+        return near_names(metric, &metrics);
+    }
+    let pairs = unique(of_case().map(|ratio| format!("{}/{}", ratio.a, ratio.b)));
+    near_names(&format!("{a}/{b}"), &pairs)
 }
 
 /// Finds the ratio a/b of a case, and returns its median and interval; inverts b/a if `ratios` has only
@@ -177,7 +255,7 @@ fn find_ratio(
     b: &str,
 ) -> Option<(f64, Option<[f64; 2]>)> {
     let of = |a: &str, b: &str| {
-        ratios.iter().find(|r| r.case == case && r.metric == metric && r.a == a && r.b == b)
+        ratios.iter().find(|r| r.case == case && same_metric(&r.metric, metric) && r.a == a && r.b == b)
     };
     if let Some(ratio) = of(a, b) {
         return Some((ratio.median, ratio.ci95));
@@ -190,7 +268,7 @@ fn count_findings(
     budget: &Budget,
     summary: &Summary,
     [metric, contender]: [&str; 2],
-    max_count: f64,
+    limits: FigureLimits,
     findings: &mut Vec<Finding>,
 ) {
     let any_contender = contender.contains('*');
@@ -199,44 +277,68 @@ fn count_findings(
             continue;
         }
         let what = format!("{}: {} {metric}", row.case, row.contender);
-        match row.figure(metric) {
-            Some(count) => findings.push(Finding {
-                outcome: if count > max_count { BudgetOutcome::Fail } else { BudgetOutcome::Pass },
-                used: if max_count > 0.0 { count / max_count } else { count },
-                text: format!("{what} {}, limit {}", figure(count), figure(max_count)),
-            }),
+        match figure_path::find(row, metric) {
+            Some(count) => {
+                let interval = figure_path::interval(row, metric);
+                let shown = interval.map_or_else(String::new, |[low, high]| {
+                    format!(" ({} to {})", figure(low), figure(high))
+                });
+                findings.push(Finding {
+                    outcome: limits.judge(interval.unwrap_or([count, count])),
+                    used: limits.used(count),
+                    text: format!("{what} {}{shown}, {limits}", figure(count)),
+                });
+            }
             None if any_contender => {}
-            None => findings.push(Finding {
-                outcome: BudgetOutcome::Missing,
-                used: 0.0,
-                text: format!("{what} is missing"),
-            }),
+            None => {
+                let near = near_names(metric, &known_paths([row]));
+                findings.push(Finding::missing(format!("{what} is missing{near}")));
+            }
         }
     }
 }
 
-/// Formats the reason why the summaries have no figure for a budget.
+/// Formats the reason why the summaries have no figure for a budget: the first of its names that they
+/// lack, with the near names that they have.
 fn nothing_found(budget: &Budget, summaries: &[Summary]) -> String {
     let of_experiment: Vec<&Summary> =
         summaries.iter().filter(|s| matches(&budget.experiment, &s.experiment)).collect();
+    let experiment = &budget.experiment;
     if of_experiment.is_empty() {
-        return format!("no experiment `{}` in the summary", budget.experiment);
+        let known = unique(summaries.iter().map(|summary| summary.experiment.clone()));
+        return format!("no experiment `{experiment}` in the summary{}", near_names(experiment, &known));
     }
-    let (what, contenders) = match &budget.limit {
-        Limit::Ratio { metric, a, b, .. } => (format!("{a}/{b} {metric}"), vec![a.as_str(), b]),
-        Limit::Count { metric, contender, .. } => (format!("{contender} {metric}"), vec![contender.as_str()]),
+    let (what, metric, contenders) = match &budget.limit {
+        Limit::Ratio { metric, a, b, .. } => (format!("{a}/{b} {metric}"), metric, vec![a.as_str(), b]),
+        Limit::Count { metric, contender, .. } => {
+            (format!("{contender} {metric}"), metric, vec![contender.as_str()])
+        }
     };
-    let why = of_experiment
+    let no = format!("no {what} in `{experiment}`, case `{}`", budget.case);
+    let skipped = of_experiment
         .iter()
         .map(|summary| why_skipped(summary, &budget.case, &contenders))
-        .find(|why| !why.is_empty())
-        .unwrap_or_default();
-    format!("no {what} in `{}`, case `{}`{why}", budget.experiment, budget.case)
+        .find(|why| !why.is_empty());
+    if let Some(why) = skipped {
+        return no + &why;
+    }
+    let rows = || of_experiment.iter().flat_map(|summary| &summary.rows);
+    let in_case: Vec<_> = rows().filter(|row| matches(&budget.case, &row.case)).collect();
+    if in_case.is_empty() {
+        let cases = unique(rows().map(|row| row.case.clone()));
+        return format!("{no}: no such case{}", near_names(&budget.case, &cases));
+    }
+    let known = unique(in_case.iter().map(|row| row.contender.clone()));
+    let unknown = contenders.iter().find(|name| !known.iter().any(|one| matches(name, one)));
+    if let Some(unknown) = unknown {
+        return format!("{no}: no contender `{unknown}`{}", near_names(unknown, &known));
+    }
+    format!("{no}: no figure `{metric}`{}", near_names(metric, &known_paths(in_case)))
 }
 
 /// Returns the first skipped contender of the summary that fits one of `contenders` in `case` (all may
 /// be patterns), and the reason, as ` (NAME skipped: REASON)`; empty if there is none.
-fn why_skipped(summary: &Summary, case: &str, contenders: &[&str]) -> String {
+pub(super) fn why_skipped(summary: &Summary, case: &str, contenders: &[&str]) -> String {
     let skipped = summary.skipped.iter().find(|skipped| {
         let for_case = skipped.case.as_ref().is_none_or(|c| c == case || matches(case, c));
         for_case && contenders.iter().any(|name| matches(name, &skipped.contender))

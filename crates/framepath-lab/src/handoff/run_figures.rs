@@ -98,7 +98,6 @@ impl RunFigures {
             switches_per_frame: Some(per_frame(self.producer_switches + self.consumer_switches)),
             ..Measured::default()
         };
-        measured.extra.insert("cpu_us_per_frame".to_owned(), per_frame(cpu_ns) / 1e3);
         if self.rate == 0 {
             measured.extra.insert("wall_us_per_frame".to_owned(), per_frame(self.wall_ns) / 1e3);
         }

@@ -125,6 +125,10 @@ fn sentence(ratio: &Ratio) -> String {
     let metric = metric_in_words(&ratio.metric);
     let (times, interval) = (times(ratio.median), interval(ratio));
     match ratio.verdict() {
+        // One pair has no interval, so there is no verdict.
+        Verdict::NoDifference if ratio.ci95.is_none() => {
+            format!("no verdict on {metric} of {a} and {b} ({times}, {interval})")
+        }
         Verdict::NoDifference => {
             format!("no difference in {metric} between {a} and {b} ({times}, {interval})")
         }
@@ -199,11 +203,24 @@ fn queue_paced(summary: &Summary, found: &mut Vec<String>) {
 
 fn decode(summary: &Summary, found: &mut Vec<String>) {
     for case in summary.cases() {
-        let output = if case.ends_with("p10") { "P010" } else { "NV12" };
+        // The names of the committed clips end with the bits of their samples.
+        let output = match case {
+            case if case.ends_with("p10") => "P010",
+            case if case.ends_with("p8") => "NV12",
+            _ => "NV12 or P010",
+        };
         let of = |metric, a, b| ratio(summary, case, metric, a, b);
         let mut parts = Vec::new();
         if let Some(cpu) = of("cpu_ms", "inline", "ffmpeg") {
             parts.push(match cpu.verdict() {
+                // One pair has no interval, so there is no verdict.
+                Verdict::NoDifference if cpu.ci95.is_none() => {
+                    format!(
+                        "has no verdict on CPU compared with the ffmpeg tool's default ({}, {})",
+                        times(cpu.median),
+                        interval(cpu)
+                    )
+                }
                 Verdict::NoDifference => {
                     format!(
                         "shows no difference in CPU from the ffmpeg tool's default ({}, {})",
@@ -220,6 +237,9 @@ fn decode(summary: &Summary, found: &mut Vec<String>) {
         }
         if let Some(wall) = of("wall_ms", "inline", "ffmpeg") {
             parts.push(match wall.verdict() {
+                Verdict::NoDifference if wall.ci95.is_none() => {
+                    format!("has no verdict on wall time ({}, {})", times(wall.median), interval(wall))
+                }
                 Verdict::NoDifference => {
                     format!("shows no difference in wall time ({}, {})", times(wall.median), interval(wall))
                 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use framepath_model::shown::shown;
 use framepath_model::stats::{Spread, Verdict};
-use framepath_model::summary::{Summary, SummaryRow};
+use framepath_model::summary::{Ratio, Summary, SummaryRow};
 
 use super::number::{bare_ratio, figure};
 
@@ -48,7 +48,7 @@ fn metric_column(heading: &str, metric: &'static str) -> Column {
 }
 
 fn spread(spread: &Spread) -> String {
-    let Spread { median, min, max } = *spread;
+    let Spread { median, min, max, .. } = *spread;
     format!("{} [{} to {}]", figure(median), figure(min), figure(max))
 }
 
@@ -59,6 +59,7 @@ pub(crate) fn time_columns() -> Vec<Column> {
         column("frames", |row| Some(figure(row.frames as f64))),
         column("wall ms", |row| row.wall_ms.as_ref().map(spread)),
         column("CPU ms", |row| row.cpu_ms.as_ref().map(spread)),
+        metric_column("CPU µs/frame", "cpu_us_per_frame"),
         metric_column("load", "load"),
         metric_column("p50 µs", "latency_p50_us"),
         metric_column("p95 µs", "latency_p95_us"),
@@ -135,9 +136,11 @@ fn grid(rows: &[SummaryRow], columns: &[Column]) -> Option<String> {
     cells(rows, columns).map(|lines| aligned(&lines, 2))
 }
 
-/// Returns the verdict about contender `a` as words: `no difference`, `less` or `more`.
-pub(crate) fn verdict_in_words(verdict: Verdict) -> &'static str {
-    match verdict {
+/// Returns the verdict about contender `a` as words: `no difference`, `less` or `more`; `no verdict` for a
+/// single pair.
+pub(crate) fn verdict_in_words(ratio: &Ratio) -> &'static str {
+    match ratio.verdict() {
+        Verdict::NoDifference if ratio.ci95.is_none() => "no verdict",
         Verdict::NoDifference => "no difference",
         Verdict::ALess => "less",
         Verdict::AMore => "more",
@@ -159,7 +162,7 @@ fn ratios(summary: &Summary) -> Option<String> {
             ratio.case.clone(),
             ratio.metric.clone(),
             format!("{} / {}", ratio.a, ratio.b),
-            ratio.ci95.map_or("", |_| verdict_in_words(ratio.verdict())).to_owned(),
+            verdict_in_words(ratio).to_owned(),
             bare_ratio(ratio.median),
             interval,
             ratio.pairs.to_string(),

@@ -11,6 +11,8 @@ const STEP: f64 = 25.0;
 const BAR: f64 = 18.0;
 const TOTALS: f64 = 76.0;
 const LEGEND: f64 = 34.0;
+/// Height of a line of the legend, and of a name above its bar, in CSS pixels.
+const LINE: f64 = 20.0;
 
 /// Maximum number of drawn paths; the others are only in the table.
 const MOST: usize = 32;
@@ -76,11 +78,14 @@ pub fn draw(run: &LabRun, id: &str, width: f64) -> Option<Picture> {
         .enumerate()
         .filter(|(i, bar)| *i == 0 || shown[i - 1].experiment != bar.experiment)
         .count();
-    let names = (width * 0.26).clamp(200.0, 260.0);
-    let legend_lines = if width > 800.0 { 1.0 } else { 2.0 };
-    let head = LEGEND * legend_lines;
-    let mut svg = Svg::new(width, head + (shown.len() + headings) as f64 * STEP + 4.0);
-    legend(&mut svg, &shown.iter().map(|bar| bar.causes).collect::<Vec<_>>(), width);
+    let widest = shown.iter().map(|bar| text_width(&bar.name, 12.0)).fold(0.0, f64::max) + 14.0;
+    // On a narrow page, a name is above its bar.
+    let is_stacked = widest > width * 0.4;
+    let (names, step) = if is_stacked { (0.0, STEP + LINE) } else { (widest, STEP) };
+    let all: Vec<CausesUs> = shown.iter().map(|bar| bar.causes).collect();
+    let head = LEGEND + (legend_lines(&all, width) - 1) as f64 * LINE;
+    let mut svg = Svg::new(width, head + shown.len() as f64 * step + headings as f64 * STEP + 4.0);
+    legend(&mut svg, &all, width);
 
     let (start, end) = (names, width - TOTALS);
     let mut y = head;
@@ -90,8 +95,14 @@ pub fn draw(run: &LabRun, id: &str, width: f64) -> Option<Picture> {
             svg.text("bold", Anchor::Start, 0.0, y + 16.0, bar.experiment);
             y += STEP;
         }
+        if is_stacked {
+            svg.text("", Anchor::Start, 0.0, y + 14.0, &fitted(&bar.name, 12.0, width));
+            y += LINE;
+        }
         let middle = y + BAR / 2.0 + 4.0;
-        svg.text("", Anchor::End, names - 10.0, middle, &fitted(&bar.name, 12.0, names - 12.0));
+        if !is_stacked {
+            svg.text("", Anchor::End, names - 10.0, middle, &bar.name);
+        }
         let total = drawn(&bar.causes);
         let mut x = start;
         let mut parts = Vec::new();
@@ -127,25 +138,41 @@ pub fn draw(run: &LabRun, id: &str, width: f64) -> Option<Picture> {
         caption: format!(
             "Each bar is the median frame of one path, from birth to the end of its sink. The pieces are \
              shares of the time on the right. Unexplained is the remainder by subtraction; it is never \
-             added to another cause.{more}"
+             added to another cause. Colours stand for causes, as in the legend, not for contenders.{more}"
         ),
     })
 }
 
-/// Draws the legend along the top: colour and name of each cause above 0 in `all`. Wraps at
-/// `width`, in CSS pixels.
-pub(super) fn legend(svg: &mut Svg, all: &[CausesUs], width: f64) {
-    let (mut x, mut y) = (0.0, 4.0);
+/// Returns the causes above 0 in `all`, each with its place in a legend that wraps at `width`: distance from
+/// the left in CSS pixels, and line from 0.
+fn legend_places(all: &[CausesUs], width: f64) -> Vec<(&'static str, f64, usize)> {
+    let (mut x, mut line) = (0.0, 0);
+    let mut places = Vec::new();
     for (place, (cause, _)) in CausesUs::default().named().iter().enumerate() {
         if !all.iter().any(|causes| causes.named()[place].1.is_some_and(|us| us > 0.0)) {
             continue;
         }
         let wide = 18.0 + text_width(cause, 12.0) + 16.0;
         if x + wide > width && x > 0.0 {
-            (x, y) = (0.0, y + 22.0);
+            (x, line) = (0.0, line + 1);
         }
+        places.push((*cause, x, line));
+        x += wide;
+    }
+    places
+}
+
+/// Returns the number of lines of the legend, at least 1.
+pub(super) fn legend_lines(all: &[CausesUs], width: f64) -> usize {
+    legend_places(all, width).last().map_or(1, |(.., line)| line + 1)
+}
+
+/// Draws the legend along the top: colour and name of each cause above 0 in `all`. Wraps at
+/// `width`, in CSS pixels.
+pub(super) fn legend(svg: &mut Svg, all: &[CausesUs], width: f64) {
+    for (cause, x, line) in legend_places(all, width) {
+        let y = 4.0 + line as f64 * LINE;
         svg.rect(&format!("piece k-{cause}"), x, y, 13.0, 13.0, "");
         svg.text("", Anchor::Start, x + 18.0, y + 11.0, cause);
-        x += wide;
     }
 }

@@ -6,7 +6,7 @@ use framepath_model::summary::Summary;
 
 use super::scale::Scale;
 use super::style::contender_style;
-use super::svg::{Anchor, Svg, fitted};
+use super::svg::{Anchor, Svg, fitted, text_width};
 use super::{LabRun, Picture};
 use crate::plain::number::{figure, time_unit, time_us, times};
 
@@ -14,8 +14,7 @@ const BAR: f64 = 17.0;
 const STEP: f64 = 24.0;
 const HEAD: f64 = 26.0;
 const FOOT: f64 = 36.0;
-const NAMES: f64 = 92.0;
-const VALUES: f64 = 128.0;
+const VALUES: f64 = 140.0;
 const BETWEEN: f64 = 28.0;
 
 /// Returns the title: the range of the CPU time ratios of `inline` to the ffmpeg tool's default, or
@@ -33,6 +32,8 @@ fn title(summary: &Summary) -> String {
     }
     let whole = if ratios.iter().all(|r| r.verdict() == Verdict::ALess) {
         "less on every clip"
+    } else if ratios.iter().any(|r| r.ci95.is_none()) {
+        "no verdict, because one pair has no interval"
     } else if ratios.iter().all(|r| r.verdict() == Verdict::NoDifference) {
         "no difference on any clip"
     } else {
@@ -109,37 +110,42 @@ pub fn draw(run: &LabRun, id: &str, width: f64) -> Option<Picture> {
         caption: "CPU time of all processes of a contender, for one whole clip. A bar is the \
                   median; its whisker spans the minimum and the maximum of the runs. The ratio \
                   is the median of the pairs, to the ffmpeg tool's default (dotted line); ≈ marks \
-                  an interval that includes 1. Each panel has its own scale from 0."
+                  an interval that includes 1. Each panel has its own scale from 0. \
+                  A contender has one colour in every picture; a paler bar is a variant of the contender \
+                  with the full colour, such as one thread (`-t1`)."
             .to_owned(),
     })
 }
 
 fn draw_panel(svg: &mut Svg, case: &str, bars: &[Bar], [left, top, width, height]: [f64; 4]) {
     let most = bars.iter().map(|bar| bar.cpu_ms.max).fold(0.0, f64::max);
-    let x = Scale::linear(most, left + NAMES, left + width - VALUES);
+    let widest = bars.iter().map(|bar| text_width(&bar.contender, 12.0)).fold(0.0, f64::max);
+    let names = (widest + 12.0).min(width * 0.4);
+    let x = Scale::linear(most, left + names, left + width - VALUES);
     let bottom = top + height - FOOT;
     svg.text("bold", Anchor::Start, left, top + 14.0, case);
     let (unit, us_of_unit) = time_unit(most * 1000.0);
     for ms in x.ticks(4) {
         svg.line("grid", x.at(ms), top + HEAD - 4.0, x.at(ms), bottom);
-        let tick = format!("{} {unit}", figure(ms * 1000.0 / us_of_unit));
-        svg.text("soft", Anchor::Middle, x.at(ms), bottom + 15.0, &tick);
     }
+    for (place, tick) in x.labels(4, |ms| format!("{} {unit}", figure(ms * 1000.0 / us_of_unit))) {
+        svg.text("soft", Anchor::Middle, place, bottom + 15.0, &tick);
+    }
+    svg.text("soft", Anchor::End, left + width, top + 14.0, "CPU time, ratio to ffmpeg");
     if let Some(ffmpeg) = bars.iter().find(|bar| bar.contender == "ffmpeg") {
         let place = x.at(ffmpeg.cpu_ms.median);
         svg.line("reference", place, top + HEAD - 4.0, place, bottom);
     }
     for (i, bar) in bars.iter().enumerate() {
         let y = top + HEAD + i as f64 * STEP;
-        let (colour, _) = contender_style(&bar.contender, i);
-        // A contender with one thread has a paler shade than the same with several.
-        let shade = if bar.contender.ends_with("-t1") { "pale" } else { "bar" };
-        let Spread { median, min, max } = bar.cpu_ms;
+        let (colour, is_variant) = contender_style(&bar.contender);
+        let shade = if is_variant { "pale" } else { "bar" };
+        let Spread { median, min, max, .. } = bar.cpu_ms;
         let words = |ms: f64| time_us(ms * 1000.0);
         let tip = format!("{case}, {}: {} ({} to {})", bar.contender, words(median), words(min), words(max));
-        let name = fitted(&bar.contender, 12.0, NAMES - 8.0);
+        let name = fitted(&bar.contender, 12.0, names - 8.0);
         let middle = y + BAR / 2.0;
-        svg.text("", Anchor::End, left + NAMES - 8.0, middle + 4.0, &name);
+        svg.text("", Anchor::End, left + names - 8.0, middle + 4.0, &name);
         svg.rect(&format!("{shade} {colour}"), x.at(0.0), y, x.at(median) - x.at(0.0), BAR, &tip);
         svg.line("whisker", x.at(min), middle, x.at(max), middle);
         for end in [min, max] {
@@ -147,7 +153,7 @@ fn draw_panel(svg: &mut Svg, case: &str, bars: &[Bar], [left, top, width, height
         }
         // Separate columns keep the figures clear of whiskers and the dotted line.
         let right = left + width;
-        svg.text("", Anchor::End, right - 54.0, middle + 4.0, &words(median));
+        svg.text("", Anchor::End, right - 64.0, middle + 4.0, &words(median));
         if let Some(ratio) = &bar.to_ffmpeg {
             svg.text("bold", Anchor::End, right, middle + 4.0, ratio);
         }

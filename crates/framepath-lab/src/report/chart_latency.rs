@@ -5,13 +5,15 @@ use framepath_model::summary::LatencyUs;
 
 use super::scale::Scale;
 use super::style::contender_style;
-use super::svg::{Anchor, Svg, fitted};
+use super::svg::{Anchor, Svg, fitted, text_width};
 use super::{LabRun, Picture};
 use crate::plain::number::time_us;
 
 const STEP: f64 = 23.0;
 const HEAD: f64 = 34.0;
 const FOOT: f64 = 42.0;
+/// Height of a name above its line, in CSS pixels.
+const LINE: f64 = 18.0;
 const VALUES: f64 = 138.0;
 
 /// Maximum number of drawn rows; the others are only in the table.
@@ -58,25 +60,35 @@ pub fn draw(run: &LabRun, id: &str, width: f64) -> Option<Picture> {
     let shown = &lines[..lines.len().min(MOST)];
     let is_new = |i: usize| i == 0 || shown[i - 1].experiment != shown[i].experiment;
     let headings = (0..shown.len()).filter(|i| is_new(*i)).count();
-    let names = (width * 0.26).clamp(200.0, 260.0);
-    let height = HEAD + (shown.len() + headings) as f64 * STEP + FOOT;
+    let name = |line: &Line| text_width(&name_of(line), 12.0);
+    let widest = shown.iter().map(name).fold(0.0, f64::max) + 14.0;
+    // On a narrow page, a name is above its line.
+    let is_stacked = widest > width * 0.4;
+    let (names, step) = if is_stacked { (8.0, STEP + LINE) } else { (widest, STEP) };
+    let height = HEAD + shown.len() as f64 * step + headings as f64 * STEP + FOOT;
     let least = shown.iter().map(|line| line.us.p50).fold(f64::INFINITY, f64::min);
     let most = shown.iter().map(|line| line.us.max).fold(0.0, f64::max);
     let x = Scale::decades(least, most, names, width - VALUES);
     let bottom = height - FOOT;
 
     let mut svg = Svg::new(width, height);
-    draw_key(&mut svg, names);
+    draw_key(&mut svg, if is_stacked { 24.0 } else { names });
     for us in x.minor_ticks() {
         svg.line("minor", x.at(us), HEAD, x.at(us), bottom);
     }
     for us in x.ticks(0) {
         svg.line("grid", x.at(us), HEAD, x.at(us), bottom);
-        svg.text("soft", Anchor::Middle, x.at(us), bottom + 16.0, &time_us(us));
+    }
+    for (place, label) in x.labels(0, time_us) {
+        // The label of the leftmost tick stays inside the picture.
+        let place = place.max(text_width(&label, 12.0) / 2.0);
+        svg.text("soft", Anchor::Middle, place, bottom + 16.0, &label);
     }
     let middle = (names + width - VALUES) / 2.0;
     svg.text("soft", Anchor::Middle, middle, height - 6.0, "latency of a frame or buffer");
-    svg.text("soft", Anchor::Start, width - VALUES + 12.0, HEAD - 10.0, "median / 99th pct.");
+    if !is_stacked {
+        svg.text("soft", Anchor::End, width, HEAD - 8.0, "median / 99th pct.");
+    }
     let mut desc = String::new();
     let mut y = HEAD;
     for (i, line) in shown.iter().enumerate() {
@@ -84,7 +96,13 @@ pub fn draw(run: &LabRun, id: &str, width: f64) -> Option<Picture> {
             svg.text("bold", Anchor::Start, 0.0, y + 16.0, line.experiment);
             y += STEP;
         }
-        draw_line(&mut svg, line, i, &x, y, names);
+        if is_stacked {
+            svg.text("", Anchor::Start, 0.0, y + 14.0, &fitted(&name_of(line), 12.0, width));
+            y += LINE;
+        } else {
+            svg.text("", Anchor::End, names - 12.0, y + 15.0, &name_of(line));
+        }
+        draw_line(&mut svg, line, &x, y);
         let values = format!("{} / {}", time_us(line.us.p50), time_us(line.us.p99));
         svg.text("", Anchor::Start, width - VALUES + 12.0, y + 15.0, &values);
         desc.push_str(&format!("{} {}: {values}. ", line.case, line.contender));
@@ -100,16 +118,19 @@ pub fn draw(run: &LabRun, id: &str, width: f64) -> Option<Picture> {
         title,
         caption: format!(
             "Percentiles by nearest rank over the frames of a run, as medians over the runs. The scale is \
-             logarithmic.{more}"
+             logarithmic. The figures on the right are the median and the 99th percentile. A contender has one colour \
+             in every picture.{more}"
         ),
     })
 }
 
-fn draw_line(svg: &mut Svg, line: &Line, place: usize, x: &Scale, y: f64, names: f64) {
-    let (colour, _) = contender_style(line.contender, place);
-    let name = fitted(&format!("{} · {}", line.case, line.contender), 12.0, names - 14.0);
+fn name_of(line: &Line) -> String {
+    format!("{} · {}", line.case, line.contender)
+}
+
+fn draw_line(svg: &mut Svg, line: &Line, x: &Scale, y: f64) {
+    let (colour, _) = contender_style(line.contender);
     let middle = y + 11.0;
-    svg.text("", Anchor::End, names - 12.0, middle + 4.0, &name);
     let LatencyUs { p50, p95, p99, max } = line.us;
     let tip = format!(
         "{}, {}: p50 {}, p95 {}, p99 {}, max {}",

@@ -2,11 +2,11 @@
 //! Picture of lab `m2m`, frames through a device: the median frame's time by cause, all on one scale, with
 //! bytes copied, page faults and dropped frames beside it.
 
-use framepath_model::summary::{Summary, SummaryRow};
+use framepath_model::summary::{CausesUs, Summary, SummaryRow};
 
-use super::chart_causes::legend;
+use super::chart_causes::{legend, legend_lines};
 use super::scale::Scale;
-use super::svg::{Anchor, Svg, fitted};
+use super::svg::{Anchor, Svg, fitted, text_width};
 use super::{LabRun, Picture};
 use crate::plain::number::{bytes, figure, time_us};
 
@@ -14,6 +14,10 @@ const STEP: f64 = 25.0;
 const BAR: f64 = 18.0;
 const LEGEND: f64 = 34.0;
 const FOOT: f64 = 24.0;
+/// Height of a line of text above or below a bar, in CSS pixels.
+const LINE: f64 = 20.0;
+/// Width below which a row has several lines, in CSS pixels.
+const NARROW: f64 = 640.0;
 /// Width of the four columns of counts at the right edge, in CSS pixels.
 const COUNTS: f64 = 290.0;
 /// Headings of the columns of counts, each with its distance in CSS pixels from the first column.
@@ -85,28 +89,40 @@ pub fn draw(run: &LabRun, id: &str, width: f64) -> Option<Picture> {
     if rows.is_empty() {
         return None;
     }
-    let names = (width * 0.22).clamp(170.0, 230.0);
-    let bottom = LEGEND + (rows.len() + cases.len()) as f64 * STEP;
+    // On a narrow page, a row has its name above its bar and its counts below it.
+    let is_narrow = width < NARROW;
+    let names = if is_narrow { 8.0 } else { (width * 0.22).clamp(170.0, 230.0) };
+    let step = if is_narrow { STEP + 2.0 * LINE } else { STEP };
+    let all: Vec<CausesUs> = rows.iter().filter_map(|row| row.causes_us).collect();
+    let head = LEGEND + (legend_lines(&all, width) - 1) as f64 * LINE;
+    let bottom = head + rows.len() as f64 * step + cases.len() as f64 * STEP;
     let mut svg = Svg::new(width, bottom + FOOT);
-    legend(&mut svg, &rows.iter().filter_map(|row| row.causes_us).collect::<Vec<_>>(), width);
+    legend(&mut svg, &all, width);
     let counts_from = width - COUNTS;
-    let x = Scale::linear(most, names, counts_from - 76.0);
+    let x = Scale::linear(most, names, if is_narrow { width } else { counts_from } - 76.0);
     for us in x.ticks(5) {
-        svg.line("grid", x.at(us), LEGEND, x.at(us), bottom);
-        svg.text("soft", Anchor::Middle, x.at(us), bottom + 16.0, &time_us(us));
+        svg.line("grid", x.at(us), head, x.at(us), bottom);
+    }
+    for (place, label) in x.labels(5, time_us) {
+        let place = place.max(text_width(&label, 12.0) / 2.0);
+        svg.text("soft", Anchor::Middle, place, bottom + 16.0, &label);
     }
     let mut desc = String::new();
-    let mut y = LEGEND;
+    let mut y = head;
     for (case, rows) in cases {
         svg.text("bold", Anchor::Start, 0.0, y + 16.0, case);
-        for (heading, at) in HEADINGS {
+        for (heading, at) in HEADINGS.into_iter().filter(|_| !is_narrow) {
             svg.text("soft", Anchor::Start, counts_from + at, y + 16.0, heading);
         }
         y += STEP;
         for row in rows {
-            draw_row(&mut svg, row, &x, y, [names, counts_from]);
+            if is_narrow {
+                draw_stacked(&mut svg, row, &x, y);
+            } else {
+                draw_row(&mut svg, row, &x, y, [names, counts_from]);
+            }
             desc.push_str(&format!("{case} {}: {}. ", row.contender, time_us(whole(row))));
-            y += STEP;
+            y += step;
         }
     }
     let title = title(summary);
@@ -121,9 +137,28 @@ pub fn draw(run: &LabRun, id: &str, width: f64) -> Option<Picture> {
     })
 }
 
+/// Draws a row of a narrow page: name, bar and counts below each other.
+fn draw_stacked(svg: &mut Svg, row: &SummaryRow, x: &Scale, y: f64) {
+    svg.text("", Anchor::Start, 0.0, y + 14.0, &row.contender);
+    draw_bar(svg, row, x, y + LINE);
+    let known = HEADINGS.into_iter().zip(counts(row));
+    let parts: Vec<String> =
+        known.filter_map(|((heading, _), count)| Some(format!("{heading} {}", count?))).collect();
+    svg.text("soft", Anchor::Start, 0.0, y + LINE + BAR + 15.0, &parts.join(" · "));
+}
+
 fn draw_row(svg: &mut Svg, row: &SummaryRow, x: &Scale, y: f64, [names, counts_from]: [f64; 2]) {
     let middle = y + BAR / 2.0 + 4.0;
     svg.text("", Anchor::End, names - 10.0, middle, &fitted(&row.contender, 12.0, names - 12.0));
+    draw_bar(svg, row, x, y);
+    for ((_, place), count) in HEADINGS.into_iter().zip(counts(row)) {
+        svg.text("", Anchor::Start, counts_from + place, middle, &count.unwrap_or_default());
+    }
+}
+
+/// Draws the pieces of a row's bar, with the whole time behind them.
+fn draw_bar(svg: &mut Svg, row: &SummaryRow, x: &Scale, y: f64) {
+    let middle = y + BAR / 2.0 + 4.0;
     let mut at = 0.0;
     for (class, name, us) in pieces(row) {
         let tip = format!("{} · {}: {name} {}", row.case, row.contender, time_us(us));
@@ -131,14 +166,11 @@ fn draw_row(svg: &mut Svg, row: &SummaryRow, x: &Scale, y: f64, [names, counts_f
         at += us;
     }
     svg.text("bold", Anchor::Start, x.at(at) + 6.0, middle, &time_us(at));
-    for ((_, place), count) in HEADINGS.into_iter().zip(counts(row)) {
-        svg.text("", Anchor::Start, counts_from + place, middle, &count.unwrap_or_default());
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use framepath_model::summary::{CausesUs, LatencyUs, Machine};
+    use framepath_model::summary::{LatencyUs, Machine};
 
     use super::*;
 

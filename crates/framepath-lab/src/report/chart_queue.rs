@@ -5,7 +5,7 @@ use framepath_model::stats::Verdict;
 
 use super::scale::{Scale, spread_out};
 use super::style::contender_style;
-use super::svg::{Anchor, Svg};
+use super::svg::{Anchor, Svg, text_width};
 use super::{LabRun, Picture};
 use crate::plain::number::{bytes, case_bytes, figure, time_us, times};
 
@@ -55,6 +55,9 @@ fn title(run: &LabRun, lines: &[Line]) -> String {
         .flat_map(|s| &s.ratios)
         .find(|r| [&r.case, &r.metric, &r.a, &r.b] == ["64B", "cpu_us_per_push", "queue", "gst-queue"]);
     match (at("gst-queue"), ratio) {
+        (Some(theirs), Some(r)) if r.ci95.is_none() => {
+            format!("{cost}, through GStreamer's {}: no verdict ({})", time_us(theirs), times(r.median))
+        }
         (Some(theirs), Some(r)) if r.verdict() == Verdict::NoDifference => {
             format!("{cost}, through GStreamer's {}: no difference ({})", time_us(theirs), times(r.median))
         }
@@ -87,12 +90,16 @@ pub fn draw(run: &LabRun, id: &str, width: f64) -> Option<Picture> {
     let base = HEIGHT - BOTTOM;
     svg.line("axis", first, base, last, base);
     // Every third power of two has a label, so that labels are about a decade apart.
-    let mut size = 8_u64;
+    let (mut size, mut taken) = (8_u64, f64::NEG_INFINITY);
     while size <= greatest {
         if size >= smallest {
             let place = x.at(size as f64);
             svg.line("axis", place, base, place, base + 5.0);
-            svg.text("soft", Anchor::Middle, place, base + 19.0, &bytes(size));
+            let half = text_width(&bytes(size), 12.0) / 2.0;
+            if place - half >= taken {
+                svg.text("soft", Anchor::Middle, place, base + 19.0, &bytes(size));
+                taken = place + half + 8.0;
+            }
         }
         size *= 8;
     }
@@ -103,7 +110,7 @@ pub fn draw(run: &LabRun, id: &str, width: f64) -> Option<Picture> {
     let ends: Vec<f64> = lines.iter().map(|line| line.points.last().map_or(0.0, |p| y.at(p.1))).collect();
     let labels = spread_out(&ends, 15.0, TOP + 4.0, base - 2.0);
     for (i, line) in lines.iter().enumerate() {
-        let (colour, dashed) = contender_style(&line.contender, i);
+        let (colour, dashed) = contender_style(&line.contender);
         let points: Vec<(f64, f64)> =
             line.points.iter().map(|(size, us)| (x.at(*size as f64), y.at(*us))).collect();
         let dash = if dashed { " dash" } else { "" };

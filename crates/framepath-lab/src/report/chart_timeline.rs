@@ -4,7 +4,7 @@
 use framepath_model::summary::CausesUs;
 
 use super::scale::Scale;
-use super::svg::{Anchor, Svg, fitted, text_width};
+use super::svg::{Anchor, Svg, text_width, wrapped};
 use super::{FrameTimeline, LabRun, Picture};
 use crate::plain::number::{figure, percent, time_unit, time_us};
 
@@ -12,6 +12,10 @@ const STEP: f64 = 30.0;
 const BAR: f64 = 22.0;
 const HEAD: f64 = 24.0;
 const FOOT: f64 = 34.0;
+/// Height of a line of the path's text, in CSS pixels.
+const LINE: f64 = 16.0;
+/// Font size that stands for the wider bold text, in CSS pixels.
+const BOLD: f64 = 13.0;
 const NAMES: f64 = 96.0;
 const TOTALS: f64 = 70.0;
 
@@ -66,13 +70,14 @@ pub fn draw(run: &LabRun, id: &str, width: f64) -> Option<Picture> {
         ),
         None => format!("The slowest frame took {}", time_us(slowest.latency_us())),
     };
-    let height: f64 = groups.iter().map(|(_, frames)| HEAD + frames.len() as f64 * STEP + FOOT).sum();
+    let height: f64 =
+        groups.iter().map(|(path, frames)| head(path, width) + frames.len() as f64 * STEP + FOOT).sum();
     let mut svg = Svg::new(width, height);
     let mut top = 0.0;
     let mut desc = String::new();
     for (path, frames) in &groups {
         draw_group(&mut svg, path, frames, top, width);
-        top += HEAD + frames.len() as f64 * STEP + FOOT;
+        top += head(path, width) + frames.len() as f64 * STEP + FOOT;
         let parts: Vec<String> = frames
             .iter()
             .map(|frame| format!("frame {} {}", frame.seq, time_us(frame.latency_us())))
@@ -83,21 +88,31 @@ pub fn draw(run: &LabRun, id: &str, width: f64) -> Option<Picture> {
         svg: svg.finish(id, &title, desc.trim_end()),
         title,
         caption: "Time from each frame's birth. A piece is one cause within one hop, in the colours \
-                  of the picture of causes. A gap is unexplained time. Each path has its own scale."
+                  of the picture of causes. A gap is unexplained time. Each path has its own scale. A piece with room has \
+                  its hop and cause in words; point at another piece to read its own."
             .to_owned(),
     })
+}
+
+/// Returns the height above the bars of a group: the lines of the path's text, and a gap.
+fn head(path: &str, width: f64) -> f64 {
+    HEAD + (wrapped(path, BOLD, width).len().max(1) - 1) as f64 * LINE
 }
 
 fn draw_group(svg: &mut Svg, path: &str, frames: &[&FrameTimeline], top: f64, width: f64) {
     let most = frames.iter().map(|frame| frame.latency_us()).fold(0.0, f64::max);
     let x = Scale::linear(most, NAMES, width - TOTALS);
+    for (i, line) in wrapped(path, BOLD, width).iter().enumerate() {
+        svg.text("bold", Anchor::Start, 0.0, top + 14.0 + i as f64 * LINE, line);
+    }
+    let top = top + head(path, width) - HEAD;
     let bottom = top + HEAD + frames.len() as f64 * STEP;
-    svg.text("bold", Anchor::Start, 0.0, top + 14.0, &fitted(path, 12.0, width));
     let (unit, us_of_unit) = time_unit(most);
     for us in x.ticks(6) {
         svg.line("grid", x.at(us), top + HEAD - 2.0, x.at(us), bottom);
-        let tick = format!("{} {unit}", figure(us / us_of_unit));
-        svg.text("soft", Anchor::Middle, x.at(us), bottom + 14.0, &tick);
+    }
+    for (place, tick) in x.labels(6, |us| format!("{} {unit}", figure(us / us_of_unit))) {
+        svg.text("soft", Anchor::Middle, place, bottom + 14.0, &tick);
     }
     for (i, frame) in frames.iter().enumerate() {
         let y = top + HEAD + i as f64 * STEP;

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use framepath_model::summary::Machine;
+use framepath_model::summary::{Machine, Summary};
 
 use super::svg::escape;
 use super::{
@@ -11,10 +11,13 @@ use super::{
     players, style, table,
 };
 use crate::date::utc;
-use crate::plain::findings;
+use crate::plain::{contender_description, findings};
 
-/// Width of the page's column, in CSS pixels.
-const WIDTH: f64 = 1112.0;
+/// Widths for which each picture is drawn, in CSS pixels: class of the style sheet, which shows one of them
+/// by the width of the screen, suffix of the HTML id, and width of the page's column. The narrow one fits a
+/// screen of 420 pixels.
+const WIDTHS: [(&str, &str, f64); 3] =
+    [("wide", "", 1112.0), ("medium", "-medium", 720.0), ("narrow", "-narrow", 372.0)];
 
 /// Space between runs shown side by side, in CSS pixels.
 const GAP: f64 = 28.0;
@@ -40,6 +43,7 @@ pub fn page(runs: &[LabRun]) -> String {
     pictures(&mut body, runs);
     body.push_str(&players::table(runs));
     write_findings(&mut body, runs);
+    contenders(&mut body, runs);
     tables(&mut body, runs);
     machines(&mut body, runs);
     method(&mut body);
@@ -83,8 +87,6 @@ fn about(run: &LabRun) -> String {
 }
 
 fn pictures(body: &mut String, runs: &[LabRun]) {
-    let columns = runs.len().clamp(1, 2) as f64;
-    let width = ((WIDTH - GAP * (columns - 1.0)) / columns).floor();
     let mut absent = Vec::new();
     for (id, draw, what) in PICTURES {
         let drawn: Vec<Option<Picture>> = runs
@@ -92,7 +94,7 @@ fn pictures(body: &mut String, runs: &[LabRun]) {
             .enumerate()
             .map(|(i, run)| {
                 let id = if i == 0 { id.to_owned() } else { format!("{id}-{}", i + 1) };
-                draw(run, &id, width)
+                draw_widths(draw, run, &id, runs.len().clamp(1, 2) as f64)
             })
             .collect();
         if drawn.iter().all(Option::is_none) {
@@ -129,6 +131,59 @@ fn pictures(body: &mut String, runs: &[LabRun]) {
             "<p class=\"of\">Not drawn, because there are no figures: {}.</p>",
             marked_up(&absent.join("; "))
         );
+    }
+}
+
+/// Draws a picture of `run` for each of [`WIDTHS`], one `svg` element behind the other; on a wide page, `columns`
+/// runs are side by side. Returns `None` if the run lacks the figures.
+fn draw_widths(draw: Draw, run: &LabRun, id: &str, columns: f64) -> Option<Picture> {
+    let mut svgs = String::new();
+    let mut first = None;
+    for (class, suffix, width) in WIDTHS {
+        let columns = if class == "wide" { columns } else { 1.0 };
+        let width = ((width - GAP * (columns - 1.0)) / columns).floor();
+        let picture = draw(run, &format!("{id}{suffix}"), width)?;
+        let _ = write!(svgs, "<div class=\"{class}\">{}</div>", picture.svg);
+        first.get_or_insert(picture);
+    }
+    first.map(|picture| Picture { svg: svgs, ..picture })
+}
+
+/// Explains each contender of the runs that is known, once per experiment.
+fn contenders(body: &mut String, runs: &[LabRun]) {
+    let mut experiments: Vec<&str> = Vec::new();
+    for summary in runs.iter().flat_map(|run| &run.summaries) {
+        if !experiments.contains(&summary.experiment.as_str()) {
+            experiments.push(&summary.experiment);
+        }
+    }
+    let mut html = String::new();
+    for experiment in experiments {
+        let of_experiment =
+            || runs.iter().flat_map(|run| &run.summaries).filter(|s| s.experiment == experiment);
+        let mut names: Vec<&str> = Vec::new();
+        let skipped =
+            of_experiment().flat_map(|summary| summary.skipped.iter().map(|one| one.contender.as_str()));
+        for name in of_experiment().flat_map(Summary::contenders).chain(skipped) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        let known: Vec<(&str, String)> = names
+            .into_iter()
+            .filter_map(|name| Some((name, contender_description(experiment, name)?)))
+            .collect();
+        if known.is_empty() {
+            continue;
+        }
+        let _ = write!(html, "<h4>{}</h4><dl>", escape(experiment));
+        for (name, words) in known {
+            let _ = write!(html, "<dt>{}</dt><dd>{}</dd>", escape(name), marked_up(&words));
+        }
+        html.push_str("</dl>");
+    }
+    if !html.is_empty() {
+        let _ = write!(body, "<h2>Contenders</h2><div class=\"contenders\">{html}</div>");
     }
 }
 

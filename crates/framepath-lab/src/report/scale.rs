@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Conversion of figures to pixels, and positions of ticks.
 
+use super::svg::text_width;
+
+/// Least distance between two labels of an axis, in CSS pixels.
+const LABEL_GAP: f64 = 8.0;
+
 /// A linear or a logarithmic scale. Maps the figures `from` to `to` onto the pixels `start` to `end`;
 /// `end` may be the smaller pixel.
 #[derive(Debug, Clone, Copy)]
@@ -63,6 +68,22 @@ impl Scale {
         let step = steps.into_iter().find(|step| *step >= rough * 0.999).unwrap_or(decade * 10.0);
         let count = ((self.to - self.from) / step + 1e-9).floor() as usize;
         (0..=count).map(|i| self.from + i as f64 * step).collect()
+    }
+
+    /// Returns the pixel and the text of each tick's label, for labels that are centred below their ticks.
+    /// Leaves out a label that would touch the one before it.
+    pub fn labels(&self, wanted: usize, text: impl Fn(f64) -> String) -> Vec<(f64, String)> {
+        let mut labels: Vec<(f64, String)> = Vec::new();
+        let mut taken = f64::NEG_INFINITY;
+        for value in self.ticks(wanted) {
+            let (place, text) = (self.at(value), text(value));
+            let half = text_width(&text, 12.0) / 2.0;
+            if place - half >= taken {
+                taken = place + half + LABEL_GAP;
+                labels.push((place, text));
+            }
+        }
+        labels
     }
 
     /// Returns the figures of the ticks between the decades of a logarithmic scale: 2 to 9 times

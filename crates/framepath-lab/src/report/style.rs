@@ -72,40 +72,50 @@ th,td{padding:3px 12px 3px 0;text-align:left;vertical-align:baseline;white-space
 th{font-weight:600;color:var(--soft);border-bottom-color:var(--rule)}
 td.n,th.n{text-align:right}
 td.wrap{white-space:normal;min-width:22em}
+h1,h2,h3,h4,p,li,dd,figcaption,code{overflow-wrap:anywhere}
 .less,.more{font-weight:600}
 details{margin:8px 0}
 summary{cursor:pointer;color:var(--soft)}
 code{font:13px ui-monospace,"Liberation Mono",Menlo,Consolas,monospace;background:var(--panel);padding:1px 4px;border-radius:3px}
-dl{display:grid;grid-template-columns:max-content 1fr;gap:2px 16px;font-size:13px;margin:6px 0}
+dl{display:grid;grid-template-columns:fit-content(45%) minmax(0,1fr);gap:2px 16px;font-size:13px;margin:6px 0}
 dt{color:var(--soft)}dd{margin:0}
-@media (max-width:900px){.runs{grid-template-columns:minmax(0,1fr)}}
+.medium,.narrow{display:none}
+@media (max-width:1159px){.runs{grid-template-columns:minmax(0,1fr)}.wide{display:none}.medium{display:block}}
+@media (max-width:767px){.medium{display:none}.narrow{display:block}}
 @media print{:root{color-scheme:light}main{max-width:none;padding:0}h2{break-after:avoid}body{font-size:12px}}
 "#;
 
-/// Returns the style of contender `name`: the CSS class of a colour, and true for a dashed line.
-/// The known contenders of framepath are blue, green or sky; those of GStreamer and ffmpeg are
-/// vermilion, orange or purple; those of iceoryx2 are purple; lower bounds and a Unix socket are
-/// grey. A dashed line marks a variant of the contender with the same colour. An unknown name gets
-/// a colour by `place`, the contender's position in the chart.
-pub fn contender_style(name: &str, place: usize) -> (&'static str, bool) {
+/// Returns the style of contender `name`: the CSS class of a colour, and true for a dashed line. It is the
+/// same in every picture. A dashed line, or a paler bar, marks a variant of the contender with the same
+/// colour. An unknown name gets a colour that depends on nothing but the name.
+pub fn contender_style(name: &str) -> (&'static str, bool) {
     const OTHERS: [&str; 7] = ["blue", "orange", "green", "purple", "vermilion", "sky", "grey"];
     match name {
         "queue" | "inline" | "raw" => ("blue", false),
         "queue-times" => ("blue", true),
-        "direct" | "inline-native" => ("green", false),
+        "direct" | "service" => ("green", false),
         "direct-times" => ("green", true),
         "inline-t1" => ("sky", false),
+        "inline-native" => ("sky", true),
+        "process" => ("purple", false),
+        "process-t1" => ("purple", true),
         "gst-queue" | "ffmpeg" => ("vermilion", false),
-        "gst-queue-reuse" => ("vermilion", true),
+        "gst-queue-reuse" | "ffmpeg-t1" => ("vermilion", true),
+        "device" => ("orange", false),
+        "ffmpeg-v4l2m2m" => ("orange", true),
         "gst-direct-reuse" => ("orange", true),
         "gst-queue2" => ("purple", false),
-        "gst-direct" | "ffmpeg-t1" => ("orange", false),
+        "gst-direct" => ("orange", false),
         "gst-unixfd" => ("vermilion", false),
         "gst-shm" => ("orange", false),
         "iceoryx2-wait" => ("purple", false),
         "iceoryx2-poll" => ("purple", true),
         "unix-socket" => ("grey", false),
-        "bare" | "bare-t1" | "memcpy" => ("grey", false),
-        _ => (OTHERS[place % OTHERS.len()], false),
+        "bare" | "memcpy" => ("grey", false),
+        "bare-t1" => ("grey", true),
+        _ => {
+            let sum = name.bytes().fold(0_usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
+            (OTHERS[sum % OTHERS.len()], false)
+        }
     }
 }

@@ -114,6 +114,22 @@ pub fn text_width(text: &str, font_px: f64) -> f64 {
     text.chars().count() as f64 * font_px * 0.56
 }
 
+/// Splits a text at blanks into lines that fit a width in CSS pixels. A word that is wider than a line is
+/// cut.
+pub fn wrapped(text: &str, font_px: f64, width: f64) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if text_width(line, font_px) + text_width(word, font_px) + font_px < width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(fitted(word, font_px, width)),
+        }
+    }
+    lines
+}
+
 /// Cuts a text to fit a width in CSS pixels; a cut text ends with `…`.
 pub fn fitted(text: &str, font_px: f64, width: f64) -> String {
     if text_width(text, font_px) <= width {

@@ -121,7 +121,7 @@ fn ratio_cells(ratio: &Ratio) -> String {
     format!(
         "<td class=\"n\">{}</td><td class=\"n\">{interval}</td><td class=\"{class}\">{}</td>",
         bare_ratio(ratio.median),
-        verdict_in_words(ratio.verdict())
+        verdict_in_words(ratio)
     )
 }
 

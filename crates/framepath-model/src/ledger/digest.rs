@@ -45,6 +45,8 @@ pub struct HopDigest {
     /// Part of `median[Cause::Held]` for the depth of frame threads, nanoseconds; 0 if there was none or it
     /// is not known.
     pub median_held_depth_ns: f64,
+    /// True if waits of the hop's frames come from the switch records of a decoder's frame threads.
+    pub has_frame_threads: bool,
     /// CPU time of all rows of the hop, those of dropped frames included, copies included, nanoseconds;
     /// `None` for a link, without rows, and if the thread's counters were not recorded.
     pub cpu_ns: Option<u64>,
@@ -80,6 +82,20 @@ pub struct Digest {
 }
 
 impl Digest {
+    /// Returns a short text that says how the median frame's time for `cause` is obtained.
+    pub fn known_by(&self, cause: Cause) -> &'static str {
+        let is_woken =
+            |hop: &&HopDigest| cause == Cause::Wakeup && hop.median[cause].is_some_and(|ns| ns > 0.0);
+        let mut hops = self.hops.iter().filter(is_woken);
+        match (hops.clone().any(|hop| hop.has_frame_threads), hops.any(|hop| !hop.has_frame_threads)) {
+            (false, _) => cause.known_by(),
+            (true, false) => "measured: switch records of the decoder's threads",
+            (true, true) => {
+                "measured: hand-off stamps, consumer idle; switch records of the decoder's threads"
+            }
+        }
+    }
+
     /// Returns the time of the median frame that no cause accounts for, or by which the causes
     /// exceed the latency, as a share of the latency. `None` if the unexplained time is not known
     /// or the latency is 0.
@@ -158,6 +174,7 @@ fn hop_digest(rows: &[Row], hop: usize, middle: Option<&Vec<u64>>) -> HopDigest 
         causes: causes.scaled(1.0 / count),
         median,
         median_held_depth_ns,
+        has_frame_threads: passed.iter().any(|row| row.has(flag::FRAME_THREAD)),
         cpu_ns: is_counted.then(|| mine.iter().map(|r| r.compute_ns + r.copy_ns).sum()),
         copied_bytes: passed.iter().map(|r| r.copied_bytes as f64).sum::<f64>() / count,
         switches: counted.then(|| passed.iter().map(switches).sum::<f64>() / count),
@@ -227,6 +244,22 @@ mod tests {
         assert_eq!(d.causes[Cause::Unexplained], None);
         assert_eq!(d.causes[Cause::Copy], Some(0.0));
         assert_eq!(d.switches, None);
+    }
+
+    #[test]
+    fn a_wakeup_is_known_by_the_stamps_or_records_of_its_hops() {
+        let woken = |hop, flags| Row { wakeup_ns: 10, ..row(0, hop, 0, 100, flags) };
+        let decoder = woken(0, flag::COUNTED | flag::FRAME_THREAD);
+        let end = row(0, 1, 100, 150, flag::COUNTED | flag::LAST);
+        let threads = line(&mut [decoder, end], 2).known_by(Cause::Wakeup);
+        assert!(threads.contains("switch records") && !threads.contains("stamps"), "{threads}");
+        let link = woken(1, flag::LINK);
+        let end = row(0, 2, 100, 150, flag::COUNTED | flag::LAST);
+        let both = line(&mut [decoder, link, end], 3).known_by(Cause::Wakeup);
+        assert!(both.contains("switch records") && both.contains("stamps"), "{both}");
+        let stamps = line(&mut [row(0, 0, 0, 100, flag::COUNTED), link, end], 3);
+        assert_eq!(stamps.known_by(Cause::Wakeup), Cause::Wakeup.known_by());
+        assert_eq!(stamps.known_by(Cause::Held), Cause::Held.known_by());
     }
 
     #[test]

@@ -13,6 +13,11 @@ pub mod flag {
     pub const COUNTED: u32 = 4;
     /// The hop is a link, which runs no stage.
     pub const LINK: u32 = 8;
+    /// The time of the row is no single stretch of the thread that wrote it: the frame waited inside the hop, or
+    /// another thread or process worked on it. The [`Span`](crate::ledger::Span)s of the run have the stretches.
+    pub const SPLIT: u32 = 16;
+    /// A frame thread of a decoder worked on the frame, and the row has its waits from the thread's switch records.
+    pub const FRAME_THREAD: u32 = 32;
 }
 
 /// Fixed-size record of one frame on one hop. Times are CLOCK_MONOTONIC nanoseconds; durations

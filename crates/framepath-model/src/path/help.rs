@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use super::definition::{Arg, DefaultValue, Definition, DefinitionKind};
 use super::definitions::Definitions;
+use super::hosting::Hosts;
 
 impl Definitions {
     /// Lists all declarations by kind, one line each, as the text of a help page.
@@ -62,7 +63,10 @@ impl Definition {
             );
         }
         let hosting = self.hosts.args();
-        if !hosting.is_empty() {
+        if self.hosts == Hosts::Process {
+            text.push_str("\n  of the worker, which always does this:\n");
+            text.extend(hosting.iter().map(line));
+        } else if !hosting.is_empty() {
             text.push_str("\n  in a worker, the same for every hop with host=:\n");
             text.extend(hosting.iter().map(line));
         }

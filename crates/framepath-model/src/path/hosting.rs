@@ -21,11 +21,13 @@ pub enum Hosts {
     /// A sandboxed process or a process of the service, never the path's own thread: the hop parses
     /// bytes of other machines.
     Workers,
+    /// A sandboxed process of this program only: the hop has no choice of hosts, but the arguments for workers.
+    Process,
 }
 
 impl Hosts {
-    /// Returns the arguments for workers that a hop with these hosts has, `host` first; empty for
-    /// [`Hosts::Inline`].
+    /// Returns the arguments for workers that a hop with these hosts has, `host` first if there is a choice; empty
+    /// for [`Hosts::Inline`].
     pub fn args(self) -> &'static [Arg] {
         match self {
             Hosts::Inline => &[],
@@ -33,12 +35,14 @@ impl Hosts {
             Hosts::NoService => &NO_SERVICE,
             Hosts::AsDecoder => &AS_DECODER,
             Hosts::Workers => &WORKERS,
+            Hosts::Process => &PROCESS,
         }
     }
 }
 
 static ANY: [Arg; 7] = [HOST, WATCHDOG, MEMORY, SANDBOX, SOCKET, SERVICE_UID, FAULT];
 static NO_SERVICE: [Arg; 5] = [PROCESS_HOST, WATCHDOG, MEMORY, SANDBOX, FAULT];
+static PROCESS: [Arg; 4] = [WATCHDOG, MEMORY, SANDBOX, FAULT];
 static AS_DECODER: [Arg; 7] = [DECODER_HOST, WATCHDOG, MEMORY, SANDBOX, SOCKET, SERVICE_UID, FAULT];
 static WORKERS: [Arg; 7] = [WORKER_HOST, WATCHDOG, MEMORY, SANDBOX, SOCKET, SERVICE_UID, FAULT];
 
@@ -91,8 +95,8 @@ const SOCKET: Arg = Arg::option(
 const SERVICE_UID: Arg = Arg::option(
     "service_uid",
     ValueKind::count(0, u32::MAX as u64),
-    DefaultValue::Unset("root, or the user of this program"),
-    "host=service: also accept a service that runs as this user",
+    DefaultValue::Unset("none"),
+    "host=service: user id whose service is accepted, besides those of root and of this program's user",
 );
 const FAULT: Arg = Arg::option(
     "fault",

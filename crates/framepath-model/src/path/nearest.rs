@@ -10,23 +10,46 @@ const LONGEST: usize = 40;
 /// character. Returns `None` if no word is so similar, or if `word` is empty or longer than 40
 /// characters.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    by_distance(word, known).into_iter().min_by_key(|(far, _)| *far).map(|(_, candidate)| candidate)
+}
+
+/// Returns at most `most` words of `known` that are near to `word`, nearest first: the words that
+/// [`nearest`] would consider, then those that contain `word`. Each word is returned once.
+pub fn nearest_few<'a>(word: &str, known: impl IntoIterator<Item = &'a str>, most: usize) -> Vec<&'a str> {
+    let known: Vec<&str> = known.into_iter().collect();
+    let mut near = by_distance(word, known.iter().copied());
+    near.sort_by_key(|(far, _)| *far);
+    let similar = near.into_iter().map(|(_, candidate)| candidate);
+    let containing = known.iter().copied().filter(|one| word.len() > 1 && one.contains(word));
+    let mut few: Vec<&str> = Vec::new();
+    for candidate in similar.chain(containing) {
+        if few.len() < most && !few.contains(&candidate) {
+            few.push(candidate);
+        }
+    }
+    few
+}
+
+/// Returns the words of `known` that are similar to `word`, each with its distance, in the order of
+/// `known`.
+fn by_distance<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<(usize, &'a str)> {
     let typed: String = word.chars().take(LONGEST + 1).flat_map(char::to_lowercase).collect();
     let typed_chars = typed.chars().count();
     if typed.is_empty() || typed_chars > LONGEST {
-        return None;
+        return Vec::new();
     }
-    let mut best: Option<(usize, &str)> = None;
+    let mut similar = Vec::new();
     for candidate in known {
         let chars = candidate.chars().count();
         let allowed = (typed_chars.max(chars) / 3).max(1);
         // Insertions, deletions, substitutions, and swaps of two neighbours.
         let far = strsim::osa_distance(&typed, candidate);
         // A single letter is one edit from every other letter: that is no similarity.
-        if far <= allowed && far < chars && best.is_none_or(|(b, _)| far < b) {
-            best = Some((far, candidate));
+        if far <= allowed && far < chars {
+            similar.push((far, candidate));
         }
     }
-    best.map(|(_, candidate)| candidate)
+    similar
 }
 
 #[cfg(test)]
@@ -54,5 +77,13 @@ mod tests {
     #[test]
     fn a_very_long_word_is_near_nothing() {
         assert_eq!(nearest(&"decode".repeat(10_000), STAGES), None);
+    }
+
+    #[test]
+    fn several_near_words_begin_with_the_nearest() {
+        let known = ["latency_us.p50", "latency_us.p95", "cpu_ms.median", "wall_ms.median"];
+        assert_eq!(nearest_few("latency_us.p59", known, 2), ["latency_us.p50", "latency_us.p95"]);
+        assert_eq!(nearest_few("median", known, 3), ["cpu_ms.median", "wall_ms.median"]);
+        assert!(nearest_few("x", known, 3).is_empty());
     }
 }

@@ -176,9 +176,9 @@ pub fn quote(word: &str) -> String {
     if plain { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
 }
 
-/// Joins words that a shell has already split, such as a program's arguments, into one path text.
-/// Blanks, quotes and backslashes inside a word are kept; `!`, `(`, `)` and `key=value` keep
-/// their meaning.
+/// Joins words that a shell has already split, such as a program's arguments, into one path text. Quotes
+/// blanks, quotes and backslashes, so that they stay in their word. A word that is only `!`, `(` or `)`
+/// keeps its meaning, and so does `key=value`; inside a longer word these marks are ordinary characters.
 pub fn join<S: AsRef<str>>(words: &[S]) -> String {
     let mut text = String::new();
     for word in words {

@@ -2,9 +2,10 @@
 //! Contents of one cell of a ring.
 
 use super::error::check;
+use super::picture::{PICTURE_BITS, picture_bits, picture_of};
 use super::{WireError, WorkerTime, layout};
 use crate::format::Layout;
-use crate::stream::{Preroll, SeekTo};
+use crate::stream::{PictureFlags, Preroll, SeekTo};
 
 /// Number of 64-bit words in a cell.
 pub const CELL_WORDS: usize = 8;
@@ -95,6 +96,8 @@ pub enum Submission {
         slot: u32,
         /// Id of a layout that an earlier [`Submission::Layout`] defined.
         layout: u8,
+        /// Properties of the picture.
+        picture: PictureFlags,
     },
     /// Definition of a layout, sent before the first frame that uses it. A slot with such a frame
     /// has at least `layout.size` bytes.
@@ -146,8 +149,8 @@ pub enum Completion {
         slot: u32,
         /// Id of a layout that an earlier [`Completion::Layout`] defined; 0 for [`SAME_FRAME`].
         layout: u8,
-        /// True if the decoder concealed parts of the frame, or its packet is damaged.
-        is_damaged: bool,
+        /// Properties of the picture.
+        picture: PictureFlags,
         /// Time and resources that the worker spent on the frame.
         work: WorkerTime,
     },
@@ -205,6 +208,8 @@ pub enum Completion {
         transit: bool,
         /// Frames that a decoder of this packet does not output.
         preroll: Preroll,
+        /// Number of packets of the network (RTP) that were lost since the packet before; 0 from a file.
+        lost: u32,
     },
     /// Marker after a flush or seek: later completions belong to the new input.
     Flushed {
@@ -242,9 +247,11 @@ impl Submission {
                 let word = u64::from(PACKET) | flags << 8 | u64::from(len) << 32;
                 [word, seq, pts.unwrap_or(0) as u64, offset, preroll.skipped, 0, 0, 0]
             }
-            Submission::Frame { seq, pts, pool, slot, layout } => {
+            Submission::Frame { seq, pts, pool, slot, layout, picture } => {
                 let word = slot_word(FRAME_IN, layout, pool, slot);
-                [word, seq, pts.unwrap_or(0) as u64, has_pts(pts), 0, 0, 0, 0]
+                let damaged = if picture.is_damaged { DAMAGED } else { 0 };
+                let flags = has_pts(pts) | damaged | picture_bits(&picture) << 8;
+                [word, seq, pts.unwrap_or(0) as u64, flags, 0, 0, 0, 0]
             }
             Submission::Layout { id, ref layout } => layout::encode(LAYOUT_IN, id, layout),
             Submission::Drain => alone(DRAIN, 0),
@@ -286,11 +293,13 @@ impl Submission {
             FRAME_IN => {
                 const RECORD: &str = "frame submission";
                 zero(cell, 4, RECORD)?;
-                if third & !HAS_PTS != 0 {
+                const PICTURE: u64 = ((1 << PICTURE_BITS) - 1) << 8;
+                if third & !(HAS_PTS | DAMAGED | PICTURE) != 0 {
                     return Err(WireError::Reserved { record: RECORD });
                 }
                 let (layout, pool, slot) = slot_of(word);
-                Ok(Submission::Frame { seq, pts: pts_of(third, pts, RECORD)?, pool, slot, layout })
+                let picture = picture_of(third >> 8, third & DAMAGED != 0, RECORD)?;
+                Ok(Submission::Frame { seq, pts: pts_of(third, pts, RECORD)?, pool, slot, layout, picture })
             }
             LAYOUT_IN => layout::decode(cell).map(|(id, layout)| Submission::Layout { id, layout }),
             DRAIN => {
@@ -324,9 +333,9 @@ impl Completion {
     /// Encodes the record as a cell.
     pub fn encode(&self) -> Cell {
         match *self {
-            Completion::Frame { seq, pool, slot, layout, is_damaged, work } => {
-                let [enter, leave, a, b, c, d] = work.encode();
-                let kind = if is_damaged { DAMAGED_FRAME_OUT } else { FRAME_OUT };
+            Completion::Frame { seq, pool, slot, layout, picture, work } => {
+                let [enter, leave, a, b, c, d] = work.encode(&picture);
+                let kind = if picture.is_damaged { DAMAGED_FRAME_OUT } else { FRAME_OUT };
                 [slot_word(kind, layout, pool, slot), seq, enter, leave, a, b, c, d]
             }
             Completion::Layout { id, ref layout } => layout::encode(LAYOUT_OUT, id, layout),
@@ -337,13 +346,24 @@ impl Completion {
             Completion::End => alone(END, 0),
             Completion::MemoryRequest => alone(MEMORY_REQUEST, 0),
             Completion::Passed { seq } => alone(PASSED, seq),
-            Completion::Packet { pts, duration, offset, len, id, key, is_damaged, transit, preroll } => {
+            Completion::Packet {
+                pts,
+                duration,
+                offset,
+                len,
+                id,
+                key,
+                is_damaged,
+                transit,
+                preroll,
+                lost,
+            } => {
                 let transit = if transit { TRANSIT } else { 0 };
                 let flags = has_pts(pts) | packet_flags(key, is_damaged) | transit;
                 let word =
                     u64::from(PACKET_OUT) | (flags | preroll_flags(preroll)) << 8 | u64::from(len) << 32;
                 let (pts, skipped) = (pts.unwrap_or(0) as u64, preroll.skipped);
-                [word, pts, duration as u64, offset, id.into(), skipped, 0, 0]
+                [word, pts, duration as u64, offset, id.into(), skipped, lost.into(), 0]
             }
             Completion::Flushed { number } => alone(FLUSHED, number),
             Completion::Request(UpstreamRequest::Keyframe) => {
@@ -367,9 +387,9 @@ impl Completion {
             kind @ (FRAME_OUT | DAMAGED_FRAME_OUT) => {
                 let [_, _, enter, leave, a, b, c, d] = *cell;
                 let (layout, pool, slot) = slot_of(word);
-                let work = WorkerTime::decode([enter, leave, a, b, c, d])?;
                 let is_damaged = kind == DAMAGED_FRAME_OUT;
-                Ok(Completion::Frame { seq, pool, slot, layout, is_damaged, work })
+                let (work, picture) = WorkerTime::decode([enter, leave, a, b, c, d], is_damaged)?;
+                Ok(Completion::Frame { seq, pool, slot, layout, picture, work })
             }
             LAYOUT_OUT => layout::decode(cell).map(|(id, layout)| Completion::Layout { id, layout }),
             POOL => {
@@ -406,12 +426,13 @@ impl Completion {
             }
             PACKET_OUT => {
                 const RECORD: &str = "packet";
-                zero(cell, 6, RECORD)?;
-                let [_, pts, duration, offset, id, skipped, ..] = *cell;
+                zero(cell, 7, RECORD)?;
+                let [_, pts, duration, offset, id, skipped, lost, _] = *cell;
                 let flags = word >> 8 & 0xff;
                 if flags & !(HAS_PTS | KEY | TRANSIT | DISCARDED | RESTARTS | DAMAGED) != 0
                     || word >> 16 & 0xffff != 0
                     || id >> 32 != 0
+                    || lost >> 32 != 0
                 {
                     return Err(WireError::Reserved { record: RECORD });
                 }
@@ -427,6 +448,7 @@ impl Completion {
                     is_damaged: flags & DAMAGED != 0,
                     transit: flags & TRANSIT != 0,
                     preroll: preroll_of(flags, skipped),
+                    lost: lost as u32,
                 })
             }
             FLUSHED => {

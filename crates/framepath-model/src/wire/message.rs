@@ -5,7 +5,7 @@ use super::cell::check_pool;
 use super::error::check;
 use super::layout::{colors_number, colors_of, format_number, format_of};
 use super::record::{RecordReader, RecordWriter};
-use super::{Demux, MAGIC, Open, StreamStatus, Totals, VERSION, WireError};
+use super::{Demux, DemuxNetwork, MAGIC, Open, StreamStatus, Totals, VERSION, WireError};
 use crate::buffer_request::{BufferRequest, MOST_BUFFERS, ProvidedFormat};
 use crate::stream::StreamInfo;
 
@@ -15,7 +15,7 @@ pub const MESSAGE_BYTES: usize = 1024;
 /// Maximum length of [`Open::stage`], bytes.
 pub const STAGE_BYTES: usize = 512;
 
-/// Maximum length of [`Open::faults`] and [`Demux::faults`], bytes.
+/// Maximum length of [`Open::faults`], [`Demux::faults`] and [`DemuxNetwork::faults`], bytes.
 pub const FAULTS_BYTES: usize = 64;
 
 /// Maximum length of every text of a message that has no limit of its own, bytes.
@@ -36,6 +36,7 @@ const DEVICE: u16 = 7;
 const FILE: u16 = 8;
 const DEMUX: u16 = 9;
 const MEMORY: u16 = 10;
+const DEMUX_NETWORK: u16 = 11;
 const READY: u16 = 16;
 const OPENED: u16 = 17;
 const REFUSED: u16 = 18;
@@ -105,6 +106,9 @@ pub enum Message {
     /// Caller to worker, instead of [`Message::Open`], with the shared area attached: demux the
     /// file. The answer is [`Message::Demuxed`] or [`Message::Refused`].
     Demux(Demux),
+    /// Caller to worker, instead of [`Message::Open`], with the shared area attached: demux a stream from
+    /// the network. The answer is [`Message::Demuxed`] or [`Message::Refused`].
+    DemuxNetwork(DemuxNetwork),
     /// Worker to caller, first message: the worker has started and is in the sandbox.
     Ready {
         /// States of the sandbox's layers, as the worker knows them (`Layers::bits` of
@@ -273,6 +277,7 @@ impl Message {
             Message::Page => {}
             Message::Device { node: name } | Message::File { name } => w.text(name, TEXT_BYTES),
             Message::Demux(demux) => demux.encode(&mut w),
+            Message::DemuxNetwork(demux) => demux.encode(&mut w),
             Message::Demuxed { track_bytes, stream } => {
                 w.u32(*track_bytes);
                 w.stream(stream);
@@ -405,6 +410,7 @@ impl Message {
             DEVICE => Message::Device { node: r.text(TEXT_BYTES, "device")? },
             FILE => Message::File { name: r.text(TEXT_BYTES, "file")? },
             DEMUX => Message::Demux(Demux::decode(r)?),
+            DEMUX_NETWORK => Message::DemuxNetwork(DemuxNetwork::decode(r)?),
             DEMUXED => {
                 let track_bytes = r.u32()?;
                 check(track_bytes > 0, r.record, "track", 0)?;
@@ -442,6 +448,7 @@ impl Message {
             Message::Device { .. } => DEVICE,
             Message::File { .. } => FILE,
             Message::Demux(_) => DEMUX,
+            Message::DemuxNetwork(_) => DEMUX_NETWORK,
             Message::Demuxed { .. } => DEMUXED,
             Message::Watch { .. } => WATCH,
             Message::Status(_) => STATUS,
@@ -473,6 +480,7 @@ impl Message {
             DEVICE => "device",
             FILE => "file",
             DEMUX => "demux",
+            DEMUX_NETWORK => "demux network",
             DEMUXED => "demuxed",
             WATCH => "watch",
             STATUS => "status",

@@ -69,6 +69,78 @@ pub struct Demux {
     pub faults: String,
 }
 
+/// Parameters for demuxing a stream from the network, sent in one message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DemuxNetwork {
+    /// Way in which the stream is received.
+    pub transport: NetworkTransport,
+    /// Size of the text at the start of the packet area, bytes, 1 to [`NETWORK_TEXT_BYTES`]: a URL, or a
+    /// session description for [`NetworkTransport::Sdp`].
+    pub text_bytes: u32,
+    /// Index of the video track in the stream, from 0; `None` selects the best one.
+    pub track: Option<u32>,
+    /// Maximum time to wait for a late datagram, nanoseconds.
+    pub latency_ns: u64,
+    /// Maximum time of one wait for the server, nanoseconds.
+    pub timeout_ns: u64,
+    /// Number of cells of each ring, 1 to [`MAX_CELLS`].
+    pub cells: u32,
+    /// Size of the packet area, bytes, at least `text_bytes`.
+    pub packet_bytes: u64,
+    /// List of the faults that the worker injects in tests, as [`Demux::faults`].
+    pub faults: String,
+}
+
+/// Way in which a stream from the network is received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NetworkTransport {
+    /// RTSP, with the packets in its TCP connection.
+    RtspTcp,
+    /// RTSP over TCP, with the packets in datagrams.
+    RtspUdp,
+    /// RTP in datagrams, to the address of a session description (SDP).
+    Sdp,
+}
+
+impl NetworkTransport {
+    const ALL: [NetworkTransport; 3] =
+        [NetworkTransport::RtspTcp, NetworkTransport::RtspUdp, NetworkTransport::Sdp];
+}
+
+/// Maximum size of the text of a [`DemuxNetwork`], bytes.
+pub const NETWORK_TEXT_BYTES: u32 = 16_000;
+
+impl DemuxNetwork {
+    pub(super) fn encode(&self, w: &mut RecordWriter<'_>) {
+        w.u32(self.transport as u32);
+        w.u32(self.cells);
+        w.u64(self.packet_bytes);
+        w.u32(self.text_bytes);
+        w.u32(self.track.map_or(0, |track| track.saturating_add(1)));
+        w.u64(self.latency_ns);
+        w.u64(self.timeout_ns);
+        w.text(&self.faults, FAULTS_BYTES);
+    }
+
+    pub(super) fn decode(r: &mut RecordReader<'_>) -> Result<DemuxNetwork, WireError> {
+        let number = r.u32()?;
+        let transport = NetworkTransport::ALL.into_iter().find(|transport| *transport as u32 == number);
+        let unknown = WireError::Field { record: r.record, field: "transport", value: number.into() };
+        let transport = transport.ok_or(unknown)?;
+        let cells = r.u32()?;
+        check((1..=MAX_CELLS).contains(&cells), r.record, "cells", cells.into())?;
+        let packet_bytes = r.u64()?;
+        check(isize::try_from(packet_bytes).is_ok(), r.record, "packet bytes", packet_bytes)?;
+        let text_bytes = r.u32()?;
+        let fits = (1..=NETWORK_TEXT_BYTES).contains(&text_bytes) && u64::from(text_bytes) <= packet_bytes;
+        check(fits, r.record, "text", text_bytes.into())?;
+        let track = r.u32()?.checked_sub(1);
+        let (latency_ns, timeout_ns) = (r.u64()?, r.u64()?);
+        let faults = r.text(FAULTS_BYTES, "faults")?;
+        Ok(DemuxNetwork { transport, text_bytes, track, latency_ns, timeout_ns, cells, packet_bytes, faults })
+    }
+}
+
 impl Demux {
     pub(super) fn encode(&self, w: &mut RecordWriter<'_>) {
         let (requested, size) = match self.bytes {

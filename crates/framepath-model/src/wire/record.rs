@@ -3,7 +3,9 @@
 //! neither can run past the end.
 
 use super::WireError;
+use super::error::check;
 use super::layout::{format_number, format_of};
+use super::picture::{orientation_number, orientation_of};
 use crate::stream::{Rational, StreamInfo};
 
 /// Writer of a message's fields, one after the other. Bytes that no field fills are zero.
@@ -49,7 +51,7 @@ impl<'a> RecordWriter<'a> {
     }
 
     pub(super) fn stream(&mut self, stream: &StreamInfo) {
-        self.u32(stream.format.map_or(0, format_number).into());
+        self.write(&[stream.format.map_or(0, format_number), orientation_number(stream.orientation), 0, 0]);
         self.u32(stream.width);
         self.u32(stream.height);
         for fraction in [stream.time_base, stream.frame_rate, stream.sample_aspect] {
@@ -132,7 +134,9 @@ impl<'a> RecordReader<'a> {
             0 => None,
             number => Some(format_of(number, self.record)?),
         };
-        self.zeros(3)?;
+        let orientation = self.u8()?;
+        check(orientation < 8, self.record, "orientation", orientation.into())?;
+        self.zeros(2)?;
         Ok(StreamInfo {
             format,
             width: self.u32()?,
@@ -140,6 +144,7 @@ impl<'a> RecordReader<'a> {
             time_base: self.fraction()?,
             frame_rate: self.fraction()?,
             sample_aspect: self.fraction()?,
+            orientation: orientation_of(orientation.into()),
         })
     }
 

@@ -5,12 +5,14 @@
 //! collected the picture (`submit_packet` and `ff_thread_decode_frame` in `libavcodec/pthread_frame.c`).
 //! So the thread is idle when its packet is sent, and all that it does until its next packet belongs to
 //! one picture. The decoder's callback for picture memory runs on the thread and names the picture. The CPU
-//! time is the thread's own CPU clock; the waits are in the kernel's switch records.
+//! time is the thread's own CPU clock; the waits are in the kernel's switch records, which the thread opens, or
+//! in a sandbox has inherited.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::measure::inherited_switches::{self, InheritedLog};
 use crate::measure::meter::{self, Level};
 use crate::measure::switches::{SwitchLog, SwitchRecord};
 use crate::time::{ThreadClock, now_ns};
@@ -22,6 +24,8 @@ const MOST_FINISHED: usize = 128;
 /// Work of one frame thread on one picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PictureWork {
+    /// Id of the thread in the kernel.
+    pub thread: u32,
     /// CPU time of the thread on the picture, nanoseconds.
     pub cpu_ns: u64,
     /// Waits of the thread; `None` if the kernel's switch records are not available.
@@ -74,13 +78,21 @@ struct FrameThread {
     /// CPU time of the thread at the beginning of its present picture, or at the end of its last one,
     /// nanoseconds.
     cpu_ns: u64,
-    /// `None` if the kernel denies the records, as in a sandbox.
-    switches: Option<SwitchLog>,
+    /// `None` if the kernel denies the records.
+    switches: Option<ThreadSwitches>,
     /// Time at which the thread left the CPU, and true if it was preempted; `None` while it runs, or
     /// after lost records.
     off_cpu: Option<(u64, bool)>,
     /// Present picture; `None` if the last one was output or flushed.
     picture: Option<Picture>,
+}
+
+/// Switch records of a thread.
+#[derive(Debug)]
+enum ThreadSwitches {
+    Own(SwitchLog),
+    /// In a sandbox.
+    Inherited(InheritedLog),
 }
 
 /// Present picture of a thread.
@@ -95,7 +107,8 @@ impl FrameThreads {
     /// Activates the observer if the calling thread has the ledger's level `full`. Called by the thread
     /// that sends, before each packet.
     pub fn sending(&self) {
-        if meter::level() == Level::Full {
+        if meter::level() == Level::Full && !self.active.load(Ordering::Relaxed) {
+            inherited_switches::enable();
             // Release: pairs with the Acquire in `begun` and `output`.
             self.active.store(true, Ordering::Release);
         }
@@ -157,10 +170,14 @@ impl FrameThread {
     /// if the clock cannot be read. The work on the packet before this call is not known.
     fn begin(clock: ThreadClock, number: Option<i64>) -> Option<FrameThread> {
         let cpu_ns = clock.read()?;
-        let switches = SwitchLog::open().ok();
+        let switches = ThreadSwitches::of_this_thread();
         let now_ns = now_ns();
         let picture = Some(Picture { number, waits: PictureWaits::new(now_ns, now_ns) });
         Some(FrameThread { clock, cpu_ns, switches, off_cpu: None, picture })
+    }
+
+    fn id(&self) -> u32 {
+        self.clock.id().unsigned_abs()
     }
 
     /// Begins the picture of packet `number` (`None`: a hidden picture) on the calling thread; does
@@ -185,7 +202,7 @@ impl FrameThread {
         let begin_cpu_ns = cpu_ns.saturating_sub(headers_ns).max(self.cpu_ns);
         let work_ns = begin_cpu_ns - std::mem::replace(&mut self.cpu_ns, begin_cpu_ns);
         let waits = self.switches.as_ref().map(|_| ended);
-        Some((before?.number?, PictureWork { cpu_ns: work_ns, waits }))
+        Some((before?.number?, PictureWork { thread: self.id(), cpu_ns: work_ns, waits }))
     }
 
     /// Ends the present picture, which the decoder has collected, so that the thread is idle. Returns its
@@ -200,7 +217,26 @@ impl FrameThread {
         });
         let cpu_ns = self.clock.read()?;
         let before = std::mem::replace(&mut self.cpu_ns, cpu_ns);
-        picture.map(|_| PictureWork { cpu_ns: cpu_ns.saturating_sub(before), waits })
+        let thread = self.id();
+        picture.map(|_| PictureWork { thread, cpu_ns: cpu_ns.saturating_sub(before), waits })
+    }
+}
+
+impl ThreadSwitches {
+    /// Returns the switch records of the calling thread, from now on; `None` if the kernel denies them.
+    fn of_this_thread() -> Option<ThreadSwitches> {
+        match SwitchLog::open() {
+            Ok(log) => Some(ThreadSwitches::Own(log)),
+            Err(_) => InheritedLog::of_this_thread().map(ThreadSwitches::Inherited),
+        }
+    }
+
+    /// Passes the records since the last call to `take`, in their order. No system call.
+    fn drain(&mut self, take: impl FnMut(SwitchRecord)) {
+        match self {
+            ThreadSwitches::Own(log) => log.drain(take),
+            ThreadSwitches::Inherited(log) => log.drain(take),
+        }
     }
 }
 

@@ -14,9 +14,12 @@ use perf_event_open_sys as sys;
 use rustix::param::page_size;
 use sys::bindings as perf;
 
-/// Size of the ring's data, bytes. A record has 16 bytes, so the ring holds 4096 switches between
-/// reads. The size is a power of two of pages for every page size up to 64 KiB.
+/// Size of a thread's ring without its control page, bytes. The ring holds 2,730 switches between reads. The
+/// size is a power of two of pages for every page size up to 64 KiB.
 const DATA_BYTES: usize = 64 << 10;
+
+/// Size of a switch record, which no record is smaller than, bytes: header, process and thread, time.
+const RECORD_BYTES: u64 = 24;
 
 /// Time that the thread spent off the CPU since the log was opened, without periods whose records were
 /// lost.
@@ -46,56 +49,15 @@ pub(crate) enum SwitchRecord {
 /// Switch records of the thread that opened the log. Any thread may read them.
 #[derive(Debug)]
 pub struct SwitchLog {
-    _fd: OwnedFd,
-    map: NonNull<u8>,
+    ring: SwitchRing,
     tally: Tally,
 }
-
-// SAFETY: the mapping is shared memory of this process, and only `&mut self` reads the records.
-unsafe impl Send for SwitchLog {}
 
 impl SwitchLog {
     /// Opens the log for the calling thread. Fails if the kernel denies it (`perf_event_paranoid`
     /// above 2, a sandbox, a kernel without perf).
     pub fn open() -> io::Result<SwitchLog> {
-        let mut attr = perf::perf_event_attr {
-            type_: perf::PERF_TYPE_SOFTWARE,
-            size: size_of::<perf::perf_event_attr>() as u32,
-            config: u64::from(perf::PERF_COUNT_SW_DUMMY),
-            sample_type: u64::from(perf::PERF_SAMPLE_TIME),
-            clockid: libc::CLOCK_MONOTONIC,
-            ..Default::default()
-        };
-        attr.set_context_switch(1);
-        attr.set_sample_id_all(1);
-        attr.set_use_clockid(1);
-        attr.set_exclude_kernel(1);
-        attr.set_exclude_hv(1);
-        // SAFETY: `attr` is a valid, sized attribute block; pid 0 and cpu -1
-        // mean this thread on any CPU.
-        let raw = unsafe { sys::perf_event_open(&mut attr, 0, -1, -1, perf::PERF_FLAG_FD_CLOEXEC.into()) };
-        if raw < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the call returned a new descriptor without another owner.
-        let fd = unsafe { OwnedFd::from_raw_fd(raw) };
-        // SAFETY: a new shared mapping of the event's ring: one control page and a power of two
-        // of data pages.
-        let map = unsafe {
-            libc::mmap(
-                ptr::null_mut(),
-                page_size() + DATA_BYTES,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                fd.as_raw_fd(),
-                0,
-            )
-        };
-        if map == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let map = NonNull::new(map.cast()).ok_or_else(io::Error::last_os_error)?;
-        Ok(SwitchLog { _fd: fd, map, tally: Tally::default() })
+        Ok(SwitchLog { ring: SwitchRing::of_thread()?, tally: Tally::default() })
     }
 
     /// Reads the records since the last call and returns the totals since the log was opened. No system
@@ -109,6 +71,76 @@ impl SwitchLog {
 
     /// Passes the records since the last call to `take`, in their order. No system call.
     pub(crate) fn drain(&mut self, mut take: impl FnMut(SwitchRecord)) {
+        self.ring.drain(|record| take(record.record));
+    }
+}
+
+/// One switch record and its thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ThreadRecord {
+    /// Id of the thread, in the pid namespace of the thread that opened the ring.
+    pub(super) thread: i32,
+    /// Time of the record, CLOCK_MONOTONIC nanoseconds.
+    pub(super) at_ns: u64,
+    pub(super) record: SwitchRecord,
+}
+
+/// Ring in which the kernel writes switch records. Closing the event's descriptor keeps the event, because
+/// the mapping refers to it.
+#[derive(Debug)]
+pub(super) struct SwitchRing {
+    map: NonNull<u8>,
+    data_bytes: usize,
+}
+
+// SAFETY: the mapping is shared memory of this process, and only `&mut self` reads the records.
+unsafe impl Send for SwitchRing {}
+
+impl SwitchRing {
+    /// Opens a ring for the calling thread, on every CPU.
+    fn of_thread() -> io::Result<SwitchRing> {
+        SwitchRing::open(&mut attributes(), -1, DATA_BYTES)
+    }
+
+    /// Opens a ring for the calling thread and all threads that it and they start later, while they run on
+    /// CPU number `cpu`. The kernel writes records after [`enable`]. `data_bytes` is a power of two of pages.
+    pub(super) fn of_descendants(cpu: usize, data_bytes: usize) -> io::Result<SwitchRing> {
+        let mut attr = attributes();
+        attr.set_inherit(1);
+        attr.set_disabled(1);
+        let cpu = i32::try_from(cpu).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
+        SwitchRing::open(&mut attr, cpu, data_bytes)
+    }
+
+    fn open(attr: &mut perf::perf_event_attr, cpu: i32, data_bytes: usize) -> io::Result<SwitchRing> {
+        // SAFETY: `attr` is a valid, sized attribute block; pid 0 means this thread.
+        let raw = unsafe { sys::perf_event_open(attr, 0, cpu, -1, perf::PERF_FLAG_FD_CLOEXEC.into()) };
+        if raw < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the call returned a new descriptor without another owner.
+        let fd = unsafe { OwnedFd::from_raw_fd(raw) };
+        // SAFETY: a new shared mapping of the event's ring: one control page and a power of two
+        // of data pages.
+        let map = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                page_size() + data_bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                fd.as_raw_fd(),
+                0,
+            )
+        };
+        if map == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let map = NonNull::new(map.cast()).ok_or_else(io::Error::last_os_error)?;
+        Ok(SwitchRing { map, data_bytes })
+    }
+
+    /// Passes the records since the last call to `take`, in the order of the ring. No system call.
+    pub(super) fn drain(&mut self, mut take: impl FnMut(ThreadRecord)) {
         let control = self.map.as_ptr().cast::<perf::perf_event_mmap_page>();
         // SAFETY: the control page is mapped for as long as `self` lives and
         // both fields are aligned u64s that only the kernel (head) and the
@@ -125,12 +157,14 @@ impl SwitchLog {
         while at < end {
             let header = self.word(at);
             let size = header >> 48;
-            if size < 8 {
+            if size < RECORD_BYTES {
                 at = end;
                 break;
             }
-            let time = if size >= 16 { self.word(at + size - 8) } else { 0 };
-            take(SwitchRecord::parse(header as u32, (header >> 32) as u16, time));
+            // Each record ends with the process and thread, and the time.
+            let (ids, at_ns) = (self.word(at + size - 16), self.word(at + size - 8));
+            let record = SwitchRecord::parse(header as u32, (header >> 32) as u16, at_ns);
+            take(ThreadRecord { thread: (ids >> 32) as i32, at_ns, record });
             at += size;
         }
         // The kernel may overwrite data before data_tail once it sees the store, so all reads
@@ -141,20 +175,44 @@ impl SwitchLog {
 
     /// Reads eight bytes at ring position `at`; records are 8-byte aligned.
     fn word(&self, at: u64) -> u64 {
-        let offset = page_size() + (at as usize & (DATA_BYTES - 1));
+        let offset = page_size() + (at as usize & (self.data_bytes - 1));
         // SAFETY: the masked offset stays inside the data pages, and all
         // record sizes are multiples of 8, so eight bytes fit before the end.
         unsafe { self.map.as_ptr().add(offset).cast::<u64>().read_volatile() }
     }
 }
 
-impl Drop for SwitchLog {
+impl Drop for SwitchRing {
     fn drop(&mut self) {
         // SAFETY: unmaps what `open` mapped; nothing refers to it any more.
         unsafe {
-            libc::munmap(self.map.as_ptr().cast(), page_size() + DATA_BYTES);
+            libc::munmap(self.map.as_ptr().cast(), page_size() + self.data_bytes);
         }
     }
+}
+
+/// Starts the records of all rings that the calling thread opened for its descendants. Allowed in a sandbox.
+pub(super) fn enable() {
+    // SAFETY: the operation has no arguments, and changes only perf events of this thread. It does not fail.
+    unsafe { libc::prctl(libc::PR_TASK_PERF_EVENTS_ENABLE, 0, 0, 0, 0) };
+}
+
+/// Returns the attributes of a dummy event whose switch records have thread and time.
+fn attributes() -> perf::perf_event_attr {
+    let mut attr = perf::perf_event_attr {
+        type_: perf::PERF_TYPE_SOFTWARE,
+        size: size_of::<perf::perf_event_attr>() as u32,
+        config: u64::from(perf::PERF_COUNT_SW_DUMMY),
+        sample_type: u64::from(perf::PERF_SAMPLE_TID | perf::PERF_SAMPLE_TIME),
+        clockid: libc::CLOCK_MONOTONIC,
+        ..Default::default()
+    };
+    attr.set_context_switch(1);
+    attr.set_sample_id_all(1);
+    attr.set_use_clockid(1);
+    attr.set_exclude_kernel(1);
+    attr.set_exclude_hv(1);
+    attr
 }
 
 /// Sum of switch records. Does no I/O, so that tests can use it.

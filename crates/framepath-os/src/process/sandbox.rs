@@ -43,6 +43,13 @@ pub enum SandboxRole<'a> {
     },
     /// Runs a loaded plug-in: opens no file, maps no code.
     Plugin,
+    /// Demuxes as in [`SandboxRole::Decode`], and reads its stream from the network: makes TCP and UDP sockets
+    /// (IPv4, IPv6) and connects them. Listens on no TCP port. With Landlock's network layer, connects TCP to one
+    /// port only. The process has to be in a network namespace that has the network.
+    Network {
+        /// TCP port of the server, at any address; `None` if TCP is not needed.
+        tcp_port: Option<u16>,
+    },
 }
 
 /// Limits on the resources of a worker.

@@ -110,7 +110,7 @@ pub struct WorkerProcess {
 /// [`SpawnError`] names the failed step of the parent or of the child, its execve included. No child is
 /// left.
 pub fn spawn(program: &Path, args: &[&OsStr], socket: BorrowedFd<'_>) -> Result<WorkerProcess, SpawnError> {
-    exec(program, args, socket, true, None)
+    exec(program, args, socket, ChildNamespaces::All, None)
 }
 
 /// Starts `program` as [`spawn`] does, in a cgroup with the limits `bounds`. Starts it without a cgroup
@@ -125,7 +125,21 @@ pub fn spawn_bounded(
     socket: BorrowedFd<'_>,
     bounds: Bounds,
 ) -> Result<WorkerProcess, SpawnError> {
-    exec(program, args, socket, true, Some(bounds))
+    exec(program, args, socket, ChildNamespaces::All, Some(bounds))
+}
+
+/// Starts `program` as [`spawn_bounded`] does, but in the network namespace of this process: the worker reaches
+/// the network. [`SandboxRole::Network`](crate::process::sandbox::SandboxRole::Network) is its role.
+///
+/// # Errors
+/// As [`spawn`].
+pub fn spawn_with_network(
+    program: &Path,
+    args: &[&OsStr],
+    socket: BorrowedFd<'_>,
+    bounds: Bounds,
+) -> Result<WorkerProcess, SpawnError> {
+    exec(program, args, socket, ChildNamespaces::AllButNetwork, Some(bounds))
 }
 
 /// Limits of a worker's cgroup.
@@ -155,14 +169,22 @@ pub fn spawn_zygote(
     args: &[&OsStr],
     socket: BorrowedFd<'_>,
 ) -> Result<WorkerProcess, SpawnError> {
-    exec(program, args, socket, false, None)
+    exec(program, args, socket, ChildNamespaces::None, None)
+}
+
+/// Namespaces of its own that a child gets, as far as the kernel allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ChildNamespaces {
+    All,
+    AllButNetwork,
+    None,
 }
 
 fn exec(
     program: &Path,
     args: &[&OsStr],
     socket: BorrowedFd<'_>,
-    isolated: bool,
+    namespaces: ChildNamespaces,
     bounds: Option<Bounds>,
 ) -> Result<WorkerProcess, SpawnError> {
     let failed = |call| {
@@ -193,9 +215,10 @@ fn exec(
     let group = bounds.and_then(Bounds::group);
     let prepared = Prepared::new(program, socket, keep_stderr, group)?;
     let plan = child::ChildPlan::new(&path, &argv, &envp, prepared.files());
-    let made = match isolated {
-        true => namespaces::clone_with_most(|| plan.become_worker()),
-        false => namespaces::clone_with_none(|| plan.become_worker()),
+    let made = match namespaces {
+        ChildNamespaces::All => namespaces::clone_with_most(true, || plan.become_worker()),
+        ChildNamespaces::AllButNetwork => namespaces::clone_with_most(false, || plan.become_worker()),
+        ChildNamespaces::None => namespaces::clone_with_none(|| plan.become_worker()),
     };
     prepared.outcome(program, made.map_err(failed("clone"))?)
 }
@@ -278,7 +301,7 @@ impl Prepared {
 /// Returns the namespaces that a worker gets on this machine, by making a child that exits
 /// immediately.
 pub fn namespaces_given() -> io::Result<Namespaces> {
-    let made = namespaces::clone_with_most(|| child::exit(0))?;
+    let made = namespaces::clone_with_most(true, || child::exit(0))?;
     let mut process = WorkerProcess {
         pid: made.pid,
         pidfd: made.pidfd,

@@ -12,12 +12,36 @@ pub struct Fourcc(pub u32);
 impl Fourcc {
     /// Pixels with luma only, 8 bits.
     pub const GREY: Fourcc = Fourcc::new(b"GREY");
+    /// Pixels with luma only, 10 bits in 16.
+    pub const Y10: Fourcc = Fourcc::new(b"Y10 ");
+    /// Pixels with luma only, 12 bits in 16.
+    pub const Y12: Fourcc = Fourcc::new(b"Y12 ");
+    /// Pixels with luma only, 16 bits.
+    pub const Y16: Fourcc = Fourcc::new(b"Y16 ");
+    /// Pixels in 4:2:2, 8 bits: Y, U, Y and V of two pixels in this order.
+    pub const YUYV: Fourcc = Fourcc::new(b"YUYV");
+    /// Pixels in 4:2:2, 8 bits: U, Y, V and Y of two pixels in this order.
+    pub const UYVY: Fourcc = Fourcc::new(b"UYVY");
+    /// Pixels in 4:2:2, 8 bits: the planes Y, U and V in this order.
+    pub const YUV422P: Fourcc = Fourcc::new(b"422P");
+    /// Pixels of the bytes R, G and B.
+    pub const RGB24: Fourcc = Fourcc::new(b"RGB3");
+    /// Pixels of the bytes B, G and R.
+    pub const BGR24: Fourcc = Fourcc::new(b"BGR3");
+    /// Pixels of the bytes B, G, R and one without a meaning.
+    pub const XBGR32: Fourcc = Fourcc::new(b"XR24");
+    /// Pixels of the bytes B, G, R and alpha.
+    pub const ABGR32: Fourcc = Fourcc::new(b"AR24");
+    /// Pixels of the bytes R, G, B and alpha.
+    pub const RGBA32: Fourcc = Fourcc::new(b"AB24");
     /// Pixels in 4:2:0, 8 bits: the planes Y, U and V in this order.
     pub const YU12: Fourcc = Fourcc::new(b"YU12");
     /// Pixels in 4:2:0, 8 bits: a luma plane, then a plane of interleaved U and V.
     pub const NV12: Fourcc = Fourcc::new(b"NV12");
     /// Pixels as in NV12, but with samples of 16 bits, of which the high 10 are used.
     pub const P010: Fourcc = Fourcc::new(b"P010");
+    /// Packets of JPEG: one picture each.
+    pub const MJPG: Fourcc = Fourcc::new(b"MJPG");
     /// Packets of H.264 with start codes.
     pub const H264: Fourcc = Fourcc::new(b"H264");
     /// Packets of HEVC with start codes.
@@ -52,6 +76,18 @@ impl fmt::Display for Fourcc {
 pub(super) fn list_layout(facts: &mut Facts) {
     numbers!(facts {
         Fourcc::GREY.0 => "V4L2_PIX_FMT_GREY",
+        Fourcc::Y10.0 => "V4L2_PIX_FMT_Y10",
+        Fourcc::Y12.0 => "V4L2_PIX_FMT_Y12",
+        Fourcc::Y16.0 => "V4L2_PIX_FMT_Y16",
+        Fourcc::YUYV.0 => "V4L2_PIX_FMT_YUYV",
+        Fourcc::UYVY.0 => "V4L2_PIX_FMT_UYVY",
+        Fourcc::YUV422P.0 => "V4L2_PIX_FMT_YUV422P",
+        Fourcc::RGB24.0 => "V4L2_PIX_FMT_RGB24",
+        Fourcc::BGR24.0 => "V4L2_PIX_FMT_BGR24",
+        Fourcc::XBGR32.0 => "V4L2_PIX_FMT_XBGR32",
+        Fourcc::ABGR32.0 => "V4L2_PIX_FMT_ABGR32",
+        Fourcc::RGBA32.0 => "V4L2_PIX_FMT_RGBA32",
+        Fourcc::MJPG.0 => "V4L2_PIX_FMT_MJPEG",
         Fourcc::YU12.0 => "V4L2_PIX_FMT_YUV420",
         Fourcc::NV12.0 => "V4L2_PIX_FMT_NV12",
         Fourcc::P010.0 => "V4L2_PIX_FMT_P010",

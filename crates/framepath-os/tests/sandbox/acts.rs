@@ -31,6 +31,8 @@ pub struct Act {
     /// True if the act succeeds for every user in a worker without a sandbox, on every kernel.
     /// This shows that the test of the act itself works.
     pub free_outside: bool,
+    /// True if a worker with network access may do the act.
+    pub is_network: bool,
     /// Function that tries the act.
     pub attempt: fn(&Scene) -> Outcome,
 }
@@ -161,12 +163,23 @@ fn zeroed_attributes(first: u32) -> [u32; 32] {
 
 /// Makes an act that may also fail outside a sandbox.
 const fn act(name: &'static str, attempt: fn(&Scene) -> Outcome) -> Act {
-    Act { name, free_outside: false, attempt }
+    Act { name, free_outside: false, is_network: false, attempt }
 }
 
 /// Makes an act that succeeds outside a sandbox, for every user and on every kernel.
 const fn free(name: &'static str, attempt: fn(&Scene) -> Outcome) -> Act {
-    Act { name, free_outside: true, attempt }
+    Act { name, free_outside: true, is_network: false, attempt }
+}
+
+/// Marks an act that a worker with network access may do.
+const fn network(act: Act) -> Act {
+    Act { is_network: true, ..act }
+}
+
+/// Makes a socket of `family`, `kind` and `protocol`, and closes it.
+fn make_socket(family: i32, kind: i32, protocol: i32) -> Outcome {
+    let fd = call!(SYS_socket, family, kind | libc::SOCK_CLOEXEC, protocol)?;
+    done(call!(SYS_close, fd))
 }
 
 /// All acts that the sandbox forbids.
@@ -201,8 +214,36 @@ pub const ACTS: &[Act] = &[
     act("chroot", |_| done(call!(SYS_chroot, c"/".as_ptr()))),
     act("mount", |_| done(call!(SYS_mount, c"none".as_ptr(), c"/mnt".as_ptr(), c"tmpfs".as_ptr(), NO, NO))),
     // The network and other programs' sockets.
-    free("make a TCP socket", |_| done(socket(libc::AF_INET))),
-    act("connect to 127.0.0.1", |_| on_loopback(|fd, at, size| call!(SYS_connect, fd, at, size))),
+    network(free("make a TCP socket", |_| done(socket(libc::AF_INET)))),
+    network(free("make a UDP socket", |_| make_socket(libc::AF_INET, libc::SOCK_DGRAM, 0))),
+    network(act("connect to 127.0.0.1", |_| on_loopback(|fd, at, size| call!(SYS_connect, fd, at, size)))),
+    free("make a unix socket", |_| make_socket(libc::AF_UNIX, libc::SOCK_DGRAM, 0)),
+    free("make a netlink socket", |_| make_socket(libc::AF_NETLINK, libc::SOCK_RAW, 0)),
+    act("make a packet socket", |_| make_socket(libc::AF_PACKET, libc::SOCK_DGRAM, 0)),
+    act("make a socket of the kernel's ciphers", |_| make_socket(libc::AF_ALG, libc::SOCK_SEQPACKET, 0)),
+    act("make a socket to a hypervisor", |_| make_socket(libc::AF_VSOCK, libc::SOCK_STREAM, 0)),
+    act("make a raw socket", |_| make_socket(libc::AF_INET, libc::SOCK_RAW, libc::IPPROTO_ICMP)),
+    act("make a ping socket", |_| make_socket(libc::AF_INET, libc::SOCK_DGRAM, libc::IPPROTO_ICMP)),
+    act("make a multipath TCP socket", |_| {
+        make_socket(libc::AF_INET, libc::SOCK_STREAM, libc::IPPROTO_MPTCP)
+    }),
+    act("make an SCTP socket", |_| make_socket(libc::AF_INET6, libc::SOCK_STREAM, libc::IPPROTO_SCTP)),
+    free("listen on a TCP port", |_| {
+        let fd = socket(libc::AF_INET)?;
+        let listens = call!(SYS_listen, fd, 1);
+        call!(SYS_close, fd)?;
+        done(listens)
+    }),
+    free("attach a filter to a socket", |scene| {
+        let program = libc::sock_fprog { len: 0, filter: null_mut() };
+        let size = size_of::<libc::sock_fprog>();
+        let option = libc::SO_ATTACH_FILTER;
+        match call!(SYS_setsockopt, scene.socket, libc::SOL_SOCKET, option, &raw const program, size) {
+            // The kernel's error for an empty program.
+            Err(libc::EINVAL) => Ok(()),
+            other => done(other),
+        }
+    }),
     act("bind a port", |_| on_loopback(|fd, at, size| call!(SYS_bind, fd, at, size))),
     free("connect to a unix socket", connect_unix),
     free("make a socket pair", |_| {

@@ -7,6 +7,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,7 +16,9 @@ use std::process::ExitCode;
 use std::thread;
 
 use framepath_os::process::sandbox::{self, Layer, Layers};
-use framepath_os::process::spawn::{SpawnError, WorkerProcess, namespaces_given, spawn, spawn_zygote};
+use framepath_os::process::spawn::{
+    Bounds, SpawnError, WorkerProcess, namespaces_given, spawn, spawn_with_network, spawn_zygote,
+};
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 
 mod acts;
@@ -38,6 +41,8 @@ const TESTS: &[Test] = &[
     ("a_decoder_is_denied_every_forbidden_act", decoder_is_denied),
     ("a_decoder_by_device_is_denied_every_forbidden_act", decoder_by_device_is_denied),
     ("a_plugin_is_denied_every_forbidden_act", plugin_is_denied),
+    ("a_network_worker_is_denied_everything_but_internet_sockets", network_is_denied),
+    ("a_network_worker_connects_to_one_tcp_port", network_connects),
     ("a_decoder_can_do_its_work_within_its_limits", decoder_works),
     ("a_plugin_is_loaded_from_its_file_and_then_sealed", plugin_loads),
     ("a_kernel_without_seccomp_is_an_error_and_one_without_landlock_is_told", old_kernel),
@@ -269,6 +274,32 @@ fn plugin_is_denied() {
     all_denied("plugin");
 }
 
+/// Acts that a network worker may do: make a TCP socket, make a UDP socket, connect.
+const NETWORK_ACTS: usize = 3;
+
+fn network_is_denied() {
+    assert_eq!(acts::ACTS.iter().filter(|act| act.is_network).count(), NETWORK_ACTS);
+    all_denied("network");
+}
+
+/// Checks that a network worker reaches a listener of this process, and with Landlock no other TCP port.
+fn network_connects() {
+    let (allowed, other) =
+        (TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
+    let port = |listener: &TcpListener| listener.local_addr().unwrap().port().to_string();
+    let (ours, theirs) = wire::pair();
+    let (program, bounds) = (std::env::current_exe().unwrap(), Bounds { memory_bytes: 1 << 30, threads: 64 });
+    let ports = [port(&allowed), port(&other)];
+    let arguments = [WORKER, "network", &ports[0], &ports[1]].map(OsStr::new);
+    let mut worker = spawn_with_network(&program, &arguments, theirs.as_fd(), bounds).unwrap();
+    assert!(!worker.namespaces().net);
+    assert_eq!(hear(&ours), "ok");
+    let (_stream, peer) = allowed.accept().unwrap();
+    assert!(peer.ip().is_loopback());
+    drop(ours);
+    assert_eq!(worker.wait().unwrap().exit_code, Some(0));
+}
+
 fn all_denied(role: &str) {
     let (layers, outcomes) = try_acts(role);
     assert!(layers.has(Layer::Seccomp) && layers.has(Layer::Capabilities), "{layers}");
@@ -277,7 +308,7 @@ fn all_denied(role: &str) {
     let possible: Vec<String> = acts::ACTS
         .iter()
         .zip(&outcomes)
-        .filter(|(_, outcome)| !denials.contains(outcome))
+        .filter(|(act, outcome)| !denials.contains(outcome) && !(role == "network" && act.is_network))
         .map(|(act, outcome)| format!("{}: {outcome}", act.name))
         .collect();
     assert!(possible.is_empty(), "not denied: {possible:#?}");

@@ -2,6 +2,7 @@
 //! Worker side of these tests: this binary, started as a worker.
 
 use std::ffi::CString;
+use std::net::{Ipv4Addr, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::Path;
 use std::sync::mpsc;
@@ -27,6 +28,7 @@ pub fn run(arguments: &[String]) {
         ["idle"] => "ready".to_owned(),
         ["acts", role, file] => acts(socket.as_fd(), role, Path::new(file)),
         ["allowed"] => allowed(socket.as_fd()),
+        ["network", allowed, other] => network(allowed.parse().unwrap(), other.parse().unwrap()),
         ["old-kernel"] => old_kernel(),
         ["zygote"] => zygote(),
         ["plugin", file, other] => plugin(Path::new(file), other),
@@ -61,6 +63,7 @@ fn acts(socket: BorrowedFd<'_>, role: &str, file: &Path) -> String {
             assert_eq!(asked, Err(libc::ENOTTY));
             layers
         }
+        "network" => sandbox::enter(SandboxRole::Network { tcp_port: Some(1) }, &LIMITS).unwrap(),
         "plugin" => {
             sandbox::enter(SandboxRole::PluginLoading { file }, &LIMITS).unwrap();
             // A thread of a constructor could set the flag again after the next role was entered.
@@ -161,6 +164,20 @@ fn allowed(socket: BorrowedFd<'_>) -> String {
 
     assert!(thread::available_parallelism().is_ok());
     thread::sleep(std::time::Duration::from_millis(1));
+    "ok".to_owned()
+}
+
+/// Enters the role with network access and TCP port `allowed`, and returns `ok` after a connection to this port.
+/// With Landlock's network layer, `other` cannot be reached and no TCP port can be bound.
+fn network(allowed: u16, other: u16) -> String {
+    let layers = sandbox::enter(SandboxRole::Network { tcp_port: Some(allowed) }, &LIMITS).unwrap();
+    TcpStream::connect((Ipv4Addr::LOCALHOST, allowed)).unwrap();
+    let datagrams = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    assert_eq!(datagrams.send_to(b"x", datagrams.local_addr().unwrap()).unwrap(), 1);
+    if layers.has(Layer::LandlockNet) {
+        let refused = TcpStream::connect((Ipv4Addr::LOCALHOST, other)).unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(libc::EACCES));
+    }
     "ok".to_owned()
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use framepath::{HopFailure, Item, Level, Options, Out, Pipeline, Report, Source, Stage, StageError};
 use framepath_model::format::{Layout, PixelFormat};
+use framepath_model::orientation::Orientation;
 use framepath_model::stream::{FrameMeta, Rational, StreamInfo};
 use framepath_os::memory::pool::{Frame, Pool};
 
@@ -145,6 +146,7 @@ impl Source for Numbered {
             time_base: Rational::new(1, 30),
             frame_rate: Rational::new(30, 1),
             sample_aspect: Rational::new(1, 1),
+            orientation: Orientation::Upright,
         }
     }
 

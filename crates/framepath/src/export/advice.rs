@@ -109,7 +109,7 @@ impl Place<'_> {
         (self.is("decode") && self.is_large(copied_ns)).then(|| {
             let changed = with_option(&self.hop.text, "format", "native");
             let why = format!(
-                "`{}` copies each picture into the format {}. `{}` copies nothing, if the hops behind take the \
+                "`{}` copies each picture into the format {}. `{}` saves this copy, if the hops behind take the \
                  stream's own format.",
                 shown(&self.hop.text),
                 shown(format),

@@ -79,7 +79,9 @@ fn rows(report: &mut Report, case: &str) -> Vec<SummaryRow> {
             // Adds the hop, because the names of rows have to differ.
             _ => format!("path to {text} (hop {})", sink.hop),
         };
-        SummaryRow { contender, frames: sink.frames, ..row_of(report, case, digest) }
+        let row = row_of(report, case, digest);
+        let cpu_us_per_frame = SummaryRow::per_frame(row.cpu_ms, sink.frames);
+        SummaryRow { contender, frames: sink.frames, cpu_us_per_frame, ..row }
     };
     sinks.into_iter().map(of_sink).collect()
 }
@@ -104,13 +106,15 @@ fn hops(report: &Report, digest: &Digest, frames: u64) -> Vec<HopSummary> {
 
 fn row_of(report: &Report, case: &str, digest: Option<Digest>) -> SummaryRow {
     let (wall_ns, cpu_ns) = (report.wall_ns as f64, report.cpu_ns as f64);
+    let cpu_ms = Spread::of(&[cpu_ns / 1e6]);
     SummaryRow {
         case: case.to_owned(),
         contender: "path".to_owned(),
         runs: 1,
         frames: report.frames,
         wall_ms: Spread::of(&[wall_ns / 1e6]),
-        cpu_ms: Spread::of(&[cpu_ns / 1e6]),
+        cpu_ms,
+        cpu_us_per_frame: SummaryRow::per_frame(cpu_ms, report.frames),
         load: (report.wall_ns > 0).then(|| cpu_ns / wall_ns),
         latency_us: digest.as_ref().and_then(|digest| digest.latency).map(latency_us),
         copied_bytes_per_frame: (report.frames > 0)

@@ -285,7 +285,7 @@ fn causes(text: &mut String, level: Level, digest: &Digest, to: &str) -> std::fm
                     "  {:<11}  {:>9}  {percent:>5.1} %  {bar}  {}",
                     cause.name(),
                     time(ns),
-                    cause.known_by()
+                    digest.known_by(cause)
                 )?;
             }
             None => writeln!(

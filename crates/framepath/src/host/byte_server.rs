@@ -147,8 +147,8 @@ impl<S: ByteSource> ByteService<S> {
             self.state.busy.store(true, Ordering::Relaxed);
             let answered =
                 self.checked(&request[..len]).and_then(|request| self.answer(request, &mut answer));
-            self.state.busy.store(false, Ordering::Relaxed);
             if let Err(breach) = answered {
+                self.state.busy.store(false, Ordering::Relaxed);
                 self.state.fail(format!("the demuxer's worker broke the rules of byte requests: {breach}"));
                 self.socket.shut();
                 return;
@@ -199,6 +199,8 @@ impl<S: ByteSource> ByteService<S> {
         if self.socket.readable_within(Duration::ZERO).unwrap_or(false) && !self.socket.has_ended() {
             return Err("a second request came before the answer to the first".to_owned());
         }
+        // Before the answer: a worker that has it is not waiting.
+        self.state.busy.store(false, Ordering::Relaxed);
         // Fails only if the worker is gone, which its watcher reports.
         let _ = self.socket.send(&answer[..BYTE_ANSWER_BYTES + read], None);
         Ok(())

@@ -153,7 +153,8 @@ impl CollectInput {
             WorkerOutput::Frame(Arrival { frame, stretch, work }) => {
                 let reported_ns = u64::from(work.compute_ns) + u64::from(work.copy_ns);
                 end.session.stats.reported_cpu_ns.fetch_add(reported_ns, Ordering::Relaxed);
-                recorder.arrived(self.hop, &frame.meta(), &stretch, &work, self.is_by_device, self.idle);
+                let work = (end.link.pid(), &work);
+                recorder.arrived(self.hop, &frame.meta(), &stretch, work, self.is_by_device, self.idle);
                 WorkerOutput::Frame(Item::Frame(frame))
             }
             WorkerOutput::Flush(generation, discarded) => WorkerOutput::Flush(generation, discarded),

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Worker's side of a demuxer: sends the packets of one file to one caller.
+//! Worker's side of a demuxer: sends the packets of one file or network stream to one caller.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use framepath_codec::{CodecError, Demuxer, Formats, MediaFile, Packet};
+use framepath_codec::{CodecError, Demuxer, Formats, MediaFile, NetworkProtocol, NetworkStream, Packet};
 use framepath_model::stream::SeekTo;
-use framepath_model::wire::{Completion, Demux, DemuxPosition, Message, Submission};
+use framepath_model::wire::{
+    Completion, Demux, DemuxNetwork, DemuxPosition, InputBytes, Message, NetworkTransport, Submission,
+};
 use framepath_os::crossing::{
-    Breach, CellReader, CellWriter, PacketPool, SharedArea, Sizes, Socket, completions, submissions,
+    Breach, CellReader, CellWriter, PacketPool, SharedArea, SharedPackets, Sizes, Socket, completions,
+    submissions,
 };
 use framepath_os::process::crash;
 
@@ -18,6 +21,8 @@ use super::fault::InjectedFaults;
 use super::message_io::send;
 use super::remote_demuxer::MOST_TRACK_BYTES;
 use super::tally::Tally;
+
+type Refusal = Box<dyn std::error::Error>;
 
 /// Reads `file` and sends its packets to the caller, in the shared memory `memory`. Returns only with an
 /// error: after the last packet, waits for a seek; after a failure, waits until the caller ends this process.
@@ -31,7 +36,50 @@ pub(super) fn demux(
     socket: &Arc<Socket>,
     tally: Option<Tally>,
 ) -> Result<(), HostError> {
-    let mut stream = match DemuxedFile::open(demux, memory, file, tally) {
+    let open = |_: &Arc<SharedArea>| -> Result<Demuxer, Refusal> {
+        Ok(Demuxer::open_track(file, demux.track.map(|track| track as usize), Formats::All)?)
+    };
+    run(DemuxedFile::open(demux, memory, open, tally), socket)
+}
+
+/// Receives a stream from the network and sends its packets to the caller, as [`demux`] does.
+///
+/// # Errors
+/// As [`demux`].
+pub(super) fn demux_network(
+    demux: &DemuxNetwork,
+    memory: OwnedFd,
+    socket: &Arc<Socket>,
+) -> Result<(), HostError> {
+    let open = |area: &Arc<SharedArea>| -> Result<Demuxer, Refusal> {
+        // Copied before the packet area is used.
+        let text = SharedPackets::new(area.clone()).kept(demux.text_bytes)?;
+        let protocol = match demux.transport {
+            NetworkTransport::RtspTcp => NetworkProtocol::RtspTcp,
+            NetworkTransport::RtspUdp => NetworkProtocol::RtspUdp,
+            NetworkTransport::Sdp => NetworkProtocol::Sdp,
+        };
+        let (latency, timeout) = (demux.latency_ns, demux.timeout_ns);
+        let [latency, timeout] = [latency, timeout].map(Duration::from_nanos);
+        let track = demux.track.map(|track| track as usize);
+        Ok(Demuxer::open_network(&NetworkStream { protocol, text, latency, timeout, track })?)
+    };
+    let once = Demux {
+        seekable: false,
+        bytes: InputBytes::File,
+        loops: 1,
+        track: demux.track,
+        start_ns: 0,
+        cells: demux.cells,
+        packet_bytes: demux.packet_bytes,
+        faults: demux.faults.clone(),
+    };
+    run(DemuxedFile::open(&once, memory, open, None), socket)
+}
+
+/// Sends the packets of `opened`, or the reason why there are none.
+fn run(opened: Result<(DemuxedFile, Message), Refusal>, socket: &Arc<Socket>) -> Result<(), HostError> {
+    let mut stream = match opened {
         Ok((stream, opened)) => {
             send(socket, &opened, None)?;
             stream
@@ -94,13 +142,13 @@ impl DemuxedFile {
     fn open(
         demux: &Demux,
         memory: OwnedFd,
-        file: MediaFile,
+        open: impl FnOnce(&Arc<SharedArea>) -> Result<Demuxer, Refusal>,
         tally: Option<Tally>,
-    ) -> Result<(DemuxedFile, Message), Box<dyn std::error::Error>> {
+    ) -> Result<(DemuxedFile, Message), Refusal> {
         let sizes = Sizes { cells: demux.cells, packet_bytes: demux.packet_bytes };
         let area = Arc::new(SharedArea::open(memory, sizes)?);
         let faults = if demux.faults.is_empty() { None } else { Some(demux.faults.parse()?) };
-        let mut demuxer = Demuxer::open_track(file, demux.track.map(|track| track as usize), Formats::All)?;
+        let mut demuxer = open(&area)?;
         let start = Duration::from_nanos(demux.start_ns);
         if !start.is_zero() {
             demuxer.seek(start, SeekTo::Exact)?;
@@ -213,6 +261,7 @@ impl DemuxedFile {
             is_damaged: packet.is_damaged(),
             transit: placed.transit,
             preroll: packet.preroll(),
+            lost: u32::try_from(self.demuxer.take_lost()).unwrap_or(u32::MAX),
         };
         Ok(self.completions.push_waiting(&completion.encode())?)
     }

@@ -65,14 +65,14 @@ impl Exporter {
 
     fn send_frame(&mut self, frame: Frame, work: WorkerTime) -> Result<(), HostError> {
         self.frames += 1;
-        let (seq, is_damaged) = (frame.meta().seq, frame.meta().is_damaged);
+        let (seq, picture) = (frame.meta().seq, frame.meta().picture());
         if let Some(tally) = &mut self.tally {
             tally.count_output(seq, &work, frame.layout());
         }
         if frame.is_foreign() {
             // The stage passes its input on, and the caller has this frame already.
             let (pool, slot, layout) = (SAME_FRAME, 0, 0);
-            return self.complete(&Completion::Frame { seq, pool, slot, layout, is_damaged, work });
+            return self.complete(&Completion::Frame { seq, pool, slot, layout, picture, work });
         }
         let layout = self.layout(frame.layout())?;
         let pool = self.pool(&frame)?;
@@ -82,7 +82,7 @@ impl Exporter {
                     .to_owned(),
             });
         };
-        self.complete(&Completion::Frame { seq, pool, slot: exported.slot, layout, is_damaged, work })
+        self.complete(&Completion::Frame { seq, pool, slot: exported.slot, layout, picture, work })
     }
 
     /// Returns the number of a layout. Announces a new layout to the caller by a completion.

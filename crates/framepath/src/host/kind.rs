@@ -5,11 +5,12 @@
 //! program gets it as an argument:
 //!
 //! ```text
-//! TASK memory=BYTES [without-seccomp] [FILE]
+//! TASK memory=BYTES [without-seccomp] [FILE|PORT]
 //! stage memory=4294967296
 //! filter memory=4294967296
 //! device memory=4294967296 /dev/video0
 //! plugin memory=4294967296 without-seccomp /usr/lib/frei0r-1/glow.so
+//! network memory=4294967296 554
 //! ```
 
 use std::fmt;
@@ -18,7 +19,9 @@ use std::str::FromStr;
 
 use framepath_codec::filter::FilterGraph;
 use framepath_codec::frei0r;
-use framepath_os::process::sandbox::{Layers, ResourceLimits, SandboxError, SandboxRole, enter};
+use framepath_os::process::sandbox::{
+    Layer, LayerState, Layers, ResourceLimits, SandboxError, SandboxRole, enter,
+};
 use framepath_os::process::spawn::Bounds;
 
 use super::{HostError, SandboxChoice};
@@ -34,6 +37,8 @@ pub(crate) enum Task {
     Plugin(PathBuf),
     /// Runs a graph of libavfilter.
     Filter,
+    /// Demuxes a stream from the network. The number is the TCP port of the server; `None` without TCP.
+    Network(Option<u16>),
 }
 
 /// A worker's kind. Workers of one kind are interchangeable until they have a stream.
@@ -62,8 +67,19 @@ impl WorkerKind {
     pub(super) fn device(&self) -> Option<&Path> {
         match &self.task {
             Task::Device(node) => Some(node),
-            Task::Stage | Task::Plugin(_) | Task::Filter => None,
+            Task::Stage | Task::Plugin(_) | Task::Filter | Task::Network(_) => None,
         }
+    }
+
+    /// True if the worker reaches the network, so that it has no network namespace of its own.
+    pub(super) fn has_network(&self) -> bool {
+        matches!(self.task, Task::Network(_))
+    }
+
+    /// Returns the layers of a worker's sandbox for a judgement about missing ones: a worker that reaches the
+    /// network needs no network namespace.
+    pub(super) fn judged(&self, layers: Layers) -> Layers {
+        if self.has_network() { layers.with(Layer::NetNamespace, LayerState::Given) } else { layers }
     }
 
     /// Returns the limits of the worker's cgroup.
@@ -100,6 +116,7 @@ impl WorkerKind {
                 enter(SandboxRole::Decode, limits)?
             }
             Task::Device(_) => enter(SandboxRole::DecodeByDevice, more_files)?,
+            Task::Network(tcp_port) => enter(SandboxRole::Network { tcp_port: *tcp_port }, limits)?,
             Task::Plugin(file) => {
                 enter(SandboxRole::PluginLoading { file }, more_files)?;
                 frei0r::Plugin::load(file)?;
@@ -111,24 +128,25 @@ impl WorkerKind {
 
 impl fmt::Display for WorkerKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (task, file) = match &self.task {
+        let (task, rest) = match &self.task {
             Task::Stage => ("stage", None),
             Task::Filter => ("filter", None),
-            Task::Device(node) => ("device", Some(node)),
-            Task::Plugin(file) => ("plugin", Some(file)),
+            Task::Device(node) => ("device", Some(node.display().to_string())),
+            Task::Plugin(file) => ("plugin", Some(file.display().to_string())),
+            Task::Network(port) => ("network", port.map(|port| port.to_string())),
         };
         write!(f, "{task} memory={}", self.memory_bytes)?;
         if self.without_seccomp {
             f.write_str(" without-seccomp")?;
         }
-        file.map_or(Ok(()), |file| write!(f, " {}", file.display()))
+        rest.map_or(Ok(()), |rest| write!(f, " {rest}"))
     }
 }
 
 /// Error of a text that does not describe a kind of worker.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is not a kind of worker; expected stage|filter|device|plugin memory=BYTES [without-seccomp], and a FILE for device and plugin"
+    "`{0}` is not a kind of worker; expected stage|filter|device|plugin|network memory=BYTES [without-seccomp], a FILE for device and plugin, and a TCP port for network"
 )]
 pub struct UnknownKind(String);
 
@@ -148,6 +166,8 @@ impl FromStr for WorkerKind {
                 ("stage", "") => Task::Stage,
                 ("filter", "") => Task::Filter,
                 ("device", file) if !file.is_empty() => Task::Device(file.into()),
+                ("network", "") => Task::Network(None),
+                ("network", port) => Task::Network(Some(port.parse().ok()?)),
                 ("plugin", file) if file.starts_with('/') => Task::Plugin(file.into()),
                 _ => return None,
             };
@@ -166,7 +186,10 @@ mod tests {
     #[test]
     fn each_kind_survives_its_text() {
         let file = || PathBuf::from("/a b/without-seccomp memory=1.so");
-        for task in [Task::Stage, Task::Filter, Task::Device(file()), Task::Plugin(file())] {
+        let network = [None, Some(554)].map(Task::Network);
+        for task in
+            [Task::Stage, Task::Filter, Task::Device(file()), Task::Plugin(file())].into_iter().chain(network)
+        {
             for sandbox in [SandboxChoice::Seccomp, SandboxChoice::Allow] {
                 let kind = WorkerKind::new(task.clone(), u64::MAX, sandbox);
                 assert_eq!(kind.to_string().parse(), Ok(kind));
@@ -188,6 +211,8 @@ mod tests {
             "stage memory=1 without-seccomp-x",
             "device memory=1",
             "plugin memory=1 x.so",
+            "network memory=1 0554",
+            "network memory=1 65536",
             "shell memory=1 /bin/sh",
         ] {
             assert_eq!(wrong.parse::<WorkerKind>(), Err(UnknownKind(wrong.to_owned())));

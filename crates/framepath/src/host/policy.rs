@@ -11,6 +11,7 @@
 //! | a demuxer's worker that computes | `watchdog=` of CPU time ([`DemuxerWait`]) | the stream fails |
 //! | a demuxer's worker that opens or seeks | [`SILENCE`] times `watchdog=` of CPU time | the stream fails |
 //! | a demuxer's worker with input to read | [`SILENCE`] times `watchdog=` | the stream fails |
+//! | a packet from the network | `timeout=` and half a second; six more to open the stream | the connection is lost |
 //! | a worker's start after a death | [`OPENING_TRIES`] more tries ([`Restarts`]) | the stream fails |
 //! | requests of a stage in a worker | [`REQUESTS_PER_CELL`] for each submission, [`MOST_REQUESTS`] at once ([`RequestBudget`]) | the worker is killed and replaced |
 //! | a new frame after deaths | [`FRUITLESS`] deaths ([`Restarts`]) | the stream fails |
@@ -25,7 +26,7 @@ use framepath_os::crossing::{Breach, WatchResult};
 use framepath_os::time::now_ns;
 
 use super::HostError;
-use super::demuxer_input::DemuxerInput;
+use super::demuxed_input::DemuxedInput;
 use super::process::SharedProcess;
 
 /// Time limit for a worker to load and enter its sandbox.
@@ -45,6 +46,11 @@ const FRUITLESS: u32 = 32;
 /// to read. It is long because a disk may be slow. The same limit applies to the CPU time that the
 /// worker needs to open the file or to answer a seek, because a seek may read the file twice.
 const SILENCE: u32 = 10;
+/// Time that a network demuxer's worker may need in addition to `timeout=`, so that libavformat reports the
+/// timeout first.
+const ANSWERING: Duration = Duration::from_millis(500);
+/// Time that a network demuxer's worker may need to examine a new stream, in addition to `timeout=`.
+const PROBING: Duration = Duration::from_secs(6);
 /// Interval of checks while the caller waits for a demuxer's worker.
 pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
@@ -181,20 +187,34 @@ pub(super) struct DemuxerWait {
     readable_since: Instant,
     /// Limit of the worker's CPU time in this wait.
     busy: Duration,
-    /// Limit of the time without the awaited packet or answer although reading the file does not block.
+    /// Limit of the time without the awaited packet or answer although reading the file does not block; from a
+    /// network, of the whole wait.
     silent: Duration,
 }
 
 impl DemuxerWait {
     /// Starts a wait for the file to be open, or for the answer to a seek.
-    pub(super) fn to_open(process: &SharedProcess, watchdog: Duration) -> DemuxerWait {
-        DemuxerWait { busy: watchdog * SILENCE, ..DemuxerWait::for_packet(process, watchdog) }
+    pub(super) fn to_open(process: &SharedProcess, input: &DemuxedInput, watchdog: Duration) -> DemuxerWait {
+        let mut wait = DemuxerWait::for_packet(process, input, watchdog);
+        wait.busy = watchdog * SILENCE;
+        if let DemuxedInput::Network(_) = input {
+            wait.silent += PROBING;
+        }
+        wait
     }
 
     /// Starts a wait for the next packet.
-    pub(super) fn for_packet(process: &SharedProcess, watchdog: Duration) -> DemuxerWait {
+    pub(super) fn for_packet(
+        process: &SharedProcess,
+        input: &DemuxedInput,
+        watchdog: Duration,
+    ) -> DemuxerWait {
         let since = Instant::now();
-        let (busy, silent) = (watchdog, watchdog * SILENCE);
+        let silent = match input {
+            DemuxedInput::Network(source) => source.timeout.saturating_add(ANSWERING),
+            _ => watchdog * SILENCE,
+        };
+        let busy = watchdog;
         DemuxerWait { since, cpu_ns: process.cpu_ns(), readable_since: since, busy, silent }
     }
 
@@ -208,7 +228,7 @@ impl DemuxerWait {
     pub(super) fn check(
         &mut self,
         process: &SharedProcess,
-        input: &DemuxerInput,
+        input: &DemuxedInput,
         packets: u64,
     ) -> Result<(), HostError> {
         if self.since.elapsed() < CHECK_INTERVAL {
@@ -225,6 +245,9 @@ impl DemuxerWait {
                 what: "computed without sending a packet",
                 after: computed,
             });
+        }
+        if let (DemuxedInput::Network(_), true) = (input, silence > self.silent) {
+            return Err(HostError::NetworkSilent { packets, after: silence });
         }
         if silence > self.silent {
             return Err(HostError::DemuxerStuck { packets, what: "sent no packet", after: silence });

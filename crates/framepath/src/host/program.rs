@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::HostError;
 
-/// First argument of the zygote process ([`init`](crate::worker::init)).
+/// Argument 1 of the zygote process, behind the program's name ([`init`](crate::worker::init)).
 pub(crate) const ZYGOTE: &str = "framepath-zygote";
-/// First argument of a worker that is started as a program, not forked by the zygote.
+/// Argument 1 of a worker that is started as a program, not forked by the zygote; behind the program's name.
 pub(crate) const WORKER: &str = "framepath-worker";
 
 /// Environment variable with the path of the worker's program.

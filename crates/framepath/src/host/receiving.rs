@@ -98,9 +98,9 @@ impl Receiving {
             Completion::Frame { seq, pool: SAME_FRAME, work, .. } => {
                 Ok(Some(WorkerMessage::Same { seq, work }))
             }
-            Completion::Frame { seq, pool, slot, layout, is_damaged, work } => {
+            Completion::Frame { seq, pool, slot, layout, picture, work } => {
                 let mut meta = meta;
-                let meta = |seq| meta(seq).map(|meta| FrameMeta { is_damaged, ..meta });
+                let meta = |seq| meta(seq).map(|meta| meta.with_picture(picture));
                 let frame = self.pools.frame(pool, slot, layout, seq, meta)?;
                 self.link.health.frame_out();
                 Ok(Some(WorkerMessage::Frame { seq, frame, work }))
@@ -371,8 +371,9 @@ impl WorkerPools {
         self.pools.remove(&number.wrapping_sub(POOLS));
     }
 
-    /// Removes old pools until their memory leaves room for `bytes` more, or only [`RECENT_POOLS`] are left:
-    /// a decoder may still emit frames in these. Frames keep their memory.
+    /// Removes pools, the earliest announced first, until there is room to grant `bytes` more, or only the
+    /// newest [`RECENT_POOLS`] are left: a decoder may still emit frames in these. Frames of a removed pool
+    /// keep its memory granted, so there may still be no room.
     fn make_room(&mut self, bytes: u64) {
         let mut oldest = self.next.wrapping_sub(POOLS);
         while self.granter.is_full(bytes) && self.pools.len() > RECENT_POOLS {

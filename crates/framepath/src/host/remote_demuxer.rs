@@ -2,7 +2,8 @@
 //! Caller's side of a demuxer in a worker.
 //!
 //! The worker receives the open file, or a socket on which it requests the bytes (`ByteServer`), and nothing
-//! else. It reads ahead as far as the ring and the shared memory allow, so a paced path wakes it once for half
+//! else; for a stream from the network, a URL or a session description, and makes its sockets itself. It reads
+//! ahead as far as the ring and the shared memory allow, so a paced path wakes it once for half
 //! a ring of packets. The caller checks the worker's cells. The bytes of the worker's packets are never a
 //! slice here; they are copied once more, into the decoder's memory.
 //!
@@ -16,7 +17,7 @@ use std::time::Duration;
 
 use framepath_codec::{Packet, TrackInfo};
 use framepath_model::stream::FrameMeta;
-use framepath_model::wire::{Cell, Completion, Demux, DemuxPosition, Message, Submission};
+use framepath_model::wire::{Cell, Completion, DemuxPosition, Message, Submission};
 use framepath_os::crossing::{
     Bell, Breach, CellReader, CellWriter, PooledPackets, SharedArea, Socket, WatchResult, Watcher,
     completions, submissions, watch,
@@ -25,8 +26,8 @@ use framepath_os::measure::meter;
 use framepath_os::process::cancel::canceled;
 use framepath_os::process::signal;
 
-use super::demuxer_input::DemuxerInput;
-use super::message_io::{recv_within, send};
+use super::demuxed_input::DemuxedInput;
+use super::message_io::recv_within;
 use super::policy::{CHECK_INTERVAL, DemuxerWait};
 use super::process::Worker;
 use super::service_stream::ServiceStream;
@@ -58,7 +59,7 @@ pub(crate) struct DemuxerSpec {
     pub(crate) private: bool,
 }
 
-/// Reader of the packets of a file that a worker demuxes. Dropping the reader ends the worker.
+/// Reader of the packets of a file or network stream that a worker demuxes. Dropping the reader ends the worker.
 pub(crate) struct RemoteDemuxer {
     // First, so that it is dropped first: its thread uses the other fields.
     _watcher: Watcher,
@@ -76,9 +77,11 @@ pub(crate) struct RemoteDemuxer {
     gone: Arc<AtomicBool>,
     spec: DemuxerSpec,
     /// The demuxed input. Kept in this process, too, to check if there are bytes to read.
-    input: DemuxerInput,
+    input: DemuxedInput,
     /// Number of packets received so far.
     received: u64,
+    /// Number of packets of the network that were lost so far.
+    lost: u64,
     /// True after the last packet or a failure, until a seek.
     ended: bool,
     stats: Arc<WorkerStats>,
@@ -88,25 +91,14 @@ impl RemoteDemuxer {
     /// Opens `input` in a worker.
     ///
     /// # Errors
-    /// No worker can be started; the input cannot be read; the worker refuses the input, ends, exceeds a limit or breaks the rules; or
-    /// Ctrl-C canceled the wait.
-    pub(crate) fn open(input: DemuxerInput, spec: DemuxerSpec) -> Result<RemoteDemuxer, HostError> {
+    /// No worker can be started; the input cannot be read or reached; the worker refuses the input, ends, exceeds a
+    /// limit or breaks the rules; or Ctrl-C canceled the wait.
+    pub(crate) fn open(input: DemuxedInput, spec: DemuxerSpec) -> Result<RemoteDemuxer, HostError> {
         let sizes = area_sizes(spec.options.kind.memory_bytes, MOST_PACKET_BYTES);
         let area = Arc::new(SharedArea::new(sizes)?);
         let worker = start::worker(spec.service.as_ref(), &spec.options)?;
         let socket = worker.socket.clone();
-        send(&socket, &Message::File { name: input.name().to_owned() }, Some(input.descriptor()))?;
-        let demux = Demux {
-            seekable: input.is_seekable(),
-            bytes: input.bytes(),
-            loops: spec.loops.max(1),
-            track: spec.track,
-            start_ns: u64::try_from(spec.start.as_nanos()).unwrap_or(u64::MAX),
-            cells: sizes.cells,
-            packet_bytes: sizes.packet_bytes,
-            faults: spec.options.faults.to_string(),
-        };
-        send(&socket, &Message::Demux(demux), Some(area.fd()))?;
+        input.send(&socket, &spec, (&area, sizes))?;
         let (track_bytes, stream) = opened(&worker, &input, spec.options.watchdog)?;
         let packets = PooledPackets::new(area.clone());
         let track = TrackInfo::from_bytes(&packets.kept(track_bytes)?, stream)
@@ -117,8 +109,8 @@ impl RemoteDemuxer {
         let stats = Arc::<WorkerStats>::default();
         stats.pid.store(worker.process().pid(), Ordering::Relaxed);
         *stats.sandbox_note.lock().unwrap_or_else(PoisonError::into_inner) =
-            sandbox::note(worker.layers).unwrap_or_default();
-        let (received, ended) = (0, false);
+            sandbox::note(spec.options.kind.judged(worker.layers)).unwrap_or_default();
+        let (received, lost, ended) = (0, 0, false);
         Ok(RemoteDemuxer {
             _watcher: watcher,
             worker,
@@ -132,6 +124,7 @@ impl RemoteDemuxer {
             spec,
             input,
             received,
+            lost,
             ended,
             stats,
         })
@@ -155,6 +148,17 @@ impl RemoteDemuxer {
         self.input.is_seekable().then_some(()).ok_or(self.input.why_not_seekable())
     }
 
+    /// Makes this worker's figures part of `stats`, those of an earlier worker for the same stream.
+    pub(crate) fn add_to(&mut self, stats: &Arc<WorkerStats>) {
+        stats.pid.store(self.worker.process().pid(), Ordering::Relaxed);
+        self.stats = stats.clone();
+    }
+
+    /// Returns the number of packets received so far, and the number of packets of the network that were lost.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        (self.received, self.lost)
+    }
+
     /// Seeks to another position, also after the end. Waits for the worker's answer, and drops the packets
     /// that arrive before it. Returns `Ok` after Ctrl-C, without the answer.
     ///
@@ -171,7 +175,7 @@ impl RemoteDemuxer {
         let most = RINGS_BEFORE_ANSWER * u64::from(self.cells);
         let watchdog = self.spec.options.watchdog;
         // A seek may read the file from its start, as opening does.
-        let mut wait = DemuxerWait::to_open(&self.worker.process, watchdog);
+        let mut wait = DemuxerWait::to_open(&self.worker.process, &self.input, watchdog);
         for _ in 0..most {
             let Some(cell) = self.next_cell(&mut wait)? else { return Ok(()) };
             match Completion::decode(&cell)? {
@@ -195,7 +199,8 @@ impl RemoteDemuxer {
         let mut wait = None;
         while !self.ended {
             let (process, watchdog) = (&self.worker.process, self.spec.options.watchdog);
-            let wait = wait.get_or_insert_with(|| DemuxerWait::for_packet(process, watchdog));
+            let input = &self.input;
+            let wait = wait.get_or_insert_with(|| DemuxerWait::for_packet(process, input, watchdog));
             let Some(cell) = self.next_cell(wait)? else { break };
             match Completion::decode(&cell)? {
                 Completion::End => {
@@ -238,7 +243,7 @@ impl RemoteDemuxer {
     }
 
     fn packet(&mut self, completion: Completion) -> Result<Packet, HostError> {
-        let Completion::Packet { pts, duration, offset, len, id, key, is_damaged, transit, preroll } =
+        let Completion::Packet { pts, duration, offset, len, id, key, is_damaged, transit, preroll, lost } =
             completion
         else {
             return Err(Breach("an unexpected completion of a demuxer").into());
@@ -251,7 +256,8 @@ impl RemoteDemuxer {
         }
         let bytes = self.packets.packet(offset, len, id)?;
         meter::count_copied(len as usize);
-        let meta = FrameMeta { pts, duration, ..FrameMeta::default() };
+        let orientation = self.track.stream.orientation;
+        let meta = FrameMeta { pts, duration, orientation, ..FrameMeta::default() };
         let packet = Packet::shared(bytes, meta, key);
         let packet = if transit || self.spec.private { packet.and_then(Packet::private) } else { packet };
         let no_memory = || HostError::Failed { text: "no memory for a packet".to_owned() };
@@ -261,6 +267,7 @@ impl RemoteDemuxer {
             packet.set_damaged();
         }
         self.received += 1;
+        self.lost += u64::from(lost);
         Ok(packet)
     }
 
@@ -287,11 +294,11 @@ impl RemoteDemuxer {
 /// The worker refused the file, ended, exceeded a limit or broke the rules; or Ctrl-C canceled the wait.
 fn opened(
     worker: &Worker,
-    input: &DemuxerInput,
+    input: &DemuxedInput,
     watchdog: Duration,
 ) -> Result<(u32, framepath_model::stream::StreamInfo), HostError> {
     let failed = |source| HostError::Socket { operation: "wait for the worker", source };
-    let mut wait = DemuxerWait::to_open(&worker.process, watchdog);
+    let mut wait = DemuxerWait::to_open(&worker.process, input, watchdog);
     while !worker.socket.readable_within(CHECK_INTERVAL).map_err(failed)? {
         if signal::interrupted() {
             return Err(failed(canceled()));

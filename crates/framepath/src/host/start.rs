@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use framepath_os::crossing::Socket;
 use framepath_os::process::signal;
-use framepath_os::process::spawn::{WorkerProcess, spawn_bounded};
+use framepath_os::process::spawn::{WorkerProcess, spawn_bounded, spawn_with_network};
 
 use super::kind::WorkerKind;
 use super::process::{Parent, SharedProcess, Worker};
@@ -86,7 +86,7 @@ pub(super) fn worker(
             worker.recv().map_err(|_| unanswered())??
         }
     };
-    options.sandbox.check(worker.layers)?;
+    options.sandbox.check(options.kind.judged(worker.layers))?;
     let by = if service.is_some() { "the service" } else { "this program" };
     log::info!("worker {} of {by} takes a stream", worker.process().pid());
     Ok(worker)
@@ -168,8 +168,9 @@ fn serve(requests: Receiver<Request>) {
                 let worker = all.entry(kind.clone()).or_default().take(&kind, &mut zygote);
                 // If the sender of the request gave up, the worker is dropped.
                 let _ = answer.send(worker);
+                // A process that reaches the network is started only for a stream.
                 // Fills the pool of the last kind only; other pools are filled after their next request.
-                unfilled = Some(kind);
+                unfilled = (!kind.has_network()).then_some(kind);
             }
             Request::Spares { kind, count } => {
                 let pool = all.entry(kind.clone()).or_default();
@@ -191,7 +192,8 @@ fn serve(requests: Receiver<Request>) {
 /// If an existing zygote fails, tries once more with a new zygote. The worker is still loading when this
 /// function returns.
 fn start(kind: &WorkerKind, zygote: &mut Option<Arc<ZygoteProcess>>) -> Result<LocalSpare, HostError> {
-    if program::named().is_some() {
+    // The zygote has no network.
+    if program::named().is_some() || kind.has_network() {
         let Spare { process, socket, program, layers, .. } = start_program(kind)?;
         let process = SharedProcess { pid: process.pid(), kind: Parent::Us(Mutex::new(process)) };
         return Ok(Spare::new(Arc::new(process), socket, program, layers));
@@ -237,7 +239,8 @@ pub fn start_program(kind: &WorkerKind) -> Result<Spare<WorkerProcess>, HostErro
     let (ours, theirs) = Socket::pair().map_err(failed)?;
     let text = kind.to_string();
     let args = [program::WORKER, &text].map(OsStr::new);
-    let process = spawn_bounded(&program.file, &args, theirs.as_fd(), kind.bounds())?;
+    let spawn = if kind.has_network() { spawn_with_network } else { spawn_bounded };
+    let process = spawn(&program.file, &args, theirs.as_fd(), kind.bounds())?;
     let layers = process.layers();
     Ok(Spare::new(process, ours, program.name, layers))
 }

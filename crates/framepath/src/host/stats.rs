@@ -44,7 +44,7 @@ pub struct WorkerStats {
     pub(crate) damage: DamageLog,
     /// Times of the replacements of workers.
     pub recoveries: Recoveries,
-    /// Messages and cells exchanged with workers that have ended; for a demuxer's worker, the cells received
-    /// so far.
+    /// Messages and cells exchanged with the workers that have ended. For a demuxer's worker only the cells
+    /// received so far; the other counts are 0.
     pub traffic: Traffic,
 }

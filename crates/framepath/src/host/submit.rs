@@ -290,7 +290,7 @@ impl Stage for Submit {
             Item::Frame(frame) => WorkerInput::Frame(frame),
         };
         let begun = out.recorder().current();
-        let submitted = end.submit(meta, input, begun, || out.recorder().cut());
+        let submitted = end.submit(meta, input, begun, || out.cut(meta.seq));
         submitted.map_err(|error| hop_failure(error, out))
     }
 
@@ -380,7 +380,8 @@ impl Sending {
             }
             WorkerInput::Frame(frame) => {
                 let (pool, layout) = (self.pool(frame)?, self.layout(frame.layout())?);
-                Submission::Frame { seq, pts, pool, slot: frame.slot(), layout }
+                let picture = frame.meta().picture();
+                Submission::Frame { seq, pts, pool, slot: frame.slot(), layout, picture }
             }
         }))
     }

@@ -8,11 +8,13 @@ use std::sync::{Arc, Mutex};
 
 use framepath_codec::{MediaFile, Packet, TrackInfo};
 use framepath_model::format::Layout;
+use framepath_model::orientation::Orientation;
 use framepath_model::stream::FrameMeta;
 use framepath_model::wire::{Completion, InputBytes, Message, Open, Submission, UpstreamRequest};
 use framepath_os::crossing::{
     Breach, CellReader, Page, SharedArea, SharedPackets, Sizes, Socket, at_end, completions, submissions,
 };
+use framepath_os::measure::inherited_switches;
 use framepath_os::measure::meter::{self, Level};
 use framepath_os::memory::pool::{Frame, GiveBack, GiveBackWords};
 use framepath_os::process::crash;
@@ -58,8 +60,10 @@ pub(crate) fn lock_in_and_serve(
     registry: &Registry,
 ) -> Result<(), HostError> {
     let socket = Arc::new(Socket::from(socket));
-    // Counters of this thread cannot be opened inside the sandbox.
+    // Counters of this thread, and the records of the threads that it will start, cannot be opened inside the
+    // sandbox. Without the records, the time inside frame threads has no cause.
     meter::prepare();
+    let _ = inherited_switches::prepare();
     match kind.lock_in() {
         Ok(layers) => send(&socket, &Message::Ready { layers: layers.bits() }, None)?,
         Err(error) => {
@@ -91,6 +95,16 @@ fn serve(socket: &Arc<Socket>, task: Task, registry: &Registry) -> Result<(), Ho
         }
         (Task::Stage, Some((Message::File { name }, Some(file)))) => {
             return serve_file(socket, name, file, page);
+        }
+        (Task::Network(_), Some((Message::DemuxNetwork(demux), Some(memory)))) => {
+            at_end(socket.clone(), || crash::leave()).map_err(|source| HostError::Socket {
+                operation: "watch the caller of the worker",
+                source,
+            })?;
+            return demux_worker::demux_network(&demux, memory, socket);
+        }
+        (Task::Network(_), Some(_)) => {
+            return Err(HostError::NotOpened { what: "the worker received an unexpected message" });
         }
         (_, first) => first,
     };
@@ -173,6 +187,8 @@ struct Stream {
     faults: Option<InjectedFaults>,
     memory: Arc<MemoryClient>,
     damage: DamageLog,
+    /// Orientation that the container declares, for the pictures of packets.
+    orientation: Orientation,
 }
 
 type Refusal = Box<dyn std::error::Error>;
@@ -238,6 +254,7 @@ impl Stream {
             faults: if open.faults.is_empty() { None } else { Some(open.faults.parse()?) },
             memory,
             damage,
+            orientation: open.stream.orientation,
         };
         Ok((stream_in_worker, Message::Opened { threads, stream, replayable, takes_packets }))
     }
@@ -261,7 +278,8 @@ impl Stream {
                     locked(&self.exporter).count_input(seq);
                     self.inject(seq);
                     let bytes = self.packets.packet(offset, len)?;
-                    let meta = FrameMeta { seq, pts, ..FrameMeta::default() };
+                    let orientation = self.orientation;
+                    let meta = FrameMeta { seq, pts, orientation, ..FrameMeta::default() };
                     let packet = Packet::shared(bytes, meta, key);
                     let mut packet =
                         packet.ok_or_else(|| Stopped::Stage("no memory for a packet".to_owned()))?;
@@ -271,11 +289,11 @@ impl Stream {
                     }
                     self.push(Item::Packet(packet))?;
                 }
-                Submission::Frame { seq, pts, pool, slot, layout } => {
+                Submission::Frame { seq, pts, pool, slot, layout, picture } => {
                     self.recorder.mark();
                     locked(&self.exporter).count_input(seq);
                     self.inject(seq);
-                    let meta = FrameMeta { seq, pts, ..FrameMeta::default() };
+                    let meta = FrameMeta { seq, pts, ..FrameMeta::default() }.with_picture(picture);
                     let frame = self.input(pool, slot, layout, meta)?;
                     self.push(Item::Frame(frame))?;
                     let mut exporter = locked(&self.exporter);

@@ -12,15 +12,19 @@ use framepath_os::memory::pool::Frame;
 use crate::element::Element;
 use crate::error::StageError;
 use crate::item::Item;
+use crate::notes::Notes;
 use crate::out::{HopFailure, Out};
 use crate::sink::output::{FILE, SinkOutput};
+use crate::sink::unheld::{HeldFields, HeldProperties, UnheldNote};
 use crate::stage::Stage;
 
 static DEFINITION: Definition =
     Definition::sink("framemd5", "writes the MD5 of every frame, as `ffmpeg -f framemd5` does").args(&[FILE]);
 
 pub(crate) fn element() -> Element {
-    Element::stage(&DEFINITION, |hop, _| Ok(FrameMd5::new(hop.text("file"))))
+    Element::stage(&DEFINITION, |hop, place| {
+        Ok(FrameMd5::new(hop.text("file"), place.outcomes.notes.clone()))
+    })
 }
 
 pub(crate) struct FrameMd5 {
@@ -35,10 +39,15 @@ pub(crate) struct FrameMd5 {
     header_written: bool,
     /// Time that the next frame gets if it has no timestamp, ticks.
     next: i64,
+    note: UnheldNote,
 }
 
+/// Properties of frames that the lines hold, or that are no part of a picture's digest.
+const HELD: HeldProperties =
+    HeldProperties { orientation: false, fields: HeldFields::All, times: true, alpha: true };
+
 impl FrameMd5 {
-    pub(crate) fn new(target: &str) -> FrameMd5 {
+    fn new(target: &str, notes: Notes) -> FrameMd5 {
         let unknown = Rational::new(0, 1);
         FrameMd5 {
             target: target.to_owned(),
@@ -48,6 +57,7 @@ impl FrameMd5 {
             sample_aspect: unknown,
             header_written: false,
             next: 0,
+            note: UnheldNote::new("framemd5", HELD, notes),
         }
     }
 
@@ -79,6 +89,7 @@ impl FrameMd5 {
     fn write(&mut self, frame: &Frame) -> Result<(), StageError> {
         let header = (!self.header_written).then(|| self.header(frame));
         self.header_written = true;
+        self.note.look(frame);
         let tick = self.tick_of(&frame.meta());
         let size = frame.layout().pixel_bytes();
         let line = format!("0, {tick:>10}, {tick:>10}, {:>8}, {size:>8}, {:x}\n", 1, digest(frame));

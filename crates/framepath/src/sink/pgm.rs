@@ -15,8 +15,10 @@ use framepath_os::memory::pool::Frame;
 use crate::element::Element;
 use crate::error::StageError;
 use crate::item::Item;
+use crate::notes::Notes;
 use crate::out::{HopFailure, Out};
 use crate::sink::output::SinkOutput;
+use crate::sink::unheld::{HeldFields, HeldProperties, UnheldNote};
 use crate::stage::Stage;
 
 static DEFINITION: Definition = Definition::sink("pgm", "writes the luma of every frame as a PGM picture")
@@ -27,17 +29,22 @@ static DEFINITION: Definition = Definition::sink("pgm", "writes the luma of ever
     )]);
 
 pub(crate) fn element() -> Element {
-    Element::stage(&DEFINITION, |hop, _| Ok(Pgm::new(hop.text("dir"))))
+    Element::stage(&DEFINITION, |hop, place| Ok(Pgm::new(hop.text("dir"), place.outcomes.notes.clone())))
 }
 
 pub(crate) struct Pgm {
     folder: PathBuf,
     next: u64,
+    note: UnheldNote,
 }
 
+/// Properties of frames that the pictures hold.
+const HELD: HeldProperties =
+    HeldProperties { orientation: false, fields: HeldFields::Progressive, times: false, alpha: false };
+
 impl Pgm {
-    pub(crate) fn new(folder: &str) -> Pgm {
-        Pgm { folder: folder.into(), next: 0 }
+    fn new(folder: &str, notes: Notes) -> Pgm {
+        Pgm { folder: folder.into(), next: 0, note: UnheldNote::new("pgm", HELD, notes) }
     }
 
     fn write(&mut self, frame: &Frame) -> Result<(), StageError> {
@@ -46,6 +53,7 @@ impl Pgm {
             let takes = "the formats with a plane of luma, such as GREY, YUV422P10 and NV12";
             return Err(StageError::Format { format: layout.format, takes });
         }
+        self.note.look(frame);
         let name = self.folder.join(format!("frame-{:06}.pgm", self.next));
         self.next += 1;
         let mut output = SinkOutput::create(&name.to_string_lossy())?;
@@ -74,7 +82,13 @@ impl Stage for Pgm {
     fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
         let name = self.folder.to_string_lossy().into_owned();
         fs::create_dir_all(&self.folder).map_err(StageError::io(name))?;
+        self.note.start(info);
         Ok(*info)
+    }
+
+    fn flush(&mut self, _: &mut Out<'_>) -> Result<(), HopFailure> {
+        self.note.flush();
+        Ok(())
     }
 
     fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {

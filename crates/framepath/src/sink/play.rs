@@ -24,20 +24,25 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use framepath_codec::Painter;
 use framepath_model::format::{ColorFamily, PixelFormat};
+use framepath_model::orientation::Orientation;
 use framepath_model::path::{Arg, DefaultValue, Definition, Hop, ValueKind};
-use framepath_model::stream::StreamInfo;
+use framepath_model::stream::{Rational, StreamInfo};
 use framepath_os::measure::meter;
 use framepath_os::memory::pool::Frame;
 use framepath_os::process::signal;
 use framepath_os::time::{now_ns, sleep_until};
 
+use crate::copy_pool::CopyPool;
 use crate::element::{Element, HopPlace};
 use crate::error::StageError;
 use crate::item::Item;
+use crate::notes::Notes;
 use crate::out::{HopFailure, Out};
 use crate::outcomes::Played;
+use crate::sink::unheld::{HeldFields, HeldProperties, UnheldNote};
 use crate::stage::Stage;
 use crate::stage::convert::Convert;
+use crate::stage::turn::{Turner, turned_aspect};
 use ahead::Ahead;
 use clock::Clock;
 
@@ -46,6 +51,12 @@ static DEFINITION: Definition = Definition::sink(
     "shows frames in a window at their times; q or Esc ends, space pauses, f toggles full screen",
 )
 .args(&[
+    Arg::option(
+        "autorotate",
+        ValueKind::Flag,
+        DefaultValue::Is("1"),
+        "0 shows the pictures as they are coded, without the rotation that the file declares",
+    ),
     Arg::option(
         "driver",
         ValueKind::choice(&["auto", "software", "opengl", "opengles2", "null"]),
@@ -79,7 +90,7 @@ fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<Play, StageError> {
     if place.outcomes.played.set(played.clone()).is_err() {
         return Err(StageError::Option("a path can have only one `play`".to_owned()));
     }
-    Play::new(PlayOptions::of(hop), played)
+    Play::new(PlayOptions::of(hop), played, place.outcomes.notes.clone())
 }
 
 /// Command of the viewer, by keys or by the window's close button. Unused without SDL.
@@ -122,6 +133,8 @@ pub(crate) struct Shown {
 #[cfg_attr(not(feature = "play"), allow(dead_code))]
 #[derive(Clone, Debug)]
 pub(crate) struct PlayOptions {
+    /// True: makes pictures upright, as the file declares. False: shows them as they are coded.
+    pub(crate) autorotate: bool,
     /// `auto`, `software`, `null`, or an SDL renderer's name.
     pub(crate) driver: String,
     pub(crate) fullscreen: bool,
@@ -133,6 +146,7 @@ pub(crate) struct PlayOptions {
 impl PlayOptions {
     pub(crate) fn of(hop: &Hop) -> PlayOptions {
         PlayOptions {
+            autorotate: hop.flag("autorotate"),
             driver: hop.choice("driver").to_owned(),
             fullscreen: hop.flag("fullscreen"),
             sync: hop.flag("sync"),
@@ -150,6 +164,20 @@ pub(crate) struct Play {
     played: Arc<Played>,
     /// Converter for the formats that no screen takes; `None` before the first such frame.
     converter: Option<Convert>,
+    turner: Turner,
+    note: UnheldNote,
+}
+
+/// Properties of frames that a window shows. Without `autorotate`, the user does not want the orientation.
+const HELD: HeldProperties =
+    HeldProperties { orientation: true, fields: HeldFields::Progressive, times: true, alpha: false };
+
+/// A frame as a screen shows it.
+struct Upright {
+    frame: Frame,
+    /// Width of a pixel over its height; 0/1 if not known.
+    #[cfg_attr(not(feature = "play"), allow(dead_code))]
+    sample_aspect: Rational,
 }
 
 /// Screen of `play`, as the option `driver` chooses it.
@@ -173,8 +201,8 @@ impl PlayTarget {
             },
             #[cfg(not(feature = "play"))]
             _ => Err(StageError::Window(
-                "this framepath was built without SDL2: install libsdl2-dev and build with `--features play` \
-                 (`make build` does so by itself); `play driver=null` needs no window"
+                "this framepath was built without the feature `play`: build it with default features, as `make build` \
+                 does; `play driver=null` needs no window"
                     .to_owned(),
             )),
         }
@@ -193,11 +221,11 @@ impl PlayTarget {
     /// Does all work on a frame that is possible before `present`: opens the window for the first frame, and
     /// paints or uploads the frame.
     #[cfg_attr(not(feature = "play"), allow(unused_variables))]
-    fn prepare(&mut self, frame: &Frame, options: &PlayOptions, info: &StreamInfo) -> Result<(), StageError> {
+    fn prepare(&mut self, picture: &Upright, options: &PlayOptions) -> Result<(), StageError> {
         match self {
             PlayTarget::Null(_) => Ok(()),
             #[cfg(feature = "play")]
-            PlayTarget::Window(window) => window.prepare(frame, options, info),
+            PlayTarget::Window(window) => window.prepare(&picture.frame, options, picture.sample_aspect),
         }
     }
 
@@ -259,7 +287,7 @@ impl PlayTarget {
 }
 
 impl Play {
-    pub(crate) fn new(options: PlayOptions, played: Arc<Played>) -> Result<Play, StageError> {
+    fn new(options: PlayOptions, played: Arc<Played>, notes: Notes) -> Result<Play, StageError> {
         let screen = PlayTarget::of(&options)?;
         Ok(Play {
             options,
@@ -269,23 +297,36 @@ impl Play {
             ahead: Ahead::default(),
             played,
             converter: None,
+            turner: Turner::new(CopyPool::new()),
+            note: UnheldNote::new("play", HELD, notes),
         })
     }
 
-    /// Returns `frame` in a format that the screens take: converts other formats to RGBA, and YUV to YUV420P.
-    fn displayable(&mut self, frame: Frame) -> Result<Frame, StageError> {
-        let format = frame.layout().format;
-        if Painter::paints(format) {
-            return Ok(frame);
+    /// Returns `frame` upright, and in a format that the screens take: converts other formats to RGBA, and YUV to
+    /// YUV420P.
+    fn displayable(&mut self, frame: Frame) -> Result<Upright, StageError> {
+        let (format, meta) = (frame.layout().format, frame.meta());
+        let turn = if self.options.autorotate { meta.orientation } else { Orientation::Upright };
+        let sample_aspect = self.info.map_or(Rational::new(0, 1), |info| info.sample_aspect);
+        let sample_aspect = turned_aspect(turn, sample_aspect);
+        let frame = if Painter::paints(format) && Turner::takes(turn, format) {
+            frame
+        } else {
+            let is_yuv = format.family() == ColorFamily::Yuv;
+            let to = if is_yuv { PixelFormat::Yuv420p } else { PixelFormat::Rgba };
+            Convert::frame_in(to, frame, &mut self.converter)?
+        };
+        if turn == Orientation::Upright {
+            return Ok(Upright { frame, sample_aspect });
         }
-        let to = if format.family() == ColorFamily::Yuv { PixelFormat::Yuv420p } else { PixelFormat::Rgba };
-        Convert::frame_in(to, frame, &mut self.converter)
+        Ok(Upright { frame: self.turner.turned(turn, &frame)?.freeze(meta), sample_aspect })
     }
 
     /// Plays one frame: waits for its time, and shows or drops it. Returns `false` when the viewer has ended
     /// the playback, or a signal has ended a pause.
-    fn play(&mut self, frame: &Frame) -> Result<bool, StageError> {
-        let (Some(info), Some(clock)) = (&self.info, &mut self.clock) else { return Ok(true) };
+    fn play(&mut self, picture: &Upright) -> Result<bool, StageError> {
+        let Some(clock) = &mut self.clock else { return Ok(true) };
+        let frame = &picture.frame;
         match self.screen.control() {
             ViewerCommand::Watch => {}
             ViewerCommand::End => return Ok(false),
@@ -321,11 +362,11 @@ impl Play {
                 if let Some(until) = self.ahead.wait(due, now_ns()) {
                     wait_until(until);
                 }
-                self.screen.prepare(frame, &self.options, info)?;
+                self.screen.prepare(picture, &self.options)?;
                 self.ahead.gone(due);
             }
             _ => {
-                self.screen.prepare(frame, &self.options, info)?;
+                self.screen.prepare(picture, &self.options)?;
                 if let Some(due) = due {
                     wait_until(due);
                 }
@@ -389,8 +430,9 @@ impl Stage for Play {
 
     fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
         let frame = item.into_frame().map_err(|e| out.fail(e))?;
-        let frame = self.displayable(frame).map_err(|e| out.fail(e))?;
-        match self.play(&frame).map_err(|e| out.fail(e))? {
+        self.note.look(&frame);
+        let picture = self.displayable(frame).map_err(|e| out.fail(e))?;
+        match self.play(&picture).map_err(|e| out.fail(e))? {
             true => Ok(()),
             false => {
                 self.played.ended.store(1, Ordering::Relaxed);

@@ -19,6 +19,7 @@ use crate::error::StageError;
 use crate::item::Item;
 use crate::out::{HopFailure, Out};
 use crate::sink::output::SinkOutput;
+use crate::sink::unheld::{HeldFields, HeldProperties, UnheldNote};
 use crate::stage::Stage;
 use crate::stage::convert::Convert;
 
@@ -30,8 +31,9 @@ static DEFINITION: Definition =
     )]);
 
 pub(crate) fn element() -> Element {
-    Element::stage(&DEFINITION, |hop, _| {
-        Ok(Png { folder: hop.text("dir").into(), next: 0, converter: None, pixels: Vec::new() })
+    Element::stage(&DEFINITION, |hop, place| {
+        let note = UnheldNote::new("png", HELD, place.outcomes.notes.clone());
+        Ok(Png { folder: hop.text("dir").into(), next: 0, converter: None, pixels: Vec::new(), note })
     })
 }
 
@@ -43,7 +45,12 @@ struct Png {
     converter: Option<Convert>,
     /// Rows of the picture as PNG has them.
     pixels: Vec<u8>,
+    note: UnheldNote,
 }
+
+/// Properties of frames that the pictures hold.
+const HELD: HeldProperties =
+    HeldProperties { orientation: false, fields: HeldFields::Progressive, times: false, alpha: true };
 
 /// Returns the format to write frames of `format` in: itself if PNG has its samples.
 fn written_format(format: PixelFormat) -> PixelFormat {
@@ -69,6 +76,7 @@ fn color_type(format: PixelFormat) -> (ColorType, BitDepth) {
 
 impl Png {
     fn write(&mut self, frame: Frame) -> Result<(), StageError> {
+        self.note.look(&frame);
         let frame = Convert::frame_in(written_format(frame.layout().format), frame, &mut self.converter)?;
         let layout = *frame.layout();
         let plane = layout.planes()[0];
@@ -114,7 +122,13 @@ impl Stage for Png {
     fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
         let name = self.folder.to_string_lossy().into_owned();
         meter::blocked(|| fs::create_dir_all(&self.folder)).map_err(StageError::io(name))?;
+        self.note.start(info);
         Ok(*info)
+    }
+
+    fn flush(&mut self, _: &mut Out<'_>) -> Result<(), HopFailure> {
+        self.note.flush();
+        Ok(())
     }
 
     fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {

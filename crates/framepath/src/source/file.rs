@@ -1,23 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `file`: packets of one video track of a media file.
 
+use std::error::Error;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use framepath_codec::{Codec, CodecError, Demuxer, Formats, MediaFile, Packet, TrackInfo};
 use framepath_model::path::{Arg, DefaultValue, Definition, Hop, Hosts, INFINITE, ValueKind, all_hops};
 use framepath_model::stream::{SeekTo, StreamInfo};
 use framepath_model::wire;
+use framepath_os::process::{cancel, signal};
 
 use crate::element::{Element, HopPlace};
 use crate::error::StageError;
-use crate::host::{DemuxerInput, DemuxerSpec, RemoteDemuxer, ServiceStream, Task, WorkerOptions};
+use crate::host::{DemuxedInput, DemuxerSpec, RemoteDemuxer, ServiceStream, Task, WorkerOptions};
 use crate::hosting::{service_stream_of, worker_options};
 use crate::item::Item;
 use crate::out::{HopFailure, Out};
 use crate::request::{Answered, Request};
-use crate::source::refill::{Sequence, refilled};
+use crate::source::refill::{Feed, Sequence, read_only, refilled};
 use crate::source::{Pace, PaceWait, Source};
 
 /// The part of a file to read, and how to read it.
@@ -86,25 +89,35 @@ fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<File, StageError> {
     let options = FileOptions::of(hop);
     let decoders = decoders(place.behind);
     let is_open = !hop.is_set("host") && decoders.iter().all(|decoder| !decoder.is_set("host"));
-    let media = open(hop.text("path"))?;
-    let file = match demuxer_of(hop, &decoders)? {
-        Some(spec) => File::demuxed_by(DemuxerInput::File(media), &options, spec)?,
-        None if is_open => File::demuxed_where_safe(media, &options, || unknown_demuxer_of(hop))?,
+    let (media, feed) = open(hop.text("path"))?;
+    let mut file = match demuxer_of(hop, &decoders)? {
+        Some(spec) => File::demuxed_by(media, &options, spec)?,
+        None if is_open => {
+            let file = File::demuxed_where_safe(media, &options, || unknown_demuxer_of(hop))?;
+            if file.worker().is_some() {
+                place.outcomes.is_unusual.store(true, Ordering::Relaxed);
+            }
+            file
+        }
         None => File::demuxed_inline(media, &options, Formats::All)?,
     };
+    file.feed = feed.or(file.feed);
     file.report_worker(place);
     Ok(file)
 }
 
 /// Opens the file `path`, standard input for `-`, or an image sequence if `path` has a `%d` and no file has this
-/// name.
-fn open(path: &str) -> Result<MediaFile, StageError> {
+/// name. Returns the thread that reads a sequence as well.
+fn open(path: &str) -> Result<(MediaFile, Option<Feed>), StageError> {
     if path == "-" {
-        return MediaFile::standard_input().map_err(StageError::io("standard input"));
+        return Ok((MediaFile::standard_input().map_err(StageError::io("standard input"))?, None));
     }
     match Sequence::of(path) {
-        Some(sequence) if !Path::new(path).exists() => sequence.open().map_err(StageError::io(path)),
-        _ => Ok(MediaFile::open(path.as_ref())?),
+        Some(sequence) if !Path::new(path).exists() => {
+            let (file, feed) = sequence.open().map_err(StageError::io(path))?;
+            Ok((file, Some(feed)))
+        }
+        _ => Ok((MediaFile::open(path.as_ref())?, None)),
     }
 }
 
@@ -157,6 +170,17 @@ fn spec_of(
     }
 }
 
+/// Returns true if `error` comes from a call that a signal or a stop request canceled.
+fn is_canceled(error: &StageError) -> bool {
+    let mut cause: Option<&(dyn Error + 'static)> = Some(error);
+    std::iter::from_fn(|| {
+        let this = cause?;
+        cause = this.source();
+        Some(this)
+    })
+    .any(|cause| cause.downcast_ref().is_some_and(cancel::is_canceled))
+}
+
 /// Returns the decoders among the hops behind the file.
 fn decoders(behind: &[Hop]) -> Vec<&Hop> {
     all_hops(behind).filter(|hop| hop.name() == "decode").collect()
@@ -189,17 +213,27 @@ pub(crate) struct File {
     next_seq: u64,
     /// Deadlines of the packets; `None` without a rate.
     pace: Option<Pace>,
+    /// Thread that reads the file's bytes; `None` if the demuxer reads them itself.
+    feed: Option<Feed>,
 }
 
 impl File {
-    /// Demuxes `input` in a worker that `spec` describes.
-    pub(super) fn demuxed_by(
-        input: DemuxerInput,
+    /// Demuxes `file` in a worker that `spec` describes. The worker gets a descriptor that it can only read.
+    fn demuxed_by(file: MediaFile, options: &FileOptions, spec: DemuxerSpec) -> Result<File, StageError> {
+        let path = file.name().to_owned();
+        let (file, feed) = read_only(file).map_err(StageError::io(&path))?;
+        Ok(File { feed, ..File::remote(&path, DemuxedInput::File(file), options, spec)? })
+    }
+
+    /// Demuxes `input`, the file `path`, in a worker that `spec` describes. The worker gets the descriptor of
+    /// `input`.
+    pub(super) fn remote(
+        path: &str,
+        input: DemuxedInput,
         options: &FileOptions,
         spec: DemuxerSpec,
     ) -> Result<File, StageError> {
-        let path = input.name().to_owned();
-        Ok(File::new(&path, options, Demuxing::Worker(Box::new(RemoteDemuxer::open(input, spec)?))))
+        Ok(File::new(path, options, Demuxing::Worker(Box::new(RemoteDemuxer::open(input, spec)?))))
     }
 
     /// Demuxes `file` in this process, by the demuxers and decoders of `formats`.
@@ -232,18 +266,22 @@ impl File {
                 read.inspect(|read| drop(read.take()));
                 return File::from_demuxer(&path, demuxer, options);
             }
-            Ok(_) | Err(CodecError::UnsupportedContainer { .. }) => {}
+            Ok(_) | Err(CodecError::UnsupportedContainer { .. } | CodecError::OtherCodec { .. }) => {}
             Err(error) => return Err(error.into()),
         }
-        match read {
-            Some(read) => again = refilled(read.take(), again).map_err(StageError::io(path))?,
-            None => again.rewind().map_err(StageError::io(path))?,
-        }
-        File::demuxed_by(DemuxerInput::File(again), options, spec()?)
+        let Some(read) = read else {
+            again.rewind().map_err(StageError::io(path))?;
+            return File::demuxed_by(again, options, spec()?);
+        };
+        let Some(first) = read.take() else {
+            return Err(StageError::TooLateForWorker { file: path });
+        };
+        let (file, feed) = refilled(first, again).map_err(StageError::io(&path))?;
+        Ok(File { feed: Some(feed), ..File::remote(&path, DemuxedInput::File(file), options, spec()?)? })
     }
 
     fn new(path: &str, options: &FileOptions, demuxing: Demuxing) -> File {
-        let file = File { demuxing, next_seq: 0, pace: Pace::from_rate(options.rate) };
+        let file = File { demuxing, next_seq: 0, pace: Pace::from_rate(options.rate), feed: None };
         let (track, demuxed) = (file.track(), if file.worker().is_some() { "in a worker" } else { "inline" });
         let StreamInfo { width, height, .. } = track.stream;
         log::info!("file {path}: {} {width}x{height}, demuxed {demuxed}", track.codec);
@@ -318,7 +356,15 @@ impl Source for File {
             Demuxing::Inline(inline) => inline.read(),
             Demuxing::Worker(remote) => remote.read().map_err(StageError::from),
         };
-        let Some(mut packet) = packet.map_err(|error| out.fail(error))? else { return Ok(false) };
+        let packet = match packet {
+            // The read was interrupted: the frames inside the path are still delivered.
+            Err(error) if signal::interrupted() && is_canceled(&error) => None,
+            packet => packet.map_err(|error| out.fail(error))?,
+        };
+        let Some(mut packet) = packet else {
+            let failed = self.feed.as_ref().map_or(Ok(()), Feed::check);
+            return failed.map(|()| false).map_err(|error| out.fail(StageError::io("file")(error)));
+        };
         packet.meta_mut().seq = self.next_seq;
         packet.meta_mut().birth_ns = birth_ns;
         self.next_seq += 1;

@@ -4,9 +4,11 @@
 
 use std::fs::File;
 use std::io::{self, Write};
+use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use framepath_codec::MediaFile;
@@ -18,9 +20,33 @@ const CHUNK: usize = 64 * 1024;
 /// Highest number at which an image sequence may begin, as in FFmpeg.
 const LAST_START: u64 = 4;
 
+/// Thread that writes the bytes of a file for its demuxer.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Feed(Arc<Mutex<Option<io::Error>>>);
+
+impl Feed {
+    /// Returns the error that ended the thread, once. Call it when the demuxer has reached the end of the bytes:
+    /// without an error, they are complete.
+    pub(super) fn check(&self) -> io::Result<()> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
+    }
+}
+
+/// Returns `file` if another process that gets its descriptor can only read it; else the same file, opened for
+/// reading, or the reading end of a connection through which a thread passes its bytes.
+pub(super) fn read_only(file: MediaFile) -> io::Result<(MediaFile, Option<Feed>)> {
+    if file.is_read_only()? {
+        return Ok((file, None));
+    }
+    if file.is_seekable() {
+        return Ok((file.reopened_to_read()?, None));
+    }
+    refilled(Vec::new(), file).map(|(file, feed)| (file, Some(feed)))
+}
+
 /// Returns a file that begins with `first`, and continues with the rest of `pipe`. A thread copies the bytes
 /// until the pipe or the reader ends, or the run is canceled.
-pub(super) fn refilled(first: Vec<u8>, pipe: MediaFile) -> io::Result<MediaFile> {
+pub(super) fn refilled(first: Vec<u8>, pipe: MediaFile) -> io::Result<(MediaFile, Feed)> {
     let source = File::from(pipe.as_fd().try_clone_to_owned()?);
     fed(pipe.name(), move |writer| {
         writer.write_all(&first)?;
@@ -56,7 +82,7 @@ impl Sequence {
     ///
     /// # Errors
     /// There is no such file.
-    pub(super) fn open(self) -> io::Result<MediaFile> {
+    pub(super) fn open(self) -> io::Result<(MediaFile, Feed)> {
         let start = (0..=LAST_START).find(|number| self.file(*number).is_file());
         let start = start.ok_or_else(|| {
             let first = self.file(0);
@@ -69,26 +95,41 @@ impl Sequence {
         fed(&name, move |writer| {
             let files = (start..).map(|number| self.file(number)).take_while(|file| file.is_file());
             for file in files {
-                copy_all(&cancel::open(&file)?, writer)?;
+                let open = cancel::open(&file).map_err(|error| named(&file, &error))?;
+                copy_all(&open, writer)?;
             }
             Ok(())
         })
     }
 }
 
-/// Returns a file whose bytes a thread writes by `feed`. The reader sees an error of `feed` as the end.
+/// Returns a file whose bytes a thread writes by `feed`, and the thread. The reader sees an error of `feed` as the end
+/// of the bytes.
 fn fed(
     name: &str,
     feed: impl FnOnce(&mut UnixStream) -> io::Result<()> + Send + 'static,
-) -> io::Result<MediaFile> {
+) -> io::Result<(MediaFile, Feed)> {
     let (reader, mut writer) = UnixStream::pair()?;
+    // The reader may belong to another process, which must not write.
+    reader.shutdown(Shutdown::Write)?;
+    let failure = Feed::default();
+    let result = failure.clone();
     let run = move || {
-        if let Err(error) = feed(&mut writer) {
-            log::debug!("the demuxer's input ends: {error}");
+        let is_of_reader = |error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe;
+        if let Err(error) =
+            feed(&mut writer).or_else(|error| if is_of_reader(&error) { Ok(()) } else { Err(error) })
+        {
+            // Before the writer is dropped, whose end the reader sees.
+            *result.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
         }
     };
     thread::Builder::new().name("fp-refill".to_owned()).spawn(run)?;
-    Ok(MediaFile::from_fd(OwnedFd::from(reader), name.to_owned(), false))
+    Ok((MediaFile::from_fd(OwnedFd::from(reader), name.to_owned(), false), failure))
+}
+
+/// Returns `error` with the name of the file that it belongs to.
+fn named(file: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("open {}: {error}", file.display()))
 }
 
 fn copy_all(source: &File, writer: &mut UnixStream) -> io::Result<()> {
@@ -119,9 +160,42 @@ mod tests {
         start.write_all(b" and the rest").unwrap();
         drop(start);
         let pipe = MediaFile::from_fd(OwnedFd::from(end), "pipe".to_owned(), false);
-        let whole = refilled(b"the first bytes".to_vec(), pipe).unwrap();
+        let (whole, feed) = refilled(b"the first bytes".to_vec(), pipe).unwrap();
         assert_eq!((whole.name(), whole.is_seekable()), ("pipe", false));
         assert_eq!(text_of(&whole), "the first bytes and the rest");
+        feed.check().unwrap();
+    }
+
+    #[test]
+    fn an_error_of_a_later_file_is_kept() {
+        let (file, feed) = fed("f", |writer| {
+            writer.write_all(b"first")?;
+            Err(io::ErrorKind::PermissionDenied.into())
+        })
+        .unwrap();
+        assert_eq!(text_of(&file), "first");
+        assert_eq!(feed.check().unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+    }
+
+    #[test]
+    fn a_descriptor_for_a_worker_can_only_be_read() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"the bytes").unwrap();
+        let media = MediaFile::from_fd(file.into(), "file".to_owned(), true);
+        assert!(!media.is_read_only().unwrap());
+        let (ready, feed) = read_only(media).unwrap();
+        assert!(ready.is_read_only().unwrap() && feed.is_none());
+        assert_eq!(text_of(&ready), "the bytes");
+        // A socket has no mode: its bytes are passed on, through an end that cannot write.
+        let (end, mut start) = UnixStream::pair().unwrap();
+        start.write_all(b"more").unwrap();
+        drop(start);
+        let media = MediaFile::from_fd(OwnedFd::from(end), "socket".to_owned(), false);
+        let (ready, feed) = read_only(media).unwrap();
+        let mut end = UnixStream::from(ready.as_fd().try_clone_to_owned().unwrap());
+        assert_eq!(end.write(b"x").unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+        assert_eq!(text_of(&ready), "more");
+        feed.unwrap().check().unwrap();
     }
 
     #[test]
@@ -132,7 +206,7 @@ mod tests {
         }
         let pattern = folder.path().join("f%03d.x").display().to_string();
         let sequence = Sequence::of(&pattern).unwrap();
-        assert_eq!(text_of(&sequence.open().unwrap()), "2 3 4 ");
+        assert_eq!(text_of(&sequence.open().unwrap().0), "2 3 4 ");
         let none = Sequence::of(&folder.path().join("g%d.x").display().to_string()).unwrap();
         assert!(none.open().unwrap_err().to_string().contains("g0.x"));
         for plain in ["film.mp4", "100%.mp4", "%s.png", "%3d.png"] {

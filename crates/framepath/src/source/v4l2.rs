@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `v4l2`: frames of a camera, in the driver's buffers.
+//! `v4l2`: frames of a camera, in the driver's buffers; or packets of a camera that compresses, copied once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use framepath_codec::{Codec, Packet, TrackInfo};
+use framepath_model::access_point::{AccessPoints, RandomAccess};
 use framepath_model::format::{Layout, PixelFormat};
+use framepath_model::orientation::Orientation;
 use framepath_model::path::{Arg, DefaultValue, Definition, Hop, ValueKind};
 use framepath_model::stream::{FrameMeta, Rational, StreamInfo};
-use framepath_os::memory::pool::{Frame, Pool};
+use framepath_os::measure::meter;
+use framepath_os::memory::pool::Pool;
 use framepath_os::process::signal;
 use framepath_os::time::now_ns;
 use framepath_os::v4l2::{
-    CaptureBuffers, Direction, Heap, Io, Node, NodeRole, QueueFormat, Ready, V4l2Error,
+    CaptureBuffers, Direction, Fourcc, Heap, Io, Node, NodeRole, QueueFormat, Ready, V4l2Error,
 };
 
 use crate::device::{PATIENCE, SLICE, fourcc, io_of, layout_of, pixel_format};
@@ -39,9 +43,9 @@ static DEFINITION: Definition =
         ),
         Arg::option(
             "format",
-            ValueKind::choice(&["grey", "yuv420p", "nv12"]),
-            DefaultValue::Unset("the device's present value, or the first of these that it offers"),
-            "pixel format",
+            ValueKind::choice(&FORMATS),
+            DefaultValue::Unset("the device's present pixel format, or the first of these that it offers"),
+            "pixel format; or `mjpg` or `h264`: packets, for `decode`",
         ),
         Arg::option(
             "rate",
@@ -54,6 +58,15 @@ static DEFINITION: Definition =
         HEAP,
     ]);
 
+/// Values of the option `format`: pixel formats, and codecs.
+const FORMATS: [&str; 17] = [
+    "grey", "yuv420p", "nv12", "p010", "yuyv", "uyvy", "yuv422p", "rgb24", "bgr24", "bgr0", "bgra", "rgba",
+    "grey10", "grey12", "grey16", MJPG, H264,
+];
+
+const MJPG: &str = "mjpg";
+const H264: &str = "h264";
+
 pub(crate) fn element() -> Element {
     Element::source(&DEFINITION, make)
 }
@@ -63,13 +76,36 @@ fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<V4l2, StageError> {
         node: hop.text("device").to_owned(),
         io: io_of(hop.choice("io")),
         size: hop.is_set("size").then(|| hop.size("size")),
-        format: if hop.is_set("format") { Some(hop.choice("format").parse()?) } else { None },
+        format: match hop.is_set("format").then(|| hop.choice("format")) {
+            None => None,
+            Some(MJPG) => {
+                Some(CameraFormat::Packets(Fourcc::MJPG, Codec::named("mjpeg").ok_or_else(no_mjpeg)?))
+            }
+            Some(H264) => Some(CameraFormat::Packets(Fourcc::H264, Codec::H264)),
+            Some(format) => Some(CameraFormat::Pixels(format.parse()?)),
+        },
         rate: if hop.is_set("rate") { hop.rate("rate") } else { 0.0 },
         frames: hop.count("frames"),
         buffers: hop.count("buffers") as u32,
         heap: heap_of(hop),
     };
     V4l2::open(&options, place.outcomes.missed.clone())
+}
+
+/// Seconds in a tick of the frames' times: V4L2 has microseconds.
+const TIME_BASE: Rational = Rational::new(1, 1_000_000);
+
+fn no_mjpeg() -> StageError {
+    StageError::Option("format=mjpg: the installed libavcodec has no decoder of MJPEG".to_owned())
+}
+
+/// Data that a camera delivers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CameraFormat {
+    /// Frames.
+    Pixels(PixelFormat),
+    /// Packets of a codec, with V4L2's code for it.
+    Packets(Fourcc, Codec),
 }
 
 /// Options of the `v4l2` source.
@@ -81,9 +117,9 @@ pub(crate) struct V4l2Options {
     pub(crate) io: Option<Io>,
     /// Width and height in pixels; `None` keeps the device's size.
     pub(crate) size: Option<(u32, u32)>,
-    /// Pixel format; `None` keeps the device's format if framepath supports it, else takes the first
-    /// supported format that the device offers.
-    pub(crate) format: Option<PixelFormat>,
+    /// Format; `None` keeps the device's pixel format if framepath supports it, else takes the first
+    /// supported pixel format that the device offers.
+    pub(crate) format: Option<CameraFormat>,
     /// Frame rate in Hz; 0 keeps the device's rate.
     pub(crate) rate: f64,
     /// Number of frames; 0: no limit.
@@ -100,7 +136,7 @@ pub(crate) struct V4l2Options {
 pub(crate) struct V4l2 {
     input: CameraInput,
     node: Arc<Node>,
-    layout: Layout,
+    content: CameraContent,
     info: StreamInfo,
     /// Number of frames still to emit; `u64::MAX` at the start if there is no limit.
     left: u64,
@@ -113,6 +149,14 @@ pub(crate) struct V4l2 {
     /// True once streaming was started.
     started: bool,
     silence: Silence,
+}
+
+/// Content of the device's buffers.
+enum CameraContent {
+    /// Pictures with this layout.
+    Pictures(Layout),
+    /// A packet of this track in each buffer.
+    Packets(TrackInfo, AccessPoints),
 }
 
 /// Start of the time in which a device with queued buffers has delivered no frame; `None` after a frame, and
@@ -149,26 +193,40 @@ impl V4l2 {
         let rate = (options.rate > 0.0).then(|| ((options.rate * 1000.0).round() as u32, 1000));
         let (over, under) = node.set_rate(rate).unwrap_or((0, 1));
         let frame_rate = Rational::new(under.min(i32::MAX as u32) as i32, over.min(i32::MAX as u32) as i32);
-        let layout = layout_of(&picture, None)?.with_colors(node.colors(Direction::Capture)?);
+        let unknown = StreamInfo {
+            format: None,
+            width: picture.width,
+            height: picture.height,
+            time_base: TIME_BASE,
+            frame_rate,
+            sample_aspect: Rational::new(1, 1),
+            orientation: Orientation::Upright,
+        };
+        let (content, info, bytes) = match options.format {
+            Some(CameraFormat::Packets(_, codec)) => {
+                let track = TrackInfo::from_codec(codec, unknown)?;
+                let (points, info) = (track.access_points(), track.stream);
+                (CameraContent::Packets(track, points), info, picture.bytes as usize)
+            }
+            _ => {
+                let layout = layout_of(&picture, None)?.with_colors(node.colors(Direction::Capture)?);
+                let info = StreamInfo { format: Some(layout.format), ..unknown };
+                (CameraContent::Pictures(layout), info, layout.size.max(picture.bytes as usize))
+            }
+        };
         let input = match options.io {
             Some(io) => CameraInput::Queue(CaptureBuffers::new(&node, io, options.buffers, &options.heap)?),
-            None if node.can_read() => {
-                CameraInput::Read(Pool::new(layout.size.max(picture.bytes as usize), options.buffers)?)
-            }
+            None if node.can_read() => CameraInput::Read(Pool::new(bytes, options.buffers)?),
             None => {
                 let what = format!("{} does not support read(2); use io=mmap", options.node);
                 return Err(StageError::Option(what));
             }
         };
-        let info = StreamInfo {
-            time_base: Rational::new(1, 1_000_000),
-            ..StreamInfo::from_layout(&layout, frame_rate)
-        };
         let left = if options.frames == 0 { u64::MAX } else { options.frames };
         Ok(V4l2 {
             input,
             node,
-            layout,
+            content,
             info,
             left,
             first: None,
@@ -221,13 +279,17 @@ impl V4l2 {
         FrameMeta { seq: number - first, birth_ns, pts, duration: 0, ..FrameMeta::default() }
     }
 
-    /// Takes the next frame from the device; `None` if there is none yet, or the frame is damaged. The thread
+    /// Takes the next frame or packet from the device; `None` if there is none yet, or it is damaged. The thread
     /// has waited since `waited_since_ns` (CLOCK_MONOTONIC).
-    fn take(&mut self, waited_since_ns: u64, out: &mut Out<'_>) -> Result<Option<Frame>, StageError> {
+    fn take(&mut self, waited_since_ns: u64, out: &mut Out<'_>) -> Result<Option<Item>, StageError> {
         if let CameraInput::Queue(buffers) = &self.input {
             let Some(taken) = buffers.dequeue()? else { return Ok(None) };
             // A damaged frame counts as dropped by the driver, because its number is missing then.
-            if taken.failed || taken.bytes < self.layout.pixel_bytes() {
+            let least = match &self.content {
+                CameraContent::Pictures(layout) => layout.pixel_bytes(),
+                CameraContent::Packets(..) => 1,
+            };
+            if taken.failed || taken.bytes < least {
                 buffers.give_back(&taken);
                 return Ok(None);
             }
@@ -236,7 +298,17 @@ impl V4l2 {
             let birth_ns = out.recorder().captured(stamp_us * 1000, waited_since_ns);
             let meta = self.meta(taken.sequence, stamp_us, birth_ns);
             let CameraInput::Queue(buffers) = &self.input else { return Ok(None) };
-            return Ok(Some(buffers.frame(&taken, &self.layout, meta)?));
+            return match &mut self.content {
+                CameraContent::Pictures(layout) => {
+                    Ok(Some(Item::Frame(buffers.frame(&taken, layout, meta)?)))
+                }
+                CameraContent::Packets(_, points) => {
+                    let end = taken.offset.saturating_add(taken.bytes);
+                    let buffer = buffers.frame(&taken, &Layout::opaque(end), meta)?;
+                    let bytes = buffer.plane(0).sub(taken.offset..end).to_vec();
+                    packet(&bytes, meta, points).map(Some)
+                }
+            };
         }
         let CameraInput::Read(pool) = &mut self.input else { return Ok(None) };
         let mut frame = pool.acquire()?;
@@ -245,21 +317,46 @@ impl V4l2 {
         let birth_ns = out.recorder().captured(now, waited_since_ns);
         // The slot as bytes, with the driver's padding.
         let to = frame.plane_mut(0);
-        let read = framepath_os::measure::meter::copy(self.layout.size, || self.node.read(to))?;
+        let expected = if let CameraContent::Pictures(layout) = &self.content { layout.size } else { 0 };
+        let read = meter::copy(expected, || self.node.read(to))?;
         let Some(read) = read else { return Ok(None) };
-        if read < self.layout.size {
-            let what = format!("returned {read} bytes of a frame of {}", self.layout.size);
+        if read < expected {
+            let what = format!("returned {read} bytes of a frame of {expected}");
             return Err(V4l2Error::Driver { node: self.node.path().to_owned(), what }.into());
         }
-        frame.set_layout(&self.layout)?;
+        if let CameraContent::Pictures(layout) = self.content {
+            frame.set_layout(&layout)?;
+            let meta = self.meta(self.next as u32, now / 1000, birth_ns);
+            return Ok(Some(Item::Frame(frame.freeze(meta))));
+        }
+        meter::count_copied(read);
+        let bytes = frame.plane_mut(0)[..read].to_vec();
         let meta = self.meta(self.next as u32, now / 1000, birth_ns);
-        Ok(Some(frame.freeze(meta)))
+        let CameraContent::Packets(_, points) = &mut self.content else { return Ok(None) };
+        packet(&bytes, meta, points).map(Some)
     }
+}
+
+/// Makes a packet of a camera's bytes.
+fn packet(bytes: &[u8], meta: FrameMeta, points: &mut AccessPoints) -> Result<Item, StageError> {
+    // The driver's flag is not reliable: the bytes decide.
+    let timed = meta.pts.is_some();
+    let is_point =
+        !points.needs(true, timed) || points.inspect(bytes, true, true) == Some(RandomAccess::Point);
+    let packet = Packet::copied(bytes, meta, is_point);
+    packet.map(Item::Packet).ok_or_else(|| StageError::Option("no memory for a packet".to_owned()))
 }
 
 impl Source for V4l2 {
     fn info(&self) -> StreamInfo {
         self.info
+    }
+
+    fn track_info(&self) -> Option<TrackInfo> {
+        match &self.content {
+            CameraContent::Pictures(_) => None,
+            CameraContent::Packets(track, _) => Some(track.clone()),
+        }
     }
 
     fn produce(&mut self, out: &mut Out<'_>) -> Result<bool, HopFailure> {
@@ -279,10 +376,10 @@ impl Source for V4l2 {
                 Waited::Ended => return Ok(false),
                 Waited::Request => return Ok(true),
             }
-            if let Some(frame) = self.take(waited_since_ns, out).map_err(|e| out.fail(e))? {
+            if let Some(item) = self.take(waited_since_ns, out).map_err(|e| out.fail(e))? {
                 self.silence = Silence::default();
                 self.left -= 1;
-                out.push(Item::Frame(frame))?;
+                out.push(item)?;
                 return Ok(true);
             }
         }
@@ -334,14 +431,18 @@ fn set_format(node: &Node, options: &V4l2Options) -> Result<QueueFormat, StageEr
     let now = node.format(Direction::Capture)?;
     let offered: Vec<_> = node.formats(Direction::Capture).into_iter().map(|offer| offer.fourcc).collect();
     let chosen = match options.format {
-        Some(format) => fourcc(format).filter(|name| offered.contains(name)),
+        Some(CameraFormat::Pixels(format)) => fourcc(format).filter(|name| offered.contains(name)),
+        Some(CameraFormat::Packets(name, _)) => Some(name).filter(|name| offered.contains(name)),
         None if pixel_format(now.fourcc).is_some() => Some(now.fourcc),
         None => crate::device::FORMATS.iter().map(|(name, _)| *name).find(|name| offered.contains(name)),
     };
     let Some(fourcc) = chosen else {
         let requested = match options.format {
-            Some(format) => format!("{format} frames"),
-            None => "GREY, YUV420P (YU12) or NV12 frames".to_owned(),
+            Some(CameraFormat::Pixels(format)) => format!("{format} frames"),
+            Some(CameraFormat::Packets(name, _)) => format!("{name} packets"),
+            None => {
+                "frames of a supported pixel format (format=mjpg and format=h264 take packets)".to_owned()
+            }
         };
         return Err(node.lacks(Direction::Capture, &requested).into());
     };

@@ -20,7 +20,7 @@ use inline::{DamageHandling, DamageMode, Decode, HardwareFallback};
 
 static DEFINITION: Definition = Definition::stage(
     "decode",
-    "packets of H.264, HEVC, VP8, VP9 or AV1 into frames",
+    "packets of H.264, HEVC, VP8, VP9, AV1 or another codec of libavcodec into frames",
 )
 .args(&[
     Arg::option(

@@ -4,11 +4,14 @@
 //! The filters read frames in place, in a worker in a copy. A frame that comes out unchanged costs no copy; every
 //! other picture is copied once into the stage's own pool.
 
+use std::collections::BTreeMap;
+
 use framepath_codec::filter::{FilterGraph, Filtered, InputMemory};
 use framepath_model::format::Layout;
 use framepath_model::path::{Arg, Definition, Hop, Hosts, ValueKind};
-use framepath_model::stream::StreamInfo;
+use framepath_model::stream::{FrameMeta, StreamInfo};
 use framepath_os::memory::pool::{GiveBack, Pool};
+use framepath_os::process::signal;
 
 use crate::copy_pool::slot_in;
 use crate::element::{Element, HopPlace};
@@ -39,6 +42,9 @@ fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<Filter, StageError> {
 /// hops behind. The stage waits while all are in use.
 const SLOTS: u32 = 8;
 
+/// Maximum number of inputs without output that a worker remembers; libavfilter's graphs keep fewer frames.
+const MOST_UNANSWERED: usize = 1024;
+
 /// Stage that runs a graph of filters. The graph is made for the first frame, and again when frames change
 /// their format or size.
 pub(crate) struct Filter {
@@ -52,13 +58,16 @@ pub(crate) struct Filter {
     graph: Option<(FilterGraph, Layout)>,
     /// Pool of the output frames; `None` before the first new picture.
     pool: Option<Pool>,
+    /// In a worker: inputs of which no frame came out.
+    unanswered: Unanswered,
     /// Number of frames that went in and did not come out; an estimate if the filters add or drop frames.
     inside: u64,
 }
 
 impl Filter {
     fn new(text: &str, give_back: Option<&'static GiveBack>) -> Filter {
-        Filter { text: text.to_owned(), give_back, info: None, graph: None, pool: None, inside: 0 }
+        let (text, unanswered) = (text.to_owned(), Unanswered::default());
+        Filter { text, give_back, info: None, graph: None, pool: None, unanswered, inside: 0 }
     }
 
     fn graph_for(&self, layout: &Layout, info: &StreamInfo) -> Result<FilterGraph, StageError> {
@@ -70,7 +79,8 @@ impl Filter {
     /// Passes all frames that the graph can output now to the next hop.
     fn pass_output(&mut self, out: &mut Out<'_>) -> Result<(), HopFailure> {
         let (Some((graph, _)), give_back) = (&mut self.graph, self.give_back) else { return Ok(()) };
-        loop {
+        // Some graphs output frames without end.
+        while !signal::overdue() {
             let pool = &mut self.pool;
             let received =
                 graph.receive(|layout| slot_in(pool, FilterGraph::slot_bytes(layout), SLOTS, give_back));
@@ -78,11 +88,41 @@ impl Filter {
             if matches!(received, Filtered::Same(_) | Filtered::New(..)) {
                 self.inside = self.inside.saturating_sub(1);
             }
-            match received {
-                Filtered::Same(frame) => out.push(Item::Frame(frame))?,
-                Filtered::New(frame, meta) => out.push(Item::Frame(frame.freeze(meta)))?,
+            let frame = match received {
+                Filtered::Same(frame) => frame,
+                Filtered::New(frame, meta) => frame.freeze(meta),
                 Filtered::NeedsFrame | Filtered::End => return Ok(()),
+            };
+            if give_back.is_some() {
+                self.unanswered.output(&frame.meta()).map_err(|error| out.fail(error))?;
             }
+            out.push(Item::Frame(frame))?;
+        }
+        Ok(())
+    }
+}
+
+/// Inputs of a worker of which no frame came out, by number, with their times. A worker's output is a frame of one of
+/// its inputs, at most one for each, and has this input's time: the caller counts losses that way.
+#[derive(Default)]
+struct Unanswered(BTreeMap<u64, Option<i64>>);
+
+impl Unanswered {
+    fn input(&mut self, meta: &FrameMeta) {
+        self.0.insert(meta.seq, meta.pts);
+        if self.0.len() > MOST_UNANSWERED {
+            // Filters that choose frames never output some of them.
+            self.0.pop_first();
+        }
+    }
+
+    /// # Errors
+    /// The frame is a further one of its input, or has another time.
+    fn output(&mut self, meta: &FrameMeta) -> Result<(), StageError> {
+        match self.0.remove(&meta.seq) {
+            Some(pts) if pts == meta.pts => Ok(()),
+            Some(_) => Err(StageError::FilterInWorker { does: "changes the times of frames" }),
+            None => Err(StageError::FilterInWorker { does: "outputs several frames for one" }),
         }
     }
 }
@@ -112,6 +152,9 @@ impl Stage for Filter {
         }
         if let Some((graph, _)) = &mut self.graph {
             self.inside += 1;
+            if self.give_back.is_some() {
+                self.unanswered.input(&frame.meta());
+            }
             graph.push(frame).map_err(|error| out.fail(error))?;
         }
         self.pass_output(out)
@@ -127,7 +170,7 @@ impl Stage for Filter {
     }
 
     fn flush(&mut self, out: &mut Out<'_>) -> Result<(), HopFailure> {
-        self.graph = None;
+        (self.graph, self.unanswered) = (None, Unanswered::default());
         out.flushed(std::mem::take(&mut self.inside));
         Ok(())
     }

@@ -25,14 +25,14 @@ static DEFINITION: Definition = Definition::stage("scale", "pictures of another 
         Arg::option(
             "width",
             ValueKind::count(1, Layout::MAX_SIDE as u64),
-            DefaultValue::Unset("in proportion to `height`, an even number"),
+            DefaultValue::Unset("in proportion to `height`, rounded to an even number"),
             "width of the output in pixels",
         )
         .excluding(&["size"]),
         Arg::option(
             "height",
             ValueKind::count(1, Layout::MAX_SIDE as u64),
-            DefaultValue::Unset("in proportion to `width`, an even number"),
+            DefaultValue::Unset("in proportion to `width`, rounded to an even number"),
             "height of the output in pixels",
         )
         .excluding(&["size"]),

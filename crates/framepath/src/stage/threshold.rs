@@ -42,7 +42,7 @@ static DEFINITION: Definition =
                 "algo",
                 ValueKind::choice(&["threshold", "none"]),
                 DefaultValue::Is("threshold"),
-                "`none` leaves the pixels unchanged, to measure the cost of the transfer",
+                "the device's work; `none` leaves the pixels unchanged, to measure the cost of the transfer",
             )
             .needing("device"),
             Arg::option(

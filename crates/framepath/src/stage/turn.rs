@@ -2,8 +2,9 @@
 //! `rotate` and `flip`: pictures turned by quarters, or mirrored.
 
 use framepath_model::format::{Layout, PixelFormat};
+use framepath_model::orientation::Orientation;
 use framepath_model::path::{Arg, DefaultValue, Definition, ValueKind};
-use framepath_model::stream::{Rational, StreamInfo};
+use framepath_model::stream::{FieldOrder, FrameMeta, Rational, StreamInfo};
 use framepath_os::measure::meter;
 use framepath_os::memory::pool::{Frame, FrameMut};
 
@@ -17,9 +18,9 @@ use crate::stage::Stage;
 static ROTATE: Definition = Definition::stage("rotate", "turns pictures clockwise")
     .args(&[Arg::option(
         "angle",
-        ValueKind::choice(&["90", "180", "270"]),
+        ValueKind::choice(&["auto", "90", "180", "270"]),
         DefaultValue::Required,
-        "angle in degrees, clockwise",
+        "angle in degrees, clockwise; `auto` makes the pictures upright, as the file declares",
     )])
     .known_as(&["transpose", "videoflip"]);
 
@@ -34,74 +35,67 @@ static FLIP: Definition = Definition::stage("flip", "mirrors pictures")
 
 pub(crate) fn rotate() -> Element {
     Element::stage(&ROTATE, |hop, place| {
-        let turn = match hop.choice("angle") {
-            "90" => Turn::Quarter,
-            "180" => Turn::Half,
-            _ => Turn::ThreeQuarters,
+        let movement = match hop.choice("angle") {
+            "auto" => None,
+            "90" => Some(Orientation::Rotated90),
+            "180" => Some(Orientation::Rotated180),
+            _ => Some(Orientation::Rotated270),
         };
-        Ok(TurnStage { turn, copies: place.copy_pool(), band: Vec::new() })
+        Ok(TurnStage { movement, turner: Turner::new(place.copy_pool()) })
     })
 }
 
 pub(crate) fn flip() -> Element {
     Element::stage(&FLIP, |hop, place| {
-        let turn = if hop.choice("direction") == "horizontal" { Turn::Mirror } else { Turn::UpsideDown };
-        Ok(TurnStage { turn, copies: place.copy_pool(), band: Vec::new() })
+        let is_horizontal = hop.choice("direction") == "horizontal";
+        let movement = if is_horizontal { Orientation::Mirrored } else { Orientation::UpsideDown };
+        Ok(TurnStage { movement: Some(movement), turner: Turner::new(place.copy_pool()) })
     })
 }
 
 /// Number of rows that are read before they are written as columns: a cache line of 8-bit samples.
 const BAND: usize = 64;
 
-/// Movement of the pixels of a picture.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Turn {
-    /// Left and right change places.
-    Mirror,
-    /// Top and bottom change places.
-    UpsideDown,
-    /// Clockwise by 90 degrees.
-    Quarter,
-    /// By 180 degrees.
-    Half,
-    /// Clockwise by 270 degrees.
-    ThreeQuarters,
+/// Returns an error if the samples of `format` cannot be moved like this.
+fn check(movement: Orientation, format: PixelFormat) -> Result<(), StageError> {
+    let (across, down) = format.block();
+    let takes = match format {
+        _ if movement == Orientation::Upright => return Ok(()),
+        PixelFormat::Yuyv | PixelFormat::Uyvy => "formats with a plane for luma; put `convert` in front",
+        _ if movement.swaps_sides() && across != down => {
+            "formats whose chroma has the same step both ways, such as YUV420P and YUV444P; put `convert` in front"
+        }
+        _ => return Ok(()),
+    };
+    Err(StageError::Format { format, takes })
 }
 
-impl Turn {
-    /// Returns true if rows become columns.
-    fn swaps_sides(self) -> bool {
-        matches!(self, Turn::Quarter | Turn::ThreeQuarters)
-    }
-
-    /// Returns an error if the samples of `format` cannot be moved like this.
-    fn check(self, format: PixelFormat) -> Result<(), StageError> {
-        let (across, down) = format.block();
-        let takes = match format {
-            PixelFormat::Yuyv | PixelFormat::Uyvy => "formats with a plane for luma; put `convert` in front",
-            _ if self.swaps_sides() && across != down => {
-                "formats whose chroma has the same step both ways, such as YUV420P and YUV444P; put `convert` in front"
-            }
-            _ => return Ok(()),
-        };
-        Err(StageError::Format { format, takes })
-    }
-}
-
-/// Stage that writes each picture, turned, into a slot of its own pool.
-struct TurnStage {
-    turn: Turn,
+/// Writer of turned pictures into slots of its own pool.
+pub(crate) struct Turner {
     copies: CopyPool,
     /// Rows of the input that are being moved.
     band: Vec<u8>,
 }
 
-impl TurnStage {
-    fn turned(&mut self, frame: &Frame) -> Result<FrameMut, StageError> {
+impl Turner {
+    pub(crate) fn new(copies: CopyPool) -> Turner {
+        Turner { copies, band: Vec::new() }
+    }
+
+    /// Returns true if pictures of `format` can be moved like this.
+    pub(crate) fn takes(movement: Orientation, format: PixelFormat) -> bool {
+        check(movement, format).is_ok()
+    }
+
+    /// Returns the picture of `frame`, moved.
+    ///
+    /// # Errors
+    /// The format cannot be moved like this, or there is no slot.
+    pub(crate) fn turned(&mut self, movement: Orientation, frame: &Frame) -> Result<FrameMut, StageError> {
         let from = *frame.layout();
-        self.turn.check(from.format)?;
+        check(movement, from.format)?;
         let (width, height) =
-            if self.turn.swaps_sides() { (from.height, from.width) } else { (from.width, from.height) };
+            if movement.swaps_sides() { (from.height, from.width) } else { (from.width, from.height) };
         let layout = Layout::packed(from.format, width, height)?.with_colors(from.colors);
         let mut made = self.copies.slot(&layout)?;
         for index in 0..from.planes().len() {
@@ -111,7 +105,7 @@ impl TurnStage {
                     frame.row(index, 0).copy_to(made.plane_mut(index));
                     return;
                 }
-                let moved = Plane { frame, index, turn: self.turn };
+                let moved = Plane { frame, index, movement };
                 match from.format.plane_size(index, 1, 1).0 {
                     1 => moved.write::<1>(&mut made, &mut self.band),
                     2 => moved.write::<2>(&mut made, &mut self.band),
@@ -124,11 +118,45 @@ impl TurnStage {
     }
 }
 
+/// Returns `aspect` of a pixel after the movement.
+pub(crate) fn turned_aspect(movement: Orientation, aspect: Rational) -> Rational {
+    if movement.swaps_sides() { Rational::new(aspect.den, aspect.num) } else { aspect }
+}
+
+/// Stage that turns each picture.
+struct TurnStage {
+    /// Movement of each picture; `None` makes each picture upright.
+    movement: Option<Orientation>,
+    turner: Turner,
+}
+
+impl TurnStage {
+    /// Returns the movement of a picture with `orientation`, and the orientation that the picture has then. A
+    /// viewer that makes pictures upright shows the movement after it has done so.
+    fn movement(&self, orientation: Orientation) -> (Orientation, Orientation) {
+        match self.movement {
+            None => (orientation, Orientation::Upright),
+            Some(movement) => (movement, movement.inverse().then(orientation).then(movement)),
+        }
+    }
+}
+
+/// Returns the field order after the movement of a picture with `rows` rows. Fields that become columns keep
+/// their order.
+fn turned_order(movement: Orientation, order: FieldOrder, rows: u32) -> FieldOrder {
+    let is_reversed = matches!(movement, Orientation::UpsideDown | Orientation::Rotated180);
+    match order {
+        FieldOrder::TopFirst if is_reversed && rows % 2 == 0 => FieldOrder::BottomFirst,
+        FieldOrder::BottomFirst if is_reversed && rows % 2 == 0 => FieldOrder::TopFirst,
+        order => order,
+    }
+}
+
 /// A plane of the input, and its movement.
 struct Plane<'a> {
     frame: &'a Frame,
     index: usize,
-    turn: Turn,
+    movement: Orientation,
 }
 
 impl Plane<'_> {
@@ -149,13 +177,15 @@ impl Plane<'_> {
                 let start = row * from.width + column * N;
                 band[start..start + N].try_into().expect("N bytes")
             };
-            match self.turn {
-                Turn::Mirror | Turn::UpsideDown | Turn::Half => {
+            match self.movement {
+                // Never written: the picture stays as it is.
+                Orientation::Upright => {}
+                Orientation::Mirrored | Orientation::UpsideDown | Orientation::Rotated180 => {
                     for row in 0..rows {
                         let at = first + row;
-                        let at = if self.turn == Turn::Mirror { at } else { from.rows - 1 - at };
+                        let at = if self.movement == Orientation::Mirrored { at } else { from.rows - 1 - at };
                         let target = &mut to[at * stride..][..from.width];
-                        if self.turn == Turn::UpsideDown {
+                        if self.movement == Orientation::UpsideDown {
                             target.copy_from_slice(&band[row * from.width..][..from.width]);
                             continue;
                         }
@@ -164,19 +194,23 @@ impl Plane<'_> {
                     }
                 }
                 // Row y becomes column rows - 1 - y.
-                Turn::Quarter => {
+                Orientation::Rotated90 | Orientation::Transversed => {
                     for column in 0..columns {
-                        let start = column * stride + (from.rows - first - rows) * N;
+                        let is_turned = self.movement == Orientation::Rotated90;
+                        let row = if is_turned { column } else { columns - 1 - column };
+                        let start = row * stride + (from.rows - first - rows) * N;
                         let places = to[start..][..rows * N].chunks_exact_mut(N);
                         places.enumerate().for_each(|(at, to)| {
                             to.copy_from_slice(&pixel(rows - 1 - at, column));
                         });
                     }
                 }
-                // Column x becomes row columns - 1 - x.
-                Turn::ThreeQuarters => {
+                // Row y becomes column y.
+                Orientation::Rotated270 | Orientation::Transposed => {
                     for column in 0..columns {
-                        let start = (columns - 1 - column) * stride + first * N;
+                        let is_turned = self.movement == Orientation::Rotated270;
+                        let row = if is_turned { columns - 1 - column } else { column };
+                        let start = row * stride + first * N;
                         let places = to[start..][..rows * N].chunks_exact_mut(N);
                         places.enumerate().for_each(|(at, to)| {
                             to.copy_from_slice(&pixel(at, column));
@@ -190,26 +224,26 @@ impl Plane<'_> {
 
 impl Stage for TurnStage {
     fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
+        let (movement, orientation) = self.movement(info.orientation);
         if let Some(format) = info.format {
-            self.turn.check(format)?;
+            check(movement, format)?;
         }
-        if !self.turn.swaps_sides() {
-            return Ok(*info);
-        }
-        let aspect = info.sample_aspect;
-        Ok(StreamInfo {
-            width: info.height,
-            height: info.width,
-            sample_aspect: Rational::new(aspect.den, aspect.num),
-            ..*info
-        })
+        let sample_aspect = turned_aspect(movement, info.sample_aspect);
+        let (width, height) =
+            if movement.swaps_sides() { (info.height, info.width) } else { (info.width, info.height) };
+        Ok(StreamInfo { width, height, sample_aspect, orientation, ..*info })
     }
 
     fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
         let frame = item.into_frame().map_err(|error| out.fail(error))?;
         let meta = frame.meta();
-        let turned = self.turned(&frame).map_err(|error| out.fail(error))?;
+        let (movement, orientation) = self.movement(meta.orientation);
+        if movement == Orientation::Upright {
+            return out.push(Item::Frame(frame));
+        }
+        let field_order = turned_order(movement, meta.field_order, frame.layout().height);
+        let turned = self.turner.turned(movement, &frame).map_err(|error| out.fail(error))?;
         drop(frame);
-        out.push(Item::Frame(turned.freeze(meta)))
+        out.push(Item::Frame(turned.freeze(FrameMeta { orientation, field_order, ..meta })))
     }
 }

@@ -44,9 +44,12 @@ impl Device {
     /// [`LabError::Missing`] if there is no node, or for AV1 and 10 bits, which the tool cannot
     /// decode by V4L2.
     pub(super) fn ffmpeg(&self, clip: &Clip) -> Result<String, LabError> {
+        self.ffmpeg_decoder(clip.codec, clip.ten_bits)
+    }
+
+    fn ffmpeg_decoder(&self, codec: &str, ten_bits: bool) -> Result<String, LabError> {
         self.options()?;
-        let codec = clip.case().trim_start_matches("hard-").split('-').next().unwrap_or_default();
-        if clip.ten_bits || codec == "av1" {
+        if ten_bits || codec == "av1" {
             let what = "the ffmpeg tool's V4L2 decoders have no AV1 and no 10 bits";
             return Err(LabError::Missing(what.to_owned()));
         }
@@ -62,7 +65,8 @@ mod tests {
     #[test]
     fn ffmpeg_decoders_are_named_by_codec() {
         let device = Device(Some("/dev/video7".into()));
-        let named: Vec<Option<String>> = CLIPS.iter().map(|clip| device.ffmpeg(clip).ok()).collect();
+        let named: Vec<Option<String>> =
+            CLIPS.iter().map(|clip| device.ffmpeg_decoder(clip.codec, clip.ten_bits).ok()).collect();
         let names: Vec<Option<&str>> = named.iter().map(Option::as_deref).collect();
         let (vp9, h264) = (Some("vp9_v4l2m2m"), Some("h264_v4l2m2m"));
         assert_eq!(names, [vp9, None, h264, None, vp9, None, h264, None]);

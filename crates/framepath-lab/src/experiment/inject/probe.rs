@@ -33,6 +33,15 @@ struct Entry {
 pub(super) struct Log(Arc<Mutex<HashMap<u64, Entry>>>);
 
 impl Log {
+    /// Runs `inject`, which injects work into frame `seq` and returns the start and the end of a preemption, if
+    /// there was one. Records the times and the CPU time of the calling thread.
+    pub(super) fn record(&self, seq: u64, inject: impl FnOnce() -> Option<(u64, u64)>) {
+        let (cpu, start_ns) = (thread_cpu_ns(), now_ns());
+        let taken = inject();
+        let (end_ns, cpu_ns) = (now_ns(), thread_cpu_ns() - cpu);
+        self.add(seq, Entry { start_ns, end_ns, cpu_ns, taken });
+    }
+
     fn add(&self, seq: u64, entry: Entry) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(seq, entry);
     }
@@ -123,7 +132,8 @@ impl InjectStage {
     }
 }
 
-fn burn(ns: u64) {
+/// Uses at least `ns` nanoseconds of the calling thread's CPU time.
+pub(super) fn burn(ns: u64) {
     let until = thread_cpu_ns() + ns;
     while thread_cpu_ns() < until {
         std::hint::spin_loop();

@@ -40,8 +40,8 @@ impl Clip {
     /// # Errors
     /// The file cannot be read, decoded or decoded without loss, or the decoding was interrupted.
     pub(super) fn open(file: &Path) -> Result<Clip, LabError> {
-        let unreadable =
-            |error: &dyn std::fmt::Display| LabError::Unknown(format!("{}: {error}", file.display()));
+        // The demuxer's errors begin with the name of the file.
+        let unreadable = |error: &dyn std::fmt::Display| LabError::Unknown(error.to_string());
         let mut demuxer = Demuxer::open(file).map_err(|error| unreadable(&error))?;
         let (codec, stream) = (demuxer.info().codec.name(), demuxer.info().stream);
         let (mut first, mut last) = (None, None);
@@ -69,6 +69,16 @@ impl Clip {
     }
 }
 
+/// Returns the names of the committed clips' cases.
+pub(super) fn cases() -> Vec<String> {
+    COMMITTED.iter().map(|(file, _)| case_of(file).to_owned()).collect()
+}
+
+/// Returns the case of a committed clip: the file's name without its extension.
+fn case_of(file: &str) -> &str {
+    file.rsplit_once('.').map_or(file, |(stem, _)| stem)
+}
+
 /// Returns the files to play: those of the settings, otherwise the committed clips of the wanted
 /// cases; without named cases those of the size.
 ///
@@ -80,8 +90,7 @@ pub(super) fn files(settings: &ExperimentSettings) -> Result<Vec<PathBuf>, LabEr
     }
     let named = !settings.cases.is_empty();
     let wanted = COMMITTED.iter().filter(|(file, size)| {
-        let case = file.rsplit_once('.').map_or(*file, |(stem, _)| stem);
-        settings.wants(case) && (named || settings.size == Size::Full || *size == Size::Quick)
+        settings.wants(case_of(file)) && (named || settings.size == Size::Full || *size == Size::Quick)
     });
     wanted.map(|(file, _)| settings.clip(file)).collect()
 }

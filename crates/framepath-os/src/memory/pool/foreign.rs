@@ -145,8 +145,9 @@ impl ForeignPool {
         ForeignPool { memory: Arc::new(Memory { id, mapping, slot_bytes, slots, first_slot: 0, returns }) }
     }
 
-    /// Maps `slots` slots of `slot_bytes` bytes each, read-only. `fd` and the numbers come from
-    /// [`Frame::read_only_memory`] in the other process. Frames are returned through `returns`.
+    /// Maps `slots` slots of `slot_bytes` bytes each, read-only. `fd` is the other process's memory
+    /// ([`Frame::read_only_memory`]), or memory that this process granted to it. The other process reports the
+    /// numbers. Frames are returned through `returns`.
     ///
     /// # Errors
     /// The memory is not a memfd of ordinary pages, could shrink, can be written through the

@@ -53,6 +53,7 @@ pub(super) fn install(role: SandboxRole<'_>, threads: FilterScope) -> Result<(),
         SandboxRole::DecodeByDevice => policies.decode_by_device,
         SandboxRole::PluginLoading { .. } => policies.plugin_loading,
         SandboxRole::Plugin => policies.plugin,
+        SandboxRole::Network { .. } => policies.network,
     };
     for program in programs(policy, arch, std::process::id())? {
         let installed = match threads {
@@ -101,6 +102,16 @@ fn programs(policy: Policy, arch: TargetArch, own_pid: u32) -> Result<[BpfProgra
                     values.iter().map(|value| alternative(argument, SeccompCmpOp::Eq, u64::from(*value)));
                 std::iter::once(with_bit).chain(one_of).collect::<Result<_, _>>()?
             }
+            When::AnyOf(alternatives) => alternatives
+                .iter()
+                .map(|arguments| {
+                    let condition = |&(argument, value): &(u8, u32)| {
+                        let (width, operator) = (SeccompCmpArgLen::Dword, SeccompCmpOp::Eq);
+                        SeccompCondition::new(argument, width, operator, u64::from(value))
+                    };
+                    SeccompRule::new(arguments.iter().map(condition).collect::<Result<_, _>>()?)
+                })
+                .collect::<Result<_, _>>()?,
             When::OwnPid(argument) => vec![alternative(argument, SeccompCmpOp::Eq, u64::from(own_pid))?],
             When::Null(argument) => {
                 let null = SeccompCondition::new(argument, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, 0)?;
@@ -141,9 +152,13 @@ mod tests {
     #[test]
     fn every_policy_compiles_on_every_architecture() {
         for (arch, policies) in ARCHITECTURES {
-            for policy in
-                [policies.decode, policies.decode_by_device, policies.plugin_loading, policies.plugin]
-            {
+            for policy in [
+                policies.decode,
+                policies.decode_by_device,
+                policies.plugin_loading,
+                policies.plugin,
+                policies.network,
+            ] {
                 let [absent, allowed] = programs(policy, arch, 1).unwrap();
                 assert!(absent.len() > 3 && allowed.len() > names(policy).len(), "{arch:?}");
             }
@@ -176,6 +191,7 @@ mod tests {
         assert_eq!(of(x86.decode_by_device), of(arm.decode_by_device));
         assert_eq!(of(x86.plugin), of(arm.plugin));
         assert_eq!(of(x86.plugin_loading), of(arm.plugin_loading));
+        assert_eq!(of(x86.network), of(arm.network));
     }
 
     #[test]
@@ -198,6 +214,29 @@ mod tests {
                     if opcodes.iter().all(|opcode| (opcode >> 8) & 0xff == u32::from(b'V'))),
                 "{arch:?} {new:?}"
             );
+        }
+    }
+
+    #[test]
+    fn a_network_role_adds_calls_on_sockets_and_none_that_listens() {
+        for (arch, policies) in ARCHITECTURES {
+            let [plain, new] = policies.network.tables else { panic!("{arch:?}") };
+            assert_eq!(plain.len(), merged(policies.decode).len(), "{arch:?}");
+            let mut names: Vec<&str> = new.iter().map(|rule| rule.name).collect();
+            names.sort_unstable();
+            let expected = [
+                "SYS_bind",
+                "SYS_connect",
+                "SYS_getpeername",
+                "SYS_getsockname",
+                "SYS_getsockopt",
+                "SYS_sendto",
+                "SYS_setsockopt",
+                "SYS_socket",
+            ];
+            assert_eq!(names, expected, "{arch:?}");
+            let socket = new.iter().find(|rule| rule.name == "SYS_socket").map(|rule| rule.when);
+            assert!(matches!(socket, Some(When::AnyOf(_))), "{arch:?}");
         }
     }
 

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, RestrictionStatus, Ruleset, RulesetAttr, RulesetCreatedAttr,
+    ABI, Access, AccessFs, AccessNet, NetPort, RestrictionStatus, Ruleset, RulesetAttr, RulesetCreatedAttr,
     RulesetError, RulesetStatus, Scope, path_beneath_rules,
 };
 
@@ -53,6 +53,10 @@ fn restrict(role: SandboxRole<'_>) -> Result<RestrictionStatus, RulesetError> {
             // Missing paths are ignored.
             let paths = LIBRARIES.into_iter().map(Path::new).chain([file]);
             ruleset.add_rules(path_beneath_rules(paths, read))?
+        }
+        SandboxRole::Network { tcp_port: None } => ruleset,
+        SandboxRole::Network { tcp_port: Some(port) } => {
+            ruleset.add_rule(NetPort::new(port, AccessNet::ConnectTcp))?
         }
     };
     ruleset.restrict_self()

@@ -22,15 +22,16 @@ pub enum Layer {
     NoNewPrivileges,
     /// Other processes of the same user cannot inspect the process.
     NotDumpable,
-    /// Resource limits (setrlimit(2)) on address space, files, descriptors, core dumps and, in an own user
-    /// namespace, threads.
+    /// Resource limits (setrlimit(2)): address space, size of a written file, number of descriptors, no core
+    /// dump and, in an own user namespace, number of threads.
     Limits,
     /// The process has no capabilities.
     Capabilities,
     /// Landlock: no file can be opened, made or removed; while a plug-in is loaded, its file and the
     /// system's libraries can be read.
     LandlockFiles,
-    /// Landlock: no TCP port can be bound or connected to.
+    /// Landlock: no TCP port can be bound or connected to; for a worker that reaches the network, one port can be
+    /// connected to.
     LandlockNet,
     /// Landlock: no signal and no abstract socket reaches other processes.
     LandlockScope,

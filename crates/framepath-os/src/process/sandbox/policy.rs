@@ -30,6 +30,8 @@ pub(super) enum When {
     BitOrOneOf(u8, u32, &'static [u32]),
     /// The call is allowed if argument number `.0` is a null pointer (all 64 bits).
     Null(u8),
+    /// The call is allowed if for one of the lists every argument number `.0` has the value `.1`.
+    AnyOf(&'static [&'static [(u8, u32)]]),
     /// The call always fails with ENOSYS, so that the C library uses another call.
     Absent,
 }
@@ -48,6 +50,7 @@ pub(super) struct Policies {
     pub(super) decode_by_device: Policy,
     pub(super) plugin_loading: Policy,
     pub(super) plugin: Policy,
+    pub(super) network: Policy,
 }
 
 /// Declares a table of [`Rule`]s, each as `SYS_name = number` with an optional ` if condition`. On the
@@ -106,8 +109,9 @@ pub(super) mod condition {
     /// F_ADD_SEALS or F_GET_SEALS.
     pub(in crate::process::sandbox) const FD_AND_SEALS: When =
         When::OneOf(1, &[1, 2, 3, 4, 1030, 1033, 1034]);
-    /// Condition for prctl: the operation is PR_SET_NAME.
-    pub(in crate::process::sandbox) const NAME_ONLY: When = When::OneOf(0, &[15]);
+    /// Condition for prctl: the operation is PR_SET_NAME, or PR_TASK_PERF_EVENTS_ENABLE, which starts the switch
+    /// records that the worker opened before it entered the sandbox.
+    pub(in crate::process::sandbox) const NAME_AND_RECORDS: When = When::OneOf(0, &[15, 32]);
     /// Condition for prctl of a process that will enter the next role: the operation is PR_SET_NAME,
     /// PR_GET_DUMPABLE, PR_CAPBSET_READ, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS or PR_CAP_AMBIENT. Without
     /// capabilities none of them adds a right. PR_SET_DUMPABLE is forbidden: with it, a thread of a plug-in's
@@ -123,6 +127,57 @@ pub(super) mod condition {
     pub(in crate::process::sandbox) const OF_DECODING: When = When::OneOf(1, &crate::v4l2::OF_DECODING);
     /// Condition for sendto: there is no address, so the record goes to the socket's peer.
     pub(in crate::process::sandbox) const NO_ADDRESS: When = When::Null(4);
+    const AF_INET: u32 = 2;
+    const AF_INET6: u32 = 10;
+    const STREAM: u32 = 1;
+    const DGRAM: u32 = 2;
+    const CLOEXEC: u32 = 0o2_000_000;
+    const TCP: u32 = 6;
+    const UDP: u32 = 17;
+    /// Condition for socket: TCP or UDP over IPv4 or IPv6. The protocol is checked, because an address family has
+    /// others (ICMP, SCTP, MPTCP).
+    pub(in crate::process::sandbox) const INTERNET_SOCKET: When = When::AnyOf(&[
+        &[(0, AF_INET), (1, STREAM), (2, 0)],
+        &[(0, AF_INET), (1, STREAM), (2, TCP)],
+        &[(0, AF_INET), (1, STREAM | CLOEXEC), (2, 0)],
+        &[(0, AF_INET), (1, STREAM | CLOEXEC), (2, TCP)],
+        &[(0, AF_INET), (1, DGRAM), (2, 0)],
+        &[(0, AF_INET), (1, DGRAM), (2, UDP)],
+        &[(0, AF_INET), (1, DGRAM | CLOEXEC), (2, 0)],
+        &[(0, AF_INET), (1, DGRAM | CLOEXEC), (2, UDP)],
+        &[(0, AF_INET6), (1, STREAM), (2, 0)],
+        &[(0, AF_INET6), (1, STREAM), (2, TCP)],
+        &[(0, AF_INET6), (1, STREAM | CLOEXEC), (2, 0)],
+        &[(0, AF_INET6), (1, STREAM | CLOEXEC), (2, TCP)],
+        &[(0, AF_INET6), (1, DGRAM), (2, 0)],
+        &[(0, AF_INET6), (1, DGRAM), (2, UDP)],
+        &[(0, AF_INET6), (1, DGRAM | CLOEXEC), (2, 0)],
+        &[(0, AF_INET6), (1, DGRAM | CLOEXEC), (2, UDP)],
+    ]);
+    const SOL_SOCKET: u32 = 1;
+    const IPPROTO_IP: u32 = 0;
+    const IPPROTO_IPV6: u32 = 41;
+    /// Condition for setsockopt and getsockopt, as level and option: SO_REUSEADDR, SO_ERROR, SO_SNDBUF, SO_RCVBUF;
+    /// TCP_NODELAY; IP_TTL, IP_MULTICAST_TTL, IP_ADD_MEMBERSHIP and IP_DROP_MEMBERSHIP, the same with a source;
+    /// IPV6_UNICAST_HOPS, IPV6_MULTICAST_HOPS, IPV6_ADD_MEMBERSHIP, IPV6_DROP_MEMBERSHIP. A filter (SO_ATTACH_BPF)
+    /// cannot be attached.
+    pub(in crate::process::sandbox) const STREAMING_OPTION: When = When::AnyOf(&[
+        &[(1, SOL_SOCKET), (2, 2)],
+        &[(1, SOL_SOCKET), (2, 4)],
+        &[(1, SOL_SOCKET), (2, 7)],
+        &[(1, SOL_SOCKET), (2, 8)],
+        &[(1, TCP), (2, 1)],
+        &[(1, IPPROTO_IP), (2, 2)],
+        &[(1, IPPROTO_IP), (2, 33)],
+        &[(1, IPPROTO_IP), (2, 35)],
+        &[(1, IPPROTO_IP), (2, 36)],
+        &[(1, IPPROTO_IP), (2, 39)],
+        &[(1, IPPROTO_IP), (2, 40)],
+        &[(1, IPPROTO_IPV6), (2, 16)],
+        &[(1, IPPROTO_IPV6), (2, 18)],
+        &[(1, IPPROTO_IPV6), (2, 20)],
+        &[(1, IPPROTO_IPV6), (2, 21)],
+    ]);
     /// Condition for prlimit64: the process is the caller itself. A limit can only be lowered.
     pub(in crate::process::sandbox) const OWN_LIMITS: When = When::OneOf(0, &[0]);
     /// Returns the condition for open and openat: the file is opened only for reading (O_WRONLY, O_RDWR,

@@ -4,6 +4,7 @@
 use super::policy::{Policies, Policy};
 
 mod decode;
+mod network;
 mod plugin;
 
 /// System call policies of all roles on x86_64.
@@ -12,4 +13,5 @@ pub(super) const POLICIES: Policies = Policies {
     decode_by_device: Policy { tables: &[decode::DECODE, decode::BY_DEVICE] },
     plugin_loading: Policy { tables: &[decode::DECODE, plugin::LOADING] },
     plugin: Policy { tables: &[decode::DECODE] },
+    network: Policy { tables: &[decode::DECODE, network::NETWORK] },
 };

@@ -57,10 +57,11 @@ pub(super) fn clone_with_none(child: impl FnOnce()) -> io::Result<Made> {
 }
 
 /// Makes a child process that runs `child` in the first set of [`Namespaces::CANDIDATES`] that
-/// the kernel allows.
-pub(super) fn clone_with_most(child: impl Fn()) -> io::Result<Made> {
+/// the kernel allows; without a network namespace of its own if `net` is false.
+pub(super) fn clone_with_most(net: bool, child: impl Fn()) -> io::Result<Made> {
     let mut refusal = io::Error::from_raw_os_error(libc::EPERM);
-    for namespaces in Namespaces::CANDIDATES {
+    for candidate in Namespaces::CANDIDATES {
+        let namespaces = Namespaces { net: candidate.net && net, ..candidate };
         match clone_child(namespaces.flags(), &child) {
             Ok((pid, pidfd)) => return Ok(Made { pid, pidfd, namespaces }),
             Err(error) if is_refusal(&error) => refusal = error,

@@ -103,6 +103,8 @@ impl Clock {
 
 #[cfg(test)]
 mod tests {
+    use framepath_model::orientation::Orientation;
+
     use super::*;
 
     const MS: u64 = 1_000_000;
@@ -115,6 +117,7 @@ mod tests {
             time_base: Rational::new(1, 1000),
             frame_rate: rate,
             sample_aspect: Rational::new(1, 1),
+            orientation: Orientation::Upright,
         }
     }
 

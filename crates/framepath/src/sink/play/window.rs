@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::path::Path;
 
 use framepath_codec::{Painter, PixelOrder};
-use framepath_model::stream::{Rational, StreamInfo};
+use framepath_model::stream::Rational;
 use framepath_os::machine::nodes;
 use framepath_os::memory::pool::Frame;
 use sdl2::EventPump;
@@ -42,13 +42,14 @@ impl ThreadWindow {
         &mut self,
         frame: &Frame,
         options: &PlayOptions,
-        info: &StreamInfo,
+        sample_aspect: Rational,
     ) -> Result<(), StageError> {
         WINDOW.with_borrow_mut(|slot| {
             let window = match slot {
                 Some(window) => window,
-                None => slot.insert(Window::open(frame, options, info).map_err(StageError::Window)?),
+                None => slot.insert(Window::open(frame, options, sample_aspect).map_err(StageError::Window)?),
             };
+            window.sample_aspect = sample_aspect;
             window.prepare(frame)
         })
     }
@@ -113,6 +114,7 @@ struct Window {
     // Dropped in this order: SDL itself goes last.
     surface: Surface,
     pump: EventPump,
+    /// Width of a pixel of the last picture over its height.
     sample_aspect: Rational,
     /// Size of the last picture on square pixels.
     picture: (u32, u32),
@@ -125,7 +127,7 @@ struct Window {
 }
 
 impl Window {
-    fn open(frame: &Frame, options: &PlayOptions, info: &StreamInfo) -> Result<Window, String> {
+    fn open(frame: &Frame, options: &PlayOptions, sample_aspect: Rational) -> Result<Window, String> {
         // The run handles Ctrl-C, and only this module paints into the window's memory.
         sdl2::hint::set("SDL_NO_SIGNAL_HANDLERS", "1");
         sdl2::hint::set("SDL_FRAMEBUFFER_ACCELERATION", "0");
@@ -134,7 +136,7 @@ impl Window {
         let video = sdl.video().map_err(|error| format!("SDL: {error}{}", no_display()))?;
         refuse_blind(video.current_video_driver(), std::env::var_os("SDL_VIDEODRIVER").is_some())?;
         let pump = sdl.event_pump().map_err(|error| format!("SDL: {error}"))?;
-        let picture = fit::square(frame.layout().width, frame.layout().height, info.sample_aspect);
+        let picture = fit::square(frame.layout().width, frame.layout().height, sample_aspect);
         let screen = video.display_usable_bounds(0).map_or(picture, |bounds| bounds.size());
         let (width, height) = fit::window(picture, screen);
         let open = || {
@@ -152,7 +154,7 @@ impl Window {
                     return Ok(Window {
                         surface,
                         pump,
-                        sample_aspect: info.sample_aspect,
+                        sample_aspect,
                         picture,
                         paused: false,
                         ended: false,

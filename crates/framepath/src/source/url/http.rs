@@ -18,7 +18,7 @@ use self::client::HttpClient;
 use self::remote_file::RemoteFile;
 use crate::element::HopPlace;
 use crate::error::StageError;
-use crate::host::{ByteServer, DemuxerInput, ServedInput};
+use crate::host::{ByteServer, DemuxedInput, ServedInput};
 use crate::source::file::{File, FileOptions, always_demuxer_of};
 use crate::source::url::address::shown;
 
@@ -32,7 +32,7 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Ctrl-C canceled the wait.
 pub(super) fn open(hop: &Hop, place: &HopPlace<'_>) -> Result<File, StageError> {
     let spec = always_demuxer_of(hop, place.behind)?;
-    let address = hop.text("address");
+    let address = hop.text("url");
     let name = shown(address);
     let ca = hop.is_set("ca").then(|| hop.text("ca"));
     let client = HttpClient::new(address, ca)?;
@@ -68,10 +68,10 @@ pub(super) fn open(hop: &Hop, place: &HopPlace<'_>) -> Result<File, StageError> 
             false => "not seekable",
         }
     );
-    let input = ServedInput { name, size, seekable };
+    let input = ServedInput { name: name.clone(), size, seekable };
     let server = ByteServer::start(input, remote, move || cancel.cancel());
     let server = server.map_err(StageError::io("serve bytes to the demuxer"))?;
-    let file = File::demuxed_by(DemuxerInput::Served(server), &FileOptions::of(hop), spec)?;
+    let file = File::remote(&name, DemuxedInput::Served(server), &FileOptions::of(hop), spec)?;
     file.report_worker(place);
     Ok(file)
 }

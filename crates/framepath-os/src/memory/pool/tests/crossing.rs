@@ -21,7 +21,8 @@ pub(super) fn owner_of(words: GiveBackWords<'static>) -> &'static GiveBack {
     give_back
 }
 
-/// Makes the words of `slots` slots, all 0, which both sides of a test use.
+/// Makes the words by which `slots` slots are returned, all 0: a count and a bit for each slot, and the
+/// owner's wait word. They are never freed; both sides of a test use them.
 pub(super) fn words(slots: u32) -> GiveBackWords<'static> {
     let counts: Vec<_> = (0..slots).map(|_| AtomicU32::new(0)).collect();
     let summary: Vec<_> = (0..GiveBackWords::summary_words(slots)).map(|_| AtomicU64::new(0)).collect();

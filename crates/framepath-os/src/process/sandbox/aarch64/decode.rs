@@ -26,7 +26,7 @@ table! {
     SYS_sched_yield = 124,
     SYS_sched_getaffinity = 123,
     SYS_getcpu = 168,
-    SYS_prctl = 167 if NAME_ONLY,
+    SYS_prctl = 167 if NAME_AND_RECORDS,
     // Files that the worker has or receives: memfds, sockets, pipes. The worker can neither open
     // nor create a file.
     SYS_read = 63,

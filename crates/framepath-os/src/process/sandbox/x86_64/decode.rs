@@ -26,7 +26,7 @@ table! {
     SYS_sched_yield = 24,
     SYS_sched_getaffinity = 204,
     SYS_getcpu = 309,
-    SYS_prctl = 157 if NAME_ONLY,
+    SYS_prctl = 157 if NAME_AND_RECORDS,
     // Files that the worker has or receives: memfds, sockets, pipes. The worker can neither open
     // nor create a file.
     SYS_read = 0,

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Demuxing of a stream from the network by libavformat's RTSP and SDP demuxers. libavformat makes the sockets.
+
+use std::ffi::{CStr, CString, c_int};
+use std::ptr::{self, NonNull};
+use std::time::Duration;
+
+use ffmpeg_sys_next as ff;
+
+use super::{Context, Demuxer, DemuxerInput};
+use crate::container::Formats;
+use crate::error::libav_message;
+use crate::input::INTERRUPT;
+use crate::network_input::{NetworkInput, has_goodbye, take_lost, watch_messages};
+use crate::shortage::Shortage;
+use crate::{CodecError, Packet};
+
+/// Number of datagrams that libavformat keeps while it waits for an earlier one: its own default.
+const REORDERED: &CStr = c"500";
+
+/// Stream from the network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NetworkStream {
+    /// Way in which the stream is received.
+    pub protocol: NetworkProtocol,
+    /// URL with the address of the server as numbers; the text of a session description for
+    /// [`NetworkProtocol::Sdp`].
+    pub text: Vec<u8>,
+    /// Maximum time to wait for a late datagram. Not used by [`NetworkProtocol::RtspTcp`].
+    pub latency: Duration,
+    /// Maximum time of one wait for the server.
+    pub timeout: Duration,
+    /// Number of the video track, from 0; `None` chooses the best.
+    pub track: Option<usize>,
+}
+
+/// Way in which a stream from the network is received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NetworkProtocol {
+    /// RTSP, with the packets in its TCP connection.
+    RtspTcp,
+    /// RTSP over TCP, with the packets in datagrams.
+    RtspUdp,
+    /// RTP in datagrams, as a session description (SDP) says.
+    Sdp,
+}
+
+impl NetworkProtocol {
+    /// Returns libavformat's name of the demuxer.
+    fn demuxer(self) -> &'static CStr {
+        match self {
+            NetworkProtocol::RtspTcp | NetworkProtocol::RtspUdp => c"rtsp",
+            NetworkProtocol::Sdp => c"sdp",
+        }
+    }
+
+    /// Returns the protocols that libavformat may open.
+    fn allowed(self) -> &'static CStr {
+        match self {
+            NetworkProtocol::RtspTcp => c"tcp",
+            NetworkProtocol::RtspUdp => c"tcp,rtp,udp",
+            NetworkProtocol::Sdp => c"rtp,udp",
+        }
+    }
+}
+
+impl NetworkStream {
+    /// Returns the name for errors.
+    fn name(&self) -> String {
+        match self.protocol {
+            NetworkProtocol::RtspTcp | NetworkProtocol::RtspUdp => "connection".to_owned(),
+            NetworkProtocol::Sdp => "session".to_owned(),
+        }
+    }
+
+    /// Returns libavformat's options, by name and value.
+    fn options(&self) -> Vec<(&'static CStr, CString)> {
+        let microseconds = |time: Duration| {
+            CString::new(time.as_micros().min(i32::MAX as u128).to_string()).unwrap_or_default()
+        };
+        let mut options = vec![
+            (c"protocol_whitelist", self.protocol.allowed().to_owned()),
+            // A stream that is not requested delays nothing.
+            (c"allowed_media_types", c"video".to_owned()),
+            (c"max_delay", microseconds(self.latency)),
+        ];
+        match self.protocol {
+            NetworkProtocol::RtspTcp => options.push((c"rtsp_transport", c"tcp".to_owned())),
+            NetworkProtocol::RtspUdp => options.push((c"rtsp_transport", c"udp".to_owned())),
+            NetworkProtocol::Sdp => {}
+        }
+        if self.protocol != NetworkProtocol::Sdp {
+            options.push((c"timeout", microseconds(self.timeout)));
+        }
+        if self.protocol != NetworkProtocol::RtspTcp {
+            // Set explicitly, because libavformat counts no lost packets without this queue.
+            options.push((c"reorder_queue_size", REORDERED.to_owned()));
+        }
+        options
+    }
+}
+
+impl Demuxer {
+    /// Connects to the sender of `stream`, and reads the stream's first packets, up to the first random access
+    /// point. For a process in a sandbox:
+    /// all codecs of libavcodec are possible. Takes libavformat's log messages of the whole process, for ever.
+    ///
+    /// # Errors
+    /// The server cannot be reached or refuses the stream, sends nothing for too long, or the stream has no
+    /// video that libavcodec decodes; or there is not enough memory.
+    pub fn open_network(stream: &NetworkStream) -> Result<Demuxer, CodecError> {
+        watch_messages();
+        let name = stream.name();
+        let no_memory = || CodecError::Memory { file: stream.name(), operation: "open" };
+        let (input, url) = match stream.protocol {
+            NetworkProtocol::Sdp => (NetworkInput::of_text(&stream.text).ok_or_else(no_memory)?, c"".into()),
+            _ => (NetworkInput::of_url(), CString::new(stream.text.clone()).unwrap_or_default()),
+        };
+        let shortage = Shortage::watch();
+        let context = Context::open_network(stream, &input, &url)?;
+        let mut input = DemuxerInput::Network { _memory: input };
+        let (context, track) = context.select(&name, &mut input, stream.track, &shortage)?;
+        let mut demuxer = Demuxer::from_parts(name, input, context, track, (stream.track, Formats::All))?;
+        // Only counted: libavformat has read many packets, and the loss may be before any of them.
+        demuxer.lost = take_lost();
+        demuxer.skip_to_key()?;
+        Ok(demuxer)
+    }
+
+    /// Returns the number of packets of the network that were lost since the last call. 0 for a file.
+    pub fn take_lost(&mut self) -> u64 {
+        std::mem::take(&mut self.lost)
+    }
+
+    /// Counts the packets of the network that were lost before libavformat returned `packet`, and marks it as
+    /// damaged if there are any.
+    pub(super) fn count_lost(&mut self, packet: &mut Packet) {
+        let lost = take_lost();
+        self.lost += lost;
+        if lost > 0 {
+            packet.set_damaged();
+        }
+    }
+
+    /// Returns an error if `code` is the end of a stream whose sender has not said goodbye: the connection was
+    /// lost.
+    pub(super) fn check_end(&self, code: c_int) -> Result<(), CodecError> {
+        if code != ff::AVERROR_EOF || has_goodbye() {
+            return Ok(());
+        }
+        let message = "the server closed the connection without an end of the stream (RTCP BYE)".to_owned();
+        Err(CodecError::Demux { file: self.name(), operation: "read", message })
+    }
+}
+
+impl Context {
+    /// Opens `stream`, whose session description `input` has, or which is at `url`.
+    fn open_network(stream: &NetworkStream, input: &NetworkInput, url: &CStr) -> Result<Context, CodecError> {
+        let failed = |code| {
+            let message = libav_message(code);
+            let message = match (stream.protocol, code) {
+                (NetworkProtocol::Sdp, _) => message,
+                // libavformat's error also for a missing answer.
+                (_, ff::AVERROR_INVALIDDATA) => format!("no valid answer of the server in time ({message})"),
+                _ => message,
+            };
+            CodecError::Demux { file: stream.name(), operation: "open", message }
+        };
+        // SAFETY: the name is a C string; the result is a static description or null. The context is new, and
+        // reads through `input`, which the caller keeps longer, or makes its own sockets.
+        // avformat_open_input frees it on failure. The options dictionary is freed in any case.
+        unsafe {
+            let format = ff::av_find_input_format(stream.protocol.demuxer().as_ptr());
+            if format.is_null() {
+                return Err(failed(ff::AVERROR_DEMUXER_NOT_FOUND));
+            }
+            let mut raw = ff::avformat_alloc_context();
+            if raw.is_null() {
+                return Err(failed(ff::AVERROR(libc::ENOMEM)));
+            }
+            (*raw).pb = input.as_ptr();
+            (*raw).interrupt_callback = INTERRUPT;
+            let mut options = ptr::null_mut();
+            for (key, value) in Formats::All.limits() {
+                ff::av_dict_set(&mut options, key.as_ptr(), value.as_ptr(), 0);
+            }
+            for (key, value) in stream.options() {
+                ff::av_dict_set(&mut options, key.as_ptr(), value.as_ptr(), 0);
+            }
+            let code = ff::avformat_open_input(&mut raw, url.as_ptr(), format, &mut options);
+            ff::av_dict_free(&mut options);
+            match NonNull::new(raw) {
+                Some(raw) if code >= 0 => Ok(Context(raw)),
+                _ => Err(failed(code)),
+            }
+        }
+    }
+}

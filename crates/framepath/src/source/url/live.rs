@@ -1,0 +1,398 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Source of a live stream: packets that a worker receives from the network, over one connection after another.
+//!
+//! A worker with the role `Network` makes one connection and demuxes its stream. When the stream ends or the
+//! connection is lost, this source starts another worker after a pause, as often as `reconnect=` allows. The
+//! stream goes on at the new connection's first random access point. Its times go on, too: they are shifted by
+//! the time without a packet.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use framepath_codec::{Packet, TrackInfo};
+use framepath_model::path::{Hop, all_hops};
+use framepath_model::stream::{Rational, StreamInfo};
+use framepath_model::wire::{DemuxPosition, NetworkTransport};
+use framepath_os::process::signal;
+use framepath_os::process::stop;
+use framepath_os::time::now_ns;
+
+use crate::element::HopPlace;
+use crate::error::StageError;
+use crate::host::{
+    DemuxedInput, DemuxerSpec, NetworkSource, RemoteDemuxer, Task, WorkerOptions, WorkerStats,
+};
+use crate::hosting::worker_options;
+use crate::item::Item;
+use crate::out::{HopFailure, Out};
+use crate::outcomes::Outcomes;
+use crate::request::{Answered, Request};
+use crate::source::Source;
+
+/// Pause before the first attempt to connect again. It doubles with every further attempt in a row.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// Longest pause before an attempt to connect again.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// Maximum number of reconnections that the report describes one by one.
+const MOST_NOTES: u64 = 8;
+
+/// Function that returns what the worker connects to: for each address of the server, the text of a
+/// [`NetworkSource`]. None after Ctrl-C.
+type Texts = Box<dyn Fn() -> Result<Vec<Vec<u8>>, StageError> + Send>;
+
+/// Maker of connections.
+struct Connector {
+    texts: Texts,
+    transport: NetworkTransport,
+    latency: Duration,
+    timeout: Duration,
+    track: Option<u32>,
+    options: WorkerOptions,
+    private: bool,
+}
+
+impl Connector {
+    /// Connects to the first address that answers; `None` after Ctrl-C.
+    ///
+    /// # Errors
+    /// The error of the last address.
+    fn connect(&self) -> Result<Option<RemoteDemuxer>, StageError> {
+        let mut last = None;
+        for text in (self.texts)()? {
+            let (transport, latency, timeout) = (self.transport, self.latency, self.timeout);
+            let source = NetworkSource { transport, text, latency, timeout };
+            let spec = DemuxerSpec {
+                loops: 1,
+                start: Duration::ZERO,
+                track: self.track,
+                options: self.options.clone(),
+                service: None,
+                private: self.private,
+            };
+            match RemoteDemuxer::open(DemuxedInput::Network(source), spec) {
+                Ok(remote) => return Ok(Some(remote)),
+                Err(_) if signal::interrupted() => return Ok(None),
+                Err(error) => last = Some(error),
+            }
+        }
+        last.map_or(Ok(None), |error| Err(error.into()))
+    }
+}
+
+/// State of the connection.
+enum Connection {
+    Up(Box<RemoteDemuxer>),
+    /// The connection has ended, and another attempt is due.
+    Down(Lost),
+    /// The last connection has ended, and so has the stream.
+    Ended,
+}
+
+/// Returns the pause before the attempt with this number, from 0, to connect again.
+fn pause_before(attempt: u64) -> Duration {
+    FIRST_PAUSE.saturating_mul(1 << attempt.min(16)).min(LONGEST_PAUSE)
+}
+
+/// Lost connection.
+struct Lost {
+    /// CLOCK_MONOTONIC time of the loss, nanoseconds.
+    since_ns: u64,
+    /// Number of packets of the connection.
+    packets: u64,
+    /// Error by which the connection was lost; `None` if the server has ended the stream.
+    error: Option<StageError>,
+    /// Number of attempts so far to connect again.
+    attempts: u64,
+    /// CLOCK_MONOTONIC time of the next attempt, nanoseconds.
+    due_ns: u64,
+}
+
+impl Lost {
+    fn now(packets: u64, error: Option<StageError>) -> Lost {
+        let since_ns = now_ns();
+        Lost { since_ns, packets, error, attempts: 0, due_ns: since_ns + pause_before(0).as_nanos() as u64 }
+    }
+
+    /// Counts a failed attempt, and sets the time of the next.
+    fn failed(&mut self) {
+        self.attempts += 1;
+        self.due_ns = now_ns() + pause_before(self.attempts).as_nanos() as u64;
+    }
+
+    fn reason(&self) -> String {
+        self.error.as_ref().map_or_else(|| "the server ended the stream".to_owned(), ToString::to_string)
+    }
+}
+
+/// Presentation times of a stream that goes on over several connections.
+#[derive(Debug, Default)]
+struct Timeline {
+    /// Latest end of a packet so far, ticks; `None` before the first packet with a time.
+    end: Option<i64>,
+    /// Ticks to add to the times of the present connection; `None` until its first packet with a time.
+    shift: Option<i64>,
+    /// Ticks without a connection before the present one.
+    gap: i64,
+}
+
+impl Timeline {
+    /// Begins another connection, `gap` ticks after the end of the last one.
+    fn reconnect(&mut self, gap: i64) {
+        (self.shift, self.gap) = (None, gap.max(0));
+    }
+
+    /// Returns the time of a packet in the whole stream, from its time and duration in its connection.
+    fn place(&mut self, pts: i64, duration: i64) -> i64 {
+        let start = || self.end.map_or(0, |end| end.saturating_add(self.gap).saturating_sub(pts));
+        let shift = *self.shift.get_or_insert_with(start);
+        let placed = pts.saturating_add(shift);
+        let end = placed.saturating_add(duration.max(1));
+        self.end = Some(self.end.map_or(end, |latest| latest.max(end)));
+        placed
+    }
+}
+
+/// Source of a live stream. The birth of a packet is the time when the path requests it.
+pub(super) struct Live {
+    name: String,
+    connector: Connector,
+    connection: Connection,
+    /// Number of attempts in a row to connect again.
+    reconnect: u64,
+    track: TrackInfo,
+    /// Parameter sets of the present connection, to put in front of its first packet; empty if there are none.
+    sets: Vec<u8>,
+    timeline: Timeline,
+    next_seq: u64,
+    stats: Arc<WorkerStats>,
+    outcomes: Outcomes,
+    /// Number of lost packets of earlier connections.
+    lost_before: u64,
+}
+
+impl Live {
+    /// Makes the source of `hop`, and connects. `tcp_port` is the port of the server, if it uses TCP.
+    ///
+    /// # Errors
+    /// An option is invalid, or no address can be reached or has a video.
+    pub(super) fn new(
+        hop: &Hop,
+        place: &HopPlace<'_>,
+        transport: NetworkTransport,
+        tcp_port: Option<u16>,
+        texts: Texts,
+    ) -> Result<Live, StageError> {
+        let decoders: Vec<&Hop> = all_hops(place.behind).filter(|hop| hop.name() == "decode").collect();
+        let connector = Connector {
+            texts,
+            transport,
+            latency: Duration::from_nanos(hop.duration_ns("latency")),
+            timeout: Duration::from_nanos(hop.duration_ns("timeout")),
+            track: hop.is_set("track").then(|| hop.count("track") as u32),
+            options: worker_options(hop, Task::Network(tcp_port), |_| hop)?,
+            // A decoder in this process must not read memory that the worker can change.
+            private: decoders.is_empty() || decoders.iter().any(|decoder| !decoder.is_hosted()),
+        };
+        let canceled = || StageError::Option("canceled while it connected".to_owned());
+        let remote = connector.connect()?.ok_or_else(canceled)?;
+        let (track, stats) = (remote.track().clone(), remote.stats());
+        place.outcomes.demuxer.get_or_init(|| stats.clone());
+        let StreamInfo { width, height, .. } = track.stream;
+        log::info!("{}: {} {width}x{height}, received in a worker", hop.name(), track.codec);
+        Ok(Live {
+            name: hop.name().to_owned(),
+            connector,
+            connection: Connection::Up(Box::new(remote)),
+            reconnect: hop.count("reconnect"),
+            track,
+            sets: Vec::new(),
+            timeline: Timeline::default(),
+            next_seq: 0,
+            stats,
+            outcomes: place.outcomes.clone(),
+            lost_before: 0,
+        })
+    }
+
+    /// Prepares `packet`, the next of the present connection, for the path.
+    fn placed(&mut self, packet: Packet) -> Result<Packet, StageError> {
+        let mut packet = match self.sets.is_empty() {
+            true => packet,
+            false => {
+                let sets = std::mem::take(&mut self.sets);
+                packet
+                    .prefixed(&sets)
+                    .ok_or_else(|| StageError::Option("no memory for a packet".to_owned()))?
+            }
+        };
+        let (pts, duration) = (packet.meta().pts, packet.meta().duration);
+        packet.meta_mut().pts = pts.map(|pts| self.timeline.place(pts, duration));
+        Ok(packet)
+    }
+
+    /// Waits until the next attempt to connect again is due, and makes it. Returns false if the wait ended early:
+    /// by a request, Ctrl-C or a stop request.
+    ///
+    /// # Errors
+    /// The last attempt failed, or the new stream cannot continue the old one.
+    fn try_again(&mut self, out: &Out<'_>) -> Result<bool, StageError> {
+        let Connection::Down(lost) = &mut self.connection else { return Ok(true) };
+        while now_ns() < lost.due_ns {
+            if signal::interrupted() || out.has_request() {
+                return Ok(false);
+            }
+            stop::sleep_unless(lost.due_ns, || out.has_request());
+        }
+        let mut remote = match self.connector.connect() {
+            Ok(Some(remote)) => remote,
+            Ok(None) => return Ok(false),
+            Err(error) => {
+                log::info!("{}: cannot connect again: {error}", self.name);
+                lost.failed();
+                if lost.attempts < self.reconnect {
+                    return Ok(true);
+                }
+                let ended = lost.error.take();
+                self.connection = Connection::Ended;
+                return ended.map_or(Ok(true), Err);
+            }
+        };
+        let gap_ns = now_ns().saturating_sub(lost.since_ns);
+        let counters = &self.outcomes.network;
+        counters.gap_ns.fetch_add(gap_ns, Ordering::Relaxed);
+        if counters.reconnects.fetch_add(1, Ordering::Relaxed) < MOST_NOTES {
+            self.outcomes.notes.add(format!(
+                "{}: connection lost after {} packets ({}); reconnected after {:.2} s",
+                self.name,
+                lost.packets,
+                lost.reason(),
+                gap_ns as f64 / 1e9
+            ));
+        }
+        let new = remote.track();
+        let changed =
+            || StageError::Option(format!("the stream changed from {} to {}", self.track.codec, new.codec));
+        self.sets = self.track.sets_of(new).ok_or_else(changed)?;
+        let base = self.track.stream.time_base;
+        if new.stream.time_base != base {
+            return Err(StageError::Option("the stream changed its time base".to_owned()));
+        }
+        let gap = Rational::new(1, 1_000_000_000).rescale(gap_ns as i64, base);
+        self.timeline.reconnect(gap.unwrap_or(0));
+        remote.add_to(&self.stats);
+        self.connection = Connection::Up(Box::new(remote));
+        Ok(true)
+    }
+
+    /// Ends the present connection because of `error`, or because the server has ended the stream.
+    ///
+    /// # Errors
+    /// `error`, if the source does not connect again.
+    fn end_connection(&mut self, error: Option<StageError>) -> Result<(), StageError> {
+        let packets = match &self.connection {
+            Connection::Up(remote) => {
+                let (packets, lost) = remote.counts();
+                self.lost_before += lost;
+                packets
+            }
+            Connection::Down(_) | Connection::Ended => 0,
+        };
+        if self.reconnect == 0 {
+            self.connection = Connection::Ended;
+            return error.map_or(Ok(()), Err);
+        }
+        let lost = Lost::now(packets, error);
+        log::warn!(
+            "{}: connection lost after {packets} packets ({}); connects again",
+            self.name,
+            lost.reason()
+        );
+        self.connection = Connection::Down(lost);
+        Ok(())
+    }
+}
+
+impl Source for Live {
+    fn info(&self) -> StreamInfo {
+        self.track.stream
+    }
+
+    fn track_info(&self) -> Option<TrackInfo> {
+        Some(self.track.clone())
+    }
+
+    fn produce(&mut self, out: &mut Out<'_>) -> Result<bool, HopFailure> {
+        let birth_ns = out.birth();
+        loop {
+            let remote = match &mut self.connection {
+                Connection::Up(remote) => remote,
+                Connection::Ended => return Ok(false),
+                Connection::Down(_) => {
+                    if !self.try_again(out).map_err(|error| out.fail(error))? {
+                        return Ok(!signal::interrupted());
+                    }
+                    continue;
+                }
+            };
+            let read = remote.read();
+            let lost = self.lost_before + remote.counts().1;
+            self.outcomes.network.lost.store(lost, Ordering::Relaxed);
+            let packet = match read {
+                Ok(Some(packet)) => packet,
+                Ok(None) if signal::interrupted() => return Ok(false),
+                Ok(None) => {
+                    self.end_connection(None).map_err(|error| out.fail(error))?;
+                    continue;
+                }
+                Err(error) => {
+                    self.end_connection(Some(error.into())).map_err(|error| out.fail(error))?;
+                    continue;
+                }
+            };
+            let mut packet = self.placed(packet).map_err(|error| out.fail(error))?;
+            packet.meta_mut().seq = self.next_seq;
+            packet.meta_mut().birth_ns = birth_ns;
+            self.next_seq += 1;
+            out.push(Item::Packet(packet))?;
+            return Ok(true);
+        }
+    }
+
+    fn can_seek(&self) -> Result<(), &'static str> {
+        Err("a live stream from the network is not seekable")
+    }
+
+    fn request(&mut self, request: &Request) -> Result<Answered, StageError> {
+        match (&mut self.connection, request) {
+            (Connection::Up(remote), Request::Flush) => remote.seek(DemuxPosition::NextKey)?,
+            (_, Request::Flush) => {}
+            _ => return Ok(Answered::PassOn),
+        }
+        Ok(Answered::Done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_go_on_behind_a_gap() {
+        let mut timeline = Timeline::default();
+        let placed: Vec<i64> = [900, 1200, 1000, 1100].map(|pts| timeline.place(pts, 100)).into();
+        assert_eq!(placed, [900, 1200, 1000, 1100], "the first connection's times are kept");
+        timeline.reconnect(50);
+        // The leading picture of the new connection's first point is discarded by the decoder.
+        assert_eq!([0, 200, -100].map(|pts| timeline.place(pts, 100)), [1350, 1550, 1250]);
+        timeline.reconnect(-7);
+        assert_eq!(timeline.place(-5, 0), 1650);
+    }
+
+    #[test]
+    fn pauses_double_up_to_five_seconds() {
+        let pauses: Vec<u128> = (0..8).map(|attempt| pause_before(attempt).as_millis()).collect();
+        assert_eq!(pauses, [100, 200, 400, 800, 1600, 3200, 5000, 5000]);
+        assert_eq!(pause_before(u64::MAX), LONGEST_PAUSE);
+    }
+}
