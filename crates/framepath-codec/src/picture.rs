@@ -92,7 +92,7 @@ pub(crate) unsafe fn stream_orientation(stream: *const ff::AVStream) -> Orientat
     let found = unsafe {
         let mut size = 0;
         let data = ff::av_stream_get_side_data(stream, kind, &mut size);
-        orientation(data, size as usize)
+        orientation(data, size)
     };
     // SAFETY: as above.
     #[cfg(frame_has_field_flags)]

@@ -205,7 +205,7 @@ fn a_baseline_needs_no_budgets() {
     }];
     old.ratios = vec![ratio("clip", "cpu_ms", "inline", "ffmpeg", Some([0.50, 0.51]))];
     let results = |new: &Summary| {
-        let report = baseline(&[old.clone()], &[new.clone()], 0.05);
+        let report = baseline(&[old.clone()], std::slice::from_ref(new), 0.05);
         let outcomes: Vec<BudgetOutcome> = report.lines.iter().map(|line| line.outcome).collect();
         (outcomes, report.better, report.notes)
     };

@@ -508,7 +508,7 @@ fn labels_neither_overlap_nor_leave_their_picture() -> Tested {
 
 fn each_contender_is_explained() {
     let run = run("this machine");
-    let page = html(&[run.clone()]);
+    let page = html(std::slice::from_ref(&run));
     for summary in &run.summaries[..2] {
         for contender in summary.contenders() {
             assert!(page.contains(&format!("<dt>{contender}</dt><dd>")), "{contender}");

@@ -27,7 +27,7 @@ const MOST_RECORDS: usize = 4096;
 static RINGS: OnceLock<Mutex<InheritedRings>> = OnceLock::new();
 
 /// Opens the rings, for a process that enters a sandbox afterwards. Call this function in the process's only
-/// thread. The kernel writes no record before [`enable`]. Keeps no descriptor.
+/// thread. The kernel writes no record before the first packet at level `full`. Keeps no descriptor.
 ///
 /// # Errors
 /// The kernel denies perf, the machine has more than 64 CPUs, or there is no memory for the rings. Then the
