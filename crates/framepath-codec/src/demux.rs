@@ -2,6 +2,7 @@
 //! Demuxer: reads the packets of the video in a file.
 
 mod network;
+mod origin;
 mod seek;
 
 pub use network::{NetworkProtocol, NetworkStream};
@@ -16,12 +17,12 @@ use ffmpeg_sys_next as ff;
 use framepath_model::parameter_sets::in_band;
 use framepath_model::stream::{Rational, StreamInfo};
 
+use self::origin::DemuxerInput;
 use crate::codec::codec_name;
 use crate::container::{self, Formats};
 use crate::error::libav_message;
 use crate::input::{ContainerInput, INTERRUPT, MediaFile};
 use crate::libav_format::pixel_format;
-use crate::network_input::NetworkInput;
 use crate::palette;
 use crate::picture::stream_orientation;
 use crate::shortage::Shortage;
@@ -57,35 +58,6 @@ pub struct Demuxer {
     palette: Option<Vec<u8>>,
     /// Number of packets of the network that were lost since the last [`take_lost`](Demuxer::take_lost).
     lost: u64,
-}
-
-/// Origin of a demuxer's bytes.
-enum DemuxerInput {
-    File(ContainerInput),
-    /// libavformat's own sockets, and for a session description the memory that it was read from.
-    Network {
-        _memory: NetworkInput,
-    },
-}
-
-impl DemuxerInput {
-    /// Takes the error of the last failed read of a file; `None` for a network, whose errors libavformat
-    /// returns.
-    fn take_error(&mut self) -> Option<std::io::Error> {
-        match self {
-            DemuxerInput::File(input) => input.take_error(),
-            DemuxerInput::Network { .. } => None,
-        }
-    }
-
-    /// Returns true if a read has reached the end of the file.
-    fn is_at_end(&self) -> bool {
-        matches!(self, DemuxerInput::File(input) if input.is_at_end())
-    }
-
-    fn is_seekable(&self) -> bool {
-        matches!(self, DemuxerInput::File(input) if input.seekable)
-    }
 }
 
 /// Identity of a packet among all packets of a file.

@@ -108,6 +108,7 @@ mod error;
 pub mod export;
 mod frames;
 mod from_path;
+mod helper;
 pub mod host;
 mod hosting;
 mod item;
@@ -147,15 +148,14 @@ pub use framepath_os::process::signal::install as install_signal_handlers;
 pub use framepath_os::process::stop::Stop;
 pub use framepath_os::sync::queue::Leaky;
 pub use frames::Frames;
+pub use helper::{HelperInfo, HelperKind};
 pub use item::Item;
 pub use loss::{Loss, LossReason};
 pub use options::{FrameCount, Options};
 pub use out::{HopFailure, Out};
 pub use pipeline::Pipeline;
 pub use registry::Registry;
-pub use report::{
-    HelperInfo, HelperKind, HopInfo, NetworkReport, PlayReport, Report, SinkReport, WorkerReport,
-};
+pub use report::{HopInfo, NetworkReport, PlayReport, Report, SinkReport, WorkerReport};
 pub use request::{Answered, Request, RequestError};
 pub use requests::Requests;
 pub use runner::run;

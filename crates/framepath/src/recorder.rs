@@ -17,7 +17,7 @@ use framepath_os::measure::meter::{self, Level};
 use framepath_os::sync::queue::Idle;
 use framepath_os::time::now_ns;
 
-use crate::report::{HelperInfo, HelperKind};
+use crate::helper::{HelperInfo, HelperKind};
 use spans::SpanLog;
 pub(crate) use stretch::Gap;
 pub use stretch::Stretch;

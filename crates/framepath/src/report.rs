@@ -9,6 +9,7 @@ use framepath_os::measure::meter::Level;
 
 use crate::damage::Damage;
 use crate::error::RunError;
+use crate::helper::HelperInfo;
 use crate::host::WorkerStats;
 use crate::loss::{Loss, LossReason};
 use crate::outcomes::{NetworkStats, Played};
@@ -40,28 +41,6 @@ impl HopInfo {
     pub fn new(text: impl Into<String>) -> HopInfo {
         HopInfo { text: text.into(), link: false, own: false, before: None, cpu_without_frame_ns: 0 }
     }
-}
-
-/// Kind of a [`HelperInfo`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum HelperKind {
-    /// A frame thread of a decoder.
-    DecoderThread,
-    /// A worker process.
-    Worker,
-}
-
-/// A thread or process that worked on frames of a hop beside the threads of the path.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct HelperInfo {
-    /// Index of the hop in [`Report::hops`].
-    pub hop: u16,
-    /// Kind of thread or process.
-    pub kind: HelperKind,
-    /// Id of the thread or process in the kernel; 0 if it is not visible to this program.
-    pub id: u32,
 }
 
 /// Returns the text of the path that has these hops, as a user would type it.

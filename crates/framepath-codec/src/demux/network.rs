@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use ffmpeg_sys_next as ff;
 
-use super::{Context, Demuxer, DemuxerInput};
+use super::origin::DemuxerInput;
+use super::{Context, Demuxer};
 use crate::container::Formats;
 use crate::error::libav_message;
 use crate::input::INTERRUPT;

@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Input of a demuxer in a worker, as the caller keeps it.
 
-use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
 use std::time::Duration;
 
 use framepath_codec::MediaFile;
-use framepath_model::wire::{Demux, DemuxNetwork, InputBytes, Message, NetworkTransport};
-use framepath_os::crossing::{PacketArea, SharedArea, Sizes, Socket};
+use framepath_model::wire::NetworkTransport;
 use framepath_os::process::cancel::is_readable;
 
+use super::HostError;
 #[cfg(feature = "http")]
 use super::byte_server::ByteServer;
-use super::message_io::send;
-use super::{DemuxerSpec, HostError};
 
 /// Input of a demuxer in a worker.
 pub(crate) enum DemuxedInput {
@@ -38,51 +34,6 @@ pub(crate) struct NetworkSource {
 }
 
 impl DemuxedInput {
-    /// Sends the worker at `socket` the input, and the order to demux it as `spec` says, in the shared memory `area`.
-    ///
-    /// # Errors
-    /// The worker is gone, or the text of a network source is too long.
-    pub(super) fn send(
-        &self,
-        socket: &Socket,
-        spec: &DemuxerSpec,
-        (area, sizes): (&Arc<SharedArea>, Sizes),
-    ) -> Result<(), HostError> {
-        match self {
-            DemuxedInput::File(file) => {
-                send_file(socket, file.name(), file.as_fd())?;
-                self.send_demux(socket, spec, (area, sizes), InputBytes::File)
-            }
-            #[cfg(feature = "http")]
-            DemuxedInput::Served(server) => {
-                send_file(socket, server.name(), server.worker_end())?;
-                let bytes = InputBytes::Requested { size: server.size() };
-                self.send_demux(socket, spec, (area, sizes), bytes)
-            }
-            DemuxedInput::Network(source) => source.send(socket, spec, (area, sizes)),
-        }
-    }
-
-    fn send_demux(
-        &self,
-        socket: &Socket,
-        spec: &DemuxerSpec,
-        (area, sizes): (&Arc<SharedArea>, Sizes),
-        bytes: InputBytes,
-    ) -> Result<(), HostError> {
-        let demux = Demux {
-            seekable: self.is_seekable(),
-            bytes,
-            loops: spec.loops.max(1),
-            track: spec.track,
-            start_ns: nanoseconds(spec.start),
-            cells: sizes.cells,
-            packet_bytes: sizes.packet_bytes,
-            faults: spec.options.faults.to_string(),
-        };
-        send(socket, &Message::Demux(demux), Some(area.fd()))
-    }
-
     /// True if the worker may read the input in any order.
     pub(super) fn is_seekable(&self) -> bool {
         match self {
@@ -138,38 +89,4 @@ impl DemuxedInput {
             DemuxedInput::Served(server) => server.failure().map(|text| HostError::Failed { text }),
         }
     }
-}
-
-impl NetworkSource {
-    fn send(
-        &self,
-        socket: &Socket,
-        spec: &DemuxerSpec,
-        (area, sizes): (&Arc<SharedArea>, Sizes),
-    ) -> Result<(), HostError> {
-        let mut text = PacketArea::new(area.clone());
-        if !text.keep(&self.text) {
-            return Err(HostError::PacketSize { bytes: self.text.len(), most: text.largest() });
-        }
-        let demux = DemuxNetwork {
-            transport: self.transport,
-            text_bytes: self.text.len() as u32,
-            track: spec.track,
-            latency_ns: nanoseconds(self.latency),
-            timeout_ns: nanoseconds(self.timeout),
-            cells: sizes.cells,
-            packet_bytes: sizes.packet_bytes,
-            faults: spec.options.faults.to_string(),
-        };
-        send(socket, &Message::DemuxNetwork(demux), Some(area.fd()))
-    }
-}
-
-/// Sends `descriptor` as the file `name`; the name is for errors and to guess the container.
-fn send_file(socket: &Socket, name: &str, descriptor: BorrowedFd<'_>) -> Result<(), HostError> {
-    send(socket, &Message::File { name: name.to_owned() }, Some(descriptor))
-}
-
-fn nanoseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -11,23 +11,26 @@
 //! The caller drops packets that arrive before the answer. These drops also make room in the ring of packets,
 //! for which the worker may wait.
 
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use framepath_codec::{Packet, TrackInfo};
 use framepath_model::stream::FrameMeta;
-use framepath_model::wire::{Cell, Completion, DemuxPosition, Message, Submission};
+use framepath_model::wire::{
+    Cell, Completion, Demux, DemuxNetwork, DemuxPosition, InputBytes, Message, Submission,
+};
 use framepath_os::crossing::{
-    Bell, Breach, CellReader, CellWriter, PooledPackets, SharedArea, Socket, WatchResult, Watcher,
-    completions, submissions, watch,
+    Bell, Breach, CellReader, CellWriter, PacketArea, PooledPackets, SharedArea, Sizes, Socket, WatchResult,
+    Watcher, completions, submissions, watch,
 };
 use framepath_os::measure::meter;
 use framepath_os::process::cancel::canceled;
 use framepath_os::process::signal;
 
-use super::demuxed_input::DemuxedInput;
-use super::message_io::recv_within;
+use super::demuxed_input::{DemuxedInput, NetworkSource};
+use super::message_io::{recv_within, send};
 use super::policy::{CHECK_INTERVAL, DemuxerWait};
 use super::process::Worker;
 use super::service_stream::ServiceStream;
@@ -98,7 +101,7 @@ impl RemoteDemuxer {
         let area = Arc::new(SharedArea::new(sizes)?);
         let worker = start::worker(spec.service.as_ref(), &spec.options)?;
         let socket = worker.socket.clone();
-        input.send(&socket, &spec, (&area, sizes))?;
+        send_input(&socket, &input, &spec, (&area, sizes))?;
         let (track_bytes, stream) = opened(&worker, &input, spec.options.watchdog)?;
         let packets = PooledPackets::new(area.clone());
         let track = TrackInfo::from_bytes(&packets.kept(track_bytes)?, stream)
@@ -285,6 +288,65 @@ impl RemoteDemuxer {
             _ => Err(Breach("failure reported without an error message").into()),
         }
     }
+}
+
+/// Sends the worker at `socket` the input, and the order to demux it as `spec` says, in the shared memory `area`.
+///
+/// # Errors
+/// The worker is gone, or the text of a network source is too long.
+fn send_input(
+    socket: &Socket,
+    input: &DemuxedInput,
+    spec: &DemuxerSpec,
+    (area, sizes): (&Arc<SharedArea>, Sizes),
+) -> Result<(), HostError> {
+    let (name, descriptor, bytes) = match input {
+        DemuxedInput::File(file) => (file.name(), file.as_fd(), InputBytes::File),
+        #[cfg(feature = "http")]
+        DemuxedInput::Served(server) => {
+            (server.name(), server.worker_end(), InputBytes::Requested { size: server.size() })
+        }
+        DemuxedInput::Network(source) => return send_network(socket, source, spec, (area, sizes)),
+    };
+    send(socket, &Message::File { name: name.to_owned() }, Some(descriptor))?;
+    let demux = Demux {
+        seekable: input.is_seekable(),
+        bytes,
+        loops: spec.loops.max(1),
+        track: spec.track,
+        start_ns: nanoseconds(spec.start),
+        cells: sizes.cells,
+        packet_bytes: sizes.packet_bytes,
+        faults: spec.options.faults.to_string(),
+    };
+    send(socket, &Message::Demux(demux), Some(area.fd()))
+}
+
+fn send_network(
+    socket: &Socket,
+    source: &NetworkSource,
+    spec: &DemuxerSpec,
+    (area, sizes): (&Arc<SharedArea>, Sizes),
+) -> Result<(), HostError> {
+    let mut text = PacketArea::new(area.clone());
+    if !text.keep(&source.text) {
+        return Err(HostError::PacketSize { bytes: source.text.len(), most: text.largest() });
+    }
+    let demux = DemuxNetwork {
+        transport: source.transport,
+        text_bytes: source.text.len() as u32,
+        track: spec.track,
+        latency_ns: nanoseconds(source.latency),
+        timeout_ns: nanoseconds(source.timeout),
+        cells: sizes.cells,
+        packet_bytes: sizes.packet_bytes,
+        faults: spec.options.faults.to_string(),
+    };
+    send(socket, &Message::DemuxNetwork(demux), Some(area.fd()))
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Waits until the worker has the file open. Returns the size of the track's description in bytes,

@@ -3,7 +3,7 @@
 
 use framepath_model::ledger::{Span, SpanPlace};
 
-use crate::report::{HelperInfo, HelperKind};
+use crate::helper::{HelperInfo, HelperKind};
 
 /// Number of spans that are kept for each row of the recorder: a picture of a frame thread has six.
 const PER_ROW: usize = 6;

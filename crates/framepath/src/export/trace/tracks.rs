@@ -4,7 +4,8 @@
 use framepath_model::ledger::{Row, SpanPlace, flag};
 use serde_json::{Value, json};
 
-use crate::report::{HelperInfo, HelperKind, Report};
+use crate::helper::{HelperInfo, HelperKind};
+use crate::report::Report;
 
 /// Tracks of one run, which is a process of the trace.
 pub(super) struct Tracks<'a> {

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Origin of a demuxer's bytes: a file, or the network.
+
+use crate::input::ContainerInput;
+use crate::network_input::NetworkInput;
+
+/// Origin of a demuxer's bytes.
+pub(super) enum DemuxerInput {
+    File(ContainerInput),
+    /// libavformat's own sockets, and for a session description the memory that it was read from.
+    Network {
+        _memory: NetworkInput,
+    },
+}
+
+impl DemuxerInput {
+    /// Takes the error of the last failed read of a file; `None` for a network, whose errors libavformat
+    /// returns.
+    pub(super) fn take_error(&mut self) -> Option<std::io::Error> {
+        match self {
+            DemuxerInput::File(input) => input.take_error(),
+            DemuxerInput::Network { .. } => None,
+        }
+    }
+
+    /// Returns true if a read has reached the end of the file.
+    pub(super) fn is_at_end(&self) -> bool {
+        matches!(self, DemuxerInput::File(input) if input.is_at_end())
+    }
+
+    pub(super) fn is_seekable(&self) -> bool {
+        matches!(self, DemuxerInput::File(input) if input.seekable)
+    }
+}
