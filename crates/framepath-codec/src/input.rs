@@ -16,6 +16,7 @@ use framepath_os::measure::meter;
 use framepath_os::process::cancel;
 use framepath_os::process::signal;
 
+use crate::byte_client::ByteClient;
 use crate::{CodecError, shortage};
 
 /// Size of one read request, bytes: few calls for a 1080p stream, and small compared with a
@@ -31,6 +32,10 @@ const MOST_KEPT: usize = 16 << 20;
 #[derive(Debug)]
 pub struct MediaFile {
     file: File,
+    /// True if `file` is a socket on which the bytes are requested.
+    requested: bool,
+    /// Size of an input whose bytes are requested; `None` if it is not known, and for files.
+    size: Option<u64>,
     name: String,
     seekable: bool,
     /// Receiver of a copy of the bytes that a demuxer reads; `None` if nobody requested one.
@@ -55,7 +60,7 @@ impl MediaFile {
         if metadata.is_file() && metadata.len() == 0 {
             return Err(CodecError::Empty { file: name });
         }
-        Ok(MediaFile { file, name, seekable: metadata.is_file(), read_bytes: None })
+        Ok(MediaFile::new(file, name, metadata.is_file()))
     }
 
     /// Opens standard input; a regular file is read from its start.
@@ -65,7 +70,7 @@ impl MediaFile {
     pub fn standard_input() -> io::Result<MediaFile> {
         let file = File::from(io::stdin().as_fd().try_clone_to_owned()?);
         let seekable = file.metadata()?.is_file();
-        Ok(MediaFile { file, name: "standard input".to_owned(), seekable, read_bytes: None })
+        Ok(MediaFile::new(file, "standard input".to_owned(), seekable))
     }
 
     /// Returns true if the descriptor gives another process no right but to read the file: it was opened for
@@ -89,13 +94,24 @@ impl MediaFile {
     /// The user may not read the file, or `/proc` is missing.
     pub fn reopened_to_read(&self) -> io::Result<MediaFile> {
         let file = cancel::open(Path::new(&format!("/proc/self/fd/{}", self.file.as_raw_fd())))?;
-        Ok(MediaFile { file, name: self.name.clone(), seekable: self.seekable, read_bytes: None })
+        Ok(MediaFile::new(file, self.name.clone(), self.seekable))
     }
 
     /// Creates the input from a file that another process opened. `name` is for errors, and its
     /// extension is a hint for the container. `seekable` is true for a regular file.
     pub fn from_fd(fd: OwnedFd, name: String, seekable: bool) -> MediaFile {
-        MediaFile { file: File::from(fd), name, seekable, read_bytes: None }
+        MediaFile::new(File::from(fd), name, seekable)
+    }
+
+    /// Creates an input whose bytes another process reads: a demuxer requests them on `socket`
+    /// ([`framepath_model::wire::ByteRequest`]). `size` is the number of bytes, if it is known. `name` and
+    /// `seekable` are as for [`from_fd`](MediaFile::from_fd).
+    pub fn by_requests(socket: OwnedFd, name: String, seekable: bool, size: Option<u64>) -> MediaFile {
+        MediaFile { requested: true, size, ..MediaFile::new(File::from(socket), name, seekable) }
+    }
+
+    fn new(file: File, name: String, seekable: bool) -> MediaFile {
+        MediaFile { file, requested: false, size: None, name, seekable, read_bytes: None }
     }
 
     /// Returns another handle to the open file, which has the same position.
@@ -104,17 +120,16 @@ impl MediaFile {
     /// There are no descriptors left.
     pub fn try_clone(&self) -> io::Result<MediaFile> {
         Ok(MediaFile {
-            file: self.file.try_clone()?,
-            name: self.name.clone(),
-            seekable: self.seekable,
-            read_bytes: None,
+            requested: self.requested,
+            size: self.size,
+            ..MediaFile::new(self.file.try_clone()?, self.name.clone(), self.seekable)
         })
     }
 
     /// Moves the file back to its first byte, for all handles.
     ///
     /// # Errors
-    /// The file is not seekable.
+    /// The file is not seekable, or its bytes are requested.
     pub fn rewind(&mut self) -> io::Result<()> {
         self.file.rewind()
     }
@@ -163,10 +178,42 @@ impl AsFd for MediaFile {
     }
 }
 
-/// File and error that the callbacks of one `AVIOContext` share. Boxed, so that its address does
+/// Bytes of an input, with the position of the next read.
+enum Bytes {
+    /// Bytes of an open file.
+    File(File),
+    /// Bytes that another process reads.
+    Requested(ByteClient),
+}
+
+impl Bytes {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Bytes::File(file) => cancel::read(file, buffer),
+            Bytes::Requested(client) => client.read(buffer),
+        }
+    }
+
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        match self {
+            Bytes::File(file) => file.seek(to),
+            Bytes::Requested(client) => client.seek(to),
+        }
+    }
+
+    /// Returns the file's size by seeking to its end and back, because a sandbox allows no other way.
+    fn size(&mut self) -> io::Result<u64> {
+        let position = self.seek(SeekFrom::Current(0))?;
+        let size = self.seek(SeekFrom::End(0))?;
+        self.seek(SeekFrom::Start(position))?;
+        Ok(size)
+    }
+}
+
+/// Bytes and error that the callbacks of one `AVIOContext` share. Boxed, so that its address does
 /// not change.
 struct Reader {
-    file: File,
+    bytes: Bytes,
     /// Receiver of a copy of the bytes; `None` if nobody requested one.
     read_bytes: Option<ReadBytes>,
     /// Last error of a read; `None` if no read failed since the error was taken. Kept here, because
@@ -191,11 +238,15 @@ impl ContainerInput {
     /// Creates the I/O context that reads `file` from its current position. Fails only without
     /// memory.
     pub(crate) fn new(file: MediaFile) -> Result<ContainerInput, CodecError> {
-        let MediaFile { file, name, seekable, read_bytes } = file;
+        let MediaFile { file, requested, size, name, seekable, read_bytes } = file;
+        let bytes = match requested {
+            true => Bytes::Requested(ByteClient::new(OwnedFd::from(file).into(), size)),
+            false => Bytes::File(file),
+        };
         let no_memory =
             || CodecError::Io { file: name, operation: "open", source: io::ErrorKind::OutOfMemory.into() };
 
-        let reader = Box::into_raw(Box::new(Reader { file, read_bytes, error: None }));
+        let reader = Box::into_raw(Box::new(Reader { bytes, read_bytes, error: None }));
         // SAFETY: the buffer is from av_malloc, as avio_alloc_context requires, and belongs to
         // the context afterwards. On failure the buffer and the reader are still ours to free.
         // The callbacks get `reader`, which `ContainerInput` keeps alive longer than the context.
@@ -238,7 +289,7 @@ impl ContainerInput {
         // only inside calls that borrow `self` mutably.
         let reader = unsafe { self.reader.as_mut() };
         reader.error = None;
-        reader.file.rewind()?;
+        reader.bytes.seek(SeekFrom::Start(0))?;
         let context = self.context.as_ptr();
         // SAFETY: the context is valid. Its buffer is cleared by hand, because avio_seek would
         // keep a position inside it.
@@ -308,8 +359,7 @@ unsafe extern "C" fn read(opaque: *mut c_void, buffer: *mut u8, size: c_int) -> 
     let buffer = unsafe { slice::from_raw_parts_mut(buffer, length) };
     // Checked before each read, because reads of a regular file are never interrupted, and libavformat may read a
     // whole file in one call.
-    let next =
-        || if signal::interrupted() { Err(cancel::canceled()) } else { cancel::read(&reader.file, buffer) };
+    let next = || if signal::interrupted() { Err(cancel::canceled()) } else { reader.bytes.read(buffer) };
     match shortage::keep_over(|| meter::blocked(next)) {
         Ok(0) => ff::AVERROR_EOF,
         Ok(count) => {
@@ -326,14 +376,6 @@ unsafe extern "C" fn read(opaque: *mut c_void, buffer: *mut u8, size: c_int) -> 
     }
 }
 
-/// Returns the file's size by seeking to its end and back, because a sandbox allows no other way.
-fn size(file: &mut File) -> io::Result<u64> {
-    let position = file.stream_position()?;
-    let size = file.seek(SeekFrom::End(0))?;
-    file.seek(SeekFrom::Start(position))?;
-    Ok(size)
-}
-
 /// Callback of the I/O context: moves the file's position and returns it, or returns the file's
 /// size for `AVSEEK_SIZE`. Returns a negative error code on failure. No path in it panics.
 unsafe extern "C" fn seek(opaque: *mut c_void, offset: i64, whence: c_int) -> i64 {
@@ -342,12 +384,12 @@ unsafe extern "C" fn seek(opaque: *mut c_void, offset: i64, whence: c_int) -> i6
     let whence = whence & !(ff::AVSEEK_FORCE as c_int);
     let result = shortage::keep_over(|| {
         if whence == ff::AVSEEK_SIZE as c_int {
-            return size(&mut reader.file);
+            return reader.bytes.size();
         }
         match (whence, u64::try_from(offset)) {
-            (libc::SEEK_SET, Ok(offset)) => reader.file.seek(SeekFrom::Start(offset)),
-            (libc::SEEK_CUR, _) => reader.file.seek(SeekFrom::Current(offset)),
-            (libc::SEEK_END, _) => reader.file.seek(SeekFrom::End(offset)),
+            (libc::SEEK_SET, Ok(offset)) => reader.bytes.seek(SeekFrom::Start(offset)),
+            (libc::SEEK_CUR, _) => reader.bytes.seek(SeekFrom::Current(offset)),
+            (libc::SEEK_END, _) => reader.bytes.seek(SeekFrom::End(offset)),
             _ => Err(io::Error::from_raw_os_error(libc::EINVAL)),
         }
     });

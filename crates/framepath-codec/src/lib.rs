@@ -49,6 +49,7 @@
 mod annexb;
 pub mod bare;
 mod buffer_hook;
+mod byte_client;
 mod chroma;
 mod codec;
 mod colors;

@@ -113,7 +113,7 @@
 //! | buffer, with its fd | 6 | index`:32` |
 //! | device, with its fd, before open | 7 | name text(960) |
 //! | file, with its fd, before demux | 8 | name text(960) |
-//! | demux, with the shared area, in place of open | 9 | flags`:32` (bit 0: seekable), cells`:32`, loops`:64`, packet bytes`:64`, track`:32` plus one or 0 for the best, `0:32`, start`:64` in nanoseconds, faults text(64) |
+//! | demux, with the shared area, in place of open | 9 | flags`:32` (bit 0: seekable, bit 1: the file's descriptor is a socket for byte requests), cells`:32`, loops`:64`, packet bytes`:64`, track`:32` plus one or 0 for the best, `0:32`, start`:64` in nanoseconds, size`:64` plus one or 0 if unknown (0 without bit 1), faults text(64) |
 //! | memory, with its fd | 10 | number`:32` |
 //! | demux network, with the shared area, in place of open | 11 | transport`:32` (0 RTSP over TCP, 1 RTSP with datagrams, 2 SDP), cells`:32`, packet bytes`:64`, text bytes`:32`, track`:32` plus one or 0 for the best, latency`:64` and timeout`:64` in nanoseconds, faults text(64); the text is at the start of the packet area |
 //! | worker to caller | | |
@@ -164,7 +164,18 @@
 //! text(64), and 80 buckets`:64` of latency; times in nanoseconds. A worker writes them to its
 //! page, a sealed memfd of 4096 bytes: the same words in the machine's byte order, the text as 64
 //! bytes without its length.
+//!
+//! # Requests for bytes
+//!
+//! A demuxer whose input the caller reads (bit 1 of `demux`) has a second socket. Records on it have no magic
+//! and no version, because `demux` has them. The worker sends a request of 16 bytes: offset`:64`, at most
+//! 2^63 - 1, length`:32`, 1 to 65,536, `0:32`. The caller answers each request once, with a record of
+//! status`:32`, length`:32` and the bytes. Status 0: the bytes from the offset on, at most as many as
+//! requested, none at the end of the input. Status 1: the input cannot be read; the length is 0. The
+//! worker sends no request before it has received the last answer. If the input is not seekable, each
+//! request begins where the last answer ended.
 
+mod bytes;
 mod cell;
 mod error;
 pub mod figures;
@@ -175,6 +186,7 @@ mod picture;
 mod record;
 mod work;
 
+pub use bytes::{BYTE_ANSWER_BYTES, BYTE_REQUEST_BYTES, ByteAnswer, ByteRequest, MOST_REQUESTED_BYTES};
 pub use cell::{
     BYTES_PER_FRAME, CELL_BYTES, CELL_WORDS, Cell, Completion, DemuxPosition, FRAME_COMPLETION_BYTES,
     MAX_BIT_RATE, PACKET_SUBMISSION_BYTES, SAME_FRAME, Submission, UpstreamRequest,
@@ -182,7 +194,7 @@ pub use cell::{
 pub use error::WireError;
 pub use figures::{Figures, Histogram, StreamStatus, Totals};
 pub use message::{FAULTS_BYTES, MAX_CELLS, MAX_LEVEL, MESSAGE_BYTES, Message, STAGE_BYTES, TEXT_BYTES};
-pub use opening::{Demux, DemuxNetwork, NETWORK_TEXT_BYTES, NetworkTransport, Open};
+pub use opening::{Demux, DemuxNetwork, InputBytes, NETWORK_TEXT_BYTES, NetworkTransport, Open};
 pub use work::{MOST_INVOLUNTARY, WorkerTime};
 
 /// Version of this format. It changes with every table above and with the positions of words in

@@ -10,10 +10,10 @@ use framepath_model::orientation::Orientation;
 use framepath_model::stream::{FieldOrder, PictureFlags, Preroll, Rational, SeekTo, StreamInfo};
 use framepath_model::wire::figures::{BUCKETS, LABEL_BYTES};
 use framepath_model::wire::{
-    BYTES_PER_FRAME, Cell, Completion, Demux, DemuxNetwork, DemuxPosition, FAULTS_BYTES, Figures, Histogram,
-    MAGIC, MAX_BIT_RATE, MAX_CELLS, MAX_LEVEL, MESSAGE_BYTES, MOST_INVOLUNTARY, Message, NETWORK_TEXT_BYTES,
-    NetworkTransport, Open, STAGE_BYTES, StreamStatus, Submission, TEXT_BYTES, Totals, UpstreamRequest,
-    VERSION, WireError, WorkerTime,
+    BYTES_PER_FRAME, ByteAnswer, ByteRequest, Cell, Completion, Demux, DemuxNetwork, DemuxPosition,
+    FAULTS_BYTES, Figures, Histogram, InputBytes, MAGIC, MAX_BIT_RATE, MAX_CELLS, MAX_LEVEL, MESSAGE_BYTES,
+    MOST_INVOLUNTARY, MOST_REQUESTED_BYTES, Message, NETWORK_TEXT_BYTES, NetworkTransport, Open, STAGE_BYTES,
+    StreamStatus, Submission, TEXT_BYTES, Totals, UpstreamRequest, VERSION, WireError, WorkerTime,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -289,10 +289,11 @@ fn message() -> impl Strategy<Value = Message> {
         text(TEXT_BYTES).prop_map(|name| Message::File { name }),
         (
             (any::<bool>(), 1..=u64::MAX, option::of(0..u32::MAX), any::<u64>()),
-            (1..=MAX_CELLS, 0..=i64::MAX as u64, text(FAULTS_BYTES))
+            (1..=MAX_CELLS, 0..=i64::MAX as u64, text(FAULTS_BYTES), option::of(option::of(0..u64::MAX)))
         )
-            .prop_map(|((seekable, loops, track, start_ns), (cells, packet_bytes, faults))| {
-                Message::Demux(Demux { seekable, loops, track, start_ns, cells, packet_bytes, faults })
+            .prop_map(|((seekable, loops, track, start_ns), (cells, packet_bytes, faults, size))| {
+                let bytes = size.map_or(InputBytes::File, |size| InputBytes::Requested { size });
+                Message::Demux(Demux { seekable, bytes, loops, track, start_ns, cells, packet_bytes, faults })
             }),
         (
             (0..3usize, 1..=NETWORK_TEXT_BYTES, option::of(0..u32::MAX), any::<[u64; 2]>()),
@@ -505,6 +506,40 @@ fn the_words_are_those_of_the_tables() {
     assert_eq!(bytes[..16], *b"FPWM\x0b\0\x22\0\x02\x01\0\0\x01\0\0\0");
     assert!(bytes[16..].iter().all(|byte| *byte == 0));
     const { assert!(BYTES_PER_FRAME <= 128) };
+}
+
+#[test]
+fn byte_requests_and_their_answers_have_one_encoding() {
+    let request = ByteRequest { offset: 0x1_0000_0002, len: 4096 };
+    assert_eq!(request.encode(), *b"\x02\0\0\0\x01\0\0\0\0\x10\0\0\0\0\0\0");
+    assert_eq!(ByteRequest::decode(&request.encode()), Ok(request));
+    let with = |at: usize, value: u8| {
+        let mut bytes = request.encode();
+        bytes[at] = value;
+        ByteRequest::decode(&bytes).unwrap_err()
+    };
+    for (at, value, wrong) in [(7, 0x80, "offset"), (9, 0, "length"), (11, 1, "length")] {
+        assert!(matches!(with(at, value), WireError::Field { field, .. } if field == wrong), "{at}");
+    }
+    assert!(matches!(with(12, 1), WireError::Reserved { .. }));
+    for wrong in [&request.encode()[..15], &[0; 17][..], &[][..]] {
+        assert!(matches!(ByteRequest::decode(wrong), Err(WireError::Field { field: "size", .. })));
+    }
+    let mut answer = ByteAnswer::Bytes(3).encode().to_vec();
+    assert_eq!(answer, *b"\0\0\0\0\x03\0\0\0");
+    assert!(ByteAnswer::decode(&answer).is_err());
+    answer.extend(b"abc");
+    assert_eq!(ByteAnswer::decode(&answer), Ok((ByteAnswer::Bytes(3), b"abc".as_slice())));
+    answer.push(0);
+    assert!(ByteAnswer::decode(&answer).is_err());
+    let failed = ByteAnswer::Failed.encode();
+    assert_eq!(ByteAnswer::decode(&failed), Ok((ByteAnswer::Failed, [].as_slice())));
+    for head in [[2, 0, 0, 0, 0, 0, 0, 0], [1, 0, 0, 0, 1, 0, 0, 0]] {
+        assert!(ByteAnswer::decode(&head).is_err());
+    }
+    let mut long = ByteAnswer::Bytes(MOST_REQUESTED_BYTES + 1).encode().to_vec();
+    long.resize(8 + MOST_REQUESTED_BYTES as usize + 1, 0);
+    assert!(ByteAnswer::decode(&long).is_err());
 }
 
 #[test]

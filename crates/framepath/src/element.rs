@@ -62,6 +62,14 @@ impl Element {
         )
     }
 
+    /// Makes the element of a source. `make` returns the source in a box, because its type depends on the hop.
+    pub(crate) fn boxed_source(
+        definition: &'static Definition,
+        make: impl Fn(&Hop, &HopPlace<'_>) -> Result<Box<dyn Source>, StageError> + Send + Sync + 'static,
+    ) -> Element {
+        Element::new(definition, Make::Source(Arc::new(make)))
+    }
+
     /// Makes the element of a stage or a sink.
     pub(crate) fn stage<S: Stage + 'static>(
         definition: &'static Definition,

@@ -62,8 +62,11 @@
 mod answers;
 mod between;
 mod buffer_provider;
+#[cfg(feature = "http")]
+mod byte_server;
 mod collect;
 mod demux_worker;
+mod demuxed_input;
 mod export;
 mod fault;
 #[doc(hidden)]
@@ -102,14 +105,17 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+#[cfg(feature = "http")]
+pub(crate) use byte_server::{ByteServer, ByteSource, ServedInput};
 pub(crate) use collect::{CollectInput, WorkerOutput, channel};
+pub(crate) use demuxed_input::{DemuxedInput, NetworkSource};
 pub(crate) use fault::InjectedFaults;
 pub use kind::UnknownKind;
 pub(crate) use kind::{Task, WorkerKind};
 pub use program::set_worker_program;
 pub(crate) use program::{WORKER, ZYGOTE, use_own_program};
 pub use recovery::{Recoveries, Recovery};
-pub(crate) use remote_demuxer::{DemuxerSpec, NetworkSource, RemoteDemuxer};
+pub(crate) use remote_demuxer::{DemuxerSpec, RemoteDemuxer};
 pub(crate) use sandbox::SandboxChoice;
 pub(crate) use service_stream::ServiceStream;
 pub use service_stream::default_socket;
@@ -292,7 +298,8 @@ pub enum HostError {
         text: String,
     },
     /// The stage or the demuxer failed in the worker; or this process has no memory for a packet, too many
-    /// pools for the worker, or a provider without buffers.
+    /// pools for the worker, or a provider without buffers; or this process could not read the input of the
+    /// demuxer's worker.
     #[error("{text}")]
     Failed {
         /// Description of the failure; a message that the worker sent begins with "in the worker:".

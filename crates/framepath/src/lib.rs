@@ -3,7 +3,7 @@
 //! where every microsecond, copy and wake-up of each frame went.
 //!
 //! This crate touches threads, files, standard output, worker processes and their sockets, V4L2
-//! devices and, with the feature `play`, a window.
+//! devices and, with the feature `play`, a window, and, with the feature `http`, web servers.
 //!
 //! # Frames in a loop
 //!

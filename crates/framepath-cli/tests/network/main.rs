@@ -18,6 +18,7 @@ framepath_testkit::tests!(
     rtsp::a_lost_connection_without_reconnect_is_an_error,
     rtsp::an_unknown_path_is_an_error_of_the_server,
     rtsp::wrong_urls_are_errors_that_say_what_is_right,
+    rtsp::an_option_of_another_scheme_is_refused_by_name,
     rtp::lost_datagrams_are_counted_and_the_run_goes_on,
     rtp::a_wrong_description_is_an_error,
     rtp::a_sender_that_never_begins_is_an_error,

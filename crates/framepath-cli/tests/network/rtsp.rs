@@ -17,8 +17,8 @@ pub fn all_frames_of_a_server_arrive_over_tcp() -> Tested {
     let folder = tempfile::tempdir().unwrap();
     let clip = clip(folder.path());
     let server = RtspServer::start(&clip, 0);
-    for decode in ["decode", "decode host=process"] {
-        let path = format!("url {} ! {decode} ! framemd5 -", server.url());
+    for (options, decode) in [("", "decode"), ("host=process", "decode host=process")] {
+        let path = format!("url {} {options} ! {decode} ! framemd5 -", server.url());
         let output = run(&["run", "--quiet", &path]).ended(0);
         assert_eq!(hashes(&output.frames()), hashes_of(&clip), "{decode}: {}", output.stderr);
     }
@@ -183,5 +183,23 @@ pub fn wrong_urls_are_errors_that_say_what_is_right() {
         for part in parts {
             assert!(output.stderr.contains(part), "{url}: {}", output.stderr);
         }
+    }
+}
+
+pub fn an_option_of_another_scheme_is_refused_by_name() {
+    for (url, part) in [
+        ("rtsp://a/x start=1s", "start= belongs to http:// and https://, not to rtsp://"),
+        ("rtsp://a/x loop=2", "loop= belongs to http://"),
+        ("rtsp://a/x rate=25", "rate= belongs to http://"),
+        ("rtsp://a/x ca=a.pem", "ca= belongs to http://"),
+        ("rtsp://me:secret@a/x host=service", "open rtsp://a/x: host=service is not supported for rtsp://"),
+        ("rtsp://a/x socket=/run/x", "socket= belongs to host=service"),
+        ("rtsp://a/x service_uid=1", "service_uid= belongs to host=service"),
+        ("http://a/x transport=udp", "transport= belongs to rtsp://, not to http://"),
+        ("http://a/x latency=1s", "latency= belongs to rtsp://"),
+        ("https://a/x timeout=1s", "timeout= belongs to rtsp://, not to https://"),
+        ("https://a/x reconnect=1", "reconnect= belongs to rtsp://"),
+    ] {
+        run(&["run", &format!("url {url} ! null")]).ended(1).prints(part);
     }
 }

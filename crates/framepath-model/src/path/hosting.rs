@@ -18,6 +18,9 @@ pub enum Hosts {
     /// Any host. Without `host=`, the host of the decoder after the hop if that host is a worker;
     /// else the path's own thread.
     AsDecoder,
+    /// A sandboxed process or a process of the service, never the path's own thread: the hop parses
+    /// bytes of other machines.
+    Workers,
     /// A sandboxed process of this program only: the hop has no choice of hosts, but the arguments for workers.
     Process,
 }
@@ -31,6 +34,7 @@ impl Hosts {
             Hosts::Any => &ANY,
             Hosts::NoService => &NO_SERVICE,
             Hosts::AsDecoder => &AS_DECODER,
+            Hosts::Workers => &WORKERS,
             Hosts::Process => &PROCESS,
         }
     }
@@ -40,6 +44,7 @@ static ANY: [Arg; 7] = [HOST, WATCHDOG, MEMORY, SANDBOX, SOCKET, SERVICE_UID, FA
 static NO_SERVICE: [Arg; 5] = [PROCESS_HOST, WATCHDOG, MEMORY, SANDBOX, FAULT];
 static PROCESS: [Arg; 4] = [WATCHDOG, MEMORY, SANDBOX, FAULT];
 static AS_DECODER: [Arg; 7] = [DECODER_HOST, WATCHDOG, MEMORY, SANDBOX, SOCKET, SERVICE_UID, FAULT];
+static WORKERS: [Arg; 7] = [WORKER_HOST, WATCHDOG, MEMORY, SANDBOX, SOCKET, SERVICE_UID, FAULT];
 
 const HOST: Arg = Arg::option(
     "host",
@@ -53,6 +58,13 @@ const PROCESS_HELP: &str =
     "where the hop runs: `inline` in the path's own thread, `process` in a sandboxed process";
 const DECODER_HOST: Arg = Arg {
     default: DefaultValue::Unset("the host of the decoder, where that is a worker; else inline"),
+    ..HOST
+};
+const WORKER_HOST: Arg = Arg {
+    kind: ValueKind::choice(&["process", "service"]),
+    default: DefaultValue::Unset("the host of the decoder, where that is a worker; else process"),
+    help: "where the demuxer runs: `process` in a sandboxed process, `service` in a sandboxed process of \
+           `framepath serve`",
     ..HOST
 };
 const WATCHDOG: Arg = Arg::option(

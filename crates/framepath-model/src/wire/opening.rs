@@ -33,12 +33,27 @@ pub struct Open {
     pub faults: String,
 }
 
+/// Way in which a demuxer reads its input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InputBytes {
+    /// The descriptor of [`super::Message::File`] is the open file.
+    File,
+    /// The descriptor of [`super::Message::File`] is a socket, on which the demuxer requests the bytes
+    /// ([`super::ByteRequest`]).
+    Requested {
+        /// Size of the input in bytes, less than `u64::MAX`; `None` if it is not known.
+        size: Option<u64>,
+    },
+}
+
 /// Parameters for demuxing a file, sent in one message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Demux {
     /// True if the file is a regular file, in which the demuxer may seek; false for a pipe or a
     /// device.
     pub seekable: bool,
+    /// Way in which the demuxer reads the file.
+    pub bytes: InputBytes,
     /// Number of times the file is read, at least 1; `u64::MAX` for no limit.
     pub loops: u64,
     /// Index of the video track in the container, from 0; `None` selects the best one.
@@ -128,19 +143,25 @@ impl DemuxNetwork {
 
 impl Demux {
     pub(super) fn encode(&self, w: &mut RecordWriter<'_>) {
-        w.u32(u32::from(self.seekable));
+        let (requested, size) = match self.bytes {
+            InputBytes::File => (false, None),
+            InputBytes::Requested { size } => (true, size),
+        };
+        w.u32(u32::from(self.seekable) | u32::from(requested) << 1);
         w.u32(self.cells);
         w.u64(self.loops);
         w.u64(self.packet_bytes);
         w.u32(self.track.map_or(0, |track| track.saturating_add(1)));
         w.u32(0);
         w.u64(self.start_ns);
+        w.u64(size.map_or(0, |size| size.saturating_add(1)));
         w.text(&self.faults, FAULTS_BYTES);
     }
 
     pub(super) fn decode(r: &mut RecordReader<'_>) -> Result<Demux, WireError> {
         let flags = r.u32()?;
-        let seekable = r.flags(flags.into(), 1)? != 0;
+        let flags = r.flags(flags.into(), 3)?;
+        let seekable = flags & 1 != 0;
         let cells = r.u32()?;
         check((1..=MAX_CELLS).contains(&cells), r.record, "cells", cells.into())?;
         let loops = r.u64()?;
@@ -150,8 +171,14 @@ impl Demux {
         let track = r.u32()?.checked_sub(1);
         r.zeros(4)?;
         let start_ns = r.u64()?;
+        let size = r.u64()?;
+        let bytes = match flags & 2 {
+            0 => InputBytes::File,
+            _ => InputBytes::Requested { size: size.checked_sub(1) },
+        };
+        check(size == 0 || bytes != InputBytes::File, r.record, "size", size)?;
         let faults = r.text(FAULTS_BYTES, "faults")?;
-        Ok(Demux { seekable, loops, track, start_ns, cells, packet_bytes, faults })
+        Ok(Demux { seekable, bytes, loops, track, start_ns, cells, packet_bytes, faults })
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use framepath_codec::{CodecError, Demuxer, Formats, MediaFile, NetworkProtocol, NetworkStream, Packet};
 use framepath_model::stream::SeekTo;
 use framepath_model::wire::{
-    Completion, Demux, DemuxNetwork, DemuxPosition, Message, NetworkTransport, Submission,
+    Completion, Demux, DemuxNetwork, DemuxPosition, InputBytes, Message, NetworkTransport, Submission,
 };
 use framepath_os::crossing::{
     Breach, CellReader, CellWriter, PacketPool, SharedArea, SharedPackets, Sizes, Socket, completions,
@@ -66,6 +66,7 @@ pub(super) fn demux_network(
     };
     let once = Demux {
         seekable: false,
+        bytes: InputBytes::File,
         loops: 1,
         track: demux.track,
         start_ns: 0,

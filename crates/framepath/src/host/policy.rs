@@ -22,12 +22,11 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use framepath_codec::MediaFile;
 use framepath_os::crossing::{Breach, WatchResult};
-use framepath_os::process::cancel::is_readable;
 use framepath_os::time::now_ns;
 
 use super::HostError;
+use super::demuxed_input::DemuxedInput;
 use super::process::SharedProcess;
 
 /// Time limit for a worker to load and enter its sandbox.
@@ -183,22 +182,14 @@ pub(super) struct DemuxerWait {
     since: Instant,
     /// CPU time of the worker at `since`, nanoseconds.
     cpu_ns: u64,
-    /// Time since when every check has found that reading the file does not block: the start of the wait,
-    /// or the last check that found an empty pipe.
+    /// Time since when every check has found that reading the input does not block: the start of the wait,
+    /// or the last check that found an empty pipe or an unanswered request for bytes.
     readable_since: Instant,
     /// Limit of the worker's CPU time in this wait.
     busy: Duration,
     /// Limit of the time without the awaited packet or answer although reading the file does not block; from a
     /// network, of the whole wait.
     silent: Duration,
-}
-
-/// Input of a demuxer's worker, as its caller knows it.
-pub(super) enum DemuxedInput {
-    /// File that is open in this process, too, to check if there are bytes to read.
-    File(MediaFile),
-    /// Network, with the maximum time without a packet.
-    Network(Duration),
 }
 
 impl DemuxerWait {
@@ -220,14 +211,15 @@ impl DemuxerWait {
     ) -> DemuxerWait {
         let since = Instant::now();
         let silent = match input {
-            DemuxedInput::File(_) => watchdog * SILENCE,
-            DemuxedInput::Network(timeout) => timeout.saturating_add(ANSWERING),
+            DemuxedInput::Network(source) => source.timeout.saturating_add(ANSWERING),
+            _ => watchdog * SILENCE,
         };
         let busy = watchdog;
         DemuxerWait { since, cpu_ns: process.cpu_ns(), readable_since: since, busy, silent }
     }
 
-    /// Checks the limits. A worker at an empty pipe may be silent without limit. `packets` is the
+    /// Checks the limits. A worker at an empty pipe, or that waits for an answer to a
+    /// request for bytes, may be silent without limit. `packets` is the
     /// number of packets received so far, for the error. Succeeds in the first [`CHECK_INTERVAL`].
     ///
     /// # Errors
@@ -242,10 +234,8 @@ impl DemuxerWait {
         if self.since.elapsed() < CHECK_INTERVAL {
             return Ok(());
         }
-        if let DemuxedInput::File(file) = input {
-            if !is_readable(file) {
-                self.readable_since = Instant::now();
-            }
+        if !input.is_readable() {
+            self.readable_since = Instant::now();
         }
         let computed = Duration::from_nanos(process.cpu_ns().saturating_sub(self.cpu_ns));
         let silence = self.readable_since.elapsed();

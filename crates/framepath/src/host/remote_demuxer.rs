@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Caller's side of a demuxer in a worker.
 //!
-//! The worker receives the open file and nothing else; for a stream from the network, a URL or a session
-//! description, and makes its sockets itself. It reads ahead as far as the
-//! ring and the shared memory allow, so a paced path wakes it once for half
+//! The worker receives the open file, or a socket on which it requests the bytes (`ByteServer`), and nothing
+//! else; for a stream from the network, a URL or a session description, and makes its sockets itself. It reads
+//! ahead as far as the ring and the shared memory allow, so a paced path wakes it once for half
 //! a ring of packets. The caller checks the worker's cells. The bytes of the worker's packets are never a
 //! slice here; they are copied once more, into the decoder's memory.
 //!
@@ -11,26 +11,24 @@
 //! The caller drops packets that arrive before the answer. These drops also make room in the ring of packets,
 //! for which the worker may wait.
 
-use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use framepath_codec::{MediaFile, Packet, TrackInfo};
+use framepath_codec::{Packet, TrackInfo};
 use framepath_model::stream::FrameMeta;
-use framepath_model::wire::{
-    Cell, Completion, Demux, DemuxNetwork, DemuxPosition, Message, NetworkTransport, Submission,
-};
+use framepath_model::wire::{Cell, Completion, DemuxPosition, Message, Submission};
 use framepath_os::crossing::{
-    Bell, Breach, CellReader, CellWriter, PacketArea, PooledPackets, SharedArea, Sizes, Socket, WatchResult,
-    Watcher, completions, submissions, watch,
+    Bell, Breach, CellReader, CellWriter, PooledPackets, SharedArea, Socket, WatchResult, Watcher,
+    completions, submissions, watch,
 };
 use framepath_os::measure::meter;
 use framepath_os::process::cancel::canceled;
 use framepath_os::process::signal;
 
-use super::message_io::{recv_within, send};
-use super::policy::{CHECK_INTERVAL, DemuxedInput, DemuxerWait};
+use super::demuxed_input::DemuxedInput;
+use super::message_io::recv_within;
+use super::policy::{CHECK_INTERVAL, DemuxerWait};
 use super::process::Worker;
 use super::service_stream::ServiceStream;
 use super::spec::area_sizes;
@@ -61,17 +59,6 @@ pub(crate) struct DemuxerSpec {
     pub(crate) private: bool,
 }
 
-/// Stream from the network, and how to receive it.
-pub(crate) struct NetworkSource {
-    pub(crate) transport: NetworkTransport,
-    /// URL with the server's address as numbers, or the text of a session description.
-    pub(crate) text: Vec<u8>,
-    /// Maximum time to wait for a late datagram.
-    pub(crate) latency: Duration,
-    /// Maximum time without a packet.
-    pub(crate) timeout: Duration,
-}
-
 /// Reader of the packets of a file or network stream that a worker demuxes. Dropping the reader ends the worker.
 pub(crate) struct RemoteDemuxer {
     // First, so that it is dropped first: its thread uses the other fields.
@@ -89,7 +76,7 @@ pub(crate) struct RemoteDemuxer {
     /// True once the worker has ended; set by the watcher's thread.
     gone: Arc<AtomicBool>,
     spec: DemuxerSpec,
-    /// The demuxed file or network stream.
+    /// The demuxed input. Kept in this process, too, to check if there are bytes to read.
     input: DemuxedInput,
     /// Number of packets received so far.
     received: u64,
@@ -101,69 +88,17 @@ pub(crate) struct RemoteDemuxer {
 }
 
 impl RemoteDemuxer {
-    /// Opens `file` in a worker.
+    /// Opens `input` in a worker.
     ///
     /// # Errors
-    /// No worker can be started; the worker refuses the file, ends, exceeds a limit or breaks the rules; or
-    /// Ctrl-C canceled the wait.
-    pub(crate) fn open(file: MediaFile, spec: DemuxerSpec) -> Result<RemoteDemuxer, HostError> {
+    /// No worker can be started; the input cannot be read or reached; the worker refuses the input, ends, exceeds a
+    /// limit or breaks the rules; or Ctrl-C canceled the wait.
+    pub(crate) fn open(input: DemuxedInput, spec: DemuxerSpec) -> Result<RemoteDemuxer, HostError> {
         let sizes = area_sizes(spec.options.kind.memory_bytes, MOST_PACKET_BYTES);
         let area = Arc::new(SharedArea::new(sizes)?);
         let worker = start::worker(spec.service.as_ref(), &spec.options)?;
         let socket = worker.socket.clone();
-        let (name, seekable) = (file.name().to_owned(), file.is_seekable());
-        send(&socket, &Message::File { name }, Some(file.as_fd()))?;
-        let demux = Demux {
-            seekable,
-            loops: spec.loops.max(1),
-            track: spec.track,
-            start_ns: u64::try_from(spec.start.as_nanos()).unwrap_or(u64::MAX),
-            cells: sizes.cells,
-            packet_bytes: sizes.packet_bytes,
-            faults: spec.options.faults.to_string(),
-        };
-        send(&socket, &Message::Demux(demux), Some(area.fd()))?;
-        RemoteDemuxer::opened(worker, DemuxedInput::File(file), spec, (area, sizes))
-    }
-
-    /// Opens `source` in a worker that reaches the network.
-    ///
-    /// # Errors
-    /// As [`open`](RemoteDemuxer::open); the server cannot be reached, or refuses the stream.
-    pub(crate) fn open_network(
-        source: &NetworkSource,
-        spec: DemuxerSpec,
-    ) -> Result<RemoteDemuxer, HostError> {
-        let sizes = area_sizes(spec.options.kind.memory_bytes, MOST_PACKET_BYTES);
-        let area = Arc::new(SharedArea::new(sizes)?);
-        let worker = start::worker(None, &spec.options)?;
-        let mut text = PacketArea::new(area.clone());
-        if !text.keep(&source.text) {
-            return Err(HostError::PacketSize { bytes: source.text.len(), most: text.largest() });
-        }
-        let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        let demux = DemuxNetwork {
-            transport: source.transport,
-            text_bytes: source.text.len() as u32,
-            track: spec.track,
-            latency_ns: nanoseconds(source.latency),
-            timeout_ns: nanoseconds(source.timeout),
-            cells: sizes.cells,
-            packet_bytes: sizes.packet_bytes,
-            faults: spec.options.faults.to_string(),
-        };
-        send(&worker.socket, &Message::DemuxNetwork(demux), Some(area.fd()))?;
-        RemoteDemuxer::opened(worker, DemuxedInput::Network(source.timeout), spec, (area, sizes))
-    }
-
-    /// Waits until `worker` has opened `input`, and makes its reader.
-    fn opened(
-        worker: Worker,
-        input: DemuxedInput,
-        spec: DemuxerSpec,
-        (area, sizes): (Arc<SharedArea>, Sizes),
-    ) -> Result<RemoteDemuxer, HostError> {
-        let socket = worker.socket.clone();
+        input.send(&socket, &spec, (&area, sizes))?;
         let (track_bytes, stream) = opened(&worker, &input, spec.options.watchdog)?;
         let packets = PooledPackets::new(area.clone());
         let track = TrackInfo::from_bytes(&packets.kept(track_bytes)?, stream)
@@ -205,15 +140,18 @@ impl RemoteDemuxer {
         self.stats.clone()
     }
 
+    /// Succeeds if the input is seekable, so that [`seek`](RemoteDemuxer::seek) can succeed.
+    ///
+    /// # Errors
+    /// The reason, for the user.
+    pub(crate) fn can_seek(&self) -> Result<(), &'static str> {
+        self.input.is_seekable().then_some(()).ok_or(self.input.why_not_seekable())
+    }
+
     /// Makes this worker's figures part of `stats`, those of an earlier worker for the same stream.
     pub(crate) fn add_to(&mut self, stats: &Arc<WorkerStats>) {
         stats.pid.store(self.worker.process().pid(), Ordering::Relaxed);
         self.stats = stats.clone();
-    }
-
-    /// True if the file is seekable, so that [`seek`](RemoteDemuxer::seek) can succeed.
-    pub(crate) fn is_seekable(&self) -> bool {
-        matches!(&self.input, DemuxedInput::File(file) if file.is_seekable())
     }
 
     /// Returns the number of packets received so far, and the number of packets of the network that were lost.
@@ -265,7 +203,13 @@ impl RemoteDemuxer {
             let wait = wait.get_or_insert_with(|| DemuxerWait::for_packet(process, input, watchdog));
             let Some(cell) = self.next_cell(wait)? else { break };
             match Completion::decode(&cell)? {
-                Completion::End => self.ended = true,
+                Completion::End => {
+                    self.ended = true;
+                    // The demuxer may take a failed read for the end.
+                    if let Some(failure) = self.input.failure() {
+                        return Err(failure);
+                    }
+                }
                 Completion::Failed => return Err(self.failure()?),
                 packet => return self.packet(packet).map(Some),
             }
@@ -304,6 +248,12 @@ impl RemoteDemuxer {
         else {
             return Err(Breach("an unexpected completion of a demuxer").into());
         };
+        // An empty, damaged packet reports that the rest of the input cannot be read.
+        if self.received == 0 && len == 0 && is_damaged {
+            if let Some(reason) = self.input.why_unreadable() {
+                return Err(HostError::Failed { text: reason.to_owned() });
+            }
+        }
         let bytes = self.packets.packet(offset, len, id)?;
         meter::count_copied(len as usize);
         let orientation = self.track.stream.orientation;
@@ -321,14 +271,17 @@ impl RemoteDemuxer {
         Ok(packet)
     }
 
-    /// Receives the message that belongs to a failure, and returns it as an error of the demuxer.
+    /// Receives the message that belongs to a failure, and returns it as an error of the demuxer; or the reason
+    /// why the input could not be read.
     ///
     /// # Errors
     /// There is no such message.
     fn failure(&mut self) -> Result<HostError, HostError> {
         self.ended = true;
         match recv_within(&self.worker.socket, Duration::ZERO)? {
-            Some((Message::Failed { text, .. }, _)) => Ok(HostError::failed_in_worker(&text)),
+            Some((Message::Failed { text, .. }, _)) => {
+                Ok(self.input.failure().unwrap_or_else(|| HostError::failed_in_worker(&text)))
+            }
             _ => Err(Breach("failure reported without an error message").into()),
         }
     }
@@ -357,7 +310,7 @@ fn opened(
             Ok((track_bytes, stream))
         }
         Some((Message::Demuxed { .. }, _)) => Err(Breach("a description of a track that is too long").into()),
-        Some((Message::Refused { text }, _)) => Err(HostError::Refused { text }),
+        Some((Message::Refused { text }, _)) => Err(input.failure().unwrap_or(HostError::Refused { text })),
         Some(_) => Err(HostError::NotOpened { what: "start worker: the worker sent an unexpected message" }),
         None => Err(HostError::NotOpened { what: "start worker: the worker ended while it opened the file" }),
     }

@@ -10,7 +10,7 @@ use framepath_codec::{MediaFile, Packet, TrackInfo};
 use framepath_model::format::Layout;
 use framepath_model::orientation::Orientation;
 use framepath_model::stream::FrameMeta;
-use framepath_model::wire::{Completion, Message, Open, Submission, UpstreamRequest};
+use framepath_model::wire::{Completion, InputBytes, Message, Open, Submission, UpstreamRequest};
 use framepath_os::crossing::{
     Breach, CellReader, Page, SharedArea, SharedPackets, Sizes, Socket, at_end, completions, submissions,
 };
@@ -153,7 +153,10 @@ fn serve_file(
     // Ends the process when the caller closes the connection, even while the stage works.
     at_end(socket.clone(), || crash::leave())
         .map_err(|source| HostError::Socket { operation: "watch the caller of the worker", source })?;
-    let file = MediaFile::from_fd(file, name, demux.seekable);
+    let file = match demux.bytes {
+        InputBytes::File => MediaFile::from_fd(file, name, demux.seekable),
+        InputBytes::Requested { size } => MediaFile::by_requests(file, name, demux.seekable, size),
+    };
     demux_worker::demux(&demux, memory, file, socket, page.map(|page| Tally::new(page, "file")))
 }
 

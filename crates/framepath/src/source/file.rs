@@ -15,7 +15,7 @@ use framepath_os::process::{cancel, signal};
 
 use crate::element::{Element, HopPlace};
 use crate::error::StageError;
-use crate::host::{DemuxerSpec, RemoteDemuxer, ServiceStream, Task, WorkerOptions};
+use crate::host::{DemuxedInput, DemuxerSpec, RemoteDemuxer, ServiceStream, Task, WorkerOptions};
 use crate::hosting::{service_stream_of, worker_options};
 use crate::item::Item;
 use crate::out::{HopFailure, Out};
@@ -35,6 +35,24 @@ pub(crate) struct FileOptions {
     pub(crate) track: Option<usize>,
 }
 
+/// Options of every source that demuxes.
+pub(super) const START: Arg =
+    Arg::option("start", ValueKind::StreamTime, DefaultValue::Is("0s"), "time of the first frame");
+pub(super) const TRACK: Arg = Arg::option(
+    "track",
+    ValueKind::count(0, 99),
+    DefaultValue::Unset("the best track"),
+    "number of the video track, counted from 0",
+);
+pub(super) const LOOP: Arg = Arg::option(
+    "loop",
+    ValueKind::count_or(1, 1_000_000_000, "inf", INFINITE),
+    DefaultValue::Is("1"),
+    "number of times to play the file, each time from `start`",
+);
+pub(super) const RATE: Arg =
+    Arg::option("rate", ValueKind::Rate, DefaultValue::Is("0"), "packets per second; 0: as fast as possible");
+
 static DEFINITION: Definition = Definition::source("file", "packets of one video track of a file")
     .args(&[
         Arg::word(
@@ -43,25 +61,10 @@ static DEFINITION: Definition = Definition::source("file", "packets of one video
             "the file to read; `-` is standard input, `shot-%03d.png` an image sequence",
         )
         .known_as(&["location"]),
-        Arg::option("start", ValueKind::StreamTime, DefaultValue::Is("0s"), "time of the first frame"),
-        Arg::option(
-            "track",
-            ValueKind::count(0, 99),
-            DefaultValue::Unset("the best track"),
-            "number of the video track, counted from 0",
-        ),
-        Arg::option(
-            "loop",
-            ValueKind::count_or(1, 1_000_000_000, "inf", INFINITE),
-            DefaultValue::Is("1"),
-            "number of times to play the file, each time from `start`",
-        ),
-        Arg::option(
-            "rate",
-            ValueKind::Rate,
-            DefaultValue::Is("0"),
-            "packets per second; 0: as fast as possible",
-        ),
+        START,
+        TRACK,
+        LOOP,
+        RATE,
     ])
     .hosts(Hosts::AsDecoder)
     .known_as(&["filesrc", "uridecodebin"]);
@@ -70,13 +73,20 @@ pub(crate) fn element() -> Element {
     Element::source(&DEFINITION, make)
 }
 
+impl FileOptions {
+    /// Reads the options `loop`, `rate`, `start` and `track` of `hop`.
+    pub(super) fn of(hop: &Hop) -> FileOptions {
+        FileOptions {
+            loops: hop.count("loop"),
+            rate: hop.rate("rate"),
+            start: Duration::from_nanos(hop.duration_ns("start")),
+            track: hop.is_set("track").then(|| hop.count("track") as usize),
+        }
+    }
+}
+
 fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<File, StageError> {
-    let options = FileOptions {
-        loops: hop.count("loop"),
-        rate: hop.rate("rate"),
-        start: Duration::from_nanos(hop.duration_ns("start")),
-        track: hop.is_set("track").then(|| hop.count("track") as usize),
-    };
+    let options = FileOptions::of(hop);
     let decoders = decoders(place.behind);
     let is_open = !hop.is_set("host") && decoders.iter().all(|decoder| !decoder.is_set("host"));
     let (media, feed) = open(hop.text("path"))?;
@@ -92,9 +102,7 @@ fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<File, StageError> {
         None => File::demuxed_inline(media, &options, Formats::All)?,
     };
     file.feed = feed.or(file.feed);
-    if let Some(worker) = file.worker() {
-        place.outcomes.demuxer.get_or_init(|| worker.stats());
-    }
+    file.report_worker(place);
     Ok(file)
 }
 
@@ -129,6 +137,15 @@ fn demuxer_of(file: &Hop, decoders: &[&Hop]) -> Result<Option<DemuxerSpec>, Stag
     // A decoder in this process must not read memory that the worker can change.
     let private = decoder.is_none() || decoders.iter().any(|decoder| !decoder.is_hosted());
     Ok(Some(spec_of(file, options, service, private)))
+}
+
+/// Returns the description of the demuxer's worker for an input that is never demuxed in this process.
+#[cfg(feature = "http")]
+pub(super) fn always_demuxer_of(hop: &Hop, behind: &[Hop]) -> Result<DemuxerSpec, StageError> {
+    match demuxer_of(hop, &decoders(behind))? {
+        Some(spec) => Ok(spec),
+        None => Ok(spec_of(hop, worker_options(hop, Task::Stage, |_| hop)?, None, true)),
+    }
 }
 
 /// Returns the description of the demuxer's worker for a file whose container or codec is not one of the known
@@ -205,8 +222,18 @@ impl File {
     fn demuxed_by(file: MediaFile, options: &FileOptions, spec: DemuxerSpec) -> Result<File, StageError> {
         let path = file.name().to_owned();
         let (file, feed) = read_only(file).map_err(StageError::io(&path))?;
-        let demuxing = Demuxing::Worker(Box::new(RemoteDemuxer::open(file, spec)?));
-        Ok(File { feed, ..File::new(&path, options, demuxing) })
+        Ok(File { feed, ..File::remote(&path, DemuxedInput::File(file), options, spec)? })
+    }
+
+    /// Demuxes `input`, the file `path`, in a worker that `spec` describes. The worker gets the descriptor of
+    /// `input`.
+    pub(super) fn remote(
+        path: &str,
+        input: DemuxedInput,
+        options: &FileOptions,
+        spec: DemuxerSpec,
+    ) -> Result<File, StageError> {
+        Ok(File::new(path, options, Demuxing::Worker(Box::new(RemoteDemuxer::open(input, spec)?))))
     }
 
     /// Demuxes `file` in this process, by the demuxers and decoders of `formats`.
@@ -250,8 +277,7 @@ impl File {
             return Err(StageError::TooLateForWorker { file: path });
         };
         let (file, feed) = refilled(first, again).map_err(StageError::io(&path))?;
-        let demuxing = Demuxing::Worker(Box::new(RemoteDemuxer::open(file, spec()?)?));
-        Ok(File { feed: Some(feed), ..File::new(&path, options, demuxing) })
+        Ok(File { feed: Some(feed), ..File::remote(&path, DemuxedInput::File(file), options, spec()?)? })
     }
 
     fn new(path: &str, options: &FileOptions, demuxing: Demuxing) -> File {
@@ -266,6 +292,13 @@ impl File {
         match &self.demuxing {
             Demuxing::Inline(inline) => inline.demuxer.info(),
             Demuxing::Worker(remote) => remote.track(),
+        }
+    }
+
+    /// Adds the statistics of the demuxer's worker, if there is one, to those of the run.
+    pub(super) fn report_worker(&self, place: &HopPlace<'_>) {
+        if let Some(worker) = self.worker() {
+            place.outcomes.demuxer.get_or_init(|| worker.stats());
         }
     }
 
@@ -340,11 +373,11 @@ impl Source for File {
     }
 
     fn can_seek(&self) -> Result<(), &'static str> {
-        let can = match &self.demuxing {
-            Demuxing::Inline(inline) => inline.demuxer.is_seekable(),
-            Demuxing::Worker(remote) => remote.is_seekable(),
-        };
-        can.then_some(()).ok_or("the input is a pipe or a device; only regular files are seekable")
+        match &self.demuxing {
+            Demuxing::Inline(inline) if inline.demuxer.is_seekable() => Ok(()),
+            Demuxing::Inline(_) => Err("the input is a pipe or a device; only regular files are seekable"),
+            Demuxing::Worker(remote) => remote.can_seek(),
+        }
     }
 
     fn request(&mut self, request: &Request) -> Result<Answered, StageError> {

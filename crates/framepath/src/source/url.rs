@@ -1,24 +1,42 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `url`: video of a network address. The scheme of the URL decides which protocol reads it.
+//! `url`: video of a network address. The scheme of the URL decides which protocol reads it: a live stream, or a file
+//! on a web server.
 
+mod address;
+#[cfg(feature = "http")]
+mod http;
 mod live;
 pub(crate) mod rtp;
 mod rtsp;
 
 use framepath_model::path::{Arg, DefaultValue, Definition, Hop, Hosts, INFINITE, ValueKind};
 
+use self::address::shown;
 use crate::element::{Element, HopPlace};
 use crate::error::StageError;
-use live::Live;
+use crate::source::Source;
+use crate::source::file::{LOOP, RATE, START, TRACK};
 
 static DEFINITION: Definition = Definition::source("url", "packets of one video track of a network address")
     .args(&[
         Arg::word(
             "url",
-            ValueKind::Text("a URL"),
-            "address of the video: `rtsp://camera.local/stream`, `rtsp://user:password@[2001:db8::7]:8554/live`",
+            ValueKind::Text("a URL, such as https://example.org/clip.mp4"),
+            "address of the video, which a sandboxed process demuxes: `http://HOST/PATH` or `https://HOST/PATH`, a file \
+             (options start, track, loop, rate, ca); `rtsp://USER:PASSWORD@HOST:PORT/PATH`, a live stream (options \
+             track, transport, latency, timeout, reconnect; never host=service)",
         )
         .known_as(&["location", "uri"]),
+        TRACK,
+        START,
+        LOOP,
+        RATE,
+        Arg::option(
+            "ca",
+            ValueKind::Text("the path of a PEM file"),
+            DefaultValue::Unset("the system's certificate authorities"),
+            "https: certificate authorities to trust instead of the system's, such as the server's own certificate",
+        ),
         Arg::option(
             "transport",
             ValueKind::choice(&["tcp", "udp"]),
@@ -30,10 +48,9 @@ static DEFINITION: Definition = Definition::source("url", "packets of one video 
         LATENCY,
         TIMEOUT,
         RECONNECT,
-        TRACK,
     ])
-    .hosts(Hosts::Process)
-    .known_as(&["rtspsrc", "rtspsrc2"]);
+    .hosts(Hosts::Workers)
+    .known_as(&["rtspsrc", "rtspsrc2", "souphttpsrc", "curlhttpsrc", "urisourcebin"]);
 
 /// The option `latency` of a source that receives datagrams.
 const LATENCY: Arg = Arg::option(
@@ -42,14 +59,14 @@ const LATENCY: Arg = Arg::option(
     DefaultValue::Is("100ms"),
     "datagrams: longest wait for a missing one, after which it counts as lost; 0s: none, the lowest delay",
 );
-/// The option `timeout` of a source that reads from the network.
+/// The option `timeout` of a live stream from the network.
 const TIMEOUT: Arg = Arg::option(
     "timeout",
     ValueKind::Duration,
     DefaultValue::Is("10s"),
     "longest time without a packet or an answer, after which the connection counts as lost; datagrams: at most 10s",
 );
-/// The option `reconnect` of a source that reads from the network.
+/// The option `reconnect` of a live stream from the network.
 const RECONNECT: Arg = Arg::option(
     "reconnect",
     ValueKind::count_or(0, 1_000_000_000, "inf", INFINITE),
@@ -57,28 +74,74 @@ const RECONNECT: Arg = Arg::option(
     "number of attempts, after 0.1 s to 5 s each, to connect again after the stream has ended or the connection is \
      lost; the stream goes on at its next random access point, and the gap is counted",
 );
-/// The option `track` of a source that reads from the network.
-const TRACK: Arg = Arg::option(
-    "track",
-    ValueKind::count(0, 99),
-    DefaultValue::Unset("the best track"),
-    "number of the video track, counted from 0",
-);
+
+/// Options for files on web servers only.
+const FILE_OPTIONS: [&str; 4] = ["start", "loop", "rate", "ca"];
+/// Options for live streams only.
+const LIVE_OPTIONS: [&str; 4] = ["transport", "latency", "timeout", "reconnect"];
+/// Options of a demuxer in a process of the service, which reaches no network.
+const SERVICE_OPTIONS: [&str; 2] = ["socket", "service_uid"];
 
 pub(crate) fn element() -> Element {
-    Element::source(&DEFINITION, make)
+    Element::boxed_source(&DEFINITION, make)
 }
 
-fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<Live, StageError> {
+fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<Box<dyn Source>, StageError> {
     let url = hop.text("url");
-    match url.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase()).as_deref() {
-        Some("rtsp") => rtsp::make(hop, place),
+    let scheme = url.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
+    match scheme.as_deref() {
+        Some("rtsp") => {
+            refuse(hop, &FILE_OPTIONS, "http:// and https://, not to rtsp://")?;
+            refuse(hop, &SERVICE_OPTIONS, "host=service, which rtsp:// does not support")?;
+            if hop.is_set("host") && hop.choice("host") == "service" {
+                return Err(StageError::Option(format!(
+                    "open {}: host=service is not supported for rtsp://, because the service's processes reach no \
+                     network; remove it, then a sandboxed process of this program demuxes the stream",
+                    shown(url)
+                )));
+            }
+            Ok(Box::new(rtsp::make(hop, place)?))
+        }
+        Some(web @ ("http" | "https")) => {
+            refuse(hop, &LIVE_OPTIONS, &format!("rtsp://, not to {web}://"))?;
+            open_http(hop, place)
+        }
         Some(scheme) => Err(StageError::Option(format!(
-            "the scheme {scheme} is not supported; supported: rtsp, as in `rtsp://camera.local/stream`"
+            "open {}: {scheme}:// is not supported; supported: rtsp://, http://, https://",
+            shown(url)
         ))),
-        None => Err(StageError::Option(
-            "a URL begins with a scheme and `://`, as in `rtsp://camera.local/stream`; for a file, use `file PATH`"
-                .to_owned(),
-        )),
+        None => Err(StageError::Option(format!(
+            "open {}: the URL has no scheme; write rtsp://HOST/PATH, http://HOST/PATH or https://HOST/PATH, or \
+             `file PATH` for a local file",
+            shown(url)
+        ))),
     }
+}
+
+/// Refuses the first of `options` that `hop` sets. `owner` names what they belong to.
+///
+/// # Errors
+/// An option is set.
+fn refuse(hop: &Hop, options: &[&str], owner: &str) -> Result<(), StageError> {
+    match options.iter().find(|option| hop.is_set(option)) {
+        None => Ok(()),
+        Some(option) => {
+            let url = shown(hop.text("url"));
+            Err(StageError::Option(format!("open {url}: the option {option}= belongs to {owner}; remove it")))
+        }
+    }
+}
+
+#[cfg(feature = "http")]
+fn open_http(hop: &Hop, place: &HopPlace<'_>) -> Result<Box<dyn Source>, StageError> {
+    Ok(Box::new(http::open(hop, place)?))
+}
+
+#[cfg(not(feature = "http"))]
+fn open_http(hop: &Hop, _: &HopPlace<'_>) -> Result<Box<dyn Source>, StageError> {
+    Err(StageError::Option(format!(
+        "open {}: this framepath was built without HTTP; build with `--features http` (`make build` does so by \
+         itself)",
+        shown(hop.text("url"))
+    )))
 }

@@ -20,7 +20,9 @@ use framepath_os::time::now_ns;
 
 use crate::element::HopPlace;
 use crate::error::StageError;
-use crate::host::{DemuxerSpec, NetworkSource, RemoteDemuxer, Task, WorkerOptions, WorkerStats};
+use crate::host::{
+    DemuxedInput, DemuxerSpec, NetworkSource, RemoteDemuxer, Task, WorkerOptions, WorkerStats,
+};
 use crate::hosting::worker_options;
 use crate::item::Item;
 use crate::out::{HopFailure, Out};
@@ -68,7 +70,7 @@ impl Connector {
                 service: None,
                 private: self.private,
             };
-            match RemoteDemuxer::open_network(&source, spec) {
+            match RemoteDemuxer::open(DemuxedInput::Network(source), spec) {
                 Ok(remote) => return Ok(Some(remote)),
                 Err(_) if signal::interrupted() => return Ok(None),
                 Err(error) => last = Some(error),
