@@ -140,7 +140,9 @@ pub enum CodecError {
     },
     /// The container marks a packet as damaged, or ends or is damaged inside it. The demuxer does not
     /// return this error: see [`Packet::is_damaged`](crate::Packet::is_damaged).
-    #[error("{codec}: packet {packet} is damaged or cut short")]
+    #[error(
+        "{codec}: the demuxer reports that packet {packet} is damaged or cut short; damage=show and damage=skip go on"
+    )]
     DamagedPacket {
         /// Name of the codec, as in libavcodec.
         codec: &'static str,

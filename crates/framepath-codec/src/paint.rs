@@ -67,7 +67,8 @@ pub struct Painter {
     /// Scratch memory: the picture converted to planar 8-bit YUV, or a copy of the last rows of a
     /// picture that libswscale reads directly.
     planar: Vec<u8>,
-    /// Scratch memory for the painted picture, if libswscale must not write to the screen directly.
+    /// Scratch memory for the painted picture, which is then copied to the screen. Unused if the area is as wide as
+    /// the screen's rows and a multiple of [`BLOCK`] pixels: libswscale then writes to the screen directly.
     painted: Vec<u8>,
 }
 

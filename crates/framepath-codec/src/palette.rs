@@ -34,8 +34,8 @@ pub(crate) fn of_packet(packet: &Packet) -> Option<Vec<u8>> {
     Some([&MARKER[..], palette].concat())
 }
 
-/// Moves the palette in front of the packet's bytes, if there is one, back beside them. Does nothing without
-/// memory: the decoder then keeps its palette.
+/// Moves the palette in front of the packet's bytes, if there is one, back beside them. Without memory,
+/// leaves the packet unchanged: the decoder keeps its palette, and reads marker and palette as picture data.
 pub(crate) fn detach(packet: &mut Packet) {
     const FRONT: usize = MARKER.len() + BYTES;
     let (data, len) = packet.data();

@@ -486,8 +486,8 @@ impl<P> ReplayLog<P> {
         self.history.binary_search_by_key(&seq, |entry| entry.seq).ok()
     }
 
-    /// Returns true if `entry`, the next packet in decode order, is to be decoded. Counts it as
-    /// skipped if it is not decoded, or if its frames are withheld.
+    /// Returns true if `entry`, the next packet in decode order, is to be decoded. If it is not, or if its frames
+    /// are withheld, counts it as skipped, unless no frame of it is awaited or a seek leaves its frame out anyway.
     fn admits(&mut self, entry: &mut ReplayEntry<P>) -> bool {
         let was_skipping = self.resumption.is_skipping();
         let admission = self.resumption.admit(entry.access, entry.pts);

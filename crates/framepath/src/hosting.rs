@@ -32,7 +32,8 @@ pub(crate) fn worker_options<'a>(
     })
 }
 
-/// Returns the stream's connection to the service, which is not made yet; `None` if `hop` does not run there.
+/// Creates the handle for the stream's connection to the service, without connecting; `None` if `hop` does not run
+/// there.
 /// The options `socket` and `service_uid` are read from `named`; a `service_uid` that `named` lacks, from
 /// `hop`.
 pub(crate) fn service_stream_of(hop: &Hop, named: &Hop) -> Option<Arc<ServiceStream>> {

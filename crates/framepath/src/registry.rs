@@ -12,7 +12,7 @@ use crate::source::Source;
 use crate::stage::Stage;
 use crate::{queue, sink, source, stage, tee};
 
-/// Returns the built-in elements, in the order of help pages.
+/// Returns the built-in elements. Help lists them by heading, under each heading in this order.
 fn built_in() -> [Element; 30] {
     [
         source::file::element(),

@@ -28,7 +28,7 @@ pub(crate) struct DoctorArgs {
     #[arg(long, value_name = "FILE")]
     json: Option<String>,
 
-    /// Folder of the test clips [default: `clips` in the current folder, else in the checkout]
+    /// Folder of the test clips [default: `clips` in the current folder, else `clips` in the checkout]
     #[arg(long, value_name = "DIR")]
     clips: Option<PathBuf>,
 }

@@ -75,7 +75,7 @@ pub(crate) struct LabArgs {
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 
-    /// Folder of the test clips [default: `clips` in the current folder, else in the checkout]
+    /// Folder of the test clips [default: `clips` in the current folder, else `clips` in the checkout]
     #[arg(long, value_name = "DIR")]
     clips: Option<PathBuf>,
 

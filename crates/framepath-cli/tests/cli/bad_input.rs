@@ -23,7 +23,7 @@ fn path_errors_point_at_the_wrong_word() {
 
 #[test]
 fn unknown_arguments_are_usage_errors() {
-    run(&["comparee"]).ended(2).prints("'compare'");
+    run(&["comparee"]).ended(2).prints("did you mean `framepath compare`?");
     run(&["run"]).ended(2).prints("<PATH>");
     run(&["run", "--ledger", "loud", "test ! null"]).ended(2).prints("full");
     run(&["lab", "quue"]).ended(2).prints("did you mean `queue`?");

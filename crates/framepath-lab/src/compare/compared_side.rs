@@ -55,7 +55,8 @@ pub enum SideError {
         /// The words as typed.
         plain: String,
     },
-    /// A command that cannot be split into words: an unclosed quote, or a backslash at the end.
+    /// A side that is a command in one word and cannot be split into words: an unclosed quote, or a backslash at the
+    /// end.
     #[error("cannot split command `{command}`: {error}; {}", error.help)]
     Words {
         /// The command.

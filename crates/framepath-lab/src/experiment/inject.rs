@@ -68,7 +68,8 @@ const CASES: &[Case] = &[
 
 /// Returns the names of all cases, of every size.
 pub(super) fn cases() -> Vec<String> {
-    CASES.iter().map(|(name, _)| (*name).to_owned()).collect()
+    let advised = advised::CASES.iter().map(|case| case.name);
+    CASES.iter().map(|(name, _)| *name).chain(advised).map(str::to_owned).collect()
 }
 
 pub(super) fn run(

@@ -43,7 +43,7 @@ fn by_distance<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<
         let chars = candidate.chars().count();
         let allowed = (typed_chars.max(chars) / 3).max(1);
         // Insertions, deletions, substitutions, and swaps of two neighbours.
-        let far = strsim::osa_distance(&typed, candidate);
+        let far = strsim::osa_distance(&typed, &candidate.to_lowercase());
         // A single letter is one edit from every other letter: that is no similarity.
         if far <= allowed && far < chars {
             similar.push((far, candidate));

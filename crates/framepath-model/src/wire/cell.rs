@@ -80,8 +80,8 @@ pub enum Submission {
         key: bool,
         /// True if the demuxer found the packet damaged.
         is_damaged: bool,
-        /// Frames that the decoder does not output. The caller sends 0 for `skipped`, because its
-        /// replay log withholds these frames.
+        /// Frames that the decoder does not output from this packet on, and whether it starts anew before this
+        /// packet. The caller sends 0 for `skipped`, because its replay log withholds these frames.
         preroll: Preroll,
     },
     /// A frame for a stage that takes frames.
@@ -206,7 +206,7 @@ pub enum Completion {
         is_damaged: bool,
         /// True if the caller has to copy the packet and give its memory back immediately.
         transit: bool,
-        /// Frames that a decoder of this packet does not output.
+        /// Frames that the decoder does not output from this packet on, and whether it starts anew before this packet.
         preroll: Preroll,
         /// Number of packets of the network (RTP) that were lost since the packet before; 0 from a file.
         lost: u32,

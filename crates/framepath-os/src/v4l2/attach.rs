@@ -343,10 +343,11 @@ fn other_version(theirs: Option<&str>) -> io::Error {
     io::Error::new(io::ErrorKind::Unsupported, text)
 }
 
-/// Meaning of an error of a [`Stream`]'s calls.
+/// Meaning of an error that a call of a [`Stream`] returns to the decoder process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// ENODEV: the client has closed or begun another stream, or the stream has failed.
+    /// ENODEV: this process no longer has the stream, because its client has closed it or begun another, or because
+    /// the stream has failed.
     Closed,
     /// ESTALE: the call names an old epoch, or replaced memory of a buffer.
     Stale,
@@ -457,8 +458,8 @@ impl Stream {
         }
     }
 
-    /// Returns a copy of the payload of a packet that is not yet done; the meter counts the copy. The
-    /// client may change the payload meanwhile.
+    /// Returns a copy of the payload of a packet that is not yet done; the meter counts the copy. The client may
+    /// change the payload during the copy, so the copy may be inconsistent.
     pub fn payload(&self, packet: &PacketInfo) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; packet.bytes as usize];
         let at = u64::from(packet.index) << 32 | u64::from(packet.offset);

@@ -97,7 +97,8 @@ pub(super) fn find() -> Result<WorkerProgram, HostError> {
     })
 }
 
-/// Returns the folders to search for a program that runs from file `own`, in order.
+/// Returns the folders in which to search for the worker's program, in order: the folder of `own`, which is this
+/// process's program file, then `libexec`, then the absolute folders of `path` (PATH).
 fn places(own: &Path, libexec: &Path, path: &OsStr) -> Vec<PathBuf> {
     let beside = own.parent().map(Path::to_owned);
     // Relative folders are ignored, because they depend on the current directory.

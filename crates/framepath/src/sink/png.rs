@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `png`: each frame as a picture file `frame-N.png`; N has six digits or more and counts from 0.
 //!
-//! Grey and RGB formats keep their pixels; those of more than 8 bits become 16-bit samples. YUV becomes RGB of 8
-//! bits, as `convert` makes it. Alpha is kept.
+//! Grey formats, RGB24 and RGBA keep their pixels; grey of more than 8 bits becomes 16-bit samples. All others become
+//! RGB of 8 bits, as `convert` makes it. Alpha is kept.
 
 use std::fs;
 use std::path::PathBuf;
@@ -52,7 +52,8 @@ struct Png {
 const HELD: HeldProperties =
     HeldProperties { orientation: false, fields: HeldFields::Progressive, times: false, alpha: true };
 
-/// Returns the format to write frames of `format` in: itself if PNG has its samples.
+/// Returns the format in which frames of `format` are encoded: grey formats, Ya8, Rgb24 and Rgba stay; others become
+/// Rgba if they have alpha, else Rgb24.
 fn written_format(format: PixelFormat) -> PixelFormat {
     use PixelFormat::{Grey, Grey10, Grey12, Grey16, Rgb24, Rgba, Ya8};
     match format {

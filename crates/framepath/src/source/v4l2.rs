@@ -146,7 +146,7 @@ pub(crate) struct V4l2 {
     next: u64,
     /// Number of dropped and damaged frames, for the run's report.
     missed: Arc<AtomicU64>,
-    /// True once streaming was started.
+    /// True after streaming was started, from then on; with `io=read`, after the first call of `produce`.
     started: bool,
     silence: Silence,
 }

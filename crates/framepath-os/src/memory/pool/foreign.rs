@@ -33,7 +33,9 @@ pub trait Returns: Send + Sync {
 pub enum ForeignError {
     /// Zero slots, zero bytes, a slot size that is not a multiple of 64 bytes, slot numbers beyond 32
     /// bits, or more bytes than the address space can hold.
-    #[error("foreign pool: {slots} slots of {slot_bytes} bytes from number {first_slot} are out of range")]
+    #[error(
+        "pool of another process or a device: {slots} slots of {slot_bytes} bytes from number {first_slot} are out of range"
+    )]
     Size {
         /// Reported bytes per slot.
         slot_bytes: usize,
@@ -43,13 +45,15 @@ pub enum ForeignError {
         first_slot: u32,
     },
     /// The memory is of a kind that cannot be read safely.
-    #[error("foreign pool: the memory is {what}; expected a sealed memfd of ordinary pages")]
+    #[error(
+        "pool of another process or a device: the memory is {what}; expected a sealed memfd of ordinary pages"
+    )]
     Memory {
         /// Kind of the memory, such as `not a memfd`.
         what: &'static str,
     },
     /// The memory is smaller than reported.
-    #[error("foreign pool: the memory has {bytes} bytes; expected {expected}")]
+    #[error("pool of another process or a device: the memory has {bytes} bytes; expected {expected}")]
     Short {
         /// Size of the memory, bytes.
         bytes: u64,
@@ -57,7 +61,7 @@ pub enum ForeignError {
         expected: usize,
     },
     /// A system call failed.
-    #[error("foreign pool: {call} for {bytes} bytes: {errno}")]
+    #[error("pool of another process or a device: {call} for {bytes} bytes: {errno}")]
     Os {
         /// Name of the system call.
         call: &'static str,
@@ -67,7 +71,7 @@ pub enum ForeignError {
         errno: rustix::io::Errno,
     },
     /// The pool does not have the slot of a frame.
-    #[error("foreign frame: no slot {slot}; the pool has {first_slot} to {}", first_slot + (slots - 1))]
+    #[error("frame of another process or a device: no slot {slot}; the pool has {first_slot} to {}", first_slot + (slots - 1))]
     Slot {
         /// Reported number of the slot.
         slot: u32,
@@ -77,7 +81,7 @@ pub enum ForeignError {
         slots: u32,
     },
     /// The frame is larger than its slot.
-    #[error("foreign frame: {0}")]
+    #[error("frame of another process or a device: {0}")]
     Layout(#[from] LayoutError),
 }
 

@@ -47,9 +47,9 @@ pub(super) struct FrameTarget {
 #[repr(align(128))]
 struct Written {
     /// Layout, interned in the target's `inner`; for a foreign frame, owned by the [`ForeignPlace`].
-    /// Written by the only handle to the slot.
+    /// Written only while no [`Frame`] of this target exists.
     layout: UnsafeCell<NonNull<Layout>>,
-    /// Metadata of the frame. Written by the only handle to the slot.
+    /// Metadata of the frame. Written only while no [`Frame`] of this target exists.
     meta: UnsafeCell<FrameMeta>,
 }
 
