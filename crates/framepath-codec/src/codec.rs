@@ -133,7 +133,9 @@ pub(crate) fn codec_name(id: u32) -> &'static str {
 fn has_only_intra(id: u32) -> bool {
     // SAFETY: any number is valid; the result is null or a static description.
     let descriptor = unsafe { descriptor_of(id).as_ref() };
-    descriptor.is_some_and(|found| found.props & ff::AV_CODEC_PROP_INTRA_ONLY as c_int != 0)
+    // libavcodec does not set the property for PNG; animated PNG is another codec.
+    id == ff::AVCodecID::AV_CODEC_ID_PNG as u32
+        || descriptor.is_some_and(|found| found.props & ff::AV_CODEC_PROP_INTRA_ONLY as c_int != 0)
 }
 
 // Declared with C's plain integer, because a number from a stream must not become a Rust enum unchecked.

@@ -244,6 +244,9 @@ pub const ACTS: &[Act] = &[
             other => done(other),
         }
     }),
+    act("connect by a message (TCP Fast Open)", |_| {
+        on_loopback(|fd, at, size| call!(SYS_sendto, fd, c"x".as_ptr(), 1, libc::MSG_FASTOPEN, at, size))
+    }),
     act("bind a port", |_| on_loopback(|fd, at, size| call!(SYS_bind, fd, at, size))),
     free("connect to a unix socket", connect_unix),
     free("make a socket pair", |_| {

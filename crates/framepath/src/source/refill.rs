@@ -2,10 +2,11 @@
 //! Bytes that this process reads for a demuxer in a worker: the rest of a pipe whose first bytes were read, or
 //! the files of an image sequence, one after the other.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,6 +17,12 @@ use framepath_os::process::cancel;
 
 /// Number of bytes that are copied at a time.
 const CHUNK: usize = 64 * 1024;
+
+/// First bytes of a PNG file.
+const PNG: &[u8; 8] = b"\x89PNG\r\n\x1a\n";
+
+/// Number of bytes at the end of a PNG file in which its last chunk is looked for: some programs append bytes.
+const END_BYTES: u64 = 4096;
 
 /// Highest number at which an image sequence may begin, as in FFmpeg.
 const LAST_START: u64 = 4;
@@ -93,10 +100,11 @@ impl Sequence {
         })?;
         let name = self.file(start).display().to_string();
         fed(&name, move |writer| {
-            let files = (start..).map(|number| self.file(number)).take_while(|file| file.is_file());
-            for file in files {
-                let open = cancel::open(&file).map_err(|error| named(&file, &error))?;
-                copy_all(&open, writer)?;
+            for file in (start..).map(|number| self.file(number)) {
+                if fs::symlink_metadata(&file).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+                    break;
+                }
+                copy_all(&open_picture(&file).map_err(|error| named(&file, &error))?, writer)?;
             }
             Ok(())
         })
@@ -125,6 +133,33 @@ fn fed(
     };
     thread::Builder::new().name("fp-refill".to_owned()).spawn(run)?;
     Ok((MediaFile::from_fd(OwnedFd::from(reader), name.to_owned(), false), failure))
+}
+
+/// Opens a picture of a sequence.
+///
+/// # Errors
+/// The file cannot be opened, is no regular file, or is empty; or it is a PNG file without its last chunk: its parser
+/// would look for this chunk in the pictures behind it.
+fn open_picture(path: &Path) -> io::Result<File> {
+    let invalid = |text: &str| io::Error::new(io::ErrorKind::InvalidData, text.to_owned());
+    if !fs::metadata(path)?.is_file() {
+        return Err(invalid("not a regular file"));
+    }
+    let file = cancel::open(path)?;
+    let bytes = file.metadata()?.len();
+    if bytes == 0 {
+        return Err(invalid("empty file"));
+    }
+    let mut head = [0; PNG.len()];
+    let mut end = vec![0; bytes.min(END_BYTES) as usize];
+    if file.read_exact_at(&mut head, 0).is_ok() && head == *PNG {
+        let behind = bytes - end.len() as u64;
+        file.read_exact_at(&mut end, behind)?;
+        if !end.windows(4).any(|four| four == b"IEND") {
+            return Err(invalid("the picture is cut off"));
+        }
+    }
+    Ok(file)
 }
 
 /// Returns `error` with the name of the file that it belongs to.
@@ -209,6 +244,26 @@ mod tests {
         assert_eq!(text_of(&sequence.open().unwrap().0), "2 3 4 ");
         let none = Sequence::of(&folder.path().join("g%d.x").display().to_string()).unwrap();
         assert!(none.open().unwrap_err().to_string().contains("g0.x"));
+        // What exists and cannot be read is no gap.
+        let sixth = folder.path().join("f005.x");
+        let sequence = || Sequence::of(&pattern).unwrap().open().unwrap();
+        std::fs::create_dir(&sixth).unwrap();
+        let (file, feed) = sequence();
+        assert_eq!(text_of(&file), "2 3 4 ");
+        assert!(feed.check().unwrap_err().to_string().contains("f005.x: not a regular file"));
+        std::fs::remove_dir(&sixth).unwrap();
+        for (bytes, reason) in
+            [(&b""[..], "empty file"), (b"\x89PNG\r\n\x1a\nIHDR", "the picture is cut off")]
+        {
+            std::fs::write(&sixth, bytes).unwrap();
+            let (file, feed) = sequence();
+            assert_eq!(text_of(&file), "2 3 4 ");
+            assert!(feed.check().unwrap_err().to_string().contains(reason));
+        }
+        std::fs::write(&sixth, b"\x89PNG\r\n\x1a\n IEND 5 ").unwrap();
+        let (file, feed) = sequence();
+        File::from(file.as_fd().try_clone_to_owned().unwrap()).read_to_end(&mut Vec::new()).unwrap();
+        feed.check().unwrap();
         for plain in ["film.mp4", "100%.mp4", "%s.png", "%3d.png"] {
             assert_eq!(Sequence::of(plain), None);
         }

@@ -157,6 +157,9 @@ pub(super) mod condition {
     const SOL_SOCKET: u32 = 1;
     const IPPROTO_IP: u32 = 0;
     const IPPROTO_IPV6: u32 = 41;
+    /// Condition for sendto with an address: MSG_FASTOPEN is unset. With it, the call connects by TCP, and Landlock
+    /// does not check the port.
+    pub(in crate::process::sandbox) const NO_FAST_OPEN: When = When::Bits(3, 0x2000_0000, 0);
     /// Condition for setsockopt and getsockopt, as level and option: SO_REUSEADDR, SO_ERROR, SO_SNDBUF, SO_RCVBUF;
     /// TCP_NODELAY; IP_TTL, IP_MULTICAST_TTL, IP_ADD_MEMBERSHIP and IP_DROP_MEMBERSHIP, the same with a source;
     /// IPV6_UNICAST_HOPS, IPV6_MULTICAST_HOPS, IPV6_ADD_MEMBERSHIP, IPV6_DROP_MEMBERSHIP. A filter (SO_ATTACH_BPF)

@@ -19,5 +19,5 @@ table! {
     SYS_setsockopt = 208 if STREAMING_OPTION,
     SYS_getsockopt = 209 if STREAMING_OPTION,
     // Reports to the sender of an RTP stream have an address. No sendmsg: see the table of a decoder.
-    SYS_sendto = 206,
+    SYS_sendto = 206 if NO_FAST_OPEN,
 }

@@ -19,5 +19,5 @@ table! {
     SYS_setsockopt = 54 if STREAMING_OPTION,
     SYS_getsockopt = 55 if STREAMING_OPTION,
     // Reports to the sender of an RTP stream have an address. No sendmsg: see the table of a decoder.
-    SYS_sendto = 44,
+    SYS_sendto = 44 if NO_FAST_OPEN,
 }
