@@ -2,6 +2,8 @@
 //! Screenshots by xwd, which needs no extension of the X server.
 
 use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 // Indices of words in a dump's header (X11/XWDFile.h). The words are big-endian.
 const HEADER_BYTES: usize = 0;
@@ -19,10 +21,7 @@ const COLOUR_BYTES: usize = 12;
 /// mean of a square. `width` must divide the screen's width.
 pub fn screenshot(display: &str, width: usize) -> Vec<u8> {
     let dump = dump_of_screen(display);
-    let word = |index: usize| {
-        let bytes = dump[index * 4..][..4].try_into().unwrap();
-        u32::from_be_bytes(bytes) as usize
-    };
+    let word = |index| word_of(&dump, index);
     // 0: the least significant byte is first, which means blue, green, red, unused.
     assert_eq!((word(BITS_PER_PIXEL), word(LITTLE_ENDIAN)), (32, 0));
     let pixels = &dump[word(HEADER_BYTES) + word(COLOURS) * COLOUR_BYTES..];
@@ -40,6 +39,12 @@ pub fn screenshot(display: &str, width: usize) -> Vec<u8> {
     places.flat_map(|(x, y)| [2, 1, 0].map(|channel| mean(x, y, channel))).collect()
 }
 
+/// Returns number `index` of the head of `dump`.
+fn word_of(dump: &[u8], index: usize) -> usize {
+    let bytes = dump[index * 4..][..4].try_into().unwrap();
+    u32::from_be_bytes(bytes) as usize
+}
+
 /// Returns the screen as xwd writes it. xwd lists all windows and then asks for each one's attributes; it fails when
 /// one is closed in between (SDL replaces its window when it loads OpenGL), so this tries several times.
 fn dump_of_screen(display: &str) -> Vec<u8> {
@@ -49,7 +54,13 @@ fn dump_of_screen(display: &str) -> Vec<u8> {
         let output = command.args(["-silent", "-root", "-display", display]).stdin(Stdio::null()).output();
         let output = output.unwrap_or_else(|error| panic!("xwd (x11-apps): {error}"));
         if output.status.success() {
-            return output.stdout;
+            // While windows with several kinds of pixels exist, xwd puts the screen together from them.
+            if word_of(&output.stdout, BITS_PER_PIXEL) == 32 {
+                return output.stdout;
+            }
+            failure = "pixels of several kinds".to_owned();
+            thread::sleep(Duration::from_millis(50));
+            continue;
         }
         failure = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(failure.contains("BadWindow"), "{failure}");

@@ -14,6 +14,7 @@ use framepath_codec::{Packet, TrackInfo};
 use framepath_model::path::{Hop, all_hops};
 use framepath_model::stream::{Rational, StreamInfo};
 use framepath_model::wire::{DemuxPosition, NetworkTransport};
+use framepath_os::process::cancel;
 use framepath_os::process::signal;
 use framepath_os::process::stop;
 use framepath_os::time::now_ns;
@@ -194,7 +195,7 @@ impl Live {
             // A decoder in this process must not read memory that the worker can change.
             private: decoders.is_empty() || decoders.iter().any(|decoder| !decoder.is_hosted()),
         };
-        let canceled = || StageError::Option("canceled while it connected".to_owned());
+        let canceled = || StageError::io("connect")(cancel::canceled());
         let remote = connector.connect()?.ok_or_else(canceled)?;
         let (track, stats) = (remote.track().clone(), remote.stats());
         place.outcomes.demuxer.get_or_init(|| stats.clone());
