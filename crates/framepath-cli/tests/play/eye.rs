@@ -2,6 +2,8 @@
 //! Screenshots by xwd, which needs no extension of the X server.
 
 use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 // Indices of words in a dump's header (X11/XWDFile.h). The words are big-endian.
 const HEADER_BYTES: usize = 0;
@@ -20,17 +22,15 @@ const COLOUR_BYTES: usize = 12;
 pub fn screenshot(display: &str, width: usize) -> Vec<u8> {
     let dump = dump_of_screen(display);
     let word = |index| word_of(&dump, index);
-    // 0: the least significant byte is first, which means blue, green, red, and with 32 bits an unused one. While
-    // windows with several kinds of pixels exist, xwd puts the screen together in pixels of 24 bits.
-    let bits = word(BITS_PER_PIXEL);
-    assert!(word(LITTLE_ENDIAN) == 0 && [24, 32].contains(&bits), "{bits} bits per pixel");
+    // 0: the least significant byte is first, which means blue, green, red, unused.
+    assert_eq!((word(BITS_PER_PIXEL), word(LITTLE_ENDIAN)), (32, 0));
     let pixels = &dump[word(HEADER_BYTES) + word(COLOURS) * COLOUR_BYTES..];
     let times = word(WIDTH) / width;
     assert_eq!(word(WIDTH), width * times);
     let mean = |x: usize, y: usize, channel: usize| {
         let square = (0..times).flat_map(|row| (0..times).map(move |column| (row, column)));
         let of = |(row, column): (usize, usize)| {
-            let at = (y * times + row) * word(BYTES_PER_LINE) + (x * times + column) * bits / 8 + channel;
+            let at = (y * times + row) * word(BYTES_PER_LINE) + (x * times + column) * 4 + channel;
             usize::from(pixels[at])
         };
         (square.map(of).sum::<usize>() / (times * times)) as u8
@@ -54,7 +54,13 @@ fn dump_of_screen(display: &str) -> Vec<u8> {
         let output = command.args(["-silent", "-root", "-display", display]).stdin(Stdio::null()).output();
         let output = output.unwrap_or_else(|error| panic!("xwd (x11-apps): {error}"));
         if output.status.success() {
-            return output.stdout;
+            // While windows with several kinds of pixels exist, xwd puts the screen together from them.
+            if word_of(&output.stdout, BITS_PER_PIXEL) == 32 {
+                return output.stdout;
+            }
+            failure = "pixels of several kinds".to_owned();
+            thread::sleep(Duration::from_millis(50));
+            continue;
         }
         failure = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(failure.contains("BadWindow"), "{failure}");

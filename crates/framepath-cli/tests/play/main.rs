@@ -12,12 +12,10 @@ use std::time::{Duration, Instant};
 
 use framepath_testkit::clip;
 use framepath_testkit::harness::Tested;
-use framepath_testkit::mp4::set_display_matrix;
 use server::{Manager, Xvfb};
 
 framepath_testkit::tests! {
     the_screen_shows_the_right_frame,
-    pictures_are_shown_upright_unless_told_otherwise,
     colours_follow_the_matrix_and_range_of_the_stream,
     a_server_without_shared_memory_shows_the_right_frame,
     a_paused_picture_is_a_frame_of_the_clip,
@@ -176,39 +174,6 @@ fn the_screen_shows_the_right_frame() -> Tested {
         );
         xdotool(&server, &["key", "q"]);
         counts(&ended(child));
-    }
-    Ok(())
-}
-
-/// The pictures have 180 x 160 pixels, twice as high as wide, and the file declares a turn by 90 degrees.
-fn pictures_are_shown_upright_unless_told_otherwise() -> Tested {
-    let server = Xvfb::start(SIZE)?;
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("turned.mp4").display().to_string();
-    let source = format!("testsrc2=s={}x{}:r=30", SIZE.1, SIZE.0 / 2);
-    let mut command = Command::new("ffmpeg");
-    command.args(["-v", "error", "-f", "lavfi", "-i", &source, "-frames:v", "2", "-vf", "setsar=1/2"]);
-    bytes_of(command.args(["-c:v", "libx264", "-crf", "8", &file]));
-    set_display_matrix(&file, [0, 1, -1, 0]);
-    let shown = |filter: &str| {
-        let mut command = Command::new("ffmpeg");
-        command.args(["-v", "error", "-noautorotate", "-i", &file, "-frames:v", "1", "-vf", filter]);
-        bytes_of(command.args(["-pix_fmt", "rgb24", "-f", "rawvideo", "-"]))
-    };
-    let (width, height) = SIZE;
-    let upright = shown(&format!("transpose=clock,scale={width}:{height}:flags=bilinear"));
-    // 90 x 160 on square pixels, in the middle of the screen.
-    let coded = shown(&format!("scale=90:160:flags=bilinear,pad={width}:{height}:115:10"));
-    for (autorotate, wanted, other) in [("1", &upright, &coded), ("0", &coded, &upright)] {
-        for driver in ["software", "opengl"] {
-            let rest = format!("block time=3s ! play driver={driver} sync=0 autorotate={autorotate}");
-            let child = play(&server, &format!("file '{file}' ! decode ! {rest}"));
-            let screen = seen(&server, wanted, 8.0);
-            let (right, wrong) = (distance(&screen, wanted), distance(&screen, other));
-            assert!(right <= 8.0 && wrong > 30.0, "autorotate={autorotate} {driver}: {right}, {wrong}");
-            xdotool(&server, &["key", "q"]);
-            counts(&ended(child));
-        }
     }
     Ok(())
 }
