@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(text_of(&sequence.open().unwrap().0), "2 3 4 ");
         let none = Sequence::of(&folder.path().join("g%d.x").display().to_string()).unwrap();
         assert!(none.open().unwrap_err().to_string().contains("g0.x"));
-        // What exists and cannot be read is no gap.
+        // A file that exists and cannot be read is an error, and no gap.
         let sixth = folder.path().join("f005.x");
         let sequence = || Sequence::of(&pattern).unwrap().open().unwrap();
         std::fs::create_dir(&sixth).unwrap();
