@@ -426,9 +426,14 @@ impl Context {
         }
     }
 
-    /// Returns true if the container's head names a video codec that is not one of [`Codec::KNOWN`].
+    /// Returns true if the container's head names a codec that is not one of [`Codec::KNOWN`] for a video track;
+    /// for a cover picture, if the file has no video track.
     fn shows_other_codec(&self) -> bool {
-        self.video_streams().into_iter().any(|stream| {
+        let mut streams = self.video_streams();
+        if streams.is_empty() {
+            streams = self.pictures(true);
+        }
+        streams.into_iter().any(|stream| {
             // SAFETY: an open context with this stream; the enum is read as the integer that it is in C.
             let id = unsafe {
                 let parameters = (**(*self.0.as_ptr()).streams.add(stream as usize)).codecpar;
@@ -441,17 +446,23 @@ impl Context {
     /// Returns the indices of the streams that are video tracks, in the order of the file; cover
     /// pictures are left out.
     fn video_streams(&self) -> Vec<c_int> {
+        self.pictures(false)
+    }
+
+    /// Returns the indices of the cover pictures, or of the video tracks, in the order of the file.
+    fn pictures(&self, covers: bool) -> Vec<c_int> {
         let video = ff::AVMediaType::AVMEDIA_TYPE_VIDEO as c_int;
         // SAFETY: an open context; streams are read within `nb_streams`, and enums as integers as
         // in C.
-        let is_video = |index: &usize| unsafe {
+        let is_wanted = |index: &usize| unsafe {
             let stream: *mut ff::AVStream = *(*self.0.as_ptr()).streams.add(*index);
             let is_cover = (*stream).disposition & ff::AV_DISPOSITION_ATTACHED_PIC as c_int != 0;
-            (&raw const (*(*stream).codecpar).codec_type).cast::<c_int>().read() == video && !is_cover
+            (&raw const (*(*stream).codecpar).codec_type).cast::<c_int>().read() == video
+                && is_cover == covers
         };
         // SAFETY: as above.
         let count = unsafe { (*self.0.as_ptr()).nb_streams as usize };
-        (0..count).filter(is_video).map(|index| index as c_int).collect()
+        (0..count).filter(is_wanted).map(|index| index as c_int).collect()
     }
 
     fn track(&self, name: &str, stream: c_int) -> Result<TrackInfo, CodecError> {

@@ -114,7 +114,7 @@ pub enum CodecError {
         file: String,
         /// Requested track number, from 0.
         track: usize,
-        /// Number of video tracks in the file, at least one.
+        /// Number of video tracks in the file; 0 if it has only a cover picture.
         tracks: usize,
     },
     /// The file is not seekable, the time is out of range, or the stream has neither timestamps
@@ -280,6 +280,7 @@ impl CodecError {
 
 fn tracks_of(tracks: usize) -> String {
     match tracks {
+        0 => "only a cover picture, which has no number; leave out track=".to_owned(),
         1 => "1 video track, track=0".to_owned(),
         _ => format!("{tracks} video tracks, track=0 to {}", tracks - 1),
     }

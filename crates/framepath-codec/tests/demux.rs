@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Clips, FRAMES};
-use framepath_codec::{Codec, Demuxer};
+use framepath_codec::{Codec, CodecError, Demuxer, Formats, MediaFile};
 use framepath_model::format::PixelFormat;
 use framepath_model::stream::{FrameMeta, Rational};
 
@@ -53,6 +53,47 @@ fn only_the_video_is_read() {
         count += 1;
     }
     assert_eq!(count, FRAMES);
+}
+
+/// Makes a file with sound and a PNG picture as its cover; with `video`, also with an H.264 track.
+fn with_cover(clips: &Clips, name: &str, video: bool) -> std::path::PathBuf {
+    let path = clips.path(name);
+    let lavfi = |graph| ["-f", "lavfi", "-i", graph];
+    let mut arguments = Vec::new();
+    arguments.extend(lavfi("sine=duration=1"));
+    arguments.extend(lavfi("testsrc2=size=64x48:rate=1:duration=1"));
+    arguments.extend(lavfi("testsrc2=size=64x64:rate=25:duration=0.8"));
+    arguments.extend(["-map", "0", "-map", "1", "-c:a", "aac", "-c:v:0", "png"]);
+    arguments.extend(["-disposition:v:0", "attached_pic"]);
+    if video {
+        arguments.extend(["-map", "2", "-c:v:1", "libx264"]);
+    }
+    arguments.push(path.to_str().unwrap());
+    framepath_testkit::ffmpeg(&arguments);
+    path
+}
+
+#[test]
+fn a_file_with_only_a_cover_is_not_examined_with_the_known_codecs() {
+    let clips = Clips::new();
+    let path = with_cover(&clips, "cover.m4a", false);
+    let open = |track, formats| Demuxer::open_track(MediaFile::open(&path).unwrap(), track, formats);
+    let error = open(None, Formats::Known).unwrap_err();
+    assert!(matches!(error, CodecError::OtherCodec { .. }), "{error}");
+    let mut demuxer = open(None, Formats::All).unwrap();
+    assert_eq!(demuxer.info().codec.to_string(), "png");
+    assert!(demuxer.read().unwrap().is_some());
+    let error = open(Some(0), Formats::All).unwrap_err().to_string();
+    assert!(error.ends_with("only a cover picture, which has no number; leave out track="), "{error}");
+}
+
+#[test]
+fn a_cover_beside_a_video_track_changes_nothing() {
+    let clips = Clips::new();
+    let path = with_cover(&clips, "both.mp4", true);
+    let mut demuxer = Demuxer::open(&path).unwrap();
+    assert_eq!(demuxer.info().codec, Codec::H264);
+    assert_eq!(std::iter::from_fn(|| demuxer.read().unwrap()).count(), FRAMES);
 }
 
 fn read_all(demuxer: &mut Demuxer) -> Vec<(FrameMeta, Vec<u8>)> {

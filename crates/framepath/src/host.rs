@@ -379,13 +379,16 @@ pub enum HostError {
 }
 
 impl HostError {
-    /// True if this process caused the error: it lacks descriptors, memory or buffers, canceled a wait,
-    /// or has a packet that is too large for any worker. Another worker would not help.
+    /// Returns true if the cause is this process or its user, not the worker: a lack of descriptors, memory or
+    /// buffers, too many descriptors in unread messages, or a packet that is too large for any
+    /// worker. Another worker would not help.
     fn is_of_caller(&self) -> bool {
         match self {
             HostError::Socket { source, .. } => is_lack(source),
             HostError::Foreign(error) => error.is_lack(),
-            HostError::Area(AreaError::Os { .. }) | HostError::PacketSize { .. } => true,
+            HostError::Area(AreaError::Os { .. })
+            | HostError::PacketSize { .. }
+            | HostError::TooManyInFlight { .. } => true,
             _ => false,
         }
     }
@@ -433,5 +436,18 @@ impl HostError {
                     | HostError::ServiceUser { .. }
                     | HostError::Abandoned
             )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lack_of_the_caller_is_not_a_fault_of_the_worker() {
+        let crowded = HostError::TooManyInFlight { operation: "send a message" };
+        assert!(crowded.is_of_caller() && crowded.is_final());
+        let failed = HostError::failed_in_worker("no picture");
+        assert!(!failed.is_of_caller());
     }
 }

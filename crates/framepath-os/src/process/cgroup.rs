@@ -92,8 +92,11 @@ impl Delegated {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         // Relaxed: the numbers only have to differ.
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let group = Group(self.0.join(format!("framepath-{}-{number}", std::process::id())));
-        fs::create_dir(&group.0)?;
+        let path = self.0.join(format!("framepath-{}-{number}", std::process::id()));
+        fs::create_dir(&path)?;
+        // Only a group made here is removed at the end: a process of another pid namespace may have
+        // one of the same name.
+        let group = Group(path);
         write(&group.0.join("memory.max"), &memory_bytes.to_string())?;
         write(&group.0.join("pids.max"), &threads.to_string())?;
         // Kernels without swap accounting lack this file.
