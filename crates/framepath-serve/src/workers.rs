@@ -8,6 +8,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use framepath_model::wire::figures::FIGURE_WORDS;
 use framepath_model::wire::{Figures, Message};
 use framepath_os::crossing::Page;
+use framepath_os::process::running::is_exiting;
 use framepath_os::process::sandbox::Layers;
 use framepath_os::process::spawn::WorkerProcess;
 use framepath_os::time::cpu_ns_of;
@@ -166,8 +167,12 @@ impl Workers {
     /// returns the worker's end.
     pub(super) fn end(&mut self, id: WorkerId) {
         if let Some(worker) = self.used.get_mut(&id) {
-            // A worker that has ended before is not killed by the service: its end is reported.
-            worker.killed |= matches!(worker.process.try_wait(), Ok(None));
+            // The end of a worker that has ended, or begun to, is not the service's work: it is reported. Its
+            // client sees the closed socket before wait4(2) reports the end.
+            let is_ending = is_exiting(worker.process.pid())
+                // Without /proc (ProtectProc=), wait4(2) decides.
+                .unwrap_or_else(|_| !matches!(worker.process.try_wait(), Ok(None)));
+            worker.killed |= !is_ending;
             // Fails only if the process is gone already.
             let _ = worker.process.kill();
         }

@@ -55,9 +55,9 @@ pub fn of(pid: u32) -> io::Result<Used> {
 /// There is no such process, or its /proc is not accessible.
 pub fn with_children(pid: u32) -> io::Result<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    ticks_in(&stat).map(|ticks| ticks * 1_000_000_000 / rustix::param::clock_ticks_per_second()).ok_or_else(
-        || io::Error::other(format!("/proc/{pid}/stat: unexpected format; expected that of proc(5)")),
-    )
+    ticks_in(&stat)
+        .map(|ticks| ticks * 1_000_000_000 / rustix::param::clock_ticks_per_second())
+        .ok_or_else(|| unexpected_format(pid))
 }
 
 /// Returns the sum of the fields 14 to 17 of a process's `stat` (proc(5)), clock ticks: utime and stime
@@ -68,6 +68,29 @@ fn ticks_in(stat: &str) -> Option<u64> {
     // The first field after the name is field 3, the state.
     let times = behind_name.split_whitespace().skip(14 - 3).take(4);
     times.map(|ticks| ticks.parse::<u64>().ok()).sum()
+}
+
+/// Returns true if the process `pid` has ended, or is in the kernel's exit function: it runs no more of
+/// its program, although wait4(2) may not report it yet. Reads one file.
+///
+/// # Errors
+/// There is no such process, or its /proc is not accessible.
+pub fn is_exiting(pid: u32) -> io::Result<bool> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    exiting_in(&stat).ok_or_else(|| unexpected_format(pid))
+}
+
+/// Returns true if the flags in a process's `stat` (proc(5), field 9) contain PF_EXITING
+/// (linux/sched.h). Returns `None` if the text has no name in parentheses, or no such number.
+fn exiting_in(stat: &str) -> Option<bool> {
+    const PF_EXITING: u32 = 0x4;
+    let (_, behind_name) = stat.rsplit_once(')')?;
+    let flags: u32 = behind_name.split_whitespace().nth(9 - 3)?.parse().ok()?;
+    Some(flags & PF_EXITING != 0)
+}
+
+fn unexpected_format(pid: u32) -> io::Error {
+    io::Error::other(format!("/proc/{pid}/stat: unexpected format; expected that of proc(5)"))
 }
 
 fn switches(pid: u32) -> io::Result<u64> {
@@ -107,6 +130,25 @@ mod tests {
         assert_eq!(ticks_in(stat), Some(4123));
         assert_eq!(ticks_in("7 (x) S 1"), Some(0));
         assert!(with_children(std::process::id()).is_ok());
+    }
+
+    #[test]
+    fn an_ended_child_is_exiting_before_it_is_waited_for() {
+        let mut child =
+            std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        assert!(!is_exiting(child.id()).unwrap());
+        drop(child.stdin.take());
+        let pidfd = rustix::process::pidfd_open(
+            rustix::process::Pid::from_raw(child.id() as i32).unwrap(),
+            rustix::process::PidfdFlags::empty(),
+        )
+        .unwrap();
+        rustix::event::poll(&mut [rustix::event::PollFd::new(&pidfd, rustix::event::PollFlags::IN)], None)
+            .unwrap();
+        assert!(is_exiting(child.id()).unwrap());
+        crate::process::children::wait(child).unwrap();
+        assert_eq!(exiting_in("7 (a) b) S 1 7 7 0 -1 4194564 1"), Some(true));
+        assert_eq!(exiting_in("7 (x) S 1"), None);
     }
 
     #[test]
