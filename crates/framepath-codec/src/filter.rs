@@ -118,7 +118,8 @@ impl FilterGraph {
     }
 
     /// Makes the graph that `text` describes, in libavfilter's syntax (`ffmpeg-filters(1)`), for frames of the
-    /// layout `layout` of the stream `info`. The filters start as many threads as the machine has processors.
+    /// layout `layout` of the stream `info`. Each filter that can divide a picture divides it among `threads` threads;
+    /// with more than 1, the graph starts threads of its own.
     ///
     /// # Errors
     /// libavfilter cannot be loaded; the text is wrong; no filter outputs a supported pixel format.
@@ -127,6 +128,7 @@ impl FilterGraph {
         layout: &Layout,
         info: &StreamInfo,
         memory: InputMemory,
+        threads: u32,
     ) -> Result<FilterGraph, GraphError> {
         let functions = functions()?;
         let no_memory = || GraphError::graph("set up", ff::AVERROR(libc::ENOMEM));
@@ -144,6 +146,8 @@ impl FilterGraph {
             metas: VecDeque::new(),
             pushed: 0,
         };
+        // SAFETY: a new graph, whose first field is its class. Fails only for a number that no caller gives.
+        unsafe { ff::av_opt_set_int(graph.as_ptr().cast(), c"threads".as_ptr(), threads.into(), 0) };
         made.source = made.create(c"buffer", c"in", &source_options(layout, info))?;
         made.sink = made.create(c"buffersink", c"out", "")?;
         let formats: Vec<String> =

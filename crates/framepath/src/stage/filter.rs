@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use framepath_codec::filter::{FilterGraph, Filtered, InputMemory};
 use framepath_model::format::Layout;
-use framepath_model::path::{Arg, Definition, Hop, Hosts, ValueKind};
+use framepath_model::path::{Arg, DefaultValue, Definition, Hop, Hosts, ValueKind};
 use framepath_model::stream::{FrameMeta, StreamInfo};
 use framepath_os::memory::pool::{GiveBack, Pool};
 use framepath_os::process::signal;
@@ -21,21 +21,32 @@ use crate::item::Item;
 use crate::out::{HopFailure, Out};
 use crate::stage::Stage;
 
-static DEFINITION: Definition =
-    Definition::stage("filter", "filters of FFmpeg, as `ffmpeg -vf` takes them (needs libavfilter)")
-        .args(&[Arg::word(
-            "graph",
-            ValueKind::Text("a filter graph"),
-            "filters separated by commas, in quotes, such as 'scale=640:-2,eq=contrast=1.2'",
-        )])
-        .hosts(Hosts::NoService);
+static DEFINITION: Definition = Definition::stage(
+    "filter",
+    "filters of FFmpeg, as `ffmpeg -vf` takes them (needs libavfilter)",
+)
+.args(&[
+    Arg::word(
+        "graph",
+        ValueKind::Text("a filter graph"),
+        "filters separated by commas, in quotes, such as 'scale=640:-2,eq=contrast=1.2'",
+    ),
+    Arg::option(
+        "threads",
+        ValueKind::count(1, 64),
+        DefaultValue::Is("1"),
+        "threads of each filter that can divide a picture; more than 1 shorten the time for a picture and \
+                 use more CPU time, which the ledger then shows in no hop",
+    ),
+])
+.hosts(Hosts::NoService);
 
 pub(crate) fn element() -> Element {
     Element::stage(&DEFINITION, make).with_task(|_, _| Ok(Task::Filter)).with_least_out(|_, _| SLOTS - 1)
 }
 
 fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<Filter, StageError> {
-    Ok(Filter::new(hop.text("graph"), place.give_back))
+    Ok(Filter::new(hop.text("graph"), hop.count("threads") as u32, place.give_back))
 }
 
 /// Number of slots of the stage's own pool: one for the frame being written, the others for frames in the
@@ -49,6 +60,8 @@ const MOST_UNANSWERED: usize = 1024;
 /// their format or size.
 pub(crate) struct Filter {
     text: String,
+    /// Number of threads of each filter that can divide a picture.
+    threads: u32,
     /// In a worker: table of the slots that the caller reads, with the shared words by which the caller
     /// returns them; `None` outside a worker.
     give_back: Option<&'static GiveBack>,
@@ -65,15 +78,15 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
-    fn new(text: &str, give_back: Option<&'static GiveBack>) -> Filter {
+    fn new(text: &str, threads: u32, give_back: Option<&'static GiveBack>) -> Filter {
         let (text, unanswered) = (text.to_owned(), Unanswered::default());
-        Filter { text, give_back, info: None, graph: None, pool: None, unanswered, inside: 0 }
+        Filter { text, threads, give_back, info: None, graph: None, pool: None, unanswered, inside: 0 }
     }
 
     fn graph_for(&self, layout: &Layout, info: &StreamInfo) -> Result<FilterGraph, StageError> {
         // In a worker, an input frame belongs to the caller again after its submission.
         let memory = if self.give_back.is_some() { InputMemory::Copied } else { InputMemory::InPlace };
-        Ok(FilterGraph::new(&self.text, layout, info, memory)?)
+        Ok(FilterGraph::new(&self.text, layout, info, memory, self.threads)?)
     }
 
     /// Passes all frames that the graph can output now to the next hop.
