@@ -38,8 +38,8 @@ pub(crate) enum Task {
     Plugin(PathBuf),
     /// Runs a graph of libavfilter.
     Filter,
-    /// Demuxes a stream from the network. The number is the TCP port of the server; `None` if the worker may not
-    /// use TCP.
+    /// Demuxes a stream from the network. The number is the TCP port of the server; `None` if the worker needs no
+    /// TCP.
     Network(Option<u16>),
 }
 
