@@ -143,12 +143,12 @@ use framepath_os::v4l2::V4l2Error;
 /// Options for starting and watching the workers of a stage or demuxer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerOptions {
-    /// Time without progress after which a worker that has work, and does not wait for this process, is killed
-    /// and replaced. In a path, it is at least 12 s for a worker that decodes with a device. For a demuxer's
-    /// worker: CPU time without a packet after which the stream fails. Ten times this time is the limit of
-    /// the demuxer's CPU time to open its input or to seek, and of the time without a packet or answer while its
-    /// file has bytes to read. For a stream from the network, the option `timeout=` limits the time without a
-    /// packet instead.
+    /// Time without progress after which a worker that has work, and does not wait for this process, is
+    /// killed and replaced. In a path, it is at least 12 s for a worker that decodes with a device. For a
+    /// demuxer's worker: CPU time without a packet after which the stream fails. Ten times this time is the
+    /// limit of the demuxer's CPU time to open its input or to seek, and of the time without a packet or
+    /// answer while its file has bytes to read. For a stream from the network, the option `timeout=` limits
+    /// the time without a packet instead.
     pub watchdog: Duration,
     /// Kind of worker to start: its task, its memory, and whether it may run without seccomp.
     pub kind: WorkerKind,
@@ -162,7 +162,8 @@ pub struct WorkerOptions {
 /// some inside a worker.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
-    /// The process of a worker or of the zygote could not be made or prepared, or could not execute its program.
+    /// The process of a worker or of the zygote could not be made or prepared, or could not execute its
+    /// program.
     #[error(transparent)]
     Spawn(#[from] SpawnError),
     /// A worker could not enter its sandbox.
@@ -254,8 +255,8 @@ pub enum HostError {
     },
     /// A worker was not started, ended, sent no answer in time or sent an unexpected message before its
     /// stream was open, or later did not send the message that belongs to a cell; or too many workers of a
-    /// stream ended. Also a service that sent no answer in time, and a zygote that sent no answer in time or an
-    /// invalid answer. Inside a worker: the caller sent an unexpected message or an invalid input pool.
+    /// stream ended. Also a service that sent no answer in time, and a zygote that sent no answer in time or
+    /// an invalid answer. Inside a worker: the caller sent an unexpected message or an invalid input pool.
     #[error("{what}")]
     NotOpened {
         /// Description of the failure.
@@ -298,8 +299,8 @@ pub enum HostError {
         /// Message of the zygote.
         text: String,
     },
-    /// The worker could not open its stage, file or network stream, load its plug-in or libavfilter, or enter its
-    /// sandbox; or sent an invalid description of a track.
+    /// The worker could not open its stage, file or network stream, load its plug-in or libavfilter, or enter
+    /// its sandbox; or sent an invalid description of a track.
     #[error("in the worker: {text}")]
     Refused {
         /// Message of the worker, or the error in its description of a track.
@@ -307,10 +308,10 @@ pub enum HostError {
     },
     /// The stage or the demuxer failed in the worker; or this process has no memory for a packet, too many
     /// pools for the worker, or a provider without buffers; or this process could not read the input of the
-    /// demuxer's worker, or the demuxer cannot read a packet without seeking in an input that is not seekable.
-    /// Inside a worker: libavfilter cannot be loaded, or the stage emitted frames of too many pools or of a pool
-    /// that is not shared with the caller. The service and its clients also use this error for an unsupported
-    /// codec.
+    /// demuxer's worker, or the demuxer cannot read a packet without seeking in an input that is not
+    /// seekable. Inside a worker: libavfilter cannot be loaded, or the stage emitted frames of too many pools
+    /// or of a pool that is not shared with the caller. The service and its clients also use this error for
+    /// an unsupported codec.
     #[error("{text}")]
     Failed {
         /// Description of the failure; a message that the worker sent begins with "in the worker:".
@@ -322,9 +323,9 @@ pub enum HostError {
         /// Number of packets that the worker sent before its end.
         packets: u64,
     },
-    /// The demuxer's worker has exceeded a limit while this process waited for a packet, for the file or network
-    /// stream to be open, or for the answer to a seek. [`HostError::NetworkSilent`] is the error of the other
-    /// limit of a network stream.
+    /// The demuxer's worker has exceeded a limit while this process waited for a packet, for the file or
+    /// network stream to be open, or for the answer to a seek. [`HostError::NetworkSilent`] is the error of
+    /// the other limit of a network stream.
     #[error(
         "demux: the demuxer's worker {what} for {} ms after {packets} packets; raise watchdog= for a slow file",
         after.as_millis()
@@ -338,8 +339,8 @@ pub enum HostError {
         /// answer did not come although the file had bytes to read.
         after: Duration,
     },
-    /// The demuxer's worker sent nothing for too long while this process waited for a packet from the network,
-    /// for the network stream to be open, or for the answer to a flush.
+    /// The demuxer's worker sent nothing for too long while this process waited for a packet from the
+    /// network, for the network stream to be open, or for the answer to a flush.
     #[error(
         "demux: no packet from the network for {} ms after {packets} packets; raise timeout= for a slow sender",
         after.as_millis()
@@ -350,8 +351,8 @@ pub enum HostError {
         /// Length of the wait.
         after: Duration,
     },
-    /// A packet, the description of a track, or the URL or session description of a network stream does not fit
-    /// into the memory for packets that is shared with a worker.
+    /// A packet, the description of a track, or the URL or session description of a network stream does not
+    /// fit into the memory for packets that is shared with a worker.
     #[error(
         "send packet or track description: {bytes} bytes exceed the room for packets of a worker, {most} bytes"
     )]
@@ -362,9 +363,9 @@ pub enum HostError {
         most: usize,
     },
     /// A system call for the connection to a worker, the zygote or the service failed, or one for memory, a
-    /// descriptor or a thread that belongs to a worker; or Ctrl-C or a signal canceled a wait for one of these
-    /// processes. Inside a worker or the zygote: a system call for the connection to the caller, or inside a
-    /// worker for the page of the service's counters.
+    /// descriptor or a thread that belongs to a worker; or Ctrl-C or a signal canceled a wait for one of
+    /// these processes. Inside a worker or the zygote: a system call for the connection to the caller, or
+    /// inside a worker for the page of the service's counters.
     #[error("{operation}: {source}")]
     Socket {
         /// Operation that failed, and its object, such as "watch the worker".
@@ -381,8 +382,8 @@ pub enum HostError {
     /// The other process sent an invalid message or cell, or one of another version of the wire format.
     #[error("the other process sent an invalid message: {0}")]
     Wire(#[from] WireError),
-    /// The other process offered memory for a pool that this process refuses or cannot map, or a frame that does
-    /// not lie in its pool.
+    /// The other process offered memory for a pool that this process refuses or cannot map, or a frame that
+    /// does not lie in its pool.
     #[error(transparent)]
     Foreign(#[from] ForeignError),
     /// The text that describes the kind of the worker to start is invalid.
@@ -395,8 +396,8 @@ pub enum HostError {
 
 impl HostError {
     /// True if this process caused the error: it lacks descriptors, memory or buffers, cannot make or map the
-    /// memory shared with a worker, canceled a wait because of a signal, or has a packet that is too large for
-    /// any worker of the stream. Another worker would not help.
+    /// memory shared with a worker, canceled a wait because of a signal, or has a packet that is too large
+    /// for any worker of the stream. Another worker would not help.
     fn is_of_caller(&self) -> bool {
         match self {
             HostError::Socket { source, .. } => is_lack(source),

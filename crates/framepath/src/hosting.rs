@@ -36,9 +36,9 @@ pub(crate) fn worker_options<'a>(
     })
 }
 
-/// Creates the handle for the stream's connection to the service, without connecting; `None` if `hop` does not
-/// run in the service. The options are read from `named`: `socket` (if it is not set there, the default socket
-/// is used), and `service_uid` (if it is not set there, it is read from `hop`).
+/// Creates the handle for the stream's connection to the service, without connecting; `None` if `hop` does
+/// not run in the service. The options are read from `named`: `socket` (if it is not set there, the default
+/// socket is used), and `service_uid` (if it is not set there, it is read from `hop`).
 pub(crate) fn service_stream_of(hop: &Hop, named: &Hop) -> Option<Arc<ServiceStream>> {
     (hop.choice("host") == "service").then(|| {
         let set = |of: &Hop, name| of.def.arg(name).is_some() && of.is_set(name);

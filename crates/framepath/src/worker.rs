@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Entry point that makes a program its own worker program.
 //!
-//! A stage with `host=process`, for example, runs in a worker: a process that framepath starts from a program.
-//! If a program calls [`init`] first thing in `main`, its workers run this program. Otherwise they run the
-//! `framepath` command. The variable FRAMEPATH_WORKER and
+//! A stage with `host=process`, for example, runs in a worker: a process that framepath starts from a
+//! program. If a program calls [`init`] first thing in `main`, its workers run this program. Otherwise they
+//! run the `framepath` command. The variable FRAMEPATH_WORKER and
 //! [`set_worker_program`](crate::host::set_worker_program) override both.
 
 use std::ffi::OsString;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Server of an input's bytes: reads them in this process for a demuxer in a worker, by the worker's requests.
+//! Server of an input's bytes: reads them in this process for a demuxer in a worker, by the worker's
+//! requests.
 //!
 //! The worker may be hostile. A request has an offset and a length and nothing else. These requests end the
 //! service: a malformed one (a wrong size of the record, a length of 0 or above the maximum, an offset above
-//! `i64::MAX`, or reserved bits); one that starts behind the end of an input of known size; one that is out of
-//! order in an input that is not seekable; and one that comes before the worker has received the last answer.
+//! `i64::MAX`, or reserved bits); one that starts behind the end of an input of known size; one that is out
+//! of order in an input that is not seekable; and one that comes before the worker has received the last
+//! answer.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -20,8 +22,8 @@ use framepath_os::crossing::Socket;
 
 /// Input whose bytes this process reads for a worker. All calls come from one thread.
 pub(crate) trait ByteSource: Send + 'static {
-    /// Reads bytes from `offset` on into `buffer`, which is not empty; waits for them. Returns their number, 0
-    /// at the end of the input.
+    /// Reads bytes from `offset` on into `buffer`, which is not empty; waits for them. Returns their number,
+    /// 0 at the end of the input.
     ///
     /// # Errors
     /// The bytes cannot be read; the text is the reason, for the user. After an error, the function is not
@@ -55,8 +57,8 @@ pub(crate) struct ByteServer {
 struct ServingState {
     /// True from the arrival of a request until just before its answer is sent.
     busy: AtomicBool,
-    /// First reason why a request was not answered with bytes: an error of the source, or a rule that the worker
-    /// broke; `None` if there is none.
+    /// First reason why a request was not answered with bytes: an error of the source, or a rule that the
+    /// worker broke; `None` if there is none.
     failure: Mutex<Option<String>>,
 }
 
@@ -111,8 +113,8 @@ impl ByteServer {
         self.state.busy.load(Ordering::Relaxed)
     }
 
-    /// Returns the reason of the first failure: the error of the source, or the rule that the worker broke; `None`
-    /// if there was no failure.
+    /// Returns the reason of the first failure: the error of the source, or the rule that the worker broke;
+    /// `None` if there was no failure.
     pub(super) fn failure(&self) -> Option<String> {
         self.state.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -137,8 +139,8 @@ struct ByteService<S> {
 }
 
 impl<S: ByteSource> ByteService<S> {
-    /// Answers requests until the worker closes its end, the server is dropped or the worker breaks the rules.
-    /// Once the source has failed, every answer reports a failure.
+    /// Answers requests until the worker closes its end, the server is dropped or the worker breaks the
+    /// rules. Once the source has failed, every answer reports a failure.
     fn run(&mut self) {
         // One byte longer than a request, so that a longer one is refused.
         let mut request = [0; BYTE_REQUEST_BYTES + 1];

@@ -387,9 +387,9 @@ impl CollectEnd {
         }
     }
 
-    /// Counts packet `seq` as not decoded if `skipped` is 0. Otherwise counts `skipped` packets as skipped, the
-    /// last of which is `seq`. Ignores reports of packets before the last reported one, because a replacement
-    /// reports the packets of a replay again.
+    /// Counts packet `seq` as not decoded if `skipped` is 0. Otherwise counts `skipped` packets as skipped,
+    /// the last of which is `seq`. Ignores reports of packets before the last reported one, because a
+    /// replacement reports the packets of a replay again.
     fn on_undecoded(&mut self, seq: u64, skipped: u64) {
         if self.undecoded.is_some_and(|last| seq < last || (seq == last && skipped == 0)) {
             return;

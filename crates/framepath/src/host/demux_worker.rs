@@ -103,8 +103,8 @@ fn run(opened: Result<(DemuxedFile, Message), Refusal>, socket: &Arc<Socket>) ->
 
 /// Reason why the demuxer stopped.
 enum Stopped {
-    /// The file or network stream cannot be read further, repeated or moved to the position of a seek, or has a
-    /// packet that is too large; the text is the message for the caller.
+    /// The file or network stream cannot be read further, repeated or moved to the position of a seek, or has
+    /// a packet that is too large; the text is the message for the caller.
     File(String),
     /// The caller broke the rules. The error is returned to the main function of the worker.
     Caller(HostError),

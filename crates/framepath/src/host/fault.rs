@@ -6,9 +6,9 @@ use std::str::FromStr;
 
 use framepath_os::process::crash;
 
-/// Kind of fault. A fault occurs in a worker that takes the input with the fault's number: a packet, a frame or
-/// a flush. In a demuxer's worker, a fault occurs when the worker has read the packet with this number. The
-/// worker of each connection of a network source counts as a first worker.
+/// Kind of fault. A fault occurs in a worker that takes the input with the fault's number: a packet, a frame
+/// or a flush. In a demuxer's worker, a fault occurs when the worker has read the packet with this number.
+/// The worker of each connection of a network source counts as a first worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FaultKind {
     /// The first worker crashes by a segmentation fault.
@@ -76,8 +76,8 @@ impl InjectedFaults {
     }
 
     /// Executes the first fault for input `seq` in the list, and then does not return; does nothing if the
-    /// list has none. The worker of a stage calls this function just before the stage gets the packet, frame or
-    /// flush; the worker of a demuxer, just before it sends the packet.
+    /// list has none. The worker of a stage calls this function just before the stage gets the packet, frame
+    /// or flush; the worker of a demuxer, just before it sends the packet.
     pub(super) fn inject(&self, seq: u64) {
         match self.0.iter().find(|fault| fault.seq == seq).map(|fault| fault.kind) {
             Some(FaultKind::Crash | FaultKind::Poison) => crash::segmentation_fault(),

@@ -63,8 +63,8 @@ impl WorkerHealth {
     }
 
     /// Makes the counts of the worker that shares `area`. A worker that has work and does not wait for this
-    /// process is killed after `watchdog` without progress. An honest worker waits for a slot only while this process holds at least `least_out` of
-    /// the worker's frames; 0 means 1.
+    /// process is killed after `watchdog` without progress. An honest worker waits for a slot only while this
+    /// process holds at least `least_out` of the worker's frames; 0 means 1.
     pub(super) fn new(area: Arc<SharedArea>, watchdog: Duration, least_out: u32) -> WorkerHealth {
         WorkerHealth {
             collect_bell: completions(&area).1.bell().clone(),
@@ -86,8 +86,8 @@ impl WorkerHealth {
         }
     }
 
-    /// Counts a submitted cell. `is_frame` is true for a cell with an input frame; the worker has to answer each
-    /// of these.
+    /// Counts a submitted cell. `is_frame` is true for a cell with an input frame; the worker has to answer
+    /// each of these.
     pub(super) fn submitted(&self, is_frame: bool) {
         self.traffic.cells_out.fetch_add(1, Ordering::Relaxed);
         if is_frame {
@@ -130,9 +130,9 @@ impl WorkerHealth {
         self.answer_due.store(due, Ordering::Relaxed);
     }
 
-    /// Excludes the last received cell from the worker's progress, because a stuck worker can send such
-    /// cells too: late output of a flushed input, a request to the hops in front, or a report of a packet that
-    /// was not decoded.
+    /// Excludes the last received cell from the worker's progress, because a stuck worker can send such cells
+    /// too: late output of a flushed input, a request to the hops in front, or a report of a packet that was
+    /// not decoded.
     pub(super) fn exclude_from_progress(&self) {
         self.late.fetch_add(1, Ordering::Relaxed);
     }
@@ -199,14 +199,15 @@ impl WorkerHealth {
     /// since the last check, so no check is needed until the next submission.
     ///
     /// The worker's reports are trusted only in part. The reported number of taken cells counts only if it is
-    /// higher than before, and at most as the number of submitted cells. A report that the worker waits for a slot counts
-    /// only while `least_out` of its frames are out, because an honest worker lacks no slot before.
+    /// higher than before, and at most as the number of submitted cells. A report that the worker waits for a
+    /// slot counts only while `least_out` of its frames are out, because an honest worker lacks no slot
+    /// before.
     pub(super) fn check(&self, kill: impl FnOnce()) -> WatchResult {
         let submitted = self.traffic.cells_out.load(Ordering::Relaxed);
         let done = self.traffic.cells_in.load(Ordering::Relaxed);
         let taken = self.area.taken();
-        // The worker counts as waiting for the caller while the provider of buffers works, while the worker has
-        // completions that the collect end does not take, and while it has no slot for a frame.
+        // The worker counts as waiting for the caller while the provider of buffers works, while the worker
+        // has completions that the collect end does not take, and while it has no slot for a frame.
         let collect_sleeps = self.collect_sleeps.load(Ordering::Relaxed);
         let waits_for_caller = self.provider_busy.load(Ordering::Relaxed)
             || (!collect_sleeps && self.area.completed() != done)

@@ -38,8 +38,8 @@ pub(crate) enum Task {
     Plugin(PathBuf),
     /// Runs a graph of libavfilter.
     Filter,
-    /// Demuxes a stream from the network. The number is the TCP port of the server; `None` if the worker needs no
-    /// TCP.
+    /// Demuxes a stream from the network. The number is the TCP port of the server; `None` if the worker
+    /// needs no TCP.
     Network(Option<u16>),
 }
 
@@ -95,8 +95,8 @@ impl WorkerKind {
     /// the plug-in and its libraries have to be readable. libavfilter is loaded before the sandbox.
     ///
     /// # Errors
-    /// The sandbox cannot be entered, the plug-in or libavfilter cannot be loaded, or no seccomp filter can be
-    /// installed and the kind requires seccomp.
+    /// The sandbox cannot be entered, the plug-in or libavfilter cannot be loaded, or no seccomp filter can
+    /// be installed and the kind requires seccomp.
     pub(super) fn lock_in(&self) -> Result<Layers, HostError> {
         match self.enter() {
             Err(HostError::Sandbox(SandboxError::NoSeccomp { layers, .. })) if self.without_seccomp => {

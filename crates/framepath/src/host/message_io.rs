@@ -34,9 +34,10 @@ const UNREAD_MESSAGE: u32 = 4096;
 /// of input pools.
 const UNREAD_MESSAGES: u32 = 4;
 
-/// Checks that a worker that makes a request has received the answers to earlier ones; `announced`
-/// input pools may be unread. Each answer can hold a descriptor, and the kernel limits the
-/// descriptors in unread messages of one user: a worker that only asks would use them up.
+/// Checks that a worker that makes a request has received the answers to nearly all earlier ones: at most
+/// [`UNREAD_MESSAGES`] messages, and `announced` announcements of input pools, may be unread. Each answer can
+/// hold a descriptor, and the kernel limits the descriptors in unread messages of one user: a worker that
+/// only asks would use them up.
 ///
 /// # Errors
 /// The worker broke the rules, or the socket failed.
@@ -56,7 +57,8 @@ pub(super) fn check_answers_received(socket: &Socket, announced: impl Fn() -> u3
 /// without limit. Makes the texts of errors safe for a terminal.
 ///
 /// # Errors
-/// The socket failed, or the message is invalid.
+/// The socket failed, a signal canceled the wait, or the message is invalid or of another version of the wire
+/// format.
 pub fn recv(socket: &Socket) -> Result<Option<(Message, Option<OwnedFd>)>, HostError> {
     // One byte longer than a message, so that `decode` rejects a record that is too long.
     let mut bytes = [0; MESSAGE_BYTES + 1];

@@ -63,9 +63,9 @@ pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 /// Number of cells of each ring. It exceeds the reorder delay of every decoder, so a decoder that has taken
 /// a full ring of packets has emitted a frame.
 pub(super) const CELLS: u32 = 64;
-/// Maximum number of requests to the hops in front that a worker may send for each submitted cell, on average.
-/// An honest worker sends at most one keyframe and one bit rate request for each cell. The same number limits
-/// the worker's reports of packets that were not decoded.
+/// Maximum number of requests to the hops in front that a worker may send for each submitted cell, on
+/// average. An honest worker sends at most one keyframe and one bit rate request for each cell. The same
+/// number limits the worker's reports of packets that were not decoded.
 const REQUESTS_PER_CELL: u64 = 2;
 /// Maximum number of requests, and separately of reports, that a worker may send without a new submission. An
 /// honest worker can be behind by a full ring of submissions, and its requests for earlier cells may fill the
@@ -126,8 +126,8 @@ impl Restarts {
         Ok(())
     }
 
-    /// Calls `open`, which starts a worker and opens the stream, until it succeeds or returns a final error, at
-    /// most four times.
+    /// Calls `open`, which starts a worker and opens the stream, until it succeeds or returns a final error,
+    /// at most four times.
     ///
     /// # Errors
     /// The error of the last attempt, if that error is final or all attempts failed.
@@ -172,8 +172,8 @@ impl Watchdog {
     }
 
     /// Evaluates one check. Calls `kill` if the worker has work, does not wait for the caller, and made no
-    /// progress for the limit or longer; later checks call it again. Returns `Quiet` if the worker has no work,
-    /// made no progress since the last check, and does not wait for the caller; else `Again`.
+    /// progress for the limit or longer; later checks call it again. Returns `Quiet` if the worker has no
+    /// work, made no progress since the last check, and does not wait for the caller; else `Again`.
     pub(super) fn check(&self, now: &WorkerProgress, kill: impl FnOnce()) -> WatchResult {
         let now_ns = now_ns();
         let further = self.progress.fetch_max(now.cells, Ordering::Relaxed) < now.cells;
@@ -200,8 +200,8 @@ pub(super) struct DemuxerWait {
     readable_since: Instant,
     /// Limit of the worker's CPU time in this wait.
     busy: Duration,
-    /// Limit of the time without the awaited packet or answer although reading the file does not block; from a
-    /// network, of the whole wait.
+    /// Limit of the time without the awaited packet or answer although reading the file does not block; from
+    /// a network, of the whole wait.
     silent: Duration,
 }
 
@@ -231,14 +231,14 @@ impl DemuxerWait {
         DemuxerWait { since, cpu_ns: process.cpu_ns(), readable_since: since, busy, silent }
     }
 
-    /// Checks the limits. A worker that waits at an empty pipe, or for an answer to a request for bytes, may be
-    /// silent without limit. `packets` is the number of packets received so far, for the error. Always succeeds
-    /// in the first [`CHECK_INTERVAL`] of the wait.
+    /// Checks the limits. A worker that waits at an empty pipe, or for an answer to a request for bytes, may
+    /// be silent without limit. `packets` is the number of packets received so far, for the error. Always
+    /// succeeds in the first [`CHECK_INTERVAL`] of the wait.
     ///
     /// # Errors
-    /// The worker has used too much CPU time in this wait, or sent nothing for too long while its file had bytes
-    /// to read: [`HostError::DemuxerStuck`]. For a stream from the network, the whole wait was too long:
-    /// [`HostError::NetworkSilent`].
+    /// The worker has used too much CPU time in this wait, or sent nothing for too long while its file had
+    /// bytes to read: [`HostError::DemuxerStuck`]. For a stream from the network, the whole wait was too
+    /// long: [`HostError::NetworkSilent`].
     pub(super) fn check(
         &mut self,
         process: &SharedProcess,

@@ -27,9 +27,9 @@ use super::worker_stream::WorkerStream;
 /// Time limit for a message that a cell announces: zero, because the worker sends the message before
 /// the cell.
 const ALREADY_SENT: Duration = Duration::ZERO;
-/// Maximum number of layouts, pools and requests for memory, all three together, that a worker may send between
-/// two answers. An answer is a frame, or the report that an input frame has no output. A new pool needs one of
-/// each. Also the maximum number of requests for memory while the worker opens the stream.
+/// Maximum number of layouts, pools and requests for memory, all three together, that a worker may send
+/// between two answers. An answer is a frame, or the report that an input frame has no output. A new pool
+/// needs one of each. Also the maximum number of requests for memory while the worker opens the stream.
 pub(super) const CONSTANTS: u32 = 8;
 
 /// Receiver of the completions of one worker.
@@ -130,8 +130,8 @@ impl Receiving {
     /// Handles the rare completions: a failure, a layout, a pool, or a request for memory.
     ///
     /// # Errors
-    /// The completion is of another kind, or more than [`CONSTANTS`] layouts, pools and requests arrived since
-    /// the last answer; also as [`Receiving::take`].
+    /// The completion is of another kind, or more than [`CONSTANTS`] layouts, pools and requests arrived
+    /// since the last answer; also as [`Receiving::take`].
     fn on_rare(&mut self, completion: &Completion) -> Result<WorkerMessage, HostError> {
         if *completion == Completion::Failed {
             return match self.recv()? {
@@ -188,8 +188,8 @@ impl Receiving {
     /// Requests buffers from the provider, and sends these buffers to the worker.
     ///
     /// # Errors
-    /// The stream has no provider, the provider has no such buffers (then the worker gets a denial), or a message
-    /// cannot be sent.
+    /// The stream has no provider, the provider has no such buffers (then the worker gets a denial), or a
+    /// message cannot be sent.
     fn provide_buffers(&mut self, request: BufferRequest) -> Result<(), HostError> {
         let Some(provider) = self.provider.clone() else {
             return Err(Breach("a request for buffers of a provider, but the stream has none").into());
@@ -236,8 +236,8 @@ impl Receiving {
         health.collect_sleeps(false);
     }
 
-    /// Sleeps until a thread requests attention ([`WorkerHealth::request_attention`]) or `has_request` is true,
-    /// whatever the worker does. May return early.
+    /// Sleeps until a thread requests attention ([`WorkerHealth::request_attention`]) or `has_request` is
+    /// true, whatever the worker does. May return early.
     pub(super) fn sleep_until_called(&mut self, has_request: impl Fn() -> bool) {
         let health = &self.link.health;
         self.reader.bell().sleep_unless(|| health.is_attention_requested() || has_request(), None);

@@ -2,11 +2,11 @@
 //! Caller's side of a demuxer in a worker.
 //!
 //! Besides the memory that it shares with the caller, the worker receives only its input: the open file, or a
-//! socket on which it requests the bytes (`ByteServer`). For a stream from the network, it receives a URL or a
-//! session description, and makes its sockets itself. The worker reads ahead as far as the ring and the shared
-//! memory allow, so a paced path wakes it once for half a ring of packets. The caller checks the worker's cells.
-//! The bytes of the worker's packets are never a slice here; they are copied once more, into private memory of
-//! this process or into the memory shared with the decoder's worker.
+//! socket on which it requests the bytes (`ByteServer`). For a stream from the network, it receives a URL or
+//! a session description, and makes its sockets itself. The worker reads ahead as far as the ring and the
+//! shared memory allow, so a paced path wakes it once for half a ring of packets. The caller checks the
+//! worker's cells. The bytes of the worker's packets are never a slice here; they are copied once more, into
+//! private memory of this process or into the memory shared with the decoder's worker.
 //!
 //! The caller writes a seek into the ring to the worker, and the worker reads that ring between two packets.
 //! The caller drops packets that arrive before the answer. These drops also make room in the ring of packets,
@@ -60,11 +60,13 @@ pub(crate) struct DemuxerSpec {
     pub(crate) options: WorkerOptions,
     /// The stream's connection to the service that provides the worker; `None` if this program starts it.
     pub(crate) service: Option<Arc<ServiceStream>>,
-    /// True if this process reads the packets' bytes itself, so that they have to be copied into private memory.
+    /// True if this process reads the packets' bytes itself, so that they have to be copied into private
+    /// memory.
     pub(crate) private: bool,
 }
 
-/// Reader of the packets of a file or network stream that a worker demuxes. Dropping the reader ends the worker.
+/// Reader of the packets of a file or network stream that a worker demuxes. Dropping the reader ends the
+/// worker.
 pub(crate) struct RemoteDemuxer {
     // First, so that it is dropped first: its thread uses the other fields.
     _watcher: Watcher,
@@ -96,8 +98,8 @@ impl RemoteDemuxer {
     /// Opens `input` in a worker.
     ///
     /// # Errors
-    /// No worker can be started; the input cannot be read or reached; the worker refuses the input, ends, exceeds a
-    /// limit or breaks the rules; this process lacks a resource; or Ctrl-C canceled the wait.
+    /// No worker can be started; the input cannot be read or reached; the worker refuses the input, ends,
+    /// exceeds a limit or breaks the rules; this process lacks a resource; or Ctrl-C canceled the wait.
     pub(crate) fn open(input: DemuxedInput, spec: DemuxerSpec) -> Result<RemoteDemuxer, HostError> {
         let sizes = area_sizes(spec.options.kind.memory_bytes, MOST_PACKET_BYTES);
         let area = Arc::new(SharedArea::new(sizes)?);
@@ -159,8 +161,8 @@ impl RemoteDemuxer {
         self.stats = stats.clone();
     }
 
-    /// Returns the number of packets that this worker has sent so far, and the number of packets that were lost in
-    /// the network meanwhile.
+    /// Returns the number of packets that this worker has sent so far, and the number of packets that were
+    /// lost in the network meanwhile.
     pub(crate) fn counts(&self) -> (u64, u64) {
         (self.received, self.lost)
     }
@@ -199,9 +201,9 @@ impl RemoteDemuxer {
     /// of the demuxer was returned.
     ///
     /// # Errors
-    /// The demuxer's error; this process could not read the input for the worker; no packet came from the network
-    /// in time; the worker ended, hung or broke the rules; or there is no memory for the packet. All packets
-    /// before the error were returned.
+    /// The demuxer's error; this process could not read the input for the worker; no packet came from the
+    /// network in time; the worker ended, hung or broke the rules; or there is no memory for the packet. All
+    /// packets before the error were returned.
     pub(crate) fn read(&mut self) -> Result<Option<Packet>, HostError> {
         let mut wait = None;
         while !self.ended {
@@ -278,8 +280,8 @@ impl RemoteDemuxer {
         Ok(packet)
     }
 
-    /// Receives the message that belongs to a failure, and returns it as an error of the demuxer; or the reason
-    /// why the input could not be read.
+    /// Receives the message that belongs to a failure, and returns it as an error of the demuxer; or the
+    /// reason why the input could not be read.
     ///
     /// # Errors
     /// There is no such message, or the socket failed.
@@ -294,7 +296,8 @@ impl RemoteDemuxer {
     }
 }
 
-/// Sends the worker at `socket` the input, and the order to demux it as `spec` says, in the shared memory `area`.
+/// Sends the worker at `socket` the input, and the order to demux it as `spec` says, in the shared memory
+/// `area`.
 ///
 /// # Errors
 /// A message cannot be sent, for example because the worker is gone; or the text of a network source does not
@@ -400,8 +403,8 @@ impl Drop for RemoteDemuxer {
     fn drop(&mut self) {
         // Read before the worker is ended: a process that was reaped has no CPU clock.
         self.stats.cpu_ns.fetch_add(self.worker.process().cpu_ns(), Ordering::Relaxed);
-        // The worker exits when its connection closes; if it does not, dropping the fields kills a worker of this
-        // program. `kill` is not called, because the service would start another worker.
+        // The worker exits when its connection closes; if it does not, dropping the fields kills a worker of
+        // this program. `kill` is not called, because the service would start another worker.
         self.worker.socket.shut();
     }
 }

@@ -16,6 +16,7 @@ use crate::requests::Upstream;
 /// State of one stream across all its workers, for any thread.
 pub struct Session {
     pub(super) spec: Spec,
+    /// The ledger's level in the workers, as a number of the wire format: 0 `off`, 1 `times`, 2 `full`.
     pub(super) level: AtomicU8,
     /// True after [`Session::abandon`].
     abandoned: AtomicBool,
@@ -57,8 +58,10 @@ impl Session {
         self.stats.clone()
     }
 
-    /// Ends the stream at once, from any thread: kills the worker; the collect end fails with
-    /// `HostError::Abandoned`, and then the submit end with `SubmitError::Closed`.
+    /// Ends the stream, from any thread: kills the present worker, and a worker that is being started. The
+    /// collect end returns the frames that the worker had completed, and then fails with
+    /// `HostError::Abandoned`; a collect end that waits at a held end fails only after a flush. Then the
+    /// submit end fails with `SubmitError::Closed`.
     pub fn abandon(&self) {
         // Release: pairs with the Acquire in `is_abandoned`.
         self.abandoned.store(true, Ordering::Release);
@@ -82,7 +85,7 @@ impl Session {
     }
 
     /// Sends a request of the stage in the worker upstream, as if the stage ran in this process. The request
-    /// is dropped once the run has ended, and outside a pipeline.
+    /// is dropped once the run has ended, before the first input or flush, and outside a pipeline.
     pub(super) fn request(&self, request: UpstreamRequest) {
         let request = match request {
             UpstreamRequest::Keyframe => Request::Keyframe,
@@ -98,7 +101,8 @@ impl Session {
         self.abandoned.load(Ordering::Acquire)
     }
 
-    /// Records the stream's new worker. Kills this worker at once if the stream was abandoned before.
+    /// Records the stream's new worker, also in the statistics. Kills this worker at once if the stream was
+    /// abandoned before.
     pub(super) fn set_worker(&self, link: &Arc<WorkerStream>) {
         self.stats.pid.store(link.pid(), Ordering::Relaxed);
         self.stats.recoveries.opened(&link.process());

@@ -42,8 +42,8 @@ pub(crate) struct Submit {
 
 /// Submit end of a stream: submits packets or frames to the worker.
 ///
-/// The submit end shares no lock with the collect end. It logs each input before submitting the input, so that
-/// the collect end can submit the input again, to the next worker.
+/// The submit end shares no lock with the collect end. It logs each input before submitting the input, so
+/// that the collect end can submit the input again, to the next worker.
 pub struct SubmitEnd {
     log: SyncSender<Logged>,
     commands: Receiver<SubmitCommand>,
@@ -62,8 +62,8 @@ pub struct SubmitEnd {
 /// Reason why an input cannot be submitted.
 #[derive(Debug)]
 pub enum SubmitError {
-    /// The collect end has ended, and reports the reason; or [`SubmitEnd::end`] was called before, and no flush
-    /// since.
+    /// The collect end has ended, and reports the reason; or [`SubmitEnd::end`] was called before, and no
+    /// flush since.
     Closed,
     /// Error of this process or of the input. The worker is not the cause.
     Host(HostError),
@@ -79,16 +79,16 @@ impl SubmitEnd {
         SubmitEnd { log, commands, link, sending, next_seq: 0, ended: false, is_held: false }
     }
 
-    /// Submits an input to the worker, or leaves that to the collect end. Waits while the worker's memory or the
-    /// log has no room, and while a worker is replaced.
+    /// Submits an input to the worker, or leaves that to the collect end. Waits while the worker's memory or
+    /// the log has no room, and while a worker is replaced.
     ///
     /// `cut` ends the caller's part of the frame's time. This function calls it just before the worker
     /// can see the input. After a wait for room in the worker's memory, or if the collect end submits the
     /// input, it uses `begun` instead, so that the wait counts as queue time.
     ///
     /// # Errors
-    /// The collect end has ended, [`SubmitEnd::end`] was called before and no flush since, this process lacks a
-    /// resource, or the packet is too large.
+    /// The collect end has ended, [`SubmitEnd::end`] was called before and no flush since, this process lacks
+    /// a resource, or the packet is too large.
     pub fn submit(
         &mut self,
         meta: FrameMeta,
@@ -178,9 +178,9 @@ impl SubmitEnd {
         }
     }
 
-    /// Wakes the collect end to read the log. If this end's worker is gone, the collect end may wait for a worker
-    /// that this end does not know yet: then this function waits until the collect end names the next worker, and
-    /// wakes the collect end again. Returns without that if the collect end has ended.
+    /// Wakes the collect end to read the log. If this end's worker is gone, the collect end may wait for a
+    /// worker that this end does not know yet: then this function waits until the collect end names the next
+    /// worker, and wakes the collect end again. Returns without that if the collect end has ended.
     #[cold]
     fn wake_worker(&mut self) {
         loop {
@@ -219,7 +219,8 @@ impl SubmitEnd {
     }
 
     /// Ends the input: the worker drains its stage. `is_held` is true if a flush and further inputs may
-    /// follow. A repeated call without a flush in between has an effect only if it ends a held stream for good.
+    /// follow. A repeated call without a flush in between has an effect only if it ends a held stream for
+    /// good.
     pub fn end(&mut self, is_held: bool) {
         if self.ended && (is_held || !self.is_held) {
             return;
@@ -460,8 +461,8 @@ impl Sending {
     }
 
     /// For cells: true if at least half of the ring is free, so that a full ring costs one wake-up per half
-    /// ring. For memory: true if the worker has released a packet since the last attempt to copy one, or broke
-    /// the rules.
+    /// ring. For memory: true if the worker has released a packet since the last attempt to copy one, or
+    /// broke the rules.
     fn has_room(&self, full: FullResource) -> bool {
         match full {
             FullResource::Cells => self.writer.len().is_ok_and(|len| len <= self.writer.cells() / 2),

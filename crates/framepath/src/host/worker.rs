@@ -317,9 +317,9 @@ impl Stream {
         }
     }
 
-    /// Reports to the caller the packets that the decoder could not decode or skipped since the last call: each
-    /// packet that could not be decoded by its number, and skipped packets by the number of the last of them and
-    /// their count.
+    /// Reports to the caller the packets that the decoder could not decode or skipped since the last call:
+    /// each packet that could not be decoded by its number, and skipped packets by the number of the last of
+    /// them and their count.
     fn send_damage(&self) -> Result<(), Stopped> {
         for (seq, skipped) in self.damage.take_unsent() {
             complete(&mut locked(&self.exporter), &Completion::Undecoded { seq, skipped })?;
@@ -359,8 +359,8 @@ impl Stream {
         first.stage.as_mut().push(item, &mut out).map_err(stopped)
     }
 
-    /// Executes the injected fault for flush `seq`, if there is one. Discards the inputs inside the stage, and
-    /// answers the flush.
+    /// Executes the injected fault for flush `seq`, if there is one. Discards the inputs inside the stage,
+    /// and answers the flush.
     fn flush(&mut self, seq: u64) -> Result<(), Stopped> {
         self.inject(seq);
         let flushed = flush(0, &mut self.chain, &mut self.recorder, &self.delivery);
