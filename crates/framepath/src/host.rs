@@ -9,7 +9,7 @@
 //!     └───────── log: the inputs, in their order ─────────────────────────┘
 //! ```
 //!
-//! A packet is copied once for each worker that gets it, into shared memory. A frame is not copied: the
+//! A packet is copied into shared memory, once for each worker that gets it. A frame is not copied: the
 //! worker decodes into a sealed pool, which the caller maps for reading, or into buffers that the
 //! caller provides. `docs/workers.md` describes the whole connection for readers of the code.
 //!
@@ -158,8 +158,8 @@ pub struct WorkerOptions {
     pub faults: InjectedFaults,
 }
 
-/// Error of a worker or the service, or of the connection to one of them. Most errors occur in the caller,
-/// some inside a worker.
+/// Error of a worker, the zygote or the service, or of the connection to one of them. Most errors occur in
+/// the caller, some inside a worker or the zygote.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
     /// The process of a worker or of the zygote could not be made or prepared, or could not execute its
@@ -267,10 +267,10 @@ pub enum HostError {
     #[error("the worker ended")]
     Gone,
     /// The stream was abandoned: its output is no longer needed, or the program has to end because of a
-    /// signal.
+    /// signal, or the run because of a stop request.
     #[error("the stream was abandoned")]
     Abandoned,
-    /// No service listens at the socket, or the connection to it fails.
+    /// No service listens at the socket, or the connection to the service cannot be made.
     #[error(
         "no service at {path}: {source}; start one with `framepath serve`, or name another socket with socket=",
         path = .path.display()
@@ -310,8 +310,8 @@ pub enum HostError {
     /// pools for the worker, or a provider without buffers; or this process could not read the input of the
     /// demuxer's worker, or the demuxer cannot read a packet without seeking in an input that is not
     /// seekable. Inside a worker: libavfilter cannot be loaded, or the stage emitted frames of too many pools
-    /// or of a pool that is not shared with the caller. The service and its clients also use this error for
-    /// an unsupported codec.
+    /// or of a pool that is not shared with the caller. The crate `framepath-serve` also uses this error for
+    /// a codec that is not supported.
     #[error("{text}")]
     Failed {
         /// Description of the failure; a message that the worker sent begins with "in the worker:".
@@ -363,9 +363,9 @@ pub enum HostError {
         most: usize,
     },
     /// A system call for the connection to a worker, the zygote or the service failed, or one for memory, a
-    /// descriptor or a thread that belongs to a worker; or Ctrl-C or a signal canceled a wait for one of
-    /// these processes. Inside a worker or the zygote: a system call for the connection to the caller, or
-    /// inside a worker for the page of the service's counters.
+    /// descriptor or a thread that belongs to a worker; or a signal, such as that of Ctrl-C, or a stop
+    /// request canceled a wait for one of these processes. Inside a worker or the zygote: a system call for
+    /// the connection to the caller, or inside a worker for the page of the service's counters.
     #[error("{operation}: {source}")]
     Socket {
         /// Operation that failed, and its object, such as "watch the worker".
@@ -386,7 +386,7 @@ pub enum HostError {
     /// does not lie in its pool.
     #[error(transparent)]
     Foreign(#[from] ForeignError),
-    /// The text that describes the kind of the worker to start is invalid.
+    /// The text that describes the kind of a worker is invalid. Occurs inside the zygote or the worker.
     #[error(transparent)]
     Kind(#[from] UnknownKind),
     /// The text that describes the worker's work cannot be parsed as a stage.

@@ -16,8 +16,8 @@
 //! | the requests of a stage in a worker, and separately its reports of packets not decoded | [`REQUESTS_PER_CELL`] for each submission, [`MOST_REQUESTS`] at once ([`RequestBudget`]) | the worker is killed and replaced |
 //! | the deaths in a row without a new frame | fewer than [`FRUITLESS`] ([`Restarts`]) | the stream fails |
 //!
-//! A failed start of a replacement counts as one try. Where the table says that the stream fails, a network
-//! source only loses the connection, and connects again as `reconnect=` says.
+//! A failed start of a replacement counts as one try. Where the rows about a demuxer's worker say that the
+//! stream fails, a network source only loses the connection, and connects again as `reconnect=` says.
 //!
 //! [`framepath_model::replay`] knows the decoded packets. It decides which packet is skipped as poisoned,
 //! and it limits the deaths in a row before a worker took a packet.

@@ -54,10 +54,10 @@ const ROWS: usize = 4;
 ///
 /// # Errors
 /// The sandbox cannot be entered, or the plug-in or libavfilter cannot be loaded; the caller gets this error,
-/// too. The caller sent an invalid or unexpected message. The caller of a demuxer broke the rules. A system
-/// call failed: to send or receive a message, to map the page of the service's counters, or to start the
-/// thread that watches the caller. Errors of the stage or demuxer, also while it is opened, go to the caller
-/// and are not returned here.
+/// too. The caller sent an invalid or unexpected message. The caller broke the rules of a demuxer, or of a
+/// stage that has failed. A system call failed: to send or receive a message, to map the page of the
+/// service's counters, or to start the thread that watches the caller. Errors of the stage or demuxer, also
+/// while it is opened, go to the caller and are not returned here.
 pub(crate) fn lock_in_and_serve(
     socket: OwnedFd,
     kind: WorkerKind,
