@@ -18,8 +18,9 @@
 //! an input before the worker can see the input. The collect end owns the `History`, which has
 //! everything that a restart needs. `log` and `commands` are channels. The lock around the
 //! stream's present worker is for threads outside the stream that abandon the stream
-//! ([`Session::abandon`]) or wake the collect end for a request. The collect end takes this lock
-//! when a worker begins and when the stream ends.
+//! ([`Session::abandon`]) or wake the collect end for a request. The thread that starts the stream
+//! takes this lock for the first worker; the collect end takes it for each replacement and when
+//! the stream ends.
 //!
 //! # States of a stream
 //!

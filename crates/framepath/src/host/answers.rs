@@ -69,9 +69,9 @@ pub(super) struct Answers {
 }
 
 impl Answers {
-    /// Records a flush with the number `seq` among the inputs, which has to be sent to the worker. It
-    /// replaces an earlier flush that was not sent, and keeps that flush's counts of outputs. At most `kept`
-    /// earlier inputs are inside the worker.
+    /// Records a flush with the number `seq` among the inputs, which has to be sent to the worker. The new
+    /// flush replaces an earlier flush that was not sent, and keeps the earlier flush's counts of outputs. At
+    /// most `kept` earlier inputs are inside the worker.
     pub(super) fn flush(&mut self, seq: u64, kept: u64) {
         // The worker never got the inputs after an unsent flush, so that flush's counts still apply.
         let inside = self.unsent.take().map_or((kept * u64::from(OUTPUTS), kept.min(TIMELY)), |older| {

@@ -29,7 +29,7 @@ const KINDS: [(&str, FaultKind); 4] = [
 ];
 
 /// A fault, and the number of the input at which it occurs. Packets or frames and flushes share one sequence
-/// of numbers, from 0.
+/// of numbers, from 0. In a demuxer's worker the number is that of a packet; seeks do not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Fault {
     kind: FaultKind,

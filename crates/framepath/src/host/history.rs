@@ -318,7 +318,8 @@ impl History {
     }
 
     /// Returns the answer that the submit end waits for, and counts it as given. The answer takes the right
-    /// to submit from this end, unless the replay log may drop inputs. `None` unless the submit end waits for
+    /// to submit from this end, unless the replay log may drop inputs: then the answer is
+    /// [`SubmitCommand::Relay`]. `None` unless the submit end waits for
     /// an answer, this end has the right to submit, and all logged inputs are submitted.
     pub(super) fn answer(&mut self) -> Option<SubmitCommand> {
         let is_behind = self.answers.first_unreported().is_some() || self.book.next_unsent().is_some();
@@ -393,8 +394,8 @@ fn access(points: &mut AccessPoints, packet: &Packet) -> RandomAccess {
 }
 
 /// Removes the oldest submitted packets from `book` if all packets together exceed the limit: a quarter of
-/// `memory_bytes` (the memory of a worker), between [`LEAST`] and [`MOST`]. Leaves three quarters of the
-/// limit, but at least [`KEPT`] packets.
+/// `memory_bytes` (the memory of a worker), between [`LEAST`] and [`MOST`]. Leaves about three quarters of
+/// the limit, at least [`KEPT`] submitted packets, and all packets that are not submitted yet.
 fn limit(book: &mut ReplayLog<LoggedInput>, memory_bytes: u64) {
     let most = (memory_bytes / 4).clamp(LEAST, MOST);
     let sizes: Vec<u64> = book.packets().map(bytes_of).collect();

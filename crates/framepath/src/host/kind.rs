@@ -30,7 +30,8 @@ use super::{HostError, SandboxChoice};
 /// Purpose of a worker, which determines the policy of its sandbox.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Task {
-    /// Runs a stage, or demuxes a file that the caller sends, or whose bytes the caller sends on request.
+    /// Runs a stage, or demuxes a file: the caller sends the open file, or answers the worker's requests for
+    /// its bytes.
     Stage,
     /// Decodes with the V4L2 device at this path. The caller sends the open device.
     Device(PathBuf),

@@ -41,7 +41,7 @@ pub(super) struct MemoryClient {
     /// Held by the thread that receives messages; during a whole request, so that the next answer belongs to
     /// this request.
     requesting: Mutex<()>,
-    /// Pools of input frames, by number. They are mapped when their message is read, because a worker
+    /// Pools of input frames, by number. A pool is mapped as soon as its message is read, because a worker
     /// has too few descriptors to keep them for later.
     inputs: Mutex<HashMap<u16, ForeignPool>>,
 }

@@ -393,7 +393,7 @@ impl WorkerPools {
     }
 }
 
-/// Way by which slots return to the worker: words of the shared area.
+/// Returns slots to the worker through words of the shared area, and counts the returned frames.
 pub(super) struct SlotReturns {
     pub(super) area: Arc<SharedArea>,
     pub(super) health: Arc<WorkerHealth>,

@@ -20,9 +20,10 @@ pub struct Session {
     pub(super) level: AtomicU8,
     /// True after [`Session::abandon`].
     abandoned: AtomicBool,
-    /// The present worker, for threads that abandon the stream or wake the collect end; `None` before the
-    /// start and after the end. The collect end locks it when a worker begins or ends; the submit end never
-    /// locks it.
+    /// The present worker, for threads that abandon the stream or wake the collect end; during a replacement
+    /// the old worker; `None` before the start and after the end. The thread that starts the stream takes the
+    /// lock for the first worker; the collect end takes it for each replacement and at the end of the stream.
+    /// The submit end never takes it.
     present: Mutex<Option<Arc<WorkerStream>>>,
     pub(super) stats: Arc<WorkerStats>,
     /// Upstream path of the stage's requests. Set at the first input or flush; never set outside a pipeline.

@@ -57,7 +57,7 @@ impl<P> Spare<P> {
     /// worker's socket is readable.
     ///
     /// # Errors
-    /// As [`Spare::wait`].
+    /// As [`Spare::wait`], except that no wait is too long.
     pub fn recv(&mut self) -> Result<(), HostError> {
         self.on_message(recv(&self.socket))
     }

@@ -50,8 +50,10 @@ pub fn dismiss_spares() {
     }
 }
 
-/// Keeps `count` spare workers for plain stages, so that streams do not wait for a start. Each worker may
-/// use `memory_bytes` bytes of address space. Returns at once.
+/// Keeps `count` spare workers of this program for plain stages that require seccomp, so that streams do not
+/// wait for a start. Each worker may use `memory_bytes` bytes of address space. The spawner starts the
+/// workers; this function returns at once. A worker that cannot be started is only logged, and spare workers
+/// above a new, smaller `count` stay until streams use them.
 pub fn keep_ready(memory_bytes: u64, count: usize) {
     // If the thread is gone, the next request for a worker fails.
     let _ = spawner().send(Request::Spares { kind: WorkerKind::stage(memory_bytes), count });

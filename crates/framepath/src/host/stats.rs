@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use super::{Recoveries, Traffic};
 use crate::damage::DamageLog;
 
-/// Statistics of a stream's workers, or of a demuxer's worker, which is never replaced. Any thread may read
-/// the fields.
+/// Statistics of a stream's workers, or of a demuxer's worker, which is never replaced. A network source has
+/// one statistic for the demuxer's workers of all its connections. Any thread may read the fields.
 #[derive(Debug, Default)]
 pub struct WorkerStats {
     /// Process id of the newest worker; 0 before the first, and if the id is not visible to this program.
