@@ -36,7 +36,9 @@ impl Session {
     /// two ends.
     ///
     /// # Errors
-    /// No worker can be started, or as [`open`].
+    /// No worker can be started. The worker refuses the stage, ends, sends no message in time or breaks the
+    /// rules. The device that decodes cannot be opened, or the track's description is too large for the
+    /// shared memory. This process lacks a resource.
     pub fn start(
         self: &Arc<Session>,
         stream: StreamInfo,

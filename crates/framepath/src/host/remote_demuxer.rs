@@ -99,7 +99,8 @@ impl RemoteDemuxer {
     ///
     /// # Errors
     /// No worker can be started; the input cannot be read or reached; the worker refuses the input, ends,
-    /// exceeds a limit or breaks the rules; this process lacks a resource; or Ctrl-C canceled the wait.
+    /// exceeds a limit or breaks the rules; this process lacks a resource; or a signal (Ctrl-C) or stop
+    /// request canceled the wait.
     pub(crate) fn open(input: DemuxedInput, spec: DemuxerSpec) -> Result<RemoteDemuxer, HostError> {
         let sizes = area_sizes(spec.options.kind.memory_bytes, MOST_PACKET_BYTES);
         let area = Arc::new(SharedArea::new(sizes)?);
@@ -168,7 +169,7 @@ impl RemoteDemuxer {
     }
 
     /// Seeks to another position, also after the end. Waits for the worker's answer, and drops the packets
-    /// that arrive before it. Returns `Ok` after Ctrl-C, without the answer.
+    /// that arrive before it. Returns `Ok` after a signal (Ctrl-C) or a stop request, without the answer.
     ///
     /// # Errors
     /// As [`read`](RemoteDemuxer::read).
@@ -197,8 +198,8 @@ impl RemoteDemuxer {
         Err(Breach("too many packets before the answer to a seek").into())
     }
 
-    /// Reads the next packet; `None` after the last packet of the last loop, after Ctrl-C, and after an error
-    /// of the demuxer was returned.
+    /// Reads the next packet; `None` after the last packet of the last loop, after a signal (Ctrl-C) or a
+    /// stop request, and after an error of the demuxer was returned.
     ///
     /// # Errors
     /// The demuxer's error; this process could not read the input for the worker; no packet came from the
@@ -226,7 +227,7 @@ impl RemoteDemuxer {
         Ok(None)
     }
 
-    /// Waits for the worker's next cell; `None` after Ctrl-C.
+    /// Waits for the worker's next cell; `None` after a signal (Ctrl-C) or a stop request.
     ///
     /// # Errors
     /// The worker ended, exceeded a limit of `wait`, or broke the rules of shared memory.
@@ -362,7 +363,7 @@ fn nanoseconds(time: Duration) -> u64 {
 ///
 /// # Errors
 /// The worker refused the input, ended, exceeded a limit or broke the rules; this process could not read the
-/// input for the worker; or Ctrl-C canceled the wait.
+/// input for the worker; or a signal (Ctrl-C) or stop request canceled the wait.
 fn opened(
     worker: &Worker,
     input: &DemuxedInput,
