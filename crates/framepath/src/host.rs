@@ -355,7 +355,8 @@ pub enum HostError {
     /// A packet, the description of a track, or the URL or session description of a network stream does not
     /// fit into the memory for packets that is shared with a worker.
     #[error(
-        "send packet or track description: {bytes} bytes exceed the room for packets of a worker, {most} bytes"
+        "send packet, track description, URL or session description: {bytes} bytes exceed the room for packets of \
+         a worker, {most} bytes"
     )]
     PacketSize {
         /// Size of the packet or text, bytes.

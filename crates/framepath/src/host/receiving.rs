@@ -393,7 +393,8 @@ impl WorkerPools {
     }
 }
 
-/// Returns slots to the worker through words of the shared area, and counts the returned frames.
+/// Path by which slots return to the worker: words of the shared area. Each return also reduces the count of
+/// frames that this process holds.
 pub(super) struct SlotReturns {
     pub(super) area: Arc<SharedArea>,
     pub(super) health: Arc<WorkerHealth>,
