@@ -9,16 +9,18 @@
 //!     └───────── log: the inputs, in their order ─────────────────────────┘
 //! ```
 //!
-//! A packet is copied once, into shared memory. A frame is not copied: the worker decodes into
-//! a sealed pool, which the caller maps for reading. `docs/workers.md` describes the whole
-//! connection for readers of the code.
+//! A packet is copied into shared memory, once for each worker that gets it. A frame is not copied: the
+//! worker decodes into a sealed pool, which the caller maps for reading, or into buffers that the
+//! caller provides. `docs/workers.md` describes the whole connection for readers of the code.
 //!
-//! The two ends of a stream run in two threads and share no lock. The submit end owns
-//! `Sending`, the right to write the ring to the worker, and logs an
-//! input before the worker can see it. The collect end owns the `History`,
-//! which has everything that a restart needs. `log` and `commands` are channels. The collect
-//! end takes one lock when a worker begins or ends. This lock is for threads outside the stream
-//! that abandon the stream ([`Session::abandon`]) or wake the collect end for a request.
+//! The two ends of a stream run in two threads and share no lock. While no worker is replaced,
+//! the submit end owns `Sending`, the right to write the ring to the worker. The submit end logs
+//! an input before the worker can see the input. The collect end owns the `History`, which has
+//! everything that a restart needs. `log` and `commands` are channels. The lock around the
+//! stream's present worker is for threads outside the stream that abandon the stream
+//! ([`Session::abandon`]) or wake the collect end for a request. The thread that starts the stream
+//! takes this lock for the first worker; the collect end takes it for each replacement and when
+//! the stream ends.
 //!
 //! # States of a stream
 //!
@@ -31,13 +33,15 @@
 //!  │           │   │
 //!  │           │   └── the input ends: SubmitEnd hands Sending over ──▶ [draining]
 //!  │           │
-//!  │           │ the worker ends by itself, is killed by the watchdog, or breaks the
-//!  │           │ rules: CollectEnd takes its completed frames, then ends the worker
+//!  │           │ the worker ends by itself or is killed by the watchdog: CollectEnd
+//!  │           │ takes its completed frames; or the worker breaks the rules: CollectEnd
+//!  │           │ ends the worker at once
 //!  │           ▼
 //!  │      [restarting]  SubmitEnd waits with its next input
 //!  │           │   ├── 32 deaths in a row without a new frame           ──▶ [failed]
-//!  │           │   ├── 8 deaths before a packet was taken               ──▶ [failed]
-//!  │           │   ├── no worker opens the stream in 4 tries            ──▶ [failed]
+//!  │           │   ├── 8 deaths in a row before a packet was taken      ──▶ [failed]
+//!  │           │   ├── no worker opens the stream in 4 tries, or a try
+//!  │           │   │   fails with an error that another would repeat    ──▶ [failed]
 //!  │           │   └── this process lacks memory or descriptors         ──▶ [failed]
 //!  │           ▼
 //!  │      [replaying]  CollectEnd submits the history, and drops the frames that were
@@ -51,13 +55,15 @@
 //!      [ended]   the worker has given its last frame, and is ended
 //!
 //!     [failed]   the stage failed, the stream was abandoned, or as above: CollectEnd
-//!                returns the error and is dropped; SubmitEnd finds its channel closed
+//!                returns the error and is dropped; SubmitEnd finds its channel closed.
+//!                If the start fails, Session::start returns the error, and no end exists
 //! ```
 //!
 //! A flush leads from \[running\], \[draining\] and a held end to \[replaying\], with an empty history.
 //! The limits are in `policy.rs`. [`framepath_model::replay`] decides which packets are replayed,
 //! and which packet is skipped as poisoned. A demuxer's worker
-//! (`RemoteDemuxer`) is never replaced: from \[running\] it ends or fails.
+//! (`RemoteDemuxer`) is never replaced: from \[running\] it ends or fails. A network source that
+//! connects again starts a new `RemoteDemuxer`, with a new worker.
 
 mod answers;
 mod between;
@@ -138,9 +144,12 @@ use framepath_os::v4l2::V4l2Error;
 /// Options for starting and watching the workers of a stage or demuxer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerOptions {
-    /// Time without progress after which a worker that has work is killed and replaced. For a demuxer's
-    /// worker: CPU time without a packet after which the stream fails. Ten times this time is the limit of
-    /// CPU time to open the file or to seek, and of time without a packet while the file has bytes to read.
+    /// Time without progress after which a worker that has work, and does not wait for this process, is
+    /// killed and replaced. In a path, it is at least 12 s for a worker that decodes with a device. For a
+    /// demuxer's worker: CPU time without a packet after which the stream fails. Ten times this time is the
+    /// limit of the demuxer's CPU time to open its input or to seek, and of the time without a packet or
+    /// answer while its file has bytes to read. For a stream from the network, the option `timeout=` limits
+    /// the time without a packet instead.
     pub watchdog: Duration,
     /// Kind of worker to start: its task, its memory, and whether it may run without seccomp.
     pub kind: WorkerKind,
@@ -150,11 +159,12 @@ pub struct WorkerOptions {
     pub faults: InjectedFaults,
 }
 
-/// Error of a worker or the service, or of the connection to one of them. Most errors occur in the caller,
-/// some inside a worker.
+/// Error of a worker, the zygote or the service, or of the connection to one of them. Most errors occur in
+/// the caller, some inside a worker or the zygote.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
-    /// The process of a worker or of the zygote could not be made, or could not execute its program.
+    /// The process of a worker or of the zygote could not be made or prepared, or could not execute its
+    /// program.
     #[error(transparent)]
     Spawn(#[from] SpawnError),
     /// A worker could not enter its sandbox.
@@ -179,7 +189,7 @@ pub enum HostError {
         /// Operation that failed, and its object.
         operation: &'static str,
     },
-    /// The plug-in cannot be loaded.
+    /// A worker cannot load its plug-in.
     #[error(transparent)]
     Plugin(#[from] Frei0rError),
     /// The device that decodes cannot be opened.
@@ -246,22 +256,22 @@ pub enum HostError {
     },
     /// A worker was not started, ended, sent no answer in time or sent an unexpected message before its
     /// stream was open, or later did not send the message that belongs to a cell; or too many workers of a
-    /// stream ended. Also a service that sent no answer in time, and, inside a worker, a caller that sent an
-    /// unexpected message.
+    /// stream ended. Also a service that sent no answer in time, and a zygote that sent no answer in time or
+    /// an invalid answer. Inside a worker: the caller sent an unexpected message or an invalid input pool.
     #[error("{what}")]
     NotOpened {
         /// Description of the failure.
         what: &'static str,
     },
-    /// A worker ended by itself or was killed: by the watchdog, because it made no progress, or by the
-    /// other end of the stream, because it broke the rules.
+    /// A worker ended by itself or was killed: by another process or the kernel; by the watchdog, because the
+    /// worker made no progress; or by an end of the stream, because the worker broke the rules.
     #[error("the worker ended")]
     Gone,
     /// The stream was abandoned: its output is no longer needed, or the program has to end because of a
-    /// signal.
+    /// signal, or the run because of a stop request.
     #[error("the stream was abandoned")]
     Abandoned,
-    /// No service listens at the socket, or the connection to it fails.
+    /// No service listens at the socket, or the connection to the service cannot be made.
     #[error(
         "no service at {path}: {source}; start one with `framepath serve`, or name another socket with socket=",
         path = .path.display()
@@ -290,8 +300,8 @@ pub enum HostError {
         /// Message of the zygote.
         text: String,
     },
-    /// The worker could not open its stage or file, load its plug-in or enter its sandbox; or sent an invalid
-    /// description of a track.
+    /// The worker could not open its stage, file or network stream, load its plug-in or libavfilter, or enter
+    /// its sandbox; or sent an invalid description of a track.
     #[error("in the worker: {text}")]
     Refused {
         /// Message of the worker, or the error in its description of a track.
@@ -299,20 +309,24 @@ pub enum HostError {
     },
     /// The stage or the demuxer failed in the worker; or this process has no memory for a packet, too many
     /// pools for the worker, or a provider without buffers; or this process could not read the input of the
-    /// demuxer's worker.
+    /// demuxer's worker, or the demuxer cannot read a packet without seeking in an input that is not
+    /// seekable. Inside a worker: libavfilter cannot be loaded, or the stage emitted frames of too many pools
+    /// or of a pool that is not shared with the caller. The crate `framepath-serve` also uses this error for
+    /// a codec that is not supported.
     #[error("{text}")]
     Failed {
         /// Description of the failure; a message that the worker sent begins with "in the worker:".
         text: String,
     },
-    /// The demuxer's worker ended before the end of the file.
+    /// The demuxer's worker ended before the end of its file or network stream.
     #[error("demux: the demuxer's worker ended after {packets} packets; the rest of the file is missing")]
     DemuxerEnded {
         /// Number of packets that the worker sent before its end.
         packets: u64,
     },
-    /// The demuxer's worker has exceeded a limit while this process waited for a packet, for the file to
-    /// be open, or for the answer to a seek.
+    /// The demuxer's worker has exceeded a limit while this process waited for a packet, for the file or
+    /// network stream to be open, or for the answer to a seek. [`HostError::NetworkSilent`] is the error of
+    /// the other limit of a network stream.
     #[error(
         "demux: the demuxer's worker {what} for {} ms after {packets} packets; raise watchdog= for a slow file",
         after.as_millis()
@@ -326,7 +340,8 @@ pub enum HostError {
         /// answer did not come although the file had bytes to read.
         after: Duration,
     },
-    /// The demuxer's worker got no packet from the network for too long.
+    /// The demuxer's worker sent nothing for too long while this process waited for a packet from the
+    /// network, for the network stream to be open, or for the answer to a flush.
     #[error(
         "demux: no packet from the network for {} ms after {packets} packets; raise timeout= for a slow sender",
         after.as_millis()
@@ -337,20 +352,22 @@ pub enum HostError {
         /// Length of the wait.
         after: Duration,
     },
-    /// A packet, or the description of a track, does not fit into the memory for packets that is shared
-    /// with a worker.
+    /// A packet, the description of a track, or the URL or session description of a network stream does not
+    /// fit into the memory for packets that is shared with a worker.
     #[error(
-        "send packet or track description: {bytes} bytes exceed the room for packets of a worker, {most} bytes"
+        "send packet, track description, URL or session description: {bytes} bytes exceed the room for packets of \
+         a worker, {most} bytes"
     )]
     PacketSize {
-        /// Size of the packet or description, bytes.
+        /// Size of the packet or text, bytes.
         bytes: usize,
         /// Largest size that fits, bytes.
         most: usize,
     },
-    /// A system call for the connection to a worker, the zygote or the service failed, or one for a
-    /// descriptor or thread that belongs to a worker; or Ctrl-C canceled a wait for a worker. Inside a
-    /// worker: for the connection to the caller.
+    /// A system call for the connection to a worker, the zygote or the service failed, or one for memory, a
+    /// descriptor or a thread that belongs to a worker; or a signal, such as that of Ctrl-C, or a stop
+    /// request canceled a wait for one of these processes. Inside a worker or the zygote: a system call for
+    /// the connection to the caller, or inside a worker for the page of the service's counters.
     #[error("{operation}: {source}")]
     Socket {
         /// Operation that failed, and its object, such as "watch the worker".
@@ -367,10 +384,11 @@ pub enum HostError {
     /// The other process sent an invalid message or cell, or one of another version of the wire format.
     #[error("the other process sent an invalid message: {0}")]
     Wire(#[from] WireError),
-    /// The other process offered memory for a pool that this process refuses or cannot map.
+    /// The other process offered memory for a pool that this process refuses or cannot map, or a frame that
+    /// does not lie in its pool.
     #[error(transparent)]
     Foreign(#[from] ForeignError),
-    /// The text that describes the kind of the worker to start is invalid.
+    /// The text that describes the kind of a worker is invalid. Occurs inside the zygote or the worker.
     #[error(transparent)]
     Kind(#[from] UnknownKind),
     /// The text that describes the worker's work cannot be parsed as a stage.
@@ -379,9 +397,10 @@ pub enum HostError {
 }
 
 impl HostError {
-    /// Returns true if the cause is this process or its user, not the worker: a lack of descriptors, memory or
-    /// buffers, too many descriptors in unread messages, or a packet that is too large for any
-    /// worker. Another worker would not help.
+    /// Returns true if this process or its user caused the error: it lacks descriptors, memory or buffers, cannot
+    /// make or map the memory shared with a worker, has too many descriptors in unread messages, canceled a
+    /// wait because of a signal, or has a packet that is too large for any worker of the stream. Another
+    /// worker would not help.
     fn is_of_caller(&self) -> bool {
         match self {
             HostError::Socket { source, .. } => is_lack(source),
@@ -420,7 +439,8 @@ impl HostError {
         HostError::Failed { text: format!("in the worker: {text}") }
     }
 
-    /// True if another attempt to start and open a worker would end in the same error.
+    /// True if another attempt to start and open a worker would most likely end in the same error, so that no
+    /// other attempt is made.
     fn is_final(&self) -> bool {
         self.is_of_caller()
             || matches!(

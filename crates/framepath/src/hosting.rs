@@ -11,7 +11,11 @@ use crate::error::StageError;
 use crate::host::{self, SandboxChoice, ServiceStream, Task, WorkerKind, WorkerOptions};
 
 /// Reads the options of the worker of `hop` for `task`. `naming` returns, for the name of an option, the
-/// hop that sets it: the hop itself, or the hop whose worker it shares. Fails if `fault=` is invalid.
+/// hop that sets the option: the hop itself, or the hop whose worker `hop` shares. For a device, raises a
+/// watchdog below 12 s to 12 s.
+///
+/// # Errors
+/// `fault=` is invalid.
 pub(crate) fn worker_options<'a>(
     hop: &'a Hop,
     task: Task,
@@ -21,7 +25,7 @@ pub(crate) fn worker_options<'a>(
     let sandbox = SandboxChoice::of(naming("sandbox").choice("sandbox"));
     Ok(WorkerOptions {
         watchdog: match task {
-            // Longer than `PATIENCE`, after which the device's client reports a silent device. A restart
+            // Longer than `PATIENCE`, after which the stage in the worker reports a silent device. A restart
             // by the watchdog would not help.
             Task::Device(_) => watchdog.max(PATIENCE + Duration::from_secs(2)),
             Task::Stage | Task::Plugin(_) | Task::Filter | Task::Network(_) => watchdog,
@@ -32,10 +36,9 @@ pub(crate) fn worker_options<'a>(
     })
 }
 
-/// Creates the handle for the stream's connection to the service, without connecting; `None` if `hop` does not run
-/// there.
-/// The options `socket` and `service_uid` are read from `named`; a `service_uid` that `named` lacks, from
-/// `hop`.
+/// Creates the handle for the stream's connection to the service, without connecting; `None` if `hop` does
+/// not run in the service. The options are read from `named`: `socket` (if it is not set there, the default
+/// socket is used), and `service_uid` (if it is not set there, it is read from `hop`).
 pub(crate) fn service_stream_of(hop: &Hop, named: &Hop) -> Option<Arc<ServiceStream>> {
     (hop.choice("host") == "service").then(|| {
         let set = |of: &Hop, name| of.def.arg(name).is_some() && of.is_set(name);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Entry point that makes a program its own worker program.
 //!
-//! `host=process` starts a program for its workers. If a program calls [`init`] first
-//! thing in `main`, the workers run this program. Otherwise they run the `framepath` command. The variable
-//! FRAMEPATH_WORKER and [`set_worker_program`](crate::host::set_worker_program) override both.
+//! A stage with `host=process`, for example, runs in a worker: a process that framepath starts from a
+//! program. If a program calls [`init`] first thing in `main`, its workers run this program. Otherwise they
+//! run the `framepath` command. The variable FRAMEPATH_WORKER and
+//! [`set_worker_program`](crate::host::set_worker_program) override both.
 
 use std::ffi::OsString;
 use std::process;
@@ -13,9 +14,10 @@ use framepath_os::process::spawn;
 use crate::host;
 use crate::registry::Registry;
 
-/// Runs the worker and ends the process, if framepath has started this process as a worker. Otherwise makes
-/// this program the worker program, unless another one is set, and returns at once. Call it first in `main`,
-/// before any thread starts and before arguments are read.
+/// Runs the worker and ends the process, if framepath has started this process as a worker or as the process
+/// that forks the workers. Otherwise makes this program the worker program, unless FRAMEPATH_WORKER or
+/// [`set_worker_program`](crate::host::set_worker_program) names another one, and returns at once. Call this
+/// function first in `main`, before any thread starts and before arguments are read.
 ///
 /// ```no_run
 /// use framepath::Pipeline;
@@ -64,7 +66,7 @@ pub fn init_with(registry: &Registry) {
         return;
     };
     if let Err(error) = ended {
-        // Visible only if the caller kept standard error open.
+        // Visible only if the process that started this one kept standard error (FRAMEPATH_WORKER_STDERR=1).
         eprintln!("framepath: worker: {error}");
         process::exit(1);
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Answers that a worker has to send: one for each drain and each flush, in order.
 //!
-//! Pure arithmetic. An answer that was not requested is a breach.
+//! This module is pure arithmetic. An answer that was not requested breaks the rules.
 
 use std::collections::VecDeque;
 
@@ -41,8 +41,9 @@ pub(super) enum OutputCheck {
         /// True if the output counts as progress of the worker.
         is_timely: bool,
     },
-    /// The worker cannot have this input: it has answered a flush after the input, or gets the input
-    /// only after its answer. Or the worker has sent too many outputs of flushed inputs.
+    /// The worker cannot have this input, because a flush came after the input and the worker has answered
+    /// the flush, or because the input came after a flush that the worker has not answered. Or the worker has
+    /// sent too many outputs of flushed inputs.
     Impossible,
 }
 
@@ -68,9 +69,9 @@ pub(super) struct Answers {
 }
 
 impl Answers {
-    /// Records a flush with the number `seq` among the inputs, which has to be sent to the worker. It
-    /// replaces an earlier flush that was not sent, and keeps that flush's counts of outputs. At most `kept`
-    /// earlier inputs are inside the worker.
+    /// Records a flush with the number `seq` among the inputs, which has to be sent to the worker. The new
+    /// flush replaces an earlier flush that was not sent, and keeps the earlier flush's counts of outputs. At
+    /// most `kept` earlier inputs are inside the worker.
     pub(super) fn flush(&mut self, seq: u64, kept: u64) {
         // The worker never got the inputs after an unsent flush, so that flush's counts still apply.
         let inside = self.unsent.take().map_or((kept * u64::from(OUTPUTS), kept.min(TIMELY)), |older| {
@@ -122,7 +123,8 @@ impl Answers {
         OutputCheck::Flushed { is_timely }
     }
 
-    /// Accepts the worker's answer to a drain. Returns whether a flush came after the drain.
+    /// Accepts the worker's answer to a drain. Returns [`InputsEnd::Flushed`] if a flush came after the
+    /// drain, else [`InputsEnd::Last`].
     ///
     /// # Errors
     /// The worker has to answer no drain, or has to answer a flush first.

@@ -27,11 +27,12 @@ pub struct ProvidedBuffers {
 
 /// Provider of the memory that a stream's workers decode into.
 pub trait BufferProvider: Send + Sync {
-    /// Returns buffers that satisfy `request`. May block without limit. Called for the first frame of each
-    /// worker, and again for a frame that needs other memory, in the thread that reads from the worker.
+    /// Returns buffers that satisfy `request`. May block without limit. The collect end of the stream calls
+    /// this function, in its thread, for the first frame of each worker, and again for a frame that needs
+    /// other memory.
     ///
     /// # Errors
-    /// There are no such buffers; the stream then fails with this text.
+    /// There are no such buffers. The text is the reason; the stream then fails with this text.
     fn provide(&self, request: &BufferRequest) -> Result<ProvidedBuffers, String>;
 
     /// Receives the slots of the buffers that [`provide`](BufferProvider::provide) returned last, once the

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Server of an input's bytes: reads them in this process for a demuxer in a worker, by the worker's requests.
+//! Server of an input's bytes: reads them in this process for a demuxer in a worker, by the worker's
+//! requests.
 //!
-//! The worker may be hostile. A request has an offset and a length and nothing else. A request outside
-//! the input, one that is out of order in an input that is not seekable, and one before the last answer
-//! was received, end the service.
+//! The worker may be hostile. A request has an offset and a length and nothing else. These requests end the
+//! service: a malformed one (a wrong size of the record, a length of 0 or above the maximum, an offset above
+//! `i64::MAX`, or reserved bits); one that starts behind the end of an input of known size; one that is out
+//! of order in an input that is not seekable; and one that comes before the worker has received the last
+//! answer.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -19,11 +22,12 @@ use framepath_os::crossing::Socket;
 
 /// Input whose bytes this process reads for a worker. All calls come from one thread.
 pub(crate) trait ByteSource: Send + 'static {
-    /// Reads bytes from `offset` on into `buffer`, which is not empty; waits for them. Returns their number, 0
-    /// at the end of the input.
+    /// Reads bytes from `offset` on into `buffer`, which is not empty; waits for them. Returns their number,
+    /// 0 at the end of the input.
     ///
     /// # Errors
-    /// The reason, for the user: the bytes cannot be read. No call follows.
+    /// The bytes cannot be read; the text is the reason, for the user. After an error, the function is not
+    /// called again.
     fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> Result<usize, String>;
 }
 
@@ -48,12 +52,13 @@ pub(crate) struct ByteServer {
     cancel: Box<dyn Fn() + Send + Sync>,
 }
 
-/// ServingState that the thread shares with the reader of the packets.
+/// State that the server's thread shares with the reader of the packets.
 #[derive(Default)]
 struct ServingState {
-    /// True from the arrival of a request to its answer.
+    /// True from the arrival of a request until just before its answer is sent.
     busy: AtomicBool,
-    /// First reason why a request was not answered with bytes.
+    /// First reason why a request was not answered with bytes: an error of the source, or a rule that the
+    /// worker broke; `None` if there is none.
     failure: Mutex<Option<String>>,
 }
 
@@ -67,7 +72,7 @@ impl ByteServer {
     /// Starts a thread that reads `source` for a worker. `cancel` ends the source's waits, from any thread.
     ///
     /// # Errors
-    /// There are no descriptors or threads left.
+    /// The socket or the thread cannot be made.
     pub(crate) fn start(
         input: ServedInput,
         source: impl ByteSource,
@@ -103,12 +108,13 @@ impl ByteServer {
         self.worker_end.as_fd()
     }
 
-    /// True if the worker waits for an answer.
+    /// True if the worker waits for this process to answer a request.
     pub(super) fn is_busy(&self) -> bool {
         self.state.busy.load(Ordering::Relaxed)
     }
 
-    /// Returns the reason why the service failed or ended; `None` if it did not.
+    /// Returns the reason of the first failure: the error of the source, or the rule that the worker broke;
+    /// `None` if there was no failure.
     pub(super) fn failure(&self) -> Option<String> {
         self.state.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -133,7 +139,8 @@ struct ByteService<S> {
 }
 
 impl<S: ByteSource> ByteService<S> {
-    /// Answers requests until the worker or the server ends, the source fails or the worker breaks the rules.
+    /// Answers requests until the worker closes its end, the server is dropped or the worker breaks the
+    /// rules. Once the source has failed, every answer reports a failure.
     fn run(&mut self) {
         // One byte longer than a request, so that a longer one is refused.
         let mut request = [0; BYTE_REQUEST_BYTES + 1];
@@ -156,7 +163,10 @@ impl<S: ByteSource> ByteService<S> {
         }
     }
 
-    /// Decodes a request and checks it. Returns the broken rule on failure.
+    /// Decodes a request and checks it.
+    ///
+    /// # Errors
+    /// The broken rule, or an error of the socket.
     fn checked(&self, request: &[u8]) -> Result<ByteRequest, String> {
         let request = ByteRequest::decode(request).map_err(|error| error.to_string())?;
         let ByteRequest { offset, .. } = request;
@@ -174,8 +184,10 @@ impl<S: ByteSource> ByteService<S> {
         Ok(request)
     }
 
-    /// Reads the requested bytes and sends the answer. Returns the broken rule if another request arrived
-    /// meanwhile.
+    /// Reads the requested bytes and sends the answer: the bytes, or a failure if the source has failed.
+    ///
+    /// # Errors
+    /// Another request arrived meanwhile; then no answer is sent. The text is the broken rule.
     fn answer(&mut self, request: ByteRequest, answer: &mut [u8]) -> Result<(), String> {
         let (head, bytes) = answer.split_at_mut(BYTE_ANSWER_BYTES);
         // A demuxer may read on after a failure.

@@ -64,7 +64,8 @@ pub(crate) fn channel(hop: u16, session: Arc<Session>) -> (Submit, CollectInput)
     (submit, CollectInput { hop, session, is_by_device, started, end: None, idle: Idle::default() })
 }
 
-/// Collect end of a stream: takes the output of the workers, and replaces workers that die.
+/// Collect end of a stream: takes the output of the workers, and replaces workers that die, hang or break the
+/// rules.
 ///
 /// Only the collect end knows which inputs have no output yet. After the collect end has replaced a worker,
 /// it submits these inputs again. Then it hands the right to submit to the submit end, when that end asks.
@@ -80,9 +81,9 @@ pub struct CollectEnd {
     pub(super) is_recovering: bool,
     /// Number of the last seek or flush that was passed to the next thread; 0 before the first.
     generation: u64,
-    /// Number of the last packet that a decoder reported as not decoded; `None` before the first.
+    /// Number of the last packet that a decoder reported as not decoded or skipped; `None` before the first.
     undecoded: Option<u64>,
-    /// True if the stream has ended, is held open for a seek, and the worker has sent all output.
+    /// True if the stream has ended, is held open for a seek or flush, and the worker has sent all output.
     at_end: bool,
 }
 
@@ -107,7 +108,8 @@ pub struct Arrival {
     /// The frame.
     pub frame: Frame,
     pub(super) stretch: Stretch,
-    /// Times and resources that the worker reports for the frame; zero if the ledger is off.
+    /// Times and resources that the worker reports for the frame; zero if the ledger is off, except the time
+    /// that the worker was idle before the input arrived.
     pub work: WorkerTime,
 }
 
@@ -195,10 +197,11 @@ impl CollectEnd {
     }
 
     /// Returns the next frame; `None` at the end of the stream, also if the end is held for a flush. Sleeps
-    /// until a frame arrives. Call it from one thread.
+    /// until a frame arrives. Call this function from one thread.
     ///
     /// # Errors
-    /// The stage failed, the stream was abandoned, or no worker can continue the stream.
+    /// The stage failed, the stream was abandoned, the grace period of a signal ended, this process lacks a
+    /// resource, or no worker can continue the stream.
     pub fn next_frame(&mut self) -> Result<Option<Arrival>, HostError> {
         loop {
             match self.next_or(|| false, || {})? {
@@ -315,7 +318,8 @@ impl CollectEnd {
                     return Ok(None);
                 }
                 OutputCheck::Impossible => return Err(Breach(
-                    "unexpected output after a flush: its input was flushed, or the flush is not answered",
+                    "unexpected output after a flush: its input was flushed, the flush is not answered, or there \
+                     are too many outputs of flushed inputs",
                 )
                 .into()),
             }
@@ -383,8 +387,9 @@ impl CollectEnd {
         }
     }
 
-    /// Counts packet `seq`, without which the decoder continues, or `skipped` packets up to it; each packet
-    /// once, although a replacement reports it again.
+    /// Counts packet `seq` as not decoded if `skipped` is 0. Otherwise counts `skipped` packets as skipped,
+    /// the last of which is `seq`. Ignores reports of packets before the last reported one, because a
+    /// replacement reports the packets of a replay again.
     fn on_undecoded(&mut self, seq: u64, skipped: u64) {
         if self.undecoded.is_some_and(|last| seq < last || (seq == last && skipped == 0)) {
             return;
@@ -402,7 +407,7 @@ impl CollectEnd {
     /// Releases input frame `seq`, for which the worker reports that there is no output.
     ///
     /// # Errors
-    /// The worker does not have the frame, or has completed the frame before.
+    /// The input is no frame that the worker has, or the worker has completed the frame before.
     fn on_no_output(&mut self, seq: u64) -> Result<(), HostError> {
         let sent = self.history.get(seq);
         let frame = sent.filter(|sent| matches!(sent.input, Some(WorkerInput::Frame(_))));

@@ -77,7 +77,7 @@ pub(super) fn demux_network(
     run(DemuxedFile::open(&once, memory, open, None), socket)
 }
 
-/// Sends the packets of `opened`, or the reason why there are none.
+/// Sends the packets of `opened`, or the reason why the input cannot be opened. Returns as [`demux`] does.
 fn run(opened: Result<(DemuxedFile, Message), Refusal>, socket: &Arc<Socket>) -> Result<(), HostError> {
     let mut stream = match opened {
         Ok((stream, opened)) => {
@@ -103,10 +103,10 @@ fn run(opened: Result<(DemuxedFile, Message), Refusal>, socket: &Arc<Socket>) ->
 
 /// Reason why the demuxer stopped.
 enum Stopped {
-    /// The file cannot be read further or repeated, or has a packet that is too large; the text is the
-    /// message for the caller.
+    /// The file or network stream cannot be read further, repeated or moved to the position of a seek, or has
+    /// a packet that is too large; the text is the message for the caller.
     File(String),
-    /// The caller broke the rules.
+    /// The caller broke the rules. The error is returned to the main function of the worker.
     Caller(HostError),
 }
 
@@ -134,7 +134,7 @@ struct DemuxedFile {
     loops_left: u64,
     /// Faults to inject; `None` if there are none.
     faults: Option<InjectedFaults>,
-    /// Counters of packets for the service; `None` without a service.
+    /// Counters of packets for the service; `None` in a worker that no service has started.
     tally: Option<Tally>,
 }
 
@@ -223,7 +223,7 @@ impl DemuxedFile {
         Ok(())
     }
 
-    /// Performs the caller's seek and answers it. Returns false if the caller has sent no seek.
+    /// Performs the caller's seek and answers it; returns true. Returns false if the caller has sent no seek.
     fn seek(&mut self) -> Result<bool, Stopped> {
         let Some(cell) = self.submissions.pop()? else { return Ok(false) };
         let Ok(Submission::Seek { number, to }) = Submission::decode(&cell) else {

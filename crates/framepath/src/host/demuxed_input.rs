@@ -13,7 +13,8 @@ use super::byte_server::ByteServer;
 
 /// Input of a demuxer in a worker.
 pub(crate) enum DemuxedInput {
-    /// File or pipe, which the worker reads itself. Open in this process, too, to check if there are bytes to read.
+    /// File or pipe, which the worker reads itself. Open in this process, too, to check if there are bytes to
+    /// read.
     File(MediaFile),
     /// Input that this process reads for the worker.
     #[cfg(feature = "http")]
@@ -29,7 +30,7 @@ pub(crate) struct NetworkSource {
     pub(crate) text: Vec<u8>,
     /// Maximum time to wait for a late datagram.
     pub(crate) latency: Duration,
-    /// Maximum time without a packet.
+    /// Maximum time of one wait for the server or for a packet (`timeout=`).
     pub(crate) timeout: Duration,
 }
 
@@ -57,8 +58,8 @@ impl DemuxedInput {
         }
     }
 
-    /// Returns the likely reason if not even the first packet can be read; `None` if the order of the bytes cannot
-    /// be the reason.
+    /// Returns the likely reason, for the user, if not even the first packet can be read: the input is not
+    /// seekable, but the container needs bytes from its end first. `None` if this cannot be the reason.
     pub(super) fn why_unreadable(&self) -> Option<&'static str> {
         match self {
             DemuxedInput::File(_) | DemuxedInput::Network(_) => None,
@@ -81,7 +82,9 @@ impl DemuxedInput {
         }
     }
 
-    /// Returns the reason why this process could not read the input for the worker; `None` if it could.
+    /// Returns the reason why this process could not read the input for the worker, or stopped reading
+    /// because the worker broke the rules; `None` if neither occurred, and for an input that the worker reads
+    /// itself.
     pub(super) fn failure(&self) -> Option<HostError> {
         match self {
             DemuxedInput::File(_) | DemuxedInput::Network(_) => None,

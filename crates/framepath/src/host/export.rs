@@ -58,7 +58,7 @@ impl Exporter {
         std::mem::take(&mut self.frames)
     }
 
-    /// Writes a completion; waits while the ring has no room.
+    /// Writes a completion; waits while the ring has no room. Fails if the caller broke the rules.
     pub(super) fn complete(&mut self, completion: &Completion) -> Result<(), HostError> {
         Ok(self.completions.push_waiting(&completion.encode())?)
     }

@@ -6,8 +6,9 @@ use std::str::FromStr;
 
 use framepath_os::process::crash;
 
-/// Kind of fault, which occurs when a worker takes the input with the fault's number: a packet, a frame or a
-/// flush. For a demuxer's worker: when it reads the packet with this number.
+/// Kind of fault. A fault occurs in a worker that takes the input with the fault's number: a packet, a frame
+/// or a flush. In a demuxer's worker, a fault occurs when the worker has read the packet with this number.
+/// The worker of each connection of a network source counts as a first worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FaultKind {
     /// The first worker crashes by a segmentation fault.
@@ -28,7 +29,7 @@ const KINDS: [(&str, FaultKind); 4] = [
 ];
 
 /// A fault, and the number of the input at which it occurs. Packets or frames and flushes share one sequence
-/// of numbers, from 0.
+/// of numbers, from 0. In a demuxer's worker the number is that of a packet; seeks do not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Fault {
     kind: FaultKind,
@@ -52,7 +53,7 @@ impl FromStr for InjectedFaults {
         faults.collect::<Option<_>>().map(InjectedFaults).ok_or_else(|| {
             format!(
                 "fault={text}: not a list of faults; expected crash@N, hang@N, bomb@N or poison@N with the \
-                 number N of a packet or frame, from 0; separate several by commas"
+                 number N of a packet, frame or flush, counted together from 0; separate several by commas"
             )
         })
     }
@@ -75,7 +76,8 @@ impl InjectedFaults {
     }
 
     /// Executes the first fault for input `seq` in the list, and then does not return; does nothing if the
-    /// list has none. The worker calls this function just before the stage gets the packet, frame or flush.
+    /// list has none. The worker of a stage calls this function just before the stage gets the packet, frame
+    /// or flush; the worker of a demuxer, just before it sends the packet.
     pub(super) fn inject(&self, seq: u64) {
         match self.0.iter().find(|fault| fault.seq == seq).map(|fault| fault.kind) {
             Some(FaultKind::Crash | FaultKind::Poison) => crash::segmentation_fault(),

@@ -15,11 +15,12 @@ use super::{HostError, worker};
 use crate::registry::Registry;
 
 /// Runs the zygote: forks workers until the caller at the other end of the socket is gone, and then
-/// ends the process. Call it in the main thread of a process that has no other thread.
+/// ends the workers and the process. Call this function in the main thread of a process that has no other
+/// thread. A failure to fork a worker is the answer to the request, and is not returned here.
 ///
 /// # Errors
-/// There are other threads, namespaces fail for a reason other than a refusal, the socket failed, or the
-/// caller broke the rules.
+/// There are other threads, the zygote's namespaces cannot be made for a reason other than a refusal by the
+/// kernel, the socket failed, or the caller sent an invalid message.
 pub fn serve(caller: OwnedFd, registry: &Registry) -> Result<Infallible, HostError> {
     fork_on_request(&Socket::from(caller), registry)?;
     // Skips the exit handlers that the libraries registered.
@@ -60,7 +61,7 @@ fn work(socket: OwnedFd, kind: WorkerKind, registry: &Registry) -> i32 {
     match worker::lock_in_and_serve(socket, kind, registry) {
         Ok(()) => 0,
         Err(error) => {
-            // Visible only if the caller asked to keep standard error.
+            // Visible only if the zygote kept standard error (FRAMEPATH_WORKER_STDERR=1).
             eprintln!("framepath: worker: {error}");
             1
         }

@@ -35,8 +35,8 @@ pub(super) struct WorkerHealth {
     frames_out: AtomicU64,
     /// Minimum of `frames_out` while an honest worker waits for a slot.
     least_out: u64,
-    /// Number of cells from the worker that do not count as progress: late output of flushed inputs, and
-    /// requests.
+    /// Number of cells from the worker that do not count as progress: late output of flushed inputs, requests
+    /// to the hops in front, and reports of packets that were not decoded.
     late: AtomicU64,
     /// True while the worker has to answer a drain or flush that was submitted to it.
     answer_due: AtomicBool,
@@ -62,9 +62,9 @@ impl WorkerHealth {
         self.announced_pools.load(Ordering::Acquire)
     }
 
-    /// Makes the counts of the worker that shares `area`. The worker is killed after `watchdog` without
-    /// progress. An honest worker waits for a slot only while this process holds at least `least_out` of
-    /// the worker's frames; 0 means 1.
+    /// Makes the counts of the worker that shares `area`. A worker that has work and does not wait for this
+    /// process is killed after `watchdog` without progress. An honest worker waits for a slot only while this
+    /// process holds at least `least_out` of the worker's frames; 0 means 1.
     pub(super) fn new(area: Arc<SharedArea>, watchdog: Duration, least_out: u32) -> WorkerHealth {
         WorkerHealth {
             collect_bell: completions(&area).1.bell().clone(),
@@ -86,7 +86,8 @@ impl WorkerHealth {
         }
     }
 
-    /// Counts a submitted cell. `is_frame` is true for a cell that the worker has to answer.
+    /// Counts a submitted cell. `is_frame` is true for a cell with an input frame; the worker has to answer
+    /// each of these.
     pub(super) fn submitted(&self, is_frame: bool) {
         self.traffic.cells_out.fetch_add(1, Ordering::Relaxed);
         if is_frame {
@@ -129,8 +130,9 @@ impl WorkerHealth {
         self.answer_due.store(due, Ordering::Relaxed);
     }
 
-    /// Excludes the last received cell from the worker's progress, because a stuck worker can send such
-    /// cells too: late output of a flushed input, or a request.
+    /// Excludes the last received cell from the worker's progress, because a stuck worker can send such cells
+    /// too: late output of a flushed input, a request to the hops in front, or a report of a packet that was
+    /// not decoded.
     pub(super) fn exclude_from_progress(&self) {
         self.late.fetch_add(1, Ordering::Relaxed);
     }
@@ -170,7 +172,7 @@ impl WorkerHealth {
         self.attention.swap(false, Ordering::Acquire);
     }
 
-    /// True after [`WorkerHealth::end`]: the worker is gone, or is being killed. Its completed cells can
+    /// True after [`WorkerHealth::end`]: the worker is gone, or is about to be ended. Its completed cells can
     /// still be taken.
     pub(super) fn is_gone(&self) -> bool {
         // Acquire: pairs with the Release in `end`. A later read of the ring then finds the worker's
@@ -178,7 +180,7 @@ impl WorkerHealth {
         self.gone.load(Ordering::Acquire)
     }
 
-    /// Records that the worker is gone, or is about to be killed, and wakes both ends of the stream.
+    /// Records that the worker is gone, or is about to be ended, and wakes both ends of the stream.
     pub(super) fn end(&self) {
         // Release: pairs with the Acquire in `is_gone`.
         self.gone.store(true, Ordering::Release);
@@ -192,18 +194,20 @@ impl WorkerHealth {
     }
 
     /// Checks the worker's progress, in the watcher's thread. Calls `kill` for a worker that has work, does
-    /// not wait for this process, and made no progress for longer than the watchdog allows. Returns
+    /// not wait for this process, and made no progress for the watchdog's time. Returns
     /// [`WatchResult::Quiet`] if the worker has no work, does not wait for this process, and made no progress
     /// since the last check, so no check is needed until the next submission.
     ///
-    /// The worker's reports are trusted only in part. A position counts if it is higher than before,
-    /// and at most as the number of submitted cells. A report that the worker waits for a slot counts
-    /// only while `least_out` of its frames are out, because an honest worker lacks no slot before.
+    /// The worker's reports are trusted only in part. The reported number of taken cells counts only if it is
+    /// higher than before, and at most as the number of submitted cells. A report that the worker waits for a
+    /// slot counts only while `least_out` of its frames are out, because an honest worker lacks no slot
+    /// before.
     pub(super) fn check(&self, kill: impl FnOnce()) -> WatchResult {
         let submitted = self.traffic.cells_out.load(Ordering::Relaxed);
         let done = self.traffic.cells_in.load(Ordering::Relaxed);
         let taken = self.area.taken();
-        // The worker waits for the caller if it has no room for its completions or no slot for a frame.
+        // The worker counts as waiting for the caller while the provider of buffers works, while the worker
+        // has completions that the collect end does not take, and while it has no slot for a frame.
         let collect_sleeps = self.collect_sleeps.load(Ordering::Relaxed);
         let waits_for_caller = self.provider_busy.load(Ordering::Relaxed)
             || (!collect_sleeps && self.area.completed() != done)

@@ -2,8 +2,9 @@
 //! History of a stream: the inputs that another worker may have to decode again. The collect end keeps
 //! the history.
 //!
-//! The history begins at the last random access point from which all undelivered frames can be decoded. In a
-//! stream without such points the history would keep every packet, so this module limits its memory.
+//! The history begins at a random access point from which all undelivered frames can be decoded
+//! ([`framepath_model::replay`]). In a stream without such points the history would keep every packet, so
+//! this module limits the memory of the history.
 
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -21,8 +22,8 @@ use super::between::{Logged, SubmitCommand};
 use super::input::{LoggedInput, WorkerInput};
 use super::submit::Sending;
 
-/// Number of newest submitted packets that the history keeps, whatever their size: those in the ring (whose
-/// bytes are limited, too), and more than any decoder's reorder delay.
+/// Number of newest submitted packets that the limit on the memory does not remove, whatever their size:
+/// those in the ring (whose bytes are limited, too), and more than any decoder's reorder delay.
 const KEPT: usize = 96;
 /// Memory overhead of a packet, bytes: 780 for its `AVPacket` and buffer, and twice 200 for its entry
 /// in the replay log, whose capacity doubles when it grows.
@@ -152,7 +153,8 @@ impl History {
     /// after the drain.
     ///
     /// # Errors
-    /// The worker was not asked to drain, has to answer a flush first, or has not taken all inputs.
+    /// The worker was not asked to drain, has to answer a flush first, or has not taken all inputs and the
+    /// drain.
     pub(super) fn on_end(&mut self) -> Result<bool, Breach> {
         match self.answers.take_end()? {
             InputsEnd::Flushed => Ok(false),
@@ -189,7 +191,8 @@ impl History {
             _ => RandomAccess::Point,
         };
         self.new_bytes += bytes_of(&sent);
-        // Counts inputs itself, because frame numbers behind a decoder are not in order.
+        // The history counts the inputs itself, because the numbers of frames behind a decoder are not in
+        // order.
         let preroll = match &sent.input {
             Some(WorkerInput::Packet(packet)) => packet.preroll(),
             _ => Preroll::default(),
@@ -229,8 +232,9 @@ impl History {
         }
     }
 
-    /// Returns the metadata for a frame of input `seq`; `None` if there is no such input. For a flushed or
-    /// forgotten input, returns default metadata, because the caller drops the frame.
+    /// Returns the metadata for a frame of input `seq`; `None` if there is no such input. For a flushed
+    /// input, and for an input that the replay log has forgotten completely, returns default metadata,
+    /// because the caller drops the frame.
     pub(super) fn meta(&mut self, seq: u64) -> Option<FrameMeta> {
         self.read_log_for(seq);
         if seq < self.flush.wanted_from {
@@ -261,7 +265,8 @@ impl History {
     /// has no right to submit, or the worker is gone.
     ///
     /// # Errors
-    /// The worker broke the rules, or this process lacks a resource.
+    /// The worker broke the rules, the connection to the worker failed, this process lacks a resource, or a
+    /// packet, with the parameter sets that the worker lacks, is too large.
     pub(super) fn submit(&mut self) -> Result<bool, HostError> {
         let Some(sending) = &mut self.sending else { return Ok(false) };
         if sending.link.health.is_gone() {
@@ -313,7 +318,8 @@ impl History {
     }
 
     /// Returns the answer that the submit end waits for, and counts it as given. The answer takes the right
-    /// to submit from this end, unless the replay log may drop inputs. `None` unless the submit end waits for
+    /// to submit from this end, unless the replay log may drop inputs: then the answer is
+    /// [`SubmitCommand::Relay`]. `None` unless the submit end waits for
     /// an answer, this end has the right to submit, and all logged inputs are submitted.
     pub(super) fn answer(&mut self) -> Option<SubmitCommand> {
         let is_behind = self.answers.first_unreported().is_some() || self.book.next_unsent().is_some();
@@ -374,7 +380,7 @@ fn record_sets(sets: &mut ParameterSets, packet: &Packet) {
     sets.inspect(&packet.peek(usize::MAX), true);
 }
 
-/// Returns whether and how decoding can start at `packet`, by the container's flag and the packet's bytes.
+/// Returns how decoding can start at `packet`, if it can, by the container's flag and the packet's bytes.
 fn access(points: &mut AccessPoints, packet: &Packet) -> RandomAccess {
     let flagged = packet.is_key();
     if !points.needs(flagged, packet.meta().pts.is_some()) {
@@ -388,8 +394,8 @@ fn access(points: &mut AccessPoints, packet: &Packet) -> RandomAccess {
 }
 
 /// Removes the oldest submitted packets from `book` if all packets together exceed the limit: a quarter of
-/// `memory_bytes` (the memory of a worker), between [`LEAST`] and [`MOST`]. Leaves three quarters of the
-/// limit, but at least [`KEPT`] packets.
+/// `memory_bytes` (the memory of a worker), between [`LEAST`] and [`MOST`]. Leaves about three quarters of
+/// the limit, at least [`KEPT`] submitted packets, and all packets that are not submitted yet.
 fn limit(book: &mut ReplayLog<LoggedInput>, memory_bytes: u64) {
     let most = (memory_bytes / 4).clamp(LEAST, MOST);
     let sizes: Vec<u64> = book.packets().map(bytes_of).collect();

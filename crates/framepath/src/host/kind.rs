@@ -2,7 +2,7 @@
 //! Kind of a worker: everything that distinguishes one worker's start from another's.
 //!
 //! One text carries the kind. The zygote gets this text in the spawn message; a worker that is started as a
-//! program gets it as an argument:
+//! program gets it as its second argument. FILE is the path of the device or plug-in, and PORT a TCP port:
 //!
 //! ```text
 //! TASK memory=BYTES [without-seccomp] [FILE|PORT]
@@ -11,6 +11,7 @@
 //! device memory=4294967296 /dev/video0
 //! plugin memory=4294967296 without-seccomp /usr/lib/frei0r-1/glow.so
 //! network memory=4294967296 554
+//! network memory=4294967296
 //! ```
 
 use std::fmt;
@@ -29,7 +30,8 @@ use super::{HostError, SandboxChoice};
 /// Purpose of a worker, which determines the policy of its sandbox.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Task {
-    /// Runs a stage, or demuxes a file that the caller sends.
+    /// Runs a stage, or demuxes a file: the caller sends the open file, or answers the worker's requests for
+    /// its bytes.
     Stage,
     /// Decodes with the V4L2 device at this path. The caller sends the open device.
     Device(PathBuf),
@@ -37,7 +39,8 @@ pub(crate) enum Task {
     Plugin(PathBuf),
     /// Runs a graph of libavfilter.
     Filter,
-    /// Demuxes a stream from the network. The number is the TCP port of the server; `None` without TCP.
+    /// Demuxes a stream from the network. The number is the TCP port of the server; `None` if the worker
+    /// needs no TCP.
     Network(Option<u16>),
 }
 
@@ -46,9 +49,9 @@ pub(crate) enum Task {
 pub struct WorkerKind {
     pub(crate) task: Task,
     /// Limit of the worker's address space, bytes, beyond the part that is mapped when the worker enters
-    /// its sandbox.
+    /// its sandbox. Also the limit of the memory of the worker's cgroup, if it has one.
     pub(crate) memory_bytes: u64,
-    /// True if the worker may run where the kernel has no seccomp.
+    /// True if the worker may run where no seccomp filter can be installed.
     without_seccomp: bool,
 }
 
@@ -90,11 +93,11 @@ impl WorkerKind {
     /// Locks this process into the sandbox of its kind; returns the sandbox's layers.
     ///
     /// A plug-in is loaded between two steps: its constructors are foreign code and need a sandbox, but
-    /// the plug-in and its libraries have to be readable.
+    /// the plug-in and its libraries have to be readable. libavfilter is loaded before the sandbox.
     ///
     /// # Errors
-    /// The sandbox cannot be entered, the plug-in cannot be loaded, or the kernel has no seccomp and the
-    /// kind requires seccomp.
+    /// The sandbox cannot be entered, the plug-in or libavfilter cannot be loaded, or no seccomp filter can
+    /// be installed and the kind requires seccomp.
     pub(super) fn lock_in(&self) -> Result<Layers, HostError> {
         match self.enter() {
             Err(HostError::Sandbox(SandboxError::NoSeccomp { layers, .. })) if self.without_seccomp => {
@@ -146,7 +149,7 @@ impl fmt::Display for WorkerKind {
 /// Error of a text that does not describe a kind of worker.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is not a kind of worker; expected stage|filter|device|plugin|network memory=BYTES [without-seccomp], a FILE for device and plugin, and a TCP port for network"
+    "`{0}` is not a kind of worker; expected stage|filter|device|plugin|network memory=BYTES [without-seccomp], then a FILE for device, an absolute FILE for plugin, and optionally a TCP port for network"
 )]
 pub struct UnknownKind(String);
 

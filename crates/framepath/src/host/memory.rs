@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory of a worker's pools: the worker requests it, and the caller creates and sends it.
+//! Memory of a worker's pools: the worker requests the memory, and the caller creates and sends it.
 //!
-//! A worker can neither create a memfd nor send a descriptor. So it cannot use up its user's limit of
+//! A worker can neither create a memfd nor send a descriptor. So a worker cannot use up its user's limit of
 //! descriptors in flight, which would stop all other workers of that user. The caller also knows all memory
-//! that a worker holds, mapped or not.
+//! that a worker's pools hold, mapped or not.
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
@@ -41,12 +41,13 @@ pub(super) struct MemoryClient {
     /// Held by the thread that receives messages; during a whole request, so that the next answer belongs to
     /// this request.
     requesting: Mutex<()>,
-    /// Pools of input frames, by number. They are mapped when their message is read, because a worker
+    /// Pools of input frames, by number. A pool is mapped as soon as its message is read, because a worker
     /// has too few descriptors to keep them for later.
     inputs: Mutex<HashMap<u16, ForeignPool>>,
 }
 
-/// Ignores returned input frames: the caller releases an input frame when the output arrives.
+/// Ignores returned input frames: the caller releases an input frame when its output, or the report that
+/// there is none, arrives.
 struct IgnoredReturns;
 
 impl Returns for IgnoredReturns {
@@ -69,7 +70,7 @@ impl MemoryClient {
     /// Requests memory of `bytes` bytes from the caller, and waits for the memory. Callable on any thread.
     ///
     /// # Errors
-    /// The caller denied the request or broke the rules.
+    /// The caller denied the request, closed the connection or broke the rules; or the socket failed.
     pub(super) fn request(&self, bytes: u64) -> Result<GrantedMemory, String> {
         let failed = |error: HostError| error.to_string();
         let _requesting = self.requesting.lock().unwrap_or_else(PoisonError::into_inner);
@@ -89,7 +90,7 @@ impl MemoryClient {
     /// the caller sends before it uses the pool's number. Any thread may call it.
     ///
     /// # Errors
-    /// The caller broke the rules, or is gone.
+    /// The caller broke the rules or is gone, or the pool cannot be mapped.
     pub(super) fn input(
         &self,
         pool: u16,
@@ -186,8 +187,10 @@ impl Granter {
         self.alive.load(Ordering::Relaxed).saturating_add(bytes) > self.memory_bytes
     }
 
-    /// Allocates memory for the worker. Returns the answer, which may be a denial, and the descriptor
-    /// to attach; `None` with a denial. Removes the oldest grant if eight grants have no announced pool.
+    /// Allocates memory for the worker. Returns the answer, and the descriptor to attach. The answer is a
+    /// denial, without a descriptor, if `bytes` exceeds a quarter of the limit, if all grants together would
+    /// exceed the limit, or if this process lacks the memory or a descriptor. Removes the oldest grant if
+    /// eight grants have no announced pool.
     pub(super) fn grant(&mut self, bytes: u64) -> (Message, Option<OwnedFd>) {
         let most = ResourceLimits::largest_grant(self.memory_bytes);
         let denied = |text| (Message::Denied { text }, None);

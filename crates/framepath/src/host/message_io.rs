@@ -30,13 +30,15 @@ pub fn send(socket: &Socket, message: &Message, fd: Option<BorrowedFd<'_>>) -> R
 /// Most memory that an unread message takes in the kernel, bytes: 1 KiB of message, and bookkeeping.
 const UNREAD_MESSAGE: u32 = 4096;
 
-/// Maximum number of unread messages that a worker may have when it makes a request, besides announcements
-/// of input pools.
+/// Number of largest messages whose memory a worker's unread messages may take when the worker makes a
+/// request, besides the memory for announcements of input pools.
 const UNREAD_MESSAGES: u32 = 4;
 
-/// Checks that a worker that makes a request has received the answers to earlier ones; `announced`
-/// input pools may be unread. Each answer can hold a descriptor, and the kernel limits the
-/// descriptors in unread messages of one user: a worker that only asks would use them up.
+/// Checks that a worker that makes a request has received the answers to nearly all earlier requests. The
+/// messages to the worker that are unread may take the memory of [`UNREAD_MESSAGES`] of the largest messages
+/// and of as many more as `announced` returns, the number of announced input pools. Each answer can hold a
+/// descriptor, and the kernel limits the descriptors in unread messages of one user: a worker that only asks
+/// would use them up.
 ///
 /// # Errors
 /// The worker broke the rules, or the socket failed.
@@ -56,7 +58,8 @@ pub(super) fn check_answers_received(socket: &Socket, announced: impl Fn() -> u3
 /// without limit. Makes the texts of errors safe for a terminal.
 ///
 /// # Errors
-/// The socket failed, or the message is invalid.
+/// The socket failed, a signal canceled the wait, or the message is invalid or of another version of the wire
+/// format.
 pub fn recv(socket: &Socket) -> Result<Option<(Message, Option<OwnedFd>)>, HostError> {
     // One byte longer than a message, so that `decode` rejects a record that is too long.
     let mut bytes = [0; MESSAGE_BYTES + 1];
@@ -83,7 +86,7 @@ fn shown(message: Message) -> Message {
 }
 
 /// Receives the next message and its descriptor; `None` if the peer has closed the connection. Waits at
-/// most for `limit`.
+/// most for `limit`; a signal starts this time anew.
 ///
 /// # Errors
 /// As `recv`; [`HostError::NotOpened`] after the time limit.

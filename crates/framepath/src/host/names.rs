@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Numbers of pools and layouts, so that a frame costs one cell.
 //!
-//! The sender of frames announces each new number, before the first frame that uses it.
+//! The sender of frames announces each new number, before the first frame that uses the number. The sender is
+//! the caller for the input of a stage, and the worker for the output.
 
 use framepath_model::format::Layout;
 use framepath_model::wire::SAME_FRAME;
@@ -62,6 +63,9 @@ impl Names {
 }
 
 /// Returns the memory of the frame's pool, for the other process to map read-only.
+///
+/// # Errors
+/// This process has no descriptor of the memory that can be shared, or a system call failed.
 pub(super) fn shared_memory(frame: &Frame) -> Result<PoolMemory, HostError> {
     frame
         .read_only_memory()

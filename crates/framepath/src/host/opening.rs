@@ -36,7 +36,9 @@ impl Session {
     /// two ends.
     ///
     /// # Errors
-    /// No worker can be started, or the worker cannot open the stream.
+    /// No worker can be started. The worker refuses the stage, ends, sends no message in time or breaks the
+    /// rules. The device that decodes cannot be opened, or the track's description is too large for the
+    /// shared memory. This process lacks a resource.
     pub fn start(
         self: &Arc<Session>,
         stream: StreamInfo,
@@ -66,8 +68,9 @@ struct Opened {
 /// the worker, the right to submit, and the receiver of completions.
 ///
 /// # Errors
-/// The worker refuses the stage, ends, sends no message in time or breaks the rules; or this process lacks
-/// a resource.
+/// The worker refuses the stage, ends, sends no message in time or breaks the rules; the device that decodes
+/// cannot be opened; the track's description is too large for the shared memory; or this process lacks a
+/// resource.
 pub(super) fn open(
     worker: Worker,
     spec: &Spec,
@@ -98,7 +101,7 @@ pub(super) fn open(
     let mut granter = Granter::new(spec.options.kind.memory_bytes);
     let Opened { threads, replayable, stream } = ask(&worker.socket, spec, open, &area, &mut granter)?;
     let health = Arc::new(WorkerHealth::new(area.clone(), spec.options.watchdog, spec.least_out));
-    // Counts the two messages that opened the stream.
+    // Counts only the messages `Open` and `Opened`, not those about the device and memory.
     health.traffic.message_out();
     health.traffic.message_in();
     let (socket, watcher) = (worker.socket.clone(), watch_over(&worker, spec, &health)?);
@@ -111,6 +114,10 @@ pub(super) fn open(
 
 /// Sends the worker the device, if the stage decodes with one, and the message that opens the stream. Grants
 /// memory that the worker requests meanwhile. Returns the worker's answer.
+///
+/// # Errors
+/// The device cannot be opened; the worker refuses the stage, ends, sends no message in time, requests memory
+/// more than [`CONSTANTS`] times or breaks the rules; or the socket failed.
 fn ask(
     socket: &Socket,
     spec: &Spec,

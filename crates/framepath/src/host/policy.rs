@@ -2,22 +2,25 @@
 //! Limits between a caller and its workers: how long a caller waits, how often a stream restarts, and
 //! the rules that use these limits.
 //!
-//! | the caller waits for | limit | then |
+//! | the caller limits | limit | beyond the limit |
 //! | --- | --- | --- |
-//! | a worker to load and enter its sandbox | [`LOADING`] | the start fails |
-//! | the service to grant a worker | [`GRANTING`] | the start fails |
-//! | a worker to open a stream | [`OPENING`] | the start fails |
-//! | a worker that has work | `watchdog=` ([`Watchdog`]) | the worker is killed and replaced |
-//! | a demuxer's worker that computes | `watchdog=` of CPU time ([`DemuxerWait`]) | the stream fails |
-//! | a demuxer's worker that opens or seeks | [`SILENCE`] times `watchdog=` of CPU time | the stream fails |
-//! | a demuxer's worker with input to read | [`SILENCE`] times `watchdog=` | the stream fails |
-//! | a packet from the network | `timeout=` and half a second; six more to open the stream | the connection is lost |
-//! | a worker's start after a death | [`OPENING_TRIES`] more tries ([`Restarts`]) | the stream fails |
-//! | requests of a stage in a worker | [`REQUESTS_PER_CELL`] for each submission, [`MOST_REQUESTS`] at once ([`RequestBudget`]) | the worker is killed and replaced |
-//! | a new frame after deaths | [`FRUITLESS`] deaths ([`Restarts`]) | the stream fails |
+//! | the wait for a worker to load and enter its sandbox | [`LOADING`] | the start fails |
+//! | the wait for the service to grant a worker | [`GRANTING`] | the start fails |
+//! | the wait for each message of a stage's worker that opens a stream | [`OPENING`] | the start fails |
+//! | the time without progress of a stage's worker that has work | `watchdog=` ([`Watchdog`]) | the worker is killed and replaced |
+//! | the CPU time of a demuxer's worker without a packet | `watchdog=` ([`DemuxerWait`]) | the stream fails |
+//! | the CPU time of a demuxer's worker to open the input or to seek | [`SILENCE`] times `watchdog=` | the stream fails |
+//! | the time without a packet or answer of a demuxer's worker whose file has bytes to read | [`SILENCE`] times `watchdog=` | the stream fails |
+//! | the wait for a packet from the network | `timeout=` and half a second; six more to open the stream | the connection is lost |
+//! | the tries to replace a worker after a death | 1 and [`OPENING_TRIES`] more ([`Restarts`]) | the stream fails |
+//! | the requests of a stage in a worker, and separately its reports of packets not decoded | [`REQUESTS_PER_CELL`] for each submission, [`MOST_REQUESTS`] at once ([`RequestBudget`]) | the worker is killed and replaced |
+//! | the deaths in a row without a new frame | fewer than [`FRUITLESS`] ([`Restarts`]) | the stream fails |
 //!
-//! [`framepath_model::replay`] knows the decoded packets, and decides which packet is skipped as
-//! poisoned.
+//! A failed start of a replacement counts as one try. Where the rows about a demuxer's worker say that the
+//! stream fails, a network source only loses the connection, and connects again as `reconnect=` says.
+//!
+//! [`framepath_model::replay`] knows the decoded packets. It decides which packet is skipped as poisoned,
+//! and it limits the deaths in a row before a worker took a packet.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -43,33 +46,39 @@ const OPENING_TRIES: u32 = 3;
 /// least two deaths, so at most fifteen packets in a row are skipped.
 const FRUITLESS: u32 = 32;
 /// Factor for `watchdog=`: the time that a demuxer's worker may send nothing while its file has bytes
-/// to read. It is long because a disk may be slow. The same limit applies to the CPU time that the
-/// worker needs to open the file or to answer a seek, because a seek may read the file twice.
+/// to read. The time is long because a disk may be slow. The same limit applies to the CPU time that the
+/// worker needs to open its file or network stream or to answer a seek, because a seek may read the file
+/// twice.
 const SILENCE: u32 = 10;
 /// Time that a network demuxer's worker may need in addition to `timeout=`, so that libavformat reports the
 /// timeout first.
 const ANSWERING: Duration = Duration::from_millis(500);
-/// Time that a network demuxer's worker may need to examine a new stream, in addition to `timeout=`.
+/// Time that a network demuxer's worker may need to examine a new stream, in addition to `timeout=` and
+/// [`ANSWERING`]. Also added to the limit for the answer to a flush.
 const PROBING: Duration = Duration::from_secs(6);
-/// Interval of checks while the caller waits for a demuxer's worker.
+/// Interval of checks while the caller waits for a demuxer's worker; also the time at the start of a wait in
+/// which no limit applies.
 pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Number of cells of each ring. It exceeds the reorder delay of every decoder, so a decoder that has taken
 /// a full ring of packets has emitted a frame.
 pub(super) const CELLS: u32 = 64;
-/// Maximum number of requests to the hops in front that a worker may send for each submitted cell. An
-/// honest worker sends at most one keyframe and one bit rate request for each cell.
+/// Maximum number of requests to the hops in front that a worker may send for each submitted cell, on
+/// average. An honest worker sends at most one keyframe and one bit rate request for each cell. The same
+/// number limits the worker's reports of packets that were not decoded.
 const REQUESTS_PER_CELL: u64 = 2;
-/// Maximum number of requests that a worker may send without a new submission. An honest worker can be
-/// behind by a full ring of submissions, and its requests for earlier cells may fill the other ring.
+/// Maximum number of requests, and separately of reports, that a worker may send without a new submission. An
+/// honest worker can be behind by a full ring of submissions, and its requests for earlier cells may fill the
+/// other ring.
 const MOST_REQUESTS: u64 = (REQUESTS_PER_CELL + 2) * CELLS as u64;
 
-/// Limit on the requests of one worker to the hops in front.
+/// Limit on the requests of one worker to the hops in front, or on its reports of packets that were not
+/// decoded. Each of the two has a budget of its own; the texts of this type say "request" for both.
 #[derive(Debug, Default)]
 pub(super) struct RequestBudget {
     /// Number of requests that the worker may still send, without those for cells after its last request.
     left: u64,
-    /// Number of cells that were submitted to the worker before its last request.
+    /// Number of cells that were submitted to the worker when this process received the last request.
     submitted: u64,
 }
 
@@ -82,9 +91,10 @@ impl RequestBudget {
         let new = submitted.saturating_sub(self.submitted);
         self.submitted = submitted;
         let left = self.left.saturating_add(new.saturating_mul(REQUESTS_PER_CELL)).min(MOST_REQUESTS);
-        self.left = left
-            .checked_sub(1)
-            .ok_or(Breach("too many requests to the hops in front; at most 2 for each submitted cell"))?;
+        self.left = left.checked_sub(1).ok_or(Breach(
+            "too many requests to the hops in front, or reports of packets not decoded; at most 2 for each \
+             submitted cell, and 256 at once",
+        ))?;
         Ok(())
     }
 }
@@ -105,7 +115,7 @@ impl Restarts {
     /// Counts a death.
     ///
     /// # Errors
-    /// Too many workers died in a row without a new frame.
+    /// This is the 32nd death in a row without a new frame or flush.
     pub(super) fn died(&mut self) -> Result<(), HostError> {
         self.fruitless += 1;
         if self.fruitless >= FRUITLESS {
@@ -116,7 +126,8 @@ impl Restarts {
         Ok(())
     }
 
-    /// Calls `open`, which starts a worker and opens the stream, until it succeeds, at most four times.
+    /// Calls `open`, which starts a worker and opens the stream, until it succeeds or returns a final error,
+    /// at most four times.
     ///
     /// # Errors
     /// The error of the last attempt, if that error is final or all attempts failed.
@@ -145,7 +156,8 @@ pub(super) struct Watchdog {
 
 /// The state of a worker at one check.
 pub(super) struct WorkerProgress {
-    /// Number of cells that the worker has taken, plus number of cells taken from the worker.
+    /// Number of cells that the worker has taken, plus number of cells taken from the worker that count as
+    /// progress.
     pub(super) cells: u64,
     /// True if the worker waits for the caller.
     pub(super) waits_for_caller: bool,
@@ -159,8 +171,9 @@ impl Watchdog {
         Watchdog { limit_ns, progress: AtomicU64::new(0), since_ns: AtomicU64::new(now_ns()) }
     }
 
-    /// Evaluates one check; calls `kill` if the worker made no progress for too long. Returns `Quiet` if the
-    /// worker has no work, made no progress since the last check, and does not wait for the caller.
+    /// Evaluates one check. Calls `kill` if the worker has work, does not wait for the caller, and made no
+    /// progress for the limit or longer; later checks call it again. Returns `Quiet` if the worker has no
+    /// work, made no progress since the last check, and does not wait for the caller; else `Again`.
     pub(super) fn check(&self, now: &WorkerProgress, kill: impl FnOnce()) -> WatchResult {
         let now_ns = now_ns();
         let further = self.progress.fetch_max(now.cells, Ordering::Relaxed) < now.cells;
@@ -187,13 +200,13 @@ pub(super) struct DemuxerWait {
     readable_since: Instant,
     /// Limit of the worker's CPU time in this wait.
     busy: Duration,
-    /// Limit of the time without the awaited packet or answer although reading the file does not block; from a
-    /// network, of the whole wait.
+    /// Limit of the time without the awaited packet or answer although reading the file does not block; from
+    /// a network, of the whole wait.
     silent: Duration,
 }
 
 impl DemuxerWait {
-    /// Starts a wait for the file to be open, or for the answer to a seek.
+    /// Starts a wait for the file or network stream to be open, or for the answer to a seek.
     pub(super) fn to_open(process: &SharedProcess, input: &DemuxedInput, watchdog: Duration) -> DemuxerWait {
         let mut wait = DemuxerWait::for_packet(process, input, watchdog);
         wait.busy = watchdog * SILENCE;
@@ -218,13 +231,14 @@ impl DemuxerWait {
         DemuxerWait { since, cpu_ns: process.cpu_ns(), readable_since: since, busy, silent }
     }
 
-    /// Checks the limits. A worker at an empty pipe, or that waits for an answer to a
-    /// request for bytes, may be silent without limit. `packets` is the
-    /// number of packets received so far, for the error. Succeeds in the first [`CHECK_INTERVAL`].
+    /// Checks the limits. A worker that waits at an empty pipe, or for an answer to a request for bytes, may
+    /// be silent without limit. `packets` is the number of packets received so far, for the error. Always
+    /// succeeds in the first [`CHECK_INTERVAL`] of the wait.
     ///
     /// # Errors
-    /// The worker has computed for too long, or sent nothing for too long while there were bytes to
-    /// read.
+    /// The worker has used too much CPU time in this wait, or sent nothing for too long while its file had
+    /// bytes to read: [`HostError::DemuxerStuck`]. For a stream from the network, the whole wait was too
+    /// long: [`HostError::NetworkSilent`].
     pub(super) fn check(
         &mut self,
         process: &SharedProcess,

@@ -19,10 +19,11 @@ pub(super) struct Worker {
     pub(super) layers: Layers,
 }
 
-/// A worker's process, for any thread. Dropping the last handle ends the process and waits for its end,
-/// except that the service ends its own processes.
+/// A worker's process, for any thread. Dropping the last handle kills the process and waits for its end,
+/// unless the process belongs to the service: the service ends its processes itself.
 #[derive(Debug)]
 pub(super) struct SharedProcess {
+    /// Process id, as this process sees it; 0 if it is not visible to this process.
     pub(super) pid: u32,
     pub(super) kind: Parent,
 }
@@ -30,12 +31,10 @@ pub(super) struct SharedProcess {
 /// The process that has started a worker, with the means to end the worker.
 #[derive(Debug)]
 pub(super) enum Parent {
+    /// This process.
     Us(Mutex<WorkerProcess>),
     /// The zygote of this process. The handles of the workers keep the zygote alive.
-    Zygote {
-        process: Remote,
-        _zygote: Arc<ZygoteProcess>,
-    },
+    Zygote { process: Remote, _zygote: Arc<ZygoteProcess> },
     /// The service, at the other end of this connection, and the number of the worker there.
     Service(Arc<ServiceStream>, WorkerNumber),
 }

@@ -21,7 +21,7 @@ const VARIABLE: &str = "FRAMEPATH_WORKER";
 const NAME: &str = "framepath";
 
 /// Folder of the worker's program in a package that does not install it in PATH. The variable
-/// FRAMEPATH_LIBEXEC sets it when this crate is built.
+/// FRAMEPATH_LIBEXEC sets the folder when this crate is built.
 const LIBEXEC: &str = match option_env!("FRAMEPATH_LIBEXEC") {
     Some(folder) => folder,
     None => "/usr/libexec/framepath",
@@ -97,8 +97,8 @@ pub(super) fn find() -> Result<WorkerProgram, HostError> {
     })
 }
 
-/// Returns the folders in which to search for the worker's program, in order: the folder of `own`, which is this
-/// process's program file, then `libexec`, then the absolute folders of `path` (PATH).
+/// Returns the folders in which to search for the worker's program, in order: the folder of `own`, which is
+/// this process's program file, then `libexec`, then the absolute folders of `path` (PATH).
 fn places(own: &Path, libexec: &Path, path: &OsStr) -> Vec<PathBuf> {
     let beside = own.parent().map(Path::to_owned);
     // Relative folders are ignored, because they depend on the current directory.

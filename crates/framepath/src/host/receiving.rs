@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Receiver of a worker's completions: frames, and the pools that contain them. Also returns their slots.
+//! Receiver of a worker's completions: frames, and the pools that contain them. Also returns the frames'
+//! slots to the worker.
 //!
-//! Every value is checked before use.
+//! Every value from the worker is checked before use.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -26,8 +27,9 @@ use super::worker_stream::WorkerStream;
 /// Time limit for a message that a cell announces: zero, because the worker sends the message before
 /// the cell.
 const ALREADY_SENT: Duration = Duration::ZERO;
-/// Maximum number of layouts, pools and requests for memory that a worker may send between two frames. One
-/// of each is needed. Also the maximum number of requests for memory while the worker opens the stream.
+/// Maximum number of layouts, pools and requests for memory, all three together, that a worker may send
+/// between two answers. An answer is a frame, or the report that an input frame has no output. A new pool
+/// needs one of each. Also the maximum number of requests for memory while the worker opens the stream.
 pub(super) const CONSTANTS: u32 = 8;
 
 /// Receiver of the completions of one worker.
@@ -60,7 +62,8 @@ pub(super) enum WorkerMessage {
     Failed(String),
     /// The stage sends a request to the hops in front.
     Request(UpstreamRequest),
-    /// The decoder continues without the picture of packet `seq`, or without `skipped` packets up to it.
+    /// If `skipped` is 0, the decoder could not decode packet `seq`, and continues without it. Otherwise the
+    /// decoder has skipped `skipped` packets, the last of which is packet `seq`.
     Undecoded { seq: u64, skipped: u64 },
     /// A layout, a pool or a request for memory, which the receiver has handled already.
     Constant,
@@ -82,7 +85,8 @@ impl Receiving {
     /// input by its number. Handles a layout, a pool or a request for memory itself.
     ///
     /// # Errors
-    /// The worker broke the rules, this process lacks a resource, or the provider has no buffers.
+    /// The worker broke the rules, the connection to the worker failed, this process lacks a resource, or the
+    /// provider has no buffers.
     pub(super) fn take(
         &mut self,
         meta: impl FnMut(u64) -> Option<FrameMeta>,
@@ -126,7 +130,8 @@ impl Receiving {
     /// Handles the rare completions: a failure, a layout, a pool, or a request for memory.
     ///
     /// # Errors
-    /// Any other completion, or too many of these between two frames; as [`Receiving::take`].
+    /// The completion is of another kind, or more than [`CONSTANTS`] layouts, pools and requests arrived
+    /// since the last answer; also as [`Receiving::take`].
     fn on_rare(&mut self, completion: &Completion) -> Result<WorkerMessage, HostError> {
         if *completion == Completion::Failed {
             return match self.recv()? {
@@ -159,8 +164,12 @@ impl Receiving {
         Ok(WorkerMessage::Constant)
     }
 
-    /// Receives the worker's request for memory, and answers it: with memory, with buffers of the provider,
-    /// or with a denial. Fails if the provider has no such buffers.
+    /// Receives the worker's request for memory, and answers the request: with memory, with buffers of the
+    /// provider, or with a denial.
+    ///
+    /// # Errors
+    /// The request has not arrived, the worker has not received earlier answers, a message cannot be sent or
+    /// received, or as [`Receiving::provide_buffers`].
     fn provide(&mut self) -> Result<(), HostError> {
         check_answers_received(&self.link.socket, || self.link.health.announced_pools())?;
         match self.recv()? {
@@ -179,7 +188,8 @@ impl Receiving {
     /// Requests buffers from the provider, and sends these buffers to the worker.
     ///
     /// # Errors
-    /// The stream has no provider, or the provider has no such buffers.
+    /// The stream has no provider, the provider has no such buffers (then the worker gets a denial), or a
+    /// message cannot be sent.
     fn provide_buffers(&mut self, request: BufferRequest) -> Result<(), HostError> {
         let Some(provider) = self.provider.clone() else {
             return Err(Breach("a request for buffers of a provider, but the stream has none").into());
@@ -217,8 +227,8 @@ impl Receiving {
         send(&self.link.socket, message, fd.map(AsFd::as_fd))
     }
 
-    /// Sleeps until a cell arrives, the submit end requests attention, `has_request` is true, `limit`
-    /// passes or the worker is gone. May return early.
+    /// Sleeps until a cell arrives, a thread requests attention ([`WorkerHealth::request_attention`]),
+    /// `has_request` is true, `limit` passes or the worker is gone. May return early.
     pub(super) fn sleep(&mut self, has_request: impl Fn() -> bool, limit: Option<Duration>) {
         let health = &self.link.health;
         health.collect_sleeps(true);
@@ -226,8 +236,8 @@ impl Receiving {
         health.collect_sleeps(false);
     }
 
-    /// Sleeps until the submit end requests attention or `has_request` is true, whatever the worker
-    /// does. May return early.
+    /// Sleeps until a thread requests attention ([`WorkerHealth::request_attention`]) or `has_request` is
+    /// true, whatever the worker does. May return early.
     pub(super) fn sleep_until_called(&mut self, has_request: impl Fn() -> bool) {
         let health = &self.link.health;
         self.reader.bell().sleep_unless(|| health.is_attention_requested() || has_request(), None);
@@ -266,7 +276,7 @@ impl WorkerPools {
     /// metadata.
     ///
     /// # Errors
-    /// The worker named an unknown input, pool or layout, or the frame does not fit the slot.
+    /// The worker named an unknown input, pool, slot or layout, or the frame does not fit the slot.
     pub(super) fn frame(
         &self,
         pool: u16,
@@ -383,7 +393,8 @@ impl WorkerPools {
     }
 }
 
-/// Way by which slots return to the worker: words of the shared area.
+/// Path by which slots return to the worker: words of the shared area. Each return also reduces the count of
+/// frames that this process holds.
 pub(super) struct SlotReturns {
     pub(super) area: Arc<SharedArea>,
     pub(super) health: Arc<WorkerHealth>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Duration of each restart: how long a stream had no worker.
+//! Times of each replacement of a worker: how long the stream had no worker and no new frame.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -17,8 +17,8 @@ const REMEMBERED: usize = 4096;
 pub struct Recovery {
     /// Number of the worker that ended, among the workers of the stream, from 0.
     pub worker: u64,
-    /// Time when the collect end began to replace the worker. If the worker ended by itself, the collect
-    /// end had taken all its completions before.
+    /// Time when the collect end began to replace the worker. If the worker ended by itself or was killed,
+    /// the collect end had taken all its completions before.
     pub seen_ns: u64,
     /// Time when the next worker had opened the stream, just before the history was submitted to it.
     pub opened_ns: u64,
@@ -40,7 +40,7 @@ struct RecoveryState {
     /// Number of workers that have opened the stream.
     opened: u64,
     present: Weak<SharedProcess>,
-    /// The current recovery, until its first new frame; else `None`.
+    /// The recovery since the last death, until its first new frame; else `None`.
     begun: Option<Recovery>,
     done: VecDeque<Recovery>,
 }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Caller's side of a demuxer in a worker.
 //!
-//! The worker receives the open file, or a socket on which it requests the bytes (`ByteServer`), and nothing
-//! else; for a stream from the network, a URL or a session description, and makes its sockets itself. It reads
-//! ahead as far as the ring and the shared memory allow, so a paced path wakes it once for half
-//! a ring of packets. The caller checks the worker's cells. The bytes of the worker's packets are never a
-//! slice here; they are copied once more, into the decoder's memory.
+//! Besides the memory that it shares with the caller, the worker receives only its input: the open file, or a
+//! socket on which it requests the bytes (`ByteServer`). For a stream from the network, it receives a URL or
+//! a session description, and makes its sockets itself. The worker reads ahead as far as the ring and the
+//! shared memory allow, so a paced path wakes it once for half a ring of packets. The caller checks the
+//! worker's cells. The bytes of the worker's packets are never a slice here; they are copied once more, into
+//! private memory of this process or into the memory shared with the decoder's worker.
 //!
 //! The caller writes a seek into the ring to the worker, and the worker reads that ring between two packets.
 //! The caller drops packets that arrive before the answer. These drops also make room in the ring of packets,
@@ -46,23 +47,26 @@ const RINGS_BEFORE_ANSWER: u64 = 2;
 /// Maximum size of the description of a track that a demuxer's worker sends, bytes.
 pub(super) const MOST_TRACK_BYTES: usize = 4 << 20;
 
-/// Work of a demuxer's worker.
+/// Work of a demuxer's worker, and the way to start the worker.
 pub(crate) struct DemuxerSpec {
-    /// Number of times to read the file; 0 counts as 1.
+    /// Number of times to read the file; 0 counts as 1. No effect on a stream from the network, which is read
+    /// once.
     pub(crate) loops: u64,
-    /// Time from the stream's start where each pass over the file begins.
+    /// Time from the stream's start where each pass over the file begins. No effect on a stream from the
+    /// network.
     pub(crate) start: Duration,
     /// Number of the video track; `None` chooses the best.
     pub(crate) track: Option<u32>,
     pub(crate) options: WorkerOptions,
     /// The stream's connection to the service that provides the worker; `None` if this program starts it.
     pub(crate) service: Option<Arc<ServiceStream>>,
-    /// True if this process reads the packets' bytes itself, so they have to be copied out of the
-    /// shared memory.
+    /// True if this process reads the packets' bytes itself, so that they have to be copied into private
+    /// memory.
     pub(crate) private: bool,
 }
 
-/// Reader of the packets of a file or network stream that a worker demuxes. Dropping the reader ends the worker.
+/// Reader of the packets of a file or network stream that a worker demuxes. Dropping the reader ends the
+/// worker.
 pub(crate) struct RemoteDemuxer {
     // First, so that it is dropped first: its thread uses the other fields.
     _watcher: Watcher,
@@ -76,7 +80,7 @@ pub(crate) struct RemoteDemuxer {
     /// Number of seeks so far, which is the number of the last seek.
     seeks: u64,
     packets: Arc<PooledPackets>,
-    /// True once the worker has ended; set by the watcher's thread.
+    /// True once the worker has closed the connection; set by the watcher's thread.
     gone: Arc<AtomicBool>,
     spec: DemuxerSpec,
     /// The demuxed input. Kept in this process, too, to check if there are bytes to read.
@@ -85,7 +89,7 @@ pub(crate) struct RemoteDemuxer {
     received: u64,
     /// Number of packets of the network that were lost so far.
     lost: u64,
-    /// True after the last packet or a failure, until a seek.
+    /// True after the last packet, or a failure that the worker has reported, until a seek.
     ended: bool,
     stats: Arc<WorkerStats>,
 }
@@ -94,8 +98,9 @@ impl RemoteDemuxer {
     /// Opens `input` in a worker.
     ///
     /// # Errors
-    /// No worker can be started; the input cannot be read or reached; the worker refuses the input, ends, exceeds a
-    /// limit or breaks the rules; or Ctrl-C canceled the wait.
+    /// No worker can be started; the input cannot be read or reached; the worker refuses the input, ends,
+    /// exceeds a limit or breaks the rules; this process lacks a resource; or a signal (Ctrl-C) or stop
+    /// request canceled the wait.
     pub(crate) fn open(input: DemuxedInput, spec: DemuxerSpec) -> Result<RemoteDemuxer, HostError> {
         let sizes = area_sizes(spec.options.kind.memory_bytes, MOST_PACKET_BYTES);
         let area = Arc::new(SharedArea::new(sizes)?);
@@ -157,13 +162,14 @@ impl RemoteDemuxer {
         self.stats = stats.clone();
     }
 
-    /// Returns the number of packets received so far, and the number of packets of the network that were lost.
+    /// Returns the number of packets that this worker has sent so far, and the number of packets that were
+    /// lost in the network meanwhile.
     pub(crate) fn counts(&self) -> (u64, u64) {
         (self.received, self.lost)
     }
 
     /// Seeks to another position, also after the end. Waits for the worker's answer, and drops the packets
-    /// that arrive before it. Returns `Ok` after Ctrl-C, without the answer.
+    /// that arrive before it. Returns `Ok` after a signal (Ctrl-C) or a stop request, without the answer.
     ///
     /// # Errors
     /// As [`read`](RemoteDemuxer::read).
@@ -192,12 +198,13 @@ impl RemoteDemuxer {
         Err(Breach("too many packets before the answer to a seek").into())
     }
 
-    /// Reads the next packet; `None` after the last packet of the last loop, after Ctrl-C, and after an error
-    /// of the demuxer was returned.
+    /// Reads the next packet; `None` after the last packet of the last loop, after a signal (Ctrl-C) or a
+    /// stop request, and after an error of the demuxer was returned.
     ///
     /// # Errors
-    /// The demuxer's error; the worker ended, hung or broke the rules of shared memory; or there is no memory
-    /// for the packet. All packets before the error were returned.
+    /// The demuxer's error; this process could not read the input for the worker; no packet came from the
+    /// network in time; the worker ended, hung or broke the rules; or there is no memory for the packet. All
+    /// packets before the error were returned.
     pub(crate) fn read(&mut self) -> Result<Option<Packet>, HostError> {
         let mut wait = None;
         while !self.ended {
@@ -220,7 +227,7 @@ impl RemoteDemuxer {
         Ok(None)
     }
 
-    /// Waits for the worker's next cell; `None` after Ctrl-C.
+    /// Waits for the worker's next cell; `None` after a signal (Ctrl-C) or a stop request.
     ///
     /// # Errors
     /// The worker ended, exceeded a limit of `wait`, or broke the rules of shared memory.
@@ -274,11 +281,11 @@ impl RemoteDemuxer {
         Ok(packet)
     }
 
-    /// Receives the message that belongs to a failure, and returns it as an error of the demuxer; or the reason
-    /// why the input could not be read.
+    /// Receives the message that belongs to a failure, and returns it as an error of the demuxer; or the
+    /// reason why the input could not be read.
     ///
     /// # Errors
-    /// There is no such message.
+    /// There is no such message, or the socket failed.
     fn failure(&mut self) -> Result<HostError, HostError> {
         self.ended = true;
         match recv_within(&self.worker.socket, Duration::ZERO)? {
@@ -290,10 +297,12 @@ impl RemoteDemuxer {
     }
 }
 
-/// Sends the worker at `socket` the input, and the order to demux it as `spec` says, in the shared memory `area`.
+/// Sends the worker at `socket` the input, and the order to demux it as `spec` says, in the shared memory
+/// `area`.
 ///
 /// # Errors
-/// The worker is gone, or the text of a network source is too long.
+/// A message cannot be sent, for example because the worker is gone; or the text of a network source does not
+/// fit into the shared memory.
 fn send_input(
     socket: &Socket,
     input: &DemuxedInput,
@@ -349,11 +358,12 @@ fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Waits until the worker has the file open. Returns the size of the track's description in bytes,
+/// Waits until the worker has the input open. Returns the size of the track's description in bytes,
 /// and the stream.
 ///
 /// # Errors
-/// The worker refused the file, ended, exceeded a limit or broke the rules; or Ctrl-C canceled the wait.
+/// The worker refused the input, ended, exceeded a limit or broke the rules; this process could not read the
+/// input for the worker; or a signal (Ctrl-C) or stop request canceled the wait.
 fn opened(
     worker: &Worker,
     input: &DemuxedInput,
@@ -378,7 +388,7 @@ fn opened(
     }
 }
 
-/// Starts a thread that sets `gone` and rings `bell` when the worker at `socket` ends.
+/// Starts a thread that sets `gone` and rings `bell` when the worker at `socket` closes the connection.
 fn watch_end(socket: Arc<Socket>, gone: Arc<AtomicBool>, bell: Bell) -> Result<Watcher, HostError> {
     let at_end = move || {
         // Release: pairs with the Acquire in `next_cell`, which then finds the
@@ -394,8 +404,8 @@ impl Drop for RemoteDemuxer {
     fn drop(&mut self) {
         // Read before the worker is ended: a process that was reaped has no CPU clock.
         self.stats.cpu_ns.fetch_add(self.worker.process().cpu_ns(), Ordering::Relaxed);
-        // The worker exits when its connection closes; if it does not, dropping the fields kills it.
-        // `kill` is not called, because the service would start another worker.
+        // The worker exits when its connection closes; if it does not, dropping the fields kills a worker of
+        // this program. `kill` is not called, because the service would start another worker.
         self.worker.socket.shut();
     }
 }

@@ -18,8 +18,8 @@ impl CollectEnd {
     /// has room. `why` is the reason for the replacement.
     ///
     /// # Errors
-    /// The stream was abandoned, this process caused the error, no worker can be started, or too many
-    /// workers have ended.
+    /// The stream was abandoned, the grace period of a signal ended, this process caused the error or lacks a
+    /// resource now, no worker can be started or open the stream, or too many workers have ended.
     pub(super) fn replace(&mut self, why: HostError) -> Result<(), HostError> {
         if self.session.is_abandoned() || signal::overdue() {
             return Err(HostError::Abandoned);
@@ -31,7 +31,7 @@ impl CollectEnd {
         log::warn!("worker {} is replaced: {why}", self.link.pid());
         *self.session.stats.last_death.lock().unwrap_or_else(PoisonError::into_inner) = why.to_string();
         self.count_cpu();
-        // From here on this worker gets no inputs, so the log has all that it got.
+        // From here on this worker gets no inputs, so the log has all inputs that the worker got.
         self.link.break_off();
         self.session.stats.recoveries.finish();
         self.is_recovering = true;

@@ -39,7 +39,8 @@ pub fn default_socket() -> PathBuf {
 /// folder could listen at this path first.
 ///
 /// # Errors
-/// No service listens at `path`, the connection fails, or the service runs as a user that is not accepted.
+/// No service listens at `path`, the connection fails, the grace period of a signal ends during the wait, or
+/// the service runs as a user that is not accepted.
 pub fn connect(path: &Path, allowed: Option<u32>) -> Result<Socket, HostError> {
     let failed = |source| HostError::NoService { path: path.to_owned(), source };
     let socket = Socket::connect(path).map_err(failed)?;
@@ -86,11 +87,13 @@ impl ServiceStream {
         Arc::new(ServiceStream { path, allowed, state: Mutex::default() })
     }
 
-    /// Requests a worker from the service; the service then ends the stream's previous worker. Connects again
-    /// if the service was restarted. Only one thread at a time may call it.
+    /// Requests a worker from the service; the service then ends the stream's previous worker. Connects
+    /// again, once, if an earlier connection has failed, for example because the service was restarted. Only
+    /// one thread at a time may call this function.
     ///
     /// # Errors
-    /// The service cannot be reached, denied the request, sent no answer in time, or broke the protocol.
+    /// The service cannot be reached, runs as a user that is not accepted, denied the request, sent no answer
+    /// in time, or broke the protocol.
     pub(super) fn worker(self: &Arc<ServiceStream>) -> Result<Worker, HostError> {
         let fresh = self.locked().connection.is_none();
         match self.ask() {

@@ -16,12 +16,14 @@ use crate::requests::Upstream;
 /// State of one stream across all its workers, for any thread.
 pub struct Session {
     pub(super) spec: Spec,
+    /// The ledger's level in the workers, as a number of the wire format: 0 `off`, 1 `times`, 2 `full`.
     pub(super) level: AtomicU8,
     /// True after [`Session::abandon`].
     abandoned: AtomicBool,
-    /// The present worker, for threads that abandon the stream or wake the collect end; `None` before the
-    /// start and after the end. The collect end locks it when a worker begins or ends; the submit end never
-    /// locks it.
+    /// The present worker, for threads that abandon the stream or wake the collect end; during a replacement
+    /// the old worker; `None` before the start and after the end. The thread that starts the stream takes the
+    /// lock for the first worker; the collect end takes it for each replacement and at the end of the stream.
+    /// The submit end never takes it.
     present: Mutex<Option<Arc<WorkerStream>>>,
     pub(super) stats: Arc<WorkerStats>,
     /// Upstream path of the stage's requests. Set at the first input or flush; never set outside a pipeline.
@@ -57,8 +59,10 @@ impl Session {
         self.stats.clone()
     }
 
-    /// Ends the stream at once, from any thread: kills the worker; the collect end fails with
-    /// `HostError::Abandoned`, and then the submit end with `SubmitError::Closed`.
+    /// Ends the stream, from any thread: kills the present worker, and a worker that is being started. The
+    /// collect end returns the frames that the worker had completed, and then fails with
+    /// `HostError::Abandoned`; a collect end that waits at a held end fails only after a flush. Then the
+    /// submit end fails with `SubmitError::Closed`.
     pub fn abandon(&self) {
         // Release: pairs with the Acquire in `is_abandoned`.
         self.abandoned.store(true, Ordering::Release);
@@ -82,7 +86,7 @@ impl Session {
     }
 
     /// Sends a request of the stage in the worker upstream, as if the stage ran in this process. The request
-    /// is dropped once the run has ended, and outside a pipeline.
+    /// is dropped once the run has ended, before the first input or flush, and outside a pipeline.
     pub(super) fn request(&self, request: UpstreamRequest) {
         let request = match request {
             UpstreamRequest::Keyframe => Request::Keyframe,
@@ -98,7 +102,8 @@ impl Session {
         self.abandoned.load(Ordering::Acquire)
     }
 
-    /// Records the stream's new worker. Kills this worker at once if the stream was abandoned before.
+    /// Records the stream's new worker, also in the statistics. Kills this worker at once if the stream was
+    /// abandoned before.
     pub(super) fn set_worker(&self, link: &Arc<WorkerStream>) {
         self.stats.pid.store(link.pid(), Ordering::Relaxed);
         self.stats.recoveries.opened(&link.process());

@@ -47,7 +47,8 @@ impl<P> Spare<P> {
     /// worker is ready.
     ///
     /// # Errors
-    /// The worker reported an error, ended, or took too long.
+    /// The worker reported an error, ended, took too long or sent an invalid or unexpected message; or the
+    /// socket failed.
     pub fn wait(&mut self) -> Result<(), HostError> {
         if self.is_ready() { Ok(()) } else { self.on_message(recv_within(&self.socket, LOADING)) }
     }
@@ -56,7 +57,7 @@ impl<P> Spare<P> {
     /// worker's socket is readable.
     ///
     /// # Errors
-    /// As [`Spare::wait`].
+    /// As [`Spare::wait`], except that no wait is too long.
     pub fn recv(&mut self) -> Result<(), HostError> {
         self.on_message(recv(&self.socket))
     }
@@ -115,7 +116,7 @@ impl<P> Spares<P> {
     /// Makes workers until there are `count` workers, ready or loading.
     ///
     /// # Errors
-    /// The first error that `make` returns.
+    /// The first error that `make` returns. The workers made before stay.
     pub fn fill(
         &mut self,
         count: usize,

@@ -24,8 +24,9 @@ pub struct Spec {
     pub track: Option<TrackInfo>,
     /// Maximum number of the stage's frames that the hops behind the stage hold at a time.
     pub frames_behind: u32,
-    /// Minimum number of frames that the hops behind the stage hold while an honest stage waits for a
-    /// slot of its pool. The watchdog kills a worker that waits while they hold fewer.
+    /// Minimum number of frames that the hops behind the stage hold while an honest stage waits for a slot of
+    /// its pool; 0 counts as 1. A worker that waits while these hops hold fewer frames counts as making no
+    /// progress, so that the watchdog may kill it.
     pub least_out: u32,
     /// Options for starting and watching the workers.
     pub options: WorkerOptions,
@@ -58,8 +59,8 @@ impl Spec {
 }
 
 /// Returns the sizes of the memory shared with a worker of `memory_bytes` bytes. The room for packets is
-/// an eighth of the worker's memory, but at least 8 MiB and at most `most` bytes. The kernel allocates
-/// only the pages that packets reach.
+/// an eighth of the worker's memory, but at least 8 MiB and at most `most` bytes, rounded down to 4096 bytes.
+/// Unless `vm.overcommit_memory` is 2, the kernel allocates only the pages that packets reach.
 pub(super) fn area_sizes(memory_bytes: u64, most: u64) -> Sizes {
     Sizes { cells: CELLS, packet_bytes: (memory_bytes / 8).clamp(LEAST_PACKET_BYTES, most) & !0xfff }
 }
@@ -80,7 +81,8 @@ pub(super) enum Attempt {
     First,
     /// A replacement, opened like the first worker, but only with the faults of kind `poison`.
     Again,
-    /// A replacement with one thread, so that the packet that kills the worker can be identified.
+    /// A replacement with one thread, so that the packet that kills the worker can be identified; also only
+    /// with the faults of kind `poison`.
     SingleThreaded,
 }
 

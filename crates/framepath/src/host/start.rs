@@ -2,7 +2,8 @@
 //! Start of workers, and spare workers.
 //!
 //! The kernel kills a worker when the thread that started it ends. So one thread, the spawner, starts all
-//! workers. It lives as long as the process.
+//! workers of this program, or the zygote that forks them. The spawner lives as long as the process. A
+//! service starts its workers itself.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -24,7 +25,8 @@ use super::zygote::ZygoteProcess;
 use super::{HostError, WorkerOptions, program};
 
 /// Time without a request after which the spawner starts the spare workers of the kind that was requested
-/// last. A short run then starts none, and the start does not delay a stream's first frame.
+/// last. A short run then starts none, and the start does not delay a stream's first frame. Kinds that reach
+/// the network have no spare workers.
 const SETTLED: Duration = Duration::from_millis(100);
 
 enum Request {
@@ -36,9 +38,9 @@ enum Request {
 /// Channel for requests to the spawner; set at the first request.
 static SPAWNER: OnceLock<Sender<Request>> = OnceLock::new();
 
-/// Ends the spare workers of this program, and the zygote if no stream uses a worker of it. Waits until
-/// these processes have ended. The next stream then has to wait for the start of its worker. Any thread may
-/// call it.
+/// Ends the spare workers of this program, and the zygote if no stream uses a worker of the zygote. Waits
+/// until these processes have ended. A zygote whose workers are in use ends with the last of them. The next
+/// stream then has to wait for the start of its worker. Any thread may call this function.
 pub fn dismiss_spares() {
     let Some(spawner) = SPAWNER.get() else { return };
     let (done, dismissed) = channel();
@@ -48,8 +50,10 @@ pub fn dismiss_spares() {
     }
 }
 
-/// Keeps `count` spare workers for plain stages, so that streams do not wait for a start. Each worker may
-/// use `memory_bytes` bytes of address space. Returns at once.
+/// Keeps `count` spare workers of this program for plain stages that require seccomp, so that streams do not
+/// wait for a start. Each worker may use `memory_bytes` bytes of address space. The spawner starts the
+/// workers; this function returns at once. A worker that cannot be started is only logged, and spare workers
+/// above a new, smaller `count` stay until streams use them.
 pub fn keep_ready(memory_bytes: u64, count: usize) {
     // If the thread is gone, the next request for a worker fails.
     let _ = spawner().send(Request::Spares { kind: WorkerKind::stage(memory_bytes), count });
@@ -66,7 +70,8 @@ fn spawner() -> &'static Sender<Request> {
 }
 
 /// Returns a worker for a stream: a worker of the service if the stream uses `service`; else a spare worker,
-/// which the spawner replaces; else a new worker. Waits until the worker is inside its sandbox.
+/// which the spawner replaces later; else a new worker. A worker that reaches the network is always new.
+/// Waits until the worker is inside its sandbox.
 ///
 /// # Errors
 /// No worker can be started, the service grants none, or the worker's sandbox lacks a required layer.
@@ -188,11 +193,11 @@ fn serve(requests: Receiver<Request>) {
 }
 
 /// Starts a worker by forking `zygote`; starts the zygote first if there is none. If FRAMEPATH_WORKER or
-/// [`set_worker_program`](super::set_worker_program) names a worker program, starts that program instead.
-/// If an existing zygote fails, tries once more with a new zygote. The worker is still loading when this
-/// function returns.
+/// [`set_worker_program`](super::set_worker_program) names a worker program, or if the worker reaches the
+/// network, starts the worker program instead. If an existing zygote fails, tries once more with a new
+/// zygote. The worker is still loading when this function returns.
 fn start(kind: &WorkerKind, zygote: &mut Option<Arc<ZygoteProcess>>) -> Result<LocalSpare, HostError> {
-    // The zygote has no network.
+    // The zygote's workers have no network.
     if program::named().is_some() || kind.has_network() {
         let Spare { process, socket, program, layers, .. } = start_program(kind)?;
         let process = SharedProcess { pid: process.pid(), kind: Parent::Us(Mutex::new(process)) };
@@ -232,7 +237,7 @@ fn spawn(kind: &WorkerKind, kept: &mut Option<Arc<ZygoteProcess>>) -> Result<Loc
 /// worker is still loading when this function returns.
 ///
 /// # Errors
-/// The program cannot be found or started.
+/// The program cannot be found or started, or the socket to it cannot be made.
 pub fn start_program(kind: &WorkerKind) -> Result<Spare<WorkerProcess>, HostError> {
     let program = program::find()?;
     let failed = |source| HostError::Start { program: program.name.display().to_string(), source };

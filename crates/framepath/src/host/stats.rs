@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use super::{Recoveries, Traffic};
 use crate::damage::DamageLog;
 
-/// Statistics of a stream's workers, or of a demuxer's worker, which is never replaced. Any thread may read
-/// the fields.
+/// Statistics of a stream's workers, or of a demuxer's worker, which is never replaced. A network source has
+/// one statistic for the demuxer's workers of all its connections. Any thread may read the fields.
 #[derive(Debug, Default)]
 pub struct WorkerStats {
     /// Process id of the newest worker; 0 before the first, and if the id is not visible to this program.
@@ -31,14 +31,16 @@ pub struct WorkerStats {
     pub lost: AtomicU64,
     /// Number, counted from 0, of the first input that counts as `lost`, plus one; 0 if there is none.
     pub first_lost: AtomicU64,
-    /// CPU time of the stream's ended workers, from the start of their processes, nanoseconds.
+    /// CPU time of the stream's ended workers, from the start of their processes, nanoseconds. Workers whose
+    /// process id is not visible to this program are left out.
     pub cpu_ns: AtomicU64,
-    /// CPU time that the workers reported for delivered frames, nanoseconds; 0 below the ledger's level `full`.
+    /// CPU time that the workers reported for delivered frames, nanoseconds. At the ledger's level `times`
+    /// only the time of copies, by the clock; 0 at level `off`.
     pub reported_cpu_ns: AtomicU64,
-    /// Note for the user about missing layers of the first worker's sandbox; empty if no layer is
+    /// Note for the user about missing confining layers of the first worker's sandbox; empty if none is
     /// missing.
     pub sandbox_note: Mutex<String>,
-    /// Reason of the last death of a worker, as a text; empty if no worker has died.
+    /// Reason of the last death that is counted in `deaths`, as a text; empty if there is none.
     pub last_death: Mutex<String>,
     /// Damage that the decoder in the workers has found.
     pub(crate) damage: DamageLog,

@@ -26,8 +26,8 @@ use crate::out::{HopFailure, Out};
 use crate::recorder::Stretch;
 use crate::stage::Stage;
 
-/// Opens the stream in a first worker. Takes the stream's description in front of the stage; returns
-/// the description behind the stage.
+/// Function that opens the stream in a first worker. Takes the stream's description in front of the stage;
+/// returns the description behind the stage, and the submit end.
 type Start = Box<dyn FnMut(StreamInfo) -> Result<(StreamInfo, SubmitEnd), HostError> + Send>;
 
 /// Last stage of its thread: submits items to a worker, whose output goes to the next thread.
@@ -42,8 +42,8 @@ pub(crate) struct Submit {
 
 /// Submit end of a stream: submits packets or frames to the worker.
 ///
-/// It shares no lock with the collect end. It logs each input before submitting it, so that the
-/// collect end can submit it again, to the next worker.
+/// The submit end shares no lock with the collect end. It logs each input before submitting the input, so
+/// that the collect end can submit the input again, to the next worker.
 pub struct SubmitEnd {
     log: SyncSender<Logged>,
     commands: Receiver<SubmitCommand>,
@@ -62,7 +62,8 @@ pub struct SubmitEnd {
 /// Reason why an input cannot be submitted.
 #[derive(Debug)]
 pub enum SubmitError {
-    /// The collect end has ended, and reports the reason; or [`SubmitEnd::end`] was called before.
+    /// The collect end has ended, and reports the reason; or [`SubmitEnd::end`] was called before, and no
+    /// flush since.
     Closed,
     /// Error of this process or of the input. The worker is not the cause.
     Host(HostError),
@@ -78,15 +79,16 @@ impl SubmitEnd {
         SubmitEnd { log, commands, link, sending, next_seq: 0, ended: false, is_held: false }
     }
 
-    /// Submits an input to the worker, or leaves that to the collect end. Waits while there is no room, and
-    /// while a worker is replaced.
+    /// Submits an input to the worker, or leaves that to the collect end. Waits while the worker's memory or
+    /// the log has no room, and while a worker is replaced.
     ///
     /// `cut` ends the caller's part of the frame's time. This function calls it just before the worker
-    /// can see the input. After a wait for room, or if the collect end submits the input, it uses `begun`
-    /// instead, so that the wait counts as queue time.
+    /// can see the input. After a wait for room in the worker's memory, or if the collect end submits the
+    /// input, it uses `begun` instead, so that the wait counts as queue time.
     ///
     /// # Errors
-    /// The collect end or the input has ended, or this process cannot submit the input.
+    /// The collect end has ended, [`SubmitEnd::end`] was called before and no flush since, this process lacks
+    /// a resource, or the packet is too large.
     pub fn submit(
         &mut self,
         meta: FrameMeta,
@@ -176,7 +178,9 @@ impl SubmitEnd {
         }
     }
 
-    /// Makes the collect end read the log, even if it waits for a worker that this end does not know yet.
+    /// Wakes the collect end to read the log. If this end's worker is gone, the collect end may wait for a
+    /// worker that this end does not know yet: then this function waits until the collect end names the next
+    /// worker, and wakes the collect end again. Returns without that if the collect end has ended.
     #[cold]
     fn wake_worker(&mut self) {
         loop {
@@ -215,7 +219,8 @@ impl SubmitEnd {
     }
 
     /// Ends the input: the worker drains its stage. `is_held` is true if a flush and further inputs may
-    /// follow. A repeated call has an effect only if it ends a held stream for good.
+    /// follow. A repeated call without a flush in between has an effect only if it ends a held stream for
+    /// good.
     pub fn end(&mut self, is_held: bool) {
         if self.ended && (is_held || !self.is_held) {
             return;
@@ -344,10 +349,13 @@ impl Sending {
     /// Prepares the submission of `input`: copies a packet into shared memory; announces the pool and the
     /// layout of a frame if they are new. Returns the submission, or the full resource if there is no room.
     /// Call [`Sending::submit`] with the submission before the next call of this function. With
-    /// `after_loss`, the decoder outputs all frames inside and starts anew before it takes the packet.
+    /// `after_loss`, the decoder outputs all frames inside and starts anew before it takes the packet;
+    /// `after_loss` has no effect on a frame.
     ///
     /// # Errors
-    /// The worker broke the rules, this process lacks a resource, or the packet is too large.
+    /// The worker broke the rules, the connection to the worker failed, this process lacks a resource, the
+    /// packet is too large, or the frame is in more pools than the worker can be told
+    /// ([`Names::pool`]).
     pub(super) fn prepare(
         &mut self,
         seq: u64,
@@ -452,8 +460,9 @@ impl Sending {
         link.health.submit_sleeps(false);
     }
 
-    /// True if half of the ring is free, so that a full ring costs one wake-up per half ring; for memory:
-    /// if the worker has released a packet since the last one was copied, or broke the rules.
+    /// For cells: true if at least half of the ring is free, so that a full ring costs one wake-up per half
+    /// ring. For memory: true if the worker has released a packet since the last attempt to copy one, or
+    /// broke the rules.
     fn has_room(&self, full: FullResource) -> bool {
         match full {
             FullResource::Cells => self.writer.len().is_ok_and(|len| len <= self.writer.cells() / 2),

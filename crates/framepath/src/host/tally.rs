@@ -29,15 +29,16 @@ impl Tally {
         Tally { page, taken: Box::new([(0, 0); REMEMBERED]) }
     }
 
-    /// Counts input `seq` as taken by the stage, and records the time.
+    /// Counts input `seq` as taken by the stage, and records the time. In a demuxer's worker: counts packet
+    /// `seq` as read.
     pub(super) fn count_input(&mut self, seq: u64) {
         self.page.add(figures::INPUTS, 1);
         self.taken[seq as usize % REMEMBERED] = (seq.wrapping_add(1), now_ns());
     }
 
-    /// Counts a frame of input `seq` as emitted by the stage, and adds its latency and the times by cause in
-    /// `work` to the counters. Replaces the size of the last frame. The latency is left out if the time of
-    /// the input is not kept.
+    /// Counts a frame of input `seq` as emitted by the stage, and adds its latency, from the time when the
+    /// stage took the input, and the times by cause in `work` to the counters. Sets the counter of the frame
+    /// size to the size of this frame. The latency is left out if the time of the input is no longer kept.
     pub(super) fn count_output(&mut self, seq: u64, work: &WorkerTime, layout: &Layout) {
         let page = &self.page;
         let (number, since) = self.taken[seq as usize % REMEMBERED];

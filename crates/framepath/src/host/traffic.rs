@@ -3,7 +3,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts of messages and cells, for any thread to read. They order no other memory (Relaxed).
+/// Counts of messages and cells, for any thread to read. The counts order no other memory (Relaxed). Of the
+/// messages by which a worker opens a stream, only `Open` and `Opened` count.
 #[derive(Debug, Default)]
 pub struct Traffic {
     /// Number of messages that the caller sent to the worker's socket; 0 for a demuxer's worker.

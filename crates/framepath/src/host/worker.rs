@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Worker's own side: the main function of a worker process. The worker runs one stage of one stream, or
-//! demuxes one file, for one caller.
+//! demuxes one file or one stream from the network, for one caller.
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -46,14 +46,18 @@ use crate::stage::HopRole;
 const ROWS: usize = 4;
 
 /// Runs a worker from start to end: enters the sandbox of its kind, then serves the caller at the other
-/// end of `socket`. The process ends when the caller closes the connection. This function returns only
-/// if no stream was opened, or the caller broke the rules.
+/// end of `socket`. From the caller's message that opens a stage or an input on, a thread ends the process
+/// as soon as the caller closes the connection. This function returns `Ok` only if the caller closed the
+/// connection before that message, or broke the rules while a stage was open.
 ///
 /// Call this function in the main thread of a process that does nothing else.
 ///
 /// # Errors
-/// The sandbox cannot be entered, the caller broke the rules, or memory is short. Errors of the stage
-/// go to the caller and are not returned here.
+/// The sandbox cannot be entered, or the plug-in or libavfilter cannot be loaded; the caller gets this error,
+/// too. The caller sent an invalid or unexpected message. The caller broke the rules of a demuxer, or of a
+/// stage that has failed. A system call failed: to send or receive a message, to map the page of the
+/// service's counters, or to start the thread that watches the caller. Errors of the stage or demuxer, also
+/// while it is opened, go to the caller and are not returned here.
 pub(crate) fn lock_in_and_serve(
     socket: OwnedFd,
     kind: WorkerKind,
@@ -137,8 +141,9 @@ fn serve(socket: &Arc<Socket>, task: Task, registry: &Registry) -> Result<(), Ho
     Ok(())
 }
 
-/// Serves a caller that has sent the open `file`: waits for the demux message, and sends the file's packets.
-/// Returns only if the caller closed the connection before that message, or broke the rules.
+/// Serves a caller that has sent `file`, which is the open file or a socket for requests of its bytes: waits
+/// for the demux message, and sends the file's packets. Returns only if the caller closed the connection
+/// before that message or broke the rules, or a system call failed.
 fn serve_file(
     socket: &Arc<Socket>,
     name: String,
@@ -150,7 +155,7 @@ fn serve_file(
         Some(_) => return Err(HostError::NotOpened { what: "the worker received an unexpected message" }),
         None => return Ok(()),
     };
-    // Ends the process when the caller closes the connection, even while the stage works.
+    // Ends the process when the caller closes the connection, even while the demuxer works.
     at_end(socket.clone(), || crash::leave())
         .map_err(|source| HostError::Socket { operation: "watch the caller of the worker", source })?;
     let file = match demux.bytes {
@@ -162,9 +167,10 @@ fn serve_file(
 
 /// Reason why a stream stopped.
 enum Stopped {
-    /// The stage failed, or there is no memory for a packet. The text is the error message for the caller.
+    /// The stage failed, its output cannot be passed to the caller, or there is no memory for a packet. The
+    /// text is the error message for the caller.
     Stage(String),
-    /// The caller broke the rules.
+    /// The caller broke the rules, or the pool of an input frame cannot be received or mapped.
     Caller,
 }
 
@@ -259,7 +265,7 @@ impl Stream {
         Ok((stream_in_worker, Message::Opened { threads, stream, replayable, takes_packets }))
     }
 
-    /// Processes submissions until the caller breaks the rules or the stage fails. If the caller ends,
+    /// Processes submissions; returns only with an error ([`Stopped`]). If the caller closes the connection,
     /// the whole process ends.
     fn run(&mut self) -> Result<(), Stopped> {
         // CLOCK_MONOTONIC time when the ring became empty, nanoseconds.
@@ -311,7 +317,9 @@ impl Stream {
         }
     }
 
-    /// Sends the caller the packets that the decoder could not decode, or skipped, since the last call.
+    /// Reports to the caller the packets that the decoder could not decode or skipped since the last call:
+    /// each packet that could not be decoded by its number, and skipped packets by the number of the last of
+    /// them and their count.
     fn send_damage(&self) -> Result<(), Stopped> {
         for (seq, skipped) in self.damage.take_unsent() {
             complete(&mut locked(&self.exporter), &Completion::Undecoded { seq, skipped })?;
@@ -319,8 +327,9 @@ impl Stream {
         Ok(())
     }
 
-    /// Sends the caller the stage's requests to the hops in front. These are at most one keyframe and
-    /// one bit rate for each submission, because the caller accepts no more.
+    /// Sends the caller the stage's requests to the hops in front that wait. At most one keyframe request and
+    /// one bit rate request wait, because a newer request replaces a waiting one of its kind. The caller
+    /// limits the requests to two for each submission ([`RequestBudget`](super::policy::RequestBudget)).
     fn send_requests(&self) -> Result<(), Stopped> {
         if !self.delivery.has_request() {
             return Ok(());
@@ -350,7 +359,8 @@ impl Stream {
         first.stage.as_mut().push(item, &mut out).map_err(stopped)
     }
 
-    /// Discards the inputs inside the stage, and answers the flush with number `seq`.
+    /// Executes the injected fault for flush `seq`, if there is one. Discards the inputs inside the stage,
+    /// and answers the flush.
     fn flush(&mut self, seq: u64) -> Result<(), Stopped> {
         self.inject(seq);
         let flushed = flush(0, &mut self.chain, &mut self.recorder, &self.delivery);
@@ -382,7 +392,8 @@ fn complete(exporter: &mut Exporter, completion: &Completion) -> Result<(), Stop
     exporter.complete(completion).map_err(|_| Stopped::Caller)
 }
 
-/// Returns the ledger's level for a number of the wire format.
+/// Returns the ledger's level for a number of the wire format: `off` for 0, `times` for 1, `full` for every
+/// other number.
 fn level_of(number: u8) -> Level {
     match number {
         0 => Level::Off,
@@ -392,7 +403,7 @@ fn level_of(number: u8) -> Level {
 }
 
 /// Returns the words of `area` by which the caller returns frames, with `memory` as the source of memory for
-/// pools; `None` if the area has no room for the words. They are leaked, because they are used until the
+/// pools; `None` if the area has no room for the words. The words are leaked, because they are used until the
 /// process ends.
 fn give_back(area: &Arc<SharedArea>, memory: Arc<MemoryClient>) -> Option<&'static GiveBack> {
     let area: &'static SharedArea = Box::leak(Box::new(area.clone()));

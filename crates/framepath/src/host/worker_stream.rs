@@ -36,7 +36,8 @@ impl WorkerStream {
         self.kill();
     }
 
-    /// Kills the worker, and shuts its socket. Its completed cells can still be taken.
+    /// Kills the worker (a worker of the service by a request to the service), and shuts its socket. The
+    /// worker's completed cells can still be taken.
     pub(super) fn kill(&self) {
         self.worker.process().kill();
         self.socket.shut();

@@ -2,10 +2,11 @@
 //! Zygote: the process that workers are forked from. This is the caller's handle on it.
 //!
 //! A program that is linked with the codec libraries takes tens of milliseconds of
-//! CPU to load. The zygote is the worker program, started at the first request for a worker with a
-//! clean environment. It loads the libraries and then only forks, so a
-//! worker costs a millisecond. It shares no address, no stack canary and no
-//! environment with the caller.
+//! CPU to load. The zygote is the worker program, started at the first request for a worker that it can fork.
+//! The zygote loads the libraries and then only forks, so a worker costs a millisecond. The zygote and its
+//! workers share no address and no stack canary with the caller, and of its environment only LANG and
+//! LD_LIBRARY_PATH. The zygote forks no worker that reaches the network, and none if FRAMEPATH_WORKER or
+//! [`set_worker_program`](super::set_worker_program) names a worker program.
 
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
@@ -21,11 +22,11 @@ use super::message_io::{recv_within, send};
 use super::policy::LOADING;
 use super::{HostError, program};
 
-/// Time limit for the zygote to load and to fork a worker.
+/// Time limit for each of the two messages by which the zygote answers a request, the time to load included.
 const SPAWNING: Duration = LOADING;
 
-/// The caller's handle on the zygote. Dropping it ends the zygote and its remaining
-/// workers, and waits for them, so that their CPU time counts as the caller's.
+/// The caller's handle on the zygote. Dropping the handle ends the zygote, which first ends its remaining
+/// workers, and waits for the zygote's end, so that the CPU time of all of them counts as the caller's.
 #[derive(Debug)]
 pub(super) struct ZygoteProcess {
     socket: Socket,
@@ -46,7 +47,7 @@ impl ZygoteProcess {
     /// when the calling thread ends.
     ///
     /// # Errors
-    /// The worker program cannot be found or started.
+    /// The worker program cannot be found or started, or the socket to it cannot be made.
     pub(super) fn start() -> Result<ZygoteProcess, HostError> {
         let program = program::find()?;
         let failed = |source| HostError::Start { program: program.name.display().to_string(), source };
@@ -55,11 +56,11 @@ impl ZygoteProcess {
         Ok(ZygoteProcess { socket: ours, process })
     }
 
-    /// Makes the zygote fork a worker, and waits until it has done so. Call this function from one thread at
-    /// a time, because answers arrive in the order of requests.
+    /// Makes the zygote fork a worker, and waits until the zygote has forked the worker. Call this function
+    /// from one thread at a time, because answers arrive in the order of requests.
     ///
     /// # Errors
-    /// The zygote denied the request, ended, or sent no answer in time.
+    /// The zygote denied the request, ended, or sent no valid answer in time; or the socket failed.
     pub(super) fn spawn(&self, kind: &WorkerKind) -> Result<Spawned, HostError> {
         send(&self.socket, &Message::Spawn { kind: kind.to_string() }, None)?;
         let granted = || match recv_within(&self.socket, SPAWNING)? {
