@@ -137,7 +137,9 @@ pub struct HopPlace<'a> {
     /// Hops behind the hop in its path or branch; empty in a worker, and for a single hop that
     /// [`Pipeline::add_hop`](crate::Pipeline::add_hop) adds.
     pub(crate) behind: &'a [Hop],
-    /// Description of the compressed track that arrives at the hop; `None` for frames and for a source.
+    /// Description of the source's compressed track; `None` for a source, behind an element that decodes, and
+    /// if the source emits frames or packets without a description. It is set but wrong behind a decoder that
+    /// the caller implements.
     pub(crate) track: Option<TrackInfo>,
     pub(crate) frames_behind: u32,
     /// In a worker: table of the slots that the caller reads, with the shared words by which the caller

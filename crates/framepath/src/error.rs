@@ -44,7 +44,8 @@ pub enum StageError {
         /// Verb phrase for what the graph does.
         does: &'static str,
     },
-    /// Bytes of a pipe show too late that they belong in a worker.
+    /// A pipe has no known container with video of a known codec, so only a worker may read it. The worker
+    /// needs the pipe from its first byte, but this process has read more than the 16 MiB that it keeps.
     #[error(
         "{file}: the first 16 MiB of this pipe show no H.264, HEVC, VP8, VP9 or AV1 video; use `host=process`, or \
          save the bytes in a file"

@@ -32,9 +32,12 @@ impl HopStage {
     }
 }
 
-/// A failure and the hop it happened in.
+/// A hop's failure, or its report that it takes no more items, with the place in the path. A call of a
+/// stage or source returns it. [`Out::fail`] and [`Out::enough`] make it.
 #[derive(Debug)]
 pub struct HopFailure {
+    /// Index in the path of the failed hop. For [`StageError::Enough`], of the hop in front of the one that
+    /// takes no more items. The hops behind this index are still drained.
     pub(crate) hop: u16,
     pub(crate) error: StageError,
 }

@@ -83,7 +83,9 @@ pub struct Pipeline {
     /// True if a run without a frame is an error, as for path text. False for a source of the caller's
     /// own, which may be empty.
     pub(crate) expects_frames: bool,
-    /// Description of the compressed packets that the next hop gets; `None` if it gets frames.
+    /// Description of the source's compressed track, until an element of path text that decodes is added;
+    /// `None` afterwards, and for a source that emits frames or packets without a description. A decoder that
+    /// the caller implements does not clear it.
     pub(crate) track: Option<TrackInfo>,
     pub(crate) requests: Requests,
     /// Index of the segment that gets the next hop.
@@ -286,7 +288,7 @@ impl Pipeline {
     }
 
     /// Adds a hop to the segment that gets the next hop. Behind a sink, records [`RunError::BehindSink`],
-    /// which [`check`](Pipeline::check) returns.
+    /// which [`check`](Pipeline::check) returns, unless an earlier part has recorded this error.
     pub(crate) fn add(mut self, stage: Box<dyn Stage>, role: HopRole) -> Pipeline {
         let index = self.hops.len() as u16;
         let text = stage.name().to_owned();

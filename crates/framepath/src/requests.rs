@@ -348,7 +348,7 @@ impl Requests {
         self.0.flushed.load(Ordering::Relaxed)
     }
 
-    /// Sets if the run stays open for a seek at the end of the stream, and wakes all threads.
+    /// Sets whether the run stays open for a seek at the end of the stream, and wakes all threads of the run.
     pub(crate) fn hold_open(&self, holds: bool) {
         let mut state = self.locked();
         state.holds_open = holds;
@@ -393,7 +393,8 @@ mod tests {
 
     const SEEK: Request = Request::Seek { to: Duration::ZERO, mode: SeekTo::Exact };
 
-    /// Begins a run of threads behind the threads with these numbers; returns their mailboxes.
+    /// Begins a run of three threads and returns their mailboxes. `before` has, for each thread, the number of
+    /// the thread in front of it, or `None` for the source's thread.
     fn begin(requests: &Requests, before: [Option<usize>; 3]) -> Vec<Arc<Mailbox>> {
         let boxes: Vec<_> = before.iter().map(|_| Arc::new(Mailbox::new(Box::new(|| ())))).collect();
         let threads = boxes.iter().zip(before).zip(1..).map(|((mailbox, before), thread)| RequestThread {
