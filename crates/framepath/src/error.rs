@@ -16,7 +16,7 @@ use crate::host::HostError;
 use crate::loss::Loss;
 use crate::request::RequestError;
 
-/// Reason why a stage stopped.
+/// Reason why a source, stage or sink could not be made or started, or why it stopped.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StageError {
@@ -82,7 +82,7 @@ pub enum StageError {
         /// Formats that the stage takes.
         takes: &'static str,
     },
-    /// The frames change size, and the output file cannot hold frames of two sizes.
+    /// The frames change size or format, and the output file can hold only one.
     #[error("{what}: frames change from {from} to {to}, which a {kind} file cannot hold")]
     SizeChange {
         /// Name of the output file.
@@ -196,8 +196,8 @@ pub enum RunError {
     /// that use `?` on [`Frames::seek`](crate::Frames::seek) and other requests.
     #[error(transparent)]
     Request(#[from] RequestError),
-    /// The run ended by itself (no signal, stop request or viewer ended it), and no frame or packet has
-    /// reached a sink. Only for pipelines whose source comes from path text.
+    /// The run ended without another error and by itself (no signal, stop request or viewer ended it), and no
+    /// frame or packet has reached a sink. Only for pipelines whose source comes from path text.
     #[error("{first}: no frame was delivered{}", why(losses, damage))]
     NoFrame {
         /// Text of the source in the path.

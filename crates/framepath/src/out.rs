@@ -165,8 +165,9 @@ impl<'a> Out<'a> {
         Out { rest, recorder, delivery, hop }
     }
 
-    /// Passes `item` to the next stage, and ends the item's ledger row for this stage. Returns when the next
-    /// stage, and all later stages of this thread, have returned from their `push`.
+    /// Passes `item` to the next stage, and ends the item's ledger row for this stage. Returns when the
+    /// `push` of the next stage has returned, and with it those of the later stages of this thread that it
+    /// calls.
     ///
     /// # Errors
     /// A failure of a later stage, or the report that a later stage takes no more items; the caller returns
@@ -231,8 +232,9 @@ impl<'a> Out<'a> {
         HopFailure { hop: self.hop.saturating_sub(1), error: StageError::Enough }
     }
 
-    /// Sends `request` to the hops in front. This thread handles it after the present item. A worker
-    /// sends it to its caller, for the hops in front of the worker; a worker can only send
+    /// Sends `request` to the hops in front. This thread handles it after the present item; a seek or flush
+    /// goes to all threads of the run, and [`Request::Stop`] stops the run at once. A worker sends the
+    /// request to its caller, for the hops in front of the worker; a worker can only send
     /// [`Request::Keyframe`] and [`Request::BitRate`].
     ///
     /// ```no_run

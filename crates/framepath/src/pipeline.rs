@@ -68,7 +68,8 @@ pub(crate) enum SegmentInput {
 /// Each hop runs in the thread of the hop before it, except behind a
 /// [queue](Pipeline::queue), in a [branch](Pipeline::branch) and behind a stage that runs in a
 /// worker. Frames stay in the order in which a stage emits them. A decoder emits them in presentation
-/// order; no other built-in stage changes the order.
+/// order (with `lowdelay=1` only for streams without B pictures); no other built-in stage changes the order,
+/// except a `filter` whose graph does.
 pub struct Pipeline {
     pub(crate) source: Box<dyn Source>,
     pub(crate) segments: Vec<ThreadSegment>,
@@ -206,7 +207,8 @@ impl Pipeline {
     ///
     /// When one branch ends, because its sink fails or takes no more items, the others go on. The run ends
     /// when all branches have ended. If the queue is not leaky, the other branches wait while it is full.
-    /// In path text this is `tee ( queue ! ... ) ( ... )`.
+    /// Behind a sink this is an error, as with [`stage`](Pipeline::stage). In path text a branch is
+    /// `tee ( queue ! ... ) ( ... )`.
     ///
     /// ```
     /// use framepath::{Leaky, Options, Pipeline};

@@ -3,7 +3,8 @@
 //!
 //! Each thread has a mailbox, and reads it between two items. If no hop of a thread answers a request,
 //! the request goes to the mailbox of the thread before it. Several threads behind a tee have the
-//! same thread before them. A seek or flush goes to all mailboxes immediately.
+//! same thread before them. A seek or flush goes to all mailboxes immediately; a stop goes to none, but stops
+//! the run directly.
 //! `docs/decisions/0017-requests.md` has the reasons.
 
 use std::collections::VecDeque;
@@ -123,8 +124,8 @@ impl Mailbox {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Adds a request and wakes the thread. The request replaces an obsolete request of the same hop, so
-    /// that the queue of a busy thread stays short.
+    /// Adds a request and wakes the thread. A keyframe or bit rate request replaces one of its kind from the
+    /// same hop, so that the queue of a busy thread stays short.
     fn put(&self, pending: Pending) {
         let mut queue = locked(&self.pending);
         let is_obsolete = |waiting: &&mut Pending| {
@@ -215,7 +216,8 @@ impl Requests {
     /// Sends a request upstream from the end of the path, or from the end of each branch. Returns
     /// without waiting for an answer.
     ///
-    /// A keyframe or bit rate request replaces an earlier one that waits for the same thread. After a
+    /// A keyframe or bit rate request replaces an earlier one of its kind from the same sender that waits for
+    /// the same thread. A stop does not travel: it stops the run, or the run that begins later. After a
     /// seek or flush, older frames may reach the sink until the first newer frame does, but not later.
     ///
     /// # Errors

@@ -26,9 +26,9 @@ use crate::requests::{Mailbox, Pending, RequestThread, Wake};
 use crate::source::Source;
 use crate::stage::HopRole;
 
-/// Builds `path` and runs it in this thread and one more for each queue and each stage in a worker. Returns
-/// when the run has ended. A run that ends by itself without a frame has [`RunError::NoFrame`] in
-/// [`Report::error`]; [`Report::losses`] lists lost frames.
+/// Builds `path` and runs its hops in this thread and one more for each queue and each stage in a worker.
+/// Returns when the run has ended. A run that ends by itself, without an error and without a frame, has
+/// [`RunError::NoFrame`] in [`Report::error`]; [`Report::losses`] lists lost frames.
 ///
 /// [`Options::stop`] ends the run early. So does a signal, if the program has called
 /// [`install_signal_handlers`](crate::install_signal_handlers); the library does not call it.
@@ -48,7 +48,8 @@ struct Ended {
     cpu_without_frame: Vec<(u16, u64)>,
     /// Number of items that the thread's sink took; 0 without a sink.
     delivered: u64,
-    /// First failure in the thread; also one that only reports the end of a hop.
+    /// First failure in the thread; also one that only reports the end of a hop. `None` without a failure
+    /// before the first signal or stop request.
     failure: Option<HopFailure>,
 }
 
@@ -62,8 +63,8 @@ fn sandbox_notes(workers: &[(u16, Arc<WorkerStats>)], hops: &[HopInfo]) -> Vec<S
 }
 
 impl Pipeline {
-    /// Runs the pipeline in this thread and one more for each queue and each stage in a worker. Returns when
-    /// the run has ended.
+    /// Runs the hops of the pipeline in this thread and one more for each queue and each stage in a worker.
+    /// Returns when the run has ended.
     ///
     /// # Errors
     /// A part is behind a sink, there is no sink, or a stage cannot start. A failure during the run is in
@@ -515,8 +516,8 @@ fn catch_up(
     flush(behind + 1, chain, recorder, delivery)
 }
 
-/// Discards the items inside all hops of `chain`, whose indices are at least `first`, up to a hop that has
-/// ended.
+/// Discards the items inside the hops of `chain`, whose indices are at least `first`. Stops in front of the first
+/// hop that has ended.
 pub(crate) fn flush(
     first: u16,
     chain: &mut [HopStage],

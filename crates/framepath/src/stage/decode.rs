@@ -203,7 +203,8 @@ fn task(hop: &Hop, place: &HopPlace<'_>) -> Result<Task, StageError> {
     Ok(Task::Stage)
 }
 
-/// Opens the stream in the device `node`, and closes the device again.
+/// Opens the stream in the device `node`, and closes the device again. Returns an error if the device cannot
+/// decode the stream.
 fn probe(
     node: &std::path::Path,
     track: &TrackInfo,

@@ -58,7 +58,7 @@ pub(crate) struct Filter {
     graph: Option<(FilterGraph, Layout)>,
     /// Pool of the output frames; `None` before the first new picture.
     pool: Option<Pool>,
-    /// In a worker: inputs of which no frame came out.
+    /// In a worker: inputs of which no frame came out. Always empty outside a worker.
     unanswered: Unanswered,
     /// Number of frames that went in and did not come out; an estimate if the filters add or drop frames.
     inside: u64,
@@ -116,8 +116,11 @@ impl Unanswered {
         }
     }
 
+    /// Removes the input of the output frame `meta`.
+    ///
     /// # Errors
-    /// The frame is a further one of its input, or has another time.
+    /// The frame has another time than its input, or its input is not here: a frame of it came out before, or
+    /// [`MOST_UNANSWERED`] later inputs have removed it.
     fn output(&mut self, meta: &FrameMeta) -> Result<(), StageError> {
         match self.0.remove(&meta.seq) {
             Some(pts) if pts == meta.pts => Ok(()),

@@ -4,7 +4,8 @@
 //! Output frames are RGBA, in the size and with the times of the input frames. A filter also reads the
 //! input's pixels; a source does not. The filter reads a frame without a copy if the frame is RGBA, is
 //! aligned, has no padding and sides that are multiples of 8, and has no other reader (some plug-ins write
-//! to their input). Every other frame is converted or copied into the stage's own picture, whose last
+//! to their input). A frame in memory of a device or of another process, as a worker gets it, counts as one
+//! with other readers. Every other frame is converted or copied into the stage's own picture, whose last
 //! column and row are repeated up to the next multiple of 8. The layout of the output crops it again,
 //! without a copy.
 
@@ -84,7 +85,7 @@ struct Loaded {
     settings: Vec<(usize, ParamValue)>,
     /// Seconds per tick of the frames' timestamps.
     time_base: Rational,
-    /// Frames per second, for frames without a timestamp.
+    /// Frames per second, for frames without a timestamp, or if the time base is not known.
     frame_rate: Rational,
     /// Converter to RGBA.
     converter: Converter,

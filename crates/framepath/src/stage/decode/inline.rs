@@ -47,15 +47,16 @@ pub(crate) struct Decode {
     probe: Option<Probe>,
 }
 
-/// Times at which the last packets were sent to the decoder.
+/// Times at which the last packets were sent to a decoder that works in threads of its own. Recorded only at
+/// ledger level `full`, and in a drain for each picture that comes out.
 #[derive(Default)]
 struct SendTimes(VecDeque<u64>);
 
 impl SendTimes {
-    /// Maximum number of threads of a decoder.
+    /// Number of times kept: the maximum number of threads of a decoder.
     const MOST: usize = 256;
 
-    /// Records that a packet is sent now.
+    /// Records that a packet is sent now; forgets the oldest time if [`SendTimes::MOST`] are kept.
     fn record(&mut self) {
         if self.0.len() == SendTimes::MOST {
             self.0.pop_front();
