@@ -125,7 +125,7 @@ impl Test {
     /// Makes the source, with a pool of its own.
     ///
     /// # Errors
-    /// The size of the picture or the pool is impossible.
+    /// The size of the picture or the pool is impossible, or memory is short.
     pub fn new(options: &TestOptions) -> Result<Test, StageError> {
         let layout = match options.bytes {
             Some(bytes) => Layout::opaque(bytes as usize),
