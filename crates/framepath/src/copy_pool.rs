@@ -55,8 +55,8 @@ impl CopyPool {
     }
 
     /// Returns `frame` for writing. Makes a copy without padding, which the ledger counts, if another
-    /// reader, a decoder or another process uses the frame, or if its memory belongs to another process.
-    /// The copy waits while all buffers of the pool are in use.
+    /// reader, a decoder or another process uses the frame, or if its memory belongs to another process or a
+    /// device. The copy waits while all buffers of the pool are in use.
     ///
     /// # Errors
     /// The pool cannot be made, or the run ended while this call waited for a buffer.

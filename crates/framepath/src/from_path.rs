@@ -17,9 +17,9 @@ use crate::registry::Registry;
 use crate::stage::HopRole;
 
 impl Pipeline {
-    /// Builds the pipeline that `text` describes. Opens the input files and the devices, and starts the
-    /// worker that demuxes, if any; files for output are opened and other workers started when the run
-    /// starts. The text need not end in a sink.
+    /// Builds the pipeline that `text` describes. Opens the input files and the devices, connects to the
+    /// server of a `url`, and starts the worker that demuxes, if any. Files for output are opened, and other
+    /// workers started, when the run starts or later. The text need not end in a sink.
     ///
     /// # Errors
     /// [`RunError::Path`] for text that is not a path; [`RunError::Stage`] for a hop that cannot be made.

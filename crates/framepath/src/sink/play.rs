@@ -94,7 +94,7 @@ fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<Play, StageError> {
     Play::new(PlayOptions::of(hop), played, place.outcomes.notes.clone())
 }
 
-/// Command of the viewer, by keys or by the window's close button. Unused without SDL.
+/// Command of the viewer, by keys or by the window's close button. Without SDL always [`ViewerCommand::Watch`].
 #[cfg_attr(not(feature = "play"), allow(dead_code))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ViewerCommand {

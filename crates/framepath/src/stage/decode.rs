@@ -173,7 +173,7 @@ fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<Box<dyn Stage>, StageError> {
 /// Returns the task of a worker that decodes for `hop`: [`Task::Device`] if the hop allows a V4L2 device that
 /// opens the stream, else (and always with `host=service`) [`Task::Stage`], which decodes in software. Adds a
 /// note with the reasons if the hop requested hardware and software decodes. Returns an error if the hop has
-/// `device=`, and this device fails or the host is the service.
+/// `device=`, and this device fails, the host is the service, or `api=` names another interface.
 fn task(hop: &Hop, place: &HopPlace<'_>) -> Result<Task, StageError> {
     let Some(track) = &place.track else { return Ok(Task::Stage) };
     let Choice { candidates, only, mut reasons } = Choice::of(hop, track.codec)?;

@@ -46,7 +46,7 @@ const SLOTS: u32 = 8;
 const MOST_UNANSWERED: usize = 1024;
 
 /// Stage that runs a graph of filters. The graph is made for the first frame, and again when frames change
-/// their format or size.
+/// their format, size or colours, and after a seek, flush or drain.
 pub(crate) struct Filter {
     text: String,
     /// In a worker: table of the slots that the caller reads, with the shared words by which the caller
@@ -54,7 +54,8 @@ pub(crate) struct Filter {
     give_back: Option<&'static GiveBack>,
     /// Description of the input; `None` before the start.
     info: Option<StreamInfo>,
-    /// The graph, and the layout of the frames that it takes; `None` before the first frame.
+    /// The graph, and the layout of the frames that it takes; `None` before the first frame, and before the
+    /// first after a seek, flush or drain.
     graph: Option<(FilterGraph, Layout)>,
     /// Pool of the output frames; `None` before the first new picture.
     pool: Option<Pool>,
