@@ -19,8 +19,8 @@ pub struct Damage {
     /// Number of delivered frames that are damaged: the decoder concealed parts of them, or their packets
     /// are marked as damaged.
     pub concealed: u64,
-    /// Number of packets that `damage=skip` has dropped without a frame: those inside the decoder at the time
-    /// of the damage, and those between the damage and the next random access point.
+    /// Number of packets that `damage=skip` has dropped without a frame: those that the decoder had not
+    /// finished when it found the damage, and those between the damage and the next random access point.
     pub skipped: u64,
     /// First damage; `None` if there is none.
     pub first: Option<FirstDamage>,
@@ -105,8 +105,8 @@ struct Record {
 const MOST_PENDING: usize = 256;
 
 impl DamageLog {
-    /// Makes the log of a stage in a worker. The worker sends the packets of [`DamageLog::take_unsent`] to the
-    /// process that runs the path.
+    /// Makes the log of a stage in a worker. The worker sends the packets of [`DamageLog::take_unsent`] to
+    /// the process that runs the path.
     pub(crate) fn in_worker() -> DamageLog {
         DamageLog(Arc::new(Mutex::new(Record { is_in_worker: true, ..Record::default() })))
     }

@@ -27,8 +27,8 @@ use crate::error::StageError;
 /// kernel module (5 s) for a decoder that does not answer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Longest single wait for a device. Between two waits the caller checks whether a signal or a stop request ends
-/// the run.
+/// Longest single wait for a device. Between two waits the caller checks whether a signal or a stop request
+/// ends the run.
 pub(crate) const SLICE: Duration = Duration::from_millis(200);
 
 /// Pixel formats that V4L2 devices and framepath have in common, each with V4L2's code.

@@ -17,9 +17,9 @@ pub struct Loss {
     pub count: u64,
     /// Number of the first lost packet or frame, in the order of the hop's input; `None` if unknown.
     pub first: Option<u64>,
-    /// Reason of the loss. The packets that a hop's workers skipped for several reasons are one loss, with the
-    /// first of these reasons: [`LossReason::Poisoned`], [`LossReason::TooLargeToReplay`] (if a worker died),
-    /// [`LossReason::TooLate`].
+    /// Reason of the loss. The packets that a hop's workers skipped for several reasons are one loss, with
+    /// the first of these reasons: [`LossReason::Poisoned`], [`LossReason::TooLargeToReplay`] (if a worker
+    /// died), [`LossReason::TooLate`].
     pub reason: LossReason,
 }
 

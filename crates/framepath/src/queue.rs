@@ -65,8 +65,8 @@ pub(crate) enum Queued {
 pub(crate) struct QueueEnd {
     /// Index of the link in the path.
     index: u16,
-    /// Sender to the reading end; `None` once the stream has ended, or [`QueueEnd::offer`] has found the reading
-    /// end closed.
+    /// Sender to the reading end; `None` once the stream has ended, or [`QueueEnd::offer`] has found the
+    /// reading end closed.
     sender: Option<Sender<Queued>>,
     /// Number of items that full queues have dropped; shared by all queues of the pipeline.
     dropped: Arc<AtomicU64>,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Recorder of the ledger: writes one row for each frame and hop.
 //!
-//! Each thread of a run has one recorder. The memory of the rows is allocated and touched when the thread starts,
-//! before its first frame.
+//! Each thread of a run has one recorder. The memory of the rows is allocated and touched when the thread
+//! starts, before its first frame.
 
 mod spans;
 mod stretch;

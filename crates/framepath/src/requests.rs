@@ -395,8 +395,8 @@ mod tests {
 
     const SEEK: Request = Request::Seek { to: Duration::ZERO, mode: SeekTo::Exact };
 
-    /// Begins a run of three threads and returns their mailboxes. `before` has, for each thread, the number of
-    /// the thread in front of it, or `None` for the source's thread.
+    /// Begins a run of three threads and returns their mailboxes. `before` has, for each thread, the number
+    /// of the thread in front of it, or `None` for the source's thread.
     fn begin(requests: &Requests, before: [Option<usize>; 3]) -> Vec<Arc<Mailbox>> {
         let boxes: Vec<_> = before.iter().map(|_| Arc::new(Mailbox::new(Box::new(|| ())))).collect();
         let threads = boxes.iter().zip(before).zip(1..).map(|((mailbox, before), thread)| RequestThread {

@@ -516,8 +516,8 @@ fn catch_up(
     flush(behind + 1, chain, recorder, delivery)
 }
 
-/// Discards the items inside the hops of `chain`, whose indices are at least `first`. Stops in front of the first
-/// hop that has ended.
+/// Discards the items inside the hops of `chain`, whose indices are at least `first`. Stops in front of the
+/// first hop that has ended.
 pub(crate) fn flush(
     first: u16,
     chain: &mut [HopStage],

@@ -70,8 +70,8 @@ pub trait Source: Send {
     /// Returns the description of the source's stream.
     fn info(&self) -> StreamInfo;
 
-    /// Returns the description of the source's compressed track, for a later decoder. `None`, the default, for
-    /// a source that emits frames, or packets that no decoder of path text has to decode.
+    /// Returns the description of the source's compressed track, for a later decoder. `None`, the default,
+    /// for a source that emits frames, or packets that no decoder of path text has to decode.
     fn track_info(&self) -> Option<TrackInfo> {
         None
     }

@@ -11,8 +11,8 @@ use crate::report::{HopInfo, Report};
 /// Share of the median frame's latency from which a hop's time for one cause stands out.
 const LARGE: f64 = 0.25;
 
-/// Share of the mean time between two frames. A decoder thread that needs at most this share for a frame is fast
-/// enough; a consumer that needs at least this share counts as always busy.
+/// Share of the mean time between two frames. A decoder thread that needs at most this share for a frame is
+/// fast enough; a consumer that needs at least this share counts as always busy.
 const SUSTAINED: f64 = 0.8;
 
 /// Maximum number of sentences.
@@ -26,8 +26,8 @@ pub struct Advice {
     pub hop: u16,
     /// Cause of the time that the change reduces.
     pub cause: Cause,
-    /// Time of the median frame in this hop that the change reduces, nanoseconds: all of the cause's time, but of
-    /// [`Cause::Held`] only the part for the depth of frame threads.
+    /// Time of the median frame in this hop that the change reduces, nanoseconds: all of the cause's time,
+    /// but of [`Cause::Held`] only the part for the depth of frame threads.
     pub ns: f64,
     /// Text of the changed hop, such as `decode threads=1`.
     pub changed: String,

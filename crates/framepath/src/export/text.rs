@@ -16,9 +16,9 @@ const BAR_WIDTH: usize = 30;
 const SMALLEST_SHARE: f64 = 0.005;
 
 /// Returns the summary: frames, deaths of workers, counts of `play`, latency, hops, a bar for each cause, a
-/// table of hops and causes, copies, (with one sink) switches, and advice. At level `off` the summary ends after
-/// the counts of `play`. If no frame reached a sink, a line that says so replaces all from the latency on. At
-/// other levels than `off`, changes the report's rows as [`Report::digest`] does.
+/// table of hops and causes, copies, (with one sink) switches, and advice. At level `off` the summary ends
+/// after the counts of `play`. If no frame reached a sink, a line that says so replaces all from the latency
+/// on. At other levels than `off`, changes the report's rows as [`Report::digest`] does.
 ///
 /// ```
 /// use framepath::{Options, Pipeline, export};

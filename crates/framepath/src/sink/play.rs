@@ -94,7 +94,8 @@ fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<Play, StageError> {
     Play::new(PlayOptions::of(hop), played, place.outcomes.notes.clone())
 }
 
-/// Command of the viewer, by keys or by the window's close button. Without SDL always [`ViewerCommand::Watch`].
+/// Command of the viewer, by keys or by the window's close button. Without SDL always
+/// [`ViewerCommand::Watch`].
 #[cfg_attr(not(feature = "play"), allow(dead_code))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ViewerCommand {
@@ -409,8 +410,8 @@ impl Play {
     }
 }
 
-/// Sleeps until `due_ns` (CLOCK_MONOTONIC, nanoseconds), or until a signal or a stop request ends the run. The
-/// ledger counts the time as paced.
+/// Sleeps until `due_ns` (CLOCK_MONOTONIC, nanoseconds), or until a signal or a stop request ends the run.
+/// The ledger counts the time as paced.
 fn wait_until(due_ns: u64) {
     meter::paced(|| {
         while now_ns() < due_ns && !signal::interrupted() {

@@ -39,8 +39,8 @@ pub(crate) struct UnheldNote {
     time_base: Option<f64>,
     /// Seconds per frame; `None` if not known.
     interval: Option<f64>,
-    /// Presentation time of the last frame that has one, ticks; `None` before such a frame, and after a seek or
-    /// flush.
+    /// Presentation time of the last frame that has one, ticks; `None` before such a frame, and after a seek
+    /// or flush.
     last_pts: Option<i64>,
     /// Number of frames so far.
     frames: u64,
@@ -114,9 +114,9 @@ impl UnheldNote {
         self.frames += 1;
     }
 
-    /// Returns true if a frame with this time is not one interval behind the last frame; false if a time or the
-    /// interval is not known. The tolerance is the larger of two ticks, because times are rounded, and an eighth
-    /// of the interval, because clocks of cameras are not exact.
+    /// Returns true if a frame with this time is not one interval behind the last frame; false if a time or
+    /// the interval is not known. The tolerance is the larger of two ticks, because times are rounded, and an
+    /// eighth of the interval, because clocks of cameras are not exact.
     fn is_irregular(&self, pts: Option<i64>) -> bool {
         let (Some(tick), Some(interval), Some(last), Some(pts)) =
             (self.time_base, self.interval, self.last_pts, pts)

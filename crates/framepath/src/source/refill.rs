@@ -32,8 +32,8 @@ const LAST_START: u64 = 4;
 pub(super) struct Feed(Arc<Mutex<Option<io::Error>>>);
 
 impl Feed {
-    /// Returns the error that ended the thread, in the first call only. Call it when the demuxer has reached the
-    /// end of the bytes: without an error, they are complete.
+    /// Returns the error that ended the thread, in the first call only. Call it when the demuxer has reached
+    /// the end of the bytes: without an error, they are complete.
     pub(super) fn check(&self) -> io::Result<()> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
     }
@@ -88,8 +88,8 @@ impl Sequence {
     /// regards a pattern as a playlist.
     ///
     /// # Errors
-    /// No file has a number up to 4, or the thread that reads the files cannot be started. [`Feed::check`] has the
-    /// errors of the files.
+    /// No file has a number up to 4, or the thread that reads the files cannot be started. [`Feed::check`]
+    /// has the errors of the files.
     pub(super) fn open(self) -> io::Result<(MediaFile, Feed)> {
         let start = (0..=LAST_START).find(|number| self.file(*number).is_file());
         let start = start.ok_or_else(|| {

@@ -238,8 +238,8 @@ impl V4l2 {
         })
     }
 
-    /// Waits until the device has a frame, a signal or a stop request ends the run, or a request arrives for the
-    /// thread. Fails if the device fails, or has a buffer to fill and delivers no frame for [`PATIENCE`].
+    /// Waits until the device has a frame, a signal or a stop request ends the run, or a request arrives for
+    /// the thread. Fails if the device fails, or has a buffer to fill and delivers no frame for [`PATIENCE`].
     fn wait(&mut self, out: &Out<'_>) -> Result<Waited, StageError> {
         let has_request = || out.has_request();
         let (node, input) = (&self.node, &self.input);
@@ -400,8 +400,8 @@ enum NoFrame {
 }
 
 /// Calls `poll` until there is a frame or an error of the device, `has_request` is true, a signal or a stop
-/// request ends the run, or the device was silent for [`PATIENCE`]. `poll` waits for a short time, returns early
-/// if `has_request` is true, and returns `None` if the device has no buffer to fill.
+/// request ends the run, or the device was silent for [`PATIENCE`]. `poll` waits for a short time, returns
+/// early if `has_request` is true, and returns `None` if the device has no buffer to fill.
 fn wait_for_frame(
     silence: &mut Silence,
     has_request: impl Fn() -> bool,

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `filter`: a graph of libavfilter, as `ffmpeg -vf` takes it.
 //!
-//! The filters read frames in place, in a worker in a copy. A frame that comes out unchanged costs no copy; every
-//! other picture is copied once into the stage's own pool.
+//! The filters read frames in place; in a worker, and for frames that another process can change, in a copy.
+//! A frame that was read in place and comes out unchanged costs no copy; every other output picture is copied
+//! once into the stage's own pool.
 
 use std::collections::BTreeMap;
 

@@ -90,8 +90,8 @@ impl Turner {
     /// Returns the picture of `frame`, moved.
     ///
     /// # Errors
-    /// The format cannot be moved like this, the pool cannot be made, or the run ended while this call waited for
-    /// a slot.
+    /// The format cannot be moved like this, the pool cannot be made, or the run ended while this call waited
+    /// for a slot.
     pub(crate) fn turned(&mut self, movement: Orientation, frame: &Frame) -> Result<FrameMut, StageError> {
         let from = *frame.layout();
         check(movement, from.format)?;
@@ -132,8 +132,8 @@ struct TurnStage {
 }
 
 impl TurnStage {
-    /// Returns the movement to apply to a picture with `orientation`, and the orientation of the result. A viewer
-    /// that makes the result upright shows the upright input, moved.
+    /// Returns the movement to apply to a picture with `orientation`, and the orientation of the result. A
+    /// viewer that makes the result upright shows the upright input, moved.
     fn movement(&self, orientation: Orientation) -> (Orientation, Orientation) {
         match self.movement {
             None => (orientation, Orientation::Upright),
@@ -142,8 +142,9 @@ impl TurnStage {
     }
 }
 
-/// Returns the field order after the movement of a picture with `rows` rows. The order is reversed if the movement
-/// exchanges top and bottom, keeps rows as rows, and the number of rows is even; else it stays the same.
+/// Returns the field order after the movement of a picture with `rows` rows. The order is reversed if the
+/// movement exchanges top and bottom, keeps rows as rows, and the number of rows is even; else it stays the
+/// same.
 fn turned_order(movement: Orientation, order: FieldOrder, rows: u32) -> FieldOrder {
     let is_reversed = matches!(movement, Orientation::UpsideDown | Orientation::Rotated180);
     match order {

@@ -43,7 +43,8 @@ pub(super) fn by_hop(page: &mut String, report: &Report, digest: &Digest) -> std
     bars(page, &hops, digest.median_ns)
 }
 
-/// Adds a bar with the time of frame `seq`, divided by cause, for each hop on the way to the sink of `digest`.
+/// Adds a bar with the time of frame `seq`, divided by cause, for each hop on the way to the sink of
+/// `digest`.
 pub(super) fn of_frame(page: &mut String, report: &Report, digest: &Digest, seq: u64) -> std::fmt::Result {
     let depths = depths(&report.hops);
     let mut hops: Vec<(u16, Causes)> = Vec::new();

@@ -38,8 +38,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Maximum number of reconnections that the report describes one by one.
 const MOST_NOTES: u64 = 8;
 
-/// Function that returns, for each address of the server, the text of the [`NetworkSource`] to which the worker
-/// connects. The list is empty after a signal or a stop request.
+/// Function that returns, for each address of the server, the text of the [`NetworkSource`] to which the
+/// worker connects. The list is empty after a signal or a stop request.
 type Texts = Box<dyn Fn() -> Result<Vec<Vec<u8>>, StageError> + Send>;
 
 /// Maker of connections.
@@ -178,8 +178,8 @@ impl Live {
     /// Makes the source of `hop`, and connects. `tcp_port` is the port of the server, if it uses TCP.
     ///
     /// # Errors
-    /// An option is invalid; no address can be reached or has a video; or a signal or a stop request has ended
-    /// the wait.
+    /// An option is invalid; no address can be reached or has a video; or a signal or a stop request has
+    /// ended the wait.
     pub(super) fn new(
         hop: &Hop,
         place: &HopPlace<'_>,
@@ -235,8 +235,9 @@ impl Live {
         Ok(packet)
     }
 
-    /// Waits until the next attempt to connect again is due, and makes it. Returns true after the attempt, also
-    /// if it failed; false if a request for the thread, a signal or a stop request ended the wait or the attempt.
+    /// Waits until the next attempt to connect again is due, and makes it. Returns true after the attempt,
+    /// also if it failed; false if a request for the thread, a signal or a stop request ended the wait or the
+    /// attempt.
     ///
     /// # Errors
     /// The error by which the connection was lost, if the last attempt failed; or the new stream has another

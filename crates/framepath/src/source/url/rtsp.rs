@@ -78,7 +78,8 @@ impl RtspUrl {
         format!("rtsp://{}{address}{}", self.user, self.path)
     }
 
-    /// Returns the addresses of the server, at most [`MOST_ADDRESSES`]; none after a signal or a stop request.
+    /// Returns the addresses of the server, at most [`MOST_ADDRESSES`]; none after a signal or a stop
+    /// request.
     ///
     /// # Errors
     /// The name is unknown, or cannot be looked up.
@@ -106,8 +107,8 @@ impl RtspUrl {
 /// Makes the source of an RTSP URL.
 ///
 /// # Errors
-/// The URL is invalid, the server cannot be found or reached, it refuses the stream or has no video, or a signal
-/// has ended the wait.
+/// The URL is invalid, the server cannot be found or reached, it refuses the stream or has no video, or a
+/// signal has ended the wait.
 pub(super) fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<Live, StageError> {
     let url = RtspUrl::parse(hop.text("url")).map_err(StageError::Option)?;
     let transport = match hop.choice("transport") {

@@ -21,8 +21,8 @@ use crate::recorder::Gap;
 use crate::stage::Stage;
 
 /// Stage with a decoder. In the ledger, decoding by the stage's thread or by a frame thread counts for the
-/// picture's own frame, and the time in which the decoder keeps the finished picture is `held`. The time inside
-/// a decoder whose threads share the pictures is `pool`.
+/// picture's own frame, and the time in which the decoder keeps the finished picture is `held`. The time
+/// inside a decoder whose threads share the pictures is `pool`.
 pub(crate) struct Decode {
     track: TrackInfo,
     options: DecoderOptions,
@@ -78,8 +78,8 @@ impl SendTimes {
 pub(super) enum DamageMode {
     /// The decoder conceals damage, and its frames are delivered.
     Show,
-    /// No frame is delivered from the damage to the next random access point. If the decoder reports the damage,
-    /// the pictures inside the decoder are dropped, too.
+    /// No frame is delivered from the damage to the next random access point. If the decoder reports the
+    /// damage, the pictures that it has not finished are dropped, too.
     Skip,
     /// The run fails.
     Stop,
@@ -175,9 +175,9 @@ impl Decode {
         None
     }
 
-    /// Pushes the frames that the decoder has ready, and records their damage. Replaces a hardware decoder that
-    /// fails before its first frame by software. With [`DamageMode::Skip`], damage starts the skipping and is no
-    /// error.
+    /// Pushes the frames that the decoder has ready, and records their damage. Replaces a hardware decoder
+    /// that fails before its first frame by software. With [`DamageMode::Skip`], damage starts the skipping
+    /// and is no error.
     fn forward_all(&mut self, out: &mut Out<'_>) -> Result<(), HopFailure> {
         loop {
             let Some(decoder) = &mut self.decoder else { return Ok(()) };
@@ -229,8 +229,8 @@ impl Decode {
         (self.is_skipping, self.is_fresh) = (true, true);
     }
 
-    /// Handles a packet that the demuxer found damaged. Returns the packet if it is to be decoded; an error with
-    /// [`DamageMode::Stop`].
+    /// Handles a packet that the demuxer found damaged. Returns the packet if it is to be decoded; an error
+    /// with [`DamageMode::Stop`].
     fn on_damaged(&mut self, mut packet: Packet, out: &mut Out<'_>) -> Result<Option<Packet>, HopFailure> {
         match self.damage.mode {
             DamageMode::Stop => {

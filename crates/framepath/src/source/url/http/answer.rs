@@ -13,8 +13,8 @@ pub(super) struct ContentRange {
 }
 
 impl ContentRange {
-    /// Reads `Content-Range: bytes START-END/TOTAL`, TOTAL a number or `*`; `None` if there is no such header,
-    /// or if its numbers contradict each other or are larger than `i64::MAX`.
+    /// Reads `Content-Range: bytes START-END/TOTAL`, TOTAL a number or `*`; `None` if there is no such
+    /// header, or if its numbers contradict each other or are larger than `i64::MAX`.
     pub(super) fn of(headers: &HeaderMap) -> Option<ContentRange> {
         let text = headers.get(header::CONTENT_RANGE)?.to_str().ok()?;
         let (range, total) = text.trim().strip_prefix("bytes")?.trim_start().split_once('/')?;
@@ -34,7 +34,8 @@ pub(super) fn content_length(headers: &HeaderMap) -> Option<u64> {
     number(headers.get(header::CONTENT_LENGTH)?.to_str().ok()?)
 }
 
-/// Reads a number of at most `i64::MAX`, because offsets of files are signed elsewhere; `None` for other text.
+/// Reads a number of at most `i64::MAX`, because offsets of files are signed elsewhere; `None` for other
+/// text.
 fn number(text: &str) -> Option<u64> {
     let text = text.trim();
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
