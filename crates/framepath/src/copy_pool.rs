@@ -27,8 +27,8 @@ pub(crate) const COPY_SLOTS: u32 = 8;
 /// # }
 /// ```
 pub struct CopyPool {
-    /// In a worker: table of the slots that the caller reads, with the shared words by which the caller
-    /// returns them; `None` outside a worker.
+    /// In a worker: table of the frames that the process that runs the path still reads, with the shared
+    /// words by which that process returns them; `None` outside a worker.
     give_back: Option<&'static GiveBack>,
     slots: u32,
     pool: Option<Pool>,
@@ -43,8 +43,8 @@ impl CopyPool {
         CopyPool::for_worker(None)
     }
 
-    /// [`CopyPool::new`] for a stage that may run in a worker, whose caller then returns frames through
-    /// `give_back`. `None` outside a worker.
+    /// [`CopyPool::new`] for a stage that may run in a worker. There, the process that runs the path returns
+    /// frames through `give_back`, which is `None` outside a worker.
     pub(crate) fn for_worker(give_back: Option<&'static GiveBack>) -> CopyPool {
         CopyPool::with_slots(give_back, COPY_SLOTS)
     }

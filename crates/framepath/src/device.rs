@@ -8,7 +8,8 @@
 //!
 //! A CAPTURE buffer becomes a frame without a copy, mapped for reading. When the last handle of the frame is
 //! dropped, the buffer is queued in the device again. Decoded frames in a worker are copied once, because the
-//! device's memory cannot be shared with the caller; with `in_place=1`, the result lies in the input frame.
+//! device's memory cannot be shared with the process that runs the path. With `in_place=1`, the measuring
+//! node writes its result into the input frame.
 
 pub(crate) mod decode;
 pub(crate) mod frame_records;

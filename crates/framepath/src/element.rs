@@ -143,8 +143,8 @@ pub struct HopPlace<'a> {
     /// the caller implements.
     pub(crate) track: Option<TrackInfo>,
     pub(crate) frames_behind: u32,
-    /// In a worker: table of the slots that the caller reads, with the shared words by which the caller
-    /// returns them; `None` outside a worker.
+    /// In a worker: table of the frames that the process that runs the path still reads, with the shared
+    /// words by which that process returns them; `None` outside a worker.
     pub(crate) give_back: Option<&'static GiveBack>,
     /// In a worker: the provider of the decoder's buffers; `None` if the decoder has a pool of its own, and
     /// outside a worker.

@@ -110,7 +110,8 @@ pub enum StageError {
     /// An option or argument is invalid, or does not fit the stream or the device; the text has the reason.
     #[error("{0}")]
     Option(String),
-    /// The caller's own stage, source or sink failed.
+    /// A source, stage or sink that the program implements, or the function of
+    /// [`Pipeline::sink_fn`](crate::Pipeline::sink_fn), failed; or the sink `png` cannot encode a picture.
     #[error(transparent)]
     Other(Box<dyn std::error::Error + Send + Sync>),
     /// The next stage takes no more items, because it has ended. This ends the stage and is not reported

@@ -96,9 +96,9 @@
 //! | `info` | a file that was opened, with codec and size; a pipeline that starts and ends; a worker that starts a stream; connections to a service |
 //! | `debug` | hops, decoders, pools and their sizes |
 //!
-//! Messages per frame have level `trace`. Sandboxed workers have no logger: their messages
-//! reach the caller as an error. Messages may contain text from files and from other
-//! processes: escape it before a terminal shows it ([`shown::shown`]).
+//! Messages per frame have level `trace`. Sandboxed workers have no logger: their log messages are
+//! lost, and their failures reach the program as errors. Messages may contain text from files and
+//! from other processes: escape it before a terminal shows it ([`shown::shown`]).
 #![forbid(unsafe_code)]
 
 mod copy_pool;

@@ -93,7 +93,7 @@ impl ThreadContext {
     }
 
     /// Makes the context of the stage in a worker. The stage's requests go to its mailbox, from which the
-    /// worker sends them to its caller.
+    /// worker sends them to the process that runs the path.
     pub(crate) fn in_worker() -> ThreadContext {
         let (requests, mailbox) = Requests::in_worker();
         ThreadContext::new(Arc::default(), u64::MAX, requests, Some(mailbox))
@@ -234,7 +234,7 @@ impl<'a> Out<'a> {
 
     /// Sends `request` to the hops in front. This thread handles it after the present item; a seek or flush
     /// goes to all threads of the run, and [`Request::Stop`] stops the run at once. A worker sends the
-    /// request to its caller, for the hops in front of the worker; a worker can only send
+    /// request to the process that runs the path, for the hops in front of the worker; a worker can only send
     /// [`Request::Keyframe`] and [`Request::BitRate`].
     ///
     /// ```no_run

@@ -196,8 +196,9 @@ impl Requests {
         }))
     }
 
-    /// Makes the request handle of the part of a run that is in a worker. Requests made there arrive in
-    /// the mailbox, and the worker sends them to its caller.
+    /// Makes the request handle of the part of a run that is in a worker, and its mailbox. Requests of the
+    /// stage in the worker arrive in the mailbox, and the worker sends them to the process that runs the
+    /// path.
     pub(crate) fn in_worker() -> (Requests, Arc<Mailbox>) {
         let requests = Requests::new(None);
         let mailbox = Arc::new(Mailbox::new(Box::new(|| ())));

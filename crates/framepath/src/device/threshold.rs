@@ -44,6 +44,7 @@ pub(crate) struct DeviceThreshold {
     /// `None` from the first frame on.
     opened: Option<Arc<Node>>,
     queues: Option<DeviceQueues>,
+    /// Reader of the node's records, for the ledger; `None` before the start, and if they cannot be read.
     records: Option<FrameRecords>,
 }
 
@@ -192,7 +193,7 @@ impl DeviceQueues {
     }
 
     /// Copies the frame into the driver's memory if the memory type is mmap. Returns the number of copied
-    /// bytes; 0 for the other types.
+    /// bytes, with the padding of rows that the device's stride needs; 0 for the other types.
     fn fill(&mut self, frame: &Frame) -> Result<usize, StageError> {
         if self.io != Io::Mmap {
             return Ok(0);

@@ -139,7 +139,8 @@ fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<Box<dyn Stage>, StageError> {
         advice: "the input is not compressed; leave `decode` out",
     })?;
     let options = decoder_options(hop, place);
-    // In a worker that has a device, the caller has already opened this device (see `task`).
+    // In a worker that has a device, the process that runs the path has already tried this device (see
+    // `task`).
     if let Some(node) = &place.node {
         return Ok(Box::new(DeviceDecode::by(node.clone(), track, &options)?));
     }
@@ -147,7 +148,8 @@ fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<Box<dyn Stage>, StageError> {
     log.set_time_base(track.stream.time_base);
     let damage = DamageHandling { mode: DamageMode::named(hop.choice("damage")), log };
     let choice = Choice::of(hop, track.codec)?;
-    // In a worker without a device (`give_back` is set), the caller has already decided for software.
+    // In a worker without a device (`give_back` is set), the process that runs the path has decided for
+    // software.
     if place.give_back.is_some() || choice.is_software() {
         return Ok(Box::new(Decode::new(track, options, None, damage)));
     }

@@ -50,8 +50,8 @@ const MOST_UNANSWERED: usize = 1024;
 /// their format, size or colours, and after a seek, flush or drain.
 pub(crate) struct Filter {
     text: String,
-    /// In a worker: table of the slots that the caller reads, with the shared words by which the caller
-    /// returns them; `None` outside a worker.
+    /// In a worker: table of the frames that the process that runs the path still reads, with the shared
+    /// words by which that process returns them; `None` outside a worker.
     give_back: Option<&'static GiveBack>,
     /// Description of the input; `None` before the start.
     info: Option<StreamInfo>,
@@ -73,7 +73,7 @@ impl Filter {
     }
 
     fn graph_for(&self, layout: &Layout, info: &StreamInfo) -> Result<FilterGraph, StageError> {
-        // In a worker, an input frame belongs to the caller again after its submission.
+        // In a worker, the process that runs the path may reuse an input frame's memory after the call.
         let memory = if self.give_back.is_some() { InputMemory::Copied } else { InputMemory::InPlace };
         Ok(FilterGraph::new(&self.text, layout, info, memory)?)
     }
@@ -104,8 +104,9 @@ impl Filter {
     }
 }
 
-/// Inputs of a worker of which no frame came out, by number, with their times. A worker's output is a frame of one of
-/// its inputs, at most one for each, and has this input's time: the caller counts losses that way.
+/// Inputs of a worker of which no frame came out, by number, with their times. Each output frame of a worker
+/// must have the number and time of one of its inputs, and no two frames the same number, because the process
+/// that runs the path counts losses by these numbers.
 #[derive(Default)]
 struct Unanswered(BTreeMap<u64, Option<i64>>);
 

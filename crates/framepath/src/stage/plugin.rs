@@ -71,8 +71,8 @@ pub(crate) struct PluginStage {
     file: PathBuf,
     /// Names and values of parameters from path text. Checked when the stage starts.
     params: Vec<(String, String)>,
-    /// In a worker: table of the slots that the caller reads, with the shared words by which the caller
-    /// returns them; `None` outside a worker.
+    /// In a worker: table of the frames that the process that runs the path still reads, with the shared
+    /// words by which that process returns them; `None` outside a worker.
     give_back: Option<&'static GiveBack>,
     /// Plug-in in use; `None` before the start.
     loaded: Option<Loaded>,
