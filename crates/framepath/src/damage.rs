@@ -153,7 +153,8 @@ impl DamageLog {
         self.record().pending.clear();
     }
 
-    /// Records a packet that cannot be decoded.
+    /// Records a packet that cannot be decoded, and no longer awaits its frame. `reason` is the decoder's
+    /// message, if it is known.
     pub(crate) fn undecodable(&self, packet: &FrameMeta, reason: Option<String>) {
         let mut record = self.record();
         record.pending.retain(|pending| pending.seq != packet.seq);

@@ -190,8 +190,8 @@ impl HopPlace<'_> {
     }
 
     /// Makes a pool of `slots` buffers of `slot_bytes` bytes each, for the stage's output. A stage that
-    /// can run in a worker must make its output pools here, because other memory of a worker cannot be
-    /// passed to the program.
+    /// can run in a worker must make its output pools here or by [`copy_pool`](HopPlace::copy_pool), because
+    /// other memory of a worker cannot be passed to the program.
     ///
     /// # Errors
     /// Memory is short, the size is impossible, or the worker has too many slots.

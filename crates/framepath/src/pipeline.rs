@@ -178,7 +178,8 @@ impl Pipeline {
     }
 
     /// Adds a queue of `depth` frames or packets; 0 acts as 1. The hops behind it run in a thread of their
-    /// own. `leaky` says what happens when the queue is full: wait, drop the new item, or drop the oldest.
+    /// own. `leaky` says what happens when the queue is full: wait ([`Leaky::No`]), drop the new item
+    /// ([`Leaky::Upstream`]), or drop the oldest ([`Leaky::Downstream`]).
     /// Behind a sink this is an error, as with [`stage`](Pipeline::stage).
     ///
     /// ```

@@ -50,7 +50,7 @@ pub(crate) enum Queued {
     /// A frame or packet.
     Item {
         item: Item,
-        /// Time of the hand-off to the queue, CLOCK_MONOTONIC nanoseconds.
+        /// Time of the hand-off to the queue, CLOCK_MONOTONIC nanoseconds; has no meaning at level `off`.
         enqueued_ns: u64,
         /// Number of the last seek or flush before the item; 0 without one.
         generation: u64,

@@ -138,7 +138,9 @@ impl Recorder {
         }
     }
 
-    /// Records that frame `seq` stays inside hop `hop` for now. Keeps the frame's time so far.
+    /// Records that frame `seq` stays inside hop `hop` for now. Ends the current stretch, and keeps it for
+    /// [`Recorder::resume`], joined with earlier stretches of the frame in this hop. If more than
+    /// [`MOST_INSIDE`] frames are inside, forgets the oldest.
     pub fn hold(&mut self, hop: u16, seq: u64) {
         if self.level != Level::Off {
             let stretch = self.stretch();

@@ -232,7 +232,8 @@ pub struct Report {
     pub helpers: Vec<HelperInfo>,
     /// Number of rows that were overwritten because the ledger's memory was full.
     pub overwritten: u64,
-    /// Notes of stages for the user, one line each. Notes are not errors.
+    /// Notes for the user, one line each: those of sources, stages and sinks in this process, and those about
+    /// missing layers of the workers' sandboxes. Notes are not errors.
     pub notes: Vec<String>,
     /// True if a signal (such as Ctrl-C) or a stop request arrived before the end of the run.
     pub interrupted: bool,

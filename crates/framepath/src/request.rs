@@ -46,7 +46,7 @@ impl Request {
 /// Answer of a hop or source to a [`Request`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answered {
-    /// The hop did nothing; the request goes to the hop in front.
+    /// The hop did nothing; the request goes to the hop in front. From the source it goes no further.
     PassOn,
     /// The hop has performed the request. Hops in front do not get it, unless it is a seek or flush.
     Done,

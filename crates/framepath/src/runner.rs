@@ -48,8 +48,8 @@ struct Ended {
     cpu_without_frame: Vec<(u16, u64)>,
     /// Number of items that the thread's sink took; 0 without a sink.
     delivered: u64,
-    /// First failure in the thread; also one that only reports the end of a hop. `None` without a failure
-    /// before the first signal or stop request.
+    /// First failure in the thread; also one that only reports that a hop takes no more items. Failures after
+    /// a signal or stop request do not count. `None` if there is none.
     failure: Option<HopFailure>,
 }
 
@@ -287,8 +287,9 @@ fn request_thread(segment: &ThreadSegment, options: &Options) -> RequestThread {
     RequestThread { mailbox: Arc::new(Mailbox::new(wake)), before: segment.before, first: segment.first }
 }
 
-/// Runs the source and the hops of the first segment until the stream ends, a hop fails, or the run has to
-/// end; then drains the hops, unless they were drained at the end of a stream that is held open.
+/// Runs the source and the hops of the first segment until the stream ends, a hop fails or takes no more
+/// items, or a signal or a stop request ends the run. Then drains the hops, unless they were drained at the
+/// end of a stream that is held open.
 fn produce(
     source: &mut dyn Source,
     segment: Option<(ThreadSegment, ThreadContext)>,
@@ -373,8 +374,8 @@ fn from_queue(
 ) -> Option<HopFailure> {
     receiver.set_timed(recorder.level() != Level::Off);
     let mut is_held = false;
-    // True if the run must end now. The frames in the queue then return to their pools, so that a thread
-    // that waits for a slot can end, too.
+    // True once the grace period after a signal or stop request is over. The frames in the queue then return
+    // to their pools, so that a thread that waits for a slot can end, too.
     let mut is_overdue = false;
     let failure = loop {
         if is_overdue {
@@ -552,9 +553,9 @@ fn unless_interrupted(failure: HopFailure) -> Option<HopFailure> {
     (!signal::interrupted()).then_some(failure)
 }
 
-/// Drains all stages behind `failure`, or all stages if there is no failure, so that items passed on
-/// before the failure are still delivered. Returns `failure`, else the first failure of a drain, unless a
-/// signal or stop request came before it.
+/// Drains all stages behind the hop of `failure`, or all stages if there is no failure, so that items passed
+/// on before the failure are still delivered. If a drain fails, goes on behind the hop of this failure.
+/// Returns `failure`, else the first failure of a drain, unless a signal or stop request came before it.
 pub(crate) fn drain(
     chain: &mut [HopStage],
     recorder: &mut Recorder,

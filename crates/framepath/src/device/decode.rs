@@ -58,7 +58,7 @@ pub(crate) struct DeviceDecode {
     skips: VecDeque<(u64, u64)>,
     /// Stamp of the next packet: the count of packets sent before.
     next_stamp: u64,
-    /// True if no packet was sent since the start or a flush.
+    /// True if no packet was sent since the start or the last [`DeviceDecode::restart`].
     is_fresh: bool,
     /// CAPTURE queue; `None` until the device has announced a format.
     frames: Option<Frames>,

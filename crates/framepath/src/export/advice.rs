@@ -15,7 +15,7 @@ const LARGE: f64 = 0.25;
 /// fast enough; a consumer that needs at least this share counts as always busy.
 const SUSTAINED: f64 = 0.8;
 
-/// Maximum number of sentences.
+/// Maximum number of proposals.
 const MOST: usize = 3;
 
 /// One proposed change of the path.

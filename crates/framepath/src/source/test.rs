@@ -197,7 +197,8 @@ impl Source for Test {
     }
 }
 
-/// Returns a rate in Hz as a fraction: over 1 if it is whole, else rounded to thousandths.
+/// Returns a rate in Hz as a fraction: over 1 if it is whole, else rounded to thousandths and limited to the
+/// range of a numerator from 1 to `i32::MAX`.
 pub(crate) fn rate_of(hz: f64) -> Rational {
     if hz.fract() == 0.0 && hz < f64::from(i32::MAX) {
         Rational::new(hz as i32, 1)

@@ -104,7 +104,7 @@ struct Lost {
     packets: u64,
     /// Error by which the connection was lost; `None` if the server has ended the stream.
     error: Option<StageError>,
-    /// Number of attempts so far to connect again.
+    /// Number of failed attempts so far to connect again.
     attempts: u64,
     /// CLOCK_MONOTONIC time of the next attempt, nanoseconds.
     due_ns: u64,

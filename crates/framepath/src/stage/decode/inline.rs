@@ -273,7 +273,9 @@ impl Decode {
         Ok(())
     }
 
-    /// Sends the decoder a packet, and pushes the resulting frames.
+    /// Sends the decoder a packet, and pushes the resulting frames. If the decoder rejects the packet,
+    /// replaces a hardware decoder before its first frame by software; pushes the frames before the error and
+    /// fails otherwise.
     fn send(&mut self, packet: Packet, out: &mut Out<'_>) -> Result<(), HopFailure> {
         let Some(decoder) = &mut self.decoder else {
             return Err(out.fail(StageError::Downstream));
