@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runner of a pipeline: starts one thread for each segment, and runs the source in the caller's thread.
+//! Runner of a pipeline: runs the first segment, which has the source, in the calling thread, and starts a
+//! thread for each other segment.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};

@@ -440,7 +440,7 @@ impl Stage for Play {
             false => {
                 self.played.ended.store(1, Ordering::Relaxed);
                 self.end().map_err(|e| out.fail(e))?;
-                // Ends the path like the end of a next hop, without an error.
+                // Ends the run without an error, as if a next hop had ended.
                 Err(out.fail(StageError::Downstream))
             }
         }

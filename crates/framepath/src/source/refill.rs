@@ -128,7 +128,7 @@ fn fed(
         if let Err(error) =
             feed(&mut writer).or_else(|error| if is_of_reader(&error) { Ok(()) } else { Err(error) })
         {
-            // Before the writer is dropped, whose end the reader sees.
+            // Stored before the writer is dropped, because the reader then sees the end of the bytes.
             *result.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
         }
     };

@@ -128,7 +128,8 @@ struct Window {
 
 impl Window {
     fn open(frame: &Frame, options: &PlayOptions, sample_aspect: Rational) -> Result<Window, String> {
-        // The run handles Ctrl-C, and only this module paints into the window's memory.
+        // SDL must not handle signals, which the program does, and only this module paints into the window's
+        // memory.
         sdl2::hint::set("SDL_NO_SIGNAL_HANDLERS", "1");
         sdl2::hint::set("SDL_FRAMEBUFFER_ACCELERATION", "0");
         sdl2::hint::set("SDL_RENDER_SCALE_QUALITY", "linear");
