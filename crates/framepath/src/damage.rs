@@ -30,7 +30,9 @@ pub struct Damage {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FirstDamage {
-    /// Number of the packet, from 0, in the order of the source.
+    /// Number of the packet, from 0, in the order of the source. A decoder that reports damage after it got
+    /// further packets does not say which one is damaged: the number is then that of the most likely packet,
+    /// or with `damage=skip` that of the last.
     pub packet: u64,
     /// Presentation time, counted from the first frame that was decoded, nanoseconds; 0 before that frame.
     /// `None` if the packet or the stream has no times.

@@ -36,8 +36,8 @@ impl HopStage {
 /// stage or source returns it. [`Out::fail`] and [`Out::enough`] make it.
 #[derive(Debug)]
 pub struct HopFailure {
-    /// Index in the path of the failed hop. For [`StageError::Enough`], of the hop in front of the one that
-    /// takes no more items. The hops behind this index are still drained.
+    /// Index in the path of the failed hop. For [`StageError::Enough`], an index below that of the hop that
+    /// takes no more items, so that this hop is drained, too: hops up to this index are not drained.
     pub(crate) hop: u16,
     pub(crate) error: StageError,
 }
