@@ -59,7 +59,8 @@ impl CopyPool {
     /// device. The copy waits while all buffers of the pool are in use.
     ///
     /// # Errors
-    /// The pool cannot be made, or the run ended while this call waited for a buffer.
+    /// The pool cannot be made. The end of the run does not end the wait; the wait ends when a later hop
+    /// drops a copy.
     pub fn writable(&mut self, frame: Frame) -> Result<FrameMut, StageError> {
         frame.try_unique().or_else(|shared| self.copy(&shared))
     }
@@ -135,7 +136,7 @@ impl CopyPool {
 /// are smaller. Waits while all slots are in use.
 ///
 /// # Errors
-/// The pool cannot be made, or the run ended while this call waited.
+/// The pool cannot be made.
 pub(crate) fn slot_in(
     pool: &mut Option<Pool>,
     bytes: usize,

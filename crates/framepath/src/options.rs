@@ -45,7 +45,7 @@ impl Options {
 }
 
 impl Default for Options {
-    /// Returns the default: ledger at level `full`, 65,536 rows (10 MB) per thread, no pinning, no limit.
+    /// Returns the default: ledger at level `full`, 65,536 rows (12 MB) per thread, no pinning, no limit.
     fn default() -> Options {
         Options {
             level: Level::Full,

@@ -90,8 +90,7 @@ impl Turner {
     /// Returns the picture of `frame`, moved.
     ///
     /// # Errors
-    /// The format cannot be moved like this, the pool cannot be made, or the run ended while this call waited
-    /// for a slot.
+    /// The format cannot be moved like this, or the pool cannot be made.
     pub(crate) fn turned(&mut self, movement: Orientation, frame: &Frame) -> Result<FrameMut, StageError> {
         let from = *frame.layout();
         check(movement, from.format)?;
