@@ -99,7 +99,8 @@ pub struct WorkerReport {
     pub skipped: u64,
     /// Number of the first packet that was skipped because it kills every worker; `None` if there is none.
     pub poisoned: Option<u64>,
-    /// Number of frames that were lost inside a worker that died, because the stage cannot repeat them.
+    /// Number of frames (inputs of the stage without output) that were lost inside a worker that died,
+    /// because the stage cannot repeat them.
     pub lost: u64,
     /// Number of the first lost frame; `None` if no frame was lost.
     pub first_lost: Option<u64>,

@@ -240,8 +240,9 @@ impl Live {
     /// attempt.
     ///
     /// # Errors
-    /// The error by which the connection was lost, if the last attempt failed; or the new stream has another
-    /// codec or time base. If the server had ended the stream, a failed last attempt is no error.
+    /// The error by which the connection was lost, if the last attempt failed; or the new stream differs from
+    /// the old one in more than its parameter sets. If the server had ended the stream, a failed last attempt
+    /// is no error.
     fn try_again(&mut self, out: &Out<'_>) -> Result<bool, StageError> {
         let Connection::Down(lost) = &mut self.connection else { return Ok(true) };
         while now_ns() < lost.due_ns {
