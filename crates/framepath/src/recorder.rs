@@ -393,8 +393,9 @@ impl Recorder {
 
     /// Writes the row of hop `hop`, which a worker runs, for a frame that has arrived from this worker.
     /// `before` is the stretch of the thread that submitted the input, `work` the times that the worker
-    /// reports, `pid` the worker's process (0 if unknown), `idle` the time in which this thread last waited for
-    /// the worker; `by_device` is true if a device did the work, so that the worker's queue time is device time.
+    /// reports, `pid` the worker's process (0 if unknown), `idle` the time in which this thread last waited
+    /// for the worker; `by_device` is true if a device did the work, so that [`WorkerTime::inside_ns`] is
+    /// device time.
     pub(crate) fn arrived(
         &mut self,
         hop: u16,
