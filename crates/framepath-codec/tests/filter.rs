@@ -14,7 +14,8 @@ fn started(threads: u32) -> usize {
     let count = move || {
         let layout = Layout::packed(PixelFormat::Yuv420p, 64, 48).unwrap();
         let info = StreamInfo::from_layout(&layout, Rational::new(25, 1));
-        let _graph = FilterGraph::new("scale=32:-2,eq", &layout, &info, InputMemory::InPlace, threads).unwrap();
+        let _graph =
+            FilterGraph::new("scale=32:-2,eq", &layout, &info, InputMemory::InPlace, threads).unwrap();
         let own = fs::read_to_string("/proc/thread-self/comm").unwrap();
         let tasks = fs::read_dir("/proc/self/task").unwrap();
         let names = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("comm")).ok());

@@ -27,8 +27,8 @@ pub(crate) const COPY_SLOTS: u32 = 8;
 /// # }
 /// ```
 pub struct CopyPool {
-    /// In a worker: table of the slots that the caller reads, with the shared words by which the caller
-    /// returns them; `None` outside a worker.
+    /// In a worker: table of the frames that the process that runs the path still reads, with the shared
+    /// words by which that process returns them; `None` outside a worker.
     give_back: Option<&'static GiveBack>,
     slots: u32,
     pool: Option<Pool>,
@@ -43,8 +43,8 @@ impl CopyPool {
         CopyPool::for_worker(None)
     }
 
-    /// [`CopyPool::new`] for a stage that may run in a worker, whose caller then returns frames through
-    /// `give_back`. `None` outside a worker.
+    /// [`CopyPool::new`] for a stage that may run in a worker. There, the process that runs the path returns
+    /// frames through `give_back`, which is `None` outside a worker.
     pub(crate) fn for_worker(give_back: Option<&'static GiveBack>) -> CopyPool {
         CopyPool::with_slots(give_back, COPY_SLOTS)
     }
@@ -55,11 +55,12 @@ impl CopyPool {
     }
 
     /// Returns `frame` for writing. Makes a copy without padding, which the ledger counts, if another
-    /// reader, a decoder or another process uses the frame, or if its memory belongs to another process.
-    /// The copy waits while all buffers of the pool are in use.
+    /// reader, a decoder or another process uses the frame, or if its memory belongs to another process or a
+    /// device. The copy waits while all buffers of the pool are in use.
     ///
     /// # Errors
-    /// The pool cannot be made, or the run ended while this call waited for a buffer.
+    /// The pool cannot be made. The end of the run does not end the wait; the wait ends when a later hop
+    /// drops a copy.
     pub fn writable(&mut self, frame: Frame) -> Result<FrameMut, StageError> {
         frame.try_unique().or_else(|shared| self.copy(&shared))
     }
@@ -135,7 +136,7 @@ impl CopyPool {
 /// are smaller. Waits while all slots are in use.
 ///
 /// # Errors
-/// The pool cannot be made, or the run ended while this call waited.
+/// The pool cannot be made.
 pub(crate) fn slot_in(
     pool: &mut Option<Pool>,
     bytes: usize,

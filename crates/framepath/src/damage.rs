@@ -19,8 +19,8 @@ pub struct Damage {
     /// Number of delivered frames that are damaged: the decoder concealed parts of them, or their packets
     /// are marked as damaged.
     pub concealed: u64,
-    /// Number of packets that `damage=skip` has left out, because they are between damage and the next
-    /// random access point.
+    /// Number of packets that `damage=skip` has dropped without a frame: those that the decoder had not
+    /// finished when it found the damage, and those between the damage and the next random access point.
     pub skipped: u64,
     /// First damage; `None` if there is none.
     pub first: Option<FirstDamage>,
@@ -30,12 +30,16 @@ pub struct Damage {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FirstDamage {
-    /// Number of the packet, from 0, in the order of the source.
+    /// Number of the packet, from 0, in the order of the source. A decoder that reports damage after it got
+    /// further packets does not say which one is damaged: the number is then that of the most likely packet,
+    /// or with `damage=skip` that of the last.
     pub packet: u64,
     /// Presentation time, counted from the first frame that was decoded, nanoseconds; 0 before that frame.
     /// `None` if the packet or the stream has no times.
     pub time_ns: Option<u64>,
-    /// Message of the decoder; `None` for a concealed frame, and for a decoder in a worker.
+    /// Message with which the decoder rejected the packet. `None` if no decoder in this process rejected it:
+    /// for a concealed frame, for a packet that is only marked as damaged, for an unreadable part of the
+    /// file, and for every damage that a decoder in a worker found.
     pub reason: Option<String>,
 }
 
@@ -45,7 +49,8 @@ impl Damage {
         self.first.is_none()
     }
 
-    /// Adds the counts of `other`, whose stream was decoded in the same run.
+    /// Adds the counts of `other`, whose stream was decoded in the same run. The first damage stays that of
+    /// `self`; without one, it becomes that of `other`.
     pub(crate) fn add(&mut self, other: Damage) {
         self.undecodable += other.undecodable;
         self.concealed += other.concealed;
@@ -86,11 +91,12 @@ struct Record {
     damage: Damage,
     /// Seconds per tick of the stream; `None` if not known.
     time_base: Option<Rational>,
-    /// Presentation time of the first frame, ticks; `None` before it, or without times.
+    /// Presentation time of the first frame that has one, ticks; `None` before that frame.
     start: Option<i64>,
     /// Packets to report to the process that runs the path: number of the packet, and number of skipped
     /// packets or 0. Always empty unless `is_in_worker`.
     unsent: Vec<(u64, u64)>,
+    /// True if the stage that decodes the stream runs in a worker, and this process is that worker.
     is_in_worker: bool,
     /// Damaged packets in the decoder of which no frame has come so far, oldest first; at most
     /// [`MOST_PENDING`].
@@ -101,7 +107,8 @@ struct Record {
 const MOST_PENDING: usize = 256;
 
 impl DamageLog {
-    /// Makes the log of a stage in a worker, whose process reports [`DamageLog::take_unsent`].
+    /// Makes the log of a stage in a worker. The worker sends the packets of [`DamageLog::take_unsent`] to
+    /// the process that runs the path.
     pub(crate) fn in_worker() -> DamageLog {
         DamageLog(Arc::new(Mutex::new(Record { is_in_worker: true, ..Record::default() })))
     }
@@ -111,7 +118,8 @@ impl DamageLog {
         self.record().time_base = Some(time_base);
     }
 
-    /// Records a decoded frame. The first frame's time becomes the origin of times.
+    /// Records a decoded frame; a damaged frame counts as concealed. The first presentation time of a frame
+    /// becomes the origin of times.
     pub(crate) fn frame(&self, meta: &FrameMeta) {
         let mut record = self.record();
         record.start = record.start.or(meta.pts);
@@ -122,8 +130,9 @@ impl DamageLog {
         }
     }
 
-    /// Records that the decoder gets a damaged packet. Until its frame comes, only
-    /// [`DamageLog::drained`] counts it.
+    /// Records that the decoder gets a damaged packet. The packet counts as undecodable when
+    /// [`DamageLog::drained`] is called before its frame comes. If more than [`MOST_PENDING`] packets await
+    /// their frames, the oldest counts as undecodable at once.
     pub(crate) fn damaged(&self, packet: &FrameMeta) {
         let mut record = self.record();
         record.pending.push_back(*packet);
@@ -146,7 +155,8 @@ impl DamageLog {
         self.record().pending.clear();
     }
 
-    /// Records a packet that cannot be decoded.
+    /// Records a packet that cannot be decoded, and no longer awaits its frame. `reason` is the decoder's
+    /// message, if it is known.
     pub(crate) fn undecodable(&self, packet: &FrameMeta, reason: Option<String>) {
         let mut record = self.record();
         record.pending.retain(|pending| pending.seq != packet.seq);

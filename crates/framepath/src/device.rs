@@ -8,7 +8,8 @@
 //!
 //! A CAPTURE buffer becomes a frame without a copy, mapped for reading. When the last handle of the frame is
 //! dropped, the buffer is queued in the device again. Decoded frames in a worker are copied once, because the
-//! device's memory cannot be shared with the caller; with `in_place=1`, the result lies in the input frame.
+//! device's memory cannot be shared with the process that runs the path. With `in_place=1`, the measuring
+//! node writes its result into the input frame.
 
 pub(crate) mod decode;
 pub(crate) mod frame_records;
@@ -27,7 +28,8 @@ use crate::error::StageError;
 /// kernel module (5 s) for a decoder that does not answer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Longest single wait for a device. Between two waits the caller checks whether the run has to end.
+/// Longest single wait for a device. Between two waits the caller checks whether a signal or a stop request
+/// ends the run.
 pub(crate) const SLICE: Duration = Duration::from_millis(200);
 
 /// Pixel formats that V4L2 devices and framepath have in common, each with V4L2's code.
@@ -49,7 +51,7 @@ pub(crate) const FORMATS: [(Fourcc, PixelFormat); 15] = [
     (Fourcc::Y16, PixelFormat::Grey16),
 ];
 
-/// All codecs, each with V4L2's code.
+/// Codecs that framepath decodes in V4L2 devices, each with V4L2's code.
 const CODECS: [(Fourcc, Codec); 5] = [
     (Fourcc::H264, Codec::H264),
     (Fourcc::HEVC, Codec::Hevc),
@@ -58,7 +60,7 @@ const CODECS: [(Fourcc, Codec); 5] = [
     (Fourcc::AV1, Codec::Av1),
 ];
 
-/// Returns the codec with V4L2's code `fourcc`; `None` if framepath does not support it.
+/// Returns the codec with V4L2's code `fourcc`; `None` if framepath does not decode it in devices.
 pub fn codec_of(fourcc: Fourcc) -> Option<Codec> {
     CODECS.iter().find(|(name, _)| *name == fourcc).map(|(_, codec)| *codec)
 }
@@ -76,6 +78,9 @@ pub(crate) fn decoder_node(codec: Codec, hardware: bool) -> Option<PathBuf> {
 }
 
 /// Returns V4L2's code of a codec.
+///
+/// # Panics
+/// The codec is none of those that framepath decodes in V4L2 devices.
 pub(crate) fn fourcc_of_codec(codec: Codec) -> Fourcc {
     CODECS.iter().find(|(_, ours)| *ours == codec).map(|(name, _)| *name).expect("all are named")
 }

@@ -134,16 +134,20 @@ impl Element {
 
 /// Surroundings of a hop in the path, for its constructor.
 pub struct HopPlace<'a> {
-    /// Hops behind the hop in its path or branch; empty in a worker, and for a single hop that
+    /// Hops behind the hop in the text that added it (a path, its branch, or the text of
+    /// [`Pipeline::append`](crate::Pipeline::append)). Empty in a worker, and for a single hop that
     /// [`Pipeline::add_hop`](crate::Pipeline::add_hop) adds.
     pub(crate) behind: &'a [Hop],
-    /// Description of the compressed track that arrives at the hop; `None` for frames and for a source.
+    /// Description of the source's compressed track; `None` for a source, behind an element that decodes, and
+    /// if the source emits frames or packets without a description. It is set but wrong behind a decoder that
+    /// the caller implements.
     pub(crate) track: Option<TrackInfo>,
     pub(crate) frames_behind: u32,
-    /// In a worker: table of the slots that the caller reads, with the shared words by which the caller
-    /// returns them; `None` outside a worker.
+    /// In a worker: table of the frames that the process that runs the path still reads, with the shared
+    /// words by which that process returns them; `None` outside a worker.
     pub(crate) give_back: Option<&'static GiveBack>,
-    /// In a worker: the provider of the decoder's buffers; `None` if the decoder has a pool of its own.
+    /// In a worker: the provider of the decoder's buffers; `None` if the decoder has a pool of its own, and
+    /// outside a worker.
     pub(crate) provider: Option<ProviderRef>,
     /// In a worker with [`Task::Plugin`]: path of the plug-in's file, which the worker's sandbox allows;
     /// `None` elsewhere.
@@ -179,14 +183,15 @@ impl<'a> HopPlace<'a> {
 impl HopPlace<'_> {
     /// Returns the number of frames to add to a stage's pool for the hops behind: those in their
     /// queues, one for each thread that runs them, and those that the program may keep. Does not count
-    /// frames inside workers; always 0 for a source.
+    /// frames inside workers; always 0 for a source. For a hop of
+    /// [`Pipeline::add_hop`](crate::Pipeline::add_hop), the number that its caller passed.
     pub fn frames_behind(&self) -> u32 {
         self.frames_behind
     }
 
     /// Makes a pool of `slots` buffers of `slot_bytes` bytes each, for the stage's output. A stage that
-    /// can run in a worker must make its output pools here, because other memory of a worker cannot be
-    /// passed to the program.
+    /// can run in a worker must make its output pools here or by [`copy_pool`](HopPlace::copy_pool), because
+    /// other memory of a worker cannot be passed to the program.
     ///
     /// # Errors
     /// Memory is short, the size is impossible, or the worker has too many slots.
@@ -194,7 +199,8 @@ impl HopPlace<'_> {
         Ok(Pool::for_stage(slot_bytes, slots, self.give_back)?)
     }
 
-    /// Makes a [`CopyPool`] for the stage; right in a worker and in the program's own process.
+    /// Makes a [`CopyPool`] for the stage, for a worker or for the program's own process, wherever the stage
+    /// runs.
     pub fn copy_pool(&self) -> CopyPool {
         CopyPool::for_worker(self.give_back)
     }

@@ -16,7 +16,7 @@ use crate::host::HostError;
 use crate::loss::Loss;
 use crate::request::RequestError;
 
-/// Reason why a stage stopped.
+/// Reason why a source, stage or sink could not be made or started, or why it stopped.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StageError {
@@ -44,7 +44,8 @@ pub enum StageError {
         /// Verb phrase for what the graph does.
         does: &'static str,
     },
-    /// Bytes of a pipe show too late that they belong in a worker.
+    /// A pipe has no known container with video of a known codec, so only a worker may read it. The worker
+    /// needs the pipe from its first byte, but this process has read more than the 16 MiB that it keeps.
     #[error(
         "{file}: the first 16 MiB of this pipe show no H.264, HEVC, VP8, VP9 or AV1 video; use `host=process`, or \
          save the bytes in a file"
@@ -81,7 +82,7 @@ pub enum StageError {
         /// Formats that the stage takes.
         takes: &'static str,
     },
-    /// The frames change size, and the output file cannot hold frames of two sizes.
+    /// The frames change size or format, and the output file can hold only one.
     #[error("{what}: frames change from {from} to {to}, which a {kind} file cannot hold")]
     SizeChange {
         /// Name of the output file.
@@ -109,7 +110,8 @@ pub enum StageError {
     /// An option or argument is invalid, or does not fit the stream or the device; the text has the reason.
     #[error("{0}")]
     Option(String),
-    /// The caller's own stage, source or sink failed.
+    /// A source, stage or sink that the program implements, or the function of
+    /// [`Pipeline::sink_fn`](crate::Pipeline::sink_fn), failed; or the sink `png` cannot encode a picture.
     #[error(transparent)]
     Other(Box<dyn std::error::Error + Send + Sync>),
     /// The next stage takes no more items, because it has ended. This ends the stage and is not reported
@@ -195,8 +197,8 @@ pub enum RunError {
     /// that use `?` on [`Frames::seek`](crate::Frames::seek) and other requests.
     #[error(transparent)]
     Request(#[from] RequestError),
-    /// The run ended by itself (no signal, stop request or viewer ended it), and no frame or packet has
-    /// reached a sink. Only for pipelines whose source comes from path text.
+    /// The run ended without another error and by itself (no signal, stop request or viewer ended it), and no
+    /// frame or packet has reached a sink. Only for pipelines whose source comes from path text.
     #[error("{first}: no frame was delivered{}", why(losses, damage))]
     NoFrame {
         /// Text of the source in the path.

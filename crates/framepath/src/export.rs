@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Exports of a run's report: text, a page, JSON, CSV and Perfetto traces; and advice that follows from it.
+//! Exports of a run's report: text, an HTML page, JSON, CSV and Perfetto traces; and advice that follows from
+//! the report.
 
 pub mod advice;
 pub mod csv;

@@ -24,8 +24,8 @@ use crate::stage::Stage;
 /// Depth in frames of the queue between the pipeline and the iterator.
 const DEPTH: usize = 2;
 
-/// Maximum number of frames that a program may keep while it calls `next`. Pools are large enough for
-/// them.
+/// Maximum number of frames that a program may keep while it calls `next`. The pools of built-in sources and
+/// stages are large enough for them, unless an option such as `pool=` makes them smaller.
 const KEPT: u32 = 4;
 
 /// Maximum number of frames behind the last hop: those in the queue, one in the sending thread, and those
@@ -33,7 +33,7 @@ const KEPT: u32 = 4;
 pub(crate) const FRAMES_BEHIND: u32 = DEPTH as u32 + 1 + KEPT;
 
 /// The frames of a running pipeline, in the order of its last hop: behind a decoder, the order of
-/// presentation.
+/// presentation (with `lowdelay=1` only for streams without B pictures).
 ///
 /// The pipeline runs in threads of its own, and is ahead of the program by at most the frames that its
 /// queues, workers and decoders keep. A [`Frame`] holds a buffer of a pool. A program that keeps more than
@@ -165,8 +165,8 @@ impl Frames {
     ///
     /// # Errors
     /// [`RequestError::CannotSeek`], which has no effect on the frames; [`RequestError::Ended`] after the
-    /// end of the run, for example after an error or after [`report`](Frames::report). The iterator returns
-    /// read errors of the file.
+    /// end of the run or of its source, for example after an error, a stop or a call of
+    /// [`report`](Frames::report) that returned the report. The iterator returns read errors of the file.
     pub fn seek(&mut self, to: Duration, mode: SeekTo) -> Result<(), RequestError> {
         self.request(Request::Seek { to, mode })
     }
@@ -175,7 +175,7 @@ impl Frames {
     /// is the next frame of the source, or in a compressed stream the next random access point.
     ///
     /// # Errors
-    /// [`RequestError::Ended`] after the end of the run.
+    /// [`RequestError::Ended`] after the end of the run or of its source, as for [`seek`](Frames::seek).
     pub fn flush(&mut self) -> Result<(), RequestError> {
         self.request(Request::Flush)
     }

@@ -17,9 +17,9 @@ use crate::registry::Registry;
 use crate::stage::HopRole;
 
 impl Pipeline {
-    /// Builds the pipeline that `text` describes. Opens the input files and the devices, and starts the
-    /// worker that demuxes, if any; files for output are opened and other workers started when the run
-    /// starts. The text need not end in a sink.
+    /// Builds the pipeline that `text` describes. Opens the input files and the devices, connects to the
+    /// server of a `url`, and starts the worker that demuxes, if any. Files for output are opened, and other
+    /// workers started, when the run starts or later. The text need not end in a sink.
     ///
     /// # Errors
     /// [`RunError::Path`] for text that is not a path; [`RunError::Stage`] for a hop that cannot be made.
@@ -202,9 +202,11 @@ impl Pipeline {
     }
 }
 
-/// Returns the decoder `hop` with a worker as its host if its codec, or the file's container, is not one of the
-/// known ones and the hop names no host. (The worker of an unusual container reports the codec, and might choose one
-/// that would run in this process.) `None` if the hop stays as it is. Notes the choice for the user.
+/// Returns the decoder `hop` with a worker as its host if its codec, or the file's container, is not one of
+/// the known ones and the hop names no host. (The worker of an unusual container reports the codec, and might
+/// choose one that would run in this process.) `None` if the hop stays as it is, also if the track is not
+/// known. Adds a note for the user about the worker, and one if the track's pictures are converted to another
+/// format.
 fn decoded_in_worker(hop: &Hop, place: &HopPlace<'_>) -> Option<Hop> {
     let track = place.track.as_ref()?;
     if let Some((from, to)) = track.converted_format() {

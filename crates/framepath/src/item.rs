@@ -73,7 +73,7 @@ impl Item {
         }
     }
 
-    /// Returns the number, birth, presentation time and duration of the item.
+    /// Returns the metadata of the item: its number, birth and times, and the properties of its picture.
     #[inline]
     pub fn meta(&self) -> FrameMeta {
         match self {

@@ -2,8 +2,9 @@
 //! Moves video frames between stages, threads and sandboxed processes, and shows
 //! where every microsecond, copy and wake-up of each frame went.
 //!
-//! This crate touches threads, files, standard output, worker processes and their sockets, V4L2
-//! devices and, with the feature `play`, a window, and, with the feature `http`, web servers.
+//! This crate touches threads, files, standard input and output, worker processes and their sockets,
+//! V4L2 devices, libraries of plug-ins and of libavfilter, and the name server for `url`; with the
+//! feature `play`, a window; and with the feature `http`, web servers.
 //!
 //! # Frames in a loop
 //!
@@ -45,7 +46,7 @@
 //! | --- | --- |
 //! | [`Pipeline`], [`Frames`] | a path that is ready to run; its frames as an iterator, with seek |
 //! | [`Options`], [`Stop`], [`Requests`] | settings of a run; a handle that ends a run from any thread; seek, flush and other requests during a run |
-//! | [`Report`] | frames, losses, latency and causes of a run; [`export`] writes them as text, JSON, CSV and Perfetto traces |
+//! | [`Report`] | frames, losses, latency and causes of a run; [`export`] writes them as text, HTML, JSON, CSV and Perfetto traces |
 //! | [`Frame`], [`FrameMut`], [`Pool`], [`Packet`] | pixels in pool memory, for reading and for writing; the pool; compressed bytes |
 //! | [`Stage`], [`Source`], [`Out`] | parts of your own |
 //! | [`Registry`] | names of parts in path text |
@@ -91,13 +92,13 @@
 //! | level | reports |
 //! | --- | --- |
 //! | `error` | a run that failed, a service that cannot start workers |
-//! | `warn` | a worker that died or hung, with the reason; software in place of a hardware decoder; a client that a service refused |
+//! | `warn` | a worker that died or hung, with the reason; a stage's note for the user, such as software in place of a hardware decoder; a lost network connection; a client that a service refused |
 //! | `info` | a file that was opened, with codec and size; a pipeline that starts and ends; a worker that starts a stream; connections to a service |
 //! | `debug` | hops, decoders, pools and their sizes |
 //!
-//! Messages per frame have level `trace`. Sandboxed workers have no logger: their messages
-//! reach the caller as an error. Messages may contain text from files and from other
-//! processes: escape it before a terminal shows it ([`shown::shown`]).
+//! Messages per frame have level `trace`. Sandboxed workers have no logger: their log messages are
+//! lost, and their failures reach the program as errors. Messages may contain text from files and
+//! from other processes: escape it before a terminal shows it ([`shown::shown`]).
 #![forbid(unsafe_code)]
 
 mod copy_pool;

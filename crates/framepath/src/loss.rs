@@ -5,7 +5,7 @@ use std::fmt;
 
 use framepath_model::shown::shown;
 
-/// Packets or frames that one hop lost.
+/// Packets, frames or connections that one hop lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Loss {
@@ -17,7 +17,9 @@ pub struct Loss {
     pub count: u64,
     /// Number of the first lost packet or frame, in the order of the hop's input; `None` if unknown.
     pub first: Option<u64>,
-    /// Reason of the loss.
+    /// Reason of the loss. The packets that a hop's workers skipped for several reasons are one loss, with
+    /// the first of these reasons: [`LossReason::Poisoned`], [`LossReason::TooLargeToReplay`] (if a worker
+    /// died), [`LossReason::TooLate`].
     pub reason: LossReason,
 }
 
@@ -36,8 +38,8 @@ pub enum LossReason {
         /// Reason of the last death of a worker.
         last_death: String,
     },
-    /// A worker's decoder emitted frames so late that the caller had already removed their packets from its
-    /// history. No worker died.
+    /// A worker's decoder emitted frames so late that the process that runs the path had already removed
+    /// their packets from its history. No worker died.
     TooLate,
     /// Frames were inside a worker that died, and the stage is of a kind that cannot repeat frames.
     WorkerDied {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Notes of stages for the user, such as a fallback to software. A note is no error.
+//! Notes of hops for the user, such as a fallback to software. A note is no error.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

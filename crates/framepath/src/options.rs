@@ -27,8 +27,8 @@ pub struct Options {
     /// [`frames_with`](crate::Pipeline::frames_with) starts. Further threads are not pinned, and a thread
     /// whose CPU does not exist or is not allowed runs unpinned.
     pub cpus: Vec<usize>,
-    /// Counter that the run sets to 0 at its start and to the number of delivered frames after each frame.
-    /// Keep a clone to read it.
+    /// Counter of the frames (or packets) that reached a sink: [`FrameCount`]. The run sets it to 0 at its
+    /// start. Keep a clone to read it.
     pub progress: FrameCount,
     /// Number of frames (or packets) after which a sink takes no more; the run ends without an error when all
     /// sinks have ended. `None`: no limit; 0 acts as 1.
@@ -45,7 +45,7 @@ impl Options {
 }
 
 impl Default for Options {
-    /// Returns the default: ledger at level `full`, 65,536 rows (10 MB) per thread, no pinning, no limit.
+    /// Returns the default: ledger at level `full`, 65,536 rows (12 MB) per thread, no pinning, no limit.
     fn default() -> Options {
         Options {
             level: Level::Full,

@@ -32,9 +32,12 @@ impl HopStage {
     }
 }
 
-/// A failure and the hop it happened in.
+/// A hop's failure, or its report that it takes no more items, with the place in the path. A call of a
+/// stage or source returns it. [`Out::fail`] and [`Out::enough`] make it.
 #[derive(Debug)]
 pub struct HopFailure {
+    /// Index in the path of the failed hop. For [`StageError::Enough`], an index below that of the hop that
+    /// takes no more items, so that this hop is drained, too: hops up to this index are not drained.
     pub(crate) hop: u16,
     pub(crate) error: StageError,
 }
@@ -90,7 +93,7 @@ impl ThreadContext {
     }
 
     /// Makes the context of the stage in a worker. The stage's requests go to its mailbox, from which the
-    /// worker sends them to its caller.
+    /// worker sends them to the process that runs the path.
     pub(crate) fn in_worker() -> ThreadContext {
         let (requests, mailbox) = Requests::in_worker();
         ThreadContext::new(Arc::default(), u64::MAX, requests, Some(mailbox))
@@ -162,8 +165,9 @@ impl<'a> Out<'a> {
         Out { rest, recorder, delivery, hop }
     }
 
-    /// Passes `item` to the next stage, and ends the item's ledger row for this stage. Returns when the next
-    /// stage, and all later stages of this thread, have returned from their `push`.
+    /// Passes `item` to the next stage, and ends the item's ledger row for this stage. Returns when the
+    /// `push` of the next stage has returned, and with it those of the later stages of this thread that it
+    /// calls.
     ///
     /// # Errors
     /// A failure of a later stage, or the report that a later stage takes no more items; the caller returns
@@ -228,8 +232,9 @@ impl<'a> Out<'a> {
         HopFailure { hop: self.hop.saturating_sub(1), error: StageError::Enough }
     }
 
-    /// Sends `request` to the hops in front. This thread handles it after the present item. A worker
-    /// sends it to its caller, for the hops in front of the worker; a worker can only send
+    /// Sends `request` to the hops in front. This thread handles it after the present item; a seek or flush
+    /// goes to all threads of the run, and [`Request::Stop`] stops the run at once. A worker sends the
+    /// request to the process that runs the path, for the hops in front of the worker; a worker can only send
     /// [`Request::Keyframe`] and [`Request::BitRate`].
     ///
     /// ```no_run

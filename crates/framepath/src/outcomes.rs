@@ -47,6 +47,6 @@ pub(crate) struct Played {
     pub(crate) shown: AtomicU64,
     /// Number of frames that were not shown: they were late, or the screen's refresh rate is too low.
     pub(crate) late: AtomicU64,
-    /// 1 if the viewer has ended the playback, else 0.
+    /// 1 if the viewer, or a signal or stop request during a pause, has ended the playback; else 0.
     pub(crate) ended: AtomicU64,
 }

@@ -68,7 +68,8 @@ pub(crate) enum SegmentInput {
 /// Each hop runs in the thread of the hop before it, except behind a
 /// [queue](Pipeline::queue), in a [branch](Pipeline::branch) and behind a stage that runs in a
 /// worker. Frames stay in the order in which a stage emits them. A decoder emits them in presentation
-/// order; no other built-in stage changes the order.
+/// order (with `lowdelay=1` only for streams without B pictures); no other built-in stage changes the order,
+/// except a `filter` whose graph does.
 pub struct Pipeline {
     pub(crate) source: Box<dyn Source>,
     pub(crate) segments: Vec<ThreadSegment>,
@@ -83,7 +84,9 @@ pub struct Pipeline {
     /// True if a run without a frame is an error, as for path text. False for a source of the caller's
     /// own, which may be empty.
     pub(crate) expects_frames: bool,
-    /// Description of the compressed packets that the next hop gets; `None` if it gets frames.
+    /// Description of the source's compressed track, until an element of path text that decodes is added;
+    /// `None` afterwards, and for a source that emits frames or packets without a description. A decoder that
+    /// the caller implements does not clear it.
     pub(crate) track: Option<TrackInfo>,
     pub(crate) requests: Requests,
     /// Index of the segment that gets the next hop.
@@ -175,7 +178,8 @@ impl Pipeline {
     }
 
     /// Adds a queue of `depth` frames or packets; 0 acts as 1. The hops behind it run in a thread of their
-    /// own. `leaky` says what happens when the queue is full: wait, drop the new item, or drop the oldest.
+    /// own. `leaky` says what happens when the queue is full: wait ([`Leaky::No`]), drop the new item
+    /// ([`Leaky::Upstream`]), or drop the oldest ([`Leaky::Downstream`]).
     /// Behind a sink this is an error, as with [`stage`](Pipeline::stage).
     ///
     /// ```
@@ -204,7 +208,8 @@ impl Pipeline {
     ///
     /// When one branch ends, because its sink fails or takes no more items, the others go on. The run ends
     /// when all branches have ended. If the queue is not leaky, the other branches wait while it is full.
-    /// In path text this is `tee ( queue ! ... ) ( ... )`.
+    /// Behind a sink this is an error, as with [`stage`](Pipeline::stage). In path text a branch is
+    /// `tee ( queue ! ... ) ( ... )`.
     ///
     /// ```
     /// use framepath::{Leaky, Options, Pipeline};
@@ -286,7 +291,7 @@ impl Pipeline {
     }
 
     /// Adds a hop to the segment that gets the next hop. Behind a sink, records [`RunError::BehindSink`],
-    /// which [`check`](Pipeline::check) returns.
+    /// which [`check`](Pipeline::check) returns, unless an earlier part has recorded this error.
     pub(crate) fn add(mut self, stage: Box<dyn Stage>, role: HopRole) -> Pipeline {
         let index = self.hops.len() as u16;
         let text = stage.name().to_owned();

@@ -50,7 +50,7 @@ pub(crate) enum Queued {
     /// A frame or packet.
     Item {
         item: Item,
-        /// Time of the hand-off to the queue, CLOCK_MONOTONIC nanoseconds.
+        /// Time of the hand-off to the queue, CLOCK_MONOTONIC nanoseconds; has no meaning at level `off`.
         enqueued_ns: u64,
         /// Number of the last seek or flush before the item; 0 without one.
         generation: u64,
@@ -65,7 +65,8 @@ pub(crate) enum Queued {
 pub(crate) struct QueueEnd {
     /// Index of the link in the path.
     index: u16,
-    /// Sender to the reading end; `None` once the stream has ended, or the reading end is closed.
+    /// Sender to the reading end; `None` once the stream has ended, or [`QueueEnd::offer`] has found the
+    /// reading end closed.
     sender: Option<Sender<Queued>>,
     /// Number of items that full queues have dropped; shared by all queues of the pipeline.
     dropped: Arc<AtomicU64>,

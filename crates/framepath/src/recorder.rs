@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Recorder of the ledger: writes one row for each frame and hop.
 //!
-//! Each thread has one recorder. Its memory is allocated and touched before the run.
+//! Each thread of a run has one recorder. The memory of the rows is allocated and touched when the thread
+//! starts, before its first frame.
 
 mod spans;
 mod stretch;
@@ -137,7 +138,9 @@ impl Recorder {
         }
     }
 
-    /// Records that frame `seq` stays inside hop `hop` for now. Keeps the frame's time so far.
+    /// Records that frame `seq` stays inside hop `hop` for now. Ends the current stretch, and keeps it for
+    /// [`Recorder::resume`], joined with earlier stretches of the frame in this hop. If more than
+    /// [`MOST_INSIDE`] frames are inside, forgets the oldest.
     pub fn hold(&mut self, hop: u16, seq: u64) {
         if self.level != Level::Off {
             let stretch = self.stretch();
@@ -390,8 +393,9 @@ impl Recorder {
 
     /// Writes the row of hop `hop`, which a worker runs, for a frame that has arrived from this worker.
     /// `before` is the stretch of the thread that submitted the input, `work` the times that the worker
-    /// reports, `pid` the worker's process (0 if unknown), `idle` the time in which this thread last waited for
-    /// the worker; `by_device` is true if a device did the work, so that the worker's queue time is device time.
+    /// reports, `pid` the worker's process (0 if unknown), `idle` the time in which this thread last waited
+    /// for the worker; `by_device` is true if a device did the work, so that [`WorkerTime::inside_ns`] is
+    /// device time.
     pub(crate) fn arrived(
         &mut self,
         hop: u16,

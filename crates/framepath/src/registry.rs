@@ -94,7 +94,8 @@ impl Default for Registry {
 }
 
 impl Registry {
-    /// Returns the built-in registry, which functions without a registry parameter use.
+    /// Returns the built-in registry. Functions that make a pipeline or parse text without a registry
+    /// parameter use it.
     pub fn built_in() -> &'static Registry {
         static BUILT_IN: OnceLock<Registry> = OnceLock::new();
         BUILT_IN.get_or_init(|| {

@@ -21,7 +21,7 @@ use crate::recorder::Recorded;
 pub struct HopInfo {
     /// Text of the hop in the path: `decode format=nv12`.
     pub text: String,
-    /// True if the hop is a link.
+    /// True for a `queue`, also for that of a branch; false for a `tee`, and for all other hops.
     pub link: bool,
     /// True for parts of the caller's own. The ledger counts only those of their copies that they make by
     /// methods of this crate.
@@ -31,8 +31,8 @@ pub struct HopInfo {
     /// branch it is the tee, for the others the hop before the tee.
     pub before: Option<u16>,
     /// CPU time of the hop that is in no row of the ledger, nanoseconds: hidden pictures, threads of a
-    /// decoder that share the pictures, the start of a worker. 0 below level `full`, and without a
-    /// worker if the decoder was not drained.
+    /// decoder that share the pictures, the start of a worker. 0 below level `full`, and for a decoder in
+    /// this process that was not drained.
     pub cpu_without_frame_ns: u64,
 }
 
@@ -99,7 +99,8 @@ pub struct WorkerReport {
     pub skipped: u64,
     /// Number of the first packet that was skipped because it kills every worker; `None` if there is none.
     pub poisoned: Option<u64>,
-    /// Number of frames that were lost inside a worker that died, because the stage cannot repeat them.
+    /// Number of frames (inputs of the stage without output) that were lost inside a worker that died,
+    /// because the stage cannot repeat them.
     pub lost: u64,
     /// Number of the first lost frame; `None` if no frame was lost.
     pub first_lost: Option<u64>,
@@ -143,7 +144,8 @@ pub struct PlayReport {
     pub shown: u64,
     /// Number of frames that were not shown: they were late, or the screen's refresh rate is too low.
     pub late: u64,
-    /// True if the viewer ended the playback before the end of the stream.
+    /// True if the viewer ended the playback before the end of the stream, or if a signal or a stop request
+    /// did so during a pause.
     pub ended: bool,
 }
 
@@ -201,7 +203,7 @@ pub struct Report {
     pub missed: u64,
     /// Losses of the source's connection to the network.
     pub network: NetworkReport,
-    /// Damage of the decoded streams, which the run continued after.
+    /// Damage of the decoded streams, after which the run continued.
     pub damage: Damage,
     /// Number of bytes that the CPU copied in the run's threads and its workers' stages, all frames
     /// together. Copies of workers are missing at level `off`.
@@ -209,7 +211,7 @@ pub struct Report {
     /// Time from the start of the run to its end, nanoseconds.
     pub wall_ns: u64,
     /// CPU time of the whole process during the run, plus that of its workers since their start,
-    /// nanoseconds.
+    /// nanoseconds. Without that of a service's processes.
     pub cpu_ns: u64,
     /// Statistics of the workers, one entry for each stage that ran in workers; none for a worker that
     /// demuxes.
@@ -231,12 +233,14 @@ pub struct Report {
     pub helpers: Vec<HelperInfo>,
     /// Number of rows that were overwritten because the ledger's memory was full.
     pub overwritten: u64,
-    /// Notes of stages for the user, one line each. Notes are not errors.
+    /// Notes for the user, one line each: those of sources, stages and sinks in this process, and those about
+    /// missing layers of the workers' sandboxes. Notes are not errors.
     pub notes: Vec<String>,
     /// True if a signal (such as Ctrl-C) or a stop request arrived before the end of the run.
     pub interrupted: bool,
     /// Error that ended the run, or [`RunError::NoFrame`]; `None` if the run had none. The first in path
-    /// order if several threads failed.
+    /// order if several threads failed. Also `None` in [`Frames::report`](crate::Frames::report) after the
+    /// iterator has returned the error.
     pub error: Option<RunError>,
 }
 
@@ -267,8 +271,9 @@ impl Report {
     }
 
     /// Returns the unrequested losses. These do not count: items dropped by a queue with `leaky=`
-    /// ([`Report::dropped`]), items discarded by a seek ([`Report::flushed`]), and frames that arrived
-    /// too late at `play` ([`PlayReport::late`](crate::PlayReport::late)).
+    /// ([`Report::dropped`]), items discarded by a seek or flush ([`Report::flushed`]), frames that arrived
+    /// too late at `play` ([`PlayReport::late`](crate::PlayReport::late)), and damage of the stream
+    /// ([`Report::damage`]).
     pub fn losses(&self) -> Vec<Loss> {
         let mut losses = Vec::new();
         if self.missed > 0 {

@@ -9,7 +9,7 @@ use framepath_model::stream::SeekTo;
 ///
 /// The request travels hop by hop from its sender to the source, until a hop [answers](Answered::Done).
 /// A request that no hop answers is dropped. A seek or flush reaches all these hops and the source, whatever
-/// the hops answer.
+/// the hops answer. Stages that run in a worker get no requests, and a [`Request::Stop`] reaches no hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Request {
@@ -22,7 +22,7 @@ pub enum Request {
     },
     /// Discard the items inside the run, and continue with the next item of the source.
     Flush,
-    /// Make the next packet a random access point, because a packet was lost.
+    /// Make the next packet a random access point, for example because a packet was lost.
     Keyframe,
     /// Encode at this bit rate, bits per second.
     BitRate(u64),
@@ -46,7 +46,7 @@ impl Request {
 /// Answer of a hop or source to a [`Request`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answered {
-    /// The hop did nothing; the request goes to the hop in front.
+    /// The hop did nothing; the request goes to the hop in front. From the source it goes no further.
     PassOn,
     /// The hop has performed the request. Hops in front do not get it, unless it is a seek or flush.
     Done,

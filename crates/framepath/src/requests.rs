@@ -3,7 +3,8 @@
 //!
 //! Each thread has a mailbox, and reads it between two items. If no hop of a thread answers a request,
 //! the request goes to the mailbox of the thread before it. Several threads behind a tee have the
-//! same thread before them. A seek or flush goes to all mailboxes immediately.
+//! same thread before them. A seek or flush goes to all mailboxes immediately; a stop goes to none, but stops
+//! the run directly.
 //! `docs/decisions/0017-requests.md` has the reasons.
 
 use std::collections::VecDeque;
@@ -123,8 +124,8 @@ impl Mailbox {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Adds a request and wakes the thread. The request replaces an obsolete request of the same hop, so
-    /// that the queue of a busy thread stays short.
+    /// Adds a request and wakes the thread. A keyframe or bit rate request replaces one of its kind from the
+    /// same hop, so that the queue of a busy thread stays short.
     fn put(&self, pending: Pending) {
         let mut queue = locked(&self.pending);
         let is_obsolete = |waiting: &&mut Pending| {
@@ -195,8 +196,9 @@ impl Requests {
         }))
     }
 
-    /// Makes the request handle of the part of a run that is in a worker. Requests made there arrive in
-    /// the mailbox, and the worker sends them to its caller.
+    /// Makes the request handle of the part of a run that is in a worker, and its mailbox. Requests of the
+    /// stage in the worker arrive in the mailbox, and the worker sends them to the process that runs the
+    /// path.
     pub(crate) fn in_worker() -> (Requests, Arc<Mailbox>) {
         let requests = Requests::new(None);
         let mailbox = Arc::new(Mailbox::new(Box::new(|| ())));
@@ -215,7 +217,8 @@ impl Requests {
     /// Sends a request upstream from the end of the path, or from the end of each branch. Returns
     /// without waiting for an answer.
     ///
-    /// A keyframe or bit rate request replaces an earlier one that waits for the same thread. After a
+    /// A keyframe or bit rate request replaces an earlier one of its kind from the same sender that waits for
+    /// the same thread. A stop does not travel: it stops the run, or the run that begins later. After a
     /// seek or flush, older frames may reach the sink until the first newer frame does, but not later.
     ///
     /// # Errors
@@ -348,7 +351,7 @@ impl Requests {
         self.0.flushed.load(Ordering::Relaxed)
     }
 
-    /// Sets if the run stays open for a seek at the end of the stream, and wakes all threads.
+    /// Sets whether the run stays open for a seek at the end of the stream, and wakes all threads of the run.
     pub(crate) fn hold_open(&self, holds: bool) {
         let mut state = self.locked();
         state.holds_open = holds;
@@ -393,7 +396,8 @@ mod tests {
 
     const SEEK: Request = Request::Seek { to: Duration::ZERO, mode: SeekTo::Exact };
 
-    /// Begins a run of threads behind the threads with these numbers; returns their mailboxes.
+    /// Begins a run of three threads and returns their mailboxes. `before` has, for each thread, the number
+    /// of the thread in front of it, or `None` for the source's thread.
     fn begin(requests: &Requests, before: [Option<usize>; 3]) -> Vec<Arc<Mailbox>> {
         let boxes: Vec<_> = before.iter().map(|_| Arc::new(Mailbox::new(Box::new(|| ())))).collect();
         let threads = boxes.iter().zip(before).zip(1..).map(|((mailbox, before), thread)| RequestThread {

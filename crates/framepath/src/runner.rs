@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runner of a pipeline: starts one thread for each segment, and runs the source in the caller's thread.
+//! Runner of a pipeline: runs the first segment, which has the source, in the calling thread, and starts a
+//! thread for each other segment.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -26,9 +27,9 @@ use crate::requests::{Mailbox, Pending, RequestThread, Wake};
 use crate::source::Source;
 use crate::stage::HopRole;
 
-/// Builds `path` and runs it in this thread and one more for each queue and each stage in a worker. Returns
-/// when the run has ended. A run that ends by itself without a frame has [`RunError::NoFrame`] in
-/// [`Report::error`]; [`Report::losses`] lists lost frames.
+/// Builds `path` and runs its hops in this thread and one more for each queue and each stage in a worker.
+/// Returns when the run has ended. A run that ends by itself, without an error and without a frame, has
+/// [`RunError::NoFrame`] in [`Report::error`]; [`Report::losses`] lists lost frames.
 ///
 /// [`Options::stop`] ends the run early. So does a signal, if the program has called
 /// [`install_signal_handlers`](crate::install_signal_handlers); the library does not call it.
@@ -48,7 +49,8 @@ struct Ended {
     cpu_without_frame: Vec<(u16, u64)>,
     /// Number of items that the thread's sink took; 0 without a sink.
     delivered: u64,
-    /// First failure in the thread; also one that only reports the end of a hop.
+    /// First failure in the thread; also one that only reports that a hop takes no more items. Failures after
+    /// a signal or stop request do not count. `None` if there is none.
     failure: Option<HopFailure>,
 }
 
@@ -62,8 +64,8 @@ fn sandbox_notes(workers: &[(u16, Arc<WorkerStats>)], hops: &[HopInfo]) -> Vec<S
 }
 
 impl Pipeline {
-    /// Runs the pipeline in this thread and one more for each queue and each stage in a worker. Returns when
-    /// the run has ended.
+    /// Runs the hops of the pipeline in this thread and one more for each queue and each stage in a worker.
+    /// Returns when the run has ended.
     ///
     /// # Errors
     /// A part is behind a sink, there is no sink, or a stage cannot start. A failure during the run is in
@@ -286,8 +288,9 @@ fn request_thread(segment: &ThreadSegment, options: &Options) -> RequestThread {
     RequestThread { mailbox: Arc::new(Mailbox::new(wake)), before: segment.before, first: segment.first }
 }
 
-/// Runs the source and the hops of the first segment until the stream ends, a hop fails, or the run has to
-/// end; then drains the hops, unless they were drained at the end of a stream that is held open.
+/// Runs the source and the hops of the first segment until the stream ends, a hop fails or takes no more
+/// items, or a signal or a stop request ends the run. Then drains the hops, unless they were drained at the
+/// end of a stream that is held open.
 fn produce(
     source: &mut dyn Source,
     segment: Option<(ThreadSegment, ThreadContext)>,
@@ -372,8 +375,8 @@ fn from_queue(
 ) -> Option<HopFailure> {
     receiver.set_timed(recorder.level() != Level::Off);
     let mut is_held = false;
-    // True if the run must end now. The frames in the queue then return to their pools, so that a thread
-    // that waits for a slot can end, too.
+    // True once the grace period after a signal or stop request is over. The frames in the queue then return
+    // to their pools, so that a thread that waits for a slot can end, too.
     let mut is_overdue = false;
     let failure = loop {
         if is_overdue {
@@ -515,8 +518,8 @@ fn catch_up(
     flush(behind + 1, chain, recorder, delivery)
 }
 
-/// Discards the items inside all hops of `chain`, whose indices are at least `first`, up to a hop that has
-/// ended.
+/// Discards the items inside the hops of `chain`, whose indices are at least `first`. Stops in front of the
+/// first hop that has ended.
 pub(crate) fn flush(
     first: u16,
     chain: &mut [HopStage],
@@ -551,9 +554,9 @@ fn unless_interrupted(failure: HopFailure) -> Option<HopFailure> {
     (!signal::interrupted()).then_some(failure)
 }
 
-/// Drains all stages behind `failure`, or all stages if there is no failure, so that items passed on
-/// before the failure are still delivered. Returns `failure`, else the first failure of a drain, unless a
-/// signal or stop request came before it.
+/// Drains all stages behind the hop of `failure`, or all stages if there is no failure, so that items passed
+/// on before the failure are still delivered. If a drain fails, goes on behind the hop of this failure.
+/// Returns `failure`, else the first failure of a drain, unless a signal or stop request came before it.
 pub(crate) fn drain(
     chain: &mut [HopStage],
     recorder: &mut Recorder,

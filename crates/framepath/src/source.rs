@@ -70,14 +70,15 @@ pub trait Source: Send {
     /// Returns the description of the source's stream.
     fn info(&self) -> StreamInfo;
 
-    /// Returns the description of the source's compressed track, for a later decoder; `None` for frames.
+    /// Returns the description of the source's compressed track, for a later decoder. `None`, the default,
+    /// for a source that emits frames, or packets that no decoder of path text has to decode.
     fn track_info(&self) -> Option<TrackInfo> {
         None
     }
 
     /// Pushes the next item to `out`, with its number and its birth stamp from [`Out::birth`]. Returns
     /// `true` to be called again, also without an item if [`Out::has_request`]. Returns `false` after the
-    /// last item, or if the run has to end; it is then called again only after a seek.
+    /// last item, or if a signal or a stop request ends the run; it is then called again only after a seek.
     ///
     /// # Errors
     /// The source's own error by [`Out::fail`], or the unchanged error of a push.

@@ -85,18 +85,21 @@ pub trait Stage: Send {
     fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure>;
 
     /// Returns the number of threads that do the stage's work; 1, the default, for a stage that works in its
-    /// caller's thread only. Called after [`Stage::start`].
+    /// caller's thread only. Only a worker calls this, after [`Stage::start`].
     fn threads(&self) -> u32 {
         1
     }
 
     /// True if the stage's output depends only on its input since the last random access point, so that
-    /// another worker can repeat the output after a crash. The default is true.
+    /// another worker can repeat the output after a crash. The default is true. Only a worker calls this,
+    /// after [`Stage::start`].
     fn replayable(&self) -> bool {
         true
     }
 
-    /// Emits the items that are still inside, because the stream has ended. The default does nothing.
+    /// Emits the items that are still inside, because no more items come: the stream or the run has ended, a
+    /// hop in front has failed, or this stage has returned [`Out::enough`]. Not called if this stage or a hop
+    /// behind it in its thread has failed. The default does nothing.
     ///
     /// With [`Pipeline::frames`](crate::Pipeline::frames) the program may seek after the end. A call of
     /// [`flush`](Stage::flush) and further items then follow.
@@ -120,9 +123,9 @@ pub trait Stage: Send {
     }
 
     /// Handles a request from a later hop or from outside the run, between two items. Returns
-    /// [`Answered::Done`] if the stage has performed it; the default passes all on. An encoder answers
+    /// [`Answered::Done`] if the stage has performed it; the default passes all on. An encoder should answer
     /// [`Request::Keyframe`] and [`Request::BitRate`]. A seek or flush goes on to the source, whatever the
-    /// answer.
+    /// answer. A stage that runs in a worker gets no requests: they go on to the hop in front.
     fn request(&mut self, request: &Request) -> Answered {
         let _ = request;
         Answered::PassOn

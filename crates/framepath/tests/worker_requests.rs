@@ -54,8 +54,8 @@ const BIT_RATE: u64 = 2_000_000;
 /// Requests that a source received, each with the number of frames that it had emitted before.
 type ReceivedRequests = Arc<Mutex<Vec<(Request, u64)>>>;
 
-/// Source that records and answers all requests, and emits `frames` frames, or one more frame after it has
-/// received a keyframe and a bit rate request.
+/// Source that records and answers all requests, and emits `frames` frames. After a keyframe and a bit rate
+/// request have arrived, it emits at most one more.
 struct Asked {
     layout: Layout,
     pool: Pool,

@@ -46,8 +46,8 @@ pub(crate) struct DeviceDecode {
     /// Number of CAPTURE buffers that the options request. `None` if they request none, and in a worker: then
     /// the device's minimum and `spare_buffers` determine the number.
     pool_slots: Option<u32>,
-    /// In a worker: pool for copies of frames, because the device's memory cannot be shared with the
-    /// caller; else `None`.
+    /// In a worker: pool for copies of frames, because the device's memory cannot be shared with the process
+    /// that runs the path; else `None`.
     copies: Option<CopyPool>,
     packets: OutputBuffers,
     start_codes: AnnexB,
@@ -58,7 +58,7 @@ pub(crate) struct DeviceDecode {
     skips: VecDeque<(u64, u64)>,
     /// Stamp of the next packet: the count of packets sent before.
     next_stamp: u64,
-    /// True if no packet was sent since the start or a flush.
+    /// True if no packet was sent since the start or the last [`DeviceDecode::restart`].
     is_fresh: bool,
     /// CAPTURE queue; `None` until the device has announced a format.
     frames: Option<Frames>,
@@ -94,7 +94,8 @@ impl DeviceDecode {
     }
 
     /// Makes the stage as [`DeviceDecode::open`] does, with a node that is open already. In a worker
-    /// (`give_back` of the options), frames are copied into memory that the caller can map.
+    /// (`give_back` of the options), frames are copied into memory that the process that runs the path can
+    /// map.
     pub(crate) fn by(
         node: Arc<Node>,
         track: TrackInfo,

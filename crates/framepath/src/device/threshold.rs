@@ -44,6 +44,7 @@ pub(crate) struct DeviceThreshold {
     /// `None` from the first frame on.
     opened: Option<Arc<Node>>,
     queues: Option<DeviceQueues>,
+    /// Reader of the node's records, for the ledger; `None` before the start, and if they cannot be read.
     records: Option<FrameRecords>,
 }
 
@@ -192,7 +193,7 @@ impl DeviceQueues {
     }
 
     /// Copies the frame into the driver's memory if the memory type is mmap. Returns the number of copied
-    /// bytes; 0 for the other types.
+    /// bytes, with the padding of rows that the device's stride needs; 0 for the other types.
     fn fill(&mut self, frame: &Frame) -> Result<usize, StageError> {
         if self.io != Io::Mmap {
             return Ok(0);
@@ -207,8 +208,9 @@ impl DeviceQueues {
         Ok(self.output.fill(rows)?)
     }
 
-    /// Runs the device on the frame, and waits for the result. Returns the CAPTURE buffer; `None` if the
-    /// run has to end.
+    /// Runs the device on the frame, and waits for the result. With mmap, the first `bytes` bytes of the
+    /// driver's buffer are the frame; otherwise `bytes` is not used. Returns the CAPTURE buffer; `None` if a
+    /// signal or a stop request ends the run.
     ///
     /// # Errors
     /// The device failed, or returned no frame within [`PATIENCE`].
@@ -244,7 +246,8 @@ impl DeviceQueues {
         Ok(None)
     }
 
-    /// Waits until the device has a CAPTURE buffer to write to, or until Ctrl-C. Returns at once in place.
+    /// Waits until the device has a CAPTURE buffer to write to, or until a signal or a stop request ends the
+    /// run. Returns at once with `in_place=1`.
     fn wait_for_room(&self) {
         if let Capture::Own(capture) = &self.capture {
             while capture.queued() == 0 && !signal::interrupted() {

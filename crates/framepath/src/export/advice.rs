@@ -11,10 +11,11 @@ use crate::report::{HopInfo, Report};
 /// Share of the median frame's latency from which a hop's time for one cause stands out.
 const LARGE: f64 = 0.25;
 
-/// Largest share of the time between two frames that a hop may need for a frame, if it has to keep pace.
+/// Share of the mean time between two frames. A decoder thread that needs at most this share for a frame is
+/// fast enough; a consumer that needs at least this share counts as always busy.
 const SUSTAINED: f64 = 0.8;
 
-/// Maximum number of sentences.
+/// Maximum number of proposals.
 const MOST: usize = 3;
 
 /// One proposed change of the path.
@@ -25,7 +26,8 @@ pub struct Advice {
     pub hop: u16,
     /// Cause of the time that the change reduces.
     pub cause: Cause,
-    /// Time of the median frame in this hop for this cause, nanoseconds.
+    /// Time of the median frame in this hop that the change reduces, nanoseconds: all of the cause's time,
+    /// but of [`Cause::Held`] only the part for the depth of frame threads.
     pub ns: f64,
     /// Text of the changed hop, such as `decode threads=1`.
     pub changed: String,

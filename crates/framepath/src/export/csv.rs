@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The ledger as CSV: one line per row, stable column names. A cell that was
 //! not measured is empty; so is a time of 0 in the columns `device_ns`, `held_ns`,
-//! `pool_ns`, `paced_ns` and `held_depth_ns`.
+//! `pool_ns`, `paced_ns` and `held_depth_ns`, and so are `device_queue_ns` and
+//! `device_run_ns` if both are 0.
 
 use std::io::{self, Write};
 

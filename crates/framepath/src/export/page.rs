@@ -87,7 +87,7 @@ fn document(page: &mut String, report: &Report, digests: &[(u16, Digest)]) -> st
     Ok(())
 }
 
-/// Adds the counts of the run, its losses and its error.
+/// Adds the counts of the run and the machine, and a list of the run's losses, damage, error and notes.
 fn facts(page: &mut String, report: &Report) -> std::fmt::Result {
     let level = match report.level {
         Level::Off => "off",

@@ -14,9 +14,10 @@ use super::advice::advice;
 use super::machine::machine;
 use crate::report::{HopInfo, Report, SinkReport};
 
-/// Returns the summary of one run: one row for each sink, the run's notes, and one more note for each loss
-/// and for an early end. `case` is the path's text. Changes the report's rows as [`Report::digest`] does.
-/// Starts `ffmpeg -version` for the description of the machine.
+/// Returns the summary of one run: one row for each sink, the run's notes, and one more note for each loss,
+/// for damage of the stream, for an interruption and for an error. `case` is the path's text. Changes the
+/// report's rows as [`Report::digest`] does, unless the level is `off`. Starts `ffmpeg -version` for the
+/// description of the machine.
 ///
 /// ```
 /// use framepath::{Options, Pipeline, export};
@@ -57,7 +58,7 @@ fn from_rows(rows: Vec<SummaryRow>, notes: Vec<String>) -> Summary {
 
 /// Returns the summary row of one run, in which an unknown figure is `None`. Latency, switches and causes are
 /// unknown at level `off`; in a path with a `tee` they are those of the last sink. Changes the report's rows
-/// as [`Report::digest`] does.
+/// as [`Report::digest`] does, unless the level is `off`.
 pub fn row(report: &mut Report, case: &str) -> SummaryRow {
     let digest = (report.level != Level::Off).then(|| report.digest());
     row_of(report, case, digest)

@@ -15,9 +15,10 @@ const BAR_WIDTH: usize = 30;
 /// Smallest share of the median frame's latency with which a cause has a column in the table of hops.
 const SMALLEST_SHARE: f64 = 0.005;
 
-/// Returns the summary: frames, deaths of workers, counts of `play`, latency, hops, a bar for each cause,
-/// copies and (with one sink) switches. At level `off` it ends after the counts of `play`; at other levels it changes the
-/// report's rows as [`Report::digest`] does.
+/// Returns the summary: frames, deaths of workers, counts of `play`, latency, hops, a bar for each cause, a
+/// table of hops and causes, copies, (at level `full`, with one sink) switches, and advice. At level `off`
+/// the summary ends after the counts of `play`. If no frame reached a sink, a line that says so replaces all
+/// from the latency on. At other levels than `off`, changes the report's rows as [`Report::digest`] does.
 ///
 /// ```
 /// use framepath::{Options, Pipeline, export};
@@ -76,7 +77,7 @@ fn headline(report: &Report) -> String {
     text
 }
 
-/// Adds to `text` a line for each hop of which a worker has died.
+/// Adds to `text` a line for each hop of which a worker has died, hung or broken the rules.
 fn workers(text: &mut String, report: &Report) {
     for worker in report.workers.iter().filter(|worker| worker.deaths > 0) {
         let hop = shown(&report.hops[usize::from(worker.hop)].text);

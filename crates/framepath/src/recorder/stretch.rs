@@ -43,7 +43,7 @@ impl Stretch {
 /// Cause of the time between two stretches of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gap {
-    /// Waiting for this thread.
+    /// The frame waited for this thread.
     Queue,
     /// Kept for presentation order: no thread worked on the frame.
     Held,

@@ -77,8 +77,8 @@ impl FrameMd5 {
         )
     }
 
-    /// Returns the time of the frame in ticks. A frame without a timestamp is one tick after the previous
-    /// frame; the first frame is then at 0.
+    /// Returns the time of the frame in ticks. A frame without a timestamp, or in a stream without a time
+    /// base, is one tick after the previous frame; the first frame is then at 0.
     fn tick_of(&mut self, meta: &FrameMeta) -> i64 {
         let stamped = meta.pts.and_then(|pts| self.from.rescale(pts, self.tick));
         let tick = stamped.unwrap_or(self.next);

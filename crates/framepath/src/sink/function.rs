@@ -15,7 +15,8 @@ use crate::stage::Stage;
 /// Return type of a function of [`sink_fn`](crate::Pipeline::sink_fn): `()`, a
 /// [`ControlFlow`], or a `Result` of one of them.
 pub trait SinkReturn {
-    /// Returns `Continue` if the run continues with the next frame, `Break` if the run ends without an error.
+    /// Returns `Continue` if the run continues with the next frame, `Break` if the run (in a `tee` only this
+    /// branch) ends without an error.
     ///
     /// # Errors
     /// The function's error, with which the run fails.

@@ -26,7 +26,8 @@ impl SinkOutput {
     /// reader.
     ///
     /// # Errors
-    /// The file cannot be opened for writing, or a signal or stop request has ended the wait.
+    /// The file cannot be opened for writing, or the wait for a reader lasts longer than 0.4 s after a
+    /// signal. A stop request does not end the wait.
     pub(crate) fn create(target: &str) -> Result<SinkOutput, StageError> {
         let (name, writer): (_, Box<dyn Write + Send>) = if target == "-" {
             ("standard output".to_owned(), Box::new(StoppableWriter::new(io::stdout())))

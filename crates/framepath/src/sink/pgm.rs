@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `pgm`: luma of each frame as a picture file `frame-N.pgm`; N has six digits or more and counts from 0.
 //!
-//! Format: pgm(5), binary (P5); 10-bit luma has a maximum of 1023 and samples
-//! of two bytes, high byte first.
+//! Format: pgm(5), binary (P5). Luma of more than 8 bits has samples of two bytes, high byte first, and the
+//! maximum of its depth: 1023 for 10 bits. The sink takes only formats whose first plane is luma.
 
 use std::fs;
 use std::path::PathBuf;

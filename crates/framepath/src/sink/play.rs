@@ -3,7 +3,8 @@
 //!
 //! The thread reads the viewer's keys once for each frame. It sleeps until the frame is due; if the screen
 //! takes frames ahead of their times, the thread sleeps once for several frames. A frame that is more than
-//! half an interval late is dropped before any work on the frame, unless no frame was shown for a second.
+//! half an interval late is dropped before it is painted or uploaded (but after a conversion or rotation),
+//! unless no frame was shown for a second.
 //! With `sync=0`, each frame is shown on arrival, and none is dropped.
 
 mod ahead;
@@ -93,7 +94,8 @@ fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<Play, StageError> {
     Play::new(PlayOptions::of(hop), played, place.outcomes.notes.clone())
 }
 
-/// Command of the viewer, by keys or by the window's close button. Unused without SDL.
+/// Command of the viewer, by keys or by the window's close button. Without SDL always
+/// [`ViewerCommand::Watch`].
 #[cfg_attr(not(feature = "play"), allow(dead_code))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ViewerCommand {
@@ -302,8 +304,8 @@ impl Play {
         })
     }
 
-    /// Returns `frame` upright, and in a format that the screens take: converts other formats to RGBA, and YUV to
-    /// YUV420P.
+    /// Returns `frame` in a format that the screens take, and upright unless `autorotate=0`. Converts other
+    /// formats to YUV420P (YUV) or RGBA (all others).
     fn displayable(&mut self, frame: Frame) -> Result<Upright, StageError> {
         let (format, meta) = (frame.layout().format, frame.meta());
         let turn = if self.options.autorotate { meta.orientation } else { Orientation::Upright };
@@ -323,7 +325,7 @@ impl Play {
     }
 
     /// Plays one frame: waits for its time, and shows or drops it. Returns `false` when the viewer has ended
-    /// the playback, or a signal has ended a pause.
+    /// the playback, or a signal or stop request has ended a pause.
     fn play(&mut self, picture: &Upright) -> Result<bool, StageError> {
         let Some(clock) = &mut self.clock else { return Ok(true) };
         let frame = &picture.frame;
@@ -408,7 +410,8 @@ impl Play {
     }
 }
 
-/// Sleeps until `due_ns` (CLOCK_MONOTONIC, nanoseconds) or Ctrl-C. The ledger counts the time as paced.
+/// Sleeps until `due_ns` (CLOCK_MONOTONIC, nanoseconds), or until a signal or a stop request ends the run.
+/// The ledger counts the time as paced.
 fn wait_until(due_ns: u64) {
     meter::paced(|| {
         while now_ns() < due_ns && !signal::interrupted() {
@@ -437,7 +440,7 @@ impl Stage for Play {
             false => {
                 self.played.ended.store(1, Ordering::Relaxed);
                 self.end().map_err(|e| out.fail(e))?;
-                // Ends the path like the end of a next hop, without an error.
+                // Ends the run without an error, as if a next hop had ended.
                 Err(out.fail(StageError::Downstream))
             }
         }

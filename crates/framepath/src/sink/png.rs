@@ -89,7 +89,7 @@ impl Png {
                 if layout.format.depth() == 8 {
                     pixels.extend_from_slice(bytes);
                 } else {
-                    // PNG has the high byte first, and samples that fill their bits.
+                    // PNG has the high byte first, and its samples use the whole range of 16 bits.
                     let samples = bytes.chunks_exact(2).map(|two| u16::from_le_bytes([two[0], two[1]]));
                     pixels.extend(samples.flat_map(|sample| widened(sample, shift).to_be_bytes()));
                 }

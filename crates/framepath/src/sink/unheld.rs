@@ -10,7 +10,7 @@ use crate::notes::Notes;
 /// Field orders that an output can hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HeldFields {
-    /// Any, for each frame, or the output is not about fields.
+    /// That of each frame; also for an output that does not depend on field orders.
     All,
     /// One for the whole output: that of the first frame.
     First,
@@ -30,7 +30,7 @@ pub(crate) struct HeldProperties {
 }
 
 /// Note about the properties of frames that a sink's output does not hold: one line, added when the sink is
-/// dropped.
+/// dropped, if there are such properties.
 pub(crate) struct UnheldNote {
     sink: &'static str,
     held: HeldProperties,
@@ -39,18 +39,23 @@ pub(crate) struct UnheldNote {
     time_base: Option<f64>,
     /// Seconds per frame; `None` if not known.
     interval: Option<f64>,
-    /// Presentation time of the last frame, ticks; `None` before the first one and after a gap on request.
+    /// Presentation time of the last frame that has one, ticks; `None` before such a frame, and after a seek
+    /// or flush.
     last_pts: Option<i64>,
     /// Number of frames so far.
     frames: u64,
     /// Field order of the first frame; `None` before it.
     first_order: Option<FieldOrder>,
+    /// First orientation that is not upright; `None` before such a frame.
     orientation: Option<Orientation>,
+    /// First field order that is not progressive; `None` before such a frame.
     order: Option<FieldOrder>,
-    /// Number of the first frame whose field order is not that of the first frame.
+    /// Number of the first frame whose field order is not that of the first frame, from 0; `None` before it.
     other_order: Option<u64>,
-    /// Number of the first frame that is not one interval behind the frame before it.
+    /// Number of the first frame that is not one interval behind the frame before it, from 0; `None` before
+    /// such a frame, and for an output that holds times.
     irregular: Option<u64>,
+    /// True if a frame so far has an alpha channel.
     alpha: bool,
 }
 
@@ -74,7 +79,7 @@ impl UnheldNote {
         }
     }
 
-    /// Takes the times of the stream.
+    /// Records the time base and the frame rate of the stream.
     pub(crate) fn start(&mut self, info: &StreamInfo) {
         self.time_base = info.time_base.value();
         self.interval = Rational::new(info.frame_rate.den, info.frame_rate.num).value();
@@ -85,7 +90,7 @@ impl UnheldNote {
         self.last_pts = None;
     }
 
-    /// Looks at the next frame.
+    /// Records the properties of the next frame.
     pub(crate) fn look(&mut self, frame: &Frame) {
         self.look_at(&frame.meta(), frame.layout().format.has_alpha());
     }
@@ -109,8 +114,9 @@ impl UnheldNote {
         self.frames += 1;
     }
 
-    /// Returns true if a frame with this time is not one interval behind the last frame. The tolerance is two
-    /// ticks, because times are rounded, and an eighth of the interval, because clocks of cameras are not exact.
+    /// Returns true if a frame with this time is not one interval behind the last frame; false if a time or
+    /// the interval is not known. The tolerance is the larger of two ticks, because times are rounded, and an
+    /// eighth of the interval, because clocks of cameras are not exact.
     fn is_irregular(&self, pts: Option<i64>) -> bool {
         let (Some(tick), Some(interval), Some(last), Some(pts)) =
             (self.time_base, self.interval, self.last_pts, pts)
@@ -122,7 +128,7 @@ impl UnheldNote {
         step > 0.0 && (step - interval).abs() > (2.0 * tick).max(interval / 8.0)
     }
 
-    /// Returns what the output does not hold, one text for each property.
+    /// Returns one text for each property that a frame has had and that the output does not hold.
     fn unheld(&self) -> Vec<String> {
         let HeldProperties { orientation, fields, alpha, .. } = self.held;
         let mut unheld = Vec::new();

@@ -106,8 +106,8 @@ fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<File, StageError> {
     Ok(file)
 }
 
-/// Opens the file `path`, standard input for `-`, or an image sequence if `path` has a `%d` and no file has this
-/// name. Returns the thread that reads a sequence as well.
+/// Opens the file `path`, standard input for `-`, or an image sequence if `path` has a `%d` or `%0Nd` and no
+/// file has this name. Also returns the thread that reads a sequence; `None` for other files.
 fn open(path: &str) -> Result<(MediaFile, Option<Feed>), StageError> {
     if path == "-" {
         return Ok((MediaFile::standard_input().map_err(StageError::io("standard input"))?, None));
@@ -121,9 +121,9 @@ fn open(path: &str) -> Result<(MediaFile, Option<Feed>), StageError> {
     }
 }
 
-/// Returns the description of the demuxer's worker; `None` if the file is demuxed inline. A file is demuxed
-/// in a worker if its own `host` says so, or, without an own `host`, if a decoder behind it runs in a worker.
-/// An option of `file` overrides that of the decoder.
+/// Returns the description of the demuxer's worker if the path asks for a worker: by the `host` of `file`,
+/// or, without one, by that of the first decoder behind it that runs in a worker. Else `None`: the file is
+/// then demuxed inline, or where it is safe. An option of `file` overrides that of the decoder.
 fn demuxer_of(file: &Hop, decoders: &[&Hop]) -> Result<Option<DemuxerSpec>, StageError> {
     let decoder = decoders.iter().find(|decoder| decoder.is_hosted());
     let hop = match decoder {

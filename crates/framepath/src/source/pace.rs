@@ -22,7 +22,7 @@ pub(crate) struct Pace {
 pub(crate) enum PaceWait {
     /// The frame is due.
     Now,
-    /// The run has to end before the frame is due.
+    /// A signal or a stop request ends the run before the frame is due.
     Ended,
     /// A request waits for the thread.
     Request,
@@ -39,8 +39,8 @@ impl Pace {
         self.start = None;
     }
 
-    /// Sleeps until frame `seq` is due, the run has to end or a request arrives. The first frame, and the
-    /// first after a restart, is due at once.
+    /// Sleeps until frame `seq` is due, a signal or a stop request ends the run, or a request arrives for the
+    /// thread. The first frame, and the first after a restart, is due at once.
     #[must_use]
     pub(crate) fn wait_for(&mut self, seq: u64, out: &Out<'_>) -> PaceWait {
         let (first, start) = *self.start.get_or_insert_with(|| (seq, now_ns()));

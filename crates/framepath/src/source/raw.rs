@@ -95,7 +95,7 @@ struct RawFile {
 }
 
 impl RawFile {
-    /// Reads the next frame. Returns false at the end of the file.
+    /// Reads the next frame. Returns false at the end of the file; fails if the file ends inside a frame.
     fn fill(&mut self, frame: &mut FrameMut) -> Result<bool, StageError> {
         let mut done = 0;
         for index in 0..self.layout.planes().len() {

@@ -32,8 +32,8 @@ const LAST_START: u64 = 4;
 pub(super) struct Feed(Arc<Mutex<Option<io::Error>>>);
 
 impl Feed {
-    /// Returns the error that ended the thread, once. Call it when the demuxer has reached the end of the bytes:
-    /// without an error, they are complete.
+    /// Returns the error that ended the thread, in the first call only. Call it when the demuxer has reached
+    /// the end of the bytes: without an error, they are complete.
     pub(super) fn check(&self) -> io::Result<()> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
     }
@@ -65,7 +65,7 @@ pub(super) fn refilled(first: Vec<u8>, pipe: MediaFile) -> io::Result<(MediaFile
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Sequence {
     before: String,
-    /// Minimum number of digits.
+    /// Minimum number of digits; zeros in front fill a shorter number.
     digits: usize,
     after: String,
 }
@@ -88,7 +88,8 @@ impl Sequence {
     /// regards a pattern as a playlist.
     ///
     /// # Errors
-    /// There is no such file.
+    /// No file has a number up to 4, or the thread that reads the files cannot be started. [`Feed::check`]
+    /// has the errors of the files.
     pub(super) fn open(self) -> io::Result<(MediaFile, Feed)> {
         let start = (0..=LAST_START).find(|number| self.file(*number).is_file());
         let start = start.ok_or_else(|| {
@@ -127,7 +128,7 @@ fn fed(
         if let Err(error) =
             feed(&mut writer).or_else(|error| if is_of_reader(&error) { Ok(()) } else { Err(error) })
         {
-            // Before the writer is dropped, whose end the reader sees.
+            // Stored before the writer is dropped, because the reader then sees the end of the bytes.
             *result.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
         }
     };

@@ -125,7 +125,7 @@ impl Test {
     /// Makes the source, with a pool of its own.
     ///
     /// # Errors
-    /// The size of the picture or the pool is impossible.
+    /// The size of the picture or the pool is impossible, or memory is short.
     pub fn new(options: &TestOptions) -> Result<Test, StageError> {
         let layout = match options.bytes {
             Some(bytes) => Layout::opaque(bytes as usize),
@@ -197,7 +197,8 @@ impl Source for Test {
     }
 }
 
-/// Returns a rate in Hz as a fraction: over 1 if it is whole, else rounded to thousandths.
+/// Returns a rate in Hz as a fraction: over 1 if it is whole, else rounded to thousandths and limited to the
+/// range of a numerator from 1 to `i32::MAX`.
 pub(crate) fn rate_of(hz: f64) -> Rational {
     if hz.fract() == 0.0 && hz < f64::from(i32::MAX) {
         Rational::new(hz as i32, 1)

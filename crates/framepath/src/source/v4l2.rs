@@ -132,7 +132,8 @@ pub(crate) struct V4l2Options {
 
 /// The `v4l2` source. The birth of a frame is the driver's stamp if the driver stamps by CLOCK_MONOTONIC,
 /// else the time when the source takes the frame. Its number is the driver's, minus that of the first frame,
-/// so that a gap shows frames that the driver dropped; with `io=read`, the source counts the frames.
+/// so that a gap shows frames that the driver dropped; if the driver restarts its count, the numbers go on.
+/// With `io=read`, the source counts the frames.
 pub(crate) struct V4l2 {
     input: CameraInput,
     node: Arc<Node>,
@@ -167,9 +168,9 @@ struct Silence(Option<Instant>);
 /// Reason why a wait for a frame ended.
 #[derive(Debug, PartialEq, Eq)]
 enum Waited {
-    /// There is a frame, or an error that the next call returns.
+    /// There is a frame, or an error that the next call on the device returns.
     Frame,
-    /// The run has to end.
+    /// A signal or a stop request ends the run.
     Ended,
     /// A request waits for the thread.
     Request,
@@ -237,8 +238,8 @@ impl V4l2 {
         })
     }
 
-    /// Waits until the device has a frame, the run has to end or a request arrives. Fails if the device fails
-    /// or is silent for [`PATIENCE`].
+    /// Waits until the device has a frame, a signal or a stop request ends the run, or a request arrives for
+    /// the thread. Fails if the device fails, or has a buffer to fill and delivers no frame for [`PATIENCE`].
     fn wait(&mut self, out: &Out<'_>) -> Result<Waited, StageError> {
         let has_request = || out.has_request();
         let (node, input) = (&self.node, &self.input);
@@ -398,9 +399,9 @@ enum NoFrame {
     },
 }
 
-/// Calls `poll` until there is a frame or an error of the device, `has_request` is true, the run has to end,
-/// or the device was silent for [`PATIENCE`]. `poll` waits for a short time, returns early if `has_request`
-/// is true, and returns `None` if the device has no buffer to fill.
+/// Calls `poll` until there is a frame or an error of the device, `has_request` is true, a signal or a stop
+/// request ends the run, or the device was silent for [`PATIENCE`]. `poll` waits for a short time, returns
+/// early if `has_request` is true, and returns `None` if the device has no buffer to fill.
 fn wait_for_frame(
     silence: &mut Silence,
     has_request: impl Fn() -> bool,

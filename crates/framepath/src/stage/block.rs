@@ -26,7 +26,7 @@ pub(crate) fn element() -> Element {
 
 /// Stage that sleeps for every frame and passes it on unchanged. The ledger counts the time as blocked.
 pub(crate) struct Block {
-    /// Time to sleep per frame, nanoseconds; shorter if the run has to end.
+    /// Time to sleep per frame, nanoseconds. A signal or a stop request ends the sleep early.
     pub(crate) ns: u64,
 }
 

@@ -42,7 +42,8 @@ impl Stage for Burn {
     }
 }
 
-/// Uses at least `cpu_ns` nanoseconds of this thread's CPU time; less if the run has to end.
+/// Uses at least `cpu_ns` nanoseconds of this thread's CPU time; less if a signal or a stop request ends the
+/// run.
 pub(crate) fn burn(cpu_ns: u64) {
     let until = thread_cpu_ns() + cpu_ns;
     while thread_cpu_ns() < until && !signal::interrupted() {

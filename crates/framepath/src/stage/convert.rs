@@ -85,8 +85,8 @@ const STRIDE_ALIGN: usize = 64;
 pub(crate) struct Convert {
     to: PixelFormat,
     converter: Converter,
-    /// In a worker: table of the slots that the caller reads, with the shared words by which the caller
-    /// returns them; `None` outside a worker.
+    /// In a worker: table of the frames that the process that runs the path still reads, with the shared
+    /// words by which that process returns them; `None` outside a worker.
     give_back: Option<&'static GiveBack>,
     /// Pool of the output frames; `None` before the first conversion.
     pool: Option<Pool>,

@@ -139,7 +139,8 @@ fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<Box<dyn Stage>, StageError> {
         advice: "the input is not compressed; leave `decode` out",
     })?;
     let options = decoder_options(hop, place);
-    // In a worker that has a device, the caller has already opened this device (see `task`).
+    // In a worker that has a device, the process that runs the path has already tried this device (see
+    // `task`).
     if let Some(node) = &place.node {
         return Ok(Box::new(DeviceDecode::by(node.clone(), track, &options)?));
     }
@@ -147,7 +148,8 @@ fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<Box<dyn Stage>, StageError> {
     log.set_time_base(track.stream.time_base);
     let damage = DamageHandling { mode: DamageMode::named(hop.choice("damage")), log };
     let choice = Choice::of(hop, track.codec)?;
-    // In a worker without a device (`give_back` is set), the caller has already decided for software.
+    // In a worker without a device (`give_back` is set), the process that runs the path has decided for
+    // software.
     if place.give_back.is_some() || choice.is_software() {
         return Ok(Box::new(Decode::new(track, options, None, damage)));
     }
@@ -173,7 +175,7 @@ fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<Box<dyn Stage>, StageError> {
 /// Returns the task of a worker that decodes for `hop`: [`Task::Device`] if the hop allows a V4L2 device that
 /// opens the stream, else (and always with `host=service`) [`Task::Stage`], which decodes in software. Adds a
 /// note with the reasons if the hop requested hardware and software decodes. Returns an error if the hop has
-/// `device=`, and this device fails or the host is the service.
+/// `device=`, and this device fails, the host is the service, or `api=` names another interface.
 fn task(hop: &Hop, place: &HopPlace<'_>) -> Result<Task, StageError> {
     let Some(track) = &place.track else { return Ok(Task::Stage) };
     let Choice { candidates, only, mut reasons } = Choice::of(hop, track.codec)?;
@@ -203,7 +205,8 @@ fn task(hop: &Hop, place: &HopPlace<'_>) -> Result<Task, StageError> {
     Ok(Task::Stage)
 }
 
-/// Opens the stream in the device `node`, and closes the device again.
+/// Opens the stream in the device `node`, and closes the device again. Returns an error if the device cannot
+/// decode the stream.
 fn probe(
     node: &std::path::Path,
     track: &TrackInfo,

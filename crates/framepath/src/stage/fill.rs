@@ -44,8 +44,8 @@ const SLOTS: u32 = 8;
 pub(crate) struct Fill {
     /// Size of an output frame in bytes, at least 16.
     bytes: usize,
-    /// In a worker: table of the slots that the caller reads, with the shared words by which the caller
-    /// returns them; `None` outside a worker.
+    /// In a worker: table of the frames that the process that runs the path still reads, with the shared
+    /// words by which that process returns them; `None` outside a worker.
     give_back: Option<&'static GiveBack>,
     /// Pool of the output frames; `None` before the start. Made when the stage starts, so that the first
     /// frame does not wait until the pool is made.

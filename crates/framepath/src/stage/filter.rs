@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `filter`: a graph of libavfilter, as `ffmpeg -vf` takes it.
 //!
-//! The filters read frames in place, in a worker in a copy. A frame that comes out unchanged costs no copy; every
-//! other picture is copied once into the stage's own pool.
+//! The filters read frames in place; in a worker, and for frames that another process can change, in a copy.
+//! A frame that was read in place and comes out unchanged costs no copy; every other output picture is copied
+//! once into the stage's own pool.
 
 use std::collections::BTreeMap;
 
@@ -57,21 +58,23 @@ const SLOTS: u32 = 8;
 const MOST_UNANSWERED: usize = 1024;
 
 /// Stage that runs a graph of filters. The graph is made for the first frame, and again when frames change
-/// their format or size.
+/// their format, size or colours, and after a seek, flush or drain.
 pub(crate) struct Filter {
+    text: String,
     text: String,
     /// Number of threads of each filter that can divide a picture.
     threads: u32,
-    /// In a worker: table of the slots that the caller reads, with the shared words by which the caller
-    /// returns them; `None` outside a worker.
+    /// In a worker: table of the frames that the process that runs the path still reads, with the shared
+    /// words by which that process returns them; `None` outside a worker.
     give_back: Option<&'static GiveBack>,
     /// Description of the input; `None` before the start.
     info: Option<StreamInfo>,
-    /// The graph, and the layout of the frames that it takes; `None` before the first frame.
+    /// The graph, and the layout of the frames that it takes; `None` before the first frame, and before the
+    /// first after a seek, flush or drain.
     graph: Option<(FilterGraph, Layout)>,
     /// Pool of the output frames; `None` before the first new picture.
     pool: Option<Pool>,
-    /// In a worker: inputs of which no frame came out.
+    /// In a worker: inputs of which no frame came out. Always empty outside a worker.
     unanswered: Unanswered,
     /// Number of frames that went in and did not come out; an estimate if the filters add or drop frames.
     inside: u64,
@@ -84,7 +87,7 @@ impl Filter {
     }
 
     fn graph_for(&self, layout: &Layout, info: &StreamInfo) -> Result<FilterGraph, StageError> {
-        // In a worker, an input frame belongs to the caller again after its submission.
+        // In a worker, the process that runs the path may reuse an input frame's memory after the call.
         let memory = if self.give_back.is_some() { InputMemory::Copied } else { InputMemory::InPlace };
         Ok(FilterGraph::new(&self.text, layout, info, memory, self.threads)?)
     }
@@ -115,8 +118,9 @@ impl Filter {
     }
 }
 
-/// Inputs of a worker of which no frame came out, by number, with their times. A worker's output is a frame of one of
-/// its inputs, at most one for each, and has this input's time: the caller counts losses that way.
+/// Inputs of a worker of which no frame came out, by number, with their times. Each output frame of a worker
+/// must have the number and time of one of its inputs, and no two frames the same number, because the process
+/// that runs the path counts losses by these numbers.
 #[derive(Default)]
 struct Unanswered(BTreeMap<u64, Option<i64>>);
 
@@ -129,8 +133,11 @@ impl Unanswered {
         }
     }
 
+    /// Removes the input of the output frame `meta`.
+    ///
     /// # Errors
-    /// The frame is a further one of its input, or has another time.
+    /// The frame has another time than its input, or its input is not here: a frame of it came out before, or
+    /// [`MOST_UNANSWERED`] later inputs have removed it.
     fn output(&mut self, meta: &FrameMeta) -> Result<(), StageError> {
         match self.0.remove(&meta.seq) {
             Some(pts) if pts == meta.pts => Ok(()),

@@ -4,7 +4,8 @@
 //! Output frames are RGBA, in the size and with the times of the input frames. A filter also reads the
 //! input's pixels; a source does not. The filter reads a frame without a copy if the frame is RGBA, is
 //! aligned, has no padding and sides that are multiples of 8, and has no other reader (some plug-ins write
-//! to their input). Every other frame is converted or copied into the stage's own picture, whose last
+//! to their input). A frame in memory of a device or of another process, as a worker gets it, counts as one
+//! with other readers. Every other frame is converted or copied into the stage's own picture, whose last
 //! column and row are repeated up to the next multiple of 8. The layout of the output crops it again,
 //! without a copy.
 
@@ -70,8 +71,8 @@ pub(crate) struct PluginStage {
     file: PathBuf,
     /// Names and values of parameters from path text. Checked when the stage starts.
     params: Vec<(String, String)>,
-    /// In a worker: table of the slots that the caller reads, with the shared words by which the caller
-    /// returns them; `None` outside a worker.
+    /// In a worker: table of the frames that the process that runs the path still reads, with the shared
+    /// words by which that process returns them; `None` outside a worker.
     give_back: Option<&'static GiveBack>,
     /// Plug-in in use; `None` before the start.
     loaded: Option<Loaded>,
@@ -84,7 +85,7 @@ struct Loaded {
     settings: Vec<(usize, ParamValue)>,
     /// Seconds per tick of the frames' timestamps.
     time_base: Rational,
-    /// Frames per second, for frames without a timestamp.
+    /// Frames per second, for frames without a timestamp, or if the time base is not known.
     frame_rate: Rational,
     /// Converter to RGBA.
     converter: Converter,

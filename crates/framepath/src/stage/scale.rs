@@ -106,8 +106,8 @@ impl ScaledSize {
 struct Scale {
     size: ScaledSize,
     filter: ScaleFilter,
-    /// In a worker: table of the slots that the caller reads, with the shared words by which the caller
-    /// returns them; `None` outside a worker.
+    /// In a worker: table of the frames that the process that runs the path still reads, with the shared
+    /// words by which that process returns them; `None` outside a worker.
     give_back: Option<&'static GiveBack>,
     /// Converter and layout for the last input; `None` before the first frame.
     current: Option<Current>,

@@ -75,7 +75,8 @@ fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<Box<dyn Stage>, StageError> {
 }
 
 /// Stage that sets luma inside the region to the largest value of the format if it is at least `level`, else
-/// to 0. The rest of the picture stays unchanged. Takes all formats except RGBA.
+/// to 0. The rest of the picture stays unchanged. Takes only formats whose first plane is luma, such as GREY,
+/// YUV422P10 and NV12.
 ///
 /// Works in place if the frame has no other reader, else on a counted copy.
 pub(crate) struct Threshold {

@@ -90,7 +90,7 @@ impl Turner {
     /// Returns the picture of `frame`, moved.
     ///
     /// # Errors
-    /// The format cannot be moved like this, or there is no slot.
+    /// The format cannot be moved like this, or the pool cannot be made.
     pub(crate) fn turned(&mut self, movement: Orientation, frame: &Frame) -> Result<FrameMut, StageError> {
         let from = *frame.layout();
         check(movement, from.format)?;
@@ -131,8 +131,8 @@ struct TurnStage {
 }
 
 impl TurnStage {
-    /// Returns the movement of a picture with `orientation`, and the orientation that the picture has then. A
-    /// viewer that makes pictures upright shows the movement after it has done so.
+    /// Returns the movement to apply to a picture with `orientation`, and the orientation of the result. A
+    /// viewer that makes the result upright shows the upright input, moved.
     fn movement(&self, orientation: Orientation) -> (Orientation, Orientation) {
         match self.movement {
             None => (orientation, Orientation::Upright),
@@ -141,8 +141,9 @@ impl TurnStage {
     }
 }
 
-/// Returns the field order after the movement of a picture with `rows` rows. Fields that become columns keep
-/// their order.
+/// Returns the field order after the movement of a picture with `rows` rows. The order is reversed if the
+/// movement exchanges top and bottom, keeps rows as rows, and the number of rows is even; else it stays the
+/// same.
 fn turned_order(movement: Orientation, order: FieldOrder, rows: u32) -> FieldOrder {
     let is_reversed = matches!(movement, Orientation::UpsideDown | Orientation::Rotated180);
     match order {

@@ -6,7 +6,8 @@ use framepath_model::ledger::{Cause, Digest, Row, flag};
 use super::super::text::time;
 use crate::report::Report;
 
-/// Smallest share of the latency with which a hop and cause are part of the headline.
+/// Smallest share with which a hop and cause are part of a sentence: of the median frame's latency, or of the
+/// time that the slowest frame took more.
 const LEAST_SHARE: f64 = 0.1;
 
 /// Maximum number of hops and causes in a sentence.
@@ -19,7 +20,9 @@ pub(super) struct Slowest {
     pub(super) reason: String,
 }
 
-/// Returns the sentence that says where the median frame's time went: the hops and causes with most of it.
+/// Returns the sentence that says where the median frame's time went: at most three hops and causes with most
+/// of it, each with at least a tenth. Another sentence says that there is none, or that no frame reached the
+/// sink.
 ///
 /// ```
 /// use framepath::{Options, Pipeline, export};

@@ -14,7 +14,7 @@ use crate::report::{Report, depths};
 const COLUMNS: usize = 240;
 /// Height of the picture of all frames, in its own units.
 const HEIGHT: f64 = 200.0;
-/// Smallest share of the longest bar with which a hop has a bar.
+/// Smallest share of the longest bar with which a cause has a part in a hop's bar.
 const LEAST_SHARE: f64 = 0.001;
 
 /// Returns the name of a cause with its colour.
@@ -35,7 +35,7 @@ pub(super) fn legend(page: &mut String, digest: &Digest) -> std::fmt::Result {
     Ok(())
 }
 
-/// Adds a bar for each hop with the median frame's time, divided by cause.
+/// Adds a bar for each hop in which a cause of the median frame's time is known, divided by cause.
 pub(super) fn by_hop(page: &mut String, report: &Report, digest: &Digest) -> std::fmt::Result {
     let hops = report.hops.iter().zip(depths(&report.hops)).zip(&digest.hops);
     let hops: Vec<_> =
@@ -43,7 +43,8 @@ pub(super) fn by_hop(page: &mut String, report: &Report, digest: &Digest) -> std
     bars(page, &hops, digest.median_ns)
 }
 
-/// Adds a bar for each hop with the time of frame `seq`, divided by cause.
+/// Adds a bar with the time of frame `seq`, divided by cause, for each hop on the way to the sink of
+/// `digest`.
 pub(super) fn of_frame(page: &mut String, report: &Report, digest: &Digest, seq: u64) -> std::fmt::Result {
     let depths = depths(&report.hops);
     let mut hops: Vec<(u16, Causes)> = Vec::new();

@@ -67,7 +67,7 @@ mod tests {
     fn a_wake_up_serves_several_frames() {
         assert_eq!(naps(33, 301), 99);
         assert_eq!(naps(16, 301), 99);
-        // No frame goes to the screen earlier than keys may be late.
+        // No frame goes to the screen more than `LEAD_NS` before its due time.
         assert_eq!(naps(1000, 11), 10);
     }
 

@@ -4,9 +4,10 @@
 //! refresh at which they are to be seen.
 //!
 //! SDL has one piece of memory for a window, and waits for the server after each
-//! picture. This module has several and never waits for the server: the server reports later which
+//! picture. This module has several and does not wait after a picture: the server reports later which
 //! pictures it has shown and which memory it has released, in events that are read when this
-//! thread is awake anyway.
+//! thread is awake anyway. The thread waits for the server only if all memory is in use, before a repeated
+//! picture, and at the end.
 
 use framepath_codec::{PaintArea, Painter, PixelOrder};
 use framepath_os::display::canvas::Canvas;
@@ -120,7 +121,8 @@ impl Presented {
     /// content.
     ///
     /// # Errors
-    /// The server fails, or releases no picture within 1 s.
+    /// The server fails, or releases no picture within 1 s; the pictures' memory cannot be made; or the frame
+    /// cannot be painted.
     pub(super) fn prepare(
         &mut self,
         frame: &Frame,

@@ -78,7 +78,9 @@ impl Refresh {
     }
 
     /// Assigns a refresh to the frame that is due at `due_ns`: the nearest one, or the next one if the
-    /// previous frame has the nearest. Returns the result.
+    /// previous frame has the nearest. Assigns none if the refresh would be before that of the previous
+    /// frame, or more than one interval after the due time ([`Nearest::Taken`]), and before the interval is
+    /// known ([`Nearest::Unknown`]).
     pub(super) fn nearest(&mut self, due_ns: u64) -> Nearest {
         let (Some(interval), Some((_, last))) = (self.interval_ns(), self.seen) else {
             return Nearest::Unknown;

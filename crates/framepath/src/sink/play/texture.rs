@@ -15,8 +15,7 @@ use sdl2::render::WindowCanvas;
 
 /// A canvas and the textures of the last pictures.
 pub(super) struct Textured {
-    /// One texture for each size and format. The cache limits their number, because the stream chooses
-    /// the sizes.
+    /// One texture for each [`Key`]. The cache limits their number, because the stream chooses the sizes.
     cache: TextureCache<Key>,
     /// Key of the texture with the last uploaded frame; `None` before the first, and after an error.
     current: Option<Key>,

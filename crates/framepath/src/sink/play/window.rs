@@ -3,7 +3,7 @@
 //!
 //! SDL requires one thread for all calls about a window, and a stage may
 //! be made in another thread than the thread that pushes frames to the stage. So the window belongs to the
-//! pushing thread, is opened with the first frame, and closed with the stage.
+//! pushing thread, is opened with the first frame, and closed when the playback ends or the stage is dropped.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -24,8 +24,8 @@ use super::texture::Textured;
 use super::{PlayOptions, PresentTime, Shown, ViewerCommand, fit};
 use crate::error::StageError;
 
-/// Longest sleep of the thread of a paused window, milliseconds. The thread then checks for Ctrl-C, which
-/// another thread receives.
+/// Longest sleep of the thread of a paused window, milliseconds. The thread then checks whether a signal or a
+/// stop request has ended the run, because neither ends the sleep.
 const NAP_MS: u32 = 1000;
 
 thread_local! {
@@ -33,7 +33,7 @@ thread_local! {
 }
 
 /// Handle on the window of the calling thread, which has one window at most. The window opens with the
-/// first frame, and closes when the handle is dropped.
+/// first frame, and closes at [`ThreadWindow::close`] or when the handle is dropped.
 #[derive(Default)]
 pub(super) struct ThreadWindow(());
 
@@ -128,7 +128,8 @@ struct Window {
 
 impl Window {
     fn open(frame: &Frame, options: &PlayOptions, sample_aspect: Rational) -> Result<Window, String> {
-        // The run handles Ctrl-C, and only this module paints into the window's memory.
+        // SDL must not handle signals, which the program does, and only this module paints into the window's
+        // memory.
         sdl2::hint::set("SDL_NO_SIGNAL_HANDLERS", "1");
         sdl2::hint::set("SDL_FRAMEBUFFER_ACCELERATION", "0");
         sdl2::hint::set("SDL_RENDER_SCALE_QUALITY", "linear");

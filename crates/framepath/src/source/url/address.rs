@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Addresses in messages.
 
-/// Returns an address for messages: without the user's name and password, and without the query, which may
-/// have a secret.
+/// Returns an address for messages: without the user's name and password (if the address has a scheme), and
+/// without the query and the fragment, which may have a secret.
 pub(super) fn shown(address: &str) -> String {
     let address = address.split(['?', '#']).next().unwrap_or_default();
     let Some((scheme, rest)) = address.split_once("://") else { return address.to_owned() };

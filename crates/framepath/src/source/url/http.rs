@@ -22,14 +22,14 @@ use crate::host::{ByteServer, DemuxedInput, ServedInput};
 use crate::source::file::{File, FileOptions, always_demuxer_of};
 use crate::source::url::address::shown;
 
-/// Interval of checks for Ctrl-C while the server has not answered the first request.
+/// Interval of checks for a signal or a stop request while the server has not answered the first request.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Opens the file at the address of `hop`.
 ///
 /// # Errors
-/// The server cannot be reached or does not have the file; the demuxer's worker cannot open the file; or
-/// Ctrl-C canceled the wait.
+/// An option is invalid; the server cannot be reached or does not have the file; the demuxer's worker cannot
+/// open the file; or a signal or a stop request has canceled the wait.
 pub(super) fn open(hop: &Hop, place: &HopPlace<'_>) -> Result<File, StageError> {
     let spec = always_demuxer_of(hop, place.behind)?;
     let address = hop.text("url");
@@ -42,7 +42,7 @@ pub(super) fn open(hop: &Hop, place: &HopPlace<'_>) -> Result<File, StageError> 
     let (sender, receiver) = channel();
     let (to_open, to_fail) = (address.to_owned(), StageError::io(name.clone()));
     let open = move || {
-        // After Ctrl-C there is no receiver.
+        // After a signal or a stop request there is no receiver.
         let _ = sender.send(RemoteFile::open(client, to_open, notes));
     };
     let spawned = thread::Builder::new().name("fp-http".to_owned()).spawn(open);

@@ -38,8 +38,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Maximum number of reconnections that the report describes one by one.
 const MOST_NOTES: u64 = 8;
 
-/// Function that returns what the worker connects to: for each address of the server, the text of a
-/// [`NetworkSource`]. None after Ctrl-C.
+/// Function that returns, for each address of the server, the text of the [`NetworkSource`] to which the
+/// worker connects. The list is empty after a signal or a stop request.
 type Texts = Box<dyn Fn() -> Result<Vec<Vec<u8>>, StageError> + Send>;
 
 /// Maker of connections.
@@ -50,11 +50,12 @@ struct Connector {
     timeout: Duration,
     track: Option<u32>,
     options: WorkerOptions,
+    /// [`DemuxerSpec::private`].
     private: bool,
 }
 
 impl Connector {
-    /// Connects to the first address that answers; `None` after Ctrl-C.
+    /// Connects to the first address that answers; `None` after a signal or a stop request.
     ///
     /// # Errors
     /// The error of the last address.
@@ -103,7 +104,7 @@ struct Lost {
     packets: u64,
     /// Error by which the connection was lost; `None` if the server has ended the stream.
     error: Option<StageError>,
-    /// Number of attempts so far to connect again.
+    /// Number of failed attempts so far to connect again.
     attempts: u64,
     /// CLOCK_MONOTONIC time of the next attempt, nanoseconds.
     due_ns: u64,
@@ -159,13 +160,14 @@ pub(super) struct Live {
     name: String,
     connector: Connector,
     connection: Connection,
-    /// Number of attempts in a row to connect again.
+    /// Maximum number of attempts in a row to connect again.
     reconnect: u64,
     track: TrackInfo,
     /// Parameter sets of the present connection, to put in front of its first packet; empty if there are none.
     sets: Vec<u8>,
     timeline: Timeline,
     next_seq: u64,
+    /// Statistics of the workers of all connections.
     stats: Arc<WorkerStats>,
     outcomes: Outcomes,
     /// Number of lost packets of earlier connections.
@@ -176,7 +178,8 @@ impl Live {
     /// Makes the source of `hop`, and connects. `tcp_port` is the port of the server, if it uses TCP.
     ///
     /// # Errors
-    /// An option is invalid, or no address can be reached or has a video.
+    /// An option is invalid; no address can be reached or has a video; or a signal or a stop request has
+    /// ended the wait.
     pub(super) fn new(
         hop: &Hop,
         place: &HopPlace<'_>,
@@ -232,11 +235,14 @@ impl Live {
         Ok(packet)
     }
 
-    /// Waits until the next attempt to connect again is due, and makes it. Returns false if the wait ended early:
-    /// by a request, Ctrl-C or a stop request.
+    /// Waits until the next attempt to connect again is due, and makes it. Returns true after the attempt,
+    /// also if it failed; false if a request for the thread, a signal or a stop request ended the wait or the
+    /// attempt.
     ///
     /// # Errors
-    /// The last attempt failed, or the new stream cannot continue the old one.
+    /// The error by which the connection was lost, if the last attempt failed; or the new stream differs from
+    /// the old one in more than its parameter sets. If the server had ended the stream, a failed last attempt
+    /// is no error.
     fn try_again(&mut self, out: &Out<'_>) -> Result<bool, StageError> {
         let Connection::Down(lost) = &mut self.connection else { return Ok(true) };
         while now_ns() < lost.due_ns {

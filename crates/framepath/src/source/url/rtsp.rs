@@ -20,7 +20,7 @@ use crate::error::StageError;
 const PORT: u16 = 554;
 /// Maximum number of addresses of a server's name that are tried.
 const MOST_ADDRESSES: usize = 4;
-/// Interval of looks at Ctrl-C while a name is looked up.
+/// Interval of checks for a signal or a stop request while a name is looked up.
 const INTERVAL: Duration = Duration::from_millis(100);
 
 /// Parts of an RTSP URL.
@@ -78,7 +78,8 @@ impl RtspUrl {
         format!("rtsp://{}{address}{}", self.user, self.path)
     }
 
-    /// Returns the addresses of the server, at most [`MOST_ADDRESSES`]; none after Ctrl-C.
+    /// Returns the addresses of the server, at most [`MOST_ADDRESSES`]; none after a signal or a stop
+    /// request.
     ///
     /// # Errors
     /// The name is unknown, or cannot be looked up.
@@ -87,7 +88,7 @@ impl RtspUrl {
         let server = (self.host.clone(), self.port);
         let look_up = move || {
             let addresses = server.to_socket_addrs().map(|all| all.take(MOST_ADDRESSES).collect());
-            // The other end is gone after Ctrl-C.
+            // The other end is gone after a signal or a stop request.
             let _ = answer.send(addresses);
         };
         let failed = || StageError::io(format!("look up the server {}", self.host));
@@ -106,7 +107,8 @@ impl RtspUrl {
 /// Makes the source of an RTSP URL.
 ///
 /// # Errors
-/// The URL is invalid, the server cannot be found or reached, or it refuses the stream.
+/// The URL is invalid, the server cannot be found or reached, it refuses the stream or has no video, or a
+/// signal has ended the wait.
 pub(super) fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<Live, StageError> {
     let url = RtspUrl::parse(hop.text("url")).map_err(StageError::Option)?;
     let transport = match hop.choice("transport") {

@@ -20,8 +20,9 @@ use crate::out::{HopFailure, Out};
 use crate::recorder::Gap;
 use crate::stage::Stage;
 
-/// Stage with a decoder. In the ledger, a picture's decoding counts for its own frame, on whichever thread it
-/// ran, and the time in which the decoder keeps the finished picture is `held`.
+/// Stage with a decoder. In the ledger, decoding by the stage's thread or by a frame thread counts for the
+/// picture's own frame, and the time in which the decoder keeps the finished picture is `held`. The time
+/// inside a decoder whose threads share the pictures is `pool`.
 pub(crate) struct Decode {
     track: TrackInfo,
     options: DecoderOptions,
@@ -34,7 +35,7 @@ pub(crate) struct Decode {
     damage: DamageHandling,
     /// Metadata of the last packet; the default before the first.
     last: FrameMeta,
-    /// True after damage with [`DamageMode::Skip`], until the next random access point.
+    /// True after damage with [`DamageMode::Skip`], until the next random access point or a flush.
     is_skipping: bool,
     /// Times of the last packets.
     sent: SendTimes,
@@ -47,15 +48,16 @@ pub(crate) struct Decode {
     probe: Option<Probe>,
 }
 
-/// Times at which the last packets were sent to the decoder.
+/// Times at which the last packets were sent to a decoder that works in threads of its own. Recorded only at
+/// ledger level `full`, and in a drain for each picture that comes out.
 #[derive(Default)]
 struct SendTimes(VecDeque<u64>);
 
 impl SendTimes {
-    /// Maximum number of threads of a decoder.
+    /// Number of times kept: the maximum number of threads of a decoder.
     const MOST: usize = 256;
 
-    /// Records that a packet is sent now.
+    /// Records that a packet is sent now; forgets the oldest time if [`SendTimes::MOST`] are kept.
     fn record(&mut self) {
         if self.0.len() == SendTimes::MOST {
             self.0.pop_front();
@@ -76,7 +78,8 @@ impl SendTimes {
 pub(super) enum DamageMode {
     /// The decoder conceals damage, and its frames are delivered.
     Show,
-    /// No frame is delivered from the damage to the next random access point.
+    /// No frame is delivered from the damage to the next random access point. If the decoder reports the
+    /// damage, the pictures that it has not finished are dropped, too.
     Skip,
     /// The run fails.
     Stop,
@@ -172,8 +175,9 @@ impl Decode {
         None
     }
 
-    /// Pushes the frames that the decoder has ready. Replaces a hardware decoder that fails before its first
-    /// frame by software.
+    /// Pushes the frames that the decoder has ready, and records their damage. Replaces a hardware decoder
+    /// that fails before its first frame by software. With [`DamageMode::Skip`], damage starts the skipping
+    /// and is no error.
     fn forward_all(&mut self, out: &mut Out<'_>) -> Result<(), HopFailure> {
         loop {
             let Some(decoder) = &mut self.decoder else { return Ok(()) };
@@ -225,7 +229,8 @@ impl Decode {
         (self.is_skipping, self.is_fresh) = (true, true);
     }
 
-    /// Handles a packet that the demuxer found damaged. Returns the packet if it is to be decoded.
+    /// Handles a packet that the demuxer found damaged. Returns the packet if it is to be decoded; an error
+    /// with [`DamageMode::Stop`].
     fn on_damaged(&mut self, mut packet: Packet, out: &mut Out<'_>) -> Result<Option<Packet>, HopFailure> {
         match self.damage.mode {
             DamageMode::Stop => {
@@ -268,7 +273,9 @@ impl Decode {
         Ok(())
     }
 
-    /// Sends the decoder a packet, and pushes the resulting frames.
+    /// Sends the decoder a packet, and pushes the resulting frames. If the decoder rejects the packet,
+    /// replaces a hardware decoder before its first frame by software; pushes the frames before the error and
+    /// fails otherwise.
     fn send(&mut self, packet: Packet, out: &mut Out<'_>) -> Result<(), HopFailure> {
         let Some(decoder) = &mut self.decoder else {
             return Err(out.fail(StageError::Downstream));

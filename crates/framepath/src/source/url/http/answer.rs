@@ -13,8 +13,8 @@ pub(super) struct ContentRange {
 }
 
 impl ContentRange {
-    /// Reads `Content-Range: bytes START-END/TOTAL`, TOTAL a number or `*`; `None` if there is no such header
-    /// or its numbers contradict each other.
+    /// Reads `Content-Range: bytes START-END/TOTAL`, TOTAL a number or `*`; `None` if there is no such
+    /// header, or if its numbers contradict each other or are larger than `i64::MAX`.
     pub(super) fn of(headers: &HeaderMap) -> Option<ContentRange> {
         let text = headers.get(header::CONTENT_RANGE)?.to_str().ok()?;
         let (range, total) = text.trim().strip_prefix("bytes")?.trim_start().split_once('/')?;
@@ -34,7 +34,8 @@ pub(super) fn content_length(headers: &HeaderMap) -> Option<u64> {
     number(headers.get(header::CONTENT_LENGTH)?.to_str().ok()?)
 }
 
-/// Reads a number of at most `i64::MAX`: offsets of files are signed elsewhere.
+/// Reads a number of at most `i64::MAX`, because offsets of files are signed elsewhere; `None` for other
+/// text.
 fn number(text: &str) -> Option<u64> {
     let text = text.trim();
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -54,15 +55,15 @@ impl FileVersion {
         FileVersion { etag: text(header::ETAG), modified: text(header::LAST_MODIFIED) }
     }
 
-    /// Returns the value of `If-Range`: the entity tag if it is a strong one, else the time of the last change;
-    /// `None` without both.
+    /// Returns the value of `If-Range`: a strong entity tag, or, without any entity tag, the time of the last
+    /// change. `None` for a weak entity tag, and without both.
     pub(super) fn if_range(&self) -> Option<&str> {
         let strong = self.etag.as_deref().filter(|etag| etag.starts_with('"'));
         // A server with an entity tag may compare only this tag.
         strong.or(self.modified.as_deref().filter(|_| self.etag.is_none()))
     }
 
-    /// True if `other` can be the same version: nothing that both have differs.
+    /// True if `other` can be the same version: each property that both have is equal.
     pub(super) fn may_equal(&self, other: &FileVersion) -> bool {
         let same = |a: &Option<String>, b: &Option<String>| a.is_none() || b.is_none() || a == b;
         same(&self.etag, &other.etag) && same(&self.modified, &other.modified)

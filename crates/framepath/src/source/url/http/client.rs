@@ -24,11 +24,11 @@ const BURST: f64 = 32.0;
 /// Requests per second after the burst. A hostile worker can cause no more.
 const REQUESTS_PER_SECOND: f64 = 10.0;
 
-/// HttpClient for the requests of one file.
+/// HTTP client for the requests for one file.
 pub(super) struct HttpClient {
     agent: Agent,
     canceler: Canceler,
-    /// Number of requests that may be sent at once, and the time of the last change.
+    /// Number of requests that may be sent at once (negative after a wait), and the time of the last change.
     budget: (f64, Instant),
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Canceler {
 }
 
 impl Canceler {
-    /// Ends the client's waits. A wait for a name or a connection ends by its time limit.
+    /// Ends the client's waits, except those for a name or a connection, which end by their time limit.
     pub(super) fn cancel(&self) {
         *self.canceled.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.canceled.1.notify_all();
@@ -56,7 +56,7 @@ impl Canceler {
     }
 }
 
-/// FetchFailure of a request or of a body, with a text for the user.
+/// Failure of a request, or of reading an answer's body, with a text for the user.
 #[derive(Debug)]
 pub(super) enum FetchFailure {
     /// Another try may succeed.

@@ -33,7 +33,7 @@ pub(super) struct RemoteFile {
     size: Option<u64>,
     /// True if the server answers range requests.
     has_ranges: bool,
-    /// Open answer.
+    /// Open answer; `None` after a failed read.
     body: Option<OpenBody>,
     notes: Notes,
     /// True after the note about a broken connection.
@@ -84,7 +84,8 @@ impl RemoteFile {
         self.has_ranges && self.size.is_some()
     }
 
-    /// Reads as [`ByteSource::read_at`] does, without another try.
+    /// Reads as [`ByteSource::read_at`] does, but returns the first failure. `tries` is the number of tries
+    /// of this read that have failed.
     fn try_read(&mut self, offset: u64, buffer: &mut [u8], tries: u32) -> Result<usize, FetchFailure> {
         let kept = self.body.take().filter(|body| (body.position..=body.position + SKIP).contains(&offset));
         let mut body = match kept {
@@ -106,8 +107,8 @@ impl RemoteFile {
         }
     }
 
-    /// Requests the file from `offset` on. The first try asks the last server, further tries ask the address
-    /// that the user gave.
+    /// Requests the file from `offset` on: with `tries` 0 at the address after the redirects of the last
+    /// answer, else at the address that the user gave.
     fn open_at(&mut self, offset: u64, tries: u32) -> Result<OpenBody, FetchFailure> {
         let address = if tries == 0 { &self.current } else { &self.address };
         let answer = self.client.get(address, offset, self.version.if_range())?;
