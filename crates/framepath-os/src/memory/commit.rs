@@ -13,8 +13,8 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-/// Allocates all pages of a memfd of `bytes` bytes if `vm.overcommit_memory` is 2; does nothing
-/// otherwise.
+/// Allocates all pages of a memfd of `bytes` bytes if `vm.overcommit_memory` is 2; does nothing if it has
+/// another value or cannot be read.
 ///
 /// # Errors
 /// There is not enough memory; the error names the call.
