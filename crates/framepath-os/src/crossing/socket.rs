@@ -52,7 +52,7 @@ impl Socket {
     /// # Errors
     /// From connect(2): `NotFound` if the path does not exist, `ConnectionRefused` if no process
     /// listens on it. ECANCELED if the grace period of a signal ends during the wait; a stop request
-    /// does not interrupt it.
+    /// does not interrupt the wait.
     pub fn connect(path: &Path) -> io::Result<Socket> {
         let address = SocketAddrUnix::new(path)?;
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;

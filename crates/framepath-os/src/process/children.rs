@@ -93,7 +93,7 @@ pub fn signal(child: &Child, signal: i32) -> io::Result<()> {
 /// (`CommandExt::process_group(0)`) and was not waited for yet.
 ///
 /// # Errors
-/// No process of the group is left.
+/// No process of the group is left, or the signal is not permitted.
 pub fn signal_group(child: &Child, signal: i32) -> io::Result<()> {
     // SAFETY: plain system call; the child is unreaped, so its id and the group's id still belong
     // to it.

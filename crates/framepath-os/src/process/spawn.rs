@@ -61,17 +61,17 @@ pub enum SpawnError {
     /// The parent could not prepare or make the child, or read its report.
     #[error("worker {program}: start: {call}: {source}")]
     Parent {
-        /// Path of the worker's program.
+        /// Path of the worker's program; `this process` for a [`Zygote`].
         program: PathBuf,
         /// Name of the system call or step that failed.
         call: &'static str,
         /// Error of the kernel.
         source: io::Error,
     },
-    /// The child was made but could not execute the program.
+    /// The child was made, but a step of its preparation or its execve failed.
     #[error("worker {program}: start: {step} in the child: {source}")]
     Child {
-        /// Path of the worker's program.
+        /// Path of the worker's program; `this process` for a [`Zygote`]'s fork.
         program: PathBuf,
         /// Failed step of the child's preparation, or its execve.
         step: &'static str,
@@ -298,8 +298,8 @@ impl Prepared {
     }
 }
 
-/// Returns the namespaces that a worker gets on this machine, by making a child that exits
-/// immediately.
+/// Returns the namespaces that a worker of [`spawn`] gets if this process starts it, by making a child that
+/// exits immediately.
 pub fn namespaces_given() -> io::Result<Namespaces> {
     let made = namespaces::clone_with_most(true, || child::exit(0))?;
     let mut process = WorkerProcess {
@@ -329,8 +329,8 @@ impl WorkerProcess {
         self.namespaces
     }
 
-    /// Returns the states of the sandbox layers that the parent makes: the namespaces and the cgroup. The
-    /// other layers are untried.
+    /// Returns the states of the sandbox layers that the parent makes: the namespaces and the cgroup. A
+    /// missing one is [`LayerState::Refused`], even if it was not requested. The other layers are untried.
     pub fn layers(&self) -> Layers {
         let cgroup = if self.group.is_some() { LayerState::Given } else { LayerState::Refused };
         Layers::default().with_namespaces(self.namespaces).with(Layer::Cgroup, cgroup)
