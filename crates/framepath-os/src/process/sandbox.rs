@@ -35,9 +35,9 @@ pub enum SandboxRole<'a> {
     /// Decodes as in [`SandboxRole::Decode`], or with a V4L2 node that the worker receives. The worker may
     /// also make the ioctls of a V4L2 decoder's client, which only V4L2 nodes know.
     DecodeByDevice,
-    /// Loads the plug-in `file` with its libraries: may read and map `file`, the files in the system's library
-    /// folders and /etc/ld.so.cache, and no other file (without Landlock, every file that its user may
-    /// read). The plug-in's constructors run in this role. [`SandboxRole::Plugin`] is entered next.
+    /// Loads the plug-in `file` with its libraries: may read and map `file`, the files in the system's
+    /// library folders and /etc/ld.so.cache, and no other file (without Landlock, every file that its user
+    /// may read). The plug-in's constructors run in this role. [`SandboxRole::Plugin`] is entered next.
     PluginLoading {
         /// Shared object of the plug-in; the worker may read and map it.
         file: &'a Path,

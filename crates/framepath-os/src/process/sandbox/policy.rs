@@ -30,8 +30,8 @@ pub(super) enum When {
     BitOrOneOf(u8, u32, &'static [u32]),
     /// The call is allowed if argument number `.0` is a null pointer (all 64 bits).
     Null(u8),
-    /// The call is allowed if it matches one of the lists. A list has pairs of an argument number and a value;
-    /// a call matches if every argument in the list has the value beside its number.
+    /// The call is allowed if it matches one of the lists. A list has pairs of an argument number and a
+    /// value; a call matches if every argument in the list has the value beside its number.
     AnyOf(&'static [&'static [(u8, u32)]]),
     /// The call always fails with ENOSYS, so that the C library uses another call.
     Absent,
@@ -159,8 +159,8 @@ pub(super) mod condition {
     const SOL_SOCKET: u32 = 1;
     const IPPROTO_IP: u32 = 0;
     const IPPROTO_IPV6: u32 = 41;
-    /// Condition for sendto of a worker that reaches the network: MSG_FASTOPEN is unset; an address is allowed.
-    /// With MSG_FASTOPEN, the call connects by TCP, and Landlock does not check the port.
+    /// Condition for sendto of a worker that reaches the network: MSG_FASTOPEN is unset; an address is
+    /// allowed. With MSG_FASTOPEN, the call connects by TCP, and Landlock does not check the port.
     pub(in crate::process::sandbox) const NO_FAST_OPEN: When = When::Bits(3, 0x2000_0000, 0);
     /// Condition for setsockopt and getsockopt, as level and option: SO_REUSEADDR, SO_ERROR, SO_SNDBUF, SO_RCVBUF;
     /// TCP_NODELAY; IP_TTL, IP_MULTICAST_TTL, IP_ADD_MEMBERSHIP and IP_DROP_MEMBERSHIP, the same with a source;
