@@ -16,7 +16,8 @@ pub use modelled::SharedArea;
 #[cfg(not(loom))]
 pub use shared::SharedArea;
 
-/// Sizes of the parts of an area. Both sides receive them once and check them; they never change.
+/// Sizes of the parts of an area. The side that makes the area chooses them, and the other side receives
+/// them once. Both sides check them; they never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
     /// Number of cells of each ring; a power of two from 2 to 65,536.

@@ -21,7 +21,7 @@ const MOST_LINKS: u32 = 40;
 /// Flags for opening the entry itself: does not follow a link, gives no access to the content.
 const NAMED: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Open folder in which no other user can replace this user's files.
+/// Open folder in which no user outside of [`Trusted`] can replace this user's files.
 #[derive(Debug)]
 pub(super) struct SocketFolder(OwnedFd);
 

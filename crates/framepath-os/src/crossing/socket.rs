@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Socket that complements the shared area: records, each with at most one file descriptor. A record is
-//! sent once per stream, pool or failure, for example, never per frame.
+//! Socket that complements the shared area: records, each with at most one file descriptor. On the socket
+//! between a caller and its worker, records are rare: one for a stream, pool or failure, for example, but
+//! none for each frame. (A demuxer whose caller reads the input has a second socket, with two records for
+//! each read.)
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;

@@ -83,8 +83,8 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Opens the counters of the calling thread that the machine provides. Counters that cannot be opened are
-    /// absent: their values are 0 at each reading.
+    /// Opens the counters of the calling thread that the machine provides. Ignores counters that cannot be
+    /// opened; [`Counts`] says which values they affect.
     pub fn open() -> Counters {
         Counters {
             switch_log: SwitchLog::open().ok(),

@@ -2,9 +2,9 @@
 //! Reservation of memory for memfds.
 //!
 //! The kernel allocates the pages of a memfd on first access, even by a reader. With
-//! `vm.overcommit_memory=2` it may then have no memory left, and the process dies of SIGBUS. In
-//! this mode only, all pages are allocated when the memfd is made, and a lack of memory is an
-//! error.
+//! `vm.overcommit_memory=2` the kernel may then have no memory left, and the process that accesses the
+//! page dies of SIGBUS. In this mode only, all pages are allocated when the memfd is made, and a lack of
+//! memory is an error.
 
 use std::os::fd::AsFd;
 

@@ -34,7 +34,7 @@ pub fn is_canceled(error: &io::Error) -> bool {
 /// Opens `path` for reading. Waits until a fifo has a writer.
 ///
 /// # Errors
-/// From open(2); [`canceled`] if a signal interrupts the wait. A stop request does not interrupt it.
+/// From open(2); [`canceled`] if a signal interrupts the wait. A stop request does not interrupt the wait.
 pub fn open(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     repeated(signal::interrupted, || rustix::fs::open(path, flags, Mode::empty())).map(File::from)

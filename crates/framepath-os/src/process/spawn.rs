@@ -101,10 +101,10 @@ pub struct WorkerProcess {
 /// *thread* ends (PR_SET_PDEATHSIG), so call this on a thread that lives as long as the worker.
 ///
 /// The worker gets the largest of five sets of namespaces that the kernel allows this user
-/// ([`WorkerProcess::namespaces`]); the last set is empty, so a denied namespace is not an error. If it
-/// has a user namespace, that maps no user, so the worker has no capability from its execve on. It
-/// opens files with the rights of the user who started it. Its environment has only the parent's LANG and
-/// LD_LIBRARY_PATH, and FRAMEPATH_SOCKET, which identifies its socket.
+/// ([`WorkerProcess::namespaces`]); the last set is empty, so a denied namespace is not an error. A user
+/// namespace of the worker maps no user, so a worker with one has no capability from its execve on. The
+/// worker opens files with the rights of the user who started it. Its environment has only the parent's
+/// LANG and LD_LIBRARY_PATH (if they are set), and FRAMEPATH_SOCKET, which identifies its socket.
 ///
 /// # Errors
 /// [`SpawnError`] names the failed step of the parent or of the child, its execve included. No child is
@@ -223,8 +223,8 @@ fn exec(
     prepared.outcome(program, made.map_err(failed("clone"))?)
 }
 
-/// Descriptors for a child that is not made yet. The numbers that the child uses are above those that it
-/// fills, so that none is overwritten before it was moved.
+/// Descriptors for a child that is not made yet. The child moves them to the numbers 0 to 4. Their numbers in
+/// the parent are higher, so that the child overwrites none of them before it is moved.
 struct Prepared {
     report_reader: OwnedFd,
     null: OwnedFd,

@@ -100,7 +100,8 @@ pub enum LayerState {
     Untried,
     /// The layer is in force.
     Given,
-    /// The kernel does not support the layer.
+    /// The kernel does not support the layer, or has it switched off. For seccomp, also if framepath has no
+    /// policy for the processor's architecture.
     NotInKernel,
     /// The kernel supports the layer but denied it to this process. Also for a namespace or cgroup that the
     /// worker does not have for another reason, such as the network namespace of a worker that reaches the
