@@ -5,7 +5,7 @@
 //! positions of the other side that are possible with its own position: the writer's position is at least
 //! the reader's, and at most the ring's size above it. A side does not remember the other side's earlier
 //! positions, so it does not notice a peer that moves its position back within these limits. Such a peer
-//! can damage only the data that passes through the ring.
+//! can only delay or falsify the data that passes through the ring.
 
 use std::sync::Arc;
 use std::time::Duration;

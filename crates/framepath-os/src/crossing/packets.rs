@@ -61,8 +61,8 @@ impl PacketArea {
     /// worker releases packets. A packet up to [`PacketArea::largest`] fits when all others are released.
     ///
     /// # Errors
-    /// The worker reports more released packets than it received, or fewer than it reported at an earlier
-    /// call.
+    /// The worker reports more released packets than it received, or fewer than it had reported when an
+    /// earlier packet was pushed.
     pub fn push(&mut self, bytes: &[u8]) -> Result<Option<u64>, Breach> {
         // SAFETY: the slice is readable, and this area is not part of it.
         unsafe { self.push_raw(bytes.as_ptr(), bytes.len()) }

@@ -19,8 +19,8 @@ pub fn pin_to(cpu: usize) -> io::Result<()> {
 }
 
 /// Pins the main thread of process `pid` to CPU number `cpu`, not its other threads. ESRCH if there is no
-/// such process, EINVAL if the thread may not run there or there is no such CPU, EPERM if the process
-/// belongs to another user.
+/// such process, EINVAL if the thread may not run there or there is no such CPU, EPERM if the caller may not
+/// change the process (it belongs to another user, for example).
 pub fn pin_process_to(pid: u32, cpu: usize) -> io::Result<()> {
     let pid = i32::try_from(pid).ok().and_then(rustix::thread::Pid::from_raw);
     // 0 would mean the calling thread.

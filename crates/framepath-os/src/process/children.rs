@@ -48,7 +48,7 @@ impl ResourceUsage {
 /// wait, sends SIGTERM to the child, and SIGKILL if it has not ended 700 ms after the signal. This
 /// needs [`signal::install`](crate::process::signal::install) and an interruptible calling thread. If the
 /// calling thread's run was requested to stop before the call, sends SIGTERM, too, but no SIGKILL. A stop
-/// request during the wait has no effect.
+/// request during the wait does not interrupt the wait.
 pub fn wait(child: Child) -> io::Result<ResourceUsage> {
     let (mut asked_to_end, mut killed) = (false, false);
     let pid = child.id() as libc::pid_t;

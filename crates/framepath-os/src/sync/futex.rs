@@ -41,9 +41,9 @@ pub fn wake_one(word: &AtomicU32) {
     let _ = futex::wake(word, Flags::PRIVATE, 1);
 }
 
-/// Sleeps as [`wait`] does, but threads of other processes that map `word` can also wake this thread. The
-/// sleep lasts at most `limit` (`None`: no limit). Returns false if `limit` has passed, and true after
-/// any other end of the sleep.
+/// Sleeps as [`wait`] does, but until a thread of any process that maps `word` wakes this thread by
+/// [`wake_shared`] or [`wake_all_shared`], and for at most `limit` (`None`: no limit). Returns false if
+/// `limit` has passed, and true after any other end of the sleep.
 #[cfg(not(loom))]
 pub(crate) fn wait_shared(word: &AtomicU32, expected: u32, limit: Option<std::time::Duration>) -> bool {
     let limit = limit.map(timespec);

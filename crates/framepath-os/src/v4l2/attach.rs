@@ -440,7 +440,8 @@ impl Attached {
 /// thread waits for packets, another for buffers.
 ///
 /// All calls fail with ESHUTDOWN after [`Stream::stop`]. Otherwise, all calls fail with ENODEV once the
-/// client has closed the stream or begun another, or the stream has failed.
+/// client has closed the stream or begun another, or the stream has failed. `docs/device-uapi.md` lists all
+/// errors of each call.
 #[derive(Debug)]
 pub struct Stream(File);
 
@@ -495,15 +496,16 @@ impl Stream {
         Ok((export.generation, unsafe { OwnedFd::from_raw_fd(export.fd) }))
     }
 
-    /// Declares the stream's format. Fails with EBUSY if the stream has another format and was not
-    /// [drained](Stream::drained) for a change, and with ESTALE if the epoch is old.
+    /// Declares the stream's format, before its first frame: once after [`Attached::accept`], after each flush,
+    /// and after each call of [`Stream::drained`] for a change. Fails with EBUSY if the format was already
+    /// declared, and with ESTALE if the epoch is old.
     pub fn format(&self, format: &StreamFormat) -> io::Result<()> {
         set::<FORMAT, _>(&self.0, *format)
     }
 
-    /// Gives a finished CAPTURE buffer to the client. Fails with ESTALE if the epoch or the generation is old,
-    /// with EBUSY if the client owns the buffer, and with ERANGE if the frame's packet is not among the latest
-    /// 8192 packets of the stream.
+    /// Gives a finished CAPTURE buffer to the client. Fails with ESTALE if the epoch or the generation is
+    /// old, with EBUSY if the client owns the buffer, and with ERANGE if the frame's packet is not among the
+    /// latest 8192 packets of the stream.
     pub fn frame(&self, frame: &FrameInfo) -> io::Result<()> {
         set::<FRAME, _>(&self.0, *frame)
     }
@@ -511,7 +513,8 @@ impl Stream {
     /// Reports that no frame of `epoch` is left, for the reason `why`. Returns the number of the CAPTURE
     /// buffer that carried the end of a drain to the client and that the decoder no longer has; `None` if
     /// there was no such buffer, and for a change. Fails with ECANCELED if the client has canceled its
-    /// drain, and with ESTALE if `epoch` is old.
+    /// drain, with EBUSY if packets or frames from before the drain are outstanding, and with ESTALE if
+    /// `epoch` is old.
     pub fn drained(&self, epoch: u32, why: Drained) -> io::Result<Option<u32>> {
         let mut info = DrainedInfo { epoch, why: why as u32, ..DrainedInfo::default() };
         update::<DRAINED, _>(&self.0, &mut info)?;

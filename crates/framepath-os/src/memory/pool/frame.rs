@@ -395,8 +395,9 @@ impl Frame {
     }
 
     /// Returns the dmabuf of the slot, which begins at the slot's first byte, and the slot's size in bytes.
-    /// Returns `None` if the frame is not from a pool of a device's buffers, or if the buffer has no dmabuf;
-    /// always `None` for a pool of `Pool::from_buffers`.
+    /// Returns `None` unless the frame is in buffers of a V4L2 device, or in memory that this process made
+    /// for devices (`DevicePool`), and that memory has a dmabuf. So the result is `None` for every frame of
+    /// a [`Pool`](super::Pool), even one of `Pool::from_buffers`.
     #[cfg(not(any(loom, miri)))]
     pub fn dmabuf(&self) -> Option<(std::os::fd::BorrowedFd<'_>, usize)> {
         self.foreign_place().and_then(ForeignPlace::dmabuf)

@@ -15,7 +15,7 @@ pub struct Namespaces {
     /// True for a separate pid namespace: processes outside of it have no id in the worker, which so cannot
     /// signal or trace them.
     pub pid: bool,
-    /// True for a separate network namespace: its only network device is a loopback that is down.
+    /// True for a separate network namespace, which reaches no network; even its loopback device is down.
     pub net: bool,
     /// True for a separate IPC namespace: separate System V IPC objects (shared memory, semaphores, message
     /// queues) and POSIX message queues.
