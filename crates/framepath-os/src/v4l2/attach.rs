@@ -496,9 +496,9 @@ impl Stream {
         Ok((export.generation, unsafe { OwnedFd::from_raw_fd(export.fd) }))
     }
 
-    /// Declares the stream's format, before its first frame: once after [`Attached::accept`], after each flush,
-    /// and after each call of [`Stream::drained`] for a change. Fails with EBUSY if the format was already
-    /// declared, and with ESTALE if the epoch is old.
+    /// Declares the stream's format, before its first frame: once after [`Attached::accept`], after each
+    /// flush, and after each call of [`Stream::drained`] for a change. Fails with EBUSY if the format was
+    /// already declared, and with ESTALE if the epoch is old.
     pub fn format(&self, format: &StreamFormat) -> io::Result<()> {
         set::<FORMAT, _>(&self.0, *format)
     }
@@ -513,8 +513,8 @@ impl Stream {
     /// Reports that no frame of `epoch` is left, for the reason `why`. Returns the number of the CAPTURE
     /// buffer that carried the end of a drain to the client and that the decoder no longer has; `None` if
     /// there was no such buffer, and for a change. Fails with ECANCELED if the client has canceled its
-    /// drain, with EBUSY if packets or frames from before the drain are outstanding, and with ESTALE if
-    /// `epoch` is old.
+    /// drain, with EBUSY if packets from before the drain are not [done](Stream::packet_done) or the client has
+    /// stopped CAPTURE, and with ESTALE if `epoch` is old.
     pub fn drained(&self, epoch: u32, why: Drained) -> io::Result<Option<u32>> {
         let mut info = DrainedInfo { epoch, why: why as u32, ..DrainedInfo::default() };
         update::<DRAINED, _>(&self.0, &mut info)?;
