@@ -26,7 +26,7 @@ use crate::process::stop;
 use crate::time::now_ns;
 
 /// Time after the first signal, or after a run's stop request, in which pending frames may still be
-/// delivered. Afterwards [`overdue`] returns true, and the waits that check it end.
+/// delivered. Afterwards [`overdue`] returns true, and every wait that calls it ends.
 pub const GRACE: Duration = Duration::from_millis(400);
 /// Interval at which SIGURG is sent to the interruptible threads after the first signal.
 const NUDGE: Duration = Duration::from_millis(20);
@@ -191,7 +191,7 @@ pub fn interrupted() -> bool {
 }
 
 /// Returns true if [`GRACE`] has passed since the first signal, or since the stop request to the calling
-/// thread's run. Waits that check this end then, and pending frames are dropped.
+/// thread's run. Every wait that calls this function then ends, and pending frames are dropped.
 #[inline]
 pub fn overdue() -> bool {
     OVERDUE.load(Ordering::Relaxed) || stop::overdue()

@@ -223,8 +223,9 @@ fn exec(
     prepared.outcome(program, made.map_err(failed("clone"))?)
 }
 
-/// Descriptors for a child that is not made yet. The child moves them to the numbers 0 to 4. Their numbers in
-/// the parent are higher, so that the child overwrites none of them before it is moved.
+/// Descriptors for a child that is not made yet. The child copies them, except the cgroup's file, to the
+/// numbers 0 to 4. Their numbers in the parent are higher, so no copy overwrites a descriptor that is still
+/// needed.
 struct Prepared {
     report_reader: OwnedFd,
     null: OwnedFd,

@@ -513,8 +513,8 @@ impl Stream {
     /// Reports that no frame of `epoch` is left, for the reason `why`. Returns the number of the CAPTURE
     /// buffer that carried the end of a drain to the client and that the decoder no longer has; `None` if
     /// there was no such buffer, and for a change. Fails with ECANCELED if the client has canceled its
-    /// drain, with EBUSY if packets from before the drain are not [done](Stream::packet_done) or the client has
-    /// stopped CAPTURE, and with ESTALE if `epoch` is old.
+    /// drain, with EBUSY if packets from before the drain are not [done](Stream::packet_done) or the client
+    /// has stopped CAPTURE, and with ESTALE if `epoch` is old.
     pub fn drained(&self, epoch: u32, why: Drained) -> io::Result<Option<u32>> {
         let mut info = DrainedInfo { epoch, why: why as u32, ..DrainedInfo::default() };
         update::<DRAINED, _>(&self.0, &mut info)?;

@@ -10,7 +10,8 @@ use crate::process::spawn::Namespaces;
 pub enum Layer {
     /// User namespace: no capability outside of it.
     UserNamespace,
-    /// Pid namespace: processes outside of it have no id in the worker, which so cannot signal or trace them.
+    /// Pid namespace: processes outside of it have no id in the worker, so the worker cannot signal or trace
+    /// them.
     PidNamespace,
     /// Network namespace: no network.
     NetNamespace,

@@ -12,8 +12,8 @@ use super::{Made, clone_child};
 pub struct Namespaces {
     /// True for a separate user namespace: separate users and capabilities.
     pub user: bool,
-    /// True for a separate pid namespace: processes outside of it have no id in the worker, which so cannot
-    /// signal or trace them.
+    /// True for a separate pid namespace: processes outside of it have no id in the worker, so the worker
+    /// cannot signal or trace them.
     pub pid: bool,
     /// True for a separate network namespace, which reaches no network; even its loopback device is down.
     pub net: bool,
