@@ -84,7 +84,7 @@ impl Listener {
     ///
     /// # Errors
     /// The number of sockets is not one, the socket is not a listening SOCK_SEQPACKET unix socket, or
-    /// descriptor 3 was already claimed.
+    /// descriptor 3 is not open or was already claimed.
     pub fn passed() -> io::Result<Option<Listener>> {
         let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u32>().ok());
         if number("LISTEN_PID") != Some(std::process::id()) {

@@ -6,7 +6,7 @@ use std::mem;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 /// Credentials of the process at the other end of a connection. The kernel recorded them when that process
-/// called connect(2) or listen(2).
+/// called connect(2), listen(2) or socketpair(2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// Process id; 0 if the process is not visible in this process's pid namespace.
