@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Communication between two processes: one shared memfd with rings of cells, packet bytes and
-//! bells, and a socket for rare messages and file descriptors.
+//! Communication between two processes: one shared memfd with rings of cells, packet bytes, bells and
+//! words for returned slots, and a socket for rare messages and file descriptors.
 //!
-//! One side is the *caller* (it sends packets and receives frames), the other the *worker*.
-//! Neither side trusts the other. Everything in the shared area is an atomic word that is read
-//! once, then checked, then used. A peer that violates the protocol causes a [`Breach`], never
-//! undefined behaviour. The frames' pixels are not in this area but in pools (`pool::foreign`).
+//! One side is the *caller*, whose path has the stage; the other side is the *worker*, which runs the
+//! stage. Neither side trusts the other. Everything in the shared area except the packet bytes is an
+//! atomic word that is read once, then checked, then used. A peer that violates the protocol never causes
+//! undefined behaviour: the side that notices the violation gets a [`Breach`]. The frames' pixels are not
+//! in this area but in pools (`pool::foreign`).
 //!
 //! `framepath_model::wire` defines the words of a cell.
 

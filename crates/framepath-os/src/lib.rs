@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! System calls of framepath: touches the kernel, and has all unsafe code of the project except the codecs'.
 //!
-//! The crates above this one are safe code. Programs that move frames use the crate `framepath`, which
-//! re-exports [`Frame`](memory::pool::Frame), [`Pool`](memory::pool::Pool) and the others that they need.
-//! Linux only.
+//! The other crates, except `framepath-codec`, are safe code. Programs that move frames use the crate
+//! `framepath`, which re-exports [`Frame`](memory::pool::Frame), [`Pool`](memory::pool::Pool) and the other
+//! types that these programs need. Linux only.
 //!
 //! | module | contents |
 //! | --- | --- |

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sending many UDP datagrams with one system call (UDP_SEGMENT, udp(7)).
+//! Options of UDP sockets: sending many datagrams with one system call (UDP_SEGMENT, udp(7)), and the size of
+//! the receive buffer.
 
 use std::io;
 use std::net::UdpSocket;

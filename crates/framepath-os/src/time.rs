@@ -70,8 +70,8 @@ pub fn sleep_until(deadline_ns: u64) {
     }
 }
 
-/// Returns the CPU time of the process `pid`, nanoseconds; `None` if there is no such process.
-/// One system call.
+/// Returns the CPU time of all threads of the process `pid` (0: this process), nanoseconds; `None` if there
+/// is no such process. One system call.
 pub fn cpu_ns_of(pid: u32) -> Option<u64> {
     // linux/posix-timers_types.h: the complement of the id, shifted by three,
     // and 2 for scheduled time.

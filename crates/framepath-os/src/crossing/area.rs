@@ -16,7 +16,8 @@ pub use modelled::SharedArea;
 #[cfg(not(loom))]
 pub use shared::SharedArea;
 
-/// Sizes of the parts of an area. Both sides receive them once and check them; they never change.
+/// Sizes of the parts of an area. The side that makes the area chooses them, and the other side receives
+/// them once. Both sides check them; they never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
     /// Number of cells of each ring; a power of two from 2 to 65,536.
@@ -26,7 +27,7 @@ pub struct Sizes {
 }
 
 /// Words of the area, each on cache lines of its own. Counters start at 0. A bell is 1 while a thread
-/// sleeps on it (see [`super::Bell`]).
+/// sleeps on it or is about to sleep (see [`super::Bell`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub(super) enum AreaWord {
@@ -50,7 +51,8 @@ pub(super) enum AreaWord {
     PacketBell,
     /// Number of packets that the worker has released, in order of submission.
     PacketsReleased,
-    /// Bell on which one side sleeps while the other side holds all its pool slots or pooled packets.
+    /// Bell on which the owner of a pool of frames or packets in one process sleeps until the other process
+    /// returns one of them.
     SlotBell,
 }
 
@@ -146,7 +148,7 @@ mod shared {
         /// `vm.overcommit_memory=2`.
         ///
         /// # Errors
-        /// The sizes are out of range, or there is not enough memory.
+        /// The sizes are out of range, or a system call fails (not enough memory, for example).
         pub fn new(sizes: Sizes) -> Result<SharedArea, AreaError> {
             if !sizes.valid() {
                 return Err(refused(sizes, "cells or bytes are out of range"));
@@ -158,8 +160,9 @@ mod shared {
         /// Maps an area that a peer made.
         ///
         /// # Errors
-        /// The sizes are out of range; or the memfd is not sealed against a change of its size, has
-        /// huge pages, or is too small. The peer could otherwise remove the memory from this process.
+        /// The sizes are out of range; the memfd is not sealed against a change of its size (the peer could
+        /// otherwise remove the memory from this process), has huge pages, or is too small; or a system
+        /// call fails.
         pub fn open(fd: OwnedFd, sizes: Sizes) -> Result<SharedArea, AreaError> {
             if !sizes.valid() {
                 return Err(refused(sizes, "cells or bytes are out of range"));
@@ -209,13 +212,14 @@ mod shared {
             self.word(AreaWord::CompletionTail).load(Ordering::Relaxed)
         }
 
-        /// Returns true if the worker reports that it sleeps until a submission arrives.
+        /// Returns true if the worker reports that it sleeps until a submission arrives; the word is a claim
+        /// that the caller may not rely on.
         pub fn worker_sleeps(&self) -> bool {
             self.flag(AreaWord::WorkerBell).load(Ordering::Relaxed) != 0
         }
 
-        /// Returns true if the worker reports that it sleeps until a slot is returned or a packet is
-        /// released.
+        /// Returns true if the worker, as the owner of a pool of frames or packets, reports that it sleeps
+        /// until one of them is returned.
         pub fn worker_awaits_slot(&self) -> bool {
             self.flag(AreaWord::SlotBell).load(Ordering::Relaxed) != 0
         }

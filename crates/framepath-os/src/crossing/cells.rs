@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The two rings, and the bells that wake threads sleeping on them.
 //!
-//! Each side keeps its own position in private memory and publishes a copy. It accepts only
-//! positions of the other side that are possible with its own position.
+//! Each side keeps its own position in private memory and publishes a copy. A side accepts only
+//! positions of the other side that are possible with its own position: the writer's position is at least
+//! the reader's, and at most the ring's size above it. A side does not remember the other side's earlier
+//! positions, so it does not notice a peer that moves its position back within these limits. Such a peer
+//! can only delay or falsify the data that passes through the ring.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,14 +17,14 @@ use crate::sync::adaptive_poll::AdaptivePoll;
 use crate::sync::atomics::{AtomicU32, Ordering, fence};
 use crate::sync::futex;
 
-/// Futex word across processes: 1 while a thread sleeps on it.
+/// Futex word across processes: 1 while a thread sleeps on it or is about to sleep.
 ///
 /// ```text
 /// sleeper: bell = 1; fence; look again; futex wait
 /// ringer:  change something; fence; where bell is not 0: bell = 0, futex wake
 /// ```
 ///
-/// At least one of the two sees the other's write. No system call is made while no thread sleeps.
+/// At least one of the two sees the other's write. A ringer makes no system call while the word is 0.
 #[derive(Clone, Debug)]
 pub struct Bell {
     area: Arc<SharedArea>,
@@ -33,7 +36,8 @@ impl Bell {
         self.area.flag(self.line)
     }
 
-    /// Wakes the sleeper, if there is one. Call this after the change that the sleeper waits for.
+    /// Wakes the thread that sleeps on the bell, if the word is not 0, and sets the word to 0. Call this
+    /// after the change that the sleeper waits for.
     pub fn ring(&self) {
         // Pairs with the fence in `sleep_unless`.
         fence(Ordering::SeqCst);
@@ -43,8 +47,9 @@ impl Bell {
         }
     }
 
-    /// Sleeps until the bell rings, unless `ready` returns true. May return early, so the caller
-    /// has to check again. Returns false if `limit` has passed (`None`: no limit).
+    /// Calls `ready` once, after the bell's word is set. If `ready` returns false, sleeps until the bell
+    /// rings, for at most `limit` (`None`: no limit). May return early, so the caller has to check again.
+    /// Returns false if `limit` has passed, and true otherwise.
     pub fn sleep_unless(&self, ready: impl Fn() -> bool, limit: Option<Duration>) -> bool {
         self.flag().store(1, Ordering::Relaxed);
         // Pairs with the fence in `ring`.
@@ -64,19 +69,20 @@ impl Bell {
         Bell { area: area.clone(), line: AreaWord::CompletionRoomBell }
     }
 
-    /// Returns the bell on which the caller waits until packets are released.
+    /// Returns the bell on which the caller waits until the worker releases packets of a
+    /// [`PacketArea`](super::PacketArea).
     pub fn for_packets(area: &Arc<SharedArea>) -> Bell {
         Bell { area: area.clone(), line: AreaWord::PacketBell }
     }
 
-    /// Returns the bell on which one side waits while the other side holds all its pool slots or pooled
-    /// packets.
+    /// Returns the bell on which the owner of a pool of frames or packets in one process waits until the
+    /// other process returns one of them.
     pub fn for_slots(area: &Arc<SharedArea>) -> Bell {
         Bell { area: area.clone(), line: AreaWord::SlotBell }
     }
 
-    /// Wakes all sleepers, whatever the word's value. A dead or hostile peer may have written any
-    /// value, and may sleep on the bell itself. One system call.
+    /// Wakes all sleepers, whatever the word's value, and sets the word to 0. A dead or hostile peer may
+    /// have written any value, and may sleep on the bell itself. One system call.
     pub fn ring_out(&self) {
         fence(Ordering::SeqCst);
         self.flag().store(0, Ordering::Relaxed);
@@ -168,7 +174,8 @@ impl CellWriter {
     /// Returns the number of cells written and not yet taken.
     ///
     /// # Errors
-    /// The reader reports more cells than were written, or moves its position back.
+    /// The reader reports that it took more cells than were written, or so few that more cells than the
+    /// ring has would be left. A reader that moves its position back within the ring's size is not noticed.
     pub fn len(&self) -> Result<u64, Breach> {
         // Acquire: pairs with the Release in `CellReader::pop`. The reader's loads of a cell come
         // before this end's next stores to it.
@@ -200,7 +207,7 @@ impl CellWriter {
         Ok(u64::from(self.area.sizes().cells) - self.len()?)
     }
 
-    /// Writes a cell and wakes a sleeping reader. Returns false if the ring is full.
+    /// Writes a cell and wakes a sleeping reader. Returns false, and does neither, if the ring is full.
     ///
     /// # Errors
     /// As [`CellWriter::len`].
@@ -212,8 +219,8 @@ impl CellWriter {
         Ok(true)
     }
 
-    /// Writes a cell as [`CellWriter::push`] does, but without a wake-up, because more cells
-    /// follow immediately.
+    /// Writes a cell as [`CellWriter::push`] does, but does not wake the reader. For a cell that another
+    /// cell follows immediately: the caller wakes the reader with the last one.
     ///
     /// # Errors
     /// As [`CellWriter::len`].
@@ -231,7 +238,8 @@ impl CellWriter {
         Ok(true)
     }
 
-    /// Writes a cell as [`CellWriter::push`] does, but waits while the ring is full.
+    /// Writes a cell as [`CellWriter::push`] does, but waits while the ring is full, without a limit; the
+    /// time is recorded as blocked. The end of the peer does not end the wait.
     ///
     /// # Errors
     /// As [`CellWriter::len`].
@@ -252,7 +260,8 @@ impl CellReader {
     /// Returns the number of cells that can be taken now.
     ///
     /// # Errors
-    /// The writer reports more cells than the ring holds, or moves its position back.
+    /// The writer reports fewer written cells than this end has taken, or more cells than the ring holds. A
+    /// writer that moves its position back, but not below the cells taken, is not noticed.
     pub fn available(&self) -> Result<u64, Breach> {
         // Acquire: pairs with the Release in `CellWriter::push_quietly`.
         let tail = self.area.word(self.tail_line).load(Ordering::Acquire);
@@ -263,10 +272,10 @@ impl CellReader {
     }
 
     /// Takes the oldest cell as a private copy; `None` if the ring is empty. Reads each word once. Wakes
-    /// a writer that waits for room when the ring is half full or empty afterwards.
+    /// a writer that waits for room if the ring is exactly half full, or empty, afterwards.
     ///
     /// # Errors
-    /// As [`CellReader::available`].
+    /// As [`CellReader::available`], which is checked before and after the cell is taken.
     pub fn pop(&mut self) -> Result<Option<Cell>, Breach> {
         if self.available()? == 0 {
             return Ok(None);
@@ -286,8 +295,9 @@ impl CellReader {
         Ok(Some(cell))
     }
 
-    /// Sleeps until there is a cell, the writer's position is invalid, or `gone` returns true; may
-    /// return early. Returns false if `limit` has passed (`None`: no limit).
+    /// Waits until there is a cell, the writer's position is invalid, or `gone` returns true; may
+    /// return early. The thread that makes `gone` true has to ring [`CellReader::bell`] afterwards. Returns
+    /// false if `limit` has passed (`None`: no limit), and true otherwise.
     pub fn sleep(&mut self, gone: impl Fn() -> bool, limit: Option<Duration>) -> bool {
         let mut patience = std::mem::take(&mut self.patience);
         let ready = || gone() || self.available() != Ok(0);
@@ -296,7 +306,7 @@ impl CellReader {
         in_time
     }
 
-    /// Returns the bell on which this end sleeps in [`CellReader::sleep`].
+    /// Returns the bell on which [`CellReader::sleep`] sleeps.
     pub fn bell(&self) -> &Bell {
         &self.bell
     }

@@ -21,17 +21,19 @@ const MOST_LINKS: u32 = 40;
 /// Flags for opening the entry itself: does not follow a link, gives no access to the content.
 const NAMED: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Open folder in which no other user can replace this user's files.
+/// Open folder in which no user outside of [`Trusted`] can replace this user's files.
 #[derive(Debug)]
 pub(super) struct SocketFolder(OwnedFd);
 
 impl SocketFolder {
-    /// Opens the folder of `path`. Returns the folder and the last component.
+    /// Opens the folder of `path`, and follows symbolic links on the way to it. Returns the folder and the
+    /// last component of `path`.
     ///
     /// # Errors
     /// `PermissionDenied` if a user not in [`Trusted`] owns the folder, a folder above it or a symbolic
-    /// link on the way, or if other users may write to one of these folders and it has no sticky bit.
-    /// `InvalidInput` if `path` has no file name. Other errors from the system calls.
+    /// link on the way, or if the group or all users may write to one of these folders and it has no sticky
+    /// bit. `InvalidInput` if `path` has no file name. ENOTDIR if a component is not a folder, ELOOP after
+    /// [`MOST_LINKS`] links. Other errors from the system calls.
     pub(super) fn of(path: &Path) -> io::Result<(SocketFolder, OsString)> {
         let no_name = || io::Error::new(io::ErrorKind::InvalidInput, "the path has no file name");
         let path = std::path::absolute(path)?;
@@ -67,7 +69,8 @@ impl SocketFolder {
     /// Removes `name` if it is a socket of this user on which no process listens.
     ///
     /// # Errors
-    /// `AddrInUse` if the file is anything else; other errors from the system calls.
+    /// `AddrInUse` if the file is not a socket, belongs to another user, or cannot be shown to have no
+    /// listener (connect(2) returns anything but ECONNREFUSED); other errors from the system calls.
     pub(super) fn remove_dead(&self, name: &OsStr) -> io::Result<()> {
         let in_use = |text: String| Err(io::Error::new(io::ErrorKind::AddrInUse, text));
         let (file, stat) = self.named(name)?;

@@ -37,13 +37,14 @@ struct MadeName {
 
 impl Listener {
     /// Listens at `path`, with `mode` as its permissions. Takes over the path of a dead listener
-    /// of this user, but not of a live one. Other users can neither redirect this function to
-    /// another file nor replace the path later. The process's umask stays unchanged.
+    /// of this user, but not of a live one. Users other than this one, root and the owner of `/` can
+    /// neither redirect this function to another file nor replace the path later. The process's umask stays
+    /// unchanged.
     ///
     /// # Errors
-    /// `PermissionDenied` if a user other than this one and root owns the folder or a folder above it, or
-    /// may replace files in it; `AddrInUse` if another process listens, or the path is not a socket of
-    /// this user; other errors from the system.
+    /// `PermissionDenied` if any other user owns the folder, a folder above it or a symbolic link on the
+    /// way, or could replace entries of such a folder; `AddrInUse` if another process listens, or the path
+    /// is not a socket of this user; other errors from the system.
     pub fn bind(path: &Path, mode: u32) -> io::Result<Listener> {
         let (folder, name) = SocketFolder::of(path)?;
         let address = folder.address(&name)?;
@@ -77,12 +78,13 @@ impl Listener {
         Ok(listener)
     }
 
-    /// Takes the socket that a service manager passed to this process (the variables LISTEN_PID
-    /// and LISTEN_FDS). Returns `None` if there is none. Call this before the process opens
-    /// anything; a second call fails.
+    /// Takes the socket that a service manager passed to this process as descriptor 3 (the variables
+    /// LISTEN_PID and LISTEN_FDS). Returns `None` if LISTEN_PID is not this process's id. Call this before
+    /// the process opens anything; a second call fails if the first returned a socket.
     ///
     /// # Errors
-    /// The number of sockets is not one, or the socket is not a listening SOCK_SEQPACKET socket.
+    /// The number of sockets is not one, the socket is not a listening SOCK_SEQPACKET unix socket, or
+    /// descriptor 3 is not open or was already claimed.
     pub fn passed() -> io::Result<Option<Listener>> {
         let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u32>().ok());
         if number("LISTEN_PID") != Some(std::process::id()) {
@@ -108,7 +110,8 @@ impl Listener {
     /// if no connection waits, the connection has ended already, or a signal arrived. Never sleeps.
     ///
     /// # Errors
-    /// From accept4(2), such as too many open descriptors.
+    /// From accept4(2), such as too many open descriptors, or from getsockopt(2); in the second case the
+    /// connection is closed.
     pub fn accept(&self) -> io::Result<Option<(Socket, Peer)>> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         match accept_with(&self.socket, flags) {
@@ -128,7 +131,7 @@ impl AsFd for Listener {
     }
 }
 
-/// Removes the path if it still refers to this socket.
+/// Removes the path if [`Listener::bind`] made it and it still refers to this socket.
 impl Drop for Listener {
     fn drop(&mut self) {
         if let Some(made) = &self.made {

@@ -22,10 +22,10 @@ pub const PACKET_IDS: u32 = crate::memory::pool::GIVE_BACK_SLOTS;
 /// Writing end of the packet bytes, for packets that the reader releases in any order. Used by one
 /// thread at a time.
 ///
-/// The first half of the memory is for packets that the reader may keep. If it is full or
-/// fragmented, the second half is used, for packets that the reader copies and releases
-/// immediately ([`Placed::transit`]). So a reader that keeps packets until others have arrived
-/// never waits forever.
+/// The first half of the memory is for packets that the reader may keep. If the first half is full or
+/// fragmented, or half of the ids are in use, the packet goes to the second half, and the reader has to
+/// copy and release it immediately ([`Placed::transit`]). So a reader that keeps packets until others have
+/// arrived never waits forever.
 #[derive(Debug)]
 pub struct PacketPool {
     area: Arc<SharedArea>,
@@ -111,8 +111,9 @@ impl PacketPool {
         self.largest
     }
 
-    /// Sleeps until the reader releases a packet; may return early. Returns false if `limit` has
-    /// passed (`None`: no limit).
+    /// Sleeps until the reader releases a packet; may return early. Does not sleep if the reader has
+    /// released packets since the last [`PacketPool::push`]. Returns false if `limit` has passed (`None`: no
+    /// limit), and true otherwise.
     pub fn wait(&self, limit: Option<Duration>) -> bool {
         // Both this access and the reader's are read-modify-writes, so the later one sees the
         // earlier one: either the bit is seen here, or the reader sees the bell's flag.
@@ -120,7 +121,8 @@ impl PacketPool {
         Bell::for_slots(&self.area).sleep_unless(released, limit)
     }
 
-    /// Makes the memory and the ids of the packets that the reader released free again.
+    /// Makes the memory and the ids of the packets that the reader released free again. Fails if the reader
+    /// released a packet that it does not hold, or released a packet twice.
     fn collect(&mut self) -> Result<(), Breach> {
         let area = self.area.clone();
         for (index, word) in area.slot_summary().iter().enumerate() {
@@ -229,7 +231,7 @@ impl PooledPackets {
     /// Returns a private copy of the first `len` packet bytes, which [`PacketPool::new`] wrote.
     ///
     /// # Errors
-    /// `len` exceeds the area.
+    /// `len` bytes and the padding after them exceed the area.
     pub fn kept(&self, len: u32) -> Result<Vec<u8>, Breach> {
         kept(&self.area, len)
     }

@@ -51,7 +51,7 @@ impl PacketArea {
         fits
     }
 
-    /// Returns the size, bytes, up to which every packet fits if the area has no other packets.
+    /// Returns a size, in bytes: every packet up to this size fits if the area has no other packets.
     pub fn largest(&self) -> usize {
         (self.capacity() - self.kept).saturating_sub(PADDING + ALIGN)
     }
@@ -61,7 +61,8 @@ impl PacketArea {
     /// worker releases packets. A packet up to [`PacketArea::largest`] fits when all others are released.
     ///
     /// # Errors
-    /// The worker reports more released packets than it received.
+    /// The worker reports more released packets than it received, or fewer than it had reported when an
+    /// earlier packet was pushed.
     pub fn push(&mut self, bytes: &[u8]) -> Result<Option<u64>, Breach> {
         // SAFETY: the slice is readable, and this area is not part of it.
         unsafe { self.push_raw(bytes.as_ptr(), bytes.len()) }
@@ -84,8 +85,8 @@ impl PacketArea {
         Ok(Some(offset as u64))
     }
 
-    /// Returns true if the worker has released packets since the last call of
-    /// [`PacketArea::push`] or [`PacketArea::push_raw`].
+    /// Returns true if the worker has released packets whose memory [`PacketArea::push`] or
+    /// [`PacketArea::push_raw`] has not made free yet.
     ///
     /// # Errors
     /// As [`PacketArea::push`].
@@ -94,7 +95,7 @@ impl PacketArea {
     }
 
     /// Returns the number of packets, since the start, that the worker has released. Fails if the worker
-    /// reports more packets than were sent, or takes a report back.
+    /// reports more packets than were sent, or fewer than `taken_back`.
     fn released(&self) -> Result<u64, Breach> {
         // Acquire: pairs with the Release in `SharedPackets::release`. The decoder's last reads
         // come before this end's next writes.
@@ -228,7 +229,7 @@ impl SharedPackets {
     /// Returns a private copy of the first `len` packet bytes, which [`PacketArea::keep`] wrote.
     ///
     /// # Errors
-    /// `len` exceeds the area.
+    /// `len` bytes and the padding after them exceed the area.
     pub fn kept(&self, len: u32) -> Result<Vec<u8>, Breach> {
         kept(&self.area, len)
     }
@@ -250,9 +251,9 @@ impl SharedPackets {
     }
 }
 
-/// Packet in the shared area, followed by zeroed bytes. The writing process may change the bytes at any
-/// time, so only parsers of untrusted bytes may read them, and no slice of them is made. Dropping the
-/// packet releases its memory.
+/// Packet in the shared area, followed by 64 bytes that the writer has zeroed. The writing process may
+/// change all these bytes at any time, so only parsers of untrusted bytes may read them, and no slice of
+/// them is made. Dropping the packet releases its memory to the writer.
 #[derive(Debug)]
 pub struct SharedBytes {
     owner: Owner,

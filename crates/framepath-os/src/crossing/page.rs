@@ -24,7 +24,7 @@ impl Page {
     /// Makes a page of zeros.
     ///
     /// # Errors
-    /// There is not enough memory or no free descriptor.
+    /// From the system calls: there is not enough memory or no free descriptor, for example.
     pub fn new() -> Result<Page, Errno> {
         Sealed::new("framepath-page", BYTES).map(Page).map_err(errno)
     }
@@ -32,8 +32,9 @@ impl Page {
     /// Maps a page made by another process.
     ///
     /// # Errors
-    /// `INVAL` if `fd` is not a memfd of one page (4096 bytes) that is sealed against a change of its
-    /// size; without this seal an access could end in SIGBUS. Other errors of the system calls.
+    /// `INVAL` if `fd` is not a memfd of 4096 bytes in an ordinary page, or if it is not sealed against a
+    /// change of its size; without this seal an access could end in SIGBUS. Other errors of the system
+    /// calls.
     pub fn open(fd: OwnedFd) -> Result<Page, Errno> {
         if fstat(&fd)?.st_size != BYTES as i64 {
             return Err(Errno::INVAL);

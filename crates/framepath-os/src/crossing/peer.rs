@@ -5,8 +5,8 @@ use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// Credentials of the process at the other end of a connection. The kernel recorded them when the
-/// connection was made.
+/// Credentials of the process at the other end of a connection. The kernel recorded them when that process
+/// called connect(2), listen(2) or socketpair(2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// Process id; 0 if the process is not visible in this process's pid namespace.
@@ -18,8 +18,9 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Returns the credentials of the process at the other end of `socket`. For the side that connected,
-    /// this is the process that called listen(2).
+    /// Returns the credentials of the process at the other end of `socket`: for the side that connected, of
+    /// the process that called listen(2); for the side that accepted, of the process that called
+    /// connect(2).
     pub(super) fn of(socket: &OwnedFd) -> io::Result<Peer> {
         // Uses libc's structure, because the process id in rustix's cannot be 0. The kernel
         // reports 0 for a process that this process cannot see.

@@ -23,8 +23,8 @@ pub(super) struct Sealed {
 /// Reason why a [`Sealed`] was not made or not mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SealedError {
-    /// The memory is not safe to map, with the reason: another process could remove it, its pages are
-    /// huge, or it is too small.
+    /// The memory is not safe to map, with the reason: it is not sealed against a change of its size, its
+    /// pages are huge, or it is too small.
     Kind(&'static str),
     /// A system call failed: its name and the kernel's error.
     Os(&'static str, Errno),
@@ -50,7 +50,7 @@ impl Sealed {
     }
 
     /// Maps the first `bytes` bytes (at least 1) of a memfd made by another process. Fails if the memfd is
-    /// not sealed against a change of its size, has huge pages, or is too small.
+    /// not sealed against a change of its size, has huge pages, or is smaller than `bytes`.
     pub(super) fn open(fd: OwnedFd, bytes: usize) -> Result<Sealed, SealedError> {
         // Only memfds have seals.
         let seals = fcntl_get_seals(&fd).map_err(failed("fcntl(F_GET_SEALS)"))?;

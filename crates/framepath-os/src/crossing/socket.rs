@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Socket that complements the shared area: records of fixed size, each with at most one file
-//! descriptor. A record is sent once per stream, pool or failure, never per frame.
+//! Socket that complements the shared area: records, each with at most one file descriptor. On the socket
+//! between a caller and its worker, records are rare: one for a stream, pool or failure, for example, but
+//! none for each frame. (A demuxer whose caller reads the input has a second socket, with two records for
+//! each read.)
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -52,7 +54,7 @@ impl Socket {
     /// # Errors
     /// From connect(2): `NotFound` if the path does not exist, `ConnectionRefused` if no process
     /// listens on it. ECANCELED if the grace period of a signal ends during the wait; a stop request
-    /// does not interrupt it.
+    /// does not interrupt the wait.
     pub fn connect(path: &Path) -> io::Result<Socket> {
         let address = SocketAddrUnix::new(path)?;
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
@@ -79,8 +81,8 @@ impl Socket {
     ///
     /// # Errors
     /// `BrokenPipe` if the peer is gone; ETOOMANYREFS ([`is_crowded`]) if the descriptor could not be
-    /// sent for 10 s; ECANCELED if the grace period of a signal ends during the wait (a stop request
-    /// does not interrupt it); other errors from sendmsg(2).
+    /// sent for about 10 s; ECANCELED if the grace period of a signal ends during the wait (a stop request
+    /// does not interrupt it); other errors from send(2) or sendmsg(2).
     pub fn send(&self, record: &[u8], fd: Option<BorrowedFd<'_>>) -> io::Result<()> {
         self.send_with(record, fd, SendFlags::NOSIGNAL)
     }
@@ -140,7 +142,8 @@ impl Socket {
 
     /// Receives a record into `buffer`. Returns the length of the record and the descriptor that
     /// was sent with it. Sleeps until there is a record. Length 0 means that the peer is gone or has
-    /// [finished](Socket::finish). A record that does not fit is cut. Descriptors after the first are closed.
+    /// [finished](Socket::finish). A record longer than `buffer` is cut, without an error. Descriptors after
+    /// the first are closed.
     ///
     /// # Errors
     /// From recvmsg(2); EMFILE if a descriptor was sent and this process has reached its limit of
@@ -172,7 +175,7 @@ impl Socket {
 
     /// Receives a record as [`Socket::receive`] does, without waiting and without descriptors:
     /// they are closed. Returns the length of the record, 0 if the peer is gone or has
-    /// [finished](Socket::finish), or `None` if there is no record now.
+    /// [finished](Socket::finish), or `None` if there is no record now or a signal arrived.
     ///
     /// # Errors
     /// From recvfrom(2).
@@ -184,8 +187,8 @@ impl Socket {
         }
     }
 
-    /// Returns true if a record, or the end of the connection, arrives within `limit`. A signal starts the
-    /// time anew.
+    /// Waits for at most `limit`, and returns true as soon as there is a record, or the connection has
+    /// ended. Returns false if `limit` has passed. A signal starts the time anew.
     ///
     /// # Errors
     /// From poll(2); ECANCELED if the grace period of a signal ends during the wait.
@@ -207,8 +210,8 @@ impl Socket {
         let _ = shutdown(&self.0, Shutdown::Write);
     }
 
-    /// Returns true if the connection has ended: both sides have finished, or the peer is gone. Does not
-    /// wait.
+    /// Returns true if the connection has ended: both sides have finished, one side has
+    /// [shut](Socket::shut) it, or the peer is gone. Does not wait.
     pub fn has_ended(&self) -> bool {
         let mut fds = [PollFd::new(self, PollFlags::empty())];
         poll(&mut fds, Some(&timespec(Duration::ZERO))).is_ok_and(|ended| ended > 0)

@@ -14,8 +14,8 @@ use super::Socket;
 use super::watcher_sleep::{WatchResult, WatcherSleep};
 use crate::time::timespec;
 
-/// Thread that waits for the end of a connection. Dropping the watcher ends the connection and
-/// the thread.
+/// Thread that waits for the end of a connection, made by [`watch`]. Dropping the watcher ends the
+/// connection for both sides, and waits for the end of the thread.
 #[derive(Debug)]
 pub struct Watcher {
     socket: Arc<Socket>,
@@ -31,10 +31,10 @@ struct Shared {
     stirred: OwnedFd,
 }
 
-/// Watches the peer of `socket` in a new thread. The thread calls `look` every `period`; if `look`
-/// returns [`WatchResult::Quiet`] twice in a row, the second time immediately after the first, the
-/// thread sleeps until [`Watcher::notify`]. The thread calls `gone` once, and ends, when the peer is
-/// gone or the watcher is dropped.
+/// Watches the peer of `socket` in a new thread. The thread calls `look` every `period`. If `look`
+/// returns [`WatchResult::Quiet`], the thread calls `look` again immediately; if the result is `Quiet`
+/// again, the thread makes no more calls until [`Watcher::notify`], and then continues every `period`. The
+/// thread calls `gone` once, and ends, when the connection has ended or the watcher is dropped.
 ///
 /// # Errors
 /// The thread or event descriptor could not be made.
@@ -61,8 +61,8 @@ pub fn watch(
 }
 
 /// Calls `gone` once, from a new thread, when the peer of `socket` is gone or the connection was shut.
-/// For a side that watches nothing else and may not make an event descriptor. The thread cannot be
-/// stopped otherwise.
+/// For a side that watches nothing else and may not make an event descriptor. Only the end of the
+/// connection ends the thread.
 ///
 /// # Errors
 /// The thread could not be started.
@@ -108,8 +108,9 @@ impl Shared {
 }
 
 impl Watcher {
-    /// Makes a quiet watcher's thread call `look` again every period. Call this after the change that the
-    /// thread has to see. Makes no system call if the watcher is not quiet.
+    /// Makes the thread of a quiet watcher call `look` every period again, the first time after one period.
+    /// Call this after the change that the thread has to see. Makes no system call if the watcher is not
+    /// quiet.
     pub fn notify(&self) {
         if self.shared.quiet.must_wake() {
             // Fails only after 2^64 notifications.

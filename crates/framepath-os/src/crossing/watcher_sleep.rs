@@ -16,7 +16,8 @@ use crate::sync::atomics::{AtomicU32, Ordering, fence};
 pub enum WatchResult {
     /// Check again after the watcher's period.
     Again,
-    /// Do not check again until another thread reports a change.
+    /// Check once more immediately. If the result is `Quiet` again, do not check until another thread
+    /// reports a change.
     Quiet,
 }
 
@@ -31,8 +32,8 @@ impl WatcherSleep {
 
     /// Calls `look` on the watcher's thread. If `look` returns `Quiet`, sets the word to 1 and calls
     /// `look` once more, so that a change after the first look and before the store is not missed. The
-    /// word stays 1 if the second call returns `Quiet`, too, and is 0 otherwise. The caller sleeps
-    /// afterwards.
+    /// word stays 1 if the second call returns `Quiet`, too, and is 0 otherwise. The caller of this
+    /// function sleeps afterwards: without a limit if the word is 1 ([`WatcherSleep::is_settled`]).
     pub(super) fn check_and_sleep(&self, mut look: impl FnMut() -> WatchResult) {
         if look() == WatchResult::Again {
             return;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Pictures in memory that a display server shares.
 //!
-//! Unlike a pool's memfd, every process that has this memfd can write it: X11 requires this of
-//! memory that becomes a pixmap. No code here or in its callers reads the painted bytes.
+//! Unlike the memfd of a shared pool, this memfd can be written by every process that has it: X11 requires
+//! this of memory that becomes a pixmap. No code here or in the callers of this module reads the painted
+//! bytes.
 
 use std::os::fd::BorrowedFd;
 

@@ -52,11 +52,13 @@ impl Terminal {
         }
     }
 
-    /// Replaces the content of the screen by the lines of `text`, in one write. Drops lines below the last
-    /// row; the terminal cuts lines that are too long.
+    /// Replaces the content of the screen by the lines of `text`, in one write if the terminal takes it.
+    /// Escapes control characters, and drops lines below the last row; the terminal cuts lines that are too
+    /// long.
     ///
     /// # Errors
-    /// The terminal is gone.
+    /// The terminal is gone, or takes no more bytes when the grace period of a signal or stop request has
+    /// passed.
     pub fn show(&self, text: &str) -> io::Result<()> {
         let (_, rows) = self.size();
         let mut screen = String::from("\x1b[H");

@@ -26,8 +26,7 @@ pub struct Counts {
     pub involuntary_switches: u64,
     /// Number of page faults that needed no I/O.
     pub minor_faults: u64,
-    /// Hardware events in user mode; zeros if the machine has no counters for them (see
-    /// [`Counters::has_pmu`]).
+    /// Hardware events in user mode; zeros if they cannot be counted (see [`Counters::has_pmu`]).
     pub events: HardwareCounts,
 }
 
@@ -84,8 +83,8 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Opens the counters that the machine provides; a counter that cannot be opened stays
-    /// absent.
+    /// Opens the counters of the calling thread that the machine provides. Ignores counters that cannot be
+    /// opened; [`Counts`] says which values they affect.
     pub fn open() -> Counters {
         Counters {
             switch_log: SwitchLog::open().ok(),

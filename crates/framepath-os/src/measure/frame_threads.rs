@@ -115,7 +115,7 @@ impl FrameThreads {
     }
 
     /// Records that the calling thread, a thread of the decoder, begins the picture of packet
-    /// `number`; `None` for a hidden picture, which is never output.
+    /// `number`; `None` for a hidden picture, which is never output. Does nothing while the observer is idle.
     pub fn begun(&self, number: Option<i64>) {
         // Acquire: pairs with the Release in `sending`.
         if !self.active.load(Ordering::Acquire) {
@@ -231,7 +231,7 @@ impl ThreadSwitches {
         }
     }
 
-    /// Passes the records since the last call to `take`, in their order. No system call.
+    /// Calls `take` with each record since the last call of this function, in their order. No system call.
     fn drain(&mut self, take: impl FnMut(SwitchRecord)) {
         match self {
             ThreadSwitches::Own(log) => log.drain(take),

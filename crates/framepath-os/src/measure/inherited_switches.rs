@@ -18,20 +18,23 @@ use crate::process::affinity::allowed_cpus;
 /// Size of a CPU's ring without its control page, bytes, or a page if that is more: 682 switches between reads.
 const DATA_BYTES: usize = 16 << 10;
 
-/// Maximum number of CPUs. Each new thread copies the events of all CPUs.
+/// Maximum number of CPUs with a ring. The number is limited because each new thread copies the events of all
+/// these CPUs.
 const MOST_CPUS: usize = 64;
 
-/// Maximum number of records that are kept for a thread until they are read.
+/// Maximum number of records that are kept for a thread until they are read. A further record replaces all of
+/// them by a [`SwitchRecord::Lost`] and itself.
 const MOST_RECORDS: usize = 4096;
 
 static RINGS: OnceLock<Mutex<InheritedRings>> = OnceLock::new();
 
-/// Opens the rings, for a process that enters a sandbox afterwards. Call this function in the process's only
-/// thread. The kernel writes no record before the first packet at level `full`. Keeps no descriptor.
+/// Opens a ring for each CPU on which the calling thread may run, for a process that enters a sandbox
+/// afterwards. Call this function in the process's only thread. The kernel writes no record before the first
+/// packet at level `full`. Keeps no descriptor.
 ///
 /// # Errors
-/// The kernel denies perf, the machine has more than 64 CPUs, or there is no memory for the rings. Then the
-/// records are not available.
+/// The kernel denies perf, the thread may run on more than 64 CPUs, or there is no memory for the rings. Then
+/// the records are not available.
 pub fn prepare() -> io::Result<()> {
     let cpus = allowed_cpus()?;
     if cpus.len() > MOST_CPUS {
@@ -45,7 +48,7 @@ pub fn prepare() -> io::Result<()> {
     Ok(())
 }
 
-/// Starts the records. Does nothing unless the calling thread has called [`prepare`].
+/// Makes the kernel write records from now on. Has an effect only on the thread that called [`prepare`].
 pub(super) fn enable() {
     if RINGS.get().is_some() {
         switches::enable();
@@ -68,7 +71,8 @@ impl InheritedLog {
         Some(InheritedLog { thread })
     }
 
-    /// Passes the records since the last call to `take`, in their order. No system call.
+    /// Calls `take` with each record since the last call of this function, in the order of their times.
+    /// Leaves out a record that is older than one passed before. No system call.
     pub(super) fn drain(&mut self, take: impl FnMut(SwitchRecord)) {
         if let Some(rings) = RINGS.get() {
             let mut rings = lock(rings);
@@ -131,8 +135,8 @@ impl Kept {
         self.records.push(record);
     }
 
-    /// Passes the records to `take` in the order of their times. A record that a CPU published after a later one
-    /// of another CPU was returned is left out.
+    /// Calls `take` with each record in the order of their times, and removes the records. Leaves out a
+    /// record that is older than the last record of an earlier call: a CPU published it too late.
     fn drain(&mut self, mut take: impl FnMut(SwitchRecord)) {
         self.records.sort_by_key(|record| record.at_ns);
         for record in self.records.drain(..) {

@@ -18,7 +18,9 @@ pub struct LibraryThreads {
 impl LibraryThreads {
     /// Runs `open`, in which a library starts threads from the calling thread, and returns its result and
     /// these threads: the new threads of this process that have the calling thread's name, as new threads do,
-    /// or a name that libavcodec or dav1d gives to its threads. None without a readable `/proc`.
+    /// or a name that libavcodec or dav1d gives to its threads (beginning with `av:` or `dav1d`). Also counts
+    /// threads with such a name that other code starts meanwhile, but not those of other calls of this
+    /// function, which wait for each other. Finds no thread without a readable `/proc`.
     pub fn started_by<R>(open: impl FnOnce() -> R) -> (R, LibraryThreads) {
         // The lock guards no data, so a panic of another holder changes nothing.
         let _starting = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -39,7 +41,7 @@ impl LibraryThreads {
         self.clocks.len()
     }
 
-    /// Returns true if the library has started no thread.
+    /// Returns true if no thread of the library was found.
     pub fn is_empty(&self) -> bool {
         self.clocks.is_empty()
     }

@@ -46,7 +46,7 @@ struct Meter {
     paced_ns: Cell<u64>,
     device_ns: Cell<u64>,
     in_waits: Cell<Counts>,
-    /// True inside [`copy`], which already counts the bytes.
+    /// True inside [`copy`] and [`convert`], which already count the bytes.
     in_copy: Cell<bool>,
     counters: RefCell<Option<Counters>>,
 }
@@ -153,7 +153,8 @@ fn inside_copy<R>(m: &Meter, f: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Counts `bytes` copied bytes, unless the caller runs inside [`copy`], which already counts them.
+/// Counts `bytes` copied bytes, unless the caller runs inside [`copy`] or [`convert`], which already count
+/// them.
 #[inline]
 pub fn count_once(bytes: usize) {
     METER.with(|m| {

@@ -8,15 +8,16 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use perf_event_open_sys as sys;
 use sys::bindings as perf;
 
-/// Hardware event counts of one thread in user mode. Scaled up if the kernel had to share the counters
-/// with other users; zeros if the counters never ran.
+/// Hardware event counts of one thread in user mode. If other users of the hardware counters took turns with
+/// this thread, the counts are estimates, scaled up to the whole time; zeros if the counters never ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HardwareCounts {
     /// Number of CPU cycles in user mode.
     pub cycles: u64,
     /// Number of instructions retired in user mode.
     pub instructions: u64,
-    /// Number of last-level cache misses in user mode.
+    /// Number of cache misses in user mode, of the last cache level on most processors
+    /// (PERF_COUNT_HW_CACHE_MISSES).
     pub cache_misses: u64,
 }
 
@@ -29,7 +30,7 @@ pub struct Pmu {
 
 impl Pmu {
     /// Opens the group for the calling thread. Fails with the kernel's error on machines without
-    /// a PMU (most virtual machines).
+    /// a PMU (most virtual machines), and where the kernel or a sandbox denies perf.
     pub fn open() -> io::Result<Pmu> {
         let leader = open_event(perf::PERF_COUNT_HW_CPU_CYCLES, -1)?;
         let group = leader.as_raw_fd();

@@ -60,7 +60,7 @@ impl SwitchLog {
         Ok(SwitchLog { ring: SwitchRing::of_thread()?, tally: Tally::default() })
     }
 
-    /// Reads the records since the last call and returns the totals since the log was opened. No system
+    /// Reads the records that were not read yet, and returns the totals since the log was opened. No system
     /// call.
     pub fn read(&mut self) -> OffCpu {
         let mut tally = self.tally;
@@ -69,7 +69,8 @@ impl SwitchLog {
         tally.off_cpu
     }
 
-    /// Passes the records since the last call to `take`, in their order. No system call.
+    /// Calls `take` with each record since the last call of this function or of [`SwitchLog::read`], in their
+    /// order. No system call.
     pub(crate) fn drain(&mut self, mut take: impl FnMut(SwitchRecord)) {
         self.ring.drain(|record| take(record.record));
     }
@@ -139,7 +140,8 @@ impl SwitchRing {
         Ok(SwitchRing { map, data_bytes })
     }
 
-    /// Passes the records since the last call to `take`, in the order of the ring. No system call.
+    /// Calls `take` with each record since the last call of this function, in the order of the ring. No
+    /// system call.
     pub(super) fn drain(&mut self, mut take: impl FnMut(ThreadRecord)) {
         let control = self.map.as_ptr().cast::<perf::perf_event_mmap_page>();
         // SAFETY: the control page is mapped for as long as `self` lives and
@@ -191,7 +193,8 @@ impl Drop for SwitchRing {
     }
 }
 
-/// Starts the records of all rings that the calling thread opened for its descendants. Allowed in a sandbox.
+/// Makes the kernel write records to all rings that the calling thread opened for its descendants. Allowed in
+/// every role of the sandbox except `PluginLoading`.
 pub(super) fn enable() {
     // SAFETY: the operation has no arguments, and changes only perf events of this thread. It does not fail.
     unsafe { libc::prctl(libc::PR_TASK_PERF_EVENTS_ENABLE, 0, 0, 0, 0) };

@@ -2,9 +2,9 @@
 //! Reservation of memory for memfds.
 //!
 //! The kernel allocates the pages of a memfd on first access, even by a reader. With
-//! `vm.overcommit_memory=2` it may then have no memory left, and the process dies of SIGBUS. In
-//! this mode only, all pages are allocated when the memfd is made, and a lack of memory is an
-//! error.
+//! `vm.overcommit_memory=2` the kernel may then have no memory left, and the process that accesses the
+//! page dies of SIGBUS. In this mode only, all pages are allocated when the memfd is made, and a lack of
+//! memory is an error.
 
 use std::os::fd::AsFd;
 
@@ -13,8 +13,8 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-/// Allocates all pages of a memfd of `bytes` bytes if `vm.overcommit_memory` is 2; does nothing
-/// otherwise.
+/// Allocates all pages of a memfd of `bytes` bytes if `vm.overcommit_memory` is 2; does nothing if it has
+/// another value or cannot be read.
 ///
 /// # Errors
 /// There is not enough memory; the error names the call.

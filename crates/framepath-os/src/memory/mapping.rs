@@ -63,8 +63,8 @@ mod memfd {
             Ok(Span { base: NonNull::new(base.cast()).ok_or(("mmap", Errno::FAULT))?, bytes })
         }
 
-        /// Requests huge pages, for fewer TLB misses and faults. Ignores a failure, because
-        /// nothing else depends on it.
+        /// Requests huge pages for a range of at least 2 MiB, for fewer TLB misses and faults; does nothing
+        /// for a smaller range. Ignores a failure, because nothing else depends on it.
         fn prefer_huge_pages(&self) {
             if self.bytes >= 2 << 20 {
                 // SAFETY: the range is this mapping.
@@ -94,9 +94,10 @@ mod memfd {
     }
 
     impl Mapping {
-        /// Makes a memfd of `bytes` bytes (at least 1) and maps it. With `only_writer`, no process can
-        /// write through the memfd, or map it writable, from then on. Without `only_writer`, a process
-        /// that may not create files gets anonymous memory. The error names the call that failed.
+        /// Makes a memfd of `bytes` bytes (at least 1), maps it, and seals it against a change of its size.
+        /// With `only_writer`, no process can write through the memfd, or map it writable, from then on.
+        /// Without `only_writer`, a process that may not create files gets anonymous memory; with
+        /// `only_writer`, the call fails in such a process. The error names the call that failed.
         pub(crate) fn new(bytes: usize, only_writer: bool) -> Result<Mapping, (&'static str, Errno)> {
             let failed = |call| move |errno| (call, errno);
             let made = memfd_create("framepath-pool", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING);
@@ -154,9 +155,10 @@ mod memfd {
         }
 
         /// Maps the first `bytes` bytes, at least 1, of memory that another process granted under
-        /// `number`. Seals it so that no other writable mapping can be made. Closes the
-        /// descriptor, so that a process with few descriptors can have many pools. Fails if the memory
-        /// is not a memfd of ordinary pages and fixed size, or is smaller.
+        /// `number`. Seals the memory so that no further writable mapping can be made; writable mappings
+        /// that exist stay. Closes the descriptor, so that a process with few descriptors can have many
+        /// pools. Fails if the memory is not a memfd of ordinary pages and fixed size, or is smaller than
+        /// `bytes`.
         pub(crate) fn map_granted(
             fd: OwnedFd,
             number: u32,
@@ -237,7 +239,9 @@ mod memfd {
     unsafe impl Sync for ReadOnly {}
 
     impl ReadOnly {
-        /// Maps the first `bytes` bytes (at least 1) of a memfd made by another process.
+        /// Maps the first `bytes` bytes (at least 1) of a memfd made by another process. Fails if the memfd
+        /// can change its size, has huge pages or is smaller than `bytes`, if this process could write it
+        /// (it is neither sealed against writing nor opened read-only), or if a system call fails.
         pub(crate) fn new(fd: OwnedFd, bytes: usize) -> Result<ReadOnly, MapError> {
             let failed = |call| move |errno| MapError::Os(call, errno);
             // Only memfds have seals. An access to a memfd that can shrink could end in SIGBUS.

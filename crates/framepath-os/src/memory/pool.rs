@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Pools of frame memory: equal slots in one sealed memfd, which is mapped once and reused.
+//! Pools of frame memory: equal slots of memory that is mapped once and reused. The memory is usually one
+//! sealed memfd of this process. A process that may not create files has anonymous memory, or memory from
+//! another process, instead.
 //!
-//! Three kinds of handle own a slot: one [`FrameMut`] (writable), any number of [`Frame`]s
-//! (readers downstream), and any number of [`Hold`]s (a decoder that keeps the picture as a
-//! reference). The slot returns to the pool when the last handle is dropped, on any thread. The
-//! pool's memory is freed when the pool is dropped and its last slot has returned.
+//! Three kinds of handle own a slot in use: [`FrameMut`] (for writing; then it is the only handle of the
+//! slot), [`Frame`] (a reader downstream; up to 65,535 for one slot), and [`Hold`] (a decoder that keeps the
+//! picture as a reference; at most one for a slot, beside any frames). The slot returns to the pool when
+//! its last handle is dropped, on any thread. The pool's memory is freed when the pool is dropped and its
+//! last slot has returned.
 
 #[cfg(not(any(loom, miri)))]
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -42,9 +45,10 @@ mod owner_wait;
 mod plane;
 
 const PAGE: usize = 4096;
-/// Largest slot size, bytes, for which slots that were never used are taken before slots that were returned.
+/// Largest slot size, bytes, at which the owner takes a slot that was never used before it collects returned
+/// slots. With larger slots, the owner first collects returned slots.
 const SMALL_SLOT: usize = PAGE;
-/// Value of one reader ([`Frame`]) in [`Slot::refs`].
+/// Value of one [`Frame`], or of the only [`FrameMut`], in [`Slot::refs`].
 const FRAME: u32 = 1;
 /// Value of one decoder's reference ([`Hold`]) in [`Slot::refs`].
 const HOLD: u32 = 1 << 16;
@@ -65,7 +69,8 @@ pub enum PoolError {
         /// Requested number of slots.
         slots: u32,
     },
-    /// A system call failed.
+    /// A system call failed, or memory from another process is too small or of the wrong kind (`errno` is
+    /// then `OVERFLOW` or `INVAL`).
     #[error("pool: {call} for {bytes} bytes: {errno}")]
     Os {
         /// Name of the system call.
@@ -75,7 +80,8 @@ pub enum PoolError {
         /// The kernel's error.
         errno: rustix::io::Errno,
     },
-    /// The decoder itself holds all slots: waiting would never end.
+    /// No slot is free, and only the decoder's own references ([`Hold`]) hold the slots: waiting would never
+    /// end.
     #[error(
         "pool: the decoder holds all {slots} slots as references, later stages hold none; use a larger pool"
     )]
@@ -83,15 +89,16 @@ pub enum PoolError {
         /// Number of slots in the pool.
         slots: u32,
     },
-    /// A [`Closer`] ended the wait for a slot.
+    /// A [`Closer`] closed the pool, and no slot is free.
     #[error("pool: closed while waiting for a slot")]
     Closed,
-    /// The other process, which provides the memory or the buffers of the pool, denied the request.
+    /// The function that provides memory or buffers from another process failed, for example because that
+    /// process denied the request.
     #[error("pool: no memory for {bytes} bytes: {reason}")]
     NotGranted {
         /// Size of the whole pool, bytes.
         bytes: usize,
-        /// Reason reported by that process.
+        /// Reason that the function returned.
         reason: String,
     },
     /// The pool is shared, and its [`GiveBack`] has not enough slot numbers left. Numbers become free
@@ -110,7 +117,7 @@ pub enum PoolError {
 #[derive(Debug)]
 #[repr(align(64))]
 struct Slot {
-    /// Number of readers in the low half, number of holds in the high half.
+    /// Number of readers (or 1 for the [`FrameMut`]) in the low half, number of holds in the high half.
     ///
     /// A free slot has [`FRAME`] here, because most slots are taken for one reader. In that case
     /// neither taking nor returning the slot writes this word, so its cache line does not move
@@ -126,15 +133,17 @@ struct Inner {
     /// Size of one slot, bytes: whole pages.
     slot_bytes: usize,
     slots: Box<[Slot]>,
-    /// Targets to which the frames of [`Pool::acquire`] point, one for each slot.
+    /// Targets to which the frames of [`Pool::acquire`] point, one for each slot. (Frames of [`Hold::frame`]
+    /// have targets of their own.)
     places: Box<[FrameTarget]>,
     /// Slots that were returned and not yet collected by the owner.
     returned: ReturnStack,
-    /// Word that is 1 while the owner waits for a slot. The word is outside `Inner`, because it is used
-    /// after a slot was returned, when `Inner` may be freed.
+    /// Word that is 1 while the owner sleeps, or is about to sleep, until a slot is returned. The word is
+    /// outside `Inner`, because it is used after a slot was returned, when `Inner` may be freed.
     owner_waits: OwnerWait,
     closer: Closer,
-    /// True if the memory belongs to other processes, which may write it at any time.
+    /// True if the slots are buffers of another process ([`Pool::from_buffers`]), which may write them at any
+    /// time.
     peer_owned: bool,
     /// Numbers under which another process returns the pool's slots; `None` if the pool is not shared.
     range: Option<SlotNumbers>,
@@ -204,7 +213,7 @@ impl Inner {
             Returned::Closed => {}
             Returned::LastOfClosed => {
                 // SAFETY: the pool handle is gone and every slot is accounted for, so this is the
-                // last pointer to Inner; it came from Box::leak in `Pool::new`.
+                // last pointer to Inner; it came from Box::leak in `Pool::make_of`.
                 drop(unsafe { Box::from_raw(this.as_ptr()) });
             }
         }
@@ -244,7 +253,9 @@ unsafe impl Send for Pool {}
 
 impl Pool {
     /// Makes a pool of `slots` slots of at least `slot_bytes` bytes each, rounded up to pages. The
-    /// kernel allocates a page at its first access, or all now with `vm.overcommit_memory=2`.
+    /// kernel allocates a page at its first access, or all pages now with `vm.overcommit_memory=2`. In a
+    /// process that may not create files, the memory is anonymous, and its pages are never allocated in
+    /// advance.
     ///
     /// # Errors
     /// [`PoolError::Size`], or [`PoolError::Os`] if the kernel denies the memory.
@@ -252,8 +263,8 @@ impl Pool {
         Pool::make(slot_bytes, slots, None)
     }
 
-    /// Makes a pool for a stage that may run in a worker: [`Pool::new_shared`] if another process
-    /// can return frames through `give_back`, [`Pool::new`] otherwise.
+    /// Makes a pool for a stage that may run in a worker: as [`Pool::new_shared`] if there is a `give_back`,
+    /// through which another process can return frames, and as [`Pool::new`] otherwise.
     ///
     /// # Errors
     /// As the two functions.
@@ -270,8 +281,8 @@ impl Pool {
 
     /// Makes a pool whose frames another process may read: see [`Frame::export`] and
     /// [`Frame::read_only_memory`]. The memory is sealed so that no process can map it writable
-    /// afterwards. The process at the other end of `give_back` can at most make the owner wait,
-    /// or cause a write to a slot that it still reads.
+    /// afterwards. The process at the other end of `give_back` can do no more harm than make the owner of
+    /// the pool wait, or return a slot early and so see a later frame overwrite the slot while it reads.
     ///
     /// # Errors
     /// As [`Pool::new`]. Also if the kernel does not support the seal (before 5.1), or if `give_back` has
@@ -285,16 +296,16 @@ impl Pool {
     }
 
     /// Makes a pool whose `slots` slots are buffers of another process: dmabufs or memfds of at
-    /// least `slot_bytes` bytes each, rounded up to pages. `buffer` returns each buffer by its
-    /// index; its descriptor is closed after mapping. All slots are in use at first. A slot can
+    /// least `slot_bytes` bytes each, rounded up to pages. `buffer` returns the buffer with an index, from
+    /// 0; the buffer's descriptor is closed after mapping. All slots are in use at first. A slot can
     /// be taken after the owner of the buffers, at the other end of `give_back`, has returned it.
     ///
     /// Every process that has a buffer may write it at any time. So the slots are only for
     /// decoders ([`Pool::acquire_hold`]), and [`Pool::acquire`] fails.
     ///
     /// # Errors
-    /// As [`Pool::new_shared`]. Also if a buffer is too small or cannot be mapped, or if `buffer` fails
-    /// ([`PoolError::NotGranted`] with its text).
+    /// [`PoolError::Size`] and [`PoolError::NoNumbers`]; [`PoolError::Os`] if a buffer is too small or cannot
+    /// be mapped; [`PoolError::NotGranted`], with the text of the error, if `buffer` fails.
     #[cfg(not(any(loom, miri)))]
     pub fn from_buffers(
         slots: u32,
@@ -434,7 +445,7 @@ impl Pool {
         self.inner().slot_bytes
     }
 
-    /// Returns a handle that ends this pool's waits. Any thread may use it.
+    /// Returns a handle that ends waits for a slot of this pool. Any thread may use it.
     pub fn closer(&self) -> Closer {
         self.inner().closer.clone()
     }
@@ -450,13 +461,13 @@ impl Pool {
         self.inner().memory.fd()
     }
 
-    /// Takes a slot to write a frame into. If the pool is empty, sleeps until a frame is
-    /// returned; the time is recorded as blocked. This is the pool's back-pressure.
+    /// Takes a slot to write a frame into. If all slots are in use, waits until one is returned; the
+    /// time is recorded as blocked. This is the pool's back-pressure.
     ///
     /// # Errors
-    /// [`PoolError::Starved`] if no reader holds a frame, so that waiting would never end;
-    /// [`PoolError::Closed`] if a [`Closer`] ended the wait; [`PoolError::PeerOwned`] if the memory
-    /// belongs to another process.
+    /// If all slots are in use: [`PoolError::Starved`] if only decoders' references ([`Hold`]) hold them, so
+    /// that waiting would never end, and [`PoolError::Closed`] if a [`Closer`] closed the pool, before or
+    /// during the wait. [`PoolError::PeerOwned`] for a pool of [`Pool::from_buffers`].
     #[inline]
     pub fn acquire(&mut self) -> Result<FrameMut, PoolError> {
         if self.inner().peer_owned {
@@ -473,8 +484,8 @@ impl Pool {
         FrameMut::new(NonNull::from(&self.inner().places[slot as usize]), self.opaque)
     }
 
-    /// Takes a slot for a decoder to write into and keep as a reference, also if the memory belongs to
-    /// another process. If the pool is empty, waits as [`Pool::acquire`] does.
+    /// Takes a slot for a decoder to write into and keep as a reference. Works for a pool of
+    /// [`Pool::from_buffers`], too. If all slots are in use, waits as [`Pool::acquire`] does.
     ///
     /// # Errors
     /// [`PoolError::Starved`] and [`PoolError::Closed`] as [`Pool::acquire`].
@@ -547,9 +558,9 @@ impl Pool {
         }
     }
 
-    /// Polls for a while for frames that another process returns, if earlier waits were short. Returns
-    /// true if frames were returned; false if not, or if the pool is not shared. A reader that returns a
-    /// frame meanwhile makes no system call.
+    /// Polls for a few microseconds for frames that another process returns, if the last sleep was short.
+    /// Returns true if frames were returned; false if not, or if the pool is not shared. A reader that
+    /// returns a frame meanwhile makes no system call.
     fn comes_soon(&self) -> bool {
         let range = self.inner().range.as_ref();
         range.is_some_and(|range| self.patience.spin(|| range.give_back.has_returns()))
@@ -590,7 +601,7 @@ impl Drop for Pool {
             == Returned::LastOfClosed
         {
             // SAFETY: every slot is accounted for and this handle is going, so
-            // no other pointer to Inner exists; it came from Box::leak.
+            // no other pointer to Inner exists; it came from Box::leak in `Pool::make_of`.
             drop(unsafe { Box::from_raw(self.inner.as_ptr()) });
         }
     }

@@ -5,7 +5,8 @@ use std::io;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// Returns the CPUs on which this thread may run, in rising order.
+/// Returns the numbers of the CPUs on which the calling thread may run, in rising order. Fails with EINVAL if
+/// the kernel supports more than 1024 CPUs.
 pub fn allowed_cpus() -> io::Result<Vec<usize>> {
     let set = sched_getaffinity(None)?;
     Ok((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
@@ -17,8 +18,9 @@ pub fn pin_to(cpu: usize) -> io::Result<()> {
     Ok(sched_setaffinity(None, &only(cpu)?)?)
 }
 
-/// Pins the main thread of process `pid` to CPU number `cpu`; ESRCH if there is no such process, EINVAL
-/// if there is no such CPU.
+/// Pins the main thread of process `pid` to CPU number `cpu`, not its other threads. ESRCH if there is no
+/// such process, EINVAL if the thread may not run there or there is no such CPU, EPERM if the caller may not
+/// change the process (it belongs to another user, for example).
 pub fn pin_process_to(pid: u32, cpu: usize) -> io::Result<()> {
     let pid = i32::try_from(pid).ok().and_then(rustix::thread::Pid::from_raw);
     // 0 would mean the calling thread.

@@ -5,7 +5,8 @@
 //!
 //! The standard library repeats a call that a signal interrupted. These functions first check
 //! whether the program has to end, and then fail with ECANCELED. Input ends with the first
-//! signal. Output has [`signal::GRACE`] to write the remaining frames.
+//! signal. Output has [`signal::GRACE`] to write the remaining frames. A signal ends only the waits of
+//! threads that are [`signal::interruptible`].
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -33,7 +34,7 @@ pub fn is_canceled(error: &io::Error) -> bool {
 /// Opens `path` for reading. Waits until a fifo has a writer.
 ///
 /// # Errors
-/// From open(2); [`canceled`] if a signal interrupts the wait. A stop request does not interrupt it.
+/// From open(2); [`canceled`] if a signal interrupts the wait. A stop request does not interrupt the wait.
 pub fn open(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     repeated(signal::interrupted, || rustix::fs::open(path, flags, Mode::empty())).map(File::from)
@@ -54,7 +55,8 @@ pub fn create(path: &Path) -> io::Result<File> {
 /// file.
 ///
 /// # Errors
-/// From read(2); [`canceled`] after a signal or a request to [`stop`].
+/// From read(2) or poll(2); [`canceled`] if a signal interrupts the wait for bytes, or if the calling
+/// thread's run was requested to [`stop`], before or during the call.
 pub fn read(file: &File, buffer: &mut [u8]) -> io::Result<usize> {
     repeated(signal::interrupted, || {
         stop::wait_readable(file)?;
@@ -85,8 +87,9 @@ impl<F: AsFd> Write for StoppableWriter<F> {
     /// Writes once and returns the number of bytes written; waits until there is room.
     ///
     /// # Errors
-    /// From write(2); [`canceled`] if there is no room after the grace period of a signal, or at the
-    /// call after that of a stop request, which does not interrupt a write that already waits.
+    /// From write(2); [`canceled`] if there is no room when the grace period of a signal has passed, before
+    /// or during the call, or when the grace period of a stop request has passed before the call. A stop
+    /// request does not interrupt a write that already waits.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let ends = || signal::overdue() && !has_room(&self.0);
         // Checked before the call too, because the signal may have interrupted this thread

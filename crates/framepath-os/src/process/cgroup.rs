@@ -25,7 +25,8 @@ pub enum CgroupError {
          start the program by systemd with Delegate=yes and DelegateSubgroup=main"
     )]
     NoParent,
-    /// This user may not change the group: it is not delegated to this user.
+    /// This user may not change the group, which is not delegated to this user, or the kernel refuses the
+    /// controllers.
     #[error("cgroup {path}: not delegated to this user; use Delegate=yes in the unit: {source}")]
     NotDelegated {
         /// Folder of the cgroup, under /sys/fs/cgroup.
@@ -35,7 +36,8 @@ pub enum CgroupError {
     },
 }
 
-/// Cgroup in which this user can make a child group for each worker. It contains no process itself.
+/// Cgroup in which this user can make a child group for each worker. It contains no process itself, unless
+/// it is the root of the hierarchy.
 #[derive(Clone, Debug)]
 pub struct Delegated(PathBuf);
 
@@ -85,9 +87,12 @@ impl Delegated {
 
     /// Makes a child group whose processes together have at most `memory_bytes` bytes of memory and
     /// `threads` threads. The memory includes files in memory and the kernel's memory for the processes.
+    /// The group uses no swap, and if its memory is exhausted, the kernel kills all its processes; kernels
+    /// that lack these two settings do without.
     ///
     /// # Errors
-    /// From the file system. In this case no group is left.
+    /// From the file system. In this case no group with the new group's name (`framepath-`, the id of this
+    /// process and a number) is left.
     pub fn group(&self, memory_bytes: u64, threads: u64) -> io::Result<Group> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         // Relaxed: the numbers only have to differ.

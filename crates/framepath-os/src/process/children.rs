@@ -46,8 +46,9 @@ impl ResourceUsage {
 /// Waits for `child` to end (wait4(2)) and returns its resource usage. Takes the child by value,
 /// because its id may be reused. If SIGINT or SIGTERM arrives at this process before or during the
 /// wait, sends SIGTERM to the child, and SIGKILL if it has not ended 700 ms after the signal. This
-/// needs [`signal::install`](crate::process::signal::install) and an interruptible calling thread. A
-/// stop request does not end the wait; one made before the call sends SIGTERM.
+/// needs [`signal::install`](crate::process::signal::install) and an interruptible calling thread. If the
+/// calling thread's run was requested to stop before the call, sends SIGTERM, too, but no SIGKILL. A stop
+/// request during the wait does not interrupt the wait.
 pub fn wait(child: Child) -> io::Result<ResourceUsage> {
     let (mut asked_to_end, mut killed) = (false, false);
     let pid = child.id() as libc::pid_t;
@@ -93,7 +94,7 @@ pub fn signal(child: &Child, signal: i32) -> io::Result<()> {
 /// (`CommandExt::process_group(0)`) and was not waited for yet.
 ///
 /// # Errors
-/// No process of the group is left.
+/// No process of the group is left, or the signal is not permitted.
 pub fn signal_group(child: &Child, signal: i32) -> io::Result<()> {
     // SAFETY: plain system call; the child is unreaped, so its id and the group's id still belong
     // to it.

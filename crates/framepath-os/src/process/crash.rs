@@ -14,7 +14,7 @@ pub fn segmentation_fault() -> ! {
     hang()
 }
 
-/// Sleeps forever; only a signal ends the process.
+/// Makes the calling thread sleep forever.
 pub fn hang() -> ! {
     let word = AtomicU32::new(0);
     loop {

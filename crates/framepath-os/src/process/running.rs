@@ -7,12 +7,13 @@ use std::mem::MaybeUninit;
 
 use crate::time::{cpu_ns_of, process_cpu_ns};
 
-/// Resources used by all threads of a process since its start.
+/// Resources used by the threads of a process since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Used {
     /// User and system CPU time, nanoseconds.
     pub cpu_ns: u64,
-    /// Number of context switches, voluntary and involuntary.
+    /// Number of context switches, voluntary and involuntary. From [`of`], without the switches of threads
+    /// that have ended.
     pub switches: u64,
 }
 

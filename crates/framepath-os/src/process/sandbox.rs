@@ -3,9 +3,10 @@
 //! byte.
 //!
 //! Afterwards a worker may still compute, on several threads, in memory up to its limit, and use
-//! the file descriptors that it has or receives. A forbidden call fails with EPERM and is not
-//! fatal: libraries that read /sys or /proc continue without. `docs/sandbox.md` defines the
-//! guarantees.
+//! the file descriptors that it has or receives; some roles ([`SandboxRole`]) may do more. A forbidden
+//! call fails with EPERM (clone3 with ENOSYS) and is not fatal: libraries that read /sys or /proc continue
+//! without. Only a call with the numbering of another architecture ends the process. `docs/sandbox.md`
+//! defines the guarantees.
 
 use std::io;
 use std::path::Path;
@@ -34,9 +35,9 @@ pub enum SandboxRole<'a> {
     /// Decodes as in [`SandboxRole::Decode`], or with a V4L2 node that the worker receives. The worker may
     /// also make the ioctls of a V4L2 decoder's client, which only V4L2 nodes know.
     DecodeByDevice,
-    /// Loads the plug-in `file` with its libraries: may read and map `file` and the system's library
-    /// folders, and no other file (without Landlock, every file that its user may read). The plug-in's
-    /// constructors run in this role. [`SandboxRole::Plugin`] is entered next.
+    /// Loads the plug-in `file` with its libraries: may read and map `file`, the files in the system's
+    /// library folders and /etc/ld.so.cache, and no other file (without Landlock, every file that its user
+    /// may read). The plug-in's constructors run in this role. [`SandboxRole::Plugin`] is entered next.
     PluginLoading {
         /// Shared object of the plug-in; the worker may read and map it.
         file: &'a Path,
@@ -64,8 +65,8 @@ pub struct ResourceLimits {
     /// space: a worker can keep as many as it has descriptors, each of at most
     /// [`ResourceLimits::largest_grant`].
     pub open_files: u64,
-    /// Maximum number of threads. Applies if the process has its own user namespace and its user
-    /// is not root, which the kernel exempts.
+    /// Maximum number of threads. Applies only if the process is in a user namespace that maps no user, as
+    /// that of a worker, and not if its user is root, which the kernel exempts.
     pub threads: u64,
 }
 
@@ -112,8 +113,8 @@ pub enum SandboxError {
 ///
 /// Call this on the main thread while it is the only thread, and when no capability or file is
 /// needed any more. Missing Landlock is reported in the result. Missing seccomp is
-/// [`SandboxError::NoSeccomp`], and the caller decides whether to continue. The parent adds the
-/// namespaces ([`Layers::with_namespaces`]).
+/// [`SandboxError::NoSeccomp`], and the caller decides whether to continue. A failure of any other layer is
+/// [`SandboxError::Refused`]. The parent adds the states of the namespaces ([`Layers::with_namespaces`]).
 ///
 /// Afterwards fstat(2) works and stat(2) does not. The C library's `fstat` uses either of them;
 /// rustix's uses fstat(2).

@@ -26,7 +26,7 @@ use crate::process::stop;
 use crate::time::now_ns;
 
 /// Time after the first signal, or after a run's stop request, in which pending frames may still be
-/// delivered. Afterwards every wait ends.
+/// delivered. Afterwards [`overdue`] returns true, and every wait that calls it ends.
 pub const GRACE: Duration = Duration::from_millis(400);
 /// Interval at which SIGURG is sent to the interruptible threads after the first signal.
 const NUDGE: Duration = Duration::from_millis(20);
@@ -86,7 +86,8 @@ pub struct Interruptible {
     stays: PhantomData<*const ()>,
 }
 
-/// Makes signals interrupt this thread's blocking calls while the guard lives.
+/// Makes SIGINT and SIGTERM interrupt the calling thread's blocking calls while the guard lives, in a program
+/// that called [`install`].
 pub fn interruptible() -> Interruptible {
     let thread = thread_id();
     threads().push(thread);
@@ -190,7 +191,7 @@ pub fn interrupted() -> bool {
 }
 
 /// Returns true if [`GRACE`] has passed since the first signal, or since the stop request to the calling
-/// thread's run: every wait ends, and pending frames are dropped.
+/// thread's run. Every wait that calls this function then ends, and pending frames are dropped.
 #[inline]
 pub fn overdue() -> bool {
     OVERDUE.load(Ordering::Relaxed) || stop::overdue()

@@ -61,17 +61,17 @@ pub enum SpawnError {
     /// The parent could not prepare or make the child, or read its report.
     #[error("worker {program}: start: {call}: {source}")]
     Parent {
-        /// Path of the worker's program.
+        /// Path of the worker's program; `this process` for a [`Zygote`].
         program: PathBuf,
         /// Name of the system call or step that failed.
         call: &'static str,
         /// Error of the kernel.
         source: io::Error,
     },
-    /// The child was made but could not execute the program.
+    /// The child was made, but a step of its preparation or its execve failed.
     #[error("worker {program}: start: {step} in the child: {source}")]
     Child {
-        /// Path of the worker's program.
+        /// Path of the worker's program; `this process` for a [`Zygote`]'s fork.
         program: PathBuf,
         /// Failed step of the child's preparation, or its execve.
         step: &'static str,
@@ -101,10 +101,10 @@ pub struct WorkerProcess {
 /// *thread* ends (PR_SET_PDEATHSIG), so call this on a thread that lives as long as the worker.
 ///
 /// The worker gets the largest of five sets of namespaces that the kernel allows this user
-/// ([`WorkerProcess::namespaces`]); the last set is empty, so a denied namespace is not an error. If it
-/// has a user namespace, that maps no user, so the worker has no capability from its execve on. It
-/// opens files with the rights of the user who started it. Its environment has only the parent's LANG and
-/// LD_LIBRARY_PATH, and FRAMEPATH_SOCKET, which identifies its socket.
+/// ([`WorkerProcess::namespaces`]); the last set is empty, so a denied namespace is not an error. A user
+/// namespace of the worker maps no user, so a worker with one has no capability from its execve on. The
+/// worker opens files with the rights of the user who started it. Its environment has only the parent's
+/// LANG and LD_LIBRARY_PATH (if they are set), and FRAMEPATH_SOCKET, which identifies its socket.
 ///
 /// # Errors
 /// [`SpawnError`] names the failed step of the parent or of the child, its execve included. No child is
@@ -223,8 +223,9 @@ fn exec(
     prepared.outcome(program, made.map_err(failed("clone"))?)
 }
 
-/// Descriptors for a child that is not made yet. The numbers that the child uses are above those that it
-/// fills, so that none is overwritten before it was moved.
+/// Descriptors for a child that is not made yet. The child copies them, except the cgroup's file, to the
+/// numbers 0 to 4. Their numbers in the parent are higher, so no copy overwrites a descriptor that is still
+/// needed.
 struct Prepared {
     report_reader: OwnedFd,
     null: OwnedFd,
@@ -298,8 +299,8 @@ impl Prepared {
     }
 }
 
-/// Returns the namespaces that a worker gets on this machine, by making a child that exits
-/// immediately.
+/// Returns the namespaces that a worker of [`spawn`] gets if this process starts it, by making a child that
+/// exits immediately.
 pub fn namespaces_given() -> io::Result<Namespaces> {
     let made = namespaces::clone_with_most(true, || child::exit(0))?;
     let mut process = WorkerProcess {
@@ -329,8 +330,8 @@ impl WorkerProcess {
         self.namespaces
     }
 
-    /// Returns the states of the sandbox layers that the parent makes: the namespaces and the cgroup. The
-    /// other layers are untried.
+    /// Returns the states of the sandbox layers that the parent makes: the namespaces and the cgroup. A
+    /// missing one is [`LayerState::Refused`], even if it was not requested. The other layers are untried.
     pub fn layers(&self) -> Layers {
         let cgroup = if self.group.is_some() { LayerState::Given } else { LayerState::Refused };
         Layers::default().with_namespaces(self.namespaces).with(Layer::Cgroup, cgroup)

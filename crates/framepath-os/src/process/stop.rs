@@ -35,10 +35,10 @@ struct Request {
     word: AtomicU32,
     /// Time of the stop request, CLOCK_MONOTONIC nanoseconds; 0 before the request.
     since_ns: AtomicU64,
-    /// Event descriptor that is readable after the request. Made by the first thread that waits
-    /// for a descriptor; `None` if it could not be made.
+    /// Event descriptor that the request makes readable. Made by the first thread of the run that waits
+    /// for a descriptor, and not readable if it was made after the request; `None` if it could not be made.
     event: OnceLock<Option<OwnedFd>>,
-    /// Event descriptor that is readable after a wake-up until the next wait of the woken thread.
+    /// Event descriptor that a wake-up makes readable, until the next [`poll_unless`] of the woken thread.
     /// Made by the first [`poll_unless`]; `None` if it could not be made.
     nudged: OnceLock<Option<OwnedFd>>,
 }
@@ -151,9 +151,13 @@ fn event() -> Option<OwnedFd> {
 /// Polls `fd` for `flags` for at most `limit`. Returns the events found. Returns no events if `limit` has
 /// passed or the wait ended early: by a signal, by a stop request to the calling thread's run, or by a
 /// [wake](Stop::wake). Resets an earlier wake-up first, and does not wait if `awake` then returns true.
-/// Only one thread of a run may wait here and be woken.
+/// Only one thread of a run may wait here and be woken. If the event descriptors cannot be made, a request
+/// or a wake-up during the wait does not end it.
 ///
-/// A request made before the call does not end the wait: the run still waits for its frames.
+/// A request made before the call does not end the wait: the run still waits for its frames. After such a
+/// request, a wake-up does not end it either.
+///
+/// Errors from poll(2), except EINTR.
 pub(crate) fn poll_unless(
     fd: BorrowedFd<'_>,
     flags: PollFlags,
@@ -212,8 +216,8 @@ pub fn sleep_unless(deadline_ns: u64, awake: impl Fn() -> bool) {
 }
 
 /// Waits until `file` is readable, at its end or failed, or until the calling thread's run is
-/// requested to stop. Returns immediately if the thread belongs to no run, or if the run's event
-/// descriptor cannot be made.
+/// requested to stop. Returns `Ok` immediately, without waiting, if the thread belongs to no run, or if the
+/// run's event descriptor cannot be made and no stop was requested.
 ///
 /// # Errors
 /// EINTR after a signal; ECANCELED if the stop was requested, even before the call; others from

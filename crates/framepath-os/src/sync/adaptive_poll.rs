@@ -9,12 +9,13 @@ const LOOKS: u32 = 8;
 /// Number of pauses (`spin_loop`) before each check. A check moves the other side's cache line away
 /// from that side, so the pauses give the other side time to add several values.
 const PAUSES: u32 = 32;
-/// Duration of a sleep, nanoseconds, below which polling would have cost less than the sleep.
+/// Limit of a short sleep, nanoseconds. After a sleep shorter than this, the next wait polls first,
+/// because polling would have cost less than the sleep.
 const WORTH_SPINNING_NS: u64 = 50_000;
 
-/// Polling state of one side of a queue or ring; polling is off at first. A sleep shorter than
-/// [`WORTH_SPINNING_NS`] turns polling on, a longer sleep turns polling off. So a paced path, whose
-/// sleeps are long, does not poll.
+/// Polling state of one side that waits: an end of a queue or ring, or the owner of a pool. Polling is off
+/// at first. A sleep shorter than [`WORTH_SPINNING_NS`] turns polling on; any other sleep turns it off. So
+/// a paced path, whose sleeps are long, does not poll.
 #[derive(Debug, Default)]
 pub(crate) struct AdaptivePoll {
     polls: bool,
@@ -22,7 +23,7 @@ pub(crate) struct AdaptivePoll {
 
 impl AdaptivePoll {
     /// Calls `ready` up to [`LOOKS`] times if polling is on. Returns true as soon as `ready` returns
-    /// true; returns false if it never does, or if polling is off.
+    /// true. Returns false if `ready` never returns true, if polling is off, and always under loom.
     pub(crate) fn spin(&self, ready: impl Fn() -> bool) -> bool {
         // Under the model checker there is no polling: the checker explores all schedules itself,
         // and a clock would disturb it.

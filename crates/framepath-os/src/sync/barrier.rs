@@ -19,13 +19,16 @@ pub(crate) enum Barrier {
 }
 
 impl Barrier {
-    /// Chooses the asymmetric barrier if the kernel supports it (4.14 and later).
+    /// Returns the asymmetric barrier if the kernel accepts this process's registration for membarrier(2)
+    /// (Linux 4.14 and later), and the symmetric barrier otherwise. The first call in the process decides
+    /// for all later calls. Under loom and Miri the barrier is always symmetric.
     pub(crate) fn choose() -> Barrier {
         if system::register() { Barrier::Asymmetric } else { Barrier::Symmetric }
     }
 
-    /// Executes the waking side's barrier, between its change and its check of the sleeper's flag: a
-    /// fence, or only a barrier for the compiler if the kind is `Asymmetric`.
+    /// Executes the barrier of the waking side, which calls this function between its change of the ring
+    /// and its check of the sleeper's flag: a fence if the kind is `Symmetric`, only a barrier for the
+    /// compiler if the kind is `Asymmetric`.
     #[inline]
     pub(crate) fn before_look(self) {
         match self {
@@ -48,9 +51,10 @@ impl Barrier {
         }
     }
 
-    /// Executes the sleeping side's barrier, between the store of its flag and its last check of the
-    /// ring. Returns false if the kernel now rejects membarrier(2), which it supported before, because
-    /// the process has entered a sandbox. The sleeper then cannot rely on being woken.
+    /// Executes the barrier of the sleeping side, which calls this function between the store of its flag
+    /// and its last check of the ring. Returns true if the barrier was executed. Returns false if the kind
+    /// is `Asymmetric` and the kernel rejects membarrier(2): it accepted the registration, but the process
+    /// has entered a sandbox since then. The sleeper then cannot rely on being woken.
     pub(crate) fn before_sleep(self) -> bool {
         match self {
             Barrier::Symmetric => {

@@ -14,8 +14,9 @@ use crate::sync::atomics::{AtomicU32, CacheAligned};
 #[cfg(not(loom))]
 use crate::time::timespec;
 
-/// Sleeps while `word` is `expected`, until a thread of this process wakes it. May return early (a
-/// signal, a spurious wake-up), so callers have to check their condition again. One system call.
+/// Sleeps until a thread of this process wakes a sleeper on `word`. Returns immediately if `word` is not
+/// `expected`. May return early (a signal, a spurious wake-up), so callers have to check their condition
+/// again. One system call.
 #[cfg(not(loom))]
 pub fn wait(word: &AtomicU32, expected: u32) {
     // EAGAIN (the word changed) and EINTR both make the caller check again.
@@ -40,23 +41,25 @@ pub fn wake_one(word: &AtomicU32) {
     let _ = futex::wake(word, Flags::PRIVATE, 1);
 }
 
-/// Sleeps as [`wait`] does, on a word through which another process may wake this one, for at
-/// most `limit` (`None`: without a limit). Returns false if `limit` has passed, and true after any
-/// other end of the sleep.
+/// Sleeps as [`wait`] does, but until a thread of any process that maps `word` wakes this thread by
+/// [`wake_shared`] or [`wake_all_shared`], and for at most `limit` (`None`: no limit). Returns false if
+/// `limit` has passed, and true after any other end of the sleep.
 #[cfg(not(loom))]
 pub(crate) fn wait_shared(word: &AtomicU32, expected: u32, limit: Option<std::time::Duration>) -> bool {
     let limit = limit.map(timespec);
     !matches!(futex::wait(word, Flags::empty(), expected, limit.as_ref()), Err(Errno::TIMEDOUT))
 }
 
-/// Wakes at most one sleeper on `word`, in any process that maps the word. One system call.
+/// Wakes at most one thread that sleeps on `word` by [`wait_shared`], in any process that maps the word.
+/// One system call.
 #[cfg(not(loom))]
 pub(crate) fn wake_shared(word: &AtomicU32) {
     let _ = futex::wake(word, Flags::empty(), 1);
 }
 
-/// Wakes all sleepers on `word`, in every process that maps the word, so that a hostile process
-/// cannot consume the wake-up by sleeping on the word itself. One system call.
+/// Wakes all threads that sleep on `word` by [`wait_shared`], in every process that maps the word. So a
+/// hostile process that sleeps on the word itself cannot take the wake-up from another process. One
+/// system call.
 #[cfg(not(loom))]
 pub(crate) fn wake_all_shared(word: &AtomicU32) {
     let _ = futex::wake(word, Flags::empty(), i32::MAX as u32);
@@ -86,9 +89,10 @@ pub(crate) fn wake_shared(_: &AtomicU32) {}
 #[cfg(loom)]
 pub(crate) fn wake_all_shared(_: &AtomicU32) {}
 
-/// Futex word whose memory is never freed, for wakers that may run after the sleeping object was
-/// freed. Words are reused, so their number is the maximum ever in use at once. A late waker
-/// may find the word in use by another object: it then sets the word to 0 and causes a spurious wake-up.
+/// Futex word whose memory is never freed, for wakers that may run after the object with the sleeping
+/// thread was freed. Words are reused, so the process allocates only as many as were ever in use at once
+/// (under loom, words are not reused). A late waker may find the word in use by another object. The
+/// waker then sets the word to 0 and causes a spurious wake-up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LastingWord(&'static CacheAligned<AtomicU32>);
 
@@ -96,8 +100,8 @@ pub(crate) struct LastingWord(&'static CacheAligned<AtomicU32>);
 static UNUSED: Mutex<Vec<LastingWord>> = Mutex::new(Vec::new());
 
 impl LastingWord {
-    /// Takes a recycled word, or allocates a new word if there is none. The word is 0, and no thread
-    /// sleeps on it.
+    /// Returns a recycled word, or allocates a new word if there is no recycled word. The word is 0, and
+    /// no thread sleeps on it.
     pub(crate) fn take() -> LastingWord {
         #[cfg(not(loom))]
         if let Some(word) = UNUSED.lock().unwrap_or_else(|e| e.into_inner()).pop() {

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Bounded queue between two threads: a ring, whose ends sleep while the ring is empty or full.
+//! Bounded queue between two threads: a ring, whose consumer sleeps while the ring is empty, and whose
+//! producer sleeps while the ring is full.
 //!
-//! No side makes a system call while the other side is awake. A side sets a flag in the ring before it
-//! sleeps. The other side makes the system call that wakes only if this flag is set:
+//! A side makes system calls only to sleep, or to wake the other side. A side sets a flag in the ring
+//! before it sleeps. The other side makes the system call that wakes only if this flag is set:
 //!
 //! ```text
 //! sleeper: flag = 1; barrier; look at the ring again; futex wait
 //! waker:   change the ring; barrier; look at flag; futex wake
 //! ```
 //!
-//! At least one of the two sides sees the write of the other side (see `barrier`). The producer of a
-//! full queue sleeps until half of the queue is free, so a slow consumer costs one wake-up for each half
-//! queue, and not one for each frame.
+//! At least one of the two sides sees the write of the other side (see `barrier`). The consumer wakes a
+//! producer that sleeps because the queue is full when half of the queue is free, or at the latest when
+//! the queue is empty. So a slow consumer makes one wake-up for each half queue, and not one for each
+//! value.
 
 // over 600 lines because the file also has the model of the sleeping handshake.
 
@@ -28,7 +30,7 @@ use loom::sync::Arc;
 #[cfg(not(loom))]
 use std::sync::Arc;
 
-/// Policy of a full queue, with the names and meanings of GStreamer's `leaky`.
+/// Policy of [`Sender::send`] when the queue is full, with the names and meanings of GStreamer's `leaky`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leaky {
     /// The producer waits until there is room.
@@ -50,7 +52,7 @@ pub enum Sent<T> {
     DroppedOldest(T),
 }
 
-/// Period in which the consumer was last idle, CLOCK_MONOTONIC nanoseconds.
+/// Period in which the consumer waited for a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Idle {
     /// Time at which the consumer found the queue empty, CLOCK_MONOTONIC nanoseconds.
@@ -59,8 +61,8 @@ pub struct Idle {
     pub until_ns: u64,
 }
 
-/// Sleep between two checks of the ring by a side that cannot rely on a wake-up, because its barrier
-/// failed.
+/// Duration of the sleep between two checks of the ring by a side that cannot rely on a wake-up, because
+/// its barrier failed.
 const UNWOKEN_NAP: std::time::Duration = std::time::Duration::from_micros(200);
 
 /// Makes an empty queue with room for `depth` values (0 counts as 1). `leaky` is the policy when the
@@ -96,7 +98,8 @@ impl<T: Send> Sender<T> {
     /// Adds `value`. If the queue is full, follows the queue's [`Leaky`] policy.
     ///
     /// # Errors
-    /// Returns the value if the receiver is gone.
+    /// The receiver is gone; the error contains `value`. If the receiver goes during the call, an oldest
+    /// value that the policy `Downstream` has already removed is dropped.
     #[inline(always)]
     pub fn send(&mut self, value: T) -> Result<Sent<T>, SendError<T>> {
         match self.producer.push(value) {
@@ -109,10 +112,10 @@ impl<T: Send> Sender<T> {
         }
     }
 
-    /// Adds `value`, and waits for room regardless of the queue's [`Leaky`] policy.
+    /// Adds `value`. If the queue is full, waits for room, whatever the queue's [`Leaky`] policy is.
     ///
     /// # Errors
-    /// As [`send`](Sender::send).
+    /// The receiver is gone; the error contains `value`.
     pub fn send_waiting(&mut self, mut value: T) -> Result<(), SendError<T>> {
         loop {
             match self.producer.push(value) {
@@ -161,7 +164,8 @@ impl<T: Send> Sender<T> {
         self.patience.sleep(|| meter::blocked(|| sleep_while(full, &ring.producer_sleeps.0, barrier)));
     }
 
-    /// Returns the number of values in the queue. The receiver may take some meanwhile.
+    /// Returns the number of values in the queue. The receiver may take values at any time, so the real
+    /// number may be smaller.
     pub fn len(&self) -> usize {
         self.producer.len()
     }
@@ -193,7 +197,7 @@ pub enum Received<T> {
     Value(T),
     /// The sender is gone and all values were taken.
     Closed,
-    /// The queue is empty, and `news` of [`Receiver::recv_unless`] returned true.
+    /// The queue is empty, the sender is not gone, and `news` of [`Receiver::recv_unless`] returned true.
     News,
 }
 
@@ -205,7 +209,7 @@ pub struct Waker<T: Send> {
 
 impl<T: Send> Waker<T> {
     /// Makes a waiting receiver call its `news` function again. The caller makes `news` true before
-    /// this call. Makes no system call if the receiver is awake.
+    /// this call. Makes a system call only if the receiver sleeps or is about to sleep.
     pub fn wake(&self) {
         self.barrier.before_look();
         wake(&self.ring.consumer_sleeps.0);
@@ -214,7 +218,7 @@ impl<T: Send> Waker<T> {
 }
 
 /// Reading end of a queue. Used by one thread at a time. When it is dropped, the values that are left
-/// are dropped, and the sender's sends fail.
+/// in the queue are dropped, and later sends fail.
 pub struct Receiver<T: Send> {
     consumer: Consumer<T>,
     patience: AdaptivePoll,
@@ -229,13 +233,13 @@ impl<T: Send> Receiver<T> {
         self.timed = timed;
     }
 
-    /// Returns the last period in which the consumer was idle while timestamps were on; zeros if there
-    /// was none.
+    /// Returns the last period in which this receiver found the queue empty and then received a value, with
+    /// timestamps on; zeros if there was none. A wait that ends without a value does not change it.
     pub fn idle(&self) -> Idle {
         self.idle
     }
 
-    /// Takes the oldest value; sleeps while there is none. Returns `None` if the sender is gone
+    /// Takes the oldest value; waits while there is none. Returns `None` if the sender is gone
     /// and all values were taken.
     #[inline(always)]
     pub fn recv(&mut self) -> Option<T> {
@@ -245,7 +249,7 @@ impl<T: Send> Receiver<T> {
         }
     }
 
-    /// Returns true if the queue is empty.
+    /// Returns true if the queue is empty. The sender may add a value at any time.
     pub fn is_empty(&self) -> bool {
         self.consumer.is_empty()
     }
@@ -255,9 +259,9 @@ impl<T: Send> Receiver<T> {
         Waker { ring: self.consumer.ring.clone(), barrier: self.barrier }
     }
 
-    /// Takes a value as [`Receiver::recv`] does, but returns [`Received::News`] if the queue is empty and
-    /// `news` returns true. The thread that makes `news` true has to call [`Waker::wake`] afterwards,
-    /// because this function may sleep.
+    /// Takes a value as [`Receiver::recv`] does, but returns [`Received::News`] if the queue is empty, the
+    /// sender is not gone, and `news` returns true. The thread that makes `news` true has to call
+    /// [`Waker::wake`] afterwards, because this function may sleep.
     #[inline(always)]
     pub fn recv_unless(&mut self, news: impl Fn() -> bool) -> Received<T> {
         match self.consumer.pop() {
@@ -326,8 +330,8 @@ impl<T: Send> Drop for Receiver<T> {
 }
 
 /// Sets `flag` to 1 and sleeps on it until the other side sets it to 0 and wakes this thread. Does not
-/// sleep if `idle` returns false after the flag was set. May return early, and returns after
-/// [`UNWOKEN_NAP`] if the barrier failed. The flag is 0 afterwards.
+/// sleep if `idle` returns false after the flag was set. May return early. If the barrier failed, sleeps
+/// for [`UNWOKEN_NAP`] instead, without the flag. The flag is 0 afterwards.
 fn sleep_while(idle: impl Fn() -> bool, flag: &AtomicU32, barrier: Barrier) {
     flag.store(1, Ordering::Relaxed);
     let will_be_woken = barrier.before_sleep();
@@ -347,7 +351,7 @@ fn sleep_while(idle: impl Fn() -> bool, flag: &AtomicU32, barrier: Barrier) {
     flag.store(0, Ordering::Relaxed);
 }
 
-/// Wakes the side that sleeps on `sleeps`, if the word is not 0, and sets the word to 0.
+/// Sets the word `sleeps` to 0 and wakes the side that sleeps on it. Does nothing if the word is 0.
 #[inline]
 fn wake(sleeps: &AtomicU32) {
     if sleeps.load(Ordering::Relaxed) != 0 {

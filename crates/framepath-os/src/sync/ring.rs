@@ -36,7 +36,7 @@ pub(crate) struct RingState<T> {
     cells: Box<[UnsafeCell<MaybeUninit<T>>]>,
     mask: usize,
     depth: usize,
-    /// Next position to read; written by the consumer, or under `pop_lock`.
+    /// Next position to read; written by the consumer, or, if `leaks_oldest`, by both ends under `pop_lock`.
     head: CacheAligned<AtomicUsize>,
     /// Next position to write; written by the producer only.
     tail: CacheAligned<AtomicUsize>,
@@ -102,7 +102,11 @@ pub struct Producer<T> {
 }
 
 impl<T: Send> Producer<T> {
-    /// Adds `value`, or returns it if the ring is full or the consumer is gone.
+    /// Adds `value`. Never waits.
+    ///
+    /// # Errors
+    /// The consumer is gone ([`Reason::Closed`]), or else the ring is full ([`Reason::Full`]). The error
+    /// contains `value`.
     #[inline(always)]
     pub fn push(&mut self, value: T) -> Result<(), SendError<T>> {
         if self.tail.wrapping_sub(self.seen_head) >= self.ring.depth {
@@ -158,7 +162,8 @@ impl<T: Send> Producer<T> {
 }
 
 impl<T> Producer<T> {
-    /// Announces that no more values follow.
+    /// Announces that no more values follow: [`Consumer::producer_gone`] returns true from then on. Later
+    /// pushes are not rejected, so the caller must not push.
     pub fn close(&self) {
         // Release: a consumer that sees the bit also sees all values pushed before.
         self.ring.closed.fetch_or(PRODUCER_GONE, Ordering::Release);
@@ -171,7 +176,8 @@ impl<T> Drop for Producer<T> {
     }
 }
 
-/// Reading end of a ring. When it is dropped, the producer's pushes fail.
+/// Reading end of a ring. When it is dropped, later pushes fail. Values that are left in the ring are
+/// dropped when both ends are gone.
 pub struct Consumer<T> {
     pub(crate) ring: Arc<RingState<T>>,
     /// Next position to read: private copy of `ring.head`. Stays 0 in rings that drop the oldest value.
@@ -255,7 +261,7 @@ const WRITE: bool = true;
 impl<T> RingState<T> {
     /// Prefetches the cell [`AHEAD`] cells after `position`. The other side used that cell last, so its
     /// cache lines have to move; the prefetch overlaps this with other work. Does nothing on processors
-    /// other than x86-64.
+    /// other than x86-64, under loom and under Miri.
     #[inline(always)]
     fn fetch_ahead<const FOR_WRITING: bool>(&self, position: usize) {
         #[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]

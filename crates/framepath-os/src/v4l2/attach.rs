@@ -439,8 +439,9 @@ impl Attached {
 /// Handle for a stream's packets and CAPTURE buffers. Every call may be made from any thread; one
 /// thread waits for packets, another for buffers.
 ///
-/// All calls fail with ENODEV once the client has closed or begun another stream, or the stream has
-/// failed, and with ESHUTDOWN after [`Stream::stop`].
+/// All calls fail with ESHUTDOWN after [`Stream::stop`]. Otherwise, all calls fail with ENODEV once the
+/// client has closed the stream or begun another, or the stream has failed. `docs/device-uapi.md` lists all
+/// errors of each call.
 #[derive(Debug)]
 pub struct Stream(File);
 
@@ -495,13 +496,16 @@ impl Stream {
         Ok((export.generation, unsafe { OwnedFd::from_raw_fd(export.fd) }))
     }
 
-    /// Declares the stream's format. Fails with EBUSY if the stream has another format and was not
-    /// [drained](Stream::drained) for a change.
+    /// Declares the stream's format, before its first frame: once after [`Attached::accept`], after each
+    /// flush, and after each call of [`Stream::drained`] for a change. Fails with EBUSY if the format was
+    /// already declared, and with ESTALE if the epoch is old.
     pub fn format(&self, format: &StreamFormat) -> io::Result<()> {
         set::<FORMAT, _>(&self.0, *format)
     }
 
-    /// Gives a finished CAPTURE buffer to the client.
+    /// Gives a finished CAPTURE buffer to the client. Fails with ESTALE if the epoch or the generation is
+    /// old, with EBUSY if the client owns the buffer, and with ERANGE if the frame's packet is not among the
+    /// latest 8192 packets of the stream.
     pub fn frame(&self, frame: &FrameInfo) -> io::Result<()> {
         set::<FRAME, _>(&self.0, *frame)
     }
@@ -509,7 +513,8 @@ impl Stream {
     /// Reports that no frame of `epoch` is left, for the reason `why`. Returns the number of the CAPTURE
     /// buffer that carried the end of a drain to the client and that the decoder no longer has; `None` if
     /// there was no such buffer, and for a change. Fails with ECANCELED if the client has canceled its
-    /// drain.
+    /// drain, with EBUSY if packets from before the drain are not [done](Stream::packet_done) or the client
+    /// has stopped CAPTURE, and with ESTALE if `epoch` is old.
     pub fn drained(&self, epoch: u32, why: Drained) -> io::Result<Option<u32>> {
         let mut info = DrainedInfo { epoch, why: why as u32, ..DrainedInfo::default() };
         update::<DRAINED, _>(&self.0, &mut info)?;
@@ -524,7 +529,7 @@ impl Stream {
 
     /// Returns one bit for each of the [`DELIVERED`] packets from number `first` on; bit 0 of word 0 is
     /// `first`. A bit is set if a decoder has given a frame of the packet to the client. Fails with ERANGE
-    /// if `first` is not among the latest 8192 packets of the stream.
+    /// if `first` is neither among the latest 8192 packets of the stream nor the number of its next packet.
     pub fn delivered(&self, first: u64) -> io::Result<[u64; 16]> {
         let mut delivered = Delivered { first, ..Delivered::default() };
         update::<DELIVERED_IOC, _>(&self.0, &mut delivered)?;

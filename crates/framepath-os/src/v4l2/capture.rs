@@ -180,8 +180,9 @@ impl CaptureBuffers {
 
     /// Waits until a buffer is queued in the device, or could not be queued again, for at most `time`;
     /// the time is recorded as blocked. While all buffers are in frames downstream, the device can fill
-    /// none. If the calling thread has entered a run, the wait also ends at the run's stop request, or
-    /// when a [wake](Stop::wake) makes `awake` return true. May return early.
+    /// none. If the calling thread has entered a run, the wait also ends at the run's stop request, even one
+    /// made before the call, or when the run is [woken](Stop::wake) or `awake` returns true. Otherwise
+    /// `awake` is not called. May return early.
     pub fn wait_for_return(&self, time: Duration, awake: impl Fn() -> bool) {
         let has_returned = |state: &CaptureState| state.queued > 0 || state.failed.is_some();
         let mut state = self.shared.state();

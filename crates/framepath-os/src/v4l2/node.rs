@@ -158,7 +158,7 @@ impl Node {
     /// Uses the open descriptor `fd`, opened as by [`Node::open`]; `node` is its path.
     ///
     /// # Errors
-    /// The file is not a V4L2 node.
+    /// [`V4l2Error::NoNode`] if the file is not a V4L2 node, or its driver does not answer VIDIOC_QUERYCAP.
     pub fn from_open(fd: OwnedFd, node: PathBuf) -> Result<Node, V4l2Error> {
         let is_device =
             fstat(&fd).is_ok_and(|s| FileType::from_raw_mode(s.st_mode) == FileType::CharacterDevice);
@@ -441,7 +441,7 @@ impl Node {
 
     /// Requests `hz` frames per second, a fraction (numerator, denominator); `None` keeps the rate.
     /// Returns the duration of a frame that is in force afterwards, seconds as a fraction (numerator,
-    /// denominator). Returns `None` if the driver has no rates or rejects the request.
+    /// denominator). Returns `None` if the driver has no rates, reports none or rejects the request.
     pub fn set_rate(&self, hz: Option<(u32, u32)>) -> Option<(u32, u32)> {
         let mut parm = abi::StreamParm {
             kind: self.kind(Direction::Capture),

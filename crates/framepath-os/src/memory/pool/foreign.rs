@@ -22,8 +22,9 @@ use crate::v4l2::Region;
 
 /// Receiver of the frames of a [`ForeignPool`] that this process no longer uses.
 pub trait Returns: Send + Sync {
-    /// Returns the frame delivered under `slot`, after its last handle was dropped. Called once
-    /// for each delivery, on the thread that dropped the handle. Must not panic.
+    /// Returns the frame that was made by [`ForeignPool::frame`] with the number `slot`, after the frame's
+    /// last handle was dropped. Called once for each call of that function that succeeded, on the thread
+    /// that dropped the handle. Must not panic.
     fn give_back(&self, slot: u32);
 }
 
@@ -154,8 +155,9 @@ impl ForeignPool {
     /// numbers. Frames are returned through `returns`.
     ///
     /// # Errors
-    /// The memory is not a memfd of ordinary pages, could shrink, can be written through the
-    /// descriptor, or is smaller than reported; the numbers are out of range; or a system call failed.
+    /// The memory is not a memfd of ordinary pages, is not sealed against a change of its size, can be
+    /// written through the descriptor, or is smaller than reported; the numbers are out of range; or a
+    /// system call failed.
     #[cfg(not(any(loom, miri)))]
     pub fn new(
         fd: OwnedFd,
@@ -200,8 +202,9 @@ impl ForeignPool {
         ForeignPool { memory: Arc::new(Memory { id, mapping, slot_bytes, slots, first_slot, returns }) }
     }
 
-    /// Closes the descriptor of the memory, which stays mapped. For a process that does not pass
-    /// the memory on. Does nothing while a frame of the pool exists, or for a device's memory.
+    /// Closes the descriptor of the memory, which stays mapped; [`Frame::read_only_memory`] fails from then
+    /// on. For a process that does not pass the memory on. Does nothing while a frame of the pool exists, or
+    /// for a device's memory.
     #[cfg(not(any(loom, miri)))]
     pub fn close(&mut self) {
         if let Some(Memory { mapping: Mapped::Memfd(mapping), .. }) = Arc::get_mut(&mut self.memory) {
@@ -216,11 +219,11 @@ impl ForeignPool {
     }
 
     /// Makes a frame of the slot with number `slot`, as reported by the other side. Every frame
-    /// made here is returned separately, once.
+    /// made here is returned separately, once, through [`Returns`].
     ///
     /// # Errors
-    /// The pool does not have the slot, or the layout is larger than a slot. In this case nothing
-    /// is returned.
+    /// The pool does not have the slot, or the layout is larger than a slot. In this case
+    /// [`Returns::give_back`] is not called.
     pub fn frame(&self, slot: u32, layout: &Layout, meta: FrameMeta) -> Result<Frame, ForeignError> {
         let memory = &self.memory;
         let index = slot.checked_sub(memory.first_slot).filter(|index| *index < memory.slots);

@@ -23,8 +23,8 @@ pub use memory::{GrantedPool, PoolMemory};
 const MOST_HANDLES: u32 = 1 << 30;
 
 /// Target of the pointer in a frame's handle: slot, layout and metadata. The first cache lines of a
-/// target do not change while the pool is in use, so these lines stay in the caches of all cores. The
-/// fields that a producer writes for every frame are on other lines (`written`).
+/// target in `Inner::places` do not change while the pool is in use, so these lines stay in the caches of
+/// all cores. The fields that a producer writes for every frame are on other lines (`written`).
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct FrameTarget {
@@ -32,7 +32,7 @@ pub(super) struct FrameTarget {
     inner: NonNull<Inner>,
     /// First byte of the slot.
     first: NonNull<u8>,
-    /// Number of the slot in the pool; for a foreign frame, in the other process's pool.
+    /// Number of the slot in its pool, from 0; for a foreign frame, in the foreign pool.
     slot: u32,
     /// Number of handles to this target, if it is boxed: made by [`Hold::frame`] or for a foreign frame.
     /// Always 0 for a target in `Inner::places`, which lives as long as the pool.
@@ -294,7 +294,7 @@ impl Frame {
         self.place().layout()
     }
 
-    /// Returns the sequence number, birth and presentation time.
+    /// Returns the metadata: sequence number, birth, presentation time and the others of [`FrameMeta`].
     pub fn meta(&self) -> FrameMeta {
         // SAFETY: written only while no Frame of the target exists.
         unsafe { self.place().written.meta.get().read() }
@@ -347,7 +347,7 @@ impl Frame {
         self.place().foreign
     }
 
-    /// Returns the number of the frame's pool, also of a foreign pool, which is unique in this process.
+    /// Returns the number of the frame's pool, own or foreign. No other pool of this process has this number.
     pub fn pool_id(&self) -> u64 {
         match self.foreign_place() {
             Some(place) => place.pool_id(),
@@ -358,6 +358,7 @@ impl Frame {
     /// Describes the pool's memory for another process that reads the memory. If the pool is shared, that
     /// process can only read. If the pool is not shared, that process cannot map the descriptor for writing,
     /// but could open the memory again through the descriptor's path in /proc; a sandbox has to prevent this.
+    /// For a foreign frame, that process gets the same rights as this process has.
     ///
     /// # Errors
     /// `Unsupported` if this process has no memfd of the memory: granted, anonymous or blank memory, buffers
@@ -393,15 +394,18 @@ impl Frame {
         })
     }
 
-    /// Returns the dmabuf of the slot, which begins at the slot's first byte, and the slot's size in bytes;
-    /// `None` if the memory is not a dmabuf.
+    /// Returns the dmabuf of the slot, which begins at the slot's first byte, and the slot's size in bytes.
+    /// Returns `None` unless the frame is in buffers of a V4L2 device, or in memory that this process made
+    /// for devices (`DevicePool`), and that memory has a dmabuf. So the result is `None` for every frame of
+    /// a [`Pool`](super::Pool), even one of `Pool::from_buffers`.
     #[cfg(not(any(loom, miri)))]
     pub fn dmabuf(&self) -> Option<(std::os::fd::BorrowedFd<'_>, usize)> {
         self.foreign_place().and_then(ForeignPlace::dmabuf)
     }
 
-    /// Returns true if this is the only handle to the pixels, exports and a decoder's references included.
-    /// For a foreign frame, counts only this frame and those made from it by [`Frame::share`].
+    /// Returns true if this is the only handle to the pixels: no other frame, no export and no decoder's
+    /// reference exists for the slot. For a foreign frame, returns true if no other frame made from it by
+    /// [`Frame::share`] is left.
     pub fn is_only(&self) -> bool {
         // Acquire: pairs with the Release of other handles' drops, so that their reads come
         // before the next use of the pixels.
@@ -527,8 +531,9 @@ impl Hold {
         false
     }
 
-    /// Makes a frame of the picture in the slot. The hold keeps the slot, too. May be called again. Panics if
-    /// the slot already has 65,535 readers.
+    /// Makes a frame of the picture in the slot. The slot is in use until both this hold and the frame are
+    /// dropped. May be called several times, with different metadata. Panics if the slot already has 65,535
+    /// readers.
     ///
     /// # Errors
     /// The layout is larger than the slot.

@@ -32,9 +32,10 @@ impl<'a> GiveBackWords<'a> {
     }
 
     /// Wraps the words of `counts.len()` slots. `waits` is 1 while the owner sleeps. `summary` has
-    /// a bit for each slot returned since the owner's last collection. `counts` has the number of returns
-    /// of each slot since then. Returns `None` if there are no slots, more than [`GIVE_BACK_SLOTS`], or
-    /// if the two lengths do not fit each other.
+    /// one bit per slot, set if the slot was returned since the owner's last collection. `counts` has the
+    /// number of returns of each slot since then. Returns `None` if there are no slots or more than
+    /// [`GIVE_BACK_SLOTS`], or if `summary` does not have [`summary_words`](GiveBackWords::summary_words)
+    /// words.
     pub fn new(
         waits: &'a AtomicU32,
         summary: &'a [AtomicU64],
@@ -150,8 +151,8 @@ impl GiveBack {
         self.table().exported.iter().map(VecDeque::len).sum()
     }
 
-    /// Drops the handles of all frames returned since the last call, and counts invalid returns. Pools
-    /// call this when they run out of slots. Any thread.
+    /// Drops the handles of all frames returned since the last call, and counts invalid returns. Called when
+    /// a pool is made, and when a pool looks for returned slots. Any thread.
     pub fn collect(&self) {
         for (index, word) in self.used_words().iter().enumerate() {
             // Relaxed: a first check that saves the swap; `has_returns` checks in order.

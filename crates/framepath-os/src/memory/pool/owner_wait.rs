@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::sync::atomics::{AtomicU32, Ordering};
 use crate::sync::futex::{self, LastingWord};
 
-/// Word on which a pool's owner sleeps: 1 while it sleeps. The word is never freed, because a
-/// waker may be late: the pool may be freed as soon as a slot is returned.
+/// Word on which a pool's owner sleeps: 1 while the owner sleeps or is about to sleep. The word is never
+/// freed, because a waker may be late: the pool may be freed as soon as a slot is returned.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OwnerWait {
     word: &'static AtomicU32,
@@ -50,8 +50,8 @@ impl OwnerWait {
         }
     }
 
-    /// Wakes the owner if it sleeps. The word may belong to another pool by now; its owner then
-    /// checks once more without need.
+    /// Wakes the owner if the word says that it sleeps. The word may belong to another pool by now; the
+    /// owner of that pool then checks for a slot once more without need.
     #[inline]
     pub(super) fn wake(self) {
         // Relaxed: either the read-modify-write before this call has seen the owner's, which
@@ -92,7 +92,7 @@ impl Closer {
         Closer { closed: Arc::new(AtomicU32::new(0)), waits }
     }
 
-    /// Ends the current wait and every later one with
+    /// Closes the pool permanently: the current wait for a slot and every later one end with
     /// [`PoolError::Closed`](super::PoolError::Closed). Free slots can still be taken.
     pub fn close(&self) {
         // AcqRel: pairs with the check in `is_closed`. The later of the two sees the earlier:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Pixels of a frame for reading: as a slice if no other process can write them, otherwise by
+//! Pixels of a frame for reading: as a slice if no other process or device can write them, otherwise by
 //! copies.
 
 use std::marker::PhantomData;
@@ -85,7 +85,8 @@ impl<'a> Plane<'a> {
         Some(unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.len) })
     }
 
-    /// Copies all bytes to `to`; the ledger counts the copy.
+    /// Copies all bytes to `to`. The meter counts the bytes as copied, unless this call runs inside
+    /// [`meter::copy`] or [`meter::convert`], which count bytes themselves.
     ///
     /// # Panics
     /// The length of `to` differs.
@@ -99,7 +100,8 @@ impl<'a> Plane<'a> {
     }
 
     /// Passes all bytes to `look` in order: in one call if they are stable, otherwise in copies
-    /// of 4096 bytes (the last may be shorter). The ledger does not count these copies.
+    /// of 4096 bytes (the last may be shorter; no call if there are no bytes). The meter does not count
+    /// these copies.
     pub fn visit(&self, mut look: impl FnMut(&[u8])) {
         let done: Result<(), std::convert::Infallible> = self.try_visit(|bytes| {
             look(bytes);
@@ -132,7 +134,7 @@ impl<'a> Plane<'a> {
         Ok(())
     }
 
-    /// Returns a copy of all bytes; the ledger counts the copy.
+    /// Returns a copy of all bytes. The meter counts it as [`Plane::copy_to`] does.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut copy = vec![0; self.len];
         self.copy_to(&mut copy);

@@ -73,10 +73,11 @@ fn of_this_machine() -> Option<(TargetArch, Policies)> {
     }
 }
 
-/// Compiles the filters of `policy`, in the order of installation. The kernel runs all of them
-/// for a call, and the strictest result counts. The first returns ENOSYS for calls that the
-/// policy declares absent, the second returns EPERM for every unlisted call. A call with the
-/// numbering of another architecture ends the process.
+/// Compiles the filters of `policy`, in the order of installation. The kernel runs both of them
+/// for a call, and the strictest result counts. The first filter returns ENOSYS for calls that the
+/// policy declares absent. The second filter returns EPERM for every call that the policy does not list,
+/// or lists with a condition that the call's arguments do not meet. A call with the numbering of another
+/// architecture ends the process.
 fn programs(policy: Policy, arch: TargetArch, own_pid: u32) -> Result<[BpfProgram; 2], BackendError> {
     let mut absent = BTreeMap::new();
     let mut allowed = BTreeMap::new();

@@ -10,7 +10,8 @@ use crate::process::spawn::Namespaces;
 pub enum Layer {
     /// User namespace: no capability outside of it.
     UserNamespace,
-    /// Pid namespace: no process outside of it is visible.
+    /// Pid namespace: processes outside of it have no id in the worker, so the worker cannot signal or trace
+    /// them.
     PidNamespace,
     /// Network namespace: no network.
     NetNamespace,
@@ -20,7 +21,8 @@ pub enum Layer {
     UtsNamespace,
     /// A program started by the process gains no rights.
     NoNewPrivileges,
-    /// Other processes of the same user cannot inspect the process.
+    /// Other processes of the same user cannot trace the process or read its memory, unless they have a
+    /// capability for it.
     NotDumpable,
     /// Resource limits (setrlimit(2)): address space, size of a written file, number of descriptors, no core
     /// dump and, in an own user namespace, number of threads.
@@ -33,7 +35,8 @@ pub enum Layer {
     /// Landlock: no TCP port can be bound or connected to; for a worker that reaches the network, one port can be
     /// connected to.
     LandlockNet,
-    /// Landlock: no signal and no abstract socket reaches other processes.
+    /// Landlock: the process can send no signal to other processes, and connect to no abstract unix socket of
+    /// theirs.
     LandlockScope,
     /// Only the system calls of the role's policy are allowed.
     Seccomp,
@@ -98,9 +101,12 @@ pub enum LayerState {
     Untried,
     /// The layer is in force.
     Given,
-    /// The kernel does not support the layer.
+    /// The kernel does not support the layer, or has it switched off. For seccomp, also if framepath has no
+    /// policy for the processor's architecture.
     NotInKernel,
-    /// The kernel supports the layer but denied it to this process.
+    /// The kernel supports the layer but denied it to this process. Also for a namespace or cgroup that the
+    /// worker does not have for another reason, such as the network namespace of a worker that reaches the
+    /// network.
     Refused,
 }
 

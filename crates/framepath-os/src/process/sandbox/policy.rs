@@ -30,7 +30,8 @@ pub(super) enum When {
     BitOrOneOf(u8, u32, &'static [u32]),
     /// The call is allowed if argument number `.0` is a null pointer (all 64 bits).
     Null(u8),
-    /// The call is allowed if for one of the lists every argument number `.0` has the value `.1`.
+    /// The call is allowed if it matches one of the lists. A list has pairs of an argument number and a
+    /// value; a call matches if every argument in the list has the value beside its number.
     AnyOf(&'static [&'static [(u8, u32)]]),
     /// The call always fails with ENOSYS, so that the C library uses another call.
     Absent,
@@ -117,9 +118,10 @@ pub(super) mod condition {
     /// capabilities none of them adds a right. PR_SET_DUMPABLE is forbidden: with it, a thread of a plug-in's
     /// constructor could make the process dumpable again at any time until the next filter.
     pub(in crate::process::sandbox) const NAME_AND_LOCKS: When = When::OneOf(0, &[15, 3, 23, 24, 38, 47]);
-    /// Condition for futex: on words that other processes map, only the operations of the rings:
-    /// FUTEX_WAIT, FUTEX_WAKE, FUTEX_WAIT_BITSET, FUTEX_WAKE_BITSET. Other operations could move a sleeping
-    /// caller to a word on which no thread wakes it. With FUTEX_PRIVATE_FLAG they affect no other
+    /// Condition for futex: without FUTEX_PRIVATE_FLAG, on words that other processes may map, only the
+    /// operations of the rings: FUTEX_WAIT, FUTEX_WAKE, and FUTEX_WAIT_BITSET and FUTEX_WAKE_BITSET with or
+    /// without FUTEX_CLOCK_REALTIME. Other operations could move a sleeping caller to a word on which no
+    /// thread wakes it. With FUTEX_PRIVATE_FLAG every operation is allowed, because it affects no other
     /// process.
     pub(in crate::process::sandbox) const NO_SLEEPER_MOVED: When =
         When::BitOrOneOf(1, 0x80, &[0, 1, 9, 10, 0x109, 0x10a]);
@@ -157,8 +159,8 @@ pub(super) mod condition {
     const SOL_SOCKET: u32 = 1;
     const IPPROTO_IP: u32 = 0;
     const IPPROTO_IPV6: u32 = 41;
-    /// Condition for sendto with an address: MSG_FASTOPEN is unset. With it, the call connects by TCP, and Landlock
-    /// does not check the port.
+    /// Condition for sendto of a worker that reaches the network: MSG_FASTOPEN is unset; an address is
+    /// allowed. With MSG_FASTOPEN, the call connects by TCP, and Landlock does not check the port.
     pub(in crate::process::sandbox) const NO_FAST_OPEN: When = When::Bits(3, 0x2000_0000, 0);
     /// Condition for setsockopt and getsockopt, as level and option: SO_REUSEADDR, SO_ERROR, SO_SNDBUF, SO_RCVBUF;
     /// TCP_NODELAY; IP_TTL, IP_MULTICAST_TTL, IP_ADD_MEMBERSHIP and IP_DROP_MEMBERSHIP, the same with a source;
@@ -181,7 +183,8 @@ pub(super) mod condition {
         &[(1, IPPROTO_IPV6), (2, 20)],
         &[(1, IPPROTO_IPV6), (2, 21)],
     ]);
-    /// Condition for prlimit64: the process is the caller itself. A limit can only be lowered.
+    /// Condition for prlimit64: the process is the caller itself. Without a capability, the caller can raise
+    /// no hard limit.
     pub(in crate::process::sandbox) const OWN_LIMITS: When = When::OneOf(0, &[0]);
     /// Returns the condition for open and openat: the file is opened only for reading (O_WRONLY, O_RDWR,
     /// O_CREAT and O_TRUNC are unset). The flags are in argument `argument`. O_PATH is forbidden too, because

@@ -6,14 +6,16 @@ use std::io;
 use super::{Made, clone_child};
 
 /// Kinds of namespaces in which a worker is separate from the rest of the machine. Each is the worker's
-/// own, except that the workers of one zygote share their pid namespace.
+/// own, except that the workers of one zygote share their pid namespace, and the others too if the kernel
+/// denies a worker more namespaces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Namespaces {
     /// True for a separate user namespace: separate users and capabilities.
     pub user: bool,
-    /// True for a separate pid namespace: the worker can see and signal no process outside of it.
+    /// True for a separate pid namespace: processes outside of it have no id in the worker, so the worker
+    /// cannot signal or trace them.
     pub pid: bool,
-    /// True for a separate network namespace: no network, and no active loopback.
+    /// True for a separate network namespace, which reaches no network; even its loopback device is down.
     pub net: bool,
     /// True for a separate IPC namespace: separate System V IPC objects (shared memory, semaphores, message
     /// queues) and POSIX message queues.
@@ -57,7 +59,7 @@ pub(super) fn clone_with_none(child: impl FnOnce()) -> io::Result<Made> {
 }
 
 /// Makes a child process that runs `child` in the first set of [`Namespaces::CANDIDATES`] that
-/// the kernel allows; without a network namespace of its own if `net` is false.
+/// the kernel allows. If `net` is false, the child stays in the network namespace of this process.
 pub(super) fn clone_with_most(net: bool, child: impl Fn()) -> io::Result<Made> {
     let mut refusal = io::Error::from_raw_os_error(libc::EPERM);
     for candidate in Namespaces::CANDIDATES {

@@ -2,9 +2,10 @@
 //! Zygote: a process that is loaded but has done nothing yet, from which workers are forked.
 //!
 //! The workers of one zygote share a pid namespace, which the zygote makes once; each has its own
-//! user, network, IPC and UTS namespace. The first process of the pid namespace only keeps it
-//! alive. Workers do not run as that process, because the kernel ignores signals with their
-//! default action for it, so a worker could not die of its own SIGABRT.
+//! user, network, IPC and UTS namespace (or stays in the zygote's, if the kernel allows no more). The
+//! first process of the pid namespace only keeps the namespace alive. No worker runs as that process: for
+//! it, the kernel ignores signals that have their default action, so a worker could not die of its own
+//! SIGABRT.
 
 use std::io;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
@@ -31,7 +32,7 @@ pub struct Zygote {
 impl Zygote {
     /// Turns the calling process into a zygote: enters the largest of five sets of namespaces that the
     /// kernel allows this user (the last set is empty, so a denied namespace is not an error), and
-    /// forks the first process of the pid namespace.
+    /// forks the first process of the pid namespace, if the set has one.
     ///
     /// # Errors
     /// This process has more than one thread, or a system call failed.

@@ -13,7 +13,8 @@ pub struct PoolMemory {
     /// Bytes from one slot to the next.
     pub slot_bytes: usize,
     /// Number of the pool's first slot among all slots of the [`GiveBack`](crate::memory::pool::GiveBack), as in
-    /// [`Exported::slot`](super::Exported::slot); 0 if the pool is not shared.
+    /// [`Exported::slot`](super::Exported::slot); 0 if the pool is not shared. For a foreign pool, the number
+    /// that the pool's owner reported.
     pub first_slot: u32,
 }
 
