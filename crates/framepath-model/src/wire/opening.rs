@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Contents of the two messages that make a worker open a stream or demux a file.
+//! Contents of the three messages that make a worker open a stream, demux a file, or demux a stream from
+//! the network.
 
 use super::WireError;
 use super::error::check;
@@ -20,13 +21,13 @@ pub struct Open {
     /// Size of the track's description at the start of the packet area, bytes; 0 if the stage takes
     /// frames instead of packets.
     pub track_bytes: u32,
-    /// Maximum number of frames that the caller's later stages hold at a time.
+    /// Maximum number of the stage's frames that the hops behind the stage hold at a time.
     pub frames_behind: u32,
     /// Description of the stream that enters the stage.
     pub stream: StreamInfo,
     /// Number of cells of each ring, 1 to [`MAX_CELLS`].
     pub cells: u32,
-    /// Size of the packet area, bytes, including the track's description.
+    /// Size of the packet area, bytes, at least `track_bytes`.
     pub packet_bytes: u64,
     /// List of the faults that the worker injects in tests, separated by commas, such as
     /// `crash@100`; at most [`FAULTS_BYTES`] bytes; empty otherwise.
@@ -49,8 +50,8 @@ pub enum InputBytes {
 /// Parameters for demuxing a file, sent in one message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Demux {
-    /// True if the file is a regular file, in which the demuxer may seek; false for a pipe or a
-    /// device.
+    /// True if the demuxer may seek in the input: a regular file, or a file whose bytes the caller can
+    /// provide from any offset on. False for a pipe or a device.
     pub seekable: bool,
     /// Way in which the demuxer reads the file.
     pub bytes: InputBytes,
