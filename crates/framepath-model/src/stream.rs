@@ -73,7 +73,7 @@ pub enum SeekTo {
     /// The first frame whose presentation time is not before the given time.
     Exact,
     /// The last random access point at or before the given time, according to the container's
-    /// index.
+    /// index; the start of the stream if there is none.
     KeyframeBefore,
 }
 
@@ -117,7 +117,8 @@ impl StreamInfo {
 /// Metadata of a frame or packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameMeta {
-    /// Number assigned by the source, from 0, in the order of creation.
+    /// Number assigned by the source, from 0, in the order of creation. A decoded frame has the number of
+    /// its packet.
     pub seq: u64,
     /// Time at which the source created the frame or packet, CLOCK_MONOTONIC nanoseconds.
     pub birth_ns: u64,

@@ -163,11 +163,11 @@ pub struct HopSummary {
 /// Percentiles of latency in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct LatencyUs {
-    /// Latency that at least half of the frames do not exceed.
+    /// Shortest latency of a frame that at least half of the frames do not exceed.
     pub p50: f64,
-    /// Latency that at least 95 % of the frames do not exceed.
+    /// Shortest latency of a frame that at least 95 % of the frames do not exceed.
     pub p95: f64,
-    /// Latency that at least 99 % of the frames do not exceed.
+    /// Shortest latency of a frame that at least 99 % of the frames do not exceed.
     pub p99: f64,
     /// Maximum latency of all frames.
     pub max: f64,
