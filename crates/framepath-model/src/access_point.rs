@@ -7,10 +7,10 @@
 //!
 //! Tables: ITU-T H.264 (7.3.3, 7.4.1, D.1.8), ITU-T H.265 (7.4.2.2, D.2.8), ISO/IEC 14496-15
 //! (length prefixes), and those of [`access_unit`](crate::access_unit). Of H.264 and HEVC, only NAL
-//! unit heads, SEI messages and slice headers are read; of the other codecs, only the heads of frames.
-//! A decoder that starts at a point may need parameter sets from earlier packets:
-//! [`ParameterSets`](crate::parameter_sets::ParameterSets) keeps them. The bytes are not trusted: bytes
-//! that cannot be parsed confirm nothing.
+//! unit heads, SEI messages and slice headers are read; of the other codecs, only the heads of
+//! frames. A decoder that starts at a point may need parameter sets from earlier packets:
+//! [`ParameterSets`](crate::parameter_sets::ParameterSets) keeps them. The bytes are not trusted:
+//! bytes that cannot be parsed confirm nothing.
 
 use crate::access_unit::{Bits, Coding, FRAME, FRAME_HEADER, obu_head, vp8, vp9};
 use crate::framing::Framing;
@@ -19,15 +19,15 @@ use crate::framing::Framing;
 /// the size of the largest picture buffer (ITU-T H.265, A.4.2).
 const MOST_REORDERED: u32 = 16;
 
-/// Type of HEVC's NAL units for RADL pictures to which no picture of the same sub-layer refers. This
-/// type and the next three are those of leading pictures (ITU-T H.265, table 7-1).
+/// Type of HEVC's NAL units for RADL pictures to which no picture of the same sub-layer refers.
+/// This type and the next three are those of leading pictures (ITU-T H.265, table 7-1).
 const RADL_N: u8 = 6;
 const RADL_R: u8 = 7;
 const RASL_N: u8 = 8;
 const RASL_R: u8 = 9;
 
-/// Classification of a picture by its type. A leading picture follows a random access point in decode
-/// order and is shown before it.
+/// Classification of a picture by its type. A leading picture follows a random access point in
+/// decode order and is shown before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leading {
     /// No leading picture.
@@ -35,8 +35,8 @@ pub enum Leading {
     /// Leading picture that does not refer to pictures before the point: a RADL picture of HEVC.
     Decodable,
     /// Leading picture that may refer to pictures before the point: a RASL picture of HEVC. Every B
-    /// picture of H.264 has this class, too, although it can be a leading picture only between a random
-    /// access point and the next picture that is not B.
+    /// picture of H.264 has this class, too, although it can be a leading picture only between a
+    /// random access point and the next picture that is not B.
     Skipped,
 }
 
@@ -48,26 +48,26 @@ pub enum RandomAccess {
         /// False if no other picture refers to this picture; true if others may, or if this is not
         /// known. Only pictures with `true` count towards the `recovery` of a claimed point.
         reference: bool,
-        /// Classification as a leading picture; [`Leading::No`] if the packet's bytes were not read. Used
-        /// only if this packet or the random access point before it has no presentation time; otherwise
-        /// the times decide.
+        /// Classification as a leading picture; [`Leading::No`] if the packet's bytes were not
+        /// read. Used only if this packet or the random access point before it has no presentation
+        /// time; otherwise the times decide.
         leading: Leading,
     },
     /// Packet that the container flags as random access point and that the bytes do not confirm: a
     /// gradual refresh, or no proof that later pictures are valid.
     Claimed {
-        /// Number of reference pictures after this packet until pictures are valid, at most; 0 if the
-        /// bytes announce no gradual refresh.
+        /// Number of reference pictures after this packet until pictures are valid, at most; 0 if
+        /// the bytes announce no gradual refresh.
         recovery: u32,
     },
-    /// Random access point: decoding can start here. The container flags the packet, and the packet's
-    /// bytes confirm it; or the codec does, if all its pictures are random access points.
+    /// Random access point: decoding can start here. The container flags the packet, and the
+    /// packet's bytes confirm it; or the codec does, if all its pictures are random access points.
     Point,
 }
 
 impl RandomAccess {
-    /// Picture that is not a random access point, and of which nothing else is known: it counts as a
-    /// reference picture and not as a leading picture.
+    /// Picture that is not a random access point, and of which nothing else is known: it counts as
+    /// a reference picture and not as a leading picture.
     pub const PICTURE: RandomAccess = RandomAccess::Picture { reference: true, leading: Leading::No };
 }
 
@@ -76,12 +76,13 @@ impl RandomAccess {
 pub struct AccessPoints {
     coding: Coding,
     framing: Framing,
-    /// True after the first flagged packet with a gradual refresh of more than 0 pictures. From then on,
-    /// the bytes of every H.264 packet are inspected, to distinguish reference pictures from others.
+    /// True after the first flagged packet with a gradual refresh of more than 0 pictures. From
+    /// then on, the bytes of every H.264 packet are inspected, to distinguish reference pictures
+    /// from others.
     gradual: bool,
-    /// True if the last packet that the container flags has no presentation time; false before the first
-    /// flagged packet. Times then do not identify its leading pictures, so the bytes of all H.264 and
-    /// HEVC packets up to the next flagged packet with a time are inspected.
+    /// True if the last packet that the container flags has no presentation time; false before the
+    /// first flagged packet. Times then do not identify its leading pictures, so the bytes of all
+    /// H.264 and HEVC packets up to the next flagged packet with a time are inspected.
     untimed: bool,
 }
 
@@ -93,9 +94,9 @@ impl AccessPoints {
     }
 
     /// Returns true if [`AccessPoints::inspect`] has to read the bytes of the next packet in decode
-    /// order; else the packet is a [`RandomAccess::PICTURE`]. `flagged` is the container's flag; `timed`
-    /// is true if the packet has a presentation time. Call this function once for each packet, before
-    /// [`AccessPoints::inspect`].
+    /// order; else the packet is a [`RandomAccess::PICTURE`]. `flagged` is the container's flag;
+    /// `timed` is true if the packet has a presentation time. Call this function once for each
+    /// packet, before [`AccessPoints::inspect`].
     pub fn needs(&mut self, flagged: bool, timed: bool) -> bool {
         if flagged {
             self.untimed = !timed;
@@ -109,9 +110,9 @@ impl AccessPoints {
 
     /// Classifies a packet by its first `bytes`; `whole` is true if these are all of them,
     /// `flagged` is the container's flag. A packet without the flag is always a
-    /// [`RandomAccess::Picture`]. Returns `None` if more bytes are needed, never if `whole` is true.
-    /// Records a flagged gradual refresh, after which [`AccessPoints::needs`] returns true for every
-    /// H.264 packet.
+    /// [`RandomAccess::Picture`]. Returns `None` if more bytes are needed, never if `whole` is
+    /// true. Records a flagged gradual refresh, after which [`AccessPoints::needs`] returns true
+    /// for every H.264 packet.
     pub fn inspect(&mut self, bytes: &[u8], flagged: bool, whole: bool) -> Option<RandomAccess> {
         let access = match self.coding {
             Coding::H264 | Coding::Hevc => self.units(bytes, flagged, whole)?,
@@ -182,7 +183,8 @@ fn unescaped(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// Returns the payload of the first recovery point message in the SEI unit's body `sei`, without
-/// emulation prevention bytes; `None` if there is no such message, or a message up to it is cut off.
+/// emulation prevention bytes; `None` if there is no such message, or a message up to it is cut
+/// off.
 fn recovery_point(sei: &[u8]) -> Option<Vec<u8>> {
     const RECOVERY_POINT: usize = 6;
     let sei = unescaped(sei);
@@ -218,8 +220,8 @@ enum SliceType {
     I,
 }
 
-/// Returns `first_mb_in_slice` and the type of the H.264 slice `unit`, a NAL unit with its head; `None`
-/// if these fields are cut off, or do not end in the 16 bytes after the head.
+/// Returns `first_mb_in_slice` and the type of the H.264 slice `unit`, a NAL unit with its head;
+/// `None` if these fields are cut off, or do not end in the 16 bytes after the head.
 fn h264_slice(unit: &[u8]) -> Option<(u32, SliceType)> {
     let head = unescaped(&unit[1..unit.len().min(17)]);
     let mut bits = Bits::new(&head);
@@ -232,10 +234,10 @@ fn h264_slice(unit: &[u8]) -> Option<(u32, SliceType)> {
     Some((first, slice_type))
 }
 
-/// Classifies an H.264 packet by its NAL units, as [`AccessPoints::inspect`] describes. A random access
-/// point has an IDR slice, or a recovery point message with 0 frames and only I slices in its first
-/// field or frame. An unflagged packet with an IDR slice is also returned as a point; the caller
-/// corrects this.
+/// Classifies an H.264 packet by its NAL units, as [`AccessPoints::inspect`] describes. A random
+/// access point has an IDR slice, or a recovery point message with 0 frames and only I slices in
+/// its first field or frame. An unflagged packet with an IDR slice is also returned as a point; the
+/// caller corrects this.
 fn h264<'a>(units: impl Iterator<Item = &'a [u8]>, flagged: bool, whole: bool) -> Option<RandomAccess> {
     let (mut recovery, mut slices) = (None, 0);
     for unit in units {
@@ -279,9 +281,9 @@ fn h264<'a>(units: impl Iterator<Item = &'a [u8]>, flagged: bool, whole: bool) -
 }
 
 /// Classifies an HEVC packet by its NAL units, as [`AccessPoints::inspect`] describes: a random
-/// access point if it has slices and each belongs to an IRAP picture. Slices of other layers are left
-/// out, because a decoder ignores them. An unflagged packet of this kind is also returned as a point;
-/// the caller corrects this.
+/// access point if it has slices and each belongs to an IRAP picture. Slices of other layers are
+/// left out, because a decoder ignores them. An unflagged packet of this kind is also returned as a
+/// point; the caller corrects this.
 fn hevc<'a>(units: impl Iterator<Item = &'a [u8]>, flagged: bool, whole: bool) -> Option<RandomAccess> {
     let (mut recovery, mut is_irap) = (0, false);
     for unit in units {
@@ -317,10 +319,11 @@ fn hevc<'a>(units: impl Iterator<Item = &'a [u8]>, flagged: bool, whole: bool) -
 }
 
 /// Classifies a flagged AV1 packet by its frame headers: a point if every frame is a shown key
-/// frame, and a claim if only the first ones are, as with spatial layers. (A decoder ignores a frame
-/// header that another header follows, so a first key frame alone proves nothing.) Any other packet is
-/// a [`RandomAccess::PICTURE`], because a decoder cannot start there. Returns `None` if more bytes are
-/// needed. The packet need not have a sequence header: it may be only in the codec's head.
+/// frame, and a claim if only the first ones are, as with spatial layers. (A decoder ignores a
+/// frame header that another header follows, so a first key frame alone proves nothing.) Any other
+/// packet is a [`RandomAccess::PICTURE`], because a decoder cannot start there. Returns `None` if
+/// more bytes are needed. The packet need not have a sequence header: it may be only in the codec's
+/// head.
 fn av1(bytes: &[u8], whole: bool) -> Option<RandomAccess> {
     let (mut rest, mut is_key) = (bytes, false);
     while let Some((kind, size, body)) = obu_head(rest) {

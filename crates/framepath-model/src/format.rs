@@ -93,8 +93,9 @@ pub struct Layout {
     pub width: u32,
     /// Height of the picture in pixels; 1 for opaque bytes.
     pub height: u32,
-    /// Bytes from the start of the slot to the end of the plane that ends last, the padding of its rows
-    /// included. After [`Layout::cropped`], the padding of the plane's last row is not included.
+    /// Bytes from the start of the slot to the end of the plane that ends last, the padding of its
+    /// rows included. After [`Layout::cropped`], the padding of the plane's last row is not
+    /// included.
     pub size: usize,
     /// Colour description of the samples.
     pub colors: Colors,
@@ -135,8 +136,8 @@ impl Layout {
         Layout::from_planes(format, width, height, &planes)
     }
 
-    /// Describes a picture whose planes were placed by a decoder, possibly in another process. Its colours
-    /// are [`Colors::UNKNOWN`].
+    /// Describes a picture whose planes were placed by a decoder, possibly in another process. Its
+    /// colours are [`Colors::UNKNOWN`].
     ///
     /// # Errors
     /// A side is out of range, the planes are not those of the format and size, a stride is shorter

@@ -4,10 +4,10 @@
 //! Words are separated by blanks; a `!` by itself ends a hop. Quotes and backslashes work as in a
 //! shell, so a file name may contain blanks, `!` or `=`. `key=value` is an option if `key` is not
 //! quoted, begins with a letter, and has only letters, digits, `_` and `-` (all ASCII); every other
-//! word is positional. (A stage with undeclared options also takes options with other keys.) `tee`, as
-//! the last hop, has branches in parentheses: `test ! tee ( queue ! y4m a.y4m ) ( queue ! null )`. Each
-//! source, stage, sink, link and tee has a [`Definition`]. A set of them, [`Definitions`], parses paths;
-//! errors, help and the canonical form use the same declarations.
+//! word is positional. (A stage with undeclared options also takes options with other keys.) `tee`,
+//! as the last hop, has branches in parentheses: `test ! tee ( queue ! y4m a.y4m ) ( queue ! null
+//! )`. Each source, stage, sink, link and tee has a [`Definition`]. A set of them, [`Definitions`],
+//! parses paths; errors, help and the canonical form use the same declarations.
 //!
 //! Parsing does no I/O and never panics. Its work is bounded by [`MAX_TEXT`].
 

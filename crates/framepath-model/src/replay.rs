@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Replay log of a stream, kept by the supervisor of its worker: the thread that takes the worker's
-//! frames and passes them to the reader. The log makes sure that the reader gets every frame once and
-//! in order, even if a worker dies. Only the frames of packets that are given up are missing.
+//! frames and passes them to the reader. The log makes sure that the reader gets every frame once
+//! and in order, even if a worker dies. Only the frames of packets that are given up are missing.
 //!
-//! A [`ReplayLog`] keeps the last packets, from the stream's start or from a random access point on:
-//! the *history*. Every undelivered frame can be decoded from the history, unless
-//! [`ReplayLog::forget`] has shortened it. After a worker's death, the supervisor submits the history
-//! to the next worker. The log counts the delivered frames of each packet, so that no frame is
-//! delivered twice. Where a stage takes frames instead of packets, each frame counts as a packet that
-//! is a random access point.
+//! A [`ReplayLog`] keeps the last packets, from the stream's start or from a random access point
+//! on: the *history*. Every undelivered frame can be decoded from the history, unless
+//! [`ReplayLog::forget`] has shortened it. After a worker's death, the supervisor submits the
+//! history to the next worker. The log counts the delivered frames of each packet, so that no frame
+//! is delivered twice. Where a stage takes frames instead of packets, each frame counts as a packet
+//! that is a random access point.
 //!
 //! # Start of the history
 //!
@@ -19,24 +19,24 @@
 //! access points are shown in the order in which they are decoded, after all pictures decoded
 //! before them. Two rules follow:
 //!
-//! 1. R has yielded a frame, and then a packet that follows R in decode order and is not known to be
-//!    shown before R yields a frame. At the first such frame, the log checks all other packets of the
-//!    history: each packet before R, and each packet after R that is not known to be shown after R,
-//!    must have yielded a frame. (Packets whose frames are discarded or withheld are left out.) If
-//!    one has not, the rule fails for this R. The rule does not rely on the order alone: some
-//!    decoders output a picture too early while they learn how far a stream reorders.
+//! 1. R has yielded a frame, and then a packet that follows R in decode order and is not known to
+//!    be shown before R yields a frame. At the first such frame, the log checks all other packets
+//!    of the history: each packet before R, and each packet after R that is not known to be shown
+//!    after R, must have yielded a frame. (Packets whose frames are discarded or withheld are left
+//!    out.) If one has not, the rule fails for this R. The rule does not rely on the order alone:
+//!    some decoders output a picture too early while they learn how far a stream reorders.
 //! 2. If rule 1 fails (packets that yield no frame, packets without pts): the random access point
 //!    after R has yielded a frame. A missing frame that would be shown before that frame never
 //!    arrives.
 //!
-//! So the history usually starts at the last random access point that has yielded a frame, or, where
-//! rule 1 fails, at the one before it.
+//! So the history usually starts at the last random access point that has yielded a frame, or,
+//! where rule 1 fails, at the one before it.
 //!
 //! Both rules apply only to random access points that the bytes confirm
 //! ([`RandomAccess::Point`](crate::access_point::RandomAccess)). A container's flag alone is not
-//! enough. A packet that leaves the history without a frame is remembered, so that its frame is still
-//! delivered if the worker outputs it. So a wrong point loses nothing while the worker lives, and at
-//! a worker's death the log counts the losses.
+//! enough. A packet that leaves the history without a frame is remembered, so that its frame is
+//! still delivered if the worker outputs it. So a wrong point loses nothing while the worker lives,
+//! and at a worker's death the log counts the losses.
 //!
 //! # Resuming a stream
 //!
@@ -49,28 +49,28 @@
 //! # Frames that are left out
 //!
 //! A seek or an edit list leaves frames out ([`Preroll`]). Workers do not output the frame of a
-//! discarded packet, so this packet is never outstanding and its loss is no loss. A seek in a stream
-//! without times skips the next n frames in presentation order. Workers output these frames. The log
-//! withholds them and counts each as delivered, so that no replay delivers them. If a packet is lost
-//! before its frame arrived, and the seek would have skipped this frame, n becomes smaller by one,
-//! and the loss does not count. (n is a number of frames: if packets are fields, such losses reduce
-//! it too much.)
+//! discarded packet, so this packet is never outstanding and its loss is no loss. A seek in a
+//! stream without times skips the next n frames in presentation order. Workers output these frames.
+//! The log withholds them and counts each as delivered, so that no replay delivers them. If a
+//! packet is lost before its frame arrived, and the seek would have skipped this frame, n becomes
+//! smaller by one, and the loss does not count. (n is a number of frames: if packets are fields,
+//! such losses reduce it too much.)
 //!
 //! # Giving up a packet
 //!
-//! The first death after a new frame leads to a plain replay: the next worker has as many threads as
-//! the stream's first. (Exception: after a worker with one thread, the next worker has one thread too
-//! if the dead worker took no packet, or if the history still starts where it started at the death
-//! before.) A second death without a new frame in between leads to a replay on one thread, because
-//! with frame threads no single packet can be blamed.
+//! The first death after a new frame leads to a plain replay: the next worker has as many threads
+//! as the stream's first. (Exception: after a worker with one thread, the next worker has one
+//! thread too if the dead worker took no packet, or if the history still starts where it started at
+//! the death before.) A second death without a new frame in between leads to a replay on one
+//! thread, because with frame threads no single packet can be blamed.
 //!
-//! A death happens *at* the last packet that the worker took. A packet is *poisoned*, and is given up,
-//! if two deaths in a row happen at it, the second on one thread, with no new frame in between. A
-//! packet that has ever yielded a frame is not poisoned, because it can be decoded. Deaths at
-//! different packets suggest another cause. But the [`FRUITLESS`]th (4th) death on one thread without
-//! a new frame since the death before gives up the packet at which it happens, even a packet that has
-//! yielded a frame. A new frame, delivered or withheld, resets all counts; giving up a packet resets
-//! those of this paragraph.
+//! A death happens *at* the last packet that the worker took. A packet is *poisoned*, and is given
+//! up, if two deaths in a row happen at it, the second on one thread, with no new frame in between.
+//! A packet that has ever yielded a frame is not poisoned, because it can be decoded. Deaths at
+//! different packets suggest another cause. But the [`FRUITLESS`]th (4th) death on one thread
+//! without a new frame since the death before gives up the packet at which it happens, even a
+//! packet that has yielded a frame. A new frame, delivered or withheld, resets all counts; giving
+//! up a packet resets those of this paragraph.
 
 mod entry;
 mod forgotten;
@@ -97,17 +97,18 @@ pub const FRUITLESS: u32 = 4;
 /// worker took a packet of the history, and no new frame came between them.
 pub const UNOPENED: u32 = 8;
 
-/// Action of the supervisor for a frame received from the worker. Unless the frame is delivered, the
-/// supervisor returns its slot.
+/// Action of the supervisor for a frame received from the worker. Unless the frame is delivered,
+/// the supervisor returns its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrived {
     /// The reader does not have the frame: deliver it.
     Deliver,
-    /// An earlier worker was sent the packet too, so the frame comes from a replay, and the reader must
-    /// not get it: the frame was delivered or withheld before, or it is the frame of a leading picture
-    /// of the history's start, whose references the replay lacks.
+    /// An earlier worker was sent the packet too, so the frame comes from a replay, and the reader
+    /// must not get it: the frame was delivered or withheld before, or it is the frame of a leading
+    /// picture of the history's start, whose references the replay lacks.
     AlreadyDelivered,
-    /// The frame is new, but the reader must not get it: a seek skips it, or it lacks its references.
+    /// The frame is new, but the reader must not get it: a seek skips it, or it lacks its
+    /// references.
     Withheld,
     /// The packet was not submitted to the present worker: the worker violates the protocol. If the
     /// packet is older than the history, the log cannot tell this, and returns another value.
@@ -123,13 +124,13 @@ pub enum RestartPlan {
         /// time.
         single_threaded: bool,
     },
-    /// As [`RestartPlan::Replay`] on one thread. The log has dropped the packet that is given up, the
-    /// packets after it up to the one where the stream resumes, and the leading pictures there.
+    /// As [`RestartPlan::Replay`] on one thread. The log has dropped the packet that is given up,
+    /// the packets after it up to the one where the stream resumes, and the leading pictures there.
     Skip {
         /// Number of the packet that is given up.
         poisoned: u64,
-        /// Number of the packet where the stream resumes: a random access point, or a packet that is
-        /// only flagged as one. `None` if no such packet was appended yet.
+        /// Number of the packet where the stream resumes: a random access point, or a packet that
+        /// is only flagged as one. `None` if no such packet was appended yet.
         next: Option<u64>,
     },
     /// Start no other worker: [`UNOPENED`] workers in a row died before they took a packet of the
@@ -143,8 +144,8 @@ pub enum RestartPlan {
 pub struct Abandoned {
     /// Number of these packets, forgotten ones included.
     pub count: u64,
-    /// Number of the first of these packets that was in the history, not forgotten; `None` if none was,
-    /// even if `count` is not 0.
+    /// Number of the first of these packets that was in the history, not forgotten; `None` if none
+    /// was, even if `count` is not 0.
     pub first: Option<u64>,
 }
 
@@ -157,8 +158,8 @@ struct Death {
     start: Option<u64>,
 }
 
-/// Replay log of one stream; see the module. [`ReplayLog::flush`] resets all fields but `strip` and the
-/// last four counts.
+/// Replay log of one stream; see the module. [`ReplayLog::flush`] resets all fields but `strip` and
+/// the last four counts.
 #[derive(Debug)]
 pub struct ReplayLog<P> {
     /// Packets in decode order, with rising numbers. Packets that are given up are removed.
@@ -173,25 +174,27 @@ pub struct ReplayLog<P> {
     submitted: u64,
     /// Number after the highest packet number submitted to a worker that died; 0 before a death.
     replayed_below: u64,
-    /// Number of the last random access point that has yielded its first frame, until rule 1 is checked
-    /// for it; `None` if there is none.
+    /// Number of the last random access point that has yielded its first frame, until rule 1 is
+    /// checked for it; `None` if there is none.
     untried: Option<u64>,
     resumption: Resumption,
     seek_skips: SeekSkips,
-    /// True if [`ReplayLog::forget`] dropped packets that a replay would need: from then on until the
-    /// history's start moves to a random access point, or a worker dies.
+    /// True if [`ReplayLog::forget`] dropped packets that a replay would need: from then on until
+    /// the history's start moves to a random access point, or a worker dies.
     incomplete: bool,
-    /// True if a new frame was delivered or withheld since the last death; also before the first death.
-    /// A frame that is withheld because it lacks references does not count if its packet is forgotten.
+    /// True if a new frame was delivered or withheld since the last death; also before the first
+    /// death. A frame that is withheld because it lacks references does not count if its packet is
+    /// forgotten.
     progressed: bool,
     /// Last death; `None` before the first, and after a packet was given up.
     last: Option<Death>,
     /// Number of deaths since the last new frame before the last death; includes the last death.
     in_a_row: u32,
-    /// Number of single-threaded deaths in `in_a_row` since the last packet was given up, without the
-    /// row's first.
+    /// Number of single-threaded deaths in `in_a_row` since the last packet was given up, without
+    /// the row's first.
     fruitless: u32,
-    /// Number of the latest deaths in `in_a_row` that happened before a packet of the history was taken.
+    /// Number of the latest deaths in `in_a_row` that happened before a packet of the history was
+    /// taken.
     unopened: u32,
     deaths: u64,
     replayed: u64,
@@ -227,8 +230,8 @@ impl<P> ReplayLog<P> {
     }
 
     /// Adds the next packet in decode order. Numbers rise; gaps are allowed. After a loss, packets
-    /// that cannot be decoded are dropped, and count as skipped. `pts` is the presentation time in ticks
-    /// of the track's time base; `None` if not known.
+    /// that cannot be decoded are dropped, and count as skipped. `pts` is the presentation time in
+    /// ticks of the track's time base; `None` if not known.
     pub fn append(&mut self, seq: u64, pts: Option<i64>, access: RandomAccess, packet: P) {
         self.append_preroll(seq, pts, access, Preroll::default(), packet);
     }
@@ -236,7 +239,8 @@ impl<P> ReplayLog<P> {
     /// Adds a packet as [`ReplayLog::append`] does. `preroll` names the frames that are not
     /// delivered. The log withholds the frames of `preroll.skipped`, so workers must output them.
     /// Workers must not output the frame of a packet with `preroll.discarded`. The log ignores
-    /// `preroll.restarts`. A packet that a seek leaves out anyway does not count as skipped if it is lost.
+    /// `preroll.restarts`. A packet that a seek leaves out anyway does not count as skipped if it
+    /// is lost.
     pub fn append_preroll(
         &mut self,
         seq: u64,
@@ -277,8 +281,8 @@ impl<P> ReplayLog<P> {
         submitted.rev().find(|entry| is_it(&entry.packet)).map(|entry| entry.seq)
     }
 
-    /// Returns true if [`ReplayLog::append`] keeps the next packet, whatever its class: no loss makes the
-    /// log drop it. (The log may still withhold its frame.)
+    /// Returns true if [`ReplayLog::append`] keeps the next packet, whatever its class: no loss
+    /// makes the log drop it. (The log may still withhold its frame.)
     pub fn takes_all(&self) -> bool {
         self.resumption.admits_all()
     }
@@ -337,14 +341,14 @@ impl<P> ReplayLog<P> {
     }
 
     /// Forgets the packets that were submitted to the present worker, except the last `keep`, for a
-    /// history that is too large to be kept. At the worker's death the stream resumes as after a packet
-    /// that was given up, unless the history's start has moved to a random access point since. The
-    /// forgotten packets that might still have yielded a frame then count as skipped, unless a seek would
-    /// have left the frame out.
+    /// history that is too large to be kept. At the worker's death the stream resumes as after a
+    /// packet that was given up, unless the history's start has moved to a random access point
+    /// since. The forgotten packets that might still have yielded a frame then count as skipped,
+    /// unless a seek would have left the frame out.
     ///
-    /// While the worker lives, frames of forgotten packets are treated as others: a new one is still
-    /// [`Arrived::Deliver`], if it is not withheld. [`ReplayLog::get`] finds the last 16,384 forgotten
-    /// packets, without the stripped parts. Of older ones the frames are lost: see
+    /// While the worker lives, frames of forgotten packets are treated as others: a new one is
+    /// still [`Arrived::Deliver`], if it is not withheld. [`ReplayLog::get`] finds the last 16,384
+    /// forgotten packets, without the stripped parts. Of older ones the frames are lost: see
     /// [`ReplayLog::is_unknown`].
     pub fn forget(&mut self, keep: usize) {
         let forgotten = self.cursor.saturating_sub(keep);
@@ -365,11 +369,11 @@ impl<P> ReplayLog<P> {
         self.history.iter().map(|entry| &entry.packet)
     }
 
-    /// Records the worker's death; from now on, all kept packets are unsent. Drops the forgotten packets,
-    /// and those that no worker can decode after this death. Counts a dropped packet as skipped if it
-    /// might still have yielded a frame for the reader. Returns the action for the next worker.
-    /// `popped` is the last packet that the worker took, `None` if it took none; `single_threaded` is
-    /// true if it decoded on one thread.
+    /// Records the worker's death; from now on, all kept packets are unsent. Drops the forgotten
+    /// packets, and those that no worker can decode after this death. Counts a dropped packet as
+    /// skipped if it might still have yielded a frame for the reader. Returns the action for the
+    /// next worker. `popped` is the last packet that the worker took, `None` if it took none;
+    /// `single_threaded` is true if it decoded on one thread.
     pub fn died(&mut self, popped: Option<u64>, single_threaded: bool) -> RestartPlan {
         let seek_skips = &mut self.seek_skips;
         self.skipped += self.forgotten.clear(|seq| !seek_skips.lost(seq));
@@ -427,9 +431,9 @@ impl<P> ReplayLog<P> {
         self.forgotten.is_unknown(seq)
     }
 
-    /// Records a frame of packet `seq`, which [is unknown](ReplayLog::is_unknown), from the
-    /// present worker. The frame cannot be delivered, and the packet counts as skipped, unless a seek
-    /// skips the frame anyway. Returns false, and counts nothing, if `seq` is no such packet, or if as
+    /// Records a frame of packet `seq`, which [is unknown](ReplayLog::is_unknown), from the present
+    /// worker. The frame cannot be delivered, and the packet counts as skipped, unless a seek skips
+    /// the frame anyway. Returns false, and counts nothing, if `seq` is no such packet, or if as
     /// many such frames arrived before as there are unknown packets since the last death.
     pub fn lose_unknown(&mut self, seq: u64) -> bool {
         let may_be = self.forgotten.is_unknown(seq) && self.forgotten.lose_unknown();
@@ -453,11 +457,11 @@ impl<P> ReplayLog<P> {
         }
     }
 
-    /// Records the death of a worker whose packets cannot be submitted again, because the stage's output
-    /// may depend on earlier packets than the history's. Drops the forgotten packets, and those of the history up to `popped`, the last packet
-    /// that the worker took. If `popped` is `None` or no longer in the history, drops none of the history.
-    /// Later packets are submitted to the next worker. Returns the loss, which [`ReplayLog::skipped`]
-    /// does not count.
+    /// Records the death of a worker whose packets cannot be submitted again, because the stage's
+    /// output may depend on earlier packets than the history's. Drops the forgotten packets, and
+    /// those of the history up to `popped`, the last packet that the worker took. If `popped` is
+    /// `None` or no longer in the history, drops none of the history. Later packets are submitted
+    /// to the next worker. Returns the loss, which [`ReplayLog::skipped`] does not count.
     pub fn abandon(&mut self, popped: Option<u64>) -> Abandoned {
         let popped = popped.and_then(|seq| self.find(seq)).filter(|at| *at < self.cursor);
         let taken = popped.map_or(0, |at| at + 1);
@@ -477,15 +481,15 @@ impl<P> ReplayLog<P> {
         lost
     }
 
-    /// Drops all packets, because the next packet is from another place of the stream. From now on the
-    /// caller must drop frames of the earlier packets and not pass them to [`ReplayLog::arrived`], which
-    /// no longer knows them.
+    /// Drops all packets, because the next packet is from another place of the stream. From now on
+    /// the caller must drop frames of the earlier packets and not pass them to
+    /// [`ReplayLog::arrived`], which no longer knows them.
     ///
-    /// Returns the number of packets that had yielded no frame and might still have yielded one. These
-    /// are the packets of the history, without discarded ones, that are shown after every packet with a
-    /// frame; if a time is missing, those decoded after every packet with a frame. Also counted are
-    /// forgotten packets that might still have yielded a frame, and packets whose frame would have been
-    /// withheld.
+    /// Returns the number of packets that had yielded no frame and might still have yielded one.
+    /// These are the packets of the history, without discarded ones, that are shown after every
+    /// packet with a frame; if a time is missing, those decoded after every packet with a frame.
+    /// Also counted are forgotten packets that might still have yielded a frame, and packets whose
+    /// frame would have been withheld.
     pub fn flush(&mut self) -> u64 {
         let delivered = |entry: &&ReplayEntry<P>| entry.delivered > 0;
         let last_shown = self.history.iter().filter(delivered).filter_map(|entry| entry.pts).max();
@@ -512,15 +516,15 @@ impl<P> ReplayLog<P> {
         self.replayed
     }
 
-    /// Returns the number of packets given up without a frame: those at which workers died, those from
-    /// there up to where the stream resumed, those whose references are missing there (dropped or
-    /// withheld), and forgotten ones. Packets whose frame a seek leaves out do not count.
+    /// Returns the number of packets given up without a frame: those at which workers died, those
+    /// from there up to where the stream resumed, those whose references are missing there (dropped
+    /// or withheld), and forgotten ones. Packets whose frame a seek leaves out do not count.
     pub fn skipped(&self) -> u64 {
         self.skipped
     }
 
-    /// Returns the number of packets in [`ReplayLog::skipped`] that are leading pictures of a random
-    /// access point where the stream resumed: their references are missing.
+    /// Returns the number of packets in [`ReplayLog::skipped`] that are leading pictures of a
+    /// random access point where the stream resumed: their references are missing.
     pub fn skipped_leading(&self) -> u64 {
         self.skipped_leading
     }
@@ -534,9 +538,9 @@ impl<P> ReplayLog<P> {
         self.history.binary_search_by_key(&seq, |entry| entry.seq).ok()
     }
 
-    /// Returns true if `entry`, the next packet in decode order, is to be decoded. If it is not, or if its
-    /// frames are withheld, counts it as skipped, unless no frame of it is awaited or a seek leaves its
-    /// frame out anyway.
+    /// Returns true if `entry`, the next packet in decode order, is to be decoded. If it is not, or
+    /// if its frames are withheld, counts it as skipped, unless no frame of it is awaited or a seek
+    /// leaves its frame out anyway.
     fn admits(&mut self, entry: &mut ReplayEntry<P>) -> bool {
         let was_skipping = self.resumption.is_skipping();
         let admission = self.resumption.admit(entry.access, entry.pts);
@@ -553,8 +557,8 @@ impl<P> ReplayLog<P> {
         admission == Admission::Withheld
     }
 
-    /// Drops the packet with index `poisoned` in the history and the later packets that cannot be decoded
-    /// without it. Counts those without a frame as skipped.
+    /// Drops the packet with index `poisoned` in the history and the later packets that cannot be
+    /// decoded without it. Counts those without a frame as skipped.
     fn skip(&mut self, poisoned: usize) -> RestartPlan {
         let mut behind = self.history.split_off(poisoned).into_iter();
         // The packet exists, because the caller found it.

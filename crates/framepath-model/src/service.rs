@@ -113,9 +113,9 @@ pub enum Denial {
 }
 
 impl Denial {
-    /// Returns true if the service ends the connection after this denial: the user may not connect, or
-    /// may not connect again, or the message is one that a correct client with the same version of the
-    /// wire format never sends.
+    /// Returns true if the service ends the connection after this denial: the user may not connect,
+    /// or may not connect again, or the message is one that a correct client with the same version
+    /// of the wire format never sends.
     pub fn ends_connection(&self) -> bool {
         !matches!(self, Denial::Streams(_) | Denial::Opens(_) | Denial::Replacements(_) | Denial::Stopping)
     }

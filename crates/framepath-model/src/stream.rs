@@ -117,8 +117,8 @@ impl StreamInfo {
 /// Metadata of a frame or packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameMeta {
-    /// Number assigned by the source, from 0, in the order of creation. A decoded frame has the number of
-    /// its packet.
+    /// Number assigned by the source, from 0, in the order of creation. A decoded frame has the
+    /// number of its packet.
     pub seq: u64,
     /// Time at which the source created the frame or packet, CLOCK_MONOTONIC nanoseconds.
     pub birth_ns: u64,

@@ -98,8 +98,8 @@ impl Hop {
     }
 
     /// Returns true if the hop's `host`, as given or by a fixed default, is another host than
-    /// `inline`. False if `host` is not given and depends on the decoder, and if the hop has no `host`,
-    /// even if it always runs in a worker ([`Hosts::Process`](super::Hosts::Process)).
+    /// `inline`. False if `host` is not given and depends on the decoder, and if the hop has no
+    /// `host`, even if it always runs in a worker ([`Hosts::Process`](super::Hosts::Process)).
     pub fn is_hosted(&self) -> bool {
         let named = self
             .def

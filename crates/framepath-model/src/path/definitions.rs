@@ -104,8 +104,8 @@ impl Definitions {
         Grammar { known: self, begin: Begin::Source, end: PathEnd::Any }.parse(text)
     }
 
-    /// Reads the rest of a path after its source: stages, links, a tee, and an optional sink. Of the
-    /// branches of a tee, only the last may lack a sink.
+    /// Reads the rest of a path after its source: stages, links, a tee, and an optional sink. Of
+    /// the branches of a tee, only the last may lack a sink.
     ///
     /// # Errors
     /// As [`parse`](Self::parse).

@@ -13,26 +13,27 @@ pub enum Hosts {
     /// A thread of this program (the default), a sandboxed process of this program, or a sandboxed
     /// process of the service.
     Any,
-    /// A thread of this program (the default) or a sandboxed process of this program. Not the service,
-    /// because the service opens no file for a client, not even a plug-in's.
+    /// A thread of this program (the default) or a sandboxed process of this program. Not the
+    /// service, because the service opens no file for a client, not even a plug-in's.
     NoService,
-    /// Any host. Without `host=`, the host of the first decoder behind the hop that runs in a worker,
-    /// else a thread of this program. Exception: if no decoder sets `host=` either, a file whose
-    /// container or codec is not a known one is demuxed in a sandboxed process of this program.
+    /// Any host. Without `host=`, the host of the first decoder behind the hop that runs in a
+    /// worker, else a thread of this program. Exception: if no decoder sets `host=` either, a file
+    /// whose container or codec is not a known one is demuxed in a sandboxed process of this
+    /// program.
     AsDecoder,
-    /// A sandboxed process of this program or of the service, never a thread of this program: the hop
-    /// parses bytes of other machines. Without `host=`, the host of the first decoder behind the hop
-    /// that runs in a worker, else a sandboxed process of this program. The hop may restrict this: an
-    /// `rtsp://` address runs only in a sandboxed process of this program.
+    /// A sandboxed process of this program or of the service, never a thread of this program: the
+    /// hop parses bytes of other machines. Without `host=`, the host of the first decoder behind
+    /// the hop that runs in a worker, else a sandboxed process of this program. The hop may
+    /// restrict this: an `rtsp://` address runs only in a sandboxed process of this program.
     Workers,
-    /// A sandboxed process of this program only. The hop has no `host=`, but the other arguments for
-    /// workers that do not concern the service.
+    /// A sandboxed process of this program only. The hop has no `host=`, but the other arguments
+    /// for workers that do not concern the service.
     Process,
 }
 
 impl Hosts {
-    /// Returns the arguments for workers that a hop with these hosts has; empty for [`Hosts::Inline`].
-    /// `host` is the first of them, unless the hop has no choice of hosts.
+    /// Returns the arguments for workers that a hop with these hosts has; empty for
+    /// [`Hosts::Inline`]. `host` is the first of them, unless the hop has no choice of hosts.
     pub fn args(self) -> &'static [Arg] {
         match self {
             Hosts::Inline => &[],
@@ -98,8 +99,8 @@ const SANDBOX: Arg = Arg::option(
     ValueKind::choice(&["default", "require", "allow"]),
     DefaultValue::Is("default"),
     "not inline: `default` rejects a worker without seccomp and reports other missing layers, `require` rejects a \
-     worker whose sandbox lacks any layer, `allow` rejects none and reports all missing layers; a missing cgroup is \
-     neither rejected nor reported",
+     worker whose sandbox lacks any layer, `allow` rejects none and reports all missing layers; a missing cgroup \
+     does not count, nor does a missing network namespace for a worker that receives from the network",
 );
 const SOCKET: Arg = Arg::option(
     "socket",
@@ -120,5 +121,6 @@ const FAULT: Arg = Arg::option(
     "for tests, not inline: failures of the worker: `crash` and `poison` by a segmentation fault, `hang` by endless \
      sleep, `bomb` by using up its memory. In a stage's worker, N counts the packets or frames and the flushes \
      together, from 0; `poison` fails every worker that takes N, the others only the stream's first worker. In a \
-     demuxer's worker, N counts the packets that it has read, from 0",
+     demuxer's worker, N counts the packets that this worker has read, from 0; a worker for a new connection fails \
+     again",
 );

@@ -45,7 +45,8 @@ pub enum ValueKind {
     /// Any text that is not empty and has no zero byte, such as a file's name. The field describes
     /// the text for help.
     Text(&'static str),
-    /// A plug-in, as `frei0r:NAME`; the name is not empty and contains no `/`, no `:` and no zero byte.
+    /// A plug-in, as `frei0r:NAME`; the name is not empty and contains no `/`, no `:` and no zero
+    /// byte.
     Plugin,
 }
 

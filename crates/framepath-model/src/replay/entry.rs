@@ -10,18 +10,19 @@ pub struct ReplayEntry<P> {
     pub(super) pts: Option<i64>,
     pub(super) access: RandomAccess,
     pub(super) packet: P,
-    /// Number of frames that workers sent and that were delivered to the reader or withheld from it. A
-    /// repetition in a replay does not count.
+    /// Number of frames that workers sent and that were delivered to the reader or withheld from
+    /// it. A repetition in a replay does not count.
     pub(super) delivered: u32,
     /// Number of frames received from the present worker.
     pub(super) received: u32,
-    /// True if the packet had yielded no frame when the history's start moved to the random access point
-    /// before it, and is shown before this point: in a replay its references are missing. The first
-    /// worker that got the packet may still output its frame; that of a later worker is dropped.
+    /// True if the packet had yielded no frame when the history's start moved to the random access
+    /// point before it, and is shown before this point: in a replay its references are missing. The
+    /// first worker that got the packet may still output its frame; that of a later worker is
+    /// dropped.
     pub(super) closed: bool,
     /// True if the packet is decoded only as reference for later packets, because its own
-    /// references were lost. Such a packet counts as skipped, unless its frame was delivered before the
-    /// loss or a seek leaves the frame out.
+    /// references were lost. Such a packet counts as skipped, unless its frame was delivered before
+    /// the loss or a seek leaves the frame out.
     pub(super) withheld: bool,
     /// True if workers do not output the packet's frame, because a seek or an edit list discards it.
     pub(super) discarded: bool,
@@ -74,8 +75,8 @@ impl<P> ReplayEntry<P> {
         self.after_loss
     }
 
-    /// Returns true if the reader may still miss a frame of the packet: the packet has yielded none, and
-    /// its frame is neither discarded nor withheld.
+    /// Returns true if the reader may still miss a frame of the packet: the packet has yielded
+    /// none, and its frame is neither discarded nor withheld.
     pub(super) fn is_outstanding(&self) -> bool {
         self.delivered == 0 && !self.withheld && !self.discarded
     }
@@ -90,8 +91,8 @@ impl<P> ReplayEntry<P> {
         &self.packet
     }
 
-    /// Returns `Some(true)` if the packet is shown before the random access point whose pts is `key`,
-    /// and `Some(false)` if not. Returns `None` if `key` or the packet's pts is not known.
+    /// Returns `Some(true)` if the packet is shown before the random access point whose pts is
+    /// `key`, and `Some(false)` if not. Returns `None` if `key` or the packet's pts is not known.
     pub(super) fn shown_before(&self, key: Option<i64>) -> Option<bool> {
         Some(self.pts? < key?)
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Frames that a seek skips in a stream without times: the first n frames, in presentation order, from
-//! a packet on.
+//! Frames that a seek skips in a stream without times: the first n frames, in presentation order,
+//! from a packet on.
 //!
 //! The log counts these frames itself, because a count that only the worker has would be lost with
 //! the worker, and with the packet that carries the count.
@@ -24,8 +24,8 @@ struct SeekSkip {
     from: u64,
     /// Number of frames that are still to be skipped.
     left: u64,
-    /// Number of frames in `left` that belong to the packets below `kept_below`. These frames are shown
-    /// before those of the lost packets, so the count skips them first.
+    /// Number of frames in `left` that belong to the packets below `kept_below`. These frames are
+    /// shown before those of the lost packets, so the count skips them first.
     reserved: u64,
     /// Number of the packet that was given up last; 0 before the first.
     kept_below: u64,
@@ -56,8 +56,8 @@ impl SeekSkips {
         is_skipped
     }
 
-    /// Records that packet `seq` is lost before it yielded a frame. Returns true if the count would have
-    /// skipped the frame, and then reduces the count by one.
+    /// Records that packet `seq` is lost before it yielded a frame. Returns true if the count would
+    /// have skipped the frame, and then reduces the count by one.
     pub(super) fn lost(&mut self, seq: u64) -> bool {
         let Some(skip) = self.counts.iter_mut().rev().find(|skip| skip.from <= seq) else { return false };
         let is_skipped = skip.left > skip.reserved;
@@ -65,9 +65,9 @@ impl SeekSkips {
         is_skipped
     }
 
-    /// Records that packets from number `below` on are about to be lost; [`SeekSkips::lost`] then records
-    /// each of them. `kept` are the numbers of the earlier packets that may still yield a frame: the
-    /// counts skip their frames first.
+    /// Records that packets from number `below` on are about to be lost; [`SeekSkips::lost`] then
+    /// records each of them. `kept` are the numbers of the earlier packets that may still yield a
+    /// frame: the counts skip their frames first.
     pub(super) fn lose_from(&mut self, below: u64, kept: impl Iterator<Item = u64>) {
         for skip in &mut self.counts {
             (skip.reserved, skip.kept_below) = (0, below);

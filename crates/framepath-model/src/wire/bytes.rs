@@ -81,8 +81,8 @@ impl ByteAnswer {
     /// Decodes a whole answer. Returns its beginning and its bytes.
     ///
     /// # Errors
-    /// The answer is shorter or longer than its beginning states, its status is unknown, or it states more
-    /// bytes than a request may ask for, or bytes with a failure.
+    /// The answer is shorter or longer than its beginning states, its status is unknown, or it
+    /// states more bytes than a request may ask for, or bytes with a failure.
     pub fn decode(bytes: &[u8]) -> Result<(ByteAnswer, &[u8]), WireError> {
         let size = WireError::Field { record: ANSWER, field: "size", value: bytes.len() as u64 };
         let Some((head, rest)) = bytes.split_first_chunk::<BYTE_ANSWER_BYTES>() else { return Err(size) };

@@ -97,8 +97,8 @@ pub enum Submission {
         slot: u32,
         /// Id of a layout that an earlier [`Submission::Layout`] defined.
         layout: u8,
-        /// Damage, field order and orientation of the picture, which the worker puts into the frame's
-        /// metadata.
+        /// Damage, field order and orientation of the picture, which the worker puts into the
+        /// frame's metadata.
         picture: PictureFlags,
     },
     /// Definition of a layout, sent before the first frame that uses it. A slot with such a frame
@@ -131,13 +131,13 @@ pub enum Submission {
 /// Position where a demuxer continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DemuxPosition {
-    /// Random access point for a time, nanoseconds from the stream's start. With [`SeekTo::Exact`], a
-    /// point from which the first frame at or after this time can be decoded; frames before this frame
-    /// are marked as preroll. With [`SeekTo::KeyframeBefore`], the last point at or before this time. If
-    /// there is no such point, the start of the stream.
+    /// Random access point for a time, nanoseconds from the stream's start. With [`SeekTo::Exact`],
+    /// a point from which the first frame at or after this time can be decoded; frames before this
+    /// frame are marked as preroll. With [`SeekTo::KeyframeBefore`], the last point at or before
+    /// this time. If there is no such point, the start of the stream.
     Time(u64, SeekTo),
-    /// First packet that the demuxer has not yet sent, that the container flags as a random access point
-    /// and that is not damaged; the end of the stream if there is none.
+    /// First packet that the demuxer has not yet sent, that the container flags as a random access
+    /// point and that is not damaged; the end of the stream if there is none.
     NextKey,
 }
 
@@ -155,8 +155,8 @@ pub enum Completion {
         slot: u32,
         /// Id of a layout that an earlier [`Completion::Layout`] defined; 0 for [`SAME_FRAME`].
         layout: u8,
-        /// Damage, field order and orientation of the picture, which the caller puts into the frame's
-        /// metadata; ignored for [`SAME_FRAME`].
+        /// Damage, field order and orientation of the picture, which the caller puts into the
+        /// frame's metadata; ignored for [`SAME_FRAME`].
         picture: PictureFlags,
         /// Time and resources that the worker spent on the frame.
         work: WorkerTime,
@@ -215,8 +215,8 @@ pub enum Completion {
         transit: bool,
         /// Frames that the decoder does not output from this packet on, and whether it starts anew before this packet.
         preroll: Preroll,
-        /// Number of packets of the network (RTP) that were lost since the completion before of this
-        /// kind; 0 from a file.
+        /// Number of packets of the network (RTP) that were lost since the completion before of
+        /// this kind; 0 from a file.
         lost: u32,
     },
     /// Marker after a flush or seek: later completions belong to the new input.
@@ -231,8 +231,8 @@ pub enum Completion {
         /// Number of the packet; the number of a later one if the decoder does not report which packet
         /// it could not decode.
         seq: u64,
-        /// Number of packets, this one the last, that the decoder skipped because of damage before them; 0 if
-        /// this packet itself cannot be decoded.
+        /// Number of packets, this one the last, that the decoder skipped because of damage before
+        /// them; 0 if this packet itself cannot be decoded.
         skipped: u64,
     },
 }

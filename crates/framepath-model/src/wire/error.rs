@@ -45,8 +45,8 @@ pub enum WireError {
         record: &'static str,
         /// Name of the field.
         field: &'static str,
-        /// Number found in the field; for `numbers` of a buffer request, the number of buffers; for a time
-        /// of a frame completion, a word with the time.
+        /// Number found in the field; for `numbers` of a buffer request, the number of buffers; for
+        /// a time of a frame completion, a word with the time.
         value: u64,
     },
     /// A text is longer than its field or not UTF-8.

@@ -21,8 +21,8 @@ const FIRST: u32 = 12;
 
 /// Index of the page's word with the number of frames that the stage output; 0 for a demuxer.
 pub const FRAMES: usize = 0;
-/// Index of the page's word with the number of packets or frames that the stage took, or of packets that
-/// the demuxer read.
+/// Index of the page's word with the number of packets or frames that the stage took, or of packets
+/// that the demuxer read.
 pub const INPUTS: usize = 1;
 /// Index of the page's word with the sum of all latencies, nanoseconds.
 pub const LATENCY_SUM: usize = 2;
@@ -112,8 +112,8 @@ pub struct Figures {
     /// Sum of the durations in `latency`, nanoseconds.
     pub latency_sum_ns: u64,
     /// Time of all frames by cause, nanoseconds, in the order of [`KNOWN_CAUSES`]; 0 for a cause
-    /// that the level of the client's ledger does not measure. `held` is all time inside the stage in
-    /// which no thread is known to have worked on the frame, also the time in a device.
+    /// that the level of the client's ledger does not measure. `held` is all time inside the stage
+    /// in which no thread is known to have worked on the frame, also the time in a device.
     pub causes_ns: [u64; KNOWN_CAUSES.len()],
     /// Width of the last frame, pixels; 0 before the first frame.
     pub width: u32,
@@ -128,8 +128,8 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Decodes the words of a worker's page. The stage's text ends before its first zero byte; bytes of
-    /// it that are not printable ASCII become `?`.
+    /// Decodes the words of a worker's page. The stage's text ends before its first zero byte;
+    /// bytes of it that are not printable ASCII become `?`.
     pub fn from_words(words: &[u64; FIGURE_WORDS]) -> Figures {
         let bytes: Vec<u8> = words[LABEL..LATENCY].iter().flat_map(|word| word.to_ne_bytes()).collect();
         let text: String = bytes.iter().take_while(|byte| **byte != 0).map(|byte| printable(*byte)).collect();
@@ -241,11 +241,11 @@ pub struct Totals {
     pub connections: u32,
     /// Number of idle workers that wait for a stream.
     pub spares: u32,
-    /// Number of streams that the service accepted since it started. A stream counts when it begins to
-    /// wait for a worker, so also if it never gets one.
+    /// Number of streams that the service accepted since it started. A stream counts when it begins
+    /// to wait for a worker, so also if it never gets one.
     pub granted: u64,
-    /// Number of denials since the service started: of connections, of clients' requests, and of streams
-    /// that waited for a worker when no worker could be started.
+    /// Number of denials since the service started: of connections, of clients' requests, and of
+    /// streams that waited for a worker when no worker could be started.
     pub denied: u64,
     /// Number of times that clients had the service replace a stream's worker since it started.
     pub crashes: u64,

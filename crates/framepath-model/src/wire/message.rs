@@ -88,7 +88,8 @@ pub enum Message {
     /// Caller to worker, answer to [`Message::RequestMemory`], with a memfd of the requested size
     /// attached, sealed against resizing.
     Memory {
-        /// Number of the memory, from 0: the count of memories that the caller sent to this worker before.
+        /// Number of the memory, from 0: the count of memories that the caller sent to this worker
+        /// before.
         number: u32,
     },
     /// Service to worker, before the service grants the worker, with the page for the worker's
@@ -99,8 +100,8 @@ pub enum Message {
         /// Path of the device node, used in error messages.
         node: String,
     },
-    /// Caller to worker, before [`Message::Demux`], with the open file attached, or with a socket on
-    /// which the worker requests the file's bytes.
+    /// Caller to worker, before [`Message::Demux`], with the open file attached, or with a socket
+    /// on which the worker requests the file's bytes.
     File {
         /// Path or address of the file as the user gave it, used in error messages and to guess the
         /// container.
@@ -130,16 +131,16 @@ pub enum Message {
         /// True if the stage takes packets, false if it takes frames.
         takes_packets: bool,
     },
-    /// Worker to caller, answer to [`Message::Demux`] or [`Message::DemuxNetwork`]: the file or network
-    /// stream is open; its packets follow in the ring.
+    /// Worker to caller, answer to [`Message::Demux`] or [`Message::DemuxNetwork`]: the file or
+    /// network stream is open; its packets follow in the ring.
     Demuxed {
         /// Size of the track's description at the start of the packet area, bytes; at least one.
         track_bytes: u32,
         /// Description of the stream of packets.
         stream: StreamInfo,
     },
-    /// Worker to caller: the worker cannot enter the sandbox (instead of [`Message::Ready`]), or cannot
-    /// open the stream, file or network stream.
+    /// Worker to caller: the worker cannot enter the sandbox (instead of [`Message::Ready`]), or
+    /// cannot open the stream, file or network stream.
     Refused {
         /// Reason of the refusal, an error text.
         text: String,
@@ -209,7 +210,8 @@ pub enum Message {
         text: String,
     },
     /// Client to service: requests the status of the stream with the lowest number that is at least
-    /// `from`. The answer is [`Message::Status`], or [`Message::Totals`] if there is no such stream.
+    /// `from`. The answer is [`Message::Status`], or [`Message::Totals`] if there is no such
+    /// stream.
     Watch {
         /// Lowest number of interest.
         from: u32,

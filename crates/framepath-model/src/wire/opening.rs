@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Contents of the three messages that make a worker open a stream, demux a file, or demux a stream from
-//! the network.
+//! Contents of the three messages that make a worker open a stream, demux a file, or demux a stream
+//! from the network.
 
 use super::WireError;
 use super::error::check;
@@ -50,8 +50,8 @@ pub enum InputBytes {
 /// Parameters for demuxing a file, sent in one message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Demux {
-    /// True if the demuxer may seek in the input: a regular file, or a file whose bytes the caller can
-    /// provide from any offset on. False for a pipe or a device.
+    /// True if the demuxer may seek in the input: a regular file, or a file whose bytes the caller
+    /// can provide from any offset on. False for a pipe or a device.
     pub seekable: bool,
     /// Way in which the demuxer reads the file.
     pub bytes: InputBytes,
