@@ -56,8 +56,8 @@ pub enum RandomAccess {
     /// Packet that the container flags as random access point and that the bytes do not confirm: a
     /// gradual refresh, or no proof that later pictures are valid.
     Claimed {
-        /// Number of reference pictures after this packet until pictures are valid, at most; 0 if
-        /// the bytes announce no gradual refresh.
+        /// Upper limit of the number of reference pictures after this packet until pictures are
+        /// valid; 0 if the bytes announce no gradual refresh.
         recovery: u32,
     },
     /// Random access point: decoding can start here. The container flags the packet, and the

@@ -117,10 +117,11 @@ impl StreamInfo {
 /// Metadata of a frame or packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameMeta {
-    /// Number assigned by the source, from 0, in the order of creation. A decoded frame has the
-    /// number of its packet.
+    /// Number assigned by the source, from 0, in the order of creation. A number is missing if a
+    /// device dropped that frame. A decoded frame has the number of its packet.
     pub seq: u64,
-    /// Time at which the source created the frame or packet, CLOCK_MONOTONIC nanoseconds.
+    /// Time at which the source began to make the frame or packet, or at which a device captured
+    /// it, CLOCK_MONOTONIC nanoseconds; 0 if the ledger is off.
     pub birth_ns: u64,
     /// Presentation time in ticks of the stream's time base; `None` if not known.
     pub pts: Option<i64>,

@@ -53,11 +53,12 @@ pub struct Machine {
     /// known; `None` outside of a virtual machine.
     #[serde(default)]
     pub virtualisation: Option<String>,
-    /// Name of the processor's frequency governor; `None` if there is none or it is not known.
+    /// Name of the first processor's frequency governor; `None` if there is none or it is not
+    /// known.
     #[serde(default)]
     pub governor: Option<String>,
-    /// Names of the graphics cards, separated by commas: PCI numbers, or names in the device tree;
-    /// `None` if there are none.
+    /// Names of the graphics cards, separated by commas: PCI numbers, else names in the device
+    /// tree, else module aliases; `None` if there are none.
     #[serde(default)]
     pub gpu: Option<String>,
     /// Names of the graphics cards' kernel drivers, separated by commas; `None` if there are none.
@@ -80,7 +81,7 @@ pub struct SummaryRow {
     pub contender: String,
     /// Number of runs.
     pub runs: u32,
-    /// Number of frames or pushes in one run.
+    /// Number of frames in one run, the last of several; in lab `queue`, of pushes; 0 if not known.
     pub frames: u64,
     /// Wall time of a run, milliseconds; `None` if not known.
     #[serde(default)]
@@ -88,33 +89,40 @@ pub struct SummaryRow {
     /// CPU time of a run, of everything that the contender started, milliseconds; `None` if not known.
     #[serde(default)]
     pub cpu_ms: Option<Spread>,
-    /// CPU time of a run divided by its frames, microseconds; `None` if the CPU time is not known or a run
-    /// has no frames.
+    /// Median CPU time of a run divided by `frames`, microseconds; `None` if the CPU time is not
+    /// known, if there are no frames, and in lab `queue`, which counts pushes.
     #[serde(default)]
     pub cpu_us_per_frame: Option<f64>,
-    /// CPU time divided by wall time: 1 means one core busy throughout; `None` if not known.
+    /// CPU time divided by wall time, the median over the runs: 1 means one core busy throughout;
+    /// `None` if not known.
     #[serde(default)]
     pub load: Option<f64>,
-    /// Percentiles of the frames' latency, microseconds; `None` if not known.
+    /// Percentiles of the frames' latency, microseconds, each the median over the runs; `None` if
+    /// not known.
     #[serde(default)]
     pub latency_us: Option<LatencyUs>,
-    /// Number of pixel and packet bytes that the CPU copied, per frame; `None` if not known.
+    /// Number of pixel and packet bytes that the CPU copied, per frame, the median over the runs;
+    /// `None` if not known.
     #[serde(default)]
     pub copied_bytes_per_frame: Option<f64>,
-    /// Number of context switches per frame; `None` if not known.
+    /// Number of context switches per frame, voluntary and involuntary, the median over the runs;
+    /// `None` if not known.
     #[serde(default)]
     pub switches_per_frame: Option<f64>,
     /// Number of system calls per frame; `None` if not known.
     #[serde(default)]
     pub syscalls_per_frame: Option<f64>,
-    /// Latency of the median frame divided among its causes, microseconds; `None` if not known.
+    /// Latency of the median frame divided among its causes, microseconds. Of several runs, that of
+    /// the run with the median total. `None` if not known.
     #[serde(default)]
     pub causes_us: Option<CausesUs>,
-    /// Figures of each hop of the path, in path order; empty if not known.
+    /// Figures of each hop of the path in the run of `causes_us`, in path order; empty if not
+    /// known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hops: Vec<HopSummary>,
-    /// CPU time for each frame that no hop accounts for, microseconds: that of the whole run, its workers
-    /// included, less `cpu_us` of all hops. `None` if the CPU time of the hops is not known.
+    /// CPU time for each frame that no hop accounts for, in the run of `causes_us`, microseconds:
+    /// that of the whole run, its workers included, less `cpu_us` of all hops; negative if the
+    /// hops' clocks show more. `None` if the CPU time of the hops is not known.
     #[serde(default)]
     pub other_cpu_us: Option<f64>,
     /// Advice that follows from the figures, at most three sentences.
@@ -123,8 +131,9 @@ pub struct SummaryRow {
     /// Peak of the resident memory, the highest of all runs, KiB; `None` if not known.
     #[serde(default)]
     pub peak_memory_kib: Option<u64>,
-    /// Figures that only this experiment has, such as `cpu_us_per_push`. They are written as keys
-    /// of the row. The reader drops unknown keys whose values are not numbers.
+    /// Figures that not every row has, such as `cpu_us_per_push` of lab `queue` or `dropped` of a
+    /// path. They are written as keys of the row. The reader drops unknown keys whose values are
+    /// not numbers.
     #[serde(flatten, deserialize_with = "numbers_only")]
     pub extra: BTreeMap<String, f64>,
 }
@@ -140,18 +149,19 @@ pub struct HopSummary {
     /// Number of frames that the hop dropped.
     #[serde(default)]
     pub dropped: u64,
-    /// CPU time of the hop by the clocks of its threads, copies included, divided by the frames of the
-    /// row, microseconds; `None` for a link, and if not known.
+    /// CPU time of the hop by the clocks of its threads and workers, copies included, divided by
+    /// the frames of the run (of several sinks, that of the sink with most frames), microseconds;
+    /// `None` for a link, and if not known.
     #[serde(default)]
     pub cpu_us: Option<f64>,
     /// Percentiles of the time from entering to leaving the hop, microseconds; `None` if no frame passed.
     #[serde(default)]
     pub latency_us: Option<LatencyUs>,
-    /// Number of bytes that the CPU copied for a frame that passed.
+    /// Mean number of bytes that the CPU copied for a frame that passed; 0 if no frame passed.
     #[serde(default)]
     pub copied_bytes_per_frame: f64,
-    /// Part of `held` in `causes_us` for the depth of a decoder's frame threads, microseconds; `None` if
-    /// there was none or it is not known.
+    /// Part of `held` in `causes_us` that is due to the depth of a decoder's frame threads,
+    /// microseconds; `None` if there was none or it is not known.
     #[serde(default)]
     pub held_depth_us: Option<f64>,
     /// The hop's part of `causes_us` of the row, microseconds; `None` if not known, and for a hop that is

@@ -97,9 +97,10 @@ impl Row {
         self.leave_ns.saturating_sub(self.enter_ns)
     }
 
-    /// Returns the hop's time by cause, nanoseconds. Compute and preempted are known only if the
-    /// thread was counted, unexplained also for a link. Held, paced, device and pool are known only if
-    /// they are not 0, network never.
+    /// Returns the hop's time by cause, nanoseconds; `None` for a cause that is not known. Copy,
+    /// queue, wakeup and blocked are always known. Compute and preempted are known only if the row
+    /// has the thread's counters ([`flag::COUNTED`]), unexplained also for a link. Held, paced,
+    /// device and pool are known only if they are not 0, network never.
     pub fn causes(&self) -> Causes {
         let mut causes = Causes::default();
         causes[Cause::Copy] = Some(self.copy_ns as f64);

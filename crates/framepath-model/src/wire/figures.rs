@@ -239,7 +239,7 @@ pub struct Totals {
     pub streams: u32,
     /// Number of open connections, including those of programs that only watch.
     pub connections: u32,
-    /// Number of idle workers that wait for a stream.
+    /// Number of ready workers without a stream.
     pub spares: u32,
     /// Number of streams that the service accepted since it started. A stream counts when it begins
     /// to wait for a worker, so also if it never gets one.
