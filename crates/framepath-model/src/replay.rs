@@ -364,7 +364,7 @@ impl<P> ReplayLog<P> {
         }
     }
 
-    /// Iterates over the kept packets, oldest first.
+    /// Iterates over the packets of the history, oldest first.
     pub fn packets(&self) -> impl Iterator<Item = &P> {
         self.history.iter().map(|entry| &entry.packet)
     }
@@ -426,7 +426,8 @@ impl<P> ReplayLog<P> {
         RestartPlan::Replay { single_threaded: self.in_a_row >= 2 || (single_threaded && there_still) }
     }
 
-    /// Returns true if packet `seq` was forgotten so long ago that `get` cannot find it.
+    /// Returns true if packet `seq` was forgotten so long ago that [`ReplayLog::get`] cannot find
+    /// it: its number is at most that of the newest such packet.
     pub fn is_unknown(&self, seq: u64) -> bool {
         self.forgotten.is_unknown(seq)
     }

@@ -196,18 +196,19 @@ impl LatencyUs {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CausesUs {
-    /// CPU time in a stage, without copies; `None` if not known.
+    /// CPU time in a stage, without copies; `None` if not known. All causes are those of
+    /// [`ledger::Cause`](crate::ledger::Cause).
     pub compute: Option<f64>,
     /// Time in which the CPU copied pixel or packet bytes; `None` if not known.
     pub copy: Option<f64>,
     /// Time in which the frame waited for a busy consumer; `None` if not known.
     pub queue: Option<f64>,
-    /// Time kept by a decoder for presentation order or for the depth of its frame threads; `None` if
-    /// not known.
+    /// Time inside a stage, mostly a decoder, in which no thread is known to have worked on the
+    /// frame; `None` if not known.
     pub held: Option<f64>,
     /// Time from hand-off until an idle consumer ran; `None` if not known.
     pub wakeup: Option<f64>,
-    /// Time in which a stage could run, but another thread had the CPU; `None` if not known.
+    /// Time in which a stage's thread could run but had no CPU; `None` if not known.
     pub preempted: Option<f64>,
     /// Time of known waits, such as for a free buffer or for I/O; `None` if not known.
     pub blocked: Option<f64>,
@@ -217,7 +218,8 @@ pub struct CausesUs {
     pub device: Option<f64>,
     /// Time on the network; `None` if not known.
     pub network: Option<f64>,
-    /// Time inside a decoder whose threads share the frames; `None` if not known.
+    /// Time inside a decoder of whose threads the work cannot be assigned to one frame; `None` if
+    /// not known.
     pub pool: Option<f64>,
     /// Time that no other cause accounts for; negative if the other causes exceed the latency; `None`
     /// if not known.

@@ -11,7 +11,8 @@ pub enum Hosts {
     /// A thread of this program only; the hop has no arguments for workers.
     Inline,
     /// A thread of this program (the default), a sandboxed process of this program, or a sandboxed
-    /// process of the service.
+    /// process of the service. Exception: a decoder without `host=` runs in a sandboxed process of
+    /// this program if the file's container or codec is not a known one.
     Any,
     /// A thread of this program (the default) or a sandboxed process of this program. Not the
     /// service, because the service opens no file for a client, not even a plug-in's.
@@ -57,7 +58,8 @@ const HOST: Arg = Arg::option(
     ValueKind::choice(&["inline", "process", "service"]),
     DefaultValue::Is("inline"),
     "where the hop runs: `inline` in a thread of this program, `process` in a sandboxed process of this program, \
-     `service` in a sandboxed process of `framepath serve`",
+     `service` in a sandboxed process of `framepath serve`. Without host=, `decode` runs in a sandboxed process if \
+     the container or codec is an unusual one",
 );
 const PROCESS_HOST: Arg = Arg { kind: ValueKind::choice(&["inline", "process"]), help: PROCESS_HELP, ..HOST };
 const PROCESS_HELP: &str =
