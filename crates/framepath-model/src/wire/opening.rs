@@ -57,7 +57,7 @@ pub struct Demux {
     pub bytes: InputBytes,
     /// Number of times the file is read, at least 1; `u64::MAX` for no limit.
     pub loops: u64,
-    /// Index of the video track in the container, from 0; `None` selects the best one.
+    /// Number of the track among the video tracks of the container, from 0; `None` selects the best one.
     pub track: Option<u32>,
     /// Position at which each reading of the file starts, nanoseconds from the stream's start.
     pub start_ns: u64,
@@ -78,11 +78,11 @@ pub struct DemuxNetwork {
     /// Size of the text at the start of the packet area, bytes, 1 to [`NETWORK_TEXT_BYTES`]: a URL, or a
     /// session description for [`NetworkTransport::Sdp`].
     pub text_bytes: u32,
-    /// Index of the video track in the stream, from 0; `None` selects the best one.
+    /// Number of the track among the video tracks of the stream, from 0; `None` selects the best one.
     pub track: Option<u32>,
     /// Maximum time to wait for a late datagram, nanoseconds.
     pub latency_ns: u64,
-    /// Maximum time of one wait for the server, nanoseconds.
+    /// Maximum time without a packet or an answer of the server, nanoseconds.
     pub timeout_ns: u64,
     /// Number of cells of each ring, 1 to [`MAX_CELLS`].
     pub cells: u32,
