@@ -83,9 +83,9 @@ impl ParameterSets {
         }
     }
 
-    /// Returns the sets that a decoder needs before the next packet if it has only the codec's
-    /// head; `None` if it needs none, or if the sets are lost. The allocation stays the same while
-    /// the sets do not change.
+    /// Returns the sets that a decoder with only the codec's head needs before the next packet;
+    /// `None` if it needs none, or if the sets are lost. While the sets do not change, the `Arc` is
+    /// the same.
     pub fn in_force(&self) -> Option<&Arc<SetLog>> {
         self.in_force.as_ref()
     }

@@ -120,12 +120,13 @@ pub enum Arrived {
 pub enum RestartPlan {
     /// Submit the whole history to the next worker, also packets that no worker got yet.
     Replay {
-        /// True if the next worker has to decode on one thread, so that it works on one packet at a
-        /// time.
+        /// True if the next worker has to decode on one thread, so that its death can be blamed
+        /// on the last packet that it took.
         single_threaded: bool,
     },
-    /// As [`RestartPlan::Replay`] on one thread. The log has dropped the packet that is given up,
-    /// the packets after it up to the one where the stream resumes, and the leading pictures there.
+    /// Submit the whole history to the next worker, also packets that no worker got yet; this
+    /// worker has to decode on one thread. The log has dropped the packet that is given up, the
+    /// packets after it up to the one where the stream resumes, and the leading pictures there.
     Skip {
         /// Number of the packet that is given up.
         poisoned: u64,
@@ -450,7 +451,8 @@ impl<P> ReplayLog<P> {
         }
     }
 
-    /// Returns the packet of [`ReplayLog::get`] as mutable; `None` as there.
+    /// Returns packet `seq` as mutable, stripped if it was forgotten; `None` if the log does not
+    /// keep it.
     pub fn get_mut(&mut self, seq: u64) -> Option<&mut P> {
         match self.find(seq) {
             Some(at) => Some(&mut self.history[at].packet),

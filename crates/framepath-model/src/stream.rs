@@ -130,7 +130,8 @@ pub struct FrameMeta {
     /// True for a frame that is not right because the stream is damaged: the decoder concealed parts of
     /// it, or its packet is marked as damaged. False for packets.
     pub is_damaged: bool,
-    /// Times of the picture's fields.
+    /// Order in time of the picture's two fields; [`FieldOrder::Progressive`] if all rows have one
+    /// time, or the order is not known.
     pub field_order: FieldOrder,
     /// Movement that makes the picture upright, as the bitstream or else the container declares it.
     pub orientation: Orientation,
@@ -154,15 +155,17 @@ impl FrameMeta {
 /// Part of [`FrameMeta`] that a stage may change: the properties of the picture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PictureFlags {
-    /// As [`FrameMeta::is_damaged`].
+    /// True if the picture is not right because the stream is damaged; as
+    /// [`FrameMeta::is_damaged`].
     pub is_damaged: bool,
-    /// As [`FrameMeta::field_order`].
+    /// Order in time of the picture's fields; as [`FrameMeta::field_order`].
     pub field_order: FieldOrder,
-    /// As [`FrameMeta::orientation`].
+    /// Movement that makes the picture upright; as [`FrameMeta::orientation`].
     pub orientation: Orientation,
 }
 
-/// Times of a picture's fields: the even rows are the top field, the odd rows the bottom field.
+/// Order in time of a picture's two fields: the even rows, counted from 0, are the top field, the
+/// odd rows the bottom field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum FieldOrder {
     /// One time for all rows, or not known.

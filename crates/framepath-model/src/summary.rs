@@ -372,8 +372,8 @@ pub struct Ratio {
     pub ci95: Option<[f64; 2]>,
     /// Number of pairs.
     pub pairs: usize,
-    /// Conclusion that the interval allows; `None` if the summary lacks it: the method of the same
-    /// name then computes it.
+    /// Conclusion that the interval allows; `None` if the summary lacks the conclusion.
+    /// [`Ratio::verdict`] then computes it.
     #[serde(default)]
     pub verdict: Option<Verdict>,
 }

@@ -3,7 +3,7 @@
 
 use std::ops::{AddAssign, Index, IndexMut};
 
-/// Cause of a frame's latency. The names are those of the design, in every output.
+/// Cause of a frame's latency. Every output calls a cause by [`Cause::name`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Cause {
     /// CPU time in a stage, without copies.

@@ -5,7 +5,7 @@ use super::{Cause, Causes};
 
 /// Bits of [`Row::flags`].
 pub mod flag {
-    /// The path of the frame ends at this hop: the sink has finished it.
+    /// The hop is a sink, which has finished the frame: the frame's way ends here.
     pub const LAST: u32 = 1;
     /// The hop dropped the frame.
     pub const DROPPED: u32 = 2;

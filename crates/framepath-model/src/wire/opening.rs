@@ -57,7 +57,8 @@ pub struct Demux {
     pub bytes: InputBytes,
     /// Number of times the file is read, at least 1; `u64::MAX` for no limit.
     pub loops: u64,
-    /// Number of the track among the video tracks of the container, from 0; `None` selects the best one.
+    /// Number of the track among the video tracks of the container, from 0; `None` selects the best
+    /// one.
     pub track: Option<u32>,
     /// Position at which each reading of the file starts, nanoseconds from the stream's start.
     pub start_ns: u64,
@@ -78,7 +79,8 @@ pub struct DemuxNetwork {
     /// Size of the text at the start of the packet area, bytes, 1 to [`NETWORK_TEXT_BYTES`]: a URL, or a
     /// session description for [`NetworkTransport::Sdp`].
     pub text_bytes: u32,
-    /// Number of the track among the video tracks of the stream, from 0; `None` selects the best one.
+    /// Number of the track among the video tracks of the stream, from 0; `None` selects the best
+    /// one.
     pub track: Option<u32>,
     /// Maximum time to wait for a late datagram, nanoseconds.
     pub latency_ns: u64,
