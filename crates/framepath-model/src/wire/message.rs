@@ -161,14 +161,15 @@ pub enum Message {
         /// Number of the [`Message::Memory`] that contains the pool.
         memory: u32,
     },
-    /// Worker to caller: requests memory for a pool. The answer is
-    /// [`Message::Memory`] or [`Message::Denied`].
+    /// Worker to caller: requests memory for a pool. If the stream is open already,
+    /// [`super::Completion::MemoryRequest`] follows in the ring. The answer is [`Message::Memory`]
+    /// or [`Message::Denied`].
     RequestMemory {
         /// Requested size in bytes, at least one.
         bytes: u64,
     },
-    /// Worker to caller: requests buffers to decode into. The answer is [`Message::ProvideBuffers`]
-    /// or [`Message::Denied`].
+    /// Worker to caller: requests buffers to decode into. [`super::Completion::MemoryRequest`]
+    /// follows in the ring. The answer is [`Message::ProvideBuffers`] or [`Message::Denied`].
     RequestBuffers(BufferRequest),
     /// Client to service: requests a stream. The answer is [`Message::Grant`] or
     /// [`Message::Denied`].
