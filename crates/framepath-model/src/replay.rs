@@ -72,6 +72,8 @@
 //! packet that has yielded a frame. A new frame, delivered or withheld, resets all counts; giving
 //! up a packet resets those of this paragraph.
 
+// over 600 lines because the comments derive the rules of a replay, and name their exceptions.
+
 mod entry;
 mod forgotten;
 mod resumption;
