@@ -6,10 +6,11 @@
 //! makes wrong ones. So the flag alone is not trusted.
 //!
 //! Tables: ITU-T H.264 (7.3.3, 7.4.1, D.1.8), ITU-T H.265 (7.4.2.2, D.2.8), ISO/IEC 14496-15
-//! (length prefixes), and those of [`access_unit`](crate::access_unit). Only NAL unit heads, SEI
-//! messages and slice headers are read. [`ParameterSets`](crate::parameter_sets::ParameterSets)
-//! keeps the parameter sets before a point. The bytes are not trusted: bytes that cannot be
-//! parsed confirm nothing.
+//! (length prefixes), and those of [`access_unit`](crate::access_unit). Of H.264 and HEVC, only NAL
+//! unit heads, SEI messages and slice headers are read; of the other codecs, only the heads of
+//! frames. A decoder that starts at a point may need parameter sets from earlier packets:
+//! [`ParameterSets`](crate::parameter_sets::ParameterSets) keeps them. The bytes are not trusted:
+//! bytes that cannot be parsed confirm nothing.
 
 use crate::access_unit::{Bits, Coding, FRAME, FRAME_HEADER, obu_head, vp8, vp9};
 use crate::framing::Framing;
@@ -18,52 +19,55 @@ use crate::framing::Framing;
 /// the size of the largest picture buffer (ITU-T H.265, A.4.2).
 const MOST_REORDERED: u32 = 16;
 
-/// Types of HEVC's NAL units for leading pictures (ITU-T H.265, table 7-1).
+/// Type of HEVC's NAL units for RADL pictures to which no picture of the same sub-layer refers.
+/// This type and the next three are those of leading pictures (ITU-T H.265, table 7-1).
 const RADL_N: u8 = 6;
 const RADL_R: u8 = 7;
 const RASL_N: u8 = 8;
 const RASL_R: u8 = 9;
 
-/// Classification of a picture by its type: leading pictures are shown before the random access point
-/// that they follow in decode order.
+/// Classification of a picture by its type. A leading picture follows a random access point in
+/// decode order and is shown before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leading {
     /// No leading picture.
     No,
     /// Leading picture that does not refer to pictures before the point: a RADL picture of HEVC.
     Decodable,
-    /// Leading picture that may refer to pictures before the point: a RASL picture of HEVC, or a B
-    /// picture of H.264. For H.264 this applies only between a random access point and the next P
-    /// picture.
+    /// Leading picture that may refer to pictures before the point: a RASL picture of HEVC. Every B
+    /// picture of H.264 has this class, too, although it can be a leading picture only between a
+    /// random access point and the next picture that is not B.
     Skipped,
 }
 
-/// Class of a packet: whether a decoder can start at it.
+/// Class of a packet, which says whether a decoder can start at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RandomAccess {
     /// Picture that is not a random access point.
     Picture {
-        /// True if other pictures may refer to this picture. Such a picture counts towards the
-        /// `recovery` of a claimed point.
+        /// False if no other picture refers to this picture; true if others may, or if this is not
+        /// known. Only pictures with `true` count towards the `recovery` of a claimed point.
         reference: bool,
-        /// Used if the packet or the point has no presentation time.
+        /// Classification as a leading picture; [`Leading::No`] if the packet's bytes were not
+        /// read. Used only if this packet or the random access point before it has no presentation
+        /// time; otherwise the times decide.
         leading: Leading,
     },
     /// Packet that the container flags as random access point and that the bytes do not confirm: a
     /// gradual refresh, or no proof that later pictures are valid.
     Claimed {
-        /// Number of reference pictures after this packet until pictures are valid; 0 if the bytes
-        /// announce none.
+        /// Upper limit of the number of reference pictures after this packet until pictures are
+        /// valid; 0 if the bytes announce no gradual refresh.
         recovery: u32,
     },
-    /// Random access point, flagged by the container and confirmed by the bytes: decoding can start
-    /// here.
+    /// Random access point: decoding can start here. The container flags the packet, and the
+    /// packet's bytes confirm it; or the codec does, if all its pictures are random access points.
     Point,
 }
 
 impl RandomAccess {
-    /// Picture of which nothing else is known: it counts as a reference and not as a leading
-    /// picture.
+    /// Picture that is not a random access point, and of which nothing else is known: it counts as
+    /// a reference picture and not as a leading picture.
     pub const PICTURE: RandomAccess = RandomAccess::Picture { reference: true, leading: Leading::No };
 }
 
@@ -72,11 +76,13 @@ impl RandomAccess {
 pub struct AccessPoints {
     coding: Coding,
     framing: Framing,
-    /// True after the first flagged packet with a gradual refresh. From then on, the bytes of every
-    /// H.264 packet are inspected, to distinguish reference pictures from others.
+    /// True after the first flagged packet with a gradual refresh of more than 0 pictures. From
+    /// then on, the bytes of every H.264 packet are inspected, to distinguish reference pictures
+    /// from others.
     gradual: bool,
-    /// True if the last flagged packet has no presentation time. Times then do not identify its
-    /// leading pictures, so the bytes of the packets after it are inspected.
+    /// True if the last packet that the container flags has no presentation time; false before the
+    /// first flagged packet. Times then do not identify its leading pictures, so the bytes of all
+    /// H.264 and HEVC packets up to the next flagged packet with a time are inspected.
     untimed: bool,
 }
 
@@ -87,9 +93,10 @@ impl AccessPoints {
         AccessPoints { coding, framing: Framing::new(coding, head), gradual: false, untimed: false }
     }
 
-    /// Returns true if [`AccessPoints::inspect`] needs the bytes of the next packet; else the
-    /// packet is a [`RandomAccess::PICTURE`]. `flagged` is the container's flag; `timed` is true if
-    /// the packet has a presentation time. Call this once for each packet.
+    /// Returns true if [`AccessPoints::inspect`] has to read the bytes of the next packet in decode
+    /// order; else the packet is a [`RandomAccess::PICTURE`]. `flagged` is the container's flag;
+    /// `timed` is true if the packet has a presentation time. Call this function once for each
+    /// packet, before [`AccessPoints::inspect`].
     pub fn needs(&mut self, flagged: bool, timed: bool) -> bool {
         if flagged {
             self.untimed = !timed;
@@ -102,9 +109,10 @@ impl AccessPoints {
     }
 
     /// Classifies a packet by its first `bytes`; `whole` is true if these are all of them,
-    /// `flagged` is the container's flag. Returns `None` if more bytes are needed, never if `whole`
-    /// is true. Remembers a flagged gradual refresh, which changes what [`AccessPoints::needs`]
-    /// returns. Reads each byte at most twice.
+    /// `flagged` is the container's flag. A packet without the flag is always a
+    /// [`RandomAccess::Picture`]. Returns `None` if more bytes are needed, never if `whole` is
+    /// true. Records a flagged gradual refresh, after which [`AccessPoints::needs`] returns true
+    /// for every H.264 packet.
     pub fn inspect(&mut self, bytes: &[u8], flagged: bool, whole: bool) -> Option<RandomAccess> {
         let access = match self.coding {
             Coding::H264 | Coding::Hevc => self.units(bytes, flagged, whole)?,
@@ -174,8 +182,9 @@ fn unescaped(bytes: &[u8]) -> Vec<u8> {
     kept.collect()
 }
 
-/// Returns the payload of the recovery point message in the SEI unit's body `sei`; `None` if the
-/// SEI has none.
+/// Returns the payload of the first recovery point message in the SEI unit's body `sei`, without
+/// emulation prevention bytes; `None` if there is no such message, or a message up to it is cut
+/// off.
 fn recovery_point(sei: &[u8]) -> Option<Vec<u8>> {
     const RECOVERY_POINT: usize = 6;
     let sei = unescaped(sei);
@@ -211,8 +220,8 @@ enum SliceType {
     I,
 }
 
-/// Returns `first_mb_in_slice` and the type of the H.264 slice `unit`; `None` if its header is cut
-/// off.
+/// Returns `first_mb_in_slice` and the type of the H.264 slice `unit`, a NAL unit with its head;
+/// `None` if these fields are cut off, or do not end in the 16 bytes after the head.
 fn h264_slice(unit: &[u8]) -> Option<(u32, SliceType)> {
     let head = unescaped(&unit[1..unit.len().min(17)]);
     let mut bits = Bits::new(&head);
@@ -225,7 +234,10 @@ fn h264_slice(unit: &[u8]) -> Option<(u32, SliceType)> {
     Some((first, slice_type))
 }
 
-/// Classifies an H.264 packet by its NAL units, as [`AccessPoints::inspect`] describes.
+/// Classifies an H.264 packet by its NAL units, as [`AccessPoints::inspect`] describes. A random
+/// access point has an IDR slice, or a recovery point message with 0 frames and only I slices in
+/// its first field or frame. An unflagged packet with an IDR slice is also returned as a point; the
+/// caller corrects this.
 fn h264<'a>(units: impl Iterator<Item = &'a [u8]>, flagged: bool, whole: bool) -> Option<RandomAccess> {
     let (mut recovery, mut slices) = (None, 0);
     for unit in units {
@@ -236,7 +248,7 @@ fn h264<'a>(units: impl Iterator<Item = &'a [u8]>, flagged: bool, whole: bool) -
                 let frames = payload.and_then(|payload| Bits::new(&payload).exp_golomb());
                 recovery = recovery.or(frames);
             }
-            // Data partitions: decoders ignore them.
+            // Data partitions: decoders ignore them, so they confirm nothing.
             2..=4 if flagged => return Some(RandomAccess::Claimed { recovery: recovery.unwrap_or(0) }),
             1 => {
                 if !flagged {
@@ -249,7 +261,7 @@ fn h264<'a>(units: impl Iterator<Item = &'a [u8]>, flagged: bool, whole: bool) -
                     return Some(RandomAccess::Claimed { recovery: recovery.unwrap_or(0) });
                 };
                 match h264_slice(unit) {
-                    // The second field may refer to the first.
+                    // The second field: it may refer to the first, so its type does not matter.
                     Some((0, _)) if slices > 0 => return Some(RandomAccess::Point),
                     Some((_, SliceType::I)) => slices += 1,
                     // The slice header is cut off.
@@ -269,8 +281,9 @@ fn h264<'a>(units: impl Iterator<Item = &'a [u8]>, flagged: bool, whole: bool) -
 }
 
 /// Classifies an HEVC packet by its NAL units, as [`AccessPoints::inspect`] describes: a random
-/// access point if every slice belongs to an IRAP picture. Slices of other layers are left out,
-/// because a decoder ignores them.
+/// access point if it has slices and each belongs to an IRAP picture. Slices of other layers are
+/// left out, because a decoder ignores them. An unflagged packet of this kind is also returned as a
+/// point; the caller corrects this.
 fn hevc<'a>(units: impl Iterator<Item = &'a [u8]>, flagged: bool, whole: bool) -> Option<RandomAccess> {
     let (mut recovery, mut is_irap) = (0, false);
     for unit in units {
@@ -287,7 +300,7 @@ fn hevc<'a>(units: impl Iterator<Item = &'a [u8]>, flagged: bool, whole: bool) -
                 return Some(RandomAccess::Picture { reference: true, leading });
             }
             0..=31 => return Some(RandomAccess::Claimed { recovery }),
-            // The number is signed: the odd ones are positive.
+            // `recovery_poc_cnt` is signed: odd codes are positive numbers.
             39 => {
                 let payload = recovery_point(unit.get(2..).unwrap_or_default());
                 let order = payload.and_then(|payload| Bits::new(&payload).exp_golomb());
@@ -306,10 +319,11 @@ fn hevc<'a>(units: impl Iterator<Item = &'a [u8]>, flagged: bool, whole: bool) -
 }
 
 /// Classifies a flagged AV1 packet by its frame headers: a point if every frame is a shown key
-/// frame, and a claim if only the first ones are, as with spatial layers. A decoder ignores a frame
-/// header that another header follows, so such a claim proves nothing. A decoder cannot start at
-/// any other frame. Returns `None` if more bytes are needed. The sequence header may be only in the
-/// codec's head.
+/// frame, and a claim if only the first ones are, as with spatial layers. (A decoder ignores a
+/// frame header that another header follows, so a first key frame alone proves nothing.) Any other
+/// packet is a [`RandomAccess::PICTURE`], because a decoder cannot start there. Returns `None` if
+/// more bytes are needed. The packet need not have a sequence header: it may be only in the codec's
+/// head.
 fn av1(bytes: &[u8], whole: bool) -> Option<RandomAccess> {
     let (mut rest, mut is_key) = (bytes, false);
     while let Some((kind, size, body)) = obu_head(rest) {

@@ -2,10 +2,10 @@
 //! Properties of a compressed picture, read without decoding: whether decoding can start at it,
 //! and whether a new sequence begins.
 //!
-//! Only heads are read, by the tables of ITU-T H.264 (7.3.1, 7.4.1), ITU-T H.265 (7.3.1), RFC
-//! 6386 (9.1), the VP9 bitstream specification (6.2) and the AV1 specification (5.3, 5.5, 5.9).
-//! The bytes are not trusted: bytes that cannot be parsed are an access unit at which nothing
-//! begins.
+//! Only heads are read, by the tables of ITU-T H.264 (7.3.1, 7.4.1), ITU-T H.265 (7.3.1), RFC 6386
+//! (9.1), the VP9 bitstream specification (6.2) and the AV1 specification (5.3, 5.5, 5.9). The
+//! bytes are not trusted: at an access unit whose bytes cannot be parsed, neither decoding nor a
+//! sequence begins.
 
 /// Codec whose access units can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -32,10 +32,13 @@ pub struct Unit {
     /// True if decoding can start here, with `before` as a prefix.
     pub key: bool,
     /// True if decoding can start here and a new sequence begins: pictures from here on may have
-    /// another size or format. Also true for the first such unit of a stream.
+    /// another size or format. Also true for the first sequence of a stream. Never true for
+    /// [`Coding::Intra`] and [`Coding::Other`], of which no sequence is known, and for H.264 and
+    /// HEVC before the first sequence parameter set.
     pub begins: bool,
-    /// Earlier parameter sets that this unit needs and does not contain, as a byte stream. Empty if
-    /// decoding cannot start here, and usually otherwise.
+    /// Earlier parameter sets that this unit needs and does not contain, as a byte stream. Not
+    /// empty only for H.264 and HEVC, if decoding can start here and the unit has no sequence
+    /// parameter set itself.
     pub before: Vec<u8>,
 }
 

@@ -93,7 +93,8 @@ pub struct Layout {
     pub width: u32,
     /// Height of the picture in pixels; 1 for opaque bytes.
     pub height: u32,
-    /// Bytes from the start of the slot to the end of the last plane, the padding of its rows
+    /// Bytes from the start of the slot to the end of the plane that ends last, the padding of its
+    /// rows included. After [`Layout::cropped`], the padding of the plane's last row is not
     /// included.
     pub size: usize,
     /// Colour description of the samples.
@@ -135,7 +136,8 @@ impl Layout {
         Layout::from_planes(format, width, height, &planes)
     }
 
-    /// Describes a picture whose planes were placed by a decoder, possibly in another process.
+    /// Describes a picture whose planes were placed by a decoder, possibly in another process. Its
+    /// colours are [`Colors::UNKNOWN`].
     ///
     /// # Errors
     /// A side is out of range, the planes are not those of the format and size, a stride is shorter
@@ -233,7 +235,7 @@ impl Layout {
         &self.planes[..self.count]
     }
 
-    /// Returns the number of bytes of all pixels, without padding.
+    /// Returns the number of bytes of all planes without padding, a palette included.
     pub fn pixel_bytes(&self) -> usize {
         self.planes().iter().map(|p| p.width * p.rows).sum()
     }

@@ -3,8 +3,9 @@
 //! addition to the codec's head; without them it would decode with other parameters or not at
 //! all.
 //!
-//! Sets are kept unchanged and in order, including invalid ones. So the later decoder handles
-//! them, and the sets that depend on them, exactly as the first decoder did.
+//! Sets are kept unchanged and in order, including invalid ones. So the later decoder handles them,
+//! and the sets that depend on them, exactly as the first decoder did. An SEI message of H.264 that
+//! names x264 counts as a parameter set, because libavcodec decodes differently after it.
 //!
 //! Tables: ITU-T H.264 (7.3.1, 7.4.1), ITU-T H.265 (7.3.1, 7.4.2), ISO/IEC 14496-15 (5.3.3,
 //! 8.3.3), the AV1 specification (5.3, 5.5). The bytes are not trusted.
@@ -82,23 +83,23 @@ impl ParameterSets {
         }
     }
 
-    /// Returns the sets that a decoder needs before the next packet if it has only the codec's
-    /// head; `None` if it needs none, or if the sets are lost. The allocation stays the same while
-    /// the sets do not change.
+    /// Returns the sets that a decoder with only the codec's head needs before the next packet;
+    /// `None` if it needs none, or if the sets are lost. While the sets do not change, the `Arc` is
+    /// the same.
     pub fn in_force(&self) -> Option<&Arc<SetLog>> {
         self.in_force.as_ref()
     }
 
-    /// Returns true if the sets exceeded 16 KiB: they are dropped, and a decoder that starts later
-    /// cannot get them.
+    /// Returns true if the sets have exceeded 16 KiB: they are dropped, no later ones are recorded,
+    /// and a decoder that starts later cannot get them.
     pub fn is_lost(&self) -> bool {
         self.is_lost
     }
 
-    /// Records the parameter sets before the picture of the next packet, unless the codec's head
-    /// has them all and no others came before. `bytes` are the first bytes of the packet; `whole`
-    /// is true if they are all of them. Returns false, and records no set, if more bytes are
-    /// needed.
+    /// Records the parameter sets before the picture of the next packet, unless the sets are lost,
+    /// or the codec's head has them all and no others came before. `bytes` are the first bytes of
+    /// the packet; `whole` is true if they are all of them. Returns false, and records no set, if
+    /// more bytes are needed. Does nothing and returns true for a codec without parameter sets.
     pub fn inspect(&mut self, bytes: &[u8], whole: bool) -> bool {
         let (sets, reached) = match self.coding {
             Coding::H264 if self.framing.is_record(bytes) => (avcc_units(bytes), whole),

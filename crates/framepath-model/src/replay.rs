@@ -1,59 +1,78 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Replay log of a stream, kept by the supervisor of its worker. The log makes sure that the
-//! reader gets every frame once and in order, even if a worker dies.
+//! Replay log of a stream, kept by the supervisor of its worker: the thread that takes the worker's
+//! frames and passes them to the reader. The log makes sure that the reader gets every frame once
+//! and in order, even if a worker dies. Only the frames of packets that are given up are missing.
 //!
-//! A [`ReplayLog`] keeps all packets from a random access point on, from which every undelivered
-//! frame can be decoded. After a worker's death, the supervisor submits them to the next worker.
-//! The log counts the delivered frames of each packet, so that no frame is delivered twice.
+//! A [`ReplayLog`] keeps the last packets, from the stream's start or from a random access point
+//! on: the *history*. Every undelivered frame can be decoded from the history, unless
+//! [`ReplayLog::forget`] has shortened it. After a worker's death, the supervisor submits the
+//! history to the next worker. The log counts the delivered frames of each packet, so that no frame
+//! is delivered twice. Where a stage takes frames instead of packets, each frame counts as a packet
+//! that is a random access point.
 //!
 //! # Start of the history
 //!
 //! The history may start at the random access point R if a decoder that starts at R can decode
 //! every outstanding frame. So no outstanding frame may belong to a packet before R or to a
 //! leading picture of R. (Open GOP: a leading picture follows R in decode order, is shown before
-//! R, and refers to pictures before R.) Decoders output frames in presentation order. Random
+//! R, and may refer to pictures before R.) Decoders output frames in presentation order. Random
 //! access points are shown in the order in which they are decoded, after all pictures decoded
 //! before them. Two rules follow:
 //!
-//! 1. R and one packet that is decoded and shown after R have each yielded a frame, and so has
-//!    every packet before R and every leading picture of R. The rule does not rely on the order
-//!    alone: some decoders output a picture too early while they learn how far a stream reorders.
-//! 2. If rule 1 cannot decide (packets that yield no frame, packets without pts): the random
-//!    access point after R has yielded a frame. A missing frame that would be shown before that
-//!    frame never arrives.
+//! 1. R has yielded a frame, and then a packet that follows R in decode order and is not known to
+//!    be shown before R yields a frame. At the first such frame, the log checks all other packets
+//!    of the history: each packet before R, and each packet after R that is not known to be shown
+//!    after R, must have yielded a frame. (Packets whose frames are discarded or withheld are left
+//!    out.) If one has not, the rule fails for this R. The rule does not rely on the order alone:
+//!    some decoders output a picture too early while they learn how far a stream reorders.
+//! 2. If rule 1 fails (packets that yield no frame, packets without pts): the random access point
+//!    after R has yielded a frame. A missing frame that would be shown before that frame never
+//!    arrives.
 //!
-//! So the history starts at the last delivered random access point, or at the last but one in
-//! streams where rule 1 cannot decide.
+//! So the history usually starts at the last random access point that has yielded a frame, or,
+//! where rule 1 fails, at the one before it.
 //!
 //! Both rules apply only to random access points that the bytes confirm
 //! ([`RandomAccess::Point`](crate::access_point::RandomAccess)). A container's flag alone is not
-//! enough. A packet that leaves the history without a frame is remembered. So a wrong point loses
-//! nothing while the worker lives, and a death counts the losses.
+//! enough. A packet that leaves the history without a frame is remembered, so that its frame is
+//! still delivered if the worker outputs it. So a wrong point loses nothing while the worker lives,
+//! and at a worker's death the log counts the losses.
 //!
 //! # Resuming a stream
 //!
-//! If history is lost (a poisoned packet, [`ReplayLog::forget`]), the stream resumes at the next
-//! packet that is a random access point, or is flagged as one. After a packet that is only
-//! flagged, pictures lack references, so they are not delivered until the recovery is complete.
+//! Packets are lost if a packet is given up, or if a worker dies after [`ReplayLog::forget`]. The
+//! stream then resumes at the next packet that is a random access point, or is flagged as one. The
+//! packets before it are dropped. The leading pictures of a random access point are dropped too,
+//! because their references are missing. After a packet that is only flagged, pictures may lack
+//! references, so they are decoded, but not delivered until the recovery is complete.
 //!
 //! # Frames that are left out
 //!
 //! A seek or an edit list leaves frames out ([`Preroll`]). Workers do not output the frame of a
-//! discarded packet, so this packet is never outstanding and its loss is no loss. A seek by number
-//! skips the next n frames in presentation order. The log withholds these frames and counts each as
-//! delivered, so that no replay delivers them. A packet that is lost before its frame arrived
-//! reduces the count, too. (The count is of frames: if packets are fields, such a loss reduces it
-//! too much.)
+//! discarded packet, so this packet is never outstanding and its loss is no loss. A seek in a
+//! stream without times skips the next n frames in presentation order. Workers output these frames.
+//! The log withholds them and counts each as delivered, so that no replay delivers them. If a
+//! packet is lost before its frame arrived, and the seek would have skipped this frame, n becomes
+//! smaller by one, and the loss does not count. (n is a number of frames: if packets are fields,
+//! such losses reduce it too much.)
 //!
 //! # Giving up a packet
 //!
-//! The first death leads to a plain replay. A second death without a new frame in between leads
-//! to a replay on one thread, because with frame threads no single packet can be blamed.
+//! The first death after a new frame leads to a plain replay: the next worker has as many threads
+//! as the stream's first. (Exception: after a worker with one thread, the next worker has one
+//! thread too if the dead worker took no packet, or if the history still starts where it started at
+//! the death before.) A second death without a new frame in between leads to a replay on one
+//! thread, because with frame threads no single packet can be blamed.
 //!
-//! A packet is *poisoned* if two deaths in a row happen at it, the second on one thread, with no
-//! new frame in between. A packet that has ever yielded a frame is not poisoned, because it can
-//! be decoded. Deaths at different packets suggest another cause. They are tolerated
-//! [`FRUITLESS`] times; then the last packet is given up. A new frame resets all counts.
+//! A death happens *at* the last packet that the worker took. A packet is *poisoned*, and is given
+//! up, if two deaths in a row happen at it, the second on one thread, with no new frame in between.
+//! A packet that has ever yielded a frame is not poisoned, because it can be decoded. Deaths at
+//! different packets suggest another cause. But the [`FRUITLESS`]th (4th) death on one thread
+//! without a new frame since the death before gives up the packet at which it happens, even a
+//! packet that has yielded a frame. A new frame, delivered or withheld, resets all counts; giving
+//! up a packet resets those of this paragraph.
+
+// over 600 lines because the comments derive the rules of a replay, and name their exceptions.
 
 mod entry;
 mod forgotten;
@@ -71,70 +90,82 @@ use seek_skips::SeekSkips;
 use crate::access_point::RandomAccess;
 use crate::stream::Preroll;
 
-/// Number of single-threaded deaths in a row, each without a new frame since the death before it,
-/// after which a packet is given up even if each death happened at another packet.
+/// Number of deaths of single-threaded workers, each without a new frame since the death before it,
+/// at the last of which its packet is given up, even if each death happened at another packet. The
+/// count restarts when a packet is given up.
 pub const FRUITLESS: u32 = 4;
 
-/// Number of deaths in a row, each before the worker took a packet, after which the stream is given
-/// up.
+/// Number of deaths in a row at the last of which the stream is given up: each happened before the
+/// worker took a packet of the history, and no new frame came between them.
 pub const UNOPENED: u32 = 8;
 
-/// Action of the supervisor for a frame received from the worker.
+/// Action of the supervisor for a frame received from the worker. Unless the frame is delivered,
+/// the supervisor returns its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrived {
     /// The reader does not have the frame: deliver it.
     Deliver,
-    /// The frame is from a replay, and the reader has it already. Return the slot.
+    /// An earlier worker was sent the packet too, so the frame comes from a replay, and the reader
+    /// must not get it: the frame was delivered or withheld before, or it is the frame of a leading
+    /// picture of the history's start, whose references the replay lacks.
     AlreadyDelivered,
-    /// The reader does not get the frame: a seek skips it, or it lacks its references and its packet
-    /// was counted as skipped. Return the slot.
+    /// The frame is new, but the reader must not get it: a seek skips it, or it lacks its
+    /// references.
     Withheld,
-    /// The packet was never submitted to the present worker: the worker violates the protocol.
+    /// The packet was not submitted to the present worker: the worker violates the protocol. If the
+    /// packet is older than the history, the log cannot tell this, and returns another value.
     Unknown,
 }
 
-/// Action after a death. In every case but the last, unsent packets are submitted too.
+/// Action of the supervisor after a worker's death.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RestartPlan {
-    /// Submit the history to the next worker.
+    /// Submit the whole history to the next worker, also packets that no worker got yet.
     Replay {
-        /// True if the next worker has to decode on one thread and take one packet at a time.
+        /// True if the next worker has to decode on one thread, so that its death can be blamed
+        /// on the last packet that it took.
         single_threaded: bool,
     },
-    /// As [`RestartPlan::Replay`] on one thread. The log has dropped the poisoned packet and all
-    /// later packets that cannot be decoded without it.
+    /// Submit the whole history to the next worker, also packets that no worker got yet; this
+    /// worker has to decode on one thread. The log has dropped the packet that is given up, the
+    /// packets after it up to the one where the stream resumes, and the leading pictures there.
     Skip {
         /// Number of the packet that is given up.
         poisoned: u64,
-        /// Number of the packet where the stream resumes; `None` if that packet was not read yet.
+        /// Number of the packet where the stream resumes: a random access point, or a packet that
+        /// is only flagged as one. `None` if no such packet was appended yet.
         next: Option<u64>,
     },
-    /// Workers die before they take a packet, so the cause is the opening of the stream.
+    /// Start no other worker: [`UNOPENED`] workers in a row died before they took a packet of the
+    /// history, so the cause is the opening of the stream.
     GiveUp,
 }
 
-/// Packets or frames without output that [`ReplayLog::abandon`] dropped.
+/// Losses by [`ReplayLog::abandon`]: the dropped packets that had yielded no frame and might still
+/// have. A packet whose frame a seek would have left out is not among them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Abandoned {
-    /// Number of dropped packets or frames that had yielded no output and might still have.
+    /// Number of these packets, forgotten ones included.
     pub count: u64,
-    /// Sequence number of the first of them; `None` if there is none in the history.
+    /// Number of the first of these packets that was in the history, not forgotten; `None` if none
+    /// was, even if `count` is not 0.
     pub first: Option<u64>,
 }
 
-/// Facts about the last death of a worker.
+/// Facts about a worker's death.
 #[derive(Clone, Copy, Debug)]
 struct Death {
     /// Number of the last packet of the history that the worker had taken; `None` if there is none.
     popped: Option<u64>,
-    /// Number of the first packet of the history at that time; `None` if the history was empty.
+    /// Number of the first packet of the history at the death; `None` if the history was empty.
     start: Option<u64>,
 }
 
-/// Replay log of one stream; see the module.
+/// Replay log of one stream; see the module. [`ReplayLog::flush`] resets all fields but `strip` and
+/// the last four counts.
 #[derive(Debug)]
 pub struct ReplayLog<P> {
-    /// Packets in decode order, with rising numbers. Packets that the log skips are removed.
+    /// Packets in decode order, with rising numbers. Packets that are given up are removed.
     history: VecDeque<ReplayEntry<P>>,
     /// Packets before the history whose frames may still arrive.
     forgotten: Forgotten<P>,
@@ -146,21 +177,27 @@ pub struct ReplayLog<P> {
     submitted: u64,
     /// Number after the highest packet number submitted to a worker that died; 0 before a death.
     replayed_below: u64,
-    /// Number of the last random access point that has yielded its first frame, until rule 1 is tried for
-    /// it; `None` if there is none.
+    /// Number of the last random access point that has yielded its first frame, until rule 1 is
+    /// checked for it; `None` if there is none.
     untried: Option<u64>,
     resumption: Resumption,
     seek_skips: SeekSkips,
-    /// True if [`ReplayLog::forget`] dropped packets that a replay would need.
+    /// True if [`ReplayLog::forget`] dropped packets that a replay would need: from then on until
+    /// the history's start moves to a random access point, or a worker dies.
     incomplete: bool,
-    /// True if a new frame was delivered or withheld since the last death; also before the first death.
+    /// True if a new frame was delivered or withheld since the last death; also before the first
+    /// death. A frame that is withheld because it lacks references does not count if its packet is
+    /// forgotten.
     progressed: bool,
+    /// Last death; `None` before the first, and after a packet was given up.
     last: Option<Death>,
-    /// Number of deaths since the last delivered or withheld new frame, as of the last death.
+    /// Number of deaths since the last new frame before the last death; includes the last death.
     in_a_row: u32,
-    /// Number of single-threaded deaths in `in_a_row` since the last skip, without the row's first.
+    /// Number of single-threaded deaths in `in_a_row` since the last packet was given up, without
+    /// the row's first.
     fruitless: u32,
-    /// Number of the latest deaths in `in_a_row` that happened before a packet was taken.
+    /// Number of the latest deaths in `in_a_row` that happened before a packet of the history was
+    /// taken.
     unopened: u32,
     deaths: u64,
     replayed: u64,
@@ -196,7 +233,7 @@ impl<P> ReplayLog<P> {
     }
 
     /// Adds the next packet in decode order. Numbers rise; gaps are allowed. After a loss, packets
-    /// are dropped, and count as skipped, until the stream can resume. `pts` is the presentation time in
+    /// that cannot be decoded are dropped, and count as skipped. `pts` is the presentation time in
     /// ticks of the track's time base; `None` if not known.
     pub fn append(&mut self, seq: u64, pts: Option<i64>, access: RandomAccess, packet: P) {
         self.append_preroll(seq, pts, access, Preroll::default(), packet);
@@ -204,7 +241,9 @@ impl<P> ReplayLog<P> {
 
     /// Adds a packet as [`ReplayLog::append`] does. `preroll` names the frames that are not
     /// delivered. The log withholds the frames of `preroll.skipped`, so workers must output them.
-    /// Workers must not output the frame of a packet with `preroll.discarded`.
+    /// Workers must not output the frame of a packet with `preroll.discarded`. The log ignores
+    /// `preroll.restarts`. A packet that a seek leaves out anyway does not count as skipped if it
+    /// is lost.
     pub fn append_preroll(
         &mut self,
         seq: u64,
@@ -245,12 +284,14 @@ impl<P> ReplayLog<P> {
         submitted.rev().find(|entry| is_it(&entry.packet)).map(|entry| entry.seq)
     }
 
-    /// Returns true if [`ReplayLog::append`] keeps every packet: no loss affects the next ones.
+    /// Returns true if [`ReplayLog::append`] keeps the next packet, whatever its class: no loss
+    /// makes the log drop it. (The log may still withhold its frame.)
     pub fn takes_all(&self) -> bool {
         self.resumption.admits_all()
     }
 
-    /// Records a frame of `seq` from the present worker, and may trim the history. Returns the action.
+    /// Records a frame of packet `seq` from the present worker, and may move the history's start.
+    /// Returns the action.
     pub fn arrived(&mut self, seq: u64) -> Arrived {
         // This worker is the first one that got the packet, so the reader has no frame of it.
         let first_time = seq >= self.replayed_below;
@@ -302,12 +343,16 @@ impl<P> ReplayLog<P> {
         if self.seek_skips.frame(seq) { Arrived::Withheld } else { Arrived::Deliver }
     }
 
-    /// Forgets the submitted packets except the last `keep`, for a history that is too large to
-    /// be kept. After a later death the stream resumes as after a poisoned packet, and the
-    /// forgotten packets without a frame count as skipped.
+    /// Forgets the packets that were submitted to the present worker, except the last `keep`, for a
+    /// history that is too large to be kept. At the worker's death the stream resumes as after a
+    /// packet that was given up, unless the history's start has moved to a random access point
+    /// since. The forgotten packets that might still have yielded a frame then count as skipped,
+    /// unless a seek would have left the frame out.
     ///
-    /// A frame of a forgotten packet is still [`Arrived::Deliver`]. [`ReplayLog::get`] finds the
-    /// last 16,384 forgotten packets, without the stripped parts.
+    /// While the worker lives, frames of forgotten packets are treated as others: a new one is
+    /// still [`Arrived::Deliver`], if it is not withheld. [`ReplayLog::get`] finds the last 16,384
+    /// forgotten packets, without the stripped parts. Of older ones the frames are lost: see
+    /// [`ReplayLog::is_unknown`].
     pub fn forget(&mut self, keep: usize) {
         let forgotten = self.cursor.saturating_sub(keep);
         if forgotten > 0 {
@@ -322,14 +367,15 @@ impl<P> ReplayLog<P> {
         }
     }
 
-    /// Iterates over the kept packets, oldest first.
+    /// Iterates over the packets of the history, oldest first.
     pub fn packets(&self) -> impl Iterator<Item = &P> {
         self.history.iter().map(|entry| &entry.packet)
     }
 
-    /// Records the worker's death; from now on, all kept packets are unsent. Drops the packets that no
-    /// worker can decode after this death, and counts them as skipped. Returns the action for the next
-    /// worker. `popped` is the last packet that the worker took, `None` if it took none;
+    /// Records the worker's death; from now on, all kept packets are unsent. Drops the forgotten
+    /// packets, and those that no worker can decode after this death. Counts a dropped packet as
+    /// skipped if it might still have yielded a frame for the reader. Returns the action for the
+    /// next worker. `popped` is the last packet that the worker took, `None` if it took none;
     /// `single_threaded` is true if it decoded on one thread.
     pub fn died(&mut self, popped: Option<u64>, single_threaded: bool) -> RestartPlan {
         let seek_skips = &mut self.seek_skips;
@@ -383,14 +429,16 @@ impl<P> ReplayLog<P> {
         RestartPlan::Replay { single_threaded: self.in_a_row >= 2 || (single_threaded && there_still) }
     }
 
-    /// Returns true if packet `seq` was forgotten so long ago that `get` cannot find it.
+    /// Returns true if packet `seq` was forgotten so long ago that [`ReplayLog::get`] cannot find
+    /// it: its number is at most that of the newest such packet.
     pub fn is_unknown(&self, seq: u64) -> bool {
         self.forgotten.is_unknown(seq)
     }
 
-    /// Records a frame of packet `seq`, which [is unknown](ReplayLog::is_unknown), from the
-    /// present worker. The frame cannot be delivered, and the packet counts as skipped. Returns
-    /// false if more such frames arrived than are possible.
+    /// Records a frame of packet `seq`, which [is unknown](ReplayLog::is_unknown), from the present
+    /// worker. The frame cannot be delivered, and the packet counts as skipped, unless a seek skips
+    /// the frame anyway. Returns false, and counts nothing, if `seq` is no such packet, or if as
+    /// many such frames arrived before as there are unknown packets since the last death.
     pub fn lose_unknown(&mut self, seq: u64) -> bool {
         let may_be = self.forgotten.is_unknown(seq) && self.forgotten.lose_unknown();
         self.skipped += u64::from(may_be && !self.seek_skips.frame(seq));
@@ -405,7 +453,8 @@ impl<P> ReplayLog<P> {
         }
     }
 
-    /// Returns the packet of [`ReplayLog::get`] as mutable; `None` as there.
+    /// Returns packet `seq` as mutable, stripped if it was forgotten; `None` if the log does not
+    /// keep it.
     pub fn get_mut(&mut self, seq: u64) -> Option<&mut P> {
         match self.find(seq) {
             Some(at) => Some(&mut self.history[at].packet),
@@ -413,9 +462,11 @@ impl<P> ReplayLog<P> {
         }
     }
 
-    /// Records the death of a worker whose packets cannot be submitted again. Drops the packets up to
-    /// `popped`, the last packet that the worker took; none if it is `None`. Later packets are submitted
-    /// to the next worker. Returns the loss.
+    /// Records the death of a worker whose packets cannot be submitted again, because the stage's
+    /// output may depend on earlier packets than the history's. Drops the forgotten packets, and
+    /// those of the history up to `popped`, the last packet that the worker took. If `popped` is
+    /// `None` or no longer in the history, drops none of the history. Later packets are submitted
+    /// to the next worker. Returns the loss, which [`ReplayLog::skipped`] does not count.
     pub fn abandon(&mut self, popped: Option<u64>) -> Abandoned {
         let popped = popped.and_then(|seq| self.find(seq)).filter(|at| *at < self.cursor);
         let taken = popped.map_or(0, |at| at + 1);
@@ -435,11 +486,15 @@ impl<P> ReplayLog<P> {
         lost
     }
 
-    /// Forgets all packets, because the next packet is from another place of the stream. The caller
-    /// drops frames of the earlier packets from now on; [`ReplayLog::arrived`] would return
-    /// [`Arrived::Unknown`] for them. Returns the number of packets that yielded
-    /// no frame and might still have yielded one: those shown after every delivered frame or,
-    /// without times, decoded after them.
+    /// Drops all packets, because the next packet is from another place of the stream. From now on
+    /// the caller must drop frames of the earlier packets and not pass them to
+    /// [`ReplayLog::arrived`], which no longer knows them.
+    ///
+    /// Returns the number of packets that had yielded no frame and might still have yielded one.
+    /// These are the packets of the history, without discarded ones, that are shown after every
+    /// packet with a frame; if a time is missing, those decoded after every packet with a frame.
+    /// Also counted are forgotten packets that might still have yielded a frame, and packets whose
+    /// frame would have been withheld.
     pub fn flush(&mut self) -> u64 {
         let delivered = |entry: &&ReplayEntry<P>| entry.delivered > 0;
         let last_shown = self.history.iter().filter(delivered).filter_map(|entry| entry.pts).max();
@@ -466,13 +521,15 @@ impl<P> ReplayLog<P> {
         self.replayed
     }
 
-    /// Returns the number of packets given up without a frame: poisoned ones, those up to the next
-    /// random access point, those whose references are missing there, and forgotten ones.
+    /// Returns the number of packets given up without a frame: those at which workers died, those
+    /// from there up to where the stream resumed, those whose references are missing there (dropped
+    /// or withheld), and forgotten ones. Packets whose frame a seek leaves out do not count.
     pub fn skipped(&self) -> u64 {
         self.skipped
     }
 
-    /// Returns the number of leading pictures in `skipped`: their references are missing.
+    /// Returns the number of packets in [`ReplayLog::skipped`] that are leading pictures of a
+    /// random access point where the stream resumed: their references are missing.
     pub fn skipped_leading(&self) -> u64 {
         self.skipped_leading
     }
@@ -486,8 +543,9 @@ impl<P> ReplayLog<P> {
         self.history.binary_search_by_key(&seq, |entry| entry.seq).ok()
     }
 
-    /// Returns true if `entry`, the next packet in decode order, is to be decoded. If it is not, or if its frames
-    /// are withheld, counts it as skipped, unless no frame of it is awaited or a seek leaves its frame out anyway.
+    /// Returns true if `entry`, the next packet in decode order, is to be decoded. If it is not, or
+    /// if its frames are withheld, counts it as skipped, unless no frame of it is awaited or a seek
+    /// leaves its frame out anyway.
     fn admits(&mut self, entry: &mut ReplayEntry<P>) -> bool {
         let was_skipping = self.resumption.is_skipping();
         let admission = self.resumption.admit(entry.access, entry.pts);
@@ -504,7 +562,8 @@ impl<P> ReplayLog<P> {
         admission == Admission::Withheld
     }
 
-    /// Drops the packet with index `poisoned` and the packets that cannot be decoded without it.
+    /// Drops the packet with index `poisoned` in the history and the later packets that cannot be
+    /// decoded without it. Counts those without a frame as skipped.
     fn skip(&mut self, poisoned: usize) -> RestartPlan {
         let mut behind = self.history.split_off(poisoned).into_iter();
         // The packet exists, because the caller found it.
@@ -559,7 +618,7 @@ impl<P> ReplayLog<P> {
 
     fn start_at(&mut self, start: usize) {
         for mut entry in self.history.drain(..start) {
-            // By the rules the packet yields nothing more, unless the access points are false.
+            // By the rules this packet yields no frame any more, unless the access point is false.
             if entry.delivered == 0 {
                 (self.strip)(&mut entry.packet);
                 self.forgotten.push(entry);

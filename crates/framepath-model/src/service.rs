@@ -66,7 +66,7 @@ pub struct User {
     replacements: Window,
 }
 
-/// Reason for which a client is refused.
+/// Reason for which the service denies a connection or a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Denial {
     /// The user has the maximum number of connections, which is the field.
@@ -114,7 +114,8 @@ pub enum Denial {
 
 impl Denial {
     /// Returns true if the service ends the connection after this denial: the user may not connect,
-    /// or a correct client never sends such a message.
+    /// or may not connect again, or the message is one that a correct client with the same version
+    /// of the wire format never sends.
     pub fn ends_connection(&self) -> bool {
         !matches!(self, Denial::Streams(_) | Denial::Opens(_) | Denial::Replacements(_) | Denial::Stopping)
     }

@@ -25,8 +25,9 @@ pub struct Spread {
     pub min: f64,
     /// Largest of the figures.
     pub max: f64,
-    /// Ends of an interval that contains the true median with a probability of at least 95 %, with fewer
-    /// than [`ENOUGH_PAIRS`] figures only if the noise is roughly normal; `None` for one figure.
+    /// Ends of an interval that contains the true median with a probability of at least 95 %, with
+    /// fewer than [`ENOUGH_PAIRS`] figures only if the noise is roughly normal. `None` for one
+    /// figure, and if the summary that was read lacks the interval.
     #[serde(default)]
     pub ci95: Option<[f64; 2]>,
 }

@@ -73,7 +73,7 @@ pub enum SeekTo {
     /// The first frame whose presentation time is not before the given time.
     Exact,
     /// The last random access point at or before the given time, according to the container's
-    /// index.
+    /// index; the start of the stream if there is none.
     KeyframeBefore,
 }
 
@@ -117,9 +117,11 @@ impl StreamInfo {
 /// Metadata of a frame or packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameMeta {
-    /// Number assigned by the source, from 0, in the order of creation.
+    /// Number assigned by the source, from 0, in the order of creation. A number is missing if a
+    /// device dropped that frame. A decoded frame has the number of its packet.
     pub seq: u64,
-    /// Time at which the source created the frame or packet, CLOCK_MONOTONIC nanoseconds.
+    /// Time at which the source began to make the frame or packet, or at which a device captured
+    /// it, CLOCK_MONOTONIC nanoseconds; 0 if the ledger is off.
     pub birth_ns: u64,
     /// Presentation time in ticks of the stream's time base; `None` if not known.
     pub pts: Option<i64>,
@@ -128,7 +130,8 @@ pub struct FrameMeta {
     /// True for a frame that is not right because the stream is damaged: the decoder concealed parts of
     /// it, or its packet is marked as damaged. False for packets.
     pub is_damaged: bool,
-    /// Times of the picture's fields.
+    /// Order in time of the picture's two fields; [`FieldOrder::Progressive`] if all rows have one
+    /// time, or the order is not known.
     pub field_order: FieldOrder,
     /// Movement that makes the picture upright, as the bitstream or else the container declares it.
     pub orientation: Orientation,
@@ -152,15 +155,17 @@ impl FrameMeta {
 /// Part of [`FrameMeta`] that a stage may change: the properties of the picture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PictureFlags {
-    /// As [`FrameMeta::is_damaged`].
+    /// True if the picture is not right because the stream is damaged; as
+    /// [`FrameMeta::is_damaged`].
     pub is_damaged: bool,
-    /// As [`FrameMeta::field_order`].
+    /// Order in time of the picture's fields; as [`FrameMeta::field_order`].
     pub field_order: FieldOrder,
-    /// As [`FrameMeta::orientation`].
+    /// Movement that makes the picture upright; as [`FrameMeta::orientation`].
     pub orientation: Orientation,
 }
 
-/// Times of a picture's fields: the even rows are the top field, the odd rows the bottom field.
+/// Order in time of a picture's two fields: the even rows, counted from 0, are the top field, the
+/// odd rows the bottom field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum FieldOrder {
     /// One time for all rows, or not known.

@@ -53,11 +53,12 @@ pub struct Machine {
     /// known; `None` outside of a virtual machine.
     #[serde(default)]
     pub virtualisation: Option<String>,
-    /// Name of the processor's frequency governor; `None` if there is none or it is not known.
+    /// Name of the first processor's frequency governor; `None` if there is none or it is not
+    /// known.
     #[serde(default)]
     pub governor: Option<String>,
-    /// Names of the graphics cards, separated by commas: PCI numbers, or names in the device tree;
-    /// `None` if there are none.
+    /// Names of the graphics cards, separated by commas: PCI numbers, else names in the device
+    /// tree, else module aliases; `None` if there are none.
     #[serde(default)]
     pub gpu: Option<String>,
     /// Names of the graphics cards' kernel drivers, separated by commas; `None` if there are none.
@@ -80,7 +81,7 @@ pub struct SummaryRow {
     pub contender: String,
     /// Number of runs.
     pub runs: u32,
-    /// Number of frames or pushes in one run.
+    /// Number of frames in one run, the last of several; in lab `queue`, of pushes; 0 if not known.
     pub frames: u64,
     /// Wall time of a run, milliseconds; `None` if not known.
     #[serde(default)]
@@ -88,33 +89,40 @@ pub struct SummaryRow {
     /// CPU time of a run, of everything that the contender started, milliseconds; `None` if not known.
     #[serde(default)]
     pub cpu_ms: Option<Spread>,
-    /// CPU time of a run divided by its frames, microseconds; `None` if the CPU time is not known or a run
-    /// has no frames.
+    /// Median CPU time of a run divided by `frames`, microseconds; `None` if the CPU time is not
+    /// known, if there are no frames, and in lab `queue`, which counts pushes.
     #[serde(default)]
     pub cpu_us_per_frame: Option<f64>,
-    /// CPU time divided by wall time: 1 means one core busy throughout; `None` if not known.
+    /// CPU time divided by wall time, the median over the runs: 1 means one core busy throughout;
+    /// `None` if not known.
     #[serde(default)]
     pub load: Option<f64>,
-    /// Percentiles of the frames' latency, microseconds; `None` if not known.
+    /// Percentiles of the frames' latency, microseconds, each the median over the runs; `None` if
+    /// not known.
     #[serde(default)]
     pub latency_us: Option<LatencyUs>,
-    /// Number of pixel and packet bytes that the CPU copied, per frame; `None` if not known.
+    /// Number of pixel and packet bytes that the CPU copied, per frame, the median over the runs;
+    /// `None` if not known.
     #[serde(default)]
     pub copied_bytes_per_frame: Option<f64>,
-    /// Number of context switches per frame; `None` if not known.
+    /// Number of context switches per frame, voluntary and involuntary, the median over the runs;
+    /// `None` if not known.
     #[serde(default)]
     pub switches_per_frame: Option<f64>,
     /// Number of system calls per frame; `None` if not known.
     #[serde(default)]
     pub syscalls_per_frame: Option<f64>,
-    /// Latency of the median frame divided among its causes, microseconds; `None` if not known.
+    /// Latency of the median frame divided among its causes, microseconds. Of several runs, that of
+    /// the run with the median total. `None` if not known.
     #[serde(default)]
     pub causes_us: Option<CausesUs>,
-    /// Figures of each hop of the path, in path order; empty if not known.
+    /// Figures of each hop of the path in the run of `causes_us`, in path order; empty if not
+    /// known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hops: Vec<HopSummary>,
-    /// CPU time for each frame that no hop accounts for, microseconds: that of the whole run, its workers
-    /// included, less `cpu_us` of all hops. `None` if the CPU time of the hops is not known.
+    /// CPU time for each frame that no hop accounts for, in the run of `causes_us`, microseconds:
+    /// that of the whole run, its workers included, less `cpu_us` of all hops; negative if the
+    /// hops' clocks show more. `None` if the CPU time of the hops is not known.
     #[serde(default)]
     pub other_cpu_us: Option<f64>,
     /// Advice that follows from the figures, at most three sentences.
@@ -123,8 +131,9 @@ pub struct SummaryRow {
     /// Peak of the resident memory, the highest of all runs, KiB; `None` if not known.
     #[serde(default)]
     pub peak_memory_kib: Option<u64>,
-    /// Figures that only this experiment has, such as `cpu_us_per_push`. They are written as keys
-    /// of the row. The reader drops unknown keys whose values are not numbers.
+    /// Figures that not every row has, such as `cpu_us_per_push` of lab `queue` or `dropped` of a
+    /// path. They are written as keys of the row. The reader drops unknown keys whose values are
+    /// not numbers.
     #[serde(flatten, deserialize_with = "numbers_only")]
     pub extra: BTreeMap<String, f64>,
 }
@@ -140,18 +149,19 @@ pub struct HopSummary {
     /// Number of frames that the hop dropped.
     #[serde(default)]
     pub dropped: u64,
-    /// CPU time of the hop by the clocks of its threads, copies included, divided by the frames of the
-    /// row, microseconds; `None` for a link, and if not known.
+    /// CPU time of the hop by the clocks of its threads and workers, copies included, divided by
+    /// the frames of the run (of several sinks, that of the sink with most frames), microseconds;
+    /// `None` for a link, and if not known.
     #[serde(default)]
     pub cpu_us: Option<f64>,
     /// Percentiles of the time from entering to leaving the hop, microseconds; `None` if no frame passed.
     #[serde(default)]
     pub latency_us: Option<LatencyUs>,
-    /// Number of bytes that the CPU copied for a frame that passed.
+    /// Mean number of bytes that the CPU copied for a frame that passed; 0 if no frame passed.
     #[serde(default)]
     pub copied_bytes_per_frame: f64,
-    /// Part of `held` in `causes_us` for the depth of a decoder's frame threads, microseconds; `None` if
-    /// there was none or it is not known.
+    /// Part of `held` in `causes_us` that is due to the depth of a decoder's frame threads,
+    /// microseconds; `None` if there was none or it is not known.
     #[serde(default)]
     pub held_depth_us: Option<f64>,
     /// The hop's part of `causes_us` of the row, microseconds; `None` if not known, and for a hop that is
@@ -163,11 +173,11 @@ pub struct HopSummary {
 /// Percentiles of latency in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct LatencyUs {
-    /// Latency that at least half of the frames do not exceed.
+    /// Shortest latency of a frame that at least half of the frames do not exceed.
     pub p50: f64,
-    /// Latency that at least 95 % of the frames do not exceed.
+    /// Shortest latency of a frame that at least 95 % of the frames do not exceed.
     pub p95: f64,
-    /// Latency that at least 99 % of the frames do not exceed.
+    /// Shortest latency of a frame that at least 99 % of the frames do not exceed.
     pub p99: f64,
     /// Maximum latency of all frames.
     pub max: f64,
@@ -186,18 +196,19 @@ impl LatencyUs {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CausesUs {
-    /// CPU time in a stage, without copies; `None` if not known.
+    /// CPU time in a stage, without copies; `None` if not known. All causes are those of
+    /// [`ledger::Cause`](crate::ledger::Cause).
     pub compute: Option<f64>,
     /// Time in which the CPU copied pixel or packet bytes; `None` if not known.
     pub copy: Option<f64>,
     /// Time in which the frame waited for a busy consumer; `None` if not known.
     pub queue: Option<f64>,
-    /// Time kept by a decoder for presentation order or for the depth of its frame threads; `None` if
-    /// not known.
+    /// Time inside a stage, mostly a decoder, in which no thread is known to have worked on the
+    /// frame; `None` if not known.
     pub held: Option<f64>,
     /// Time from hand-off until an idle consumer ran; `None` if not known.
     pub wakeup: Option<f64>,
-    /// Time in which a stage could run, but another thread had the CPU; `None` if not known.
+    /// Time in which a stage's thread could run but had no CPU; `None` if not known.
     pub preempted: Option<f64>,
     /// Time of known waits, such as for a free buffer or for I/O; `None` if not known.
     pub blocked: Option<f64>,
@@ -207,7 +218,8 @@ pub struct CausesUs {
     pub device: Option<f64>,
     /// Time on the network; `None` if not known.
     pub network: Option<f64>,
-    /// Time inside a decoder whose threads share the frames; `None` if not known.
+    /// Time inside a decoder of whose threads the work cannot be assigned to one frame; `None` if
+    /// not known.
     pub pool: Option<f64>,
     /// Time that no other cause accounts for; negative if the other causes exceed the latency; `None`
     /// if not known.
@@ -360,8 +372,8 @@ pub struct Ratio {
     pub ci95: Option<[f64; 2]>,
     /// Number of pairs.
     pub pairs: usize,
-    /// Conclusion that the interval allows; `None` if the summary lacks it: the method of the same
-    /// name then computes it.
+    /// Conclusion that the interval allows; `None` if the summary lacks the conclusion.
+    /// [`Ratio::verdict`] then computes it.
     #[serde(default)]
     pub verdict: Option<Verdict>,
 }

@@ -3,14 +3,14 @@
 //! workers, and between a client and the service. This page is its reference; `docs/workers.md`
 //! describes the order of the messages and cells.
 //!
-//! Both sides run on one machine. All numbers are little-endian. A *cell* of a
-//! ring carries an event of one frame. A *message* on the socket carries an event of
-//! a stream, and accompanies file descriptors. Both have one fixed size, and
-//! every value has exactly one encoding: bits that are not named below are zero, and
-//! a record with other bits is refused. Decoding never panics. It checks everything
-//! that can be checked without knowledge of the stream. The receiver checks the rest: that
-//! a slot, pool, layout or packet of that number exists, and that a layout fits
-//! its slots.
+//! Both sides run on one machine. All numbers are little-endian. A *cell* of a ring carries what
+//! has an order among the packets and frames: these themselves, layouts, pools, drains, flushes,
+//! seeks and requests. A *message* on the socket carries an event of a connection or stream, and a
+//! file descriptor if there is one. Both have one fixed size, and every value has exactly one
+//! encoding: bits that are not named below are zero, and a record with other bits is refused.
+//! Decoding never panics. It checks everything that can be checked without knowledge of the stream.
+//! The receiver checks the rest: that a slot, pool, layout or packet of that number exists, and
+//! that a layout fits its slots.
 //!
 //! The other side may be hostile. The receiver copies a cell out of shared memory once,
 //! word by word, and decodes the copy. Texts are valid UTF-8 and may contain control characters:
@@ -41,10 +41,10 @@
 //! | 5 | the packet or frame is damaged | packets, frames |
 //!
 //! The frames to skip, counted from this packet on, are not output either. Modes of a seek: 0 the
-//! exact time, 1 the random access point before it, 2 the next random access point (without a
-//! time). `offset` and `len` are in bytes of the packet area. A submission's `slot` is counted from
-//! 0 in its pool. A completion's `slot` is a number among the slots of all pools of the worker: a
-//! pool has the numbers from its first slot on.
+//! exact time, 1 the last random access point at or before it, 2 the next random access point (the
+//! nanoseconds are 0). `offset` and `len` are in bytes of the packet area. A submission's `slot` is
+//! counted from 0 in its pool. A completion's `slot` is a number among the slots of all pools of
+//! the worker: a pool has the numbers from its first slot on.
 //!
 //! | completion | word 0 | 1 | 2 | 3 | 4..7 |
 //! | --- | --- | --- | --- | --- | --- |
@@ -153,11 +153,12 @@
 //! The zygote answers `spawn` with `grant` twice, first with the worker's socket and then with its pidfd, or
 //! once with `denied`.
 //!
-//! A client sends `hello` for each stream. The service answers `grant` or `denied`, in the order of the
-//! requests. The client sends `replace` if a stream's worker is gone or useless, and gets the same answers. `release`
-//! has no answer. The end of the connection releases all its streams. The answer to
-//! `watch` is the `status` of the first stream whose number is not below the
-//! given one, or, if there is none, the `totals`. A watch needs no hello.
+//! A client sends `hello` for each stream. The service answers `grant` or `denied`, in the order of
+//! the requests. The client sends `replace` if a stream's worker is gone or useless, and gets the
+//! same answers. `release` has no answer, except `denied` if the connection has no such stream. The
+//! end of the connection releases all its streams. The answer to `watch` is the `status` of the
+//! first stream whose number is not below the given one, or, if there is none, the `totals`. A
+//! watch needs no hello.
 //!
 //! Figures are frames`:64`, inputs`:64`, sum of latencies`:64`, then the times by cause: compute,
 //! copy, held, preempted, blocked and pool, each `:64`; then width`:32`, height`:32`, stage

@@ -20,14 +20,14 @@ pub fn framepath(args: &[&str]) -> Command {
     command
 }
 
-/// Runs the binary `framepath` with `args` to its end; kills it and panics if it takes longer than
-/// 120 s.
+/// Runs the binary `framepath` with `args` to its end and returns its output, as [`finish`] does;
+/// kills it and panics if it takes longer than 120 s.
 pub fn run(args: &[&str]) -> CommandOutput {
     finish(framepath(args))
 }
 
-/// Runs `command` to its end and returns its output, as far as its outputs are pipes; kills it and
-/// panics if it takes longer than 120 s.
+/// Runs `command` to its end and returns its output, as far as its outputs are pipes. Panics if the
+/// command cannot be started, and as [`wait`] does.
 pub fn finish(mut command: Command) -> CommandOutput {
     wait(spawn(&mut command), &format!("{command:?}"))
 }
@@ -48,7 +48,8 @@ fn spawn(command: &mut Command) -> Child {
 }
 
 /// Waits for `child` and returns its output, as far as its outputs are pipes. Kills it and panics
-/// with `what` if it takes longer than 120 s.
+/// with `what` if it takes longer than 120 s. Panics if the output is not UTF-8. After the child's
+/// end, waits without a limit until no other process holds its pipes open.
 pub fn wait(mut child: Child, what: &str) -> CommandOutput {
     let stdout = child.stdout.take().map(|pipe| thread::spawn(move || all_of(pipe)));
     let stderr = child.stderr.take().map(|pipe| thread::spawn(move || all_of(pipe)));
@@ -79,9 +80,9 @@ fn all_of(mut pipe: impl Read) -> Vec<u8> {
 pub struct CommandOutput {
     /// Exit code; `None` if a signal ended the command.
     pub code: Option<i32>,
-    /// Text on standard output; empty if that was no pipe.
+    /// Text on standard output; empty if standard output was no pipe.
     pub stdout: String,
-    /// Text on standard error; empty if that was no pipe.
+    /// Text on standard error; empty if standard error was no pipe.
     pub stderr: String,
 }
 
@@ -93,8 +94,8 @@ impl From<Output> for CommandOutput {
 }
 
 impl CommandOutput {
-    /// Asserts that the exit code is `code` and that nothing panicked; prints the whole output on
-    /// failure. Returns itself.
+    /// Asserts that the exit code is `code` and that standard error does not contain `panicked`;
+    /// prints the whole output on failure. Returns itself.
     #[track_caller]
     pub fn ended(self, code: i32) -> CommandOutput {
         assert_eq!(self.code, Some(code), "{self:#?}");

@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 const SIGTERM: i32 = 15;
 
-/// Returns true while process `pid` runs; a zombie does not run.
+/// Returns true while process `pid` runs; false for a zombie, and if there is no such process.
 pub fn lives(pid: u32) -> bool {
     // A zombie's command line is empty.
     fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty())
@@ -40,7 +40,8 @@ pub struct ServiceProcess {
 
 impl ServiceProcess {
     /// Starts a service with these options, and waits until it listens and its two spare workers
-    /// are ready. The options must leave the number of spare workers at 2; panics after 120 s.
+    /// are ready. The options must leave the number of spare workers at 2. Panics if the wait takes
+    /// longer than 120 s.
     pub fn start(options: &[&str]) -> ServiceProcess {
         let folder = tempfile::tempdir().unwrap();
         // Some tests connect as another user.
@@ -84,8 +85,9 @@ impl ServiceProcess {
         text.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
     }
 
-    /// Waits until no client is connected and the two spare workers are ready; returns the number
-    /// of the service's open files.
+    /// Waits until no client is connected, the two spare workers are ready, and the number of the
+    /// service's open files no longer changes. Returns this number. Panics if one of these waits
+    /// takes longer than 120 s.
     pub fn quiet(&self) -> usize {
         until("no client is connected, and the spare workers are ready", || {
             let snapshot = self.snapshot();
@@ -115,6 +117,7 @@ impl ServiceProcess {
     }
 
     /// Waits until a stream of client process `pid` has frames; returns the status of the stream.
+    /// Panics after 120 s.
     pub fn stream_of(&self, pid: u32) -> StreamStatus {
         let mut found = None;
         until("frames of the client", || {
@@ -125,8 +128,9 @@ impl ServiceProcess {
     }
 
     /// Creates a command that runs `file CLIP OPTIONS host=service socket=SOCKET ! SINK` with this
-    /// service's socket. `clip` is a file name in the folder of clips; `options` may name further
-    /// hops, of which the last runs in the service.
+    /// service's socket. `clip` is a file name in the folder of clips. `options` may contain
+    /// further hops, such as `! decode threads=1`; `host=service` belongs to the last of them, else
+    /// to `file`.
     pub fn client(&self, clip: &str, options: &str, sink: &str) -> Command {
         let socket = self.socket();
         let path = format!(
@@ -142,8 +146,8 @@ impl ServiceProcess {
         children::signal(self.child.as_ref().unwrap(), SIGTERM).unwrap();
     }
 
-    /// Waits for the service's end and returns its exit code, `None` if a signal ended it. Asserts
-    /// that the socket's file is gone.
+    /// Waits for the service's end and returns its exit code, `None` if a signal ended it. Panics
+    /// after 120 s, and if the socket's file is left.
     pub fn ended(mut self) -> Option<i32> {
         let mut child = self.child.take().unwrap();
         until("the end of the service", || child.try_wait().unwrap().is_some());
@@ -187,7 +191,7 @@ impl RawClient {
     }
 
     /// Receives the next message with its file descriptor, if it has one; `None` after the end of
-    /// the connection. Panics if the service does not answer within 60 s.
+    /// the connection. Panics if the service sends nothing within 60 s, or an invalid message.
     pub fn recv(&self) -> Option<(Message, Option<std::os::fd::OwnedFd>)> {
         assert!(self.0.readable_within(PATIENCE).unwrap(), "the service does not answer");
         let mut bytes = [0; MESSAGE_BYTES];

@@ -8,10 +8,10 @@ use super::LayoutError;
 
 /// Pixel format supported by framepath.
 ///
-/// Samples of more than one byte are little-endian. The formats with 10 or 12 bits keep them at the low end
-/// of each 16-bit sample, except `P010`, which keeps them at the high end. So a conversion between the two
-/// has to change every sample. The planes and samples are those of FFmpeg's format with the same name
-/// (libavutil/pixfmt.h).
+/// Samples of more than one byte are little-endian. The formats with 10 or 12 bits keep them at the
+/// low end of each 16-bit sample, except `P010`, which keeps them at the high end. So a conversion
+/// between `P010` and another format of 10 bits has to change every sample. The planes and samples
+/// are those of FFmpeg's format with the same name (libavutil/pixfmt.h).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PixelFormat {
     /// One plane of 8-bit luma.

@@ -3,7 +3,7 @@
 
 use std::ops::{AddAssign, Index, IndexMut};
 
-/// Cause of a frame's latency. The names are those of the design, in every output.
+/// Cause of a frame's latency. Every output calls a cause by [`Cause::name`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Cause {
     /// CPU time in a stage, without copies.
@@ -12,14 +12,16 @@ pub enum Cause {
     Copy,
     /// Time in which the frame waited for a busy consumer.
     Queue,
-    /// Time that a decoder kept the frame for presentation order or for the depth of its frame
-    /// threads, while no thread worked on the frame.
+    /// Time inside a stage, mostly a decoder, in which no thread is known to have worked on the
+    /// frame: kept for presentation order or for the depth of frame threads.
     Held,
-    /// Time from hand-off until an idle consumer ran.
+    /// Time from hand-off until an idle consumer ran: a thread, a worker or a decoder's frame
+    /// thread.
     Wakeup,
-    /// Time in which a stage could run, but another thread had the CPU.
+    /// Time in which a stage's thread, or a decoder's frame thread, could run but had no CPU.
     Preempted,
-    /// Time of known waits: for an empty pool, I/O, a lock or a futex.
+    /// Time of known waits: for an empty pool, I/O, a lock, a futex, or a busy frame thread of a
+    /// decoder.
     Blocked,
     /// Deliberate waits until a given time, such as the time at which `play` shows the frame.
     Paced,
@@ -27,8 +29,8 @@ pub enum Cause {
     Device,
     /// Time on the network; not measured yet.
     Network,
-    /// Time inside a decoder whose threads share the frames, so that no part of it can be assigned to
-    /// one frame.
+    /// Time inside a decoder of whose threads the work cannot be assigned to one frame: they share
+    /// the frames, or have no switch records.
     Pool,
     /// Latency that no other cause accounts for: the only figure obtained by subtraction. Negative if
     /// the other causes exceed the latency.

@@ -7,11 +7,11 @@ use super::{Cause, Causes, FrameTotal, HopTree, Row, flag, frame_totals};
 /// time in one hop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Latency {
-    /// Duration that at least half of the durations do not exceed, nanoseconds.
+    /// Shortest of the durations that at least half of the durations do not exceed, nanoseconds.
     pub p50: u64,
-    /// Duration that at least 95 % of the durations do not exceed, nanoseconds.
+    /// Shortest of the durations that at least 95 % of the durations do not exceed, nanoseconds.
     pub p95: u64,
-    /// Duration that at least 99 % of the durations do not exceed, nanoseconds.
+    /// Shortest of the durations that at least 99 % of the durations do not exceed, nanoseconds.
     pub p99: u64,
     /// Longest of the durations, nanoseconds.
     pub max: u64,
@@ -27,7 +27,8 @@ impl Latency {
     }
 }
 
-/// Figures of one hop over all frames of a run.
+/// Figures of one hop, over all frames of a run that have a row for it, unless a field says
+/// otherwise.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HopDigest {
     /// Number of frames that passed the hop, without dropped ones.
@@ -37,23 +38,28 @@ pub struct HopDigest {
     /// Percentiles of the time from entering to leaving the hop, waits included, nanoseconds; zeros
     /// if no frame passed.
     pub wall: Latency,
-    /// Mean time by cause of the frames that passed, nanoseconds; all `None` if no frame passed.
+    /// Mean time by cause of the frames that passed, nanoseconds; a frame without a figure for a
+    /// cause counts as 0. `None` for a cause if no frame that passed has a figure for it.
     pub causes: Causes,
-    /// Part of the median frame's latency that this hop accounts for, by cause, nanoseconds: the mean over
-    /// the same frames as [`Digest::causes`]. All `None` if the hop is not on the way to the sink.
+    /// Part of the median frame's latency that this hop accounts for, by cause, nanoseconds: the
+    /// mean over the same frames as [`Digest::causes`]. `None` for a cause if none of these frames
+    /// has a figure for it in this hop; so all are `None` if the hop is not on the way to the sink.
     pub median: Causes,
-    /// Part of `median[Cause::Held]` for the depth of frame threads, nanoseconds; 0 if there was none or it
-    /// is not known.
+    /// Part of `median[Cause::Held]` that is due to the depth of frame threads, nanoseconds; 0 if
+    /// there was none or it is not known.
     pub median_held_depth_ns: f64,
-    /// True if waits of the hop's frames come from the switch records of a decoder's frame threads.
+    /// True if a frame passed whose waits come from the switch records of a decoder's frame
+    /// threads.
     pub has_frame_threads: bool,
-    /// CPU time of all rows of the hop, those of dropped frames included, copies included, nanoseconds;
-    /// `None` for a link, without rows, and if the thread's counters were not recorded.
+    /// CPU time of all rows of the hop, those of dropped frames included, copies included,
+    /// nanoseconds. `None` without rows, and if a row lacks the thread's counters, as for a link or
+    /// below level `full`.
     pub cpu_ns: Option<u64>,
     /// Mean number of bytes that the CPU copied for a frame that passed; 0 if no frame passed.
     pub copied_bytes: f64,
-    /// Mean number of context switches for a frame that passed; `None` if no frame passed, or if
-    /// the thread's counters were not recorded, as below level `full`.
+    /// Mean number of context switches, voluntary and involuntary, for a frame that passed. `None`
+    /// if no frame passed, or if the row of one lacks the thread's counters, as for a link or below
+    /// level `full`.
     pub switches: Option<f64>,
 }
 
@@ -65,15 +71,20 @@ pub struct Digest {
     /// Percentiles of the latency, from the frame's creation to the end of the sink; `None` without
     /// frames.
     pub latency: Option<Latency>,
-    /// Latency of the median frame by cause, nanoseconds: the mean over the tenth of the frames, at
-    /// least one, in the middle by latency, so that the causes add up to `median_ns`.
+    /// Latency of the median frame by cause, nanoseconds: the mean over the frames in the middle by
+    /// latency, about a tenth of all frames and at least one. A frame without a figure for a cause
+    /// counts as 0; `None` for a cause if none of these frames has a figure for it. The causes add
+    /// up to `median_ns` if `Unexplained` is known for each of these frames, as at level `full`.
     pub causes: Causes,
     /// Latency of the median frame, nanoseconds: the mean over the same frames as in `causes`; 0
     /// without frames.
     pub median_ns: f64,
-    /// Mean number of bytes that the CPU copied for a frame; 0 without frames.
+    /// Mean number of bytes that the CPU copied for a frame on the way to the sink; 0 without
+    /// frames.
     pub copied_bytes: f64,
-    /// Mean number of context switches for a frame; `None` without frames and below level `full`.
+    /// Mean number of context switches for a frame on the way to the sink, voluntary and
+    /// involuntary; `None` without frames, and if they are not known for one of the frames, as
+    /// below level `full`.
     pub switches: Option<f64>,
     /// Figures of all hops in path order, including hops that are not on the way to the sink.
     pub hops: Vec<HopDigest>,
@@ -97,8 +108,8 @@ impl Digest {
     }
 
     /// Returns the time of the median frame that no cause accounts for, or by which the causes
-    /// exceed the latency, as a share of the latency. `None` if the unexplained time is not known
-    /// or the latency is 0.
+    /// exceed the latency, as a share of the latency: not negative. `None` if the unexplained time
+    /// is not known or the latency is 0.
     pub fn unexplained_share(&self) -> Option<f64> {
         let left = self.causes[Cause::Unexplained]?;
         (self.median_ns > 0.0).then(|| left.abs() / self.median_ns)
@@ -106,7 +117,7 @@ impl Digest {
 }
 
 /// Computes the figures of `rows`, the ledger of a path with the hops of `hops`, for the frames
-/// that reached hop `sink`. Sorts the rows by frame.
+/// that reached hop `sink`. Sorts the rows by frame, time of entry and hop.
 pub fn digest(rows: &mut [Row], hops: &HopTree, sink: u16) -> Digest {
     let way = hops.way_to(sink);
     let totals = frame_totals(rows, &way);
@@ -136,6 +147,8 @@ pub fn digest(rows: &mut [Row], hops: &HopTree, sink: u16) -> Digest {
     }
 }
 
+/// Returns the frames in the middle of `sorted`: n/20, rounded down, on each side of the middle
+/// one.
 fn middle_tenth<'a, 'b>(sorted: &'a [&'b FrameTotal]) -> &'a [&'b FrameTotal] {
     let count = sorted.len();
     let half = count / 20;

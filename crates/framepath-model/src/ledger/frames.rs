@@ -12,11 +12,14 @@ pub struct FrameTotal {
     pub birth_ns: u64,
     /// Time at which the sink had finished the frame, CLOCK_MONOTONIC nanoseconds.
     pub end_ns: u64,
-    /// Latency of the frame divided among its causes, nanoseconds.
+    /// Latency of the frame divided among its causes, nanoseconds. Compute, preempted and
+    /// unexplained are `None` if the row of a hop other than a link lacks the thread's counters, as
+    /// below level `full`.
     pub causes: Causes,
     /// Bytes that the CPU copied for the frame.
     pub copied_bytes: u64,
-    /// Number of context switches, voluntary and involuntary; `None` below level `full`.
+    /// Number of context switches, voluntary and involuntary; `None` if the row of a hop other than
+    /// a link lacks the thread's counters, as below level `full`.
     pub switches: Option<u64>,
 }
 

@@ -5,7 +5,7 @@ use super::{Cause, Causes};
 
 /// Bits of [`Row::flags`].
 pub mod flag {
-    /// The path of the frame ends at this hop: the sink has finished it.
+    /// The hop is a sink, which has finished the frame: the frame's way ends here.
     pub const LAST: u32 = 1;
     /// The hop dropped the frame.
     pub const DROPPED: u32 = 2;
@@ -16,7 +16,8 @@ pub mod flag {
     /// The time of the row is no single stretch of the thread that wrote it: the frame waited inside the hop, or
     /// another thread or process worked on it. The [`Span`](crate::ledger::Span)s of the run have the stretches.
     pub const SPLIT: u32 = 16;
-    /// A frame thread of a decoder worked on the frame, and the row has its waits from the thread's switch records.
+    /// A frame thread of a decoder in this process worked on the frame, and the row has the
+    /// thread's waits from its switch records. Not set for a decoder in a worker.
     pub const FRAME_THREAD: u32 = 32;
 }
 
@@ -38,21 +39,25 @@ pub struct Row {
     /// Time that the CPU spent on the copies in `copied_bytes`, nanoseconds.
     pub copy_ns: u64,
     /// Time of waits: those stamped by framepath, and at level `full` also those that the kernel
-    /// recorded.
+    /// recorded, such as the wait of a packet for a frame thread that works on another picture.
     pub blocked_ns: u64,
-    /// Time in a link waiting for a busy consumer.
+    /// Time in which the frame waited for a busy consumer: in a link, on the way to or from a
+    /// worker, or in a capture device before the thread took it.
     pub queue_ns: u64,
     /// Time of deliberate waits until a given time, such as the frame's presentation time.
     pub paced_ns: u64,
-    /// Time inside a decoder in which no thread worked on the frame: kept for presentation order or
-    /// for the depth of frame threads; 0 if there was none or it is not known.
+    /// Time inside a stage, mostly a decoder, in which no thread is known to have worked on the
+    /// frame: kept for presentation order or for the depth of frame threads; 0 if there was none or
+    /// it is not known.
     pub held_ns: u64,
     /// Part of `held_ns` for the depth of frame threads: one thread would have output the frame
     /// earlier. 0 if there was none or it is not known.
     pub held_depth_ns: u64,
-    /// Time inside a decoder whose threads share the frames; 0 if there was none.
+    /// Time inside a decoder whose threads share the frames, or whose frame thread has no switch
+    /// records; 0 if there was none.
     pub pool_ns: u64,
-    /// Time from hand-off until an idle consumer runs.
+    /// Time from hand-off until an idle consumer ran: a thread, a worker or a decoder's frame
+    /// thread.
     pub wakeup_ns: u64,
     /// Time inside a V4L2 device: from the hand-over until the thread has the frame back.
     pub device_ns: u64,
@@ -61,9 +66,10 @@ pub struct Row {
     pub device_queue_ns: u32,
     /// Part of `device_ns` in which the device worked on the frame; 0 if it does not report it.
     pub device_run_ns: u32,
-    /// CPU time of the hop without copies and waits; 0 below level `full`.
+    /// CPU time of the hop without copies and waits, in its thread, worker and a decoder's frame
+    /// thread; 0 below level `full`.
     pub compute_ns: u64,
-    /// Time in which the thread could run but had no CPU; 0 below level `full`.
+    /// Time in which such a thread could run but had no CPU; 0 below level `full`.
     pub preempted_ns: u64,
     /// Number of CPU cycles; 0 below level `full` and if the machine does not count them.
     pub cycles: u64,
@@ -97,9 +103,10 @@ impl Row {
         self.leave_ns.saturating_sub(self.enter_ns)
     }
 
-    /// Returns the hop's time by cause, nanoseconds. Compute and preempted are known only if the
-    /// thread was counted, unexplained also for a link. Held, paced, device and pool are known only if
-    /// they are not 0, network never.
+    /// Returns the hop's time by cause, nanoseconds; `None` for a cause that is not known. Copy,
+    /// queue, wakeup and blocked are always known. Compute and preempted are known only if the row
+    /// has the thread's counters ([`flag::COUNTED`]), unexplained also for a link. Held, paced,
+    /// device and pool are known only if they are not 0, network never.
     pub fn causes(&self) -> Causes {
         let mut causes = Causes::default();
         causes[Cause::Copy] = Some(self.copy_ns as f64);

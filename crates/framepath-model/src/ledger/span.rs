@@ -8,9 +8,11 @@ use super::Cause;
 pub enum SpanPlace {
     /// A thread of the path worked on the frame: its index, as in [`Row::thread`](super::Row::thread).
     Thread(u16),
-    /// A decoder's thread or a worker worked on the frame: its index in the list of the run.
+    /// A decoder's thread or a worker worked on the frame: its index in the run's list of such
+    /// helpers.
     Helper(u16),
-    /// The frame waited inside the hop, or no thread is known that worked on it; with the cause of this time.
+    /// The frame waited inside the hop, or it is not known which thread worked on it. The field is
+    /// the cause of this time.
     Inside(Cause),
 }
 

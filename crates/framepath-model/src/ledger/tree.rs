@@ -17,7 +17,8 @@ impl HopTree {
     }
 
     /// Creates a tree from the index of each hop's predecessor. If that index is `None`, or not
-    /// smaller than the hop's own, the predecessor is the hop before it in the list.
+    /// smaller than the hop's own, the predecessor is the hop before it in the list. The first hop
+    /// has none.
     pub fn new(before: impl IntoIterator<Item = Option<u16>>) -> HopTree {
         let checked =
             |(hop, before): (u16, Option<u16>)| before.filter(|before| *before < hop).or(hop.checked_sub(1));

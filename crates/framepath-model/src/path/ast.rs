@@ -10,8 +10,8 @@ use super::words::quote;
 
 /// Parsed path: a source, then stages and links, then a sink or a tee; or the part of a path that
 /// the reading function accepts. Two paths are equal if they have the same hops with the same given
-/// values, in any spelling; an argument that was not given differs from its default given
-/// explicitly.
+/// values, in any spelling, and the same undeclared options in the same order. An argument that was
+/// not given differs from its default given explicitly.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Path {
     /// Hops in order. The first hop is a source, unless
@@ -98,7 +98,8 @@ impl Hop {
     }
 
     /// Returns true if the hop's `host`, as given or by a fixed default, is another host than
-    /// `inline`. False if the host depends on the decoder.
+    /// `inline`. False if `host` is not given and depends on the decoder, and if the hop has no
+    /// `host`, even if it always runs in a worker ([`Hosts::Process`](super::Hosts::Process)).
     pub fn is_hosted(&self) -> bool {
         let named = self
             .def

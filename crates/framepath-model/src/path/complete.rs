@@ -7,11 +7,11 @@ use super::value::ValueKind;
 use super::words::{self, PathMark};
 
 impl Definitions {
-    /// Returns the words that can replace the last word of `text`; after a blank, the last word
-    /// is empty. The words are names that fit the place, values of a positional argument, options
+    /// Returns the words that can replace the last word of `text`; after a blank, the last word is
+    /// empty. The words are names that fit the place, values of a positional argument, options
     /// (`depth=`), an option with each of its values (`leaky=no`), or the marks `!`, `(` and `)`.
-    /// The result is empty if a file or another text is expected, if a quote is open, or if the
-    /// hop's name is not known.
+    /// The result is empty if a file or another text is expected, or if the hop's name is not
+    /// known; but inside a branch, it may have `)`. It is empty if a quote is open.
     ///
     /// ```
     /// # use framepath_model::path::{Arg, DefaultValue, Definition, Definitions, ValueKind};
@@ -89,8 +89,8 @@ fn options_for(definition: &Definition, given: &[words::Word], start: &str) -> V
     words
 }
 
-/// Returns the values of an argument that can be listed: words of a choice or count, `0` and `1` of
-/// a flag; empty for other types.
+/// Returns the values of an argument that can be listed: the words of a choice, the word of a count
+/// if it has one, `0` and `1` of a flag; empty for other types.
 fn values(arg: &Arg) -> Vec<String> {
     match arg.kind {
         ValueKind::Choice { now } => now.iter().map(|&word| word.to_owned()).collect(),

@@ -25,6 +25,7 @@ pub enum DefinitionError {
     #[error("`{0}` is not a valid name; use lower-case letters, digits and `_`, with a letter first")]
     Name(&'static str),
     /// The constructor for the declared name makes another kind of hop than the declaration says.
+    /// [`Definitions::add`] does not check this; the program's registry does.
     #[error("`{0}` is declared as another kind of hop than its constructor makes; declare it as that kind")]
     Kind(&'static str),
     /// The declaration of an argument is invalid.
@@ -95,7 +96,7 @@ impl Definitions {
     }
 
     /// Reads a path that need not end in a sink, for a program that itself takes the frames or
-    /// packets of the last hop.
+    /// packets of the last hop. Of the branches of a tee, only the last may lack a sink.
     ///
     /// # Errors
     /// As [`parse`](Self::parse).
@@ -103,7 +104,8 @@ impl Definitions {
         Grammar { known: self, begin: Begin::Source, end: PathEnd::Any }.parse(text)
     }
 
-    /// Reads the rest of a path after its source: stages, links, a tee, and an optional sink.
+    /// Reads the rest of a path after its source: stages, links, a tee, and an optional sink. Of
+    /// the branches of a tee, only the last may lack a sink.
     ///
     /// # Errors
     /// As [`parse`](Self::parse).

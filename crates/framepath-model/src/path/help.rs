@@ -48,7 +48,7 @@ fn head(definition: &Definition) -> String {
 
 impl Definition {
     /// Describes the hop and all its arguments, as the text of a help page. The arguments for
-    /// workers come last, because they are the same for all hops that have them.
+    /// workers come last, because they are nearly the same for all hops that have them.
     pub fn description(&self) -> String {
         let line = |arg: &Arg| format!("    {}: {} ({})\n", arg.name, arg.help, arg.wants());
         let mut text = format!("{}\n    {}: {}\n", self.usage(), self.kind.noun(), self.help);
@@ -64,10 +64,10 @@ impl Definition {
         }
         let hosting = self.hosts.args();
         if self.hosts == Hosts::Process {
-            text.push_str("\n  of the worker, which always does this:\n");
+            text.push_str("\n  for the worker, in which this always runs:\n");
             text.extend(hosting.iter().map(line));
         } else if !hosting.is_empty() {
-            text.push_str("\n  in a worker, the same for every hop with host=:\n");
+            text.push_str("\n  for a worker, nearly the same for every hop with host=:\n");
             text.extend(hosting.iter().map(line));
         }
         text

@@ -4,30 +4,37 @@
 use super::definition::{Arg, DefaultValue};
 use super::value::ValueKind;
 
-/// Hosts on which a stage or source can run. A hop that can run in a worker has the arguments for
-/// workers, such as `host=` and `watchdog=`.
+/// Hosts on which a stage or source can run. A hop that can run in a worker has arguments for the
+/// worker, such as `watchdog=`; a hop with a choice of hosts has `host=` too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hosts {
-    /// The path's own thread only.
+    /// A thread of this program only; the hop has no arguments for workers.
     Inline,
-    /// The path's own thread, a sandboxed process, or a process of the service.
+    /// A thread of this program (the default), a sandboxed process of this program, or a sandboxed
+    /// process of the service. Exception: a decoder without `host=` runs in a sandboxed process of
+    /// this program if the file's container or codec is not a known one.
     Any,
-    /// The path's own thread or a sandboxed process. Not the service, because the service opens no
-    /// file for a client, not even a plug-in's.
+    /// A thread of this program (the default) or a sandboxed process of this program. Not the
+    /// service, because the service opens no file for a client, not even a plug-in's.
     NoService,
-    /// Any host. Without `host=`, the host of the decoder after the hop if that host is a worker;
-    /// else the path's own thread.
+    /// Any host. Without `host=`, the host of the first decoder behind the hop that runs in a
+    /// worker, else a thread of this program. Exception: if no decoder sets `host=` either, a file
+    /// whose container or codec is not a known one is demuxed in a sandboxed process of this
+    /// program.
     AsDecoder,
-    /// A sandboxed process or a process of the service, never the path's own thread: the hop parses
-    /// bytes of other machines.
+    /// A sandboxed process of this program or of the service, never a thread of this program: the
+    /// hop parses bytes of other machines. Without `host=`, the host of the first decoder behind
+    /// the hop that runs in a worker, else a sandboxed process of this program. The hop may
+    /// restrict this: an `rtsp://` address runs only in a sandboxed process of this program.
     Workers,
-    /// A sandboxed process of this program only: the hop has no choice of hosts, but the arguments for workers.
+    /// A sandboxed process of this program only. The hop has no `host=`, but the other arguments
+    /// for workers that do not concern the service.
     Process,
 }
 
 impl Hosts {
-    /// Returns the arguments for workers that a hop with these hosts has, `host` first if there is a choice; empty
-    /// for [`Hosts::Inline`].
+    /// Returns the arguments for workers that a hop with these hosts has; empty for
+    /// [`Hosts::Inline`]. `host` is the first of them, unless the hop has no choice of hosts.
     pub fn args(self) -> &'static [Arg] {
         match self {
             Hosts::Inline => &[],
@@ -50,41 +57,52 @@ const HOST: Arg = Arg::option(
     "host",
     ValueKind::choice(&["inline", "process", "service"]),
     DefaultValue::Is("inline"),
-    "where the hop runs: `inline` in the path's own thread, `process` in a sandboxed process, `service` in a \
-     sandboxed process of `framepath serve`",
+    "where the hop runs: `inline` in a thread of this program, `process` in a sandboxed process of this program, \
+     `service` in a sandboxed process of `framepath serve`. Without host=, `decode` runs in a sandboxed process if \
+     the container or codec is an unusual one",
 );
 const PROCESS_HOST: Arg = Arg { kind: ValueKind::choice(&["inline", "process"]), help: PROCESS_HELP, ..HOST };
 const PROCESS_HELP: &str =
-    "where the hop runs: `inline` in the path's own thread, `process` in a sandboxed process";
+    "where the hop runs: `inline` in a thread of this program, `process` in a sandboxed process of it";
 const DECODER_HOST: Arg = Arg {
-    default: DefaultValue::Unset("the host of the decoder, where that is a worker; else inline"),
+    default: DefaultValue::Unset(
+        "the host of the decoder if that is process or service; else inline, or process for an unusual container \
+         or codec if no decoder sets host=",
+    ),
     ..HOST
 };
 const WORKER_HOST: Arg = Arg {
     kind: ValueKind::choice(&["process", "service"]),
-    default: DefaultValue::Unset("the host of the decoder, where that is a worker; else process"),
-    help: "where the demuxer runs: `process` in a sandboxed process, `service` in a sandboxed process of \
-           `framepath serve`",
+    default: DefaultValue::Unset(
+        "the host of the decoder if that is process or service, else process; rtsp: always process",
+    ),
+    help: "where the demuxer runs: `process` in a sandboxed process of this program, `service` in a sandboxed \
+           process of `framepath serve`",
     ..HOST
 };
 const WATCHDOG: Arg = Arg::option(
     "watchdog",
     ValueKind::Duration,
     DefaultValue::Is("2s"),
-    "not inline: time without progress after which a worker is replaced",
+    "not inline: a stage's worker that has work and makes no progress for this time is killed and replaced (with a \
+     V4L2 device, the time is at least 12s). A demuxer's worker is not replaced; its stream fails: after this CPU \
+     time without a packet, after 10 times this CPU time to open the input or to seek, and, for a file, after 10 \
+     times this time without a packet or answer while there are bytes to read",
 );
 const MEMORY: Arg = Arg::option(
     "memory",
     ValueKind::Bytes { min: 64 << 20, max: 1 << 40 },
     DefaultValue::Is("4GiB"),
-    "host=process: address space a worker may take beyond its program; a service has its own --memory",
+    "host=process: address space that a worker may use beyond what its program has mapped; for host=service, the \
+     service's --memory limits it",
 );
 const SANDBOX: Arg = Arg::option(
     "sandbox",
     ValueKind::choice(&["default", "require", "allow"]),
     DefaultValue::Is("default"),
-    "not inline: `require` rejects a worker whose sandbox lacks any layer, `allow` accepts a worker without \
-     seccomp; the default requires seccomp and reports other missing layers",
+    "not inline: `default` rejects a worker without seccomp and reports other missing layers, `require` rejects a \
+     worker whose sandbox lacks any layer, `allow` rejects none and reports all missing layers; a missing cgroup \
+     does not count, nor does a missing network namespace for a worker that receives from the network",
 );
 const SOCKET: Arg = Arg::option(
     "socket",
@@ -102,5 +120,9 @@ const FAULT: Arg = Arg::option(
     "fault",
     ValueKind::Text("crash@N, hang@N, bomb@N or poison@N, several separated by commas"),
     DefaultValue::Unset("none"),
-    "for tests, not inline: makes the worker fail at packet N, counted from 0, to test the recovery of the path",
+    "for tests, not inline: failures of the worker: `crash` and `poison` by a segmentation fault, `hang` by endless \
+     sleep, `bomb` by using up its memory. In a stage's worker, N counts the packets or frames and the flushes \
+     together, from 0; `poison` fails every worker that takes N, the others only the stream's first worker. In a \
+     demuxer's worker, N counts the packets that this worker has read, from 0; a worker for a new connection fails \
+     again",
 );

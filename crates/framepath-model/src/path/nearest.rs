@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The known word nearest to an unknown one.
 
-/// Maximum number of characters of a word that is compared; longer words have no nearest word.
-/// Nobody mistypes a known word by that much, and the limit bounds the work.
+/// Maximum number of characters of a word for which a similar word is searched. The limit bounds
+/// the work, and no known word is nearly as long.
 const LONGEST: usize = 40;
 
-/// Returns the word of `known` nearest to `word`, whose case does not matter. At most a third of
-/// the characters of the longer word may differ, but one always may, except in a word of one
-/// character. Returns `None` if no word is so similar, or if `word` is empty or longer than 40
-/// characters.
+/// Returns the word of `known` nearest to `word`, the first of them if several are equally near.
+/// Case does not matter. The words may differ by a number of edits of at most a third of the
+/// characters of the longer word, but at least by one edit; an edit inserts, deletes or replaces a
+/// character, or swaps two neighbours. A known word of one character is near only if it is equal.
+/// Returns `None` if no word is so similar, or if `word` is empty or longer than 40 characters.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     by_distance(word, known).into_iter().min_by_key(|(far, _)| *far).map(|(_, candidate)| candidate)
 }
 
-/// Returns at most `most` words of `known` that are near to `word`, nearest first: the words that
-/// [`nearest`] would consider, then those that contain `word`. Each word is returned once.
+/// Returns at most `most` words of `known` that are near to `word`: first the words that
+/// [`nearest`] would consider, nearest first; then those that contain `word` in the same case, if
+/// `word` has more than one byte. Each word is returned once.
 pub fn nearest_few<'a>(word: &str, known: impl IntoIterator<Item = &'a str>, most: usize) -> Vec<&'a str> {
     let known: Vec<&str> = known.into_iter().collect();
     let mut near = by_distance(word, known.iter().copied());
@@ -30,8 +32,8 @@ pub fn nearest_few<'a>(word: &str, known: impl IntoIterator<Item = &'a str>, mos
     few
 }
 
-/// Returns the words of `known` that are similar to `word`, each with its distance, in the order of
-/// `known`.
+/// Returns the words of `known` that are similar to `word`, as [`nearest`] describes, each with its
+/// number of edits, in the order of `known`.
 fn by_distance<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<(usize, &'a str)> {
     let typed: String = word.chars().take(LONGEST + 1).flat_map(char::to_lowercase).collect();
     let typed_chars = typed.chars().count();

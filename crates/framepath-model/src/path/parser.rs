@@ -90,8 +90,9 @@ impl Grammar<'_> {
     }
 
     /// Reads one hop from `words`, which end before `separator`, or at the end of the text if it is
-    /// `None`. `before` are the hops to the left. Does not read the branches of a tee. Fails if the hop
-    /// is not known or does not fit the place, or if an argument is wrong.
+    /// `None`. `before` are the hops to the left. Does not read the branches of a tee. Fails if
+    /// there is no word, if the hop is not known or does not fit the place, if it is a link after a
+    /// link, or if an argument is wrong.
     fn read_hop(
         self,
         words: &[Word],

@@ -22,11 +22,11 @@ pub enum ValueKind {
     Size,
     /// Events per second, 0 to 1,000,000: `25`, `29.97` or `30000/1001`.
     Rate,
-    /// Time with its unit, 0 to one minute: `2ms`.
+    /// Time with its unit (`ns`, `us`, `µs`, `ms` or `s`), 0 to one minute: `2ms`.
     Duration,
     /// Position in a stream: time from the stream's start with its unit, 0 to a thousand hours.
     StreamTime,
-    /// Number of bytes from `min` to `max`, with or without a unit (powers of 1024).
+    /// Number of bytes from `min` to `max`, without a unit or in `B`, `KiB`, `MiB` or `GiB`.
     Bytes {
         /// Smallest accepted number of bytes.
         min: u64,
@@ -45,7 +45,8 @@ pub enum ValueKind {
     /// Any text that is not empty and has no zero byte, such as a file's name. The field describes
     /// the text for help.
     Text(&'static str),
-    /// A plug-in, as `frei0r:NAME`; the name contains no `/` and no `:`.
+    /// A plug-in, as `frei0r:NAME`; the name is not empty and contains no `/`, no `:` and no zero
+    /// byte.
     Plugin,
 }
 
@@ -60,7 +61,7 @@ const MAX_SIDE: u32 = 16_384;
 /// Highest [`ValueKind::Rate`], Hz.
 const MAX_RATE: f64 = 1_000_000.0;
 
-/// Value of an argument, as the parser read it.
+/// Value of an argument, as the parser has read it from the text.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
     /// Number of a [`ValueKind::Count`] or [`ValueKind::Level`].
@@ -79,7 +80,7 @@ pub enum Value {
     Choice(&'static str),
     /// True for `1` and `yes`, false for `0` and `no`.
     Flag(bool),
-    /// The text, unquoted; for [`ValueKind::Plugin`] the name after `frei0r:`.
+    /// Text without its quoting; for [`ValueKind::Plugin`] the name after `frei0r:`.
     Text(String),
 }
 
@@ -212,7 +213,7 @@ impl ValueKind {
         }
     }
 
-    /// Prints a value of this type so that [`ValueKind::read`] reads it back.
+    /// Prints `value`, a value of this type, so that [`ValueKind::read`] reads the same value back.
     pub(super) fn print(&self, value: &Value) -> String {
         match (self, value) {
             (ValueKind::Count { word: Some((word, stands_for)), .. }, Value::Count(n)) if n == stands_for => {

@@ -10,14 +10,19 @@ pub struct ReplayEntry<P> {
     pub(super) pts: Option<i64>,
     pub(super) access: RandomAccess,
     pub(super) packet: P,
-    /// Number of frames that workers sent and the reader got, or that were withheld from it.
+    /// Number of frames that workers sent and that were delivered to the reader or withheld from
+    /// it. A repetition in a replay does not count.
     pub(super) delivered: u32,
     /// Number of frames received from the present worker.
     pub(super) received: u32,
-    /// True for a leading picture of the history's start: in a replay its references are missing.
+    /// True if the packet had yielded no frame when the history's start moved to the random access
+    /// point before it, and is shown before this point: in a replay its references are missing. The
+    /// first worker that got the packet may still output its frame; that of a later worker is
+    /// dropped.
     pub(super) closed: bool,
     /// True if the packet is decoded only as reference for later packets, because its own
-    /// references were lost. Such a packet counts as skipped.
+    /// references were lost. Such a packet counts as skipped, unless its frame was delivered before
+    /// the loss or a seek leaves the frame out.
     pub(super) withheld: bool,
     /// True if workers do not output the packet's frame, because a seek or an edit list discards it.
     pub(super) discarded: bool,
@@ -59,7 +64,7 @@ impl<P> ReplayEntry<P> {
         self.pts
     }
 
-    /// Returns the class of the packet: whether a decoder can start at it.
+    /// Returns the class of the packet, which says whether a decoder can start at it.
     pub fn access(&self) -> RandomAccess {
         self.access
     }
@@ -70,12 +75,13 @@ impl<P> ReplayEntry<P> {
         self.after_loss
     }
 
-    /// Returns true if a frame of the packet may still arrive for the reader: the packet has yielded
+    /// Returns true if the reader may still miss a frame of the packet: the packet has yielded
     /// none, and its frame is neither discarded nor withheld.
     pub(super) fn is_outstanding(&self) -> bool {
         self.delivered == 0 && !self.withheld && !self.discarded
     }
 
+    /// Returns true if the packet is a random access point that its bytes confirm.
     pub(super) fn is_point(&self) -> bool {
         self.access == RandomAccess::Point
     }
@@ -85,8 +91,8 @@ impl<P> ReplayEntry<P> {
         &self.packet
     }
 
-    /// Returns true if the packet is shown before the random access point whose pts is `key`.
-    /// Returns `None` if a pts is missing.
+    /// Returns `Some(true)` if the packet is shown before the random access point whose pts is
+    /// `key`, and `Some(false)` if not. Returns `None` if `key` or the packet's pts is not known.
     pub(super) fn shown_before(&self, key: Option<i64>) -> Option<bool> {
         Some(self.pts? < key?)
     }

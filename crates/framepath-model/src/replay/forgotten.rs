@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 
 use super::ReplayEntry;
 
-/// Maximum number of forgotten packets that keep an entry, so that a frame of them is recognized. A
-/// decoder outputs nothing for this many packets only if they contain no picture.
+/// Maximum number of forgotten packets that keep an entry, so that a frame of them is recognized.
+/// Only for packets without pictures does a decoder output nothing for so long.
 const MAX_FORGOTTEN: usize = 16 * 1024;
 
 /// Forgotten packets of a stream. The last [`MAX_FORGOTTEN`] have an entry, in decode order; their
@@ -18,14 +18,17 @@ pub(super) struct Forgotten<P> {
     entries: VecDeque<ReplayEntry<P>>,
     /// Sequence number of the newest unknown packet; `None` if all forgotten packets have entries.
     unknown: Option<u64>,
-    /// Number of unknown packets that may still yield a frame for the reader: `may_output` was true when
-    /// the packet became unknown, and no frame of a packet after the unknown ones was delivered since.
+    /// Number of unknown packets that may still yield a frame for the reader:
+    /// [`Forgotten::may_output`] was true when the packet became unknown, and no frame of a packet
+    /// after the unknown ones was recorded by [`Forgotten::delivered`] since. Each frame that
+    /// arrives of an unknown packet reduces the number by one; [`Forgotten::clear`] sets it to 0.
     outstanding: u64,
-    /// Maximum number of frames of unknown packets that may still arrive: one for each unknown packet,
-    /// less those that arrived.
+    /// Maximum number of frames of unknown packets that may still arrive: one for each packet that
+    /// became unknown since the last [`Forgotten::clear`], less those that arrived.
     may_come: u64,
-    /// Highest number and highest presentation time of a packet whose frame was delivered; `None`
-    /// before the first.
+    /// Highest number of the packets that [`Forgotten::delivered`] recorded, and highest
+    /// presentation time of these packets, perhaps of another one. `None` before the first, and
+    /// before the first with a time.
     delivered: (Option<u64>, Option<i64>),
 }
 
@@ -63,13 +66,15 @@ impl<P> Forgotten<P> {
         Some(&self.entries[at])
     }
 
-    /// Returns true if packet `seq` was forgotten so long ago that no entry for it remains.
+    /// Returns true if packet `seq` is not newer than the newest unknown packet, so that it has no
+    /// entry.
     pub(super) fn is_unknown(&self, seq: u64) -> bool {
         Some(seq) <= self.unknown
     }
 
-    /// Records that a frame of an unknown packet arrived. The frame is lost, because its packet has no
-    /// entry. Returns false if as many such frames have arrived before as there are unknown packets.
+    /// Records that a frame of an unknown packet arrived. The frame is lost, because its packet has
+    /// no entry. Returns false if as many such frames have arrived before as packets became
+    /// unknown, both since the last [`Forgotten::clear`].
     pub(super) fn lose_unknown(&mut self) -> bool {
         self.outstanding = self.outstanding.saturating_sub(1);
         let may_be = self.may_come > 0;
@@ -77,8 +82,9 @@ impl<P> Forgotten<P> {
         may_be
     }
 
-    /// Records that a frame of packet `seq`, forgotten or not, was delivered. `pts` is the packet's
-    /// presentation time; `None` if not known.
+    /// Records that a new frame of packet `seq`, forgotten or not, arrived and was delivered, or
+    /// withheld because a seek skips it. (A frame that is withheld because it lacks references is
+    /// not recorded.) `pts` is the packet's presentation time; `None` if not known.
     pub(super) fn delivered(&mut self, seq: u64, pts: Option<i64>) {
         self.delivered = (self.delivered.0.max(Some(seq)), self.delivered.1.max(pts));
         if Some(seq) > self.unknown {
@@ -88,17 +94,18 @@ impl<P> Forgotten<P> {
         }
     }
 
-    /// Returns true if the packet may still yield a frame for the reader: the packet yielded none, and
-    /// it follows every packet with a delivered frame, in decode order or in presentation time. (One of
-    /// the two is enough, because times may restart if a file is looped.)
+    /// Returns true if the packet may still yield a frame for the reader: the packet yielded none;
+    /// its frame is not discarded, withheld or without references in a replay; and the packet
+    /// follows every packet with a delivered frame, in decode order or in presentation time. (One
+    /// of the two is enough, because times may restart if a file is looped.)
     fn may_output(&self, entry: &ReplayEntry<P>) -> bool {
         let is_behind = Some(entry.seq) > self.delivered.0 || entry.pts > self.delivered.1;
         entry.is_outstanding() && !entry.closed && is_behind
     }
 
-    /// Drops all packets, because their frames can no longer arrive. Returns the number of packets
-    /// that might still have yielded a frame. Calls `counts` with the number of each such packet (the
-    /// newest unknown one's for all unknown packets), and leaves out those for which it returns false.
+    /// Drops all packets, because their frames can no longer arrive. Calls `counts` with the number
+    /// of each packet that might still have yielded a frame for the reader. (For all unknown
+    /// packets, this is the number of the newest.) Returns the number of calls that returned true.
     pub(super) fn clear(&mut self, mut counts: impl FnMut(u64) -> bool) -> u64 {
         let unknown = self.unknown.unwrap_or(0);
         let mut lost = (0..self.outstanding).filter(|_| counts(unknown)).count() as u64;

@@ -8,15 +8,16 @@ use crate::access_point::{Leading, RandomAccess};
 /// Treatment of the next packet, which may follow a loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admission {
-    /// The packet is decoded, and its frames are valid.
+    /// The packet is decoded, and its frames may be delivered: it has all its references.
     Whole,
-    /// The packet is decoded as reference for later packets; its own frames lack their
-    /// references.
+    /// The packet is decoded as reference for later packets; its own frames may lack references,
+    /// and must not be delivered.
     Withheld,
-    /// The packet is a leading picture of the point where the stream resumes: no other picture
-    /// refers to it.
+    /// The packet is dropped: it is a leading picture of the random access point where the stream
+    /// resumed or the withholding ended. Only other leading pictures, which are dropped too, may
+    /// refer to it.
     Leading,
-    /// The packet cannot be decoded.
+    /// The packet is dropped: the stream has not resumed since the loss.
     Skipped,
 }
 
@@ -27,19 +28,25 @@ pub(super) enum Admission {
 pub(super) struct Resumption {
     /// True while packets are dropped, until a random access point or a packet flagged as one.
     skipping: bool,
-    /// Number of reference pictures that still have to pass before frames are no longer withheld,
-    /// after a packet that is only flagged as a random access point; 0 if no frames are withheld.
+    /// Number of reference pictures that are still withheld, together with the pictures between
+    /// them, after the stream resumed at a packet that is only flagged as a random access point; 0
+    /// if the recovery is complete, or there is none.
     withholding: u32,
-    /// Presentation time, ticks, before which pictures lack their references; `None` if there is no
-    /// such time. Applies until the next random access point.
+    /// Presentation time, ticks, before which pictures lack their references: that of the random
+    /// access point where the stream resumed or the withholding ended, or of the picture that
+    /// completed a recovery. `None` if there is no such picture, or it has no time. Applies until
+    /// the next random access point.
     valid_from: Option<i64>,
-    /// True between a random access point at which the stream resumed and the next picture in
-    /// decode order that is no leading picture by its time or, without a time of both, by its type.
-    /// There, pictures of the type [`Leading::Skipped`] are dropped, unless their time shows that
-    /// they are no leading pictures.
+    /// True from a random access point where the stream resumed or the withholding ended, until a
+    /// later packet is only flagged as a random access point, or is no leading picture. If this
+    /// packet and the point have a time, the times decide whether the packet is a leading picture;
+    /// else its type decides. While true, a picture of the type [`Leading::Skipped`] is dropped if
+    /// its own time or that of the point is missing.
     by_type: bool,
-    /// True if `valid_from` is the time of a random access point: no later picture refers to
-    /// pictures shown before it. False if it is the time of the picture that completed a recovery.
+    /// True if a random access point came, and no loss since. Pictures shown before `valid_from`
+    /// are then dropped, because it is the time of this point, and no picture shown later refers to
+    /// them. False before the first point and from a loss to the next point: these pictures are
+    /// then withheld, because `valid_from` is the time of the picture that completed a recovery.
     is_point: bool,
 }
 
@@ -54,16 +61,16 @@ impl Resumption {
         self.skipping
     }
 
-    /// Returns true if the next packet, of any kind, is decoded: no packet is skipped, and no
-    /// leading picture is dropped.
+    /// Returns true if the next packet, of any class, is decoded, so that no packet is skipped, and
+    /// no leading picture is dropped. Its frame may still be withheld.
     pub(super) fn admits_all(&self) -> bool {
         let drops_leading = self.is_point && self.valid_from.is_some();
         // While pictures are withheld, the leading pictures of the next point are dropped.
         !self.skipping && self.withholding == 0 && !drops_leading && !self.by_type
     }
 
-    /// Decides how the next packet in decode order is treated, and records the packet. `pts` is its
-    /// presentation time, ticks; `None` if not known.
+    /// Decides how the next packet in decode order is treated, and updates the state by this
+    /// packet. `pts` is its presentation time, ticks; `None` if not known.
     pub(super) fn admit(&mut self, access: RandomAccess, pts: Option<i64>) -> Admission {
         let (reference, leading) = match access {
             RandomAccess::Point => {
@@ -83,7 +90,7 @@ impl Resumption {
                 (true, Leading::No)
             }
             RandomAccess::Picture { reference, leading } => {
-                // The first picture that is no leading picture ends them.
+                // The first picture that is no leading picture ends the leading pictures.
                 self.by_type &= match (pts, self.valid_from) {
                     (Some(pts), Some(from)) => pts < from,
                     _ => leading != Leading::No,

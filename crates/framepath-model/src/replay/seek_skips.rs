@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Frames that a seek by number skips: the first frames, in presentation order, from a packet on.
+//! Frames that a seek skips in a stream without times: the first n frames, in presentation order,
+//! from a packet on.
 //!
 //! The log counts these frames itself, because a count that only the worker has would be lost with
 //! the worker, and with the packet that carries the count.
 
 use std::collections::VecDeque;
 
-/// Maximum number of counts that are kept. A looped file has one for each loop, and no decoder
-/// holds packets of so many loops.
+/// Maximum number of counts that are kept; a further one removes the oldest. A looped file has one
+/// for each loop, and no decoder holds packets of so many loops.
 const MAX_COUNTS: usize = 256;
 
 /// Counts of skipped frames, one for each packet with such a count, in decode order.
@@ -19,20 +20,21 @@ pub(super) struct SeekSkips {
 /// Count of the frames to skip from one packet on, up to the next packet with a count.
 #[derive(Debug)]
 struct SeekSkip {
-    /// Number of the packet with the count.
+    /// Number of the packet with the count, the first to which the count applies.
     from: u64,
     /// Number of frames that are still to be skipped.
     left: u64,
-    /// Number of frames in `left` that belong to the packets below `kept_below`: they are shown
-    /// before the packets that were lost.
+    /// Number of frames in `left` that belong to the packets below `kept_below`. These frames are
+    /// shown before those of the lost packets, so the count skips them first.
     reserved: u64,
-    /// Number of the first packet that the last loss took; 0 before a loss.
+    /// Number of the packet that was given up last; 0 before the first.
     kept_below: u64,
 }
 
 impl SeekSkips {
     /// Records that the first `count` frames, in presentation order, of the packets from number `from` on
-    /// are skipped. Does nothing if `count` is 0.
+    /// are skipped. Removes the oldest counts that have no frames left, or that are too many. Does
+    /// nothing if `count` is 0.
     pub(super) fn begin(&mut self, from: u64, count: u64) {
         if count == 0 {
             return;
@@ -54,8 +56,8 @@ impl SeekSkips {
         is_skipped
     }
 
-    /// Records that packet `seq` is lost before it yielded a frame. Returns true if the frame would
-    /// have been skipped.
+    /// Records that packet `seq` is lost before it yielded a frame. Returns true if the count would
+    /// have skipped the frame, and then reduces the count by one.
     pub(super) fn lost(&mut self, seq: u64) -> bool {
         let Some(skip) = self.counts.iter_mut().rev().find(|skip| skip.from <= seq) else { return false };
         let is_skipped = skip.left > skip.reserved;
@@ -63,8 +65,9 @@ impl SeekSkips {
         is_skipped
     }
 
-    /// Records that the packets from number `below` on are about to be lost. `kept` are the numbers
-    /// of the earlier packets that may still yield a frame: their frames are skipped first.
+    /// Records that packets from number `below` on are about to be lost; [`SeekSkips::lost`] then
+    /// records each of them. `kept` are the numbers of the earlier packets that may still yield a
+    /// frame: the counts skip their frames first.
     pub(super) fn lose_from(&mut self, below: u64, kept: impl Iterator<Item = u64>) {
         for skip in &mut self.counts {
             (skip.reserved, skip.kept_below) = (0, below);

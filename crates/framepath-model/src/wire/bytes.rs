@@ -19,7 +19,7 @@ const ANSWER: &str = "byte answer";
 /// A demuxer's request for a part of its input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByteRequest {
-    /// Offset of the first byte in the input.
+    /// Offset of the first requested byte in the input, at most `i64::MAX`.
     pub offset: u64,
     /// Largest number of bytes that the answer may have, 1 to [`MOST_REQUESTED_BYTES`].
     pub len: u32,
@@ -81,7 +81,8 @@ impl ByteAnswer {
     /// Decodes a whole answer. Returns its beginning and its bytes.
     ///
     /// # Errors
-    /// The answer is shorter or longer than its beginning states, or its status is unknown.
+    /// The answer is shorter or longer than its beginning states, its status is unknown, or it
+    /// states more bytes than a request may ask for, or bytes with a failure.
     pub fn decode(bytes: &[u8]) -> Result<(ByteAnswer, &[u8]), WireError> {
         let size = WireError::Field { record: ANSWER, field: "size", value: bytes.len() as u64 };
         let Some((head, rest)) = bytes.split_first_chunk::<BYTE_ANSWER_BYTES>() else { return Err(size) };

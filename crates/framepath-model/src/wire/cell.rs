@@ -31,7 +31,8 @@ pub const BYTES_PER_FRAME: usize = PACKET_SUBMISSION_BYTES + FRAME_COMPLETION_BY
 pub const MAX_BIT_RATE: u64 = 1 << 40;
 
 /// Pool number of a completed frame that is the submitted frame, passed on unchanged. The caller
-/// already has its memory, so slot and layout are 0.
+/// already has this frame with its metadata, so slot and layout are 0, and the caller ignores the
+/// picture's properties.
 pub const SAME_FRAME: u16 = u16::MAX;
 
 const PACKET: u8 = 1;
@@ -68,7 +69,7 @@ const DAMAGED: u64 = 32;
 pub enum Submission {
     /// Compressed bytes in the packet area.
     Packet {
-        /// Number of the packet.
+        /// Number of the packet among the packets and flushes of the stream, from 0.
         seq: u64,
         /// Presentation time in ticks of the track's time base; `None` if not known.
         pts: Option<i64>,
@@ -86,7 +87,7 @@ pub enum Submission {
     },
     /// A frame for a stage that takes frames.
     Frame {
-        /// Number of the frame.
+        /// Number of the frame among the frames and flushes of the stream, from 0.
         seq: u64,
         /// Presentation time in ticks of the stream's time base; `None` if not known.
         pts: Option<i64>,
@@ -96,7 +97,8 @@ pub enum Submission {
         slot: u32,
         /// Id of a layout that an earlier [`Submission::Layout`] defined.
         layout: u8,
-        /// Properties of the picture.
+        /// Damage, field order and orientation of the picture, which the worker puts into the
+        /// frame's metadata.
         picture: PictureFlags,
     },
     /// Definition of a layout, sent before the first frame that uses it. A slot with such a frame
@@ -129,9 +131,13 @@ pub enum Submission {
 /// Position where a demuxer continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DemuxPosition {
-    /// Position at or near a time, nanoseconds from the stream's start, as the mode says.
+    /// Random access point for a time, nanoseconds from the stream's start. With [`SeekTo::Exact`],
+    /// a point from which the first frame at or after this time can be decoded; frames before this
+    /// frame are marked as preroll. With [`SeekTo::KeyframeBefore`], the last point at or before
+    /// this time. If there is no such point, the start of the stream.
     Time(u64, SeekTo),
-    /// First random access point that the demuxer has not yet sent.
+    /// First packet that the demuxer has not yet sent, that the container flags as a random access
+    /// point and that is not damaged; the end of the stream if there is none.
     NextKey,
 }
 
@@ -149,7 +155,8 @@ pub enum Completion {
         slot: u32,
         /// Id of a layout that an earlier [`Completion::Layout`] defined; 0 for [`SAME_FRAME`].
         layout: u8,
-        /// Properties of the picture.
+        /// Damage, field order and orientation of the picture, which the caller puts into the
+        /// frame's metadata; ignored for [`SAME_FRAME`].
         picture: PictureFlags,
         /// Time and resources that the worker spent on the frame.
         work: WorkerTime,
@@ -176,10 +183,10 @@ pub enum Completion {
         /// consecutively. `first_slot + slots` fits 32 bits.
         first_slot: u32,
     },
-    /// The stage or demuxer failed; the error text is on the socket.
+    /// The stage or demuxer failed; the worker has sent the error text on the socket before.
     Failed,
     /// All frames of the input before [`Submission::Drain`] have been output; from a demuxer: all
-    /// packets of the file, in all its loops, have been sent.
+    /// packets of the file, in all its loops, or of the network stream have been sent.
     End,
     /// The worker waits for memory or buffers; the request itself is on the socket.
     MemoryRequest,
@@ -188,7 +195,7 @@ pub enum Completion {
         /// Number of the input frame.
         seq: u64,
     },
-    /// A packet of the demuxed file, in the packet area.
+    /// A packet of the demuxed file or network stream, in the packet area.
     Packet {
         /// Presentation time in ticks of the track's time base; `None` if not known.
         pts: Option<i64>,
@@ -208,7 +215,8 @@ pub enum Completion {
         transit: bool,
         /// Frames that the decoder does not output from this packet on, and whether it starts anew before this packet.
         preroll: Preroll,
-        /// Number of packets of the network (RTP) that were lost since the packet before; 0 from a file.
+        /// Number of packets of the network (RTP) that were lost since the completion before of
+        /// this kind; 0 from a file.
         lost: u32,
     },
     /// Marker after a flush or seek: later completions belong to the new input.
@@ -218,13 +226,13 @@ pub enum Completion {
     },
     /// Request of the stage to the hops before it.
     Request(UpstreamRequest),
-    /// The decoder continues without the picture of a packet.
+    /// The decoder continues without the picture of a packet, or of several packets.
     Undecoded {
         /// Number of the packet; the number of a later one if the decoder does not report which packet
         /// it could not decode.
         seq: u64,
-        /// Number of packets, this one the last, that were skipped because of damage before them; 0 if this
-        /// packet cannot be decoded.
+        /// Number of packets, this one the last, that the decoder skipped because of damage before
+        /// them; 0 if this packet itself cannot be decoded.
         skipped: u64,
     },
 }

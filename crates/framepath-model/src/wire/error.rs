@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Error of decoding a cell or message.
+//! Error of decoding a cell, a message, or a request for bytes or its answer.
 
 use crate::format::LayoutError;
 
-/// Reason why a cell or message cannot be decoded. Except for another version, the sender is
-/// broken or hostile: a correct sender never writes such a record.
+/// Reason why a cell, a message, or a request for bytes or its answer cannot be decoded. Except for
+/// another version, the sender is broken or hostile: a correct sender never writes such a record.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
     /// The message does not have [`super::MESSAGE_BYTES`] bytes; the field is its size in bytes.
@@ -45,7 +45,8 @@ pub enum WireError {
         record: &'static str,
         /// Name of the field.
         field: &'static str,
-        /// Number found in the field; for a buffer request, the number of buffers.
+        /// Number found in the field; for `numbers` of a buffer request, the number of buffers; for
+        /// a time of a frame completion, a word with the time.
         value: u64,
     },
     /// A text is longer than its field or not UTF-8.

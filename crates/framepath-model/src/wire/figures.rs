@@ -19,9 +19,10 @@ const PER_OCTAVE: u32 = 2;
 /// Upper end of the first bucket, as an exponent of two: 2^12 ns, 4.1 µs.
 const FIRST: u32 = 12;
 
-/// Index of the page's word with the number of frames output.
+/// Index of the page's word with the number of frames that the stage output; 0 for a demuxer.
 pub const FRAMES: usize = 0;
-/// Index of the page's word with the number of packets or frames that the stage took.
+/// Index of the page's word with the number of packets or frames that the stage took, or of packets
+/// that the demuxer read.
 pub const INPUTS: usize = 1;
 /// Index of the page's word with the sum of all latencies, nanoseconds.
 pub const LATENCY_SUM: usize = 2;
@@ -104,14 +105,15 @@ impl Histogram {
 /// any value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// Number of frames that the stage output.
+    /// Number of frames that the stage output; 0 for a demuxer.
     pub frames: u64,
-    /// Number of packets or frames that the stage took.
+    /// Number of packets or frames that the stage took, or of packets that the demuxer read.
     pub inputs: u64,
     /// Sum of the durations in `latency`, nanoseconds.
     pub latency_sum_ns: u64,
     /// Time of all frames by cause, nanoseconds, in the order of [`KNOWN_CAUSES`]; 0 for a cause
-    /// that the level of the client's ledger does not measure.
+    /// that the level of the client's ledger does not measure. `held` is all time inside the stage
+    /// in which no thread is known to have worked on the frame, also the time in a device.
     pub causes_ns: [u64; KNOWN_CAUSES.len()],
     /// Width of the last frame, pixels; 0 before the first frame.
     pub width: u32,
@@ -121,12 +123,13 @@ pub struct Figures {
     /// bytes; `file` for a demuxer, empty before the worker has opened a stream. Printable ASCII if
     /// [`Figures::from_words`] made it.
     pub stage: String,
-    /// Times from taking a packet or frame to the output of its frame.
+    /// Durations from the taking of a packet or frame to the output of each of its frames.
     pub latency: Histogram,
 }
 
 impl Figures {
-    /// Decodes the words of a worker's page. Unprintable bytes of the stage's text become `?`.
+    /// Decodes the words of a worker's page. The stage's text ends before its first zero byte;
+    /// bytes of it that are not printable ASCII become `?`.
     pub fn from_words(words: &[u64; FIGURE_WORDS]) -> Figures {
         let bytes: Vec<u8> = words[LABEL..LATENCY].iter().flat_map(|word| word.to_ne_bytes()).collect();
         let text: String = bytes.iter().take_while(|byte| **byte != 0).map(|byte| printable(*byte)).collect();
@@ -220,7 +223,7 @@ pub struct StreamStatus {
     pub client_uid: u32,
     /// Process id of the worker; 0 if the stream has no worker at the moment.
     pub worker_pid: u32,
-    /// Number of times that the service replaced the stream's worker, at the client's request.
+    /// Number of times that the client had the service replace the stream's worker.
     pub crashes: u64,
     /// CPU time of all workers that the stream has had, nanoseconds, as the kernel reports it.
     pub cpu_ns: u64,
@@ -236,14 +239,15 @@ pub struct Totals {
     pub streams: u32,
     /// Number of open connections, including those of programs that only watch.
     pub connections: u32,
-    /// Number of idle workers that wait for a stream.
+    /// Number of ready workers without a stream.
     pub spares: u32,
-    /// Number of streams opened since the service started.
+    /// Number of streams that the service accepted since it started. A stream counts when it begins
+    /// to wait for a worker, so also if it never gets one.
     pub granted: u64,
-    /// Number of requests and connections denied since the service started.
+    /// Number of denials since the service started: of connections, of clients' requests, and of
+    /// streams that waited for a worker when no worker could be started.
     pub denied: u64,
-    /// Number of times that the service replaced a stream's worker, at a client's request, since
-    /// the service started.
+    /// Number of times that clients had the service replace a stream's worker since it started.
     pub crashes: u64,
     /// Number of frames output by the workers of all streams since the service started.
     pub frames: u64,

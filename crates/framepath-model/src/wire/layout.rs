@@ -58,7 +58,7 @@ pub(super) fn encode(kind: u8, id: u8, layout: &Layout) -> Cell {
 }
 
 /// Decodes id and layout of a layout cell. The caller has checked the cell's kind. Fails if a number
-/// is invalid or the planes do not hold the picture.
+/// is invalid, the planes do not hold the picture, or bits that must be zero are set.
 pub(super) fn decode(cell: &Cell) -> Result<(u8, Layout), WireError> {
     const RECORD: &str = "layout";
     if cell[0] >> 56 != 0 {

@@ -59,7 +59,8 @@ const SPAWN: u16 = 48;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
     /// Caller to worker, with the shared area attached: open a stream. The answer is
-    /// [`Message::Opened`] or [`Message::Refused`].
+    /// [`Message::Opened`] or [`Message::Refused`]; the worker may send [`Message::RequestMemory`]
+    /// before.
     Open(Open),
     /// Caller to worker, with the pool's memory attached: a new pool of input frames.
     InputPool {
@@ -87,7 +88,8 @@ pub enum Message {
     /// Caller to worker, answer to [`Message::RequestMemory`], with a memfd of the requested size
     /// attached, sealed against resizing.
     Memory {
-        /// Number of the memory, from 0: the count of memories that the caller sent before.
+        /// Number of the memory, from 0: the count of memories that the caller sent to this worker
+        /// before.
         number: u32,
     },
     /// Service to worker, before the service grants the worker, with the page for the worker's
@@ -98,9 +100,11 @@ pub enum Message {
         /// Path of the device node, used in error messages.
         node: String,
     },
-    /// Caller to worker, before [`Message::Demux`], with the open file attached.
+    /// Caller to worker, before [`Message::Demux`], with the open file attached, or with a socket
+    /// on which the worker requests the file's bytes.
     File {
-        /// Path of the file as the user gave it, used in error messages and to guess the container.
+        /// Path or address of the file as the user gave it, used in error messages and to guess the
+        /// container.
         name: String,
     },
     /// Caller to worker, instead of [`Message::Open`], with the shared area attached: demux the
@@ -127,15 +131,16 @@ pub enum Message {
         /// True if the stage takes packets, false if it takes frames.
         takes_packets: bool,
     },
-    /// Worker to caller, answer to [`Message::Demux`]: the file is open; its packets follow in the
-    /// ring.
+    /// Worker to caller, answer to [`Message::Demux`] or [`Message::DemuxNetwork`]: the file or
+    /// network stream is open; its packets follow in the ring.
     Demuxed {
         /// Size of the track's description at the start of the packet area, bytes; at least one.
         track_bytes: u32,
         /// Description of the stream of packets.
         stream: StreamInfo,
     },
-    /// Worker to caller: the worker cannot enter the sandbox, or cannot open the stream or file.
+    /// Worker to caller: the worker cannot enter the sandbox (instead of [`Message::Ready`]), or
+    /// cannot open the stream, file or network stream.
     Refused {
         /// Reason of the refusal, an error text.
         text: String,
@@ -156,14 +161,15 @@ pub enum Message {
         /// Number of the [`Message::Memory`] that contains the pool.
         memory: u32,
     },
-    /// Worker to caller: requests memory for a pool. The answer is
-    /// [`Message::Memory`] or [`Message::Denied`].
+    /// Worker to caller: requests memory for a pool. If the stream is open already,
+    /// [`super::Completion::MemoryRequest`] follows in the ring. The answer is [`Message::Memory`]
+    /// or [`Message::Denied`].
     RequestMemory {
         /// Requested size in bytes, at least one.
         bytes: u64,
     },
-    /// Worker to caller: requests buffers to decode into. The answer is [`Message::ProvideBuffers`]
-    /// or [`Message::Denied`].
+    /// Worker to caller: requests buffers to decode into. [`super::Completion::MemoryRequest`]
+    /// follows in the ring. The answer is [`Message::ProvideBuffers`] or [`Message::Denied`].
     RequestBuffers(BufferRequest),
     /// Client to service: requests a stream. The answer is [`Message::Grant`] or
     /// [`Message::Denied`].
@@ -204,11 +210,11 @@ pub enum Message {
         /// Reason of the denial, an error text.
         text: String,
     },
-    /// Client to service: requests the status of the first stream whose number is at least `from`. The
-    /// answer is [`Message::Status`], or [`Message::Totals`] if there is no such stream.
+    /// Client to service: requests the status of the stream with the lowest number that is at least
+    /// `from`. The answer is [`Message::Status`], or [`Message::Totals`] if there is no such
+    /// stream.
     Watch {
-        /// Lowest number of interest; the answer describes the stream with the next number from
-        /// this one on.
+        /// Lowest number of interest.
         from: u32,
     },
     /// Service to client, answer to [`Message::Watch`]: status of one stream.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Contents of the two messages that make a worker open a stream or demux a file.
+//! Contents of the three messages that make a worker open a stream, demux a file, or demux a stream
+//! from the network.
 
 use super::WireError;
 use super::error::check;
@@ -20,13 +21,13 @@ pub struct Open {
     /// Size of the track's description at the start of the packet area, bytes; 0 if the stage takes
     /// frames instead of packets.
     pub track_bytes: u32,
-    /// Maximum number of frames that the caller's later stages hold at a time.
+    /// Maximum number of the stage's frames that the hops behind the stage hold at a time.
     pub frames_behind: u32,
     /// Description of the stream that enters the stage.
     pub stream: StreamInfo,
     /// Number of cells of each ring, 1 to [`MAX_CELLS`].
     pub cells: u32,
-    /// Size of the packet area, bytes, including the track's description.
+    /// Size of the packet area, bytes, at least `track_bytes`.
     pub packet_bytes: u64,
     /// List of the faults that the worker injects in tests, separated by commas, such as
     /// `crash@100`; at most [`FAULTS_BYTES`] bytes; empty otherwise.
@@ -49,14 +50,15 @@ pub enum InputBytes {
 /// Parameters for demuxing a file, sent in one message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Demux {
-    /// True if the file is a regular file, in which the demuxer may seek; false for a pipe or a
-    /// device.
+    /// True if the demuxer may seek in the input: a regular file, or a file whose bytes the caller
+    /// can provide from any offset on. False for a pipe or a device.
     pub seekable: bool,
     /// Way in which the demuxer reads the file.
     pub bytes: InputBytes,
     /// Number of times the file is read, at least 1; `u64::MAX` for no limit.
     pub loops: u64,
-    /// Index of the video track in the container, from 0; `None` selects the best one.
+    /// Number of the track among the video tracks of the container, from 0; `None` selects the best
+    /// one.
     pub track: Option<u32>,
     /// Position at which each reading of the file starts, nanoseconds from the stream's start.
     pub start_ns: u64,
@@ -77,11 +79,12 @@ pub struct DemuxNetwork {
     /// Size of the text at the start of the packet area, bytes, 1 to [`NETWORK_TEXT_BYTES`]: a URL, or a
     /// session description for [`NetworkTransport::Sdp`].
     pub text_bytes: u32,
-    /// Index of the video track in the stream, from 0; `None` selects the best one.
+    /// Number of the track among the video tracks of the stream, from 0; `None` selects the best
+    /// one.
     pub track: Option<u32>,
     /// Maximum time to wait for a late datagram, nanoseconds.
     pub latency_ns: u64,
-    /// Maximum time of one wait for the server, nanoseconds.
+    /// Maximum time without a packet or an answer of the server, nanoseconds.
     pub timeout_ns: u64,
     /// Number of cells of each ring, 1 to [`MAX_CELLS`].
     pub cells: u32,

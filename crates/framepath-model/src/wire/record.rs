@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reader and writer for the fields of a message. All offsets are constants of the format, so
-//! neither can run past the end.
+//! Reader and writer for the fields of a message. All fields have a fixed size, and those of each
+//! kind of message fit into a message, so neither the reader nor the writer runs past the end.
 
 use super::WireError;
 use super::error::check;

@@ -53,7 +53,7 @@ fn assert_tiles(frame: &[Row]) {
 }
 
 /// Checks that at level `full` the causes of each frame's latency add up to the latency, and that
-/// at level `times` compute and unexplained are unknown.
+/// at level `times` compute, unexplained and the number of context switches are unknown.
 pub fn causes_add_up_exactly(way: &PathUnderTest) {
     let mut report = ran(way, Level::Full);
     for row in &report.rows {

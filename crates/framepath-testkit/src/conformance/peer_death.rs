@@ -94,8 +94,9 @@ pub fn the_source_fails(way: &PathUnderTest) {
     watch.assert_all_back();
 }
 
-/// Checks that a panic of a stage after the link ends only the thread of the stage, and the run
-/// with an error. If the link is a direct call, that thread is the caller's.
+/// Checks that a panic of a stage after the link ends only the thread of the stage, and that the
+/// run returns an error. If the link is a direct call, that thread is the caller's, so the run
+/// panics.
 pub fn a_stage_after_the_link_panics(way: &PathUnderTest) {
     for slots in [1, 4] {
         let watch = PathRecord::new(slots);

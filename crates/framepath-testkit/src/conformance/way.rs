@@ -84,7 +84,8 @@ impl PathUnderTest {
     }
 }
 
-/// Creates the host that runs stages in the thread of the path.
+/// Creates the host that runs each stage in the test's own process, in the thread of the hop before
+/// it.
 pub fn inline() -> Host {
     Host {
         pass: |built, name| built.stage(Pass).named(name),
