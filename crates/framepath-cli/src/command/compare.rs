@@ -36,15 +36,16 @@ Exit code:
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct CompareArgs {
-    /// Two paths, each in quotes; or one path, and a command after `--`
+    /// Two paths, each in quotes; or one path, and then a command after `--`; or none, and two commands
     #[arg(value_name = "PATH")]
     paths: Vec<String>,
 
-    /// Two commands, each in quotes or separated by `--`; after a path, one command
+    /// The words after the first `--`: two commands, each in quotes, or unquoted with another `--` between
+    /// them; after a path, one command
     #[arg(last = true, value_name = "COMMAND")]
     commands: Vec<String>,
 
-    /// Number of measured runs of each side, besides the warm-up
+    /// Number of pairs: of measured runs of each side, after one run to warm up
     #[arg(long, value_name = "N", default_value_t = 10,
           value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pairs: u32,

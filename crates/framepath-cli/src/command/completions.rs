@@ -37,8 +37,8 @@ _framepath_words() {
 complete -F _framepath_words -o nosort -o bashdefault -o default framepath
 "#;
 
-/// Function for zsh, placed before the generated script. The function asks framepath for words that
-/// only framepath knows. If there are none, the function calls the generated one.
+/// Function for zsh, inserted after the first line of the generated script. The function asks framepath
+/// for words that only framepath knows. If there are none, the function calls the generated one.
 const ZSH: &str = r#"
 _framepath_words() {
     local -a words_of_path

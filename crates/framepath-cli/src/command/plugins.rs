@@ -22,7 +22,8 @@ Examples:
   framepath run 'test ! plugin frei0r:glow blur=0.3 ! null'
 
 This command loads each plug-in in its own process, without a sandbox: the plug-in's
-code runs with your rights. FREI0R_PATH lists other folders to search, separated by `:`.";
+code runs with your rights. FREI0R_PATH, a list of folders separated by `:`, replaces the usual
+folders of plug-ins.";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -132,8 +133,9 @@ fn one(entry: &PluginEntry) -> String {
     text
 }
 
-/// Arguments of `plugin-info`, which loads one plug-in and prints its description or the reason of its
-/// failure. The command `plugins` runs `plugin-info` as a child process for each plug-in.
+/// Arguments of `plugin-info`, which loads one plug-in and prints its description, or the reason why it
+/// cannot be loaded, with exit code 0 in both cases. The command `plugins` runs `plugin-info` as a child
+/// process for each plug-in.
 #[derive(clap::Args)]
 pub(crate) struct PluginInfoArgs {
     /// The plug-in's shared library
