@@ -30,16 +30,16 @@ use crate::measure::complete;
 pub struct AskedRun {
     /// Report of the path's run, at ledger level `off`.
     pub report: Report,
-    /// Number of queries that the other process answered: one per frame.
+    /// Number of queries that the other process, `cat`, answered: one per frame.
     pub questions: u64,
 }
 
-/// Runs `path`, which has no sink, with a sink that discards the frames. Sends one query to `cat`
-/// for each frame and waits for the answer.
+/// Runs `path`, a path text without a sink, with a sink that discards the frames. Sends one query to `cat`
+/// for each frame and waits for the answer before the frame continues.
 ///
 /// # Errors
-/// The path is invalid, failed, lost frames or was interrupted, or `cat` could not start or did not
-/// answer.
+/// The path is invalid, failed, lost packets or frames, or was interrupted, or `cat` could not start or
+/// did not answer.
 pub fn run(path: &str) -> Result<AskedRun, LabError> {
     let questions = Arc::<AtomicU64>::default();
     let ask = AskStage::start(questions.clone()).map_err(LabError::io("starting `cat`"))?;

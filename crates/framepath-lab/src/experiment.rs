@@ -211,11 +211,13 @@ pub fn find(name: &str) -> Result<&'static Experiment, LabError> {
     })
 }
 
-/// Returns those of `experiments` that have one of the cases of `settings`; all without named cases.
+/// Returns those of `experiments` that have at least one of the cases in `settings`; all of `experiments`
+/// if `settings` names no case. With files in `settings`, the cases of an experiment that accepts files are
+/// the files' names without extension.
 ///
 /// # Errors
-/// [`LabError::Unknown`] if none of the experiments has one of the cases, with the near names, if any, and
-/// all cases of the experiments.
+/// [`LabError::Unknown`] if a case in `settings` belongs to none of the experiments. The error has the case,
+/// near names, if any, and all cases of the experiments.
 pub fn with_cases(
     experiments: &[&'static Experiment],
     settings: &ExperimentSettings,
@@ -246,7 +248,7 @@ pub fn with_cases(
 
 impl Experiment {
     /// Runs the experiment, and reports progress to `watch`. After SIGINT or SIGTERM returns the
-    /// finished part, with a note.
+    /// finished part as `Ok`, with a note in the summary.
     ///
     /// # Errors
     /// The first failure that does not merely skip a contender, such as a program that fails, a

@@ -8,7 +8,7 @@ use framepath_model::summary::{CausesUs, HopSummary, LatencyUs};
 
 use crate::error::LabError;
 
-/// Figures of one run of a contender. An unknown figure is `None`.
+/// Figures of one run of a contender. An unknown figure is `None`, except where its field says otherwise.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measured {
     /// Number of frames of the run, of pushes in lab `queue`, 1 in lab `loopback`; 0 if not

@@ -42,7 +42,7 @@ pub struct FrameTimeline {
     pub seq: u64,
     /// Segments of the frame's latency, one cause each, in order of time and without overlaps. Within
     /// one hop the order of the causes is not known, and arbitrary here. A gap between two segments
-    /// is unexplained time.
+    /// is time outside all hops, which is unexplained too.
     pub segments: Vec<CauseSegment>,
 }
 

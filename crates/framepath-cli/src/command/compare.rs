@@ -23,8 +23,8 @@ Examples:
 
 Both sides run once to warm up, then alternate (a b, b a, ...). Each path runs in its
 own process, without a ledger. Each command runs without a shell. The CPU figure
-includes all processes that a side starts. A verdict is given only if the 95 %
-interval of the ratio excludes 1.
+includes all processes that a side starts and waits for. A verdict is given only if
+the 95 % interval of the ratio excludes 1.
 
 Exit code:
   0    the comparison is complete, whatever the verdict

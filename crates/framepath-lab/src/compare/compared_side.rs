@@ -42,7 +42,8 @@ pub enum SideError {
         /// Number of sides given.
         found: usize,
     },
-    /// The words after `--` are those of one unquoted command, or of several without a `--` between.
+    /// The words after the first `--` look like one unquoted command, or several unquoted commands without
+    /// another `--` between them: more than two words, or two words of which the second begins with `-`.
     #[error(
         "expected two commands after `--`, found {found} words; quote each command: compare -- {quoted} 'OTHER \
          COMMAND'; or put `--` between two commands: compare -- {plain} -- OTHER COMMAND"

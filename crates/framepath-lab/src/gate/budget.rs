@@ -4,7 +4,7 @@
 use framepath_model::path::nearest;
 use toml::{Table, Value};
 
-/// A limit on one figure, in every case that fits `case`.
+/// Budget: limits on one figure, in every experiment and case that fit the patterns.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Budget {
     /// Name of the budget in the gate's output.
@@ -42,7 +42,8 @@ pub enum Limit {
         /// Name of the contender; `*` stands for any number of characters. With `*`, rows without
         /// the figure are ignored; otherwise a row without it counts as missing.
         contender: String,
-        /// Limits of the figure: a figure beyond one fails.
+        /// Limits of the figure: a figure beyond one fails; a figure with an interval only if its whole
+        /// interval lies beyond.
         limits: FigureLimits,
     },
 }
@@ -142,7 +143,7 @@ const KEYS: [&str; 12] = [
 ///
 /// # Errors
 ///
-/// The first error; one within a budget has the budget's number and name.
+/// The first error; one within a budget has the budget's number, and its name if the budget has one.
 pub fn parse(text: &str) -> Result<Vec<Budget>, BudgetError> {
     let file: Table = text.parse().map_err(|e: toml::de::Error| BudgetError::Syntax(e.to_string()))?;
     for key in file.keys() {

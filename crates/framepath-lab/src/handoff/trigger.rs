@@ -123,7 +123,8 @@ impl TriggerSource {
     /// Returns the resources that the worker has used since its start.
     ///
     /// # Errors
-    /// The worker died, even if another one replaced it; or its usage cannot be read.
+    /// The worker died, even if another one replaced it; its usage cannot be read; or the cell of
+    /// [`TriggerSource::worker`] is empty.
     fn worker_used(&self) -> Result<Used, StageError> {
         let io = |error| StageError::Io { what: "reading the worker's CPU time".to_owned(), error };
         let gone = || io(std::io::ErrorKind::NotFound.into());
@@ -147,7 +148,8 @@ impl TriggerSource {
     }
 
     /// Waits until the reader has the last frame, then reads the worker's clock and sends the results.
-    /// SIGINT, SIGTERM or a failure of the reader ends the wait without results.
+    /// SIGINT, SIGTERM or a failure of the reader ends the wait without results and without an error.
+    /// Fails if the worker died or its usage cannot be read.
     fn finish(&self, mut clocks: Clocks) -> Result<(), StageError> {
         while !signal::interrupted() {
             match self.is_done.recv_timeout(Duration::from_millis(100)) {

@@ -134,8 +134,9 @@ fn pictures(body: &mut String, runs: &[LabRun]) {
     }
 }
 
-/// Draws a picture of `run` for each of [`WIDTHS`], one `svg` element behind the other; on a wide page, `columns`
-/// runs are side by side. Returns `None` if the run lacks the figures.
+/// Draws a picture of `run` for each of [`WIDTHS`], one `svg` element after the other. A wide page has
+/// `columns` runs side by side, so that a wide picture gets only its part of the width. Returns `None` if
+/// the run lacks the figures.
 fn draw_widths(draw: Draw, run: &LabRun, id: &str, columns: f64) -> Option<Picture> {
     let mut svgs = String::new();
     let mut first = None;
@@ -282,7 +283,7 @@ fn method(body: &mut String) {
          <tr><td>wall, latency</td><td>measured</td><td class=\"wrap\">CLOCK_MONOTONIC at the start and the \
          end; percentiles by nearest rank</td></tr>\
          <tr><td>CPU</td><td>measured</td><td class=\"wrap\">thread and process CPU clocks; child processes by wait4, \
-         so the figure includes everything that a contender starts</td></tr>\
+         so the figure includes what a contender starts and waits for</td></tr>\
          <tr><td>load</td><td>derived</td><td class=\"wrap\">CPU time over wall time</td></tr>\
          <tr><td>compute, copy, blocked, paced</td><td>measured</td><td class=\"wrap\">the thread&#39;s CPU clock; the only \
          function that copies; timestamps at each known wait</td></tr>\
