@@ -217,9 +217,10 @@ fn ways(nodes: &Nodes, picture: &Path, frames: u64) -> Vec<(&'static str, Vec<Wa
     cases
 }
 
-/// Returns the comparisons of `case`. `capture` compares each type of memory with `read`; the other
-/// cases compare dmabufs with copies into the device's buffers, in place with copying, and the
-/// device with a stage in this process or with vim2m.
+/// Returns the comparisons of `case`. `capture` compares each type of memory with `read`. The other
+/// cases compare dmabufs with copies into the device's buffers, and work in place with copying by the
+/// device. The cases `*-threshold` also compare the device with the stage in this process, and `heap-none`
+/// compares the device with vim2m.
 fn comparisons(case: &str) -> Vec<Comparison<'static>> {
     if case == "capture" {
         return ["mmap", "dmabuf", "userptr"].map(|io| ("cpu_us_per_frame", io, "read")).into();

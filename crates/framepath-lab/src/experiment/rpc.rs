@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `rpc`: the table of nspluginwrapper. Measures the messages between a decoding session and its
-//! worker, their cost with constant information queried once and queried for every frame, and the
-//! activity of an idle stream.
+//! `rpc`: repeats the table that nspluginwrapper published. Measures the messages between a decoding
+//! session and its worker, their cost with constant information queried once and queried for every frame,
+//! the cost of crossing to a worker and back, and the activity of an idle stream.
 
 mod crossing;
 mod idle;
@@ -128,8 +128,8 @@ fn timed(program: &Program, frames: u64) -> Result<Measured, LabError> {
 }
 
 /// Runs the path `text` of contender `name` once more, in this process, because the timed runs in
-/// other processes do not report these counts. Returns the calls and bytes, those of the queries
-/// included, with the keys of a row.
+/// other processes do not report these counts. Returns the numbers of calls and of bytes, those of the
+/// queries included, with the keys of a row.
 fn calls(name: &str, text: &str) -> Result<[(&'static str, f64); 8], LabError> {
     let (report, questions) = match name {
         UNCACHED => {

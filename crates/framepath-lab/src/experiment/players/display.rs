@@ -30,7 +30,8 @@ pub(super) struct Display {
     pub(super) environment: Vec<(&'static str, String)>,
     /// Name for the report, such as `Xvfb :7`.
     pub(super) name: String,
-    /// Process id of the display server; `None` if not known.
+    /// Process id of the display server, for the session's display the first process with the name of a
+    /// known server; `None` if there is none.
     pub(super) server: Option<u32>,
     /// Server process that the lab started, stopped on drop; `None` for the session's display.
     own: Option<Child>,
@@ -213,8 +214,9 @@ impl Drop for Display {
     }
 }
 
-/// Removes `DISPLAY` and `WAYLAND_DISPLAY` from a command's environment. `XAUTHORITY` stays if the
-/// session has an X server, because clients of that server need it.
+/// Removes `DISPLAY` and `WAYLAND_DISPLAY` from a command's environment, and `XAUTHORITY` if the lab itself
+/// runs without `DISPLAY`. With `DISPLAY` the variable `XAUTHORITY` stays, because clients of the session's
+/// X server need it.
 pub(super) fn without_display(command: &mut Command) {
     for name in ["DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY"] {
         if name != "XAUTHORITY" || env::var_os("DISPLAY").is_none() {
