@@ -122,8 +122,7 @@ impl Command {
     }
 
     /// Returns the log level that applies if neither `-v` nor FRAMEPATH_LOG sets one: `error` for `serve`,
-    /// because its log is the only place where the service's operator sees that a worker died; `off` for
-    /// the other commands.
+    /// so that the service's log has the reason why a worker died; `off` for the other commands.
     pub(crate) fn log_level(&self) -> log::LevelFilter {
         match self {
             Command::Serve(_) => log::LevelFilter::Error,

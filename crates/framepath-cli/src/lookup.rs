@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-/// Returns the path of this binary.
+/// Returns the path of this binary. Fails if the system does not report the path.
 pub(crate) fn framepath() -> anyhow::Result<PathBuf> {
     env::current_exe().context("finding this program's own file")
 }

@@ -40,7 +40,8 @@ pub struct ExperimentSettings {
     /// kills in its two kill cases together. `None` for the experiment's own number. Lab `inject`
     /// ignores it.
     pub pairs: Option<usize>,
-    /// Names of the cases to run, whatever the size; empty for all cases of `size`.
+    /// Names of the cases to run, whatever the size; empty for all cases of `size`. Without effect on
+    /// `files`, which all run.
     pub cases: Vec<String>,
     /// Files to use instead of the committed clips, for experiments that
     /// accept files.

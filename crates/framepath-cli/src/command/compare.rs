@@ -45,7 +45,7 @@ pub(crate) struct CompareArgs {
     #[arg(last = true, value_name = "COMMAND")]
     commands: Vec<String>,
 
-    /// Number of pairs: of measured runs of each side, after one run to warm up
+    /// Number of pairs; each side runs once per pair, and once before the first pair to warm up
     #[arg(long, value_name = "N", default_value_t = 10,
           value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pairs: u32,

@@ -51,7 +51,7 @@ pub(crate) struct FixtureArgs {
     #[arg(long, value_name = "N", default_value = "128")]
     level: String,
 
-    /// Region to process: X,Y,WIDTH,HEIGHT in pixels [default: the whole picture]
+    /// Region to process: X,Y,WIDTH,HEIGHT in pixels, clamped to the picture [default: the whole picture]
     #[arg(long, value_name = "X,Y,W,H")]
     roi: Option<String>,
 

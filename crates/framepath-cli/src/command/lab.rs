@@ -63,7 +63,8 @@ pub(crate) struct LabArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pairs: Option<u32>,
 
-    /// Run only this case, and only the experiments that have it; may be given several times
+    /// Run only this case, and only the experiments that have it; may be given several times. Files among
+    /// the arguments all run
     #[arg(long = "case", value_name = "CASE")]
     cases: Vec<String>,
 

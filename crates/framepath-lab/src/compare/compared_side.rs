@@ -60,7 +60,7 @@ pub enum SideError {
     /// end.
     #[error("cannot split command `{command}`: {error}; {}", error.help)]
     Words {
-        /// The command.
+        /// The command as typed.
         command: String,
         /// Position and description of the error in the command.
         error: PathError,
@@ -73,8 +73,8 @@ pub enum SideError {
 /// Parses the two sides: two paths, one path and one command, or two commands. `commands` are the
 /// words after `--` on the command line, none for two paths.
 ///
-/// The words after `--` are two commands. Either each command is one word, split as in a shell
-/// (`'ls -l' 'ls'`), or the commands are separated by `--` (`ls -l -- ls`). After one path the
+/// Without a path, the words after `--` are two commands. Either each command is one word, split as in a
+/// shell (`'ls -l' 'ls'`), or the commands are separated by another `--` (`ls -l -- ls`). After one path the
 /// words are one command; a single word is split as in a shell.
 ///
 /// # Errors

@@ -29,7 +29,7 @@ use crate::progress::ProgressView;
 use device::Device;
 use service::Served;
 
-/// Number of frames of every committed clip.
+/// Number of frames of each clip in [`CLIPS`].
 const FRAMES: u64 = 150;
 
 /// A committed clip. The hard clips run only with `--full` or by name.
@@ -315,9 +315,9 @@ impl OneClip<'_> {
     }
 }
 
-/// Returns a function that calls `run` and turns a failure of its program into
-/// [`LabError::Missing`], which skips the contender with the program's error text. ffmpeg 7 needs
-/// this: it aborts if its last packet waits for a free buffer.
+/// Returns a function that calls `run` and turns the failure of a program ([`LabError::Command`]) into
+/// [`LabError::Missing`], which skips the contender with the program's error text. The reason: ffmpeg 7
+/// aborts if its last packet waits for a free buffer.
 fn or_skipped(
     mut run: impl FnMut() -> Result<Measured, LabError>,
 ) -> impl FnMut() -> Result<Measured, LabError> {

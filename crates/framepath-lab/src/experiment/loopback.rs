@@ -69,8 +69,8 @@ pub(super) fn run(
     Ok(())
 }
 
-/// Timestamps (nanoseconds of the monotonic clock) and counts of one transfer. `first_chunk_ns` is 0 if
-/// the first chunk did not arrive.
+/// Timestamps (nanoseconds of the monotonic clock) and counts of one transfer. `received` is in bytes;
+/// `first_chunk_ns` is 0 if the first chunk did not arrive.
 struct Transfer {
     start_ns: u64,
     first_chunk_ns: u64,

@@ -157,7 +157,7 @@ fn notes(frames: u64) -> Vec<String> {
 /// Step of the CPU clock, in nanoseconds, above which the clock is too coarse for a stage's work.
 const COARSE_NS: u64 = 100_000;
 
-/// Measures the step of the thread's CPU clock in nanoseconds: 10 ms in User-Mode Linux.
+/// Measures the step of the thread's CPU clock in nanoseconds; 10,000,000 (10 ms) in User-Mode Linux.
 fn cpu_clock_step_ns() -> u64 {
     let next = |from: u64| loop {
         let now = thread_cpu_ns();

@@ -8,8 +8,8 @@ use super::verdict::why_skipped;
 use super::{BudgetLine, BudgetOutcome, FigureLimits};
 use crate::plain::number::{figure, times};
 
-/// Paths of the counts that noise does not change. A new figure that is greater than the old one fails; a
-/// difference of one millionth counts as rounding.
+/// Paths of the counts that noise does not change. A new count that is greater than the old one fails,
+/// except for an increase of at most one millionth, which counts as rounding.
 const COUNTS: [&str; 4] = ["copied_bytes_per_frame", "lost", "undecodable", "concealed"];
 
 /// Metrics of which more is better. Of all other metrics, less is better.
@@ -67,8 +67,9 @@ impl BaselineReport {
         self.lines.push(BudgetLine { name: name.to_owned(), outcome, details });
     }
 
-    /// Adds the line of a figure that is `change` times the baseline, with the ends of its interval;
-    /// `None` if a run has no interval. `more_is_better` inverts the comparison.
+    /// Adds the line of a time or ratio that was `before` and is `after`. `ends` are the ends of the interval
+    /// of after/before, `None` if a run has no usable interval. The figure is inconclusive without `ends`,
+    /// and if `before` or `after` is not positive. `more_is_better` inverts the comparison.
     fn compared(
         &mut self,
         name: &str,

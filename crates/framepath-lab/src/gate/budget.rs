@@ -19,7 +19,7 @@ pub struct Budget {
     pub optional: bool,
 }
 
-/// Limited figure of a budget, and its limit: a ratio of two contenders, or a figure of its own.
+/// Limited figure of a budget, and its limits: a ratio of two contenders, or a single figure of a contender.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Limit {
     /// The ratio a/b of a metric over paired runs.
@@ -31,7 +31,7 @@ pub enum Limit {
         a: String,
         /// Name of the contender in the denominator.
         b: String,
-        /// Limits of the ratio: the interval must not lie wholly beyond one.
+        /// Limits of the ratio: the budget fails if the whole interval lies beyond one of them.
         limits: FigureLimits,
     },
     /// A figure of one contender, or of every contender that fits a pattern.

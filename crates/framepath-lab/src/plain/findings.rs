@@ -46,8 +46,8 @@ pub fn findings(summaries: &[Summary]) -> Vec<String> {
     found
 }
 
-/// Returns a contender's name for a sentence: a description of a known contender, otherwise its name
-/// in back quotes.
+/// Returns a contender's name for a sentence: a description of a known contender, `GStreamer's` and the
+/// element for another name that begins with `gst-`, otherwise the name in back quotes.
 pub fn contender_in_words(name: &str) -> String {
     match name {
         "direct" => "a direct push (`!`)".to_owned(),

@@ -156,7 +156,7 @@ fn draw_row(svg: &mut Svg, row: &SummaryRow, x: &Scale, y: f64, [names, counts_f
     }
 }
 
-/// Draws the pieces of a row's bar, with the whole time behind them.
+/// Draws the pieces of a row's bar, and to the right of them the whole time as text.
 fn draw_bar(svg: &mut Svg, row: &SummaryRow, x: &Scale, y: f64) {
     let middle = y + BAR / 2.0 + 4.0;
     let mut at = 0.0;

@@ -78,8 +78,8 @@ fn start(framepath: &Path, clip: &FaultClip) -> Result<Child, LabError> {
     command.spawn().map_err(LabError::io("starting a client"))
 }
 
-/// Waits until the client has started a process, which is a worker, but at most [`PATIENCE`]. The reason:
-/// the kill of a client without a worker would test nothing.
+/// Waits until the client has started its first process, a worker, but at most [`PATIENCE`]. The kill of a
+/// client without a worker would test nothing.
 fn wait_for_a_worker(client: &Child) {
     let since = Instant::now();
     while descendants(client.id()).is_empty() && since.elapsed() < PATIENCE {
@@ -87,8 +87,8 @@ fn wait_for_a_worker(client: &Child) {
     }
 }
 
-/// Waits until all `processes` have ended, at most [`PATIENCE`]. Returns the number that still run, and
-/// the time waited.
+/// Waits until all `processes` have ended, but at most [`PATIENCE`]. Returns the number of those that still
+/// run, and the time waited.
 fn wait_for(processes: &[Descendant]) -> (u64, Duration) {
     let since = Instant::now();
     loop {

@@ -112,8 +112,9 @@ pub(super) fn order(frames: u64) -> Result<Outcome, LabError> {
 /// Returns how many packet periods the picture of packet `seq` waits for its turn, in a stream of `frames` packets;
 /// `None` for a B picture, which does not wait, and for a picture that the end of the stream releases.
 ///
-/// The packets are I, and then P and its B pictures in turn: the P picture is shown after them. The decoder keeps one
-/// picture, the stream's reorder depth: a picture comes out with the packet after the one that would complete it.
+/// The packets are I, and then P and its B pictures in turn: the P picture is shown after its B pictures. The decoder
+/// always holds back one picture, the stream's reorder depth: I comes out with the packet after it, a P picture with the
+/// packet after its last B picture, and a B picture with its own packet.
 fn order_periods(seq: u64, frames: u64) -> Option<u64> {
     let group = B_PICTURES + 1;
     let periods = match seq {

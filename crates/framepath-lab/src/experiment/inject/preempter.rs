@@ -30,7 +30,7 @@ struct Shared {
     stop: AtomicBool,
 }
 
-/// Handle of the real-time thread. Dropping it stops the thread and waits for its end.
+/// Handle of the real-time thread. Dropping the handle stops the thread and waits for its end.
 pub(super) struct Preempter {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,

@@ -48,7 +48,7 @@ impl<'a> Reference<'a> {
     }
 }
 
-/// Decodes the clip by `api` to `format` in a process `framepath run`, within 60 s and ten times the clip's
+/// Decodes the clip by `api` to `format` in a process `framepath run`, within 60 s plus ten times the clip's
 /// duration. Returns the line of `framemd5` for each frame, with the frame's times and the MD5 of its
 /// pixels. Fails like [`Reference::equals`].
 fn hashes(framepath: &Path, clip: &Clip, api: PlayerApi, format: &str) -> Result<Vec<String>, LabError> {

@@ -18,7 +18,7 @@ use crate::process::Program;
 const SIGTERM: i32 = 15;
 const SIGKILL: i32 = 9;
 
-/// Number of polls for a server's start or end, at intervals of [`LOOK`]: ten seconds in all.
+/// Number of polls for a server's start or end, at intervals of [`LOOK`]: about ten seconds in all.
 const LOOKS: u32 = 500;
 /// Interval between two polls of a server.
 const LOOK: Duration = Duration::from_millis(20);
@@ -132,8 +132,8 @@ impl Display {
         Ok(display)
     }
 
-    /// Polls `look` until it returns a value, and returns that value; `None` if the server ended or ten
-    /// seconds passed.
+    /// Polls `look` until it returns a value, and returns that value; `None` if the server ended or about
+    /// ten seconds passed.
     fn awaited<T>(&mut self, mut look: impl FnMut() -> Option<T>) -> Option<T> {
         for _ in 0..LOOKS {
             if let Some(found) = look() {
