@@ -10,7 +10,7 @@
 //! ```
 //!
 //! The other process is `cat`, which echoes the query. Like a real process that knows the
-//! constant, it sleeps between two queries. Its CPU time counts.
+//! constant, `cat` sleeps between two queries. The CPU time of `cat` counts.
 
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -87,8 +87,7 @@ impl Stage for AskStage {
 
 impl Drop for AskStage {
     fn drop(&mut self) {
-        // `cat` exits when its socket closes. The wait charges its CPU time
-        // to this process.
+        // `cat` exits when its socket closes. The wait charges the CPU time of `cat` to this process.
         self.socket = None;
         let _ = self.answering.wait();
     }

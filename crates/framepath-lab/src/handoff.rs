@@ -8,9 +8,9 @@
 //! ```
 //!
 //! A stage emits frames only in response to input frames. Therefore a small frame goes to the
-//! worker first and wakes it. Its CPU time counts, although no other contender needs this
-//! step. The worker takes the timestamp when the large frame is ready, so the latency covers
-//! the transfer from the worker to the reader.
+//! worker first and wakes it. The CPU time of this step counts, although no other contender needs
+//! the step. The worker takes the timestamp when the large frame is ready, so the latency covers
+//! only the transfer from the worker to the reader.
 
 mod reader;
 pub(crate) mod run_figures;

@@ -106,7 +106,7 @@ pub fn row(case: &str, contender: &str, runs: &[Measured]) -> SummaryRow {
     let typical = typical(runs);
     let cpu_ms = spread(|m| m.cpu_ns as f64 / 1e6);
     let frames = runs.last().map_or(0, |m| m.frames);
-    // The pushes of lab `queue` are no frames; it has `cpu_us_per_push`.
+    // The pushes of lab `queue` are no frames; its rows have `cpu_us_per_push` instead.
     let has_frames = !extra.contains_key("cpu_us_per_push");
     SummaryRow {
         case: case.to_owned(),

@@ -2,8 +2,8 @@
 //! The report: one HTML file that works offline, pictures first.
 //!
 //! Pictures are inline SVG. The page loads nothing and runs no script. Its light or dark
-//! theme follows the browser's setting; print is light. Several runs, from one or several
-//! machines, are shown side by side.
+//! theme follows the browser's setting; on paper the theme is light. Several runs, from one or several
+//! machines, are shown side by side on a wide screen.
 
 mod chart_causes;
 mod chart_decode;

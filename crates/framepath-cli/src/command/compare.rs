@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `framepath compare`: measures two paths or commands in interleaved pairs.
+//! `framepath compare`: measures two paths, two commands, or a path and a command, in interleaved pairs.
 
 use anyhow::Context;
 use framepath_lab::LabError;

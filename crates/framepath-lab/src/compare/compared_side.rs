@@ -80,8 +80,8 @@ pub enum SideError {
 /// # Errors
 /// The arguments are not two sides, or a side is invalid.
 pub fn sides(paths: &[String], commands: &[String]) -> Result<[ComparedSide; 2], SideError> {
-    // Most likely the words of an unquoted path. The number of sides is the clearer
-    // error than the first word alone.
+    // More than two paths are most likely the words of one unquoted path. An error about the number of
+    // sides is clearer than one about the first word alone.
     if paths.len() > 2 {
         return Err(SideError::Count { found: paths.len() });
     }

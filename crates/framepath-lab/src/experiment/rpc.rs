@@ -51,7 +51,7 @@ pub(super) fn run(
     let quick = settings.size == Size::Quick;
     let rounds = settings.rounds(2, 6);
     let clip = settings.clip(CLIP)?;
-    // Three minutes of 30 frames per second, decoded at full speed.
+    // With `--full`, 36 passes are three minutes at 30 frames per second, decoded at full speed.
     let passes = if quick { 2 } else { 36 };
     watch.begin("rpc", (2 * CONTENDERS.len() * rounds + 4 * rounds + CONTENDERS.len()) as u64);
     for (case, passes, rate) in [("session", passes, 0), ("paced-30", 1, 30)] {

@@ -130,7 +130,7 @@ fn rows(
         match find(after, path) {
             None => report.add(&name, BudgetOutcome::Missing, "the new run lacks this figure".into()),
             Some(now) => {
-                // Rounding of a mean over other numbers of frames is no change.
+                // The rounding of a mean over a different number of frames is no change.
                 let is_more = now > count * 1.000_001;
                 let outcome = if is_more { BudgetOutcome::Fail } else { BudgetOutcome::Pass };
                 report.add(&name, outcome, format!("{} to {}", figure(count), figure(now)));

@@ -2,7 +2,7 @@
 //! Findings of summaries in plain English, a sentence each.
 //!
 //! A sentence states a difference only if the interval excludes 1. Otherwise it says "no difference", or
-//! "no verdict" for a single pair, with the figures. Two sentences give a ratio whatever its interval:
+//! "no verdict" for a single pair, with the figures. Two kinds of sentences give a ratio whatever its interval:
 //! `threads=1` compared with the ffmpeg tool in `decode`, and a queue compared with a direct push.
 
 mod workers;

@@ -77,7 +77,7 @@ impl Display {
         // Xvfb writes its number when it is ready.
         let number = display
             .awaited(|| whole_line(&mut log))
-            .ok_or("Xvfb is not ready within 10 s; start it by hand to see its error")?;
+            .ok_or("Xvfb ended, or is not ready within 10 s; start it by hand to see its error")?;
         display.environment = vec![("DISPLAY", format!(":{number}"))];
         display.name = format!("Xvfb :{number}");
         Ok(display)
@@ -128,7 +128,7 @@ impl Display {
         };
         display
             .awaited(|| ready.exists().then_some(()))
-            .ok_or("weston is not ready within 10 s; start it by hand to see its error")?;
+            .ok_or("weston ended, or is not ready within 10 s; start it by hand to see its error")?;
         Ok(display)
     }
 
