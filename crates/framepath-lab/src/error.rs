@@ -18,8 +18,8 @@ pub enum LabError {
     /// The text of a path is invalid.
     #[error("{0}")]
     Path(#[from] PathError),
-    /// A contender failed: a program did not exit with 0, or the output or the frames of a program
-    /// or path are wrong.
+    /// A contender failed: a program did not exit with 0, the output or the frames of a program
+    /// or path are wrong, or a device failed.
     #[error("`{command}` {outcome}{}", detail(stderr))]
     Command {
         /// The command as a user would type it, or the contender's name.

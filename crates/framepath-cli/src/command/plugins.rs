@@ -23,7 +23,9 @@ Examples:
 
 This command loads each plug-in in its own process, without a sandbox: the plug-in's
 code runs with your rights. FREI0R_PATH, a list of folders separated by `:`, replaces the usual
-folders of plug-ins.";
+folders of plug-ins.
+
+Exit code: 0; 1 if the named plug-in cannot be loaded, 2 if there is no such plug-in.";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
