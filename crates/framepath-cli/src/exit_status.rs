@@ -45,8 +45,8 @@ pub(crate) enum ExitStatus {
     Interrupted,
 }
 
-/// Error of an invalid argument, environment variable or input file, and of every file that `diff` cannot
-/// read or write, as text. Exit code 2.
+/// Error of an invalid argument, environment variable or budget file, and of a file that `diff` cannot read,
+/// compare or write, as text. Exit code 2.
 #[derive(Debug)]
 pub(crate) struct UsageError(pub String);
 

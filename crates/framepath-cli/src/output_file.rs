@@ -106,8 +106,8 @@ impl OutputFile {
         Ok(OutputFile { name: name.to_owned(), target })
     }
 
-    /// Creates the output named by an option's value, and fails, like [`OutputFile::create`]. Returns
-    /// `None` if `name` is `None`, because the option is absent.
+    /// Creates the output named by an option's value, as [`OutputFile::create`] does, with the same errors.
+    /// Returns `None` if `name` is `None`, because the option is absent.
     pub(crate) fn option(name: Option<&str>) -> anyhow::Result<Option<OutputFile>> {
         name.map(OutputFile::create).transpose()
     }

@@ -50,7 +50,7 @@ pub(crate) struct CompareArgs {
           value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pairs: u32,
 
-    /// Write the figures as JSON; `-` is standard output
+    /// Write the figures as JSON; `-` is standard output, and the text then goes to standard error
     #[arg(long, value_name = "FILE")]
     json: Option<String>,
 }

@@ -40,7 +40,7 @@ Exit code (with --baseline, each figure of the older run counts as a budget):
 )]
 pub(crate) struct GateArgs {
     /// TOML file with limits on the figures, then summaries of the lab: files written by `lab --json`,
-    /// `compare --json` or `run --json`, or run folders. No TOML file with --baseline and --names
+    /// `compare --json` or `run --json`, or run folders. With --baseline or --names: only summaries
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 

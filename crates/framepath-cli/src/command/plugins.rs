@@ -33,7 +33,7 @@ pub(crate) struct PluginsArgs {
     /// Show only this plug-in, with its parameters; the prefix `frei0r:` may be omitted
     name: Option<String>,
 
-    /// Write the descriptions as JSON; `-` is standard output
+    /// Write the descriptions as JSON; `-` is standard output, in place of the text
     #[arg(long, value_name = "FILE")]
     json: Option<String>,
 }

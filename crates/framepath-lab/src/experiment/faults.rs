@@ -5,7 +5,7 @@
 //! worker. Workers are killed with SIGKILL at random moments, hang, take all
 //! memory, or get a packet that kills every worker. Every frame is compared with an undisturbed run by
 //! its MD5. In case `client`, the streams are in processes of their own (the clients), which are killed;
-//! the case checks only that no process remains.
+//! the case checks no frames, but that the workers of a killed client end.
 
 mod check;
 mod clients;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `rpc`: repeats the table that nspluginwrapper published. Measures the messages between a decoding
-//! session and its worker, their cost with constant information queried once and queried for every frame,
-//! the cost of crossing to a worker and back, and the activity of an idle stream.
+//! `rpc`: repeats the table that nspluginwrapper published. Counts the messages between a decoding
+//! session and its worker, and measures the session's cost without a worker, with a worker, and with one
+//! query for constant information per frame. Also measures the cost of sending a frame to a worker and
+//! back, and the activity of an idle stream.
 
 mod crossing;
 mod idle;

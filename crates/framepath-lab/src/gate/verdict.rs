@@ -19,7 +19,8 @@ pub enum BudgetOutcome {
     /// Beyond a limit, with its whole interval if it has one.
     Fail,
     /// The interval spans a limit, so that the figure may be within or beyond it; in a comparison with a
-    /// baseline also a figure without an interval. The gate does not pass if it is strict.
+    /// baseline also a figure without an interval, and one that is not above 0. The gate does not pass if it
+    /// is strict.
     Inconclusive,
     /// A figure is missing, or a budget's ratio has no interval, so the limit cannot be checked. The gate
     /// fails.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Cases of `inject` that take the ledger's advice: the path runs, then the path that the advice proposes. The time
-//! that the advice names must fall.
+//! Cases of `inject` that take the ledger's advice: the path runs, then the path that the advice proposes.
+//! The time that the advice names must fall.
 
 use framepath::export::advice::{Advice, advice};
 use framepath::ledger::Cause;
@@ -83,9 +83,9 @@ impl AdvisedCase {
         Ok(crate::pairs::row(self.name, "ledger", &[measured]))
     }
 
-    /// Runs the path `text` until the ledger has advice for the case's cause, at most [`ATTEMPTS`] times, because on
-    /// a busy machine the time of another cause may be longer. Returns the report of that run, its digest and the
-    /// advice.
+    /// Runs the path `text` until the ledger has advice for the case's cause, at most [`ATTEMPTS`] times,
+    /// because on a busy machine the time of another cause may be longer. Returns the report of that run,
+    /// its digest and the advice.
     fn advised(&self, text: &str) -> Result<(Report, Digest, Advice), LabError> {
         for _ in 0..ATTEMPTS {
             let (report, digest) = ran(text)?;

@@ -99,8 +99,8 @@ pub(super) fn preempted(frames: u64) -> Result<Outcome, LabError> {
     Ok(outcome)
 }
 
-/// Decodes, with one thread, a stream of known order at a known rate. The injected cost is the time that each I or P
-/// picture waits in the decoder until its turn in presentation order.
+/// Decodes, with one thread, a stream of known order at a known rate. The injected cost is the time that
+/// each I or P picture waits in the decoder until its turn in presentation order.
 pub(super) fn order(frames: u64) -> Result<Outcome, LabError> {
     let frames = frames.min(100) / (B_PICTURES + 1) * (B_PICTURES + 1) + 1;
     let clip = MadeClip::encode("order", frames, B_PICTURES)?;
@@ -109,12 +109,13 @@ pub(super) fn order(frames: u64) -> Result<Outcome, LabError> {
     Ok(collect(built, Vec::new(), HOP, injected, |row| row.held_ns - row.held_depth_ns)?.0)
 }
 
-/// Returns how many packet periods the picture of packet `seq` waits for its turn, in a stream of `frames` packets;
-/// `None` for a B picture, which does not wait, and for a picture that the end of the stream releases.
+/// Returns how many packet periods the picture of packet `seq` waits for its turn, in a stream of `frames`
+/// packets; `None` for a B picture, which does not wait, and for a picture that the end of the stream
+/// releases.
 ///
-/// The packets are I, and then P and its B pictures in turn: the P picture is shown after its B pictures. The decoder
-/// always holds back one picture, the stream's reorder depth: I comes out with the packet after it, a P picture with the
-/// packet after its last B picture, and a B picture with its own packet.
+/// The packets are I, and then P and its B pictures in turn: the P picture is shown after its B pictures.
+/// The decoder always holds back one picture, the stream's reorder depth: I comes out with the packet after
+/// it, a P picture with the packet after its last B picture, and a B picture with its own packet.
 fn order_periods(seq: u64, frames: u64) -> Option<u64> {
     let group = B_PICTURES + 1;
     let periods = match seq {
@@ -125,8 +126,9 @@ fn order_periods(seq: u64, frames: u64) -> Option<u64> {
     (seq + periods < frames).then_some(periods)
 }
 
-/// Decodes, with two frame threads, a stream without reordering at a known rate. The injected cost is one packet
-/// period: each finished picture waits in the decoder for the next packet. The last picture is left out.
+/// Decodes, with two frame threads, a stream without reordering at a known rate. The injected cost is one
+/// packet period: each finished picture waits in the decoder for the next packet. The last picture is left
+/// out.
 pub(super) fn depth(frames: u64) -> Result<Outcome, LabError> {
     let frames = frames.min(100);
     let clip = MadeClip::encode("depth", frames, 0)?;

@@ -11,8 +11,8 @@ use crate::process::Program;
 pub(super) struct MadeClip(PathBuf);
 
 impl MadeClip {
-    /// Encodes `frames` pictures of 320x180 as H.264, 50 per second, with `b_pictures` B pictures between two others
-    /// and none of them a reference; `case` is part of the file's name.
+    /// Encodes `frames` pictures of 320x180 as H.264, 50 per second, with `b_pictures` B pictures between
+    /// two others and none of them a reference; `case` is part of the file's name.
     ///
     /// # Errors
     /// [`LabError::Missing`] without the ffmpeg tool, or if the tool fails, for example because it has no
