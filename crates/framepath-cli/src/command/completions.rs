@@ -21,8 +21,8 @@ pub(crate) struct CompletionsArgs {
     shell: Shell,
 }
 
-/// Bash code appended to the generated script. It runs framepath for words that only framepath
-/// knows, such as names of stages.
+/// Bash code appended to the generated script. The code runs framepath for words that only framepath
+/// knows, such as names of stages; if there are none, the code calls the generated function.
 const BASH: &str = r#"
 _framepath_words() {
     local line=${COMP_LINE:0:COMP_POINT} cur=${COMP_WORDS[COMP_CWORD]}

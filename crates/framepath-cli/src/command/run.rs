@@ -50,8 +50,8 @@ pub(crate) struct RunArgs {
     #[arg(required = true, value_name = "PATH")]
     path: Vec<String>,
 
-    /// Detail of the ledger: `times` records timestamps of every hop, `full` adds CPU
-    /// time, run delay and context switches, `off` records nothing and costs nothing
+    /// Detail of the ledger: `times` records timestamps and copied bytes of every hop, `full` adds CPU
+    /// time, run delay, context switches and page faults, `off` records nothing and costs nothing
     #[arg(long, value_enum, default_value_t = Ledger::Full)]
     ledger: Ledger,
 
@@ -83,8 +83,8 @@ pub(crate) struct RunArgs {
           value_parser = clap::value_parser!(u32).range(1..=1 << 26))]
     rows: u32,
 
-    /// Exit with code 3 also if the stream is damaged: packets that cannot be decoded, or frames that the
-    /// decoder concealed
+    /// Exit with code 3 also if the stream is damaged: packets that cannot be decoded or are left out after
+    /// damage, or frames with parts that the decoder concealed
     #[arg(long)]
     strict: bool,
 

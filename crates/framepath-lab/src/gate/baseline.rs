@@ -22,7 +22,7 @@ pub struct BaselineReport {
     /// the order of the baseline.
     pub lines: Vec<BudgetLine>,
     /// Number of the times and ratios whose whole interval is better than the baseline by more than the
-    /// tolerance. They passed.
+    /// tolerance. These figures are among those that passed.
     pub better: usize,
     /// Facts that a reader must know, a sentence each, such as different machines.
     pub notes: Vec<String>,

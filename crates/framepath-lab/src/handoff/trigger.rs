@@ -27,8 +27,8 @@ const WARM_UP_PERIOD_NS: u64 = 1_000_000;
 const WARM_UP_LEAST_NS: u64 = 250_000_000;
 /// Size of a trigger frame (the small frame sent to the worker), bytes.
 const TRIGGER_BYTES: usize = 64;
-/// Number of slots for trigger frames. This number is larger than the ring to the worker, so that the
-/// worker's own pool of 8 frames limits the frames in flight.
+/// Number of slots for trigger frames: more than the ring to the worker has, so that the worker's own pool
+/// of 8 frames limits the frames in flight.
 const TRIGGERS: u32 = 128;
 const SECOND_NS: u64 = 1_000_000_000;
 

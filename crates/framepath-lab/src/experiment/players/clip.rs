@@ -10,8 +10,8 @@ use crate::error::LabError;
 use crate::experiment::{ExperimentSettings, Size};
 use crate::measure::complete;
 
-/// The committed clips to play; those of `Size::Full` only with `--full` or by name. Their containers
-/// have timestamps, so that all players use the same frame rate.
+/// The committed clips to play; those of `Size::Full` only with `--full` or by name. The containers of all
+/// these clips have timestamps, so that all players use the same frame rate.
 const COMMITTED: [(&str, Size); 6] = [
     ("vp9-1080p8.ivf", Size::Quick),
     ("hard-vp9-1080p8.ivf", Size::Quick),

@@ -37,7 +37,7 @@ pub(super) struct Window {
 
 impl Window {
     /// Creates the window for a clip of `seconds` seconds. The measurement begins after 1.5 s, or
-    /// at 30 % of the clip if that is earlier, so that the player has started. It ends 0.2 s before
+    /// at 30 % of the clip if that is earlier, so that the player has started. The measurement ends 0.2 s before
     /// the clip's end, or at 70 % of the clip if that is later. The limit is ten seconds after the
     /// clip's end.
     pub(super) fn from_clip(seconds: f64) -> Window {
@@ -72,8 +72,8 @@ pub(super) struct Watched {
 pub(super) struct PlayerEnvironment<'a> {
     /// Process id of the display server; `None` without a display or if not known.
     pub(super) server: Option<u32>,
-    /// Function that checks that the player shows a window, called once before the measurement. Its
-    /// error is the reason for a run without figures.
+    /// Function that checks that the player shows a window, called once before the measurement. The
+    /// function's error is the reason for a run without figures.
     pub(super) window: &'a dyn Fn() -> Result<(), String>,
 }
 
