@@ -101,7 +101,8 @@ pub struct Experiment {
     pub quick: bool,
     /// True if the experiment accepts files on the command line, instead of the committed clips.
     pub takes_files: bool,
-    /// Returns the names of all cases with the committed clips, of every size.
+    /// Function that returns the names of all cases with the committed clips, those that run only with
+    /// `--full` included.
     pub cases: fn() -> Vec<String>,
     run: fn(&ExperimentSettings, &dyn ProgressView, &mut ExperimentResult) -> Result<(), LabError>,
 }

@@ -168,7 +168,7 @@ fn clips(settings: &ExperimentSettings) -> Result<Vec<Clip>, LabError> {
         .collect()
 }
 
-/// Returns the names of all cases, of every size.
+/// Returns the names of all cases, those that run only with `--full` included.
 pub(super) fn cases() -> Vec<String> {
     CLIPS.iter().map(CommittedClip::case).chain([paced::CASE]).map(str::to_owned).collect()
 }

@@ -19,7 +19,7 @@ const SIZE: (u32, u32) = (1280, 720);
 /// Index of the encoder's hop in the path: behind the source, which is 0.
 const ENCODER: u16 = 1;
 
-/// Returns the names of all cases, of every size.
+/// Returns the names of all cases, those that run only with `--full` included.
 pub(super) fn cases() -> Vec<String> {
     vec![CASE.to_owned()]
 }

@@ -57,7 +57,7 @@ struct Lab<'a> {
     before: Holdings,
 }
 
-/// Returns the names of all cases, of every size.
+/// Returns the names of all cases, those that run only with `--full` included.
 pub(super) fn cases() -> Vec<String> {
     let injected = INJECTED.iter().map(|(case, ..)| *case);
     ["kill-paced", "kill-flat-out"].into_iter().chain(injected).chain(["client"]).map(str::to_owned).collect()

@@ -74,7 +74,7 @@ impl Case {
     }
 }
 
-/// Returns the names of all cases, of every size.
+/// Returns the names of all cases, those that run only with `--full` included.
 pub(super) fn cases() -> Vec<String> {
     CASES.iter().map(|case| case.name.to_owned()).collect()
 }

@@ -73,7 +73,7 @@ const CASES: &[Case] = &[
     ("decoder-depth", decoder::depth),
 ];
 
-/// Returns the names of all cases, of every size.
+/// Returns the names of all cases, those that run only with `--full` included.
 pub(super) fn cases() -> Vec<String> {
     let advised = advised::CASES.iter().map(|case| case.name);
     CASES.iter().map(|(name, _)| *name).chain(advised).map(str::to_owned).collect()

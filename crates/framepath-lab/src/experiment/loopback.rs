@@ -32,7 +32,7 @@ const WINDOW: u64 = 64;
 /// Time without a datagram after which the receiver counts the rest as lost.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// Returns the names of all cases, of every size.
+/// Returns the names of all cases, those that run only with `--full` included.
 pub(super) fn cases() -> Vec<String> {
     vec![CASE.to_owned()]
 }

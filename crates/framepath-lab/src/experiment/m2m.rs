@@ -74,7 +74,7 @@ const DEVICE: [(&str, &str); 4] = [
     ("device-dmabuf-in-place", "io=dmabuf in_place=1"),
 ];
 
-/// Returns the names of all cases, of every size.
+/// Returns the names of all cases, those that run only with `--full` included.
 pub(super) fn cases() -> Vec<String> {
     ["capture", "vivid-none", "vivid-threshold", "heap-none", "heap-threshold"].map(str::to_owned).into()
 }

@@ -44,7 +44,7 @@ const AGAIN: &str = "again";
 /// second measurement.
 const METRICS: [&str; 2] = ["cpu_share", "wakeups_per_s"];
 
-/// Returns the names of all cases with the committed clips, of every size.
+/// Returns the names of all cases with the committed clips, those that run only with `--full` included.
 pub(super) fn cases() -> Vec<String> {
     clip::cases()
 }

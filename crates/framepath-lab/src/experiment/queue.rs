@@ -36,7 +36,7 @@ const POOL: u32 = 256;
 /// Rates of the paced cases, pushes per second.
 const RATES: [u64; 3] = [60, 250, 1000];
 
-/// Returns the names of all cases, of every size.
+/// Returns the names of all cases, those that run only with `--full` included.
 pub(super) fn cases() -> Vec<String> {
     let sizes = (3..=20).map(|exponent| case_of(1 << exponent));
     sizes.chain(RATES.map(paced_case)).collect()

@@ -38,7 +38,7 @@ const COMPARISONS: [Comparison<'static>; 4] = [
     ("wall_ms", "process-uncached", "process"),
 ];
 
-/// Returns the names of all cases, of every size.
+/// Returns the names of all cases, those that run only with `--full` included.
 pub(super) fn cases() -> Vec<String> {
     ["session", "paced-30", "crossing-30", "crossing-flat-out", "idle"].map(str::to_owned).into()
 }
