@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The commands of the program, each with its arguments in a file of its own.
+//! The commands of the program. Each command and its arguments are in a file with the command's name;
+//! `plugin-info` is in the file of `plugins`.
 
 #[cfg(feature = "lab")]
 mod asked;
@@ -36,19 +37,19 @@ pub(crate) enum Command {
     /// Run experiments and write a report that opens in a browser
     #[cfg(feature = "lab")]
     Lab(lab::LabArgs),
-    /// Compare two paths, or any two commands, in interleaved pairs
+    /// Compare two paths, two commands, or a path with a command, in interleaved pairs of runs
     #[cfg(feature = "lab")]
     Compare(compare::CompareArgs),
-    /// Check summaries of the lab against budgets
+    /// Check summaries of the lab against budgets, or against an older run
     #[cfg(feature = "lab")]
     Gate(gate::GateArgs),
-    /// Put runs of the lab, from one or several machines, side by side
+    /// Write runs of the lab, from one or several machines, side by side in one HTML file
     #[cfg(feature = "lab")]
     Report(report::ReportArgs),
     /// List the capabilities of this machine, and how to get the missing ones
     #[cfg(feature = "lab")]
     Doctor(doctor::DoctorArgs),
-    /// List the parts of a path: sources, stages, links, sinks
+    /// List the parts of a path (sources, stages, links, sinks), or show one with its options
     #[command(visible_alias = "path")]
     Stages(stages::StagesArgs),
     /// List the frei0r plug-ins of this machine, or show one with its parameters
@@ -66,7 +67,7 @@ pub(crate) enum Command {
     /// Write the measuring node's record of each frame as CSV
     #[command(hide = true)]
     Meta(meta::MetaArgs),
-    /// Print the completion script of a shell
+    /// Print the script with which a shell completes framepath's command lines
     Completions(completions::CompletionsArgs),
     /// Print the words that can complete a command line
     #[command(hide = true)]
@@ -78,17 +79,17 @@ pub(crate) enum Command {
     #[command(hide = true)]
     #[cfg(feature = "lab")]
     Handoff(handoff::HandoffArgs),
-    /// Run a path and query another process for every frame: contender of lab `rpc`
+    /// Run a path and query another process for every frame: contender `process-uncached` of lab `rpc`
     #[command(hide = true)]
     #[cfg(feature = "lab")]
     Asked(asked::QuestionArgs),
-    /// Load one plug-in and describe it, for `plugins`
+    /// Load one plug-in and print its description; `plugins` runs this command for each plug-in
     #[command(hide = true)]
     PluginInfo(plugins::PluginInfoArgs),
 }
 
 impl Command {
-    /// Returns the command's name, such as `run`, for error messages.
+    /// Returns the command's name, such as `run`, for error messages; `stages` also for the alias `path`.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Command::Run(_) => "run",
@@ -120,8 +121,8 @@ impl Command {
         }
     }
 
-    /// Returns the log level without `-v` and FRAMEPATH_LOG: `error` for the service, whose log is the only
-    /// trace of a dead worker, none for the other commands.
+    /// Returns the log level that applies if neither `-v` nor FRAMEPATH_LOG sets one: `error` for `serve`,
+    /// so that the service's log has the reason why a worker died; `off` for the other commands.
     pub(crate) fn log_level(&self) -> log::LevelFilter {
         match self {
             Command::Serve(_) => log::LevelFilter::Error,

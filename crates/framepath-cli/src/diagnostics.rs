@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Log messages of framepath's crates, as lines on standard error: `-v`, or FRAMEPATH_LOG.
+//! Log messages of framepath's crates, as lines on standard error. The option `-v`, or the environment
+//! variable FRAMEPATH_LOG, sets the level.
 
 use std::env;
 
@@ -41,7 +42,7 @@ fn line(record: &Record<'_>) -> String {
 /// the level is `off`.
 ///
 /// # Errors
-/// `verbose` is 0, and FRAMEPATH_LOG is not a level.
+/// `verbose` is 0, and FRAMEPATH_LOG is neither empty nor a level: off, error, warn, info, debug or trace.
 pub(crate) fn install(verbose: u8, otherwise: LevelFilter) -> Result<(), UsageError> {
     let level = match verbose {
         0 => level_from_environment()?.unwrap_or(otherwise),
@@ -50,7 +51,7 @@ pub(crate) fn install(verbose: u8, otherwise: LevelFilter) -> Result<(), UsageEr
         _ => LevelFilter::Trace,
     };
     if level != LevelFilter::Off {
-        // `set_boxed_logger` fails only if there is a logger already; this is the only installation.
+        // `set_logger` fails only if there is a logger already; this is the only installation.
         let _ = log::set_logger(&StandardError);
         log::set_max_level(level);
     }

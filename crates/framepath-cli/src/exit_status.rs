@@ -13,15 +13,16 @@ use framepath_os::process::signal;
 
 use crate::terminal;
 
-/// Exit code of a command whose path lost packets or frames.
+/// Exit code of a command whose path lost packets or frames, and of `run --strict` if the stream is
+/// damaged.
 const LOST: u8 = 3;
 // The lab distinguishes a loss from a failure by this code.
 #[cfg(feature = "lab")]
 const _: () = assert!(LOST == framepath_lab::LOST);
-/// Exit code of `gate --strict` if no budget fails, but an interval spans a limit.
+/// Exit code of `gate --strict` if no budget fails, but at least one is inconclusive.
 #[cfg(feature = "lab")]
 const INCONCLUSIVE: u8 = 4;
-/// Exit code of a command whose work SIGINT or SIGTERM has cut short.
+/// Exit code of a command whose work SIGINT, SIGTERM or Ctrl-C has cut short.
 const INTERRUPTED: u8 = 130;
 
 /// Result of a command that returned no error.
@@ -31,17 +32,21 @@ pub(crate) enum ExitStatus {
     Done,
     /// The command has reported a failure or a difference. Exit code 1.
     Failed,
-    /// The command has reported lost packets or frames. Exit code 3.
+    /// The command has reported lost packets or frames, or with `run --strict` a damaged stream. Exit
+    /// code 3.
     Lost,
-    /// The command has reported a figure that may be within or beyond its limit. Exit code 4.
+    /// `gate --strict` has reported a figure that may be within or beyond its limit, and no failure.
+    /// Exit code 4.
     #[cfg(feature = "lab")]
     Inconclusive,
     /// SIGINT, SIGTERM or Ctrl-C ended the command. The commands that collect results over time (`run`,
-    /// `lab`, `meta`, `fixture`) have shown the results up to the signal, the others none. Exit code 130.
+    /// `lab`, `meta`, `fixture`) have shown the results up to the signal; the others show no result then.
+    /// Exit code 130.
     Interrupted,
 }
 
-/// Error of an invalid argument, environment variable or input file, as text. Exit code 2.
+/// Error of an invalid argument, environment variable or budget file, and of a file that `diff` cannot read,
+/// compare or write, as text. Exit code 2.
 #[derive(Debug)]
 pub(crate) struct UsageError(pub String);
 
@@ -93,7 +98,7 @@ fn is_canceled(error: &anyhow::Error) -> bool {
 }
 
 /// Prints `error` as `framepath: COMMAND: error: cause` on standard error, with control characters
-/// escaped. Only a usage error keeps its line breaks.
+/// escaped. A usage error keeps its line breaks and tabs; they are escaped in other errors.
 pub(crate) fn print_error(command: &str, error: &anyhow::Error) {
     // A usage error may have several lines: the arguments, and a mark below the wrong word.
     let line = one_line(error);
@@ -101,9 +106,10 @@ pub(crate) fn print_error(command: &str, error: &anyhow::Error) {
     terminal::note(&format!("framepath: {command}: {line}"));
 }
 
-/// Joins `error` and the chain of causes with `: `; line breaks in their texts remain. Omits a cause
-/// that the text already contains, because many errors of libraries include the text of the cause; also
-/// if the text leaves out one or two words in front (`NAME: `) that it has elsewhere.
+/// Joins the texts of `error` and its causes with `: `; line breaks in their texts remain. Omits a cause
+/// whose text the line already contains, because many errors of libraries include the text of the cause.
+/// Also omits a cause if the line ends with the cause's text after its first or second `: `, because such
+/// a cause differs only in the name in front: `a b: gone` after `file 'a b': gone`.
 fn one_line(error: &anyhow::Error) -> String {
     let mut line = error.to_string();
     for cause in error.chain().skip(1) {
@@ -116,9 +122,10 @@ fn one_line(error: &anyhow::Error) -> String {
     line
 }
 
-/// Prints a result of parsing the arguments that runs no command: the requested help or version on
-/// standard output, or a usage error on standard error. Returns the exit code: 0 for help and
-/// version, 1 if standard output cannot be written, 2 for a usage error.
+/// Prints the outcome of command-line parsing if no command is to run: the requested help or version on
+/// standard output, or a usage error on standard error; without any command, the help on standard error.
+/// Returns the exit code: 0 for requested help and version, 1 if standard output cannot be written, 2
+/// otherwise.
 pub(crate) fn from_usage_error(error: &clap::Error) -> ExitCode {
     if let Some(text) = unknown_command(error) {
         terminal::note(&shown_lines(&text));
@@ -134,7 +141,8 @@ pub(crate) fn from_usage_error(error: &clap::Error) -> ExitCode {
     ExitCode::from(u8::try_from(code).unwrap_or(2))
 }
 
-/// Formats the error of an unknown command with the nearest command: clap finds none for a short word, such
+/// Formats the error of an unknown command: the word, the nearest command if one is similar, and all
+/// commands that are not hidden. Replaces clap's own text, which suggests no command for a short word such
 /// as `rn`. Returns `None` for another error.
 fn unknown_command(error: &clap::Error) -> Option<String> {
     if error.kind() != clap::error::ErrorKind::InvalidSubcommand {

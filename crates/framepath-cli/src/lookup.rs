@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-/// Returns the path of this binary.
+/// Returns the path of this binary. Fails if the system does not report the path.
 pub(crate) fn framepath() -> anyhow::Result<PathBuf> {
     env::current_exe().context("finding this program's own file")
 }
 
-/// Returns the folder of the committed clips: `given`, else `clips` in the current folder, else `clips`
-/// in the checkout whose `target/PROFILE/` holds the binary. If none of these exists, returns the
-/// relative path `clips`.
+/// Returns the folder of the committed clips: `given`, without a check that the folder exists. Without
+/// `given`, returns the folder `clips` in the current folder, or else in the checkout whose
+/// `target/PROFILE/` holds the binary; if neither exists, returns the relative path `clips`.
 pub(crate) fn clips(given: Option<&Path>) -> PathBuf {
     if let Some(given) = given {
         return given.to_owned();
@@ -26,8 +26,9 @@ pub(crate) fn clips(given: Option<&Path>) -> PathBuf {
     of_checkout.filter(|clips| clips.is_dir()).unwrap_or(here)
 }
 
-/// Returns the folder of the built peers (programs that the lab compares with framepath):
-/// `target/peers`, beside the `target/PROFILE/` of this binary. The folder may be missing.
+/// Returns the folder of the built peers (programs that the lab compares with framepath): `peers` beside
+/// the folder of this binary, which is `target/peers` for a binary in `target/PROFILE/`. If the binary's
+/// path is unknown, returns the relative path `target/peers`. The folder may be missing.
 pub(crate) fn peers() -> PathBuf {
     target().unwrap_or_else(|| PathBuf::from("target")).join("peers")
 }

@@ -50,7 +50,7 @@ struct Arguments {
     command: command::Command,
 
     /// Log events to standard error: files, workers, connections; -vv also logs hops, decoders and pools
-    /// [default: the level in FRAMEPATH_LOG, else none; `serve` logs errors]
+    /// [default: the level in FRAMEPATH_LOG; without it, errors for `serve`, and nothing for the others]
     #[arg(short, long, action = clap::ArgAction::Count, global = true)]
     verbose: u8,
 }
@@ -64,8 +64,8 @@ fn main() -> ExitCode {
             let reporting = diagnostics::install(arguments.verbose, arguments.command.log_level());
             let outcome = reporting.map_err(Into::into).and_then(|()| arguments.command.run());
             let code = exit_status::code(name, outcome);
-            // The remaining workers are waited for, so that their CPU time
-            // counts as this command's.
+            // Ends the spare workers and waits for them, so that their CPU time counts as this
+            // command's.
             framepath::host::dismiss_spares();
             code
         }
@@ -73,8 +73,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Returns the definition of the command line: all commands and options. The completion scripts
-/// are generated from this definition.
+/// Returns the definition of the command line: all commands and options. The completion scripts, the
+/// completed words and the error of an unknown command use this definition.
 fn arguments() -> clap::Command {
     <Arguments as clap::CommandFactory>::command()
 }

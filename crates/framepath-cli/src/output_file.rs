@@ -10,9 +10,10 @@ use framepath_os::process::cancel::StoppableWriter;
 
 use crate::terminal;
 
-/// Output of a command: a file, a device, a pipe or standard output. For a file, a temporary file is
-/// created before the work starts, so that an unwritable folder is found early. The temporary file
-/// gets the final name after the result is written, so that a failed run leaves the old file.
+/// Output of a command: a file, a device, a pipe or standard output. For a file, [`OutputFile::create`]
+/// creates a temporary file in the file's folder, so that a command which creates its outputs before its
+/// work finds an unwritable folder early. [`OutputFile::write`] gives the temporary file the final name
+/// after the result is written, so that a failed run leaves the old file unchanged.
 pub(crate) struct OutputFile {
     name: String,
     target: Target,
@@ -20,9 +21,9 @@ pub(crate) struct OutputFile {
 
 enum Target {
     Stdout,
-    /// A device or a pipe, which the command opens before the work and writes directly.
+    /// A device or a pipe, opened when the [`OutputFile`] is created, and written directly.
     Open(File),
-    /// A temporary file, which is renamed after the result is written.
+    /// A temporary file, which [`OutputFile::write`] renames after the result is written.
     Temporary(Temporary),
 }
 
@@ -38,7 +39,8 @@ struct Temporary {
 
 impl Temporary {
     /// Creates a temporary file in the folder of `target`, under an unused hidden name. If `target` is a
-    /// symbolic link, uses the file it refers to as the target.
+    /// symbolic link, the file to which the link refers is the target. Fails if the folder is not
+    /// writable, or if `target` has no file name.
     fn create_beside(target: &Path) -> io::Result<Temporary> {
         let target =
             fs::canonicalize(target).or_else(|_| link_target(target)).unwrap_or_else(|_| target.to_owned());
@@ -65,7 +67,7 @@ impl Temporary {
 }
 
 /// Returns the path to which the symbolic link `link` refers; the path need not exist. Fails if `link`
-/// is not a symbolic link.
+/// is not a symbolic link or cannot be read.
 fn link_target(link: &Path) -> io::Result<PathBuf> {
     let target = fs::read_link(link)?;
     Ok(link.parent().unwrap_or(Path::new("")).join(target))
@@ -104,8 +106,8 @@ impl OutputFile {
         Ok(OutputFile { name: name.to_owned(), target })
     }
 
-    /// Creates the output named by an option's value, like [`OutputFile::create`]. Returns `None` if
-    /// `name` is `None`, because the option is absent.
+    /// Creates the output named by an option's value, as [`OutputFile::create`] does, with the same errors.
+    /// Returns `None` if `name` is `None`, because the option is absent.
     pub(crate) fn option(name: Option<&str>) -> anyhow::Result<Option<OutputFile>> {
         name.map(OutputFile::create).transpose()
     }
@@ -120,8 +122,9 @@ impl OutputFile {
     /// part of the output.
     ///
     /// # Errors
-    /// The error of `content` or of the write; [`OutputClosed`](crate::exit_status::OutputClosed) if the
-    /// reader of standard output is gone.
+    /// The error of `content`, of the write or of the renaming; ECANCELED if a signal ended the wait for a
+    /// slow reader; [`OutputClosed`](crate::exit_status::OutputClosed) if the reader of standard output is
+    /// gone.
     pub(crate) fn write(self, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow::Result<()> {
         let written = match self.target {
             Target::Stdout => {
@@ -135,7 +138,8 @@ impl OutputFile {
         written.with_context(|| format!("writing `{}`", self.name))
     }
 
-    /// Writes `text`, a result of `serde_json`, and a line end. An error in `text` is returned.
+    /// Writes `text`, a result of `serde_json`, and a line end. Returns the error in `text`, or the errors
+    /// of [`OutputFile::write`].
     pub(crate) fn json(self, text: serde_json::Result<String>) -> anyhow::Result<()> {
         let text = text.context("formatting the result as JSON")?;
         self.write(|to| writeln!(to, "{text}"))

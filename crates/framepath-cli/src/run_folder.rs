@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The run folder of the lab: its creation, and the reading of its files.
+//! Creation of the lab's run folder, and reading of summaries and timelines from run folders and files.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -13,7 +13,7 @@ use framepath_model::summary::Summary;
 
 /// Creates the run folder `given`, which may exist already. Without `given`, creates a new folder
 /// under `runs/` in the current folder, named after the time in UTC, with a number if that name
-/// exists. Returns the folder's path.
+/// exists. Returns the folder's path; fails if a folder cannot be created.
 pub(crate) fn create(given: Option<&Path>) -> anyhow::Result<PathBuf> {
     if let Some(folder) = given {
         fs::create_dir_all(folder).with_context(|| format!("making the folder `{}`", folder.display()))?;
@@ -45,7 +45,7 @@ pub(crate) fn unix_seconds() -> Option<u64> {
 }
 
 /// Reads the lab's summaries in `path`, at least one. A file has one summary or an array; a run folder
-/// has such a file named `run.json`. A file with an empty array is an error.
+/// has such a file named `run.json`. An unreadable file, other content, and an empty array are errors.
 pub(crate) fn summaries(path: &Path) -> anyhow::Result<Vec<Summary>> {
     let file = if path.is_dir() { path.join("run.json") } else { path.to_owned() };
     let text = fs::read_to_string(&file).with_context(|| format!("reading `{}`", file.display()))?;
@@ -64,8 +64,8 @@ pub(crate) fn summaries(path: &Path) -> anyhow::Result<Vec<Summary>> {
 }
 
 /// Reads the slowest frames of a run folder from its `timeline.json`; `path` is the folder or its
-/// `run.json`. Returns an empty list if the folder has no such file, or if `path` is another file. A
-/// file with other content is an error.
+/// `run.json`. Returns an empty list if the folder has no `timeline.json`, or if `path` is another file.
+/// An unreadable `timeline.json`, and one with other content, are errors.
 pub(crate) fn slow_frames(path: &Path) -> anyhow::Result<Vec<FrameTimeline>> {
     let folder = if path.is_dir() { Some(path) } else { path.parent().filter(|_| is_run_json(path)) };
     let file = folder.map(|folder| folder.join("timeline.json")).filter(|file| file.exists());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Printing on standard output and standard error. A signal ends a write that waits for the reader.
+//! Printing on standard output and standard error. After SIGINT or SIGTERM, a write that waits for a slow
+//! reader fails when the grace period of 0.4 s is over.
 
 use std::io::{self, ErrorKind, Write};
 
@@ -28,7 +29,8 @@ impl TextTarget {
     /// because they would change the terminal's state.
     ///
     /// # Errors
-    /// The write failed or a signal ended it; [`OutputClosed`] for standard output without a reader.
+    /// The write failed, or a signal ended its wait for the reader (ECANCELED); [`OutputClosed`] if the
+    /// reader of standard output is gone.
     pub(crate) fn print(self, text: &str) -> anyhow::Result<()> {
         let text = shown_lines(text);
         match self {
@@ -43,8 +45,8 @@ impl TextTarget {
 /// Writes all of `bytes` to standard output.
 ///
 /// # Errors
-/// [`OutputClosed`] if the reader has closed standard output; otherwise the system's error, or an
-/// interruption if a signal ended the wait for the reader.
+/// [`OutputClosed`] if the reader has closed standard output; otherwise the system's error, which is
+/// ECANCELED if a signal ended the wait for the reader.
 pub(crate) fn print(bytes: &[u8]) -> anyhow::Result<()> {
     match StoppableWriter::new(io::stdout().lock()).write_all(bytes) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(OutputClosed.into()),

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! The other process is `cat`, which echoes the query. Like a real process that knows the
-//! constant, it sleeps between two queries. Its CPU time counts.
+//! constant, `cat` sleeps between two queries. The CPU time of `cat` counts.
 
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -30,16 +30,16 @@ use crate::measure::complete;
 pub struct AskedRun {
     /// Report of the path's run, at ledger level `off`.
     pub report: Report,
-    /// Number of queries that the other process answered: one per frame.
+    /// Number of queries that the other process, `cat`, answered: one per frame.
     pub questions: u64,
 }
 
-/// Runs `path`, which has no sink, with a sink that discards the frames. Sends one query to `cat`
-/// for each frame and waits for the answer.
+/// Runs `path`, a path text without a sink, with a sink that discards the frames. Sends one query to `cat`
+/// for each frame and waits for the answer before the frame continues.
 ///
 /// # Errors
-/// The path is invalid, failed, lost frames or was interrupted, or `cat` could not start or did not
-/// answer.
+/// The path is invalid, failed, lost packets or frames, or was interrupted, or `cat` could not start or
+/// did not answer.
 pub fn run(path: &str) -> Result<AskedRun, LabError> {
     let questions = Arc::<AtomicU64>::default();
     let ask = AskStage::start(questions.clone()).map_err(LabError::io("starting `cat`"))?;
@@ -87,8 +87,7 @@ impl Stage for AskStage {
 
 impl Drop for AskStage {
     fn drop(&mut self) {
-        // `cat` exits when its socket closes. The wait charges its CPU time
-        // to this process.
+        // `cat` exits when its socket closes. The wait charges the CPU time of `cat` to this process.
         self.socket = None;
         let _ = self.answering.wait();
     }

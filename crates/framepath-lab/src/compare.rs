@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `framepath compare`: two paths, or any two commands, run in interleaved pairs. The CPU time of
-//! a side includes every process that it starts and waits for.
+//! `framepath compare`: two paths, two commands, or a path and a command, run in interleaved pairs. The
+//! CPU time of a side includes every process that the side starts and waits for.
 //!
 //! Each path runs in its own `framepath run` process, so that both sides are
 //! measured in the same way.
@@ -34,8 +34,9 @@ const CASE: &str = "all";
 /// case and the contenders `a` and `b`. `framepath` is the binary that runs paths.
 ///
 /// # Errors
-/// A side did not start, did not exit with 0, or lost frames ([`LabError::Lost`]); or SIGINT or
-/// SIGTERM interrupted the comparison.
+/// A side is not installed ([`LabError::Missing`]), did not start, did not exit with 0, or is a path that
+/// lost packets or frames ([`LabError::Lost`]); or SIGINT or SIGTERM interrupted the comparison
+/// ([`LabError::Interrupted`]).
 pub fn run(
     sides: &[ComparedSide; 2],
     rounds: usize,
@@ -129,8 +130,8 @@ fn ratio_cells(ratio: &Ratio) -> (String, String) {
     (times(ratio.median), interval)
 }
 
-/// Formats the verdict as a sentence: "no difference" unless the interval excludes 1, and only the
-/// ratio if there is no interval.
+/// Formats the verdict on a ratio as a sentence: a takes less or more than b if the interval excludes 1,
+/// "no difference" if it includes 1, and only the ratio with "no verdict" if there is no interval.
 fn verdict(ratio: &Ratio) -> String {
     let metric = metric_in_words(&ratio.metric);
     let pairs = if ratio.pairs == 1 { "1 pair".to_owned() } else { format!("{} pairs", ratio.pairs) };

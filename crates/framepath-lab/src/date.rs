@@ -3,8 +3,9 @@
 
 use jiff::Timestamp;
 
-/// Formats seconds since 1970 as a time in UTC by `format` (strftime's conversions). A time beyond
-/// the year 9999 becomes the end of that year.
+/// Formats `unix_seconds`, seconds since 1970-01-01 UTC, as a time in UTC by `format` (strftime's
+/// conversions). A time beyond the year 9999 becomes the end of that year. Panics if `format` has an
+/// invalid conversion.
 ///
 /// ```
 /// use framepath_lab::date::utc;

@@ -3,7 +3,8 @@
 
 use std::fs;
 
-/// A process; its start time distinguishes it from a later process with the same id.
+/// A process. Its start time, in clock ticks since boot, distinguishes it from a later process with the
+/// same id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Descendant {
     pid: u32,
@@ -76,8 +77,8 @@ pub(crate) fn process(pid: u32) -> Option<Descendant> {
     stat(pid).filter(|stat| stat.state != 'Z').map(|stat| Descendant { pid, began: stat.began })
 }
 
-/// Lists the children of `pid`, their children and so on. Omits zombies, and processes whose parent
-/// ended before.
+/// Lists the children of `pid`, their children and so on. Omits zombies, and processes whose parent has
+/// ended, because the kernel gives them another parent.
 pub(crate) fn descendants(pid: u32) -> Vec<Descendant> {
     let all = all();
     let mut below = vec![pid];

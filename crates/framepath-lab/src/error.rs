@@ -5,11 +5,11 @@ use std::io;
 
 use framepath::{PathError, RunError};
 
-/// Reason why an experiment stopped.
+/// Failure of an experiment, of a comparison, or of one of their contenders.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
-    /// This machine cannot run a contender, or a player gave no figures; the text is the reason.
-    /// An experiment that gets it from a contender skips the contender and continues.
+    /// This machine cannot run a contender, or the contender gave no usable figures; the text is the
+    /// reason. An experiment that gets this error from a contender skips the contender and continues.
     #[error("{0}")]
     Missing(String),
     /// A path could not start, or failed while it ran.
@@ -18,8 +18,8 @@ pub enum LabError {
     /// The text of a path is invalid.
     #[error("{0}")]
     Path(#[from] PathError),
-    /// A contender failed: a program did not exit with 0, or the output or the frames of a program
-    /// or path are wrong.
+    /// A contender failed: a program did not exit with 0, the output or the frames of a program
+    /// or path are wrong, or a device failed.
     #[error("`{command}` {outcome}{}", detail(stderr))]
     Command {
         /// The command as a user would type it, or the contender's name.
@@ -42,7 +42,7 @@ pub enum LabError {
         #[source]
         error: io::Error,
     },
-    /// Any other failure, with its description: an unknown name, an unreadable clip, unexpected
+    /// Any other failure, with its description, such as an unknown name, an unreadable clip, unexpected
     /// output or a panic.
     #[error("{0}")]
     Unknown(String),

@@ -40,7 +40,8 @@ pub struct ExperimentSettings {
     /// kills in its two kill cases together. `None` for the experiment's own number. Lab `inject`
     /// ignores it.
     pub pairs: Option<usize>,
-    /// Names of the cases to run, whatever the size; empty for all cases of `size`.
+    /// Names of the cases to run, whatever the size; empty for all cases of `size`. Without effect on
+    /// `files`, which all run.
     pub cases: Vec<String>,
     /// Files to use instead of the committed clips, for experiments that
     /// accept files.
@@ -100,7 +101,8 @@ pub struct Experiment {
     pub quick: bool,
     /// True if the experiment accepts files on the command line, instead of the committed clips.
     pub takes_files: bool,
-    /// Returns the names of all cases with the committed clips, of every size.
+    /// Function that returns the names of all cases with the committed clips, those that run only with
+    /// `--full` included.
     pub cases: fn() -> Vec<String>,
     run: fn(&ExperimentSettings, &dyn ProgressView, &mut ExperimentResult) -> Result<(), LabError>,
 }
@@ -211,11 +213,13 @@ pub fn find(name: &str) -> Result<&'static Experiment, LabError> {
     })
 }
 
-/// Returns those of `experiments` that have one of the cases of `settings`; all without named cases.
+/// Returns those of `experiments` that have at least one of the cases in `settings`; all of `experiments`
+/// if `settings` names no case. With files in `settings`, the cases of an experiment that accepts files are
+/// the files' names without extension.
 ///
 /// # Errors
-/// [`LabError::Unknown`] if none of the experiments has one of the cases, with the near names, if any, and
-/// all cases of the experiments.
+/// [`LabError::Unknown`] if a case in `settings` belongs to none of the experiments. The error has the case,
+/// near names, if any, and all cases of the experiments.
 pub fn with_cases(
     experiments: &[&'static Experiment],
     settings: &ExperimentSettings,
@@ -246,7 +250,7 @@ pub fn with_cases(
 
 impl Experiment {
     /// Runs the experiment, and reports progress to `watch`. After SIGINT or SIGTERM returns the
-    /// finished part, with a note.
+    /// finished part as `Ok`, with a note in the summary.
     ///
     /// # Errors
     /// The first failure that does not merely skip a contender, such as a program that fails, a

@@ -29,11 +29,11 @@
 //! max_count = 4000
 //! ```
 //!
-//! `min` and `min_count` are lower limits. A figure with an interval (a ratio, or a median over several
-//! runs) fails if its whole interval lies beyond a limit, and is inconclusive if the interval spans the
-//! limit, so that noise hardly ever fails a budget; another figure fails if it is beyond the limit. A
-//! missing figure, or a ratio of a single pair, fails its budget, unless the budget is optional; the
-//! output names the figure and the near names.
+//! `min` and `min_count` are lower limits. A figure with an interval (a ratio, or the median CPU time or
+//! wall time of several runs) fails if its whole interval lies beyond a limit, and is inconclusive if the
+//! interval spans the limit, so that noise hardly ever fails a budget. Another figure fails if it is beyond
+//! the limit. A missing figure, or a ratio of a single pair, fails its budget, unless the budget is optional;
+//! the output names the figure and the near names.
 //!
 //! Without budgets, [`baseline`] compares two runs of the same experiments.
 

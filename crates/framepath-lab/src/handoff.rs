@@ -8,9 +8,9 @@
 //! ```
 //!
 //! A stage emits frames only in response to input frames. Therefore a small frame goes to the
-//! worker first and wakes it. Its CPU time counts, although no other contender needs this
-//! step. The worker takes the timestamp when the large frame is ready, so the latency covers
-//! the transfer from the worker to the reader.
+//! worker first and wakes it. The CPU time of this step counts, although no other contender needs
+//! the step. The worker takes the timestamp when the large frame is ready, so the latency covers
+//! only the transfer from the worker to the reader.
 
 mod reader;
 pub(crate) mod run_figures;
@@ -32,7 +32,7 @@ use trigger::{Clocks, Meeting, TriggerSource};
 /// Number of frames of the separate run that counts copies.
 const COUNTED_FRAMES: u64 = 32;
 
-/// Size, number and rate of the frames.
+/// Size, number and rate of the frames that framepath's contender transfers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handoff {
     /// Bytes of a frame, at least 16.
@@ -78,8 +78,9 @@ impl Handoff {
         format!("fill bytes={} host=process", self.bytes)
     }
 
-    /// Returns the bytes copied per frame in both processes, rounded up, by the ledger of a separate
-    /// run of [`COUNTED_FRAMES`] frames, because the ledger would slow down the measured run.
+    /// Returns the bytes copied per frame in both processes, rounded up, as counted by the ledger of a
+    /// separate run of [`COUNTED_FRAMES`] frames. The run is separate, because the ledger would slow down
+    /// the measured run.
     fn copied_per_frame(&self) -> Result<u64, LabError> {
         let path = path::parse(&format!("test bytes=64 frames={COUNTED_FRAMES} ! {} ! null", self.stage()))?;
         let report =

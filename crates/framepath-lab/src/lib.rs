@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Lab of framepath: touches other people's programs, run folders, the loopback network and the terminal's progress bar.
+//! Lab of framepath: touches other people's programs, the loopback network, V4L2 devices, displays, /proc,
+//! temporary files and the terminal's progress bar.
 //!
-//! An *experiment* runs *contenders* (paths, and programs of other people) over the same cases and compares them. The
-//! machine is noisy, so contenders run interleaved in pairs, figures are medians, and a comparison is the median of
-//! the ratios within the pairs, with a 95 % interval. A verdict needs an interval without 1.
+//! An *experiment* runs *contenders* (paths, and programs of other people) over the same cases and compares
+//! them. The machine is noisy, so contenders run interleaved in pairs, figures are medians, and a
+//! comparison is the median of the ratios within the pairs, with a 95 % interval. A verdict needs an
+//! interval that excludes 1.
 //!
 //! - [`experiment`] lists the experiments, one file each; [`pairs`] runs contenders interleaved.
 //! - [`measure`] has [`Contender`](measure::Contender) and [`Measured`](measure::Measured), the figures of one run.
 //! - [`process`] runs a program and counts its CPU time, that of the children it waited for included.
-//! - [`compare`] pairs two paths or commands; [`gate`] compares summaries with budgets; [`report`] writes the HTML page.
+//! - [`compare`] pairs two paths or commands; [`gate`] compares summaries with budgets or with an older run; [`report`]
+//!   creates the HTML page; [`plain`] puts summaries into words and tables for a terminal.
 //! - [`doctor`] lists the capabilities of the machine.
 //!
-//! The command's `lab`, `compare`, `gate`, `report` and `doctor` call this crate.
+//! The commands `lab`, `compare`, `gate`, `report` and `doctor` of the program `framepath` call this crate,
+//! and so do the hidden commands `handoff` and `asked`, which are contenders of experiments.
 //!
 //! # Example
 //!
@@ -60,7 +64,7 @@ pub mod process;
 pub mod progress;
 pub mod report;
 
-/// Exit code of `framepath run` if packets or frames were lost.
+/// Exit code of `framepath run` if packets or frames were lost, or with `--strict` if the stream is damaged.
 pub const LOST: u8 = 3;
 
 pub use error::LabError;

@@ -8,7 +8,7 @@ use framepath_model::summary::{CausesUs, HopSummary, LatencyUs};
 
 use crate::error::LabError;
 
-/// Figures of one run of a contender. An unknown figure is `None`.
+/// Figures of one run of a contender. An unknown figure is `None`, except where its field says otherwise.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measured {
     /// Number of frames of the run, of pushes in lab `queue`, 1 in lab `loopback`; 0 if not
@@ -43,7 +43,8 @@ pub struct Measured {
 impl Measured {
     /// Returns a figure of one run, for ratios: `wall_ms`, `cpu_ms`, `cpu_us_per_push`,
     /// `cpu_us_per_frame`, `wall_us_per_push`, `latency_p50_us`, `latency_p99_us`, or a key of
-    /// `extra`. `None` if the figure is not known; a figure per push or frame needs at least one.
+    /// `extra`. `None` if the figure is not known; the figures per push or frame are known only if the run
+    /// had at least one push or frame.
     pub fn metric(&self, name: &str) -> Option<f64> {
         let per_frame = |ns: u64| (self.frames > 0).then(|| ns as f64 / 1e3 / self.frames as f64);
         match name {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs contenders interleaved, never in blocks, and compares them pair by
-//! pair. Round 1 runs A B C, round 2 runs C B A, and so on, so that a slow drift of the
-//! machine affects all contenders equally.
+//! Runs contenders interleaved, never in blocks, and compares them pair by pair. The odd rounds run
+//! A B C, the even rounds C B A, so that a slow drift of the machine affects all contenders equally.
 
 use std::collections::BTreeMap;
 
@@ -19,14 +18,14 @@ pub type Comparison<'a> = (&'a str, &'a str, &'a str);
 /// Seed of the bootstrap of every ratio, constant for reproducible summaries.
 const SEED: u64 = 0x6672_616d_6570_6174;
 
-/// Runs every contender of `case` once per round. Adds rows, ratios and skipped contenders to
-/// `summary`, and returns the figures of each contender's runs, in the order of `contenders`. A
-/// contender that is missing in one round does not run again and gets no row; only its earlier runs
-/// are returned.
+/// Runs every contender of `case` once per round. Adds rows, the ratios of `comparisons` that can be
+/// computed, and skipped contenders to `summary`. Returns the figures of each contender's runs, in the
+/// order of `contenders`. A contender that fails with [`LabError::Missing`] in one round does not run
+/// again and gets no row; only its earlier runs are returned.
 ///
 /// # Errors
 /// The first failure of a contender, except [`LabError::Missing`], which only skips the
-/// contender; [`LabError::Interrupted`] after SIGINT or SIGTERM. `summary` is then unchanged.
+/// contender; [`LabError::Interrupted`] after SIGINT or SIGTERM. After an error, `summary` is unchanged.
 pub fn run(
     case: &str,
     mut contenders: Vec<Contender<'_>>,
@@ -89,7 +88,8 @@ pub fn ratio(case: &str, metric: &str, a: (&str, &[Measured]), b: (&str, &[Measu
 
 /// Creates the summary row of `runs`. Wall time and CPU time have median, minimum and maximum over
 /// the runs. The other figures are medians of the known ones, except the number of frames (of the
-/// last run), the peak memory (the largest), and the causes and hops (of the run with the median total).
+/// last run), the peak memory (the largest), the causes, the hops and `other_cpu_us` (of the run whose
+/// causes have the median total), and `cpu_us_per_frame` (the median CPU time divided by the frames).
 pub fn row(case: &str, contender: &str, runs: &[Measured]) -> SummaryRow {
     let spread = |f: fn(&Measured) -> f64| Spread::of(&runs.iter().map(f).collect::<Vec<_>>());
     let middle = |f: &dyn Fn(&Measured) -> Option<f64>| {
@@ -106,7 +106,7 @@ pub fn row(case: &str, contender: &str, runs: &[Measured]) -> SummaryRow {
     let typical = typical(runs);
     let cpu_ms = spread(|m| m.cpu_ns as f64 / 1e6);
     let frames = runs.last().map_or(0, |m| m.frames);
-    // The pushes of lab `queue` are no frames; it has `cpu_us_per_push`.
+    // The pushes of lab `queue` are no frames; its rows have `cpu_us_per_push` instead.
     let has_frames = !extra.contains_key("cpu_us_per_push");
     SummaryRow {
         case: case.to_owned(),

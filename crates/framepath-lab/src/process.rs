@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs programs as contenders and measures them. Their CPU time includes every child process that they
-//! have waited for.
+//! Runs programs as contenders and measures them. The CPU time of a program includes every child process
+//! that the program has waited for.
 
 use std::ffi::OsString;
 use std::io::{Read, Seek};
@@ -51,7 +51,9 @@ impl Program {
     }
 
     /// Runs the program to its end, with empty standard input. Keeps its standard output if
-    /// `keep_output` is set, otherwise discards it. Keeps standard error for messages.
+    /// `keep_output` is true, otherwise discards it. If the program fails, the error has the last three
+    /// lines of its standard error. If SIGINT or SIGTERM arrives at this process meanwhile, sends SIGTERM to
+    /// the program, and SIGKILL if the program has not ended 0.7 s after the signal.
     ///
     /// # Errors
     /// [`LabError::Missing`] if the program is not installed, [`LabError::Io`] if it cannot be
@@ -104,8 +106,9 @@ impl Program {
 }
 
 impl Finished {
-    /// Returns the largest resident set of a single process of the program, in KiB; `None` if it is
-    /// not above the peak of the spawning process, because the kernel reports the larger of both.
+    /// Returns the largest resident set of a single process of the program, in KiB. The kernel reports the
+    /// larger of this figure and the spawning process's peak; the result is `None` if the report is not
+    /// above that peak, because the program's own figure is then not known.
     fn peak_memory_kib(&self) -> Option<u64> {
         Some(self.usage.peak_memory_kib).filter(|peak| Some(*peak) > self.spawner_peak_kib)
     }

@@ -4,7 +4,7 @@
 use framepath_model::shown::shown;
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Receiver of an experiment's progress. Only the lab's thread calls it.
+/// Receiver of an experiment's progress. Only the thread that runs the experiment calls its functions.
 pub trait ProgressView {
     /// Shows that `experiment` begins, which has about `steps` steps.
     fn begin(&self, experiment: &str, steps: u64);

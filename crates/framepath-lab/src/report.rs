@@ -2,8 +2,8 @@
 //! The report: one HTML file that works offline, pictures first.
 //!
 //! Pictures are inline SVG. The page loads nothing and runs no script. Its light or dark
-//! theme follows the browser's setting; print is light. Several runs, from one or several
-//! machines, are shown side by side.
+//! theme follows the browser's setting; on paper the theme is light. Several runs, from one or several
+//! machines, are shown side by side on a wide screen.
 
 mod chart_causes;
 mod chart_decode;
@@ -40,9 +40,10 @@ pub struct FrameTimeline {
     pub path: String,
     /// The frame's sequence number.
     pub seq: u64,
-    /// Segments of the frame's latency, one cause each, in order of time and without overlaps. Within
-    /// one hop the order of the causes is not known, and arbitrary here. A gap between two segments
-    /// is unexplained time.
+    /// Segments of the frame's latency, one cause each, in order of time. They do not overlap, unless the
+    /// measured causes of a hop are longer than the hop's time. Within one hop the order of the causes is
+    /// not known, and arbitrary here. A gap between two segments is time outside all hops, which is
+    /// unexplained too.
     pub segments: Vec<CauseSegment>,
 }
 

@@ -10,7 +10,7 @@ use crate::terminal;
 
 #[derive(clap::Args)]
 pub(crate) struct BareArgs {
-    /// The file to decode
+    /// The video file to decode
     file: PathBuf,
 
     /// Threads of the decoder: a number from 1 to 256, or auto for the library's choice

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `framepath compare`: measures two paths or commands in interleaved pairs.
+//! `framepath compare`: measures two paths, two commands, or a path and a command, in interleaved pairs.
 
 use anyhow::Context;
 use framepath_lab::LabError;
@@ -23,8 +23,8 @@ Examples:
 
 Both sides run once to warm up, then alternate (a b, b a, ...). Each path runs in its
 own process, without a ledger. Each command runs without a shell. The CPU figure
-includes all processes that a side starts. A verdict is given only if the 95 %
-interval of the ratio excludes 1.
+includes all processes that a side starts and waits for. A verdict is given only if
+the 95 % interval of the ratio excludes 1.
 
 Exit code:
   0    the comparison is complete, whatever the verdict
@@ -36,20 +36,21 @@ Exit code:
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct CompareArgs {
-    /// Two paths, each in quotes; or one path, and a command after `--`
+    /// Two paths, each in quotes; or one path, and then a command after `--`; or none, and two commands
     #[arg(value_name = "PATH")]
     paths: Vec<String>,
 
-    /// Two commands, each in quotes or separated by `--`; after a path, one command
+    /// The words after the first `--`: two commands, each in quotes, or unquoted with another `--` between
+    /// them; after a path, one command
     #[arg(last = true, value_name = "COMMAND")]
     commands: Vec<String>,
 
-    /// Number of measured runs of each side, besides the warm-up
+    /// Number of pairs; each side runs once per pair, and once before the first pair to warm up
     #[arg(long, value_name = "N", default_value_t = 10,
           value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pairs: u32,
 
-    /// Write the figures as JSON; `-` is standard output
+    /// Write the figures as JSON; `-` is standard output, and the text then goes to standard error
     #[arg(long, value_name = "FILE")]
     json: Option<String>,
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `framepath complete`: completion scripts run it for words that only the
-//! program knows: paths, stages, experiments.
+//! `framepath complete`: prints words that can replace the word at the cursor. The completion scripts run
+//! this command for the words that only the program knows: words of paths, stages, experiments.
 
 use framepath::Registry;
 
@@ -27,8 +27,9 @@ impl CompleteArgs {
     }
 }
 
-/// Returns the words that can replace `word`, the end of the command line `line`: names of stages and
-/// experiments, and words of paths. Returns none for an option's name or another command.
+/// Returns the words that can replace `word`, the end of the command line `line`: names of stages after
+/// `stages`, of experiments after `lab`, and words of a path after `run` and `compare`. Returns none for an
+/// option's name or value, or another command.
 fn replacements(word: &str, line: &str) -> Vec<String> {
     let definitions = Registry::built_in().definitions();
     let mut parts = line.trim_start().splitn(3, char::is_whitespace);
@@ -76,8 +77,9 @@ fn experiments() -> Vec<&'static str> {
     names
 }
 
-/// Returns `words`, such as `test '!' null`, without quotes and backslashes of a shell, without options, and
-/// without the values of options that have one as the next word (`--frames 10`), as `command` defines them.
+/// Returns `words`, such as `test '!' null`, without quotes and backslashes of a shell, without words that
+/// begin with `--`, and without the next word after an option of `command` that takes a value
+/// (`--frames 10`).
 fn unquoted(command: &str, words: &str) -> String {
     let mut value_follows = false;
     words
@@ -92,8 +94,8 @@ fn unquoted(command: &str, words: &str) -> String {
         .replace(['\'', '"', '\\'], "")
 }
 
-/// Returns true if the option `--NAME` of `command` has a value in the next word. `name` with a value
-/// (`frames=10`) is no option's name.
+/// Returns true if the option `--NAME` of `command` has its value in the next word. Returns false if
+/// `name` includes the value (`frames=10`), or if there is no such option or command.
 fn takes_value(command: &str, name: &str) -> bool {
     let arguments = crate::arguments();
     let Some(command) = arguments.find_subcommand(command) else { return false };

@@ -21,8 +21,8 @@ pub(crate) struct CompletionsArgs {
     shell: Shell,
 }
 
-/// Bash code appended to the generated script. It runs framepath for words that only framepath
-/// knows, such as names of stages.
+/// Bash code appended to the generated script. The code runs framepath for words that only framepath
+/// knows, such as names of stages; if there are none, the code calls the generated function.
 const BASH: &str = r#"
 _framepath_words() {
     local line=${COMP_LINE:0:COMP_POINT} cur=${COMP_WORDS[COMP_CWORD]}
@@ -37,8 +37,8 @@ _framepath_words() {
 complete -F _framepath_words -o nosort -o bashdefault -o default framepath
 "#;
 
-/// Function for zsh, placed before the generated script. The function asks framepath for words that
-/// only framepath knows. If there are none, the function calls the generated one.
+/// Function for zsh, inserted after the first line of the generated script. The function asks framepath
+/// for words that only framepath knows. If there are none, the function calls the generated one.
 const ZSH: &str = r#"
 _framepath_words() {
     local -a words_of_path

@@ -19,16 +19,17 @@ Each line shows one capability; a missing capability is followed by how to get i
 `not permitted`: the machine has the capability, and this user may not use it. Some
 of these become available under sudo.
 
-Exit code: 0, whatever is missing.";
+Exit code: 0, whatever is missing; 1 if the result cannot be written.";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct DoctorArgs {
-    /// Write the findings as JSON; `-` is standard output
+    /// Write the findings as JSON; `-` is standard output, in place of the text
     #[arg(long, value_name = "FILE")]
     json: Option<String>,
 
-    /// Folder of the test clips [default: `clips` in the current folder, else `clips` in the checkout]
+    /// Folder of the test clips [default: `clips` in the current folder, else in the checkout that contains
+    /// this program]
     #[arg(long, value_name = "DIR")]
     clips: Option<PathBuf>,
 }

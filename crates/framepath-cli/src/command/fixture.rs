@@ -33,16 +33,16 @@ pub(crate) struct FixtureArgs {
     #[arg(long, value_name = "NODE", group = "where")]
     device: Option<String>,
 
-    /// Run the same stage in user space; compare its result with the node's by `framepath diff`
+    /// Run the same stage in user space, without a device; `framepath diff` compares the results
     #[arg(long, group = "where")]
     reference: bool,
 
-    /// Memory of the frames: a dma-heap's device file, `udmabuf` or `pages`
+    /// Memory of the frames: a dma-heap's device file, `udmabuf`, or `pages` (no dmabuf)
     /// [default: the system's dma-heap, or udmabuf where there is none; pages with --reference]
     #[arg(long, value_name = "HEAP")]
     heap: Option<String>,
 
-    /// Buffer type of the device's input: mmap, dmabuf or userptr
+    /// Buffer type of the device's input: mmap (copies the frame), dmabuf or userptr (no copy)
     /// [default: dmabuf for frames in a dmabuf, else mmap]
     #[arg(long, value_name = "IO", requires = "device", conflicts_with = "reference")]
     io: Option<String>,
@@ -51,7 +51,7 @@ pub(crate) struct FixtureArgs {
     #[arg(long, value_name = "N", default_value = "128")]
     level: String,
 
-    /// Region to process: X,Y,WIDTH,HEIGHT in pixels [default: the whole picture]
+    /// Region to process: X,Y,WIDTH,HEIGHT in pixels, clamped to the picture [default: the whole picture]
     #[arg(long, value_name = "X,Y,W,H")]
     roi: Option<String>,
 
@@ -59,7 +59,7 @@ pub(crate) struct FixtureArgs {
     #[arg(long, value_name = "NAME", requires = "device", conflicts_with = "reference")]
     algo: Option<String>,
 
-    /// Let the device write its result into the input frame, which must be a dmabuf
+    /// Let the device write its result into the input frame, which must be a dmabuf (see --heap)
     #[arg(long, requires = "device", conflicts_with = "reference")]
     in_place: bool,
 
@@ -67,7 +67,7 @@ pub(crate) struct FixtureArgs {
     #[arg(long, requires = "device", conflicts_with = "reference")]
     crc32: bool,
 
-    /// Number of frames, all from the same picture; 0 runs until Ctrl-C
+    /// Number of frames, all from the same picture; 0 runs until Ctrl-C or SIGTERM
     #[arg(long, value_name = "N", default_value = "1")]
     frames: String,
 

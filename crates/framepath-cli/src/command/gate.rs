@@ -25,10 +25,10 @@ interval lies beyond the limit; an interval that spans the limit is inconclusive
 figure fails its budget, unless the budget is optional. With --baseline, only the figures
 that did not pass are listed. docs/budgets.md builds a budget file from scratch.
 
-Exit code:
-  0  every budget holds, or is inconclusive without --strict
-  1  a budget fails or misses a figure, or a file cannot be read
-  2  the budget file is invalid, or no summary is given
+Exit code (with --baseline, each figure of the older run counts as a budget):
+  0  every budget holds, is optional and misses a figure, or is inconclusive without --strict
+  1  a budget fails or misses a figure, or a file cannot be read or is no summary
+  2  the budget file or an argument is invalid, or no summary is given
   4  with --strict: no budget fails, but at least one is inconclusive";
 
 #[derive(clap::Args)]
@@ -40,20 +40,21 @@ Exit code:
 )]
 pub(crate) struct GateArgs {
     /// TOML file with limits on the figures, then summaries of the lab: files written by `lab --json`,
-    /// `compare --json` or `run --json`, or run folders. No TOML file with --baseline and --names
+    /// `compare --json` or `run --json`, or run folders. With --baseline or --names: only summaries
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 
-    /// Compare the summaries with this older run, instead of with budgets
+    /// Compare the summaries with this older run (a file or a run folder), instead of with budgets
     #[arg(long, value_name = "OLD.json", conflicts_with = "names")]
     baseline: Option<PathBuf>,
 
-    /// With --baseline: how much worse a time or a ratio may be, in percent; counts may not be worse
+    /// With --baseline: how much worse a time or a ratio may be, in percent (0 to 1000); counts may not be
+    /// greater at all
     #[arg(long, value_name = "PERCENT", default_value_t = 5.0, requires = "baseline",
           value_parser = tolerance)]
     tolerance: f64,
 
-    /// Exit with code 4 if no budget fails, but one is inconclusive
+    /// Exit with code 4 if no budget fails, but at least one is inconclusive; code 0 without this option
     #[arg(long)]
     strict: bool,
 
@@ -84,7 +85,8 @@ impl GateArgs {
         })
     }
 
-    /// Checks the summaries against the budgets in the first file, and prints a line per budget.
+    /// Checks the summaries in the other files against the budgets in the first file, and prints a line per
+    /// budget. A summary in place of the budget file, and a missing summary, are usage errors.
     fn check(&self) -> anyhow::Result<GateOutcome> {
         let Some((file, summaries)) = self.files.split_first() else {
             return Err(UsageError("no budget file".to_owned()).into());

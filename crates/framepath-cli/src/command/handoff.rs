@@ -12,7 +12,7 @@ use crate::terminal;
 
 #[derive(clap::Args)]
 pub(crate) struct HandoffArgs {
-    /// Size of a frame in bytes, 16 to 1 GiB
+    /// Size of a frame in bytes, 16 to 1073741824 (1 GiB)
     #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(16..=1 << 30))]
     bytes: u64,
 

@@ -54,19 +54,21 @@ pub(crate) struct LabArgs {
     #[arg(long, conflicts_with = "full")]
     quick: bool,
 
-    /// Run the rounds and the input of the published figures
+    /// Run the rounds and the input of the published figures; without named experiments, run all
     #[arg(long)]
     full: bool,
 
-    /// Number of rounds of every contender; overrides the experiment's own number
+    /// Number of rounds of every contender; overrides the experiment's own number. In `faults` the number of
+    /// kills; without effect in `inject`
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pairs: Option<u32>,
 
-    /// Run only this case, of the experiments that have it; may be given several times
+    /// Run only this case, and only the experiments that have it; may be given several times. Files among
+    /// the arguments all run
     #[arg(long = "case", value_name = "CASE")]
     cases: Vec<String>,
 
-    /// Write the summary as JSON: an object, or an array for several experiments; `-` is standard
+    /// Write the summary as JSON: an object for one experiment, an array for several; `-` is standard
     /// output, and the tables then go to standard error
     #[arg(long, value_name = "FILE")]
     json: Option<String>,
@@ -75,11 +77,12 @@ pub(crate) struct LabArgs {
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 
-    /// Folder of the test clips [default: `clips` in the current folder, else `clips` in the checkout]
+    /// Folder of the test clips [default: `clips` in the current folder, else in the checkout that contains
+    /// this program]
     #[arg(long, value_name = "DIR")]
     clips: Option<PathBuf>,
 
-    /// List the experiments and run nothing
+    /// List the experiments, those of the quick set marked `quick`, and run none
     #[arg(long)]
     list: bool,
 }
@@ -125,7 +128,8 @@ impl LabArgs {
     /// files. Without arguments, returns the quick set, or all experiments with `--full`.
     ///
     /// # Errors
-    /// An unknown experiment, or a file without an experiment that accepts files.
+    /// An unknown experiment, or a file without an experiment that accepts files. An unknown word with a dot
+    /// or a slash counts as a file.
     fn chosen(&self) -> anyhow::Result<(Vec<&'static Experiment>, Vec<PathBuf>)> {
         let (mut experiments, mut files) = (Vec::new(), Vec::new());
         for word in &self.experiments {
@@ -183,14 +187,15 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// Returns true if a contender ran, or was skipped with a reason.
+    /// Returns true if a summary has a row of a contender, or a skipped contender.
     fn has_anything(&self) -> bool {
         self.summaries.iter().any(|summary| !summary.rows.is_empty() || !summary.skipped.is_empty())
     }
 }
 
 /// Runs the experiments in order and prints the tables of each at its end. Reports a failed
-/// experiment on standard error and runs the next. Stops after a signal.
+/// experiment on standard error and runs the next. After SIGINT or SIGTERM, the running experiment is the
+/// last. Fails only if a table cannot be printed.
 fn run_all(
     experiments: &[&Experiment],
     settings: &ExperimentSettings,

@@ -21,7 +21,7 @@ Examples:
   framepath fixture ramp.pgm --device /dev/video2 --frames 600
 
 The command receives the records made after its start. If it reads too slowly, the
-kernel drops records; the last line counts the missed ones. The
+kernel drops records; the last line on standard error counts the missed ones. The
 column crc32 is filled with `threshold device=NODE crc32=1` or `fixture --crc32`.
 
 Exit code: 0 after N records, or after Ctrl-C or SIGTERM without --frames; 1 if the
@@ -35,16 +35,16 @@ pub(crate) struct MetaArgs {
     #[arg(long, value_name = "NODE", default_value = META_NODE)]
     device: PathBuf,
 
-    /// File for the records, a line per frame; `-` is standard output
+    /// File for the records: a heading, then a line per frame; `-` is standard output
     #[arg(long, value_name = "FILE", default_value = "-")]
     csv: String,
 
-    /// Stop after N records [default: run until Ctrl-C]
+    /// Stop after N records [default: run until Ctrl-C or SIGTERM]
     #[arg(long, value_name = "N")]
     frames: Option<u64>,
 }
 
-/// Longest wait for a record before the next check for Ctrl-C.
+/// Longest wait for a record before the next check for SIGINT (Ctrl-C) or SIGTERM.
 const SLICE: Duration = Duration::from_millis(200);
 
 impl MetaArgs {

@@ -22,7 +22,10 @@ Examples:
   framepath run 'test ! plugin frei0r:glow blur=0.3 ! null'
 
 This command loads each plug-in in its own process, without a sandbox: the plug-in's
-code runs with your rights. FREI0R_PATH lists other folders to search, separated by `:`.";
+code runs with your rights. FREI0R_PATH, a list of folders separated by `:`, replaces the usual
+folders of plug-ins.
+
+Exit code: 0; 1 if the named plug-in cannot be loaded, 2 if there is no such plug-in.";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -30,7 +33,7 @@ pub(crate) struct PluginsArgs {
     /// Show only this plug-in, with its parameters; the prefix `frei0r:` may be omitted
     name: Option<String>,
 
-    /// Write the descriptions as JSON; `-` is standard output
+    /// Write the descriptions as JSON; `-` is standard output, in place of the text
     #[arg(long, value_name = "FILE")]
     json: Option<String>,
 }
@@ -132,8 +135,9 @@ fn one(entry: &PluginEntry) -> String {
     text
 }
 
-/// Arguments of `plugin-info`, which loads one plug-in and prints its description or the reason of its
-/// failure. The command `plugins` runs `plugin-info` as a child process for each plug-in.
+/// Arguments of `plugin-info`, which loads one plug-in and prints its description, or the reason why it
+/// cannot be loaded, with exit code 0 in both cases. The command `plugins` runs `plugin-info` as a child
+/// process for each plug-in.
 #[derive(clap::Args)]
 pub(crate) struct PluginInfoArgs {
     /// The plug-in's shared library

@@ -20,7 +20,7 @@ The report is one HTML file that opens in any browser, without a network.";
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ReportArgs {
-    /// Runs to show: run folders, or files written by `lab --json`
+    /// Runs to show: run folders, or files written by `lab --json`, `compare --json` or `run --json`
     #[arg(required = true, value_name = "RUN")]
     runs: Vec<PathBuf>,
 
@@ -45,8 +45,8 @@ impl ReportArgs {
     }
 }
 
-/// Returns the name of a run in the report: the name of the folder `path`, or of the folder of a
-/// `run.json` if `path` names this folder; the file name otherwise.
+/// Returns the name of a run in the report: the last name in `path`, a folder or a file. For a `run.json`
+/// returns the name of its folder, if `path` contains the folder's name.
 fn label(path: &Path) -> String {
     let named = if run_folder::is_run_json(path) {
         path.parent().filter(|folder| folder.file_name().is_some()).unwrap_or(path)

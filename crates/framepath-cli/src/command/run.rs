@@ -27,7 +27,7 @@ Examples:
 endless path, such as one with `test frames=0`, and prints its summary.
 
 -v logs files, workers and connections; -vv also logs hops, decoders and pools.
-FRAMEPATH_LOG=error, warn, info, debug or trace sets the level without -v.
+FRAMEPATH_LOG=off, error, warn, info, debug or trace sets the level if there is no -v.
 
 `framepath stages` lists the parts of a path. The summary goes to standard output, or
 to standard error if the path's sink or an option writes to standard output.
@@ -35,7 +35,7 @@ to standard error if the path's sink or an option writes to standard output.
 Exit code:
   0    every frame was delivered. Frames that a queue with leaky= drops, and late frames
        that `play` drops, are counted in the summary and are no loss
-  1    a stage failed, or no frame reached the sink
+  1    a stage failed, no frame reached the sink, or an output cannot be written
   2    the path or an option is invalid
   3    packets were skipped or frames lost; a line on standard error has the number, the
        hop, the first packet and the reason (--quiet keeps this line). With --strict also
@@ -46,12 +46,12 @@ Exit code:
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct RunArgs {
-    /// The path in quotes; without quotes if your shell does not interpret `!`
+    /// The path as one argument in quotes, or as several words if your shell does not interpret `!`
     #[arg(required = true, value_name = "PATH")]
     path: Vec<String>,
 
-    /// Detail of the ledger: `times` records timestamps of every hop, `full` adds CPU
-    /// time, run delay and context switches, `off` records nothing and costs nothing
+    /// Detail of the ledger: `times` records timestamps and copied bytes of every hop, `full` adds CPU
+    /// time, run delay, context switches and page faults, `off` records nothing and costs nothing
     #[arg(long, value_enum, default_value_t = Ledger::Full)]
     ledger: Ledger,
 
@@ -69,25 +69,26 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "FILE")]
     report: Option<String>,
 
-    /// Write the figures as JSON; `-` is standard output
+    /// Write the figures as JSON; for a path that cannot start, the error; `-` is standard output
     #[arg(long, value_name = "FILE")]
     json: Option<String>,
 
-    /// Stop after N frames at the sink; after a tee, at each sink [default: no limit]
+    /// Stop after N frames or packets at the sink; after a tee, at each sink [default: no limit]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     frames: Option<u64>,
 
-    /// Maximum number of ledger rows per thread; newer rows overwrite the oldest
+    /// Maximum number of ledger rows per thread; newer rows overwrite the oldest. Without effect with
+    /// --ledger off
     #[arg(long, value_name = "N", default_value_t = 65_536,
           value_parser = clap::value_parser!(u32).range(1..=1 << 26))]
     rows: u32,
 
-    /// Exit with code 3 also if the stream is damaged: packets that cannot be decoded, or frames that the
-    /// decoder concealed
+    /// Exit with code 3 also if the stream is damaged: packets that cannot be decoded or are left out after
+    /// damage, or frames with parts that the decoder concealed
     #[arg(long)]
     strict: bool,
 
-    /// Print no summary and no progress; failures and losses are still reported
+    /// Print no summary and no progress; failures, losses, damage and notes still go to standard error
     #[arg(long)]
     quiet: bool,
 
@@ -114,8 +115,8 @@ impl Ledger {
     }
 }
 
-/// Output files of the options `--csv`, `--trace`, `--report` and `--json`, created before the run and written after
-/// it (`--json` also after a path that could not start). `None`: the option is absent.
+/// Output files of the options `--csv`, `--trace`, `--report` and `--json`, created before the run and
+/// written after it. If the path cannot start, only `--json` is written. `None`: the option is absent.
 struct Outputs {
     csv: Option<OutputFile>,
     trace: Option<OutputFile>,
@@ -235,8 +236,8 @@ impl RunArgs {
     }
 }
 
-/// Returns the path's text. A single word is the whole text; several words were split by the shell,
-/// and are joined and quoted again.
+/// Returns the path's text. A single word is the whole text. Several words were split by the shell; this
+/// function joins them with spaces, and quotes each word that needs quotes.
 fn text_of(words: &[String]) -> String {
     match words {
         [text] => text.clone(),

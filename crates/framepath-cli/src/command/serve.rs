@@ -33,18 +33,19 @@ the worker and its client. After Ctrl-C or SIGTERM, running streams may continue
 --grace seconds; a second signal ends them immediately. systemd can pass the socket
 to the service: contrib/systemd has the units.
 
-Exit code: 0 after SIGTERM or Ctrl-C, 1 if the service cannot run, 2 if an argument
-is invalid.";
+Exit code: 0 after SIGTERM or Ctrl-C, 1 if the service cannot run (also if the address of
+--metrics is no loopback address), 2 if another argument is invalid.";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ServeArgs {
-    /// Socket for clients [default: framepath.sock in $XDG_RUNTIME_DIR; /run/framepath.sock if the
-    /// variable is unset or only that socket exists]
+    /// Socket for clients; not allowed if systemd passes the socket [default: framepath.sock in
+    /// $XDG_RUNTIME_DIR; /run/framepath.sock if the variable is unset or empty, or only that socket exists]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
 
-    /// Serve figures for Prometheus at this address and port; the address must be a loopback address
+    /// Serve figures for Prometheus at http://ADDR/metrics; ADDR is a loopback address with a port, such as
+    /// 127.0.0.1:9477
     #[arg(long, value_name = "ADDR", value_parser = address)]
     metrics: Option<SocketAddr>,
 
@@ -53,7 +54,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "PATH", num_args = 0..=1, default_missing_value = "/dev/framepath")]
     device: Option<PathBuf>,
 
-    /// Threads of each decoder behind the device; more threads need more of the client's buffers
+    /// Threads of each decoder behind the device (1 to 16); more threads need more of the client's buffers
     #[arg(long, value_name = "N", default_value_t = device::DeviceSettings::default().threads, requires = "device",
           value_parser = clap::value_parser!(u32).range(1..=16))]
     device_threads: u32,
@@ -63,31 +64,31 @@ pub(crate) struct ServeArgs {
           value_parser = clap::value_parser!(u32).range(0..=64))]
     device_spares: u32,
 
-    /// Maximum number of device streams per user; users with CAP_SYS_RESOURCE have no limit
+    /// Maximum number of simultaneous device streams per user; clients with CAP_SYS_RESOURCE have no limit
     #[arg(long, value_name = "N", default_value_t = device::DeviceSettings::default().user_streams, requires = "device",
           value_parser = clap::value_parser!(u32).range(1..=64))]
     device_user_streams: u32,
 
-    /// Allow this user besides the service's own; may be given several times
+    /// Allow clients of this user, besides those of the service's own user; may be given several times
     #[arg(long, value_name = "UID")]
     allow_uid: Vec<u32>,
 
-    /// Allow the members of this group; may be given several times
+    /// Allow clients that are members of this group; may be given several times
     #[arg(long, value_name = "GID")]
     allow_gid: Vec<u32>,
 
-    /// Number of spare workers: with one, a new stream or the replacement of a crashed worker starts
-    /// without a delay
+    /// Number of spare workers, which run before they are needed, so that as many new streams or
+    /// replacements of crashed workers start without a delay
     #[arg(long, value_name = "N", default_value_t = ServiceSettings::default().spares,
           value_parser = clap::value_parser!(u32).range(0..=64))]
     spares: u32,
 
-    /// Maximum number of streams per user; a path with a file and a decoder takes two
+    /// Maximum number of simultaneous streams per user; a path with a file and a decoder takes two
     #[arg(long, value_name = "N", default_value_t = UserLimits::default().streams,
           value_parser = clap::value_parser!(u32).range(1..))]
     streams: u32,
 
-    /// Maximum number of connections per user
+    /// Maximum number of simultaneous connections per user
     #[arg(long, value_name = "N", default_value_t = UserLimits::default().connections,
           value_parser = clap::value_parser!(u32).range(1..))]
     connections: u32,
@@ -97,17 +98,17 @@ pub(crate) struct ServeArgs {
           value_parser = clap::value_parser!(u32).range(1..))]
     opens_per_minute: u32,
 
-    /// Maximum number of replaced workers, crashed or hung, per user and minute
+    /// Maximum number of crashed or hung workers that the service replaces, per user and minute
     #[arg(long, value_name = "N", default_value_t = UserLimits::default().replacements_per_minute,
           value_parser = clap::value_parser!(u32).range(0..))]
     replacements_per_minute: u32,
 
-    /// Maximum address space of a worker beyond its program, MiB
+    /// Maximum address space of a worker beyond its program, MiB; also for workers behind the device
     #[arg(long, value_name = "MIB", default_value_t = ServiceSettings::default().memory_bytes >> 20,
           value_parser = clap::value_parser!(u64).range(64..=1 << 20))]
     memory: u64,
 
-    /// Seconds that running streams may continue after Ctrl-C or SIGTERM
+    /// Seconds that running streams may continue after Ctrl-C or SIGTERM; a second signal ends them at once
     #[arg(long, value_name = "SECONDS", default_value_t = ServiceSettings::default().grace.as_secs(),
           value_parser = clap::value_parser!(u64).range(0..=86_400))]
     grace: u64,
@@ -118,9 +119,10 @@ fn address(text: &str) -> Result<SocketAddr, String> {
         .map_err(|_| "expected an address with a port, such as 127.0.0.1:9477 or [::1]:9477".to_owned())
 }
 
-/// Attaches this process to the kernel module's node `path` as the only decoder. Retries for a second
-/// while another decoder is attached, because the kernel takes a moment to detach a decoder that has
-/// just ended. Returns an error if another decoder is still attached then, and any other error at once.
+/// Attaches this process to the kernel module's node `path` as the only decoder. Retries for about a
+/// second while another decoder is attached, because the kernel takes a moment to detach a decoder that
+/// has just ended. Returns an error if another decoder is still attached then; returns any other error
+/// at once.
 fn attach(path: &Path) -> anyhow::Result<Attached> {
     let mut tries = 0;
     loop {

@@ -25,7 +25,7 @@ Keys: q ends the program. The latency is a frame's time in its worker, from the
 received packet to the finished frame. The causes are shown only if the client
 records a ledger, as `framepath run` does.
 
-Exit code: 0; 1 if there is no service, 130 after SIGINT (Ctrl-C) or SIGTERM.";
+Exit code: 0; 1 if there is no service or it ends, 130 after SIGINT (Ctrl-C) or SIGTERM.";
 
 /// Measuring time for the rates of a single table (`--once`).
 const ONCE: Duration = Duration::from_secs(1);
@@ -35,20 +35,21 @@ const CTRL_C: u8 = 3;
 #[command(after_help = EXAMPLES)]
 pub(crate) struct TopArgs {
     /// Socket of the service [default: framepath.sock in $XDG_RUNTIME_DIR; /run/framepath.sock if the
-    /// variable is unset or only that socket exists]
+    /// variable is unset or empty, or only that socket exists]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
 
-    /// Also accept a service of this user; services of root and of your own user are always accepted
+    /// Also accept a service that runs as this user; services of root and of your own user are always
+    /// accepted
     #[arg(long, value_name = "UID")]
     service_uid: Option<u32>,
 
-    /// Measure for one second, print one table and end; the default if standard input or output is
-    /// no terminal
+    /// Measure for one second, print one table and end; the default if standard input or standard output
+    /// is no terminal
     #[arg(long)]
     once: bool,
 
-    /// Seconds between two updates of the live table
+    /// Seconds between two updates of the live table (a key or a resized window updates it at once)
     #[arg(long, value_name = "SECONDS", default_value_t = 1,
           value_parser = clap::value_parser!(u64).range(1..=3600))]
     every: u64,

@@ -42,7 +42,8 @@ pub enum SideError {
         /// Number of sides given.
         found: usize,
     },
-    /// The words after `--` are those of one unquoted command, or of several without a `--` between.
+    /// The words after the first `--` look like one unquoted command, or several unquoted commands without
+    /// another `--` between them: more than two words, or two words of which the second begins with `-`.
     #[error(
         "expected two commands after `--`, found {found} words; quote each command: compare -- {quoted} 'OTHER \
          COMMAND'; or put `--` between two commands: compare -- {plain} -- OTHER COMMAND"
@@ -59,7 +60,7 @@ pub enum SideError {
     /// end.
     #[error("cannot split command `{command}`: {error}; {}", error.help)]
     Words {
-        /// The command.
+        /// The command as typed.
         command: String,
         /// Position and description of the error in the command.
         error: PathError,
@@ -72,15 +73,15 @@ pub enum SideError {
 /// Parses the two sides: two paths, one path and one command, or two commands. `commands` are the
 /// words after `--` on the command line, none for two paths.
 ///
-/// The words after `--` are two commands. Either each command is one word, split as in a shell
-/// (`'ls -l' 'ls'`), or the commands are separated by `--` (`ls -l -- ls`). After one path the
+/// Without a path, the words after `--` are two commands. Either each command is one word, split as in a
+/// shell (`'ls -l' 'ls'`), or the commands are separated by another `--` (`ls -l -- ls`). After one path the
 /// words are one command; a single word is split as in a shell.
 ///
 /// # Errors
 /// The arguments are not two sides, or a side is invalid.
 pub fn sides(paths: &[String], commands: &[String]) -> Result<[ComparedSide; 2], SideError> {
-    // Most likely the words of an unquoted path. The number of sides is the clearer
-    // error than the first word alone.
+    // More than two paths are most likely the words of one unquoted path. An error about the number of
+    // sides is clearer than one about the first word alone.
     if paths.len() > 2 {
         return Err(SideError::Count { found: paths.len() });
     }

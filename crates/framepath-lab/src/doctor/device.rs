@@ -77,7 +77,8 @@ fn node_name(node: &Path) -> String {
     }
 }
 
-/// Probes framepath's kernel module by its nodes in `folder`, whose names begin with `framepath`.
+/// Probes framepath's kernel module by its nodes in `folder`, whose names begin with `framepath`. The
+/// capability is present if one of the nodes can be opened for reading.
 fn module(folder: &str) -> Probe {
     let (name, unlocks) =
         ("framepath.ko", "decoding for every program of the machine, and the measuring node");

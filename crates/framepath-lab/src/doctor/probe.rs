@@ -50,7 +50,7 @@ pub struct Probe {
     pub found: String,
     /// Features that need the capability.
     pub unlocks: &'static str,
-    /// Instruction that makes the capability available; `None` if it is.
+    /// Instruction that makes the capability available; `None` if the capability is available already.
     pub remedy: Option<String>,
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Probes of the sandbox layers available to workers. Each layer is applied to a thread or a child
-//! process that ends immediately afterwards. The probe of the cgroup opens it for changes, and enables
-//! its controllers memory and pids.
+//! process that ends immediately afterwards. The probe `cgroup` opens this process's cgroup for changes, and
+//! enables the controllers memory and pids.
 
 use framepath_os::machine::landlock_abi;
 use framepath_os::process::cgroup::{CgroupError, Delegated};

@@ -21,7 +21,7 @@ fn case_of(number: usize) -> String {
     format!("aa-{number:02}")
 }
 
-/// Returns the names of all cases, of every size.
+/// Returns the names of all cases, those that run only with `--full` included.
 pub(super) fn cases() -> Vec<String> {
     (1..=COMPARISONS).map(case_of).collect()
 }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Experiment `decode`: repeats the decode comparison that the project daedalus-v4l2 published. Each
-//! clip is decoded at full speed to NV12 (P010 for 10 bits), and the frames are discarded. Every
-//! contender runs in its own process; the contender's CPU time includes the start of its process. The
-//! runs with a ledger are in the lab's process, and no comparison uses them.
+//! clip is decoded at full speed to NV12 (P010 for more than 8 bits), and the frames are discarded. Every
+//! contender runs in its own process; the contender's CPU time includes the start of its process, and for
+//! `service`, `device` and `ffmpeg-v4l2m2m` the CPU time of the service. The runs with the ledger at `full`
+//! are in the lab's process, and no comparison uses them. Case `paced-30` (module [`paced`]) differs: its
+//! contenders decode at 30 frames per second with the ledger at `times`.
 
 mod device;
 mod paced;
@@ -28,7 +30,7 @@ use crate::progress::ProgressView;
 use device::Device;
 use service::Served;
 
-/// Number of frames of every committed clip.
+/// Number of frames of each clip in [`CLIPS`].
 const FRAMES: u64 = 150;
 
 /// A committed clip. The hard clips run only with `--full` or by name.
@@ -83,7 +85,7 @@ pub(super) struct OwnDecoder {
     inline: &'static str,
 }
 
-/// Framepath's own contenders; the quick set has only the first three.
+/// Framepath's own contenders; the quick size has only the first three.
 const OURS: [OwnDecoder; 4] = [
     OwnDecoder { contender: "inline", host: "inline", threads: "auto", inline: "inline" },
     OwnDecoder { contender: "inline-t1", host: "inline", threads: "1", inline: "inline-t1" },
@@ -92,7 +94,7 @@ const OURS: [OwnDecoder; 4] = [
 ];
 
 /// Paths that run once in this process with the ledger at `full`: contender, host, format (`None`
-/// is the clip's NV12 or P010), threads. The quick set has only the first four.
+/// is the clip's NV12 or P010), threads. The quick size has only the first four.
 const LEDGERS: [(&str, &str, Option<&str>, &str); 5] = [
     ("inline", "inline", None, "auto"),
     ("inline-t1", "inline", None, "1"),
@@ -130,7 +132,7 @@ impl Clip {
     }
 }
 
-/// Stage that notes the bits of the samples of the frames that pass.
+/// Stage that passes each frame on, and stores the number of bits of the samples of the latest frame.
 struct BitDepth(Arc<AtomicU32>);
 
 impl Stage for BitDepth {
@@ -146,8 +148,8 @@ impl Stage for BitDepth {
     }
 }
 
-/// Returns the clips to decode: the files of the settings; without files, the committed clips of the wanted
-/// cases, or those of the size.
+/// Returns the clips to decode. With files in the settings, returns all of them, whatever cases are named.
+/// Without files, returns the committed clips of the named cases; without named cases, those of the size.
 ///
 /// # Errors
 /// As [`Clip::open`]; or a committed clip is missing.
@@ -166,7 +168,7 @@ fn clips(settings: &ExperimentSettings) -> Result<Vec<Clip>, LabError> {
         .collect()
 }
 
-/// Returns the names of all cases, of every size.
+/// Returns the names of all cases, those that run only with `--full` included.
 pub(super) fn cases() -> Vec<String> {
     CLIPS.iter().map(CommittedClip::case).chain([paced::CASE]).map(str::to_owned).collect()
 }
@@ -181,7 +183,7 @@ pub(super) fn run(
     let named = !settings.cases.is_empty();
     let clips = clips(settings)?;
     let rounds = settings.rounds(3, 10);
-    // The quick set has only the first three of framepath's contenders, because of its
+    // The quick size has only the first three of framepath's contenders, because the quick set has a
     // time limit.
     let ours = &OURS[..if quick { 3 } else { OURS.len() }];
     let ledgers = &LEDGERS[..if quick { 4 } else { LEDGERS.len() }];
@@ -190,8 +192,8 @@ pub(super) fn run(
     let contenders = ours.len() + if quick { 2 } else { 7 };
     let device = Device::find();
     let served = if quick { None } else { Some(Served::start(settings, device.is_there())?) };
-    // The quick set has no paced runs, because each takes its clip's duration.
-    // It has a clip of its own, so that it does not run with files.
+    // The quick size has no paced runs without `--case`, because each run takes its clip's duration. The
+    // case `paced-30` has a clip of its own, so it does not run with files.
     let paced = settings.files.is_empty() && (named && settings.wants(paced::CASE) || !named && !quick);
     let paced_steps = if paced { paced::steps(rounds) } else { 0 };
     watch.begin("decode", (clips.len() * (contenders * rounds + ledgers.len()) + paced_steps) as u64);
@@ -314,9 +316,9 @@ impl OneClip<'_> {
     }
 }
 
-/// Returns a function that calls `run` and turns a failure of its program into
-/// [`LabError::Missing`], which skips the contender with the program's error text. ffmpeg 7 needs
-/// this: it aborts if its last packet waits for a free buffer.
+/// Returns a function that calls `run` and turns the failure of a program ([`LabError::Command`]) into
+/// [`LabError::Missing`], which skips the contender with the program's error text. The reason: ffmpeg 7
+/// aborts if its last packet waits for a free buffer.
 fn or_skipped(
     mut run: impl FnMut() -> Result<Measured, LabError>,
 ) -> impl FnMut() -> Result<Measured, LabError> {
@@ -344,8 +346,9 @@ fn host_text(host: &str) -> String {
     }
 }
 
-/// Runs the path `text` once in this process with the ledger at `full`. Adds latency, causes and
-/// copies to the contender's row; creates the row if there is none. Returns the ledger.
+/// Runs the path `text` once in this process with the ledger at `full`. Sets latency, causes and
+/// copies in the contender's row; if there is no such row, creates one with all figures of this run.
+/// Returns the ledger.
 fn add_ledger(
     clip: &Clip,
     text: &str,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `encode`: RootStream's benchmark of a raw encoder. Measures the time that the encoder takes for each
-//! of 1000 frames of 1280x720 NV12.
+//! `encode`: RootStream's benchmark of a raw encoder. Measures the time that framepath's raw encoder takes
+//! for each of 1000 frames of 1280x720 NV12, without and with a copy, and the time of a memcpy of the frame.
 
 use framepath::{Level, Options};
 use framepath_model::format::{Layout, PixelFormat};
@@ -19,7 +19,7 @@ const SIZE: (u32, u32) = (1280, 720);
 /// Index of the encoder's hop in the path: behind the source, which is 0.
 const ENCODER: u16 = 1;
 
-/// Returns the names of all cases, of every size.
+/// Returns the names of all cases, those that run only with `--full` included.
 pub(super) fn cases() -> Vec<String> {
     vec![CASE.to_owned()]
 }

@@ -3,8 +3,9 @@
 //!
 //! Four streams of four codecs run at once in this process, each decoded in a
 //! worker. Workers are killed with SIGKILL at random moments, hang, take all
-//! memory, or get a packet that kills every worker; clients are killed
-//! as well. Except in case `client`, every frame is compared with an undisturbed run by its MD5.
+//! memory, or get a packet that kills every worker. Every frame is compared with an undisturbed run by
+//! its MD5. In case `client`, the streams are in processes of their own (the clients), which are killed;
+//! the case checks no frames, but that the workers of a killed client end.
 
 mod check;
 mod clients;
@@ -31,7 +32,7 @@ const CLIPS: [&str; 4] = ["h264-180p8-high.h264", "vp9-180p8.ivf", "av1-180p8.iv
 
 /// Packets per second of each stream in case `kill-paced`.
 const RATE: u32 = 60;
-/// Number of passes over a stream's clip for each kill of the stream's workers.
+/// Number of passes over a stream's clip for each kill of a worker of that stream.
 const PASSES_PER_KILL: f64 = 1.5;
 /// Seed of the random moments of the kills, constant for reproducible runs.
 const SEED: u64 = 1000;
@@ -56,7 +57,7 @@ struct Lab<'a> {
     before: Holdings,
 }
 
-/// Returns the names of all cases, of every size.
+/// Returns the names of all cases, those that run only with `--full` included.
 pub(super) fn cases() -> Vec<String> {
     let injected = INJECTED.iter().map(|(case, ..)| *case);
     ["kill-paced", "kill-flat-out"].into_iter().chain(injected).chain(["client"]).map(str::to_owned).collect()
@@ -154,8 +155,9 @@ impl Lab<'_> {
         row
     }
 
-    /// Runs a case `rounds` times, and adds its row: all streams run at the same time, `passes`
-    /// passes each, with the fault in `options`. Does nothing if the settings leave out the case.
+    /// Runs a case `rounds` times, and adds its row to `summary`. In each round all streams run at the same
+    /// time, `passes` passes each, with the fault in `options`, options of the stage `decode`. Does nothing
+    /// if the settings leave out the case.
     fn injected(
         &mut self,
         case: &str,
@@ -207,8 +209,9 @@ impl Lab<'_> {
     }
 
     /// Creates the row of `streams`, which had `passes` passes each: frame errors, deaths of
-    /// workers, replayed and skipped packets, and leaked resources. The frames of skipped packets
-    /// do not count as lost. Stream n plays clip n modulo the number of clips.
+    /// workers, replayed and skipped packets, and the resources that this process holds now in addition to
+    /// those before the first case. The frames of skipped packets do not count as lost. Stream n plays clip n
+    /// modulo the number of clips.
     fn row(&self, case: &str, contender: &str, streams: &[FinishedStream], passes: u64) -> SummaryRow {
         let mut faults = FrameErrors::default();
         for (ended, clip) in streams.iter().zip(self.clips.iter().cycle()) {

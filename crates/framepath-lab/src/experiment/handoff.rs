@@ -2,11 +2,11 @@
 //! `handoff`: transfer of one frame between two processes, small and of 1080p NV12,
 //! paced at 60 Hz and at full speed.
 //!
-//! A contender is a pair of processes that shares the convention of
+//! A contender is a pair of processes, a producer and a consumer, that follows the convention of
 //! `peers/handoff/handoff.h`: the producer writes only a sequence number and a
 //! timestamp, into the frame's first 16 bytes; the consumer reads only
-//! those; and both clocks start when both are warm. The figures are
-//! of the frames only, without the start-up.
+//! those; and the clocks of both processes start when both are warm. The figures are
+//! of the measured frames only, without the start-up.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -40,8 +40,8 @@ struct Peer {
 
 const GST_REMEDY: &str = "apt install libgstreamer1.0-dev gstreamer1.0-plugins-bad, then make build";
 
-/// Foreign contenders. The polling one comes last, because users run those that sleep while they
-/// wait.
+/// Foreign contenders. The contender that polls comes last, because most users choose one that sleeps while
+/// it waits.
 const PEERS: [Peer; 5] = [
     Peer { name: "iceoryx2-wait", program: "iceoryx2-handoff", mode: Some("wait"), remedy: "make peers" },
     Peer { name: "gst-unixfd", program: "gst-handoff", mode: Some("unixfd"), remedy: GST_REMEDY },
@@ -74,7 +74,7 @@ impl Case {
     }
 }
 
-/// Returns the names of all cases, of every size.
+/// Returns the names of all cases, those that run only with `--full` included.
 pub(super) fn cases() -> Vec<String> {
     CASES.iter().map(|case| case.name.to_owned()).collect()
 }

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `inject`: the proof that the ledger names the right cause. Each case injects a known cost of one
-//! cause into a path, and knows it from the injecting stage (in a worker from the request), not
-//! from the ledger. The cost must appear as that cause on the hop where it was injected.
+//! cause into a path. The cost must appear as that cause on the hop where it was injected. The case knows
+//! the cost from the injecting stage's own record, in a worker from the request, and in the cases
+//! `decoder-order` and `decoder-depth` from the rate of the packets. The cases `queue` and `process-queue`
+//! also use one stamp of the ledger: the time at which the source handed the frame over.
+//!
+//! The cases `advice-*` inject no cost: they check the ledger's advice (module [`advised`]).
 
 mod advised;
 mod crossing;
@@ -25,15 +29,17 @@ use crate::progress::ProgressView;
 use preempter::Preempter;
 use probe::{InjectStage, InjectedCost, PreemptStage};
 
-/// Injected time per frame in nanoseconds, for every case but `copy` and `process-copy`: CPU time
-/// that a stage burns, time that a stage sleeps, or time for which the real-time thread occupies
-/// the CPU.
+/// Injected time per frame, nanoseconds: CPU time that a stage or a hook in the decoder burns, time that a
+/// stage sleeps, or time for which the real-time thread occupies the CPU. The cases `copy` and `process-copy`
+/// copy bytes instead; in `decoder-order` and `decoder-depth` the rate of the packets gives the time. In
+/// `queue` and `process-queue` the consumer burns this time, and the injected cost is the wait that follows.
 const BURN_NS: u64 = 2_000_000;
 /// Number of bytes copied per frame in the cases `copy` and `process-copy`.
 const COPY_BYTES: usize = 4 << 20;
 
-/// Injected cost and the ledger's figure for it in one case, frame by frame, in nanoseconds; the two
-/// lists have the same frames in the same order, and are empty in case `process-copy`.
+/// Injected cost and the ledger's figure for it in one case, frame by frame, in nanoseconds. The two
+/// lists have the same frames in the same order, and are empty in case `process-copy`, which compares only
+/// bytes.
 struct Outcome {
     injected_ns: Vec<f64>,
     attributed_ns: Vec<f64>,
@@ -42,6 +48,7 @@ struct Outcome {
     bytes: Option<(f64, f64)>,
 }
 
+/// A case: its name, and the function that runs the case with about the given number of frames.
 type Case = (&'static str, fn(u64) -> Result<Outcome, LabError>);
 
 /// Cases by the name of the injected cause: in this process, with prefix `process-` in a worker, and with
@@ -66,7 +73,7 @@ const CASES: &[Case] = &[
     ("decoder-depth", decoder::depth),
 ];
 
-/// Returns the names of all cases, of every size.
+/// Returns the names of all cases, those that run only with `--full` included.
 pub(super) fn cases() -> Vec<String> {
     let advised = advised::CASES.iter().map(|case| case.name);
     CASES.iter().map(|(name, _)| *name).chain(advised).map(str::to_owned).collect()
@@ -193,7 +200,8 @@ fn copy(frames: u64) -> Result<Outcome, LabError> {
 }
 
 /// Injects queueing, with at most 60 frames: the source is faster than the consumer, so each frame
-/// waits from its hand-off until the consumer has finished the previous frame.
+/// waits from its hand-off until the consumer has finished the previous frame. Frames that did not wait,
+/// such as the first, are left out.
 fn queue(frames: u64) -> Result<Outcome, LabError> {
     let frames = frames.min(60);
     let (probe, log) = InjectStage::new(InjectedCost::Burn(BURN_NS));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `loopback`: RootStream's network benchmark. Measures the throughput of 10 MiB over loopback TCP, and
-//! the time of the first chunk; then the same for UDP datagrams, with one send per datagram and with
-//! segmented sends (GSO).
+//! `loopback`: RootStream's network benchmark. Measures the throughput of 10 MiB from one thread to another
+//! over loopback TCP, and the time until the first chunk (64 KiB) has arrived; also for UDP datagrams, with
+//! one send per datagram and with segmented sends (GSO).
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
@@ -32,7 +32,7 @@ const WINDOW: u64 = 64;
 /// Time without a datagram after which the receiver counts the rest as lost.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// Returns the names of all cases, of every size.
+/// Returns the names of all cases, those that run only with `--full` included.
 pub(super) fn cases() -> Vec<String> {
     vec![CASE.to_owned()]
 }
@@ -69,8 +69,8 @@ pub(super) fn run(
     Ok(())
 }
 
-/// Timestamps (nanoseconds of the monotonic clock) and counts of one transfer. `first_chunk_ns` is 0 if
-/// the first chunk did not arrive.
+/// Timestamps (nanoseconds of the monotonic clock) and counts of one transfer. `received` is in bytes;
+/// `first_chunk_ns` is 0 if the first chunk did not arrive.
 struct Transfer {
     start_ns: u64,
     first_chunk_ns: u64,
@@ -119,8 +119,8 @@ fn tcp() -> Result<Measured, LabError> {
 /// bytes of a call into datagrams.
 ///
 /// # Errors
-/// [`LabError::Missing`] if the kernel cannot split them, [`LabError::Io`]. Lost datagrams are a
-/// figure, not an error.
+/// [`LabError::Missing`] if the kernel cannot split the bytes; [`LabError::Io`] if another operation on a
+/// socket fails. Lost datagrams are a figure, not an error.
 fn datagrams(per_send: usize) -> Result<Measured, LabError> {
     let io = |what: &str| LabError::io(format!("loopback UDP: {what}"));
     let receiver = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(io("bind"))?;

@@ -74,7 +74,7 @@ const DEVICE: [(&str, &str); 4] = [
     ("device-dmabuf-in-place", "io=dmabuf in_place=1"),
 ];
 
-/// Returns the names of all cases, of every size.
+/// Returns the names of all cases, those that run only with `--full` included.
 pub(super) fn cases() -> Vec<String> {
     ["capture", "vivid-none", "vivid-threshold", "heap-none", "heap-threshold"].map(str::to_owned).into()
 }
@@ -157,7 +157,7 @@ fn notes(frames: u64) -> Vec<String> {
 /// Step of the CPU clock, in nanoseconds, above which the clock is too coarse for a stage's work.
 const COARSE_NS: u64 = 100_000;
 
-/// Measures the step of the thread's CPU clock in nanoseconds: 10 ms in User-Mode Linux.
+/// Measures the step of the thread's CPU clock in nanoseconds; 10,000,000 (10 ms) in User-Mode Linux.
 fn cpu_clock_step_ns() -> u64 {
     let next = |from: u64| loop {
         let now = thread_cpu_ns();
@@ -217,9 +217,10 @@ fn ways(nodes: &Nodes, picture: &Path, frames: u64) -> Vec<(&'static str, Vec<Wa
     cases
 }
 
-/// Returns the comparisons of `case`. `capture` compares each type of memory with `read`; the other
-/// cases compare dmabufs with copies into the device's buffers, in place with copying, and the
-/// device with a stage in this process or with vim2m.
+/// Returns the comparisons of `case`. `capture` compares each type of memory with `read`. The other
+/// cases compare dmabufs with copies into the device's buffers, and work in place with copying by the
+/// device. The cases `*-threshold` also compare the device with the stage in this process, and `heap-none`
+/// compares the device with vim2m.
 fn comparisons(case: &str) -> Vec<Comparison<'static>> {
     if case == "capture" {
         return ["mmap", "dmabuf", "userptr"].map(|io| ("cpu_us_per_frame", io, "read")).into();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `players`: Beauchesne's comparison of players. Every installed player plays every clip at the
 //! clip's own rate, by every decode API and to every output that both the player and the machine
-//! have; the quick set has only the outputs null and x11. A cell is one combination, and its main
-//! figure is the CPU share.
+//! have. The quick size has only two committed clips, and the outputs null and x11. A cell is one
+//! combination of player, API and output, and its main figure is the CPU share.
 
 mod accuracy;
 mod api;
@@ -36,14 +36,15 @@ use watched::{PlayerEnvironment, Watched, Window};
 /// frame it counts as maxed at any share.
 const MAXED: f64 = 0.95;
 
-/// Suffix of the contenders that measure framepath's cells a second time, to show a cell's noise.
+/// Suffix of the contenders that measure framepath's cells a second time, to show a cell's noise. These
+/// contenders have ratios, but no rows in the summary.
 const AGAIN: &str = "again";
 
 /// Metrics by which framepath's cells are compared with the best other player's, and with their own
 /// second measurement.
 const METRICS: [&str; 2] = ["cpu_share", "wakeups_per_s"];
 
-/// Returns the names of all cases with the committed clips, of every size.
+/// Returns the names of all cases with the committed clips, those that run only with `--full` included.
 pub(super) fn cases() -> Vec<String> {
     clip::cases()
 }

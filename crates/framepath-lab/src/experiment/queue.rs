@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `queue`: Contreras' test. Measures the cost of a push, direct and through a queue, in framepath
-//! and in GStreamer: 16 MiB in buffers of 2^3 to 2^20 bytes at full speed (at least 4096 pushes);
-//! then small buffers at fixed rates, where the latency of the hand-off matters.
+//! and in GStreamer: 16 MiB in buffers of 2^3 to 2^20 bytes at full speed (at least 4096 pushes, in the
+//! quick size at most 50,000); then buffers of 64 bytes at fixed rates, where the latency of the hand-off
+//! matters.
 //!
 //! No contender touches the bytes: the experiment measures only the hand-off. Framepath's
 //! contenders run in this process, GStreamer's in the `gst-push` peer. The CPU time is that of both
@@ -22,7 +23,7 @@ use crate::progress::ProgressView;
 /// Bytes of all buffers of a run together, as in Contreras' test. Divided by the size of a buffer
 /// this gives the number of pushes, unless the limits of [`PUSHES`] change that number.
 const TOTAL: u64 = 16 << 20;
-/// Smallest and largest number of pushes of a run at full speed; at most 50,000 in the quick set.
+/// Smallest and largest number of pushes of a run at full speed; at most 50,000 in the quick size.
 const PUSHES: std::ops::RangeInclusive<u64> = 4096..=(TOTAL / 8);
 /// Ledger rows kept: enough for the latencies of a paced run. The number is small because
 /// allocating the rows is start-up, which the peer excludes from its figures.
@@ -35,7 +36,7 @@ const POOL: u32 = 256;
 /// Rates of the paced cases, pushes per second.
 const RATES: [u64; 3] = [60, 250, 1000];
 
-/// Returns the names of all cases, of every size.
+/// Returns the names of all cases, those that run only with `--full` included.
 pub(super) fn cases() -> Vec<String> {
     let sizes = (3..=20).map(|exponent| case_of(1 << exponent));
     sizes.chain(RATES.map(paced_case)).collect()
@@ -81,7 +82,7 @@ fn sizes(settings: &ExperimentSettings) -> Vec<u64> {
         Size::Quick => vec![3, 6, 10, 16, 20],
         Size::Full => (3..=20).collect(),
     };
-    // A case requested by name runs in the quick set too.
+    // A case requested by name runs in the quick size too.
     let exponents = if settings.cases.is_empty() { exponents } else { (3..=20).collect() };
     exponents.into_iter().map(|e| 1 << e).filter(|s| settings.wants(&case_of(*s))).collect()
 }
@@ -150,7 +151,7 @@ fn flat_out(
 
 /// Computes the CPU time of the ledger at `times` for each push and each of the direct path's two
 /// hops, nanoseconds: the median of the differences within the pairs of `off` and `times`;
-/// `None` without pairs.
+/// `None` without pairs, or if a run's CPU time per push is not known.
 fn ledger_ns_per_hop(off: &[Measured], times: &[Measured]) -> Option<f64> {
     let cost = |m: &Measured| m.metric("cpu_us_per_push");
     let differences = off.iter().zip(times).map(|(off, times)| Some((cost(times)? - cost(off)?) * 1e3 / 2.0));

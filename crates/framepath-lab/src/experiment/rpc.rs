@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `rpc`: the table of nspluginwrapper. Measures the messages between a decoding session and its
-//! worker, their cost with constant information queried once and queried for every frame, and the
-//! activity of an idle stream.
+//! `rpc`: repeats the table that nspluginwrapper published. Counts the messages between a decoding
+//! session and its worker, and measures the session's cost without a worker, with a worker, and with one
+//! query for constant information per frame. Also measures the cost of sending a frame to a worker and
+//! back, and the activity of an idle stream.
 
 mod crossing;
 mod idle;
@@ -37,7 +38,7 @@ const COMPARISONS: [Comparison<'static>; 4] = [
     ("wall_ms", "process-uncached", "process"),
 ];
 
-/// Returns the names of all cases, of every size.
+/// Returns the names of all cases, those that run only with `--full` included.
 pub(super) fn cases() -> Vec<String> {
     ["session", "paced-30", "crossing-30", "crossing-flat-out", "idle"].map(str::to_owned).into()
 }
@@ -51,7 +52,7 @@ pub(super) fn run(
     let quick = settings.size == Size::Quick;
     let rounds = settings.rounds(2, 6);
     let clip = settings.clip(CLIP)?;
-    // Three minutes of 30 frames per second, decoded at full speed.
+    // With `--full`, 36 passes are three minutes at 30 frames per second, decoded at full speed.
     let passes = if quick { 2 } else { 36 };
     watch.begin("rpc", (2 * CONTENDERS.len() * rounds + 4 * rounds + CONTENDERS.len()) as u64);
     for (case, passes, rate) in [("session", passes, 0), ("paced-30", 1, 30)] {
@@ -128,8 +129,8 @@ fn timed(program: &Program, frames: u64) -> Result<Measured, LabError> {
 }
 
 /// Runs the path `text` of contender `name` once more, in this process, because the timed runs in
-/// other processes do not report these counts. Returns the calls and bytes, those of the queries
-/// included, with the keys of a row.
+/// other processes do not report these counts. Returns the numbers of calls and of bytes, those of the
+/// queries included, with the keys of a row.
 fn calls(name: &str, text: &str) -> Result<[(&'static str, f64); 8], LabError> {
     let (report, questions) = match name {
         UNCACHED => {

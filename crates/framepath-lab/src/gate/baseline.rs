@@ -8,28 +8,34 @@ use super::verdict::why_skipped;
 use super::{BudgetLine, BudgetOutcome, FigureLimits};
 use crate::plain::number::{figure, times};
 
-/// Counts that noise does not change: the new figure must not be greater at all.
+/// Paths of the counts that noise does not change. A new count that is greater than the old one fails,
+/// except for an increase of at most one millionth, which counts as rounding.
 const COUNTS: [&str; 4] = ["copied_bytes_per_frame", "lost", "undecodable", "concealed"];
 
-/// Metrics of which more is better.
+/// Metrics of which more is better. Of all other metrics, less is better.
 const MORE_IS_BETTER: [&str; 4] = ["throughput_mb_s", "frames_per_s", "shown", "identified_percent"];
 
 /// Result of a comparison with a baseline.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BaselineReport {
-    /// One line for each compared figure, in the order of the baseline.
+    /// One line for each compared figure, and for each experiment, row or ratio that the new run lacks, in
+    /// the order of the baseline.
     pub lines: Vec<BudgetLine>,
-    /// Number of the figures whose whole interval is better than the baseline by more than the tolerance.
+    /// Number of the times and ratios whose whole interval is better than the baseline by more than the
+    /// tolerance. These figures are among those that passed.
     pub better: usize,
     /// Facts that a reader must know, a sentence each, such as different machines.
     pub notes: Vec<String>,
 }
 
-/// Compares the summaries `new` with `old`: every ratio, CPU time and wall time of `old` with its interval,
-/// and every count. A time or ratio passes while it is at most `tolerance` worse (0.05: 5 %); a count
-/// passes if it is not greater. Rows that only `new` has are ignored.
+/// Compares the summaries `new` with `old`: every ratio and CPU time of `old`, the wall time of rows with the
+/// same number of frames, and the counts. A time or ratio passes if its whole interval is at most `tolerance`
+/// worse than in `old` (0.05: 5 %), fails if its whole interval is worse by more, and is inconclusive
+/// otherwise, also without an interval. A count passes if it is not greater. An experiment, row, ratio or
+/// count that only `old` has is missing; what only `new` has is ignored.
 ///
-/// Times of different machines are not compared; ratios and counts are.
+/// Times are not compared if the machines differ in the processor or the number of processors; ratios and
+/// counts are.
 pub fn baseline(old: &[Summary], new: &[Summary], tolerance: f64) -> BaselineReport {
     let mut report = BaselineReport { lines: Vec::new(), better: 0, notes: Vec::new() };
     for before in old {
@@ -61,8 +67,9 @@ impl BaselineReport {
         self.lines.push(BudgetLine { name: name.to_owned(), outcome, details });
     }
 
-    /// Adds the line of a figure that is `change` times the baseline, with the ends of its interval;
-    /// `None` if a run has no interval. `more_is_better` inverts the comparison.
+    /// Adds the line of a time or ratio that was `before` and is `after`. `ends` are the ends of the interval
+    /// of after/before, `None` if a run has no usable interval. The figure is inconclusive without `ends`,
+    /// and if `before` or `after` is not positive. `more_is_better` inverts the comparison.
     fn compared(
         &mut self,
         name: &str,
@@ -80,7 +87,7 @@ impl BaselineReport {
         let change = after / before;
         let Some([low, high]) = ends else {
             let details = format!(
-                "{shown}, {} the baseline: one run has no interval; run at least 6 (--pairs 6)",
+                "{shown}, {} the baseline: no interval, because a run has too few rounds; use --pairs 6 or more",
                 times(change)
             );
             self.add(name, BudgetOutcome::Inconclusive, details);
@@ -123,7 +130,7 @@ fn rows(
         match find(after, path) {
             None => report.add(&name, BudgetOutcome::Missing, "the new run lacks this figure".into()),
             Some(now) => {
-                // Rounding of a mean over other numbers of frames is no change.
+                // The rounding of a mean over a different number of frames is no change.
                 let is_more = now > count * 1.000_001;
                 let outcome = if is_more { BudgetOutcome::Fail } else { BudgetOutcome::Pass };
                 report.add(&name, outcome, format!("{} to {}", figure(count), figure(now)));
@@ -157,7 +164,8 @@ fn ratios(experiment: &str, before: &Ratio, new: &Summary, tolerance: f64, repor
     report.compared(&name, [before.median, after.median], ends, more, tolerance);
 }
 
-/// Returns an interval of after/before from their intervals; `None` if an end is not positive.
+/// Returns an interval of the quotient after/before from the intervals of both; `None` if a lower end is
+/// not positive.
 fn quotient((before, after): ([f64; 2], [f64; 2])) -> Option<[f64; 2]> {
     let positive = before[0] > 0.0 && after[0] > 0.0;
     positive.then(|| [after[0] / before[1], after[1] / before[0]])

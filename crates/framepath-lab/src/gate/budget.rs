@@ -4,7 +4,7 @@
 use framepath_model::path::nearest;
 use toml::{Table, Value};
 
-/// A limit on one figure, in every case that fits `case`.
+/// Budget: limits on one figure, in every experiment and case that fit the patterns.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Budget {
     /// Name of the budget in the gate's output.
@@ -19,7 +19,7 @@ pub struct Budget {
     pub optional: bool,
 }
 
-/// Limited figure of a budget, and its limit: a ratio of two contenders, or a figure of its own.
+/// Limited figure of a budget, and its limits: a ratio of two contenders, or a single figure of a contender.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Limit {
     /// The ratio a/b of a metric over paired runs.
@@ -31,7 +31,7 @@ pub enum Limit {
         a: String,
         /// Name of the contender in the denominator.
         b: String,
-        /// Limits of the ratio: the interval must not lie wholly beyond one.
+        /// Limits of the ratio: the budget fails if the whole interval lies beyond one of them.
         limits: FigureLimits,
     },
     /// A figure of one contender, or of every contender that fits a pattern.
@@ -42,7 +42,8 @@ pub enum Limit {
         /// Name of the contender; `*` stands for any number of characters. With `*`, rows without
         /// the figure are ignored; otherwise a row without it counts as missing.
         contender: String,
-        /// Limits of the figure: a figure beyond one fails.
+        /// Limits of the figure: a figure beyond one fails; a figure with an interval only if its whole
+        /// interval lies beyond.
         limits: FigureLimits,
     },
 }
@@ -142,7 +143,7 @@ const KEYS: [&str; 12] = [
 ///
 /// # Errors
 ///
-/// The first error; one within a budget has the budget's number and name.
+/// The first error; one within a budget has the budget's number, and its name if the budget has one.
 pub fn parse(text: &str) -> Result<Vec<Budget>, BudgetError> {
     let file: Table = text.parse().map_err(|e: toml::de::Error| BudgetError::Syntax(e.to_string()))?;
     for key in file.keys() {

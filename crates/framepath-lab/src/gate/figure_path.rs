@@ -93,7 +93,8 @@ pub(super) fn canonical(name: &str) -> String {
     }
 }
 
-/// Replaces the name of a stage in `hops[NAME]` by the place of the row's first hop with this name.
+/// Replaces the name of a stage in `hops[NAME]` by the place of the row's first hop with this name. Returns
+/// other paths, and one with an unknown name, unchanged.
 fn with_places(row: &SummaryRow, path: &str) -> String {
     let Some((name, rest)) = path.strip_prefix("hops[").and_then(|rest| rest.split_once(']')) else {
         return path.to_owned();
@@ -105,8 +106,9 @@ fn with_places(row: &SummaryRow, path: &str) -> String {
     }
 }
 
-/// Returns the names near to an unknown one, as ` (near: ...)`; with no similar name, all of `known` if
-/// they are few, otherwise the command that lists them.
+/// Returns the names in `known` that are similar to `word`, as ` (near: ...)`. If none is similar, returns
+/// all of `known` if they are at most 12, otherwise the command that lists them; the empty text if `known`
+/// is empty.
 pub(super) fn near_names(word: &str, known: &[String]) -> String {
     const FEW: usize = 12;
     let near = nearest_few(word, known.iter().map(String::as_str), NEAR);
@@ -139,7 +141,7 @@ pub(super) fn unique(names: impl IntoIterator<Item = String>) -> Vec<String> {
 }
 
 /// Formats every figure of the summaries, a line each: experiment, case, contender, path and value, in
-/// aligned columns. Budgets use these words.
+/// aligned columns; for a ratio `a/b` as contender, and the metric as path. Budgets use these words.
 pub fn names(summaries: &[Summary]) -> String {
     let mut lines = Vec::new();
     for summary in summaries {

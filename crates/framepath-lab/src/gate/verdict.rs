@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Comparison of lab summaries with budgets.
+//! Comparison of lab summaries with budgets, and the results of the gate.
 
 use std::fmt;
 
@@ -9,30 +9,32 @@ use super::figure_path::{self, canonical, known_paths, near_names, unique};
 use super::{Budget, FigureLimits, Limit};
 use crate::plain::number::figure;
 
-/// Result of a budget over all its cases: the first of `Fail`, `Missing` or `Skipped`, and `Inconclusive`
-/// that one of the cases has; `Pass` if all pass.
+/// Result of a budget over all its cases: `Fail` if a case fails; otherwise `Missing`, or `Skipped` of an
+/// optional budget, if a case is missing; otherwise `Inconclusive` if a case is; otherwise `Pass`. In a
+/// comparison with a baseline, the result of one figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BudgetOutcome {
     /// Within the limits, with its whole interval if it has one.
     Pass,
     /// Beyond a limit, with its whole interval if it has one.
     Fail,
-    /// The interval spans a limit, so that the figure may be within or beyond it. The gate fails only if
-    /// it is strict.
+    /// The interval spans a limit, so that the figure may be within or beyond it; in a comparison with a
+    /// baseline also a figure without an interval, and one that is not above 0. The gate does not pass if it
+    /// is strict.
     Inconclusive,
-    /// A figure is missing, or a ratio has no interval, so the limit cannot be checked. The gate
+    /// A figure is missing, or a budget's ratio has no interval, so the limit cannot be checked. The gate
     /// fails.
     Missing,
     /// As [`BudgetOutcome::Missing`], but the budget is optional. The gate does not fail.
     Skipped,
 }
 
-/// The gate's result for one budget, on one line.
+/// The gate's result for one budget, or for one figure of a comparison with a baseline, on one line.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BudgetLine {
-    /// The budget's name.
+    /// The budget's name, or the experiment, case, contender and path of the compared figure.
     pub name: String,
-    /// Result of the budget.
+    /// Result of the budget or of the figure.
     pub outcome: BudgetOutcome,
     /// The figures and their limit, or the missing figures, as text; of a passed budget with several
     /// cases only the figure nearest to the limit.
@@ -57,9 +59,9 @@ impl fmt::Display for BudgetLine {
 pub enum GateOutcome {
     /// Every budget passed, or was skipped because it is optional.
     Passed,
-    /// No budget failed, but at least one is inconclusive.
+    /// No budget failed or misses a figure, but at least one is inconclusive.
     Inconclusive,
-    /// A budget failed, or a figure of a budget is missing.
+    /// A budget failed, or misses a figure and is not optional.
     Failed,
 }
 
@@ -80,7 +82,8 @@ pub fn evaluate(budgets: &[Budget], summaries: &[Summary]) -> Vec<BudgetLine> {
     budgets.iter().map(|budget| judge(budget, summaries)).collect()
 }
 
-/// Returns a sentence for each budget whose metric has an old spelling instead of the path in the JSON.
+/// Returns a sentence for each budget on a count whose metric has an old spelling instead of the path in the
+/// JSON. Budgets on ratios are not checked, because their metrics are no paths.
 pub fn old_spellings(budgets: &[Budget]) -> Vec<String> {
     let mut notes = Vec::new();
     for budget in budgets {
@@ -100,9 +103,9 @@ pub fn old_spellings(budgets: &[Budget]) -> Vec<String> {
 /// Result of a budget in one case; of a count, in one row.
 struct Finding {
     outcome: BudgetOutcome,
-    /// Figure divided by its upper limit, or the lower limit divided by the figure, the larger of both;
-    /// the figure itself if the limit is 0, and 0 if the figure or its interval is missing. If all cases
-    /// pass, the gate shows the case with the largest value.
+    /// Figure divided by its upper limit (the figure itself if that limit is 0), or the lower limit divided
+    /// by the figure (infinity if the figure is 0): the larger of both. 0 if the figure or its interval is
+    /// missing. If all cases pass, the gate shows the case with the largest value.
     used: f64,
     text: String,
 }
@@ -336,8 +339,9 @@ fn nothing_found(budget: &Budget, summaries: &[Summary]) -> String {
     format!("{no}: no figure `{metric}`{}", near_names(metric, &known_paths(in_case)))
 }
 
-/// Returns the first skipped contender of the summary that fits one of `contenders` in `case` (all may
-/// be patterns), and the reason, as ` (NAME skipped: REASON)`; empty if there is none.
+/// Returns the first skipped contender of the summary that fits one of `contenders`, and was skipped in a
+/// case that fits `case` or in all cases (`case` and `contenders` may be patterns), and the reason, as
+/// ` (NAME skipped: REASON)`; empty if there is none.
 pub(super) fn why_skipped(summary: &Summary, case: &str, contenders: &[&str]) -> String {
     let skipped = summary.skipped.iter().find(|skipped| {
         let for_case = skipped.case.as_ref().is_none_or(|c| c == case || matches(case, c));

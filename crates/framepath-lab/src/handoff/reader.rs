@@ -44,10 +44,12 @@ impl HeaderReader {
     }
 
     /// Records that the measured frame `number`, with the worker's timestamp `stamp_ns`, arrived at
-    /// `now`. When the last number arrives, sends the counts to `done` and resets them.
+    /// `now` (both CLOCK_MONOTONIC nanoseconds). When the frame with the last number arrives, sends the
+    /// counts to `done` and resets them.
     ///
     /// # Errors
-    /// The number is not below the number of measured frames, or the last number arrived before.
+    /// `number` is not below the number of measured frames, or the frame with the last number has arrived
+    /// already.
     fn record_frame(&mut self, number: u64, stamp_ns: u64, now: u64) -> Result<(), StageError> {
         let seen = &mut self.seen;
         let last = number + 1 == seen.latency_ns.len() as u64;

@@ -18,7 +18,7 @@ use framepath_os::time::{now_ns, sleep_until};
 use super::Handoff;
 use super::reader::ReceivedFrames;
 
-/// Smallest number of frames of the warm-up: it uses every slot of the worker twice.
+/// Smallest number of frames of the warm-up: so many frames use every slot of the worker twice.
 const WARM_UP_FRAMES: u64 = 16;
 /// Time between two frames of the warm-up, nanoseconds.
 const WARM_UP_PERIOD_NS: u64 = 1_000_000;
@@ -27,8 +27,8 @@ const WARM_UP_PERIOD_NS: u64 = 1_000_000;
 const WARM_UP_LEAST_NS: u64 = 250_000_000;
 /// Size of a trigger frame (the small frame sent to the worker), bytes.
 const TRIGGER_BYTES: usize = 64;
-/// Number of slots for trigger frames. It is larger than the ring to the worker, so that the
-/// worker's own pool of 8 limits the frames in flight.
+/// Number of slots for trigger frames: more than the ring to the worker has, so that the worker's own pool
+/// of 8 frames limits the frames in flight.
 const TRIGGERS: u32 = 128;
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -123,7 +123,8 @@ impl TriggerSource {
     /// Returns the resources that the worker has used since its start.
     ///
     /// # Errors
-    /// The worker died, even if another one replaced it; or its usage cannot be read.
+    /// The worker died, even if another one replaced it; its usage cannot be read; or the cell of
+    /// [`TriggerSource::worker`] is empty.
     fn worker_used(&self) -> Result<Used, StageError> {
         let io = |error| StageError::Io { what: "reading the worker's CPU time".to_owned(), error };
         let gone = || io(std::io::ErrorKind::NotFound.into());
@@ -147,7 +148,8 @@ impl TriggerSource {
     }
 
     /// Waits until the reader has the last frame, then reads the worker's clock and sends the results.
-    /// SIGINT, SIGTERM or a failure of the reader ends the wait without results.
+    /// SIGINT, SIGTERM or a failure of the reader ends the wait without results and without an error.
+    /// Fails if the worker died or its usage cannot be read.
     fn finish(&self, mut clocks: Clocks) -> Result<(), StageError> {
         while !signal::interrupted() {
             match self.is_done.recv_timeout(Duration::from_millis(100)) {

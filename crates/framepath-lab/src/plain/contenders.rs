@@ -46,7 +46,7 @@ const KNOWN: &[(&str, &str, &str)] = &[
     ("*", "ffmpeg", "the ffmpeg tool with its default options"),
     ("*", "ffmpeg-t1", "the ffmpeg tool with one decoder thread"),
     ("*", "ffmpeg-v4l2m2m", "the ffmpeg tool with framepath's V4L2 device"),
-    ("*", "inline", "framepath's `decode` in the caller's process, with as many threads as there are cores"),
+    ("*", "inline", "framepath's `decode` in the caller's process, with `threads=auto`"),
     ("*", "inline-t1", "framepath's `decode threads=1` in the caller's process"),
     ("*", "inline-native", "framepath's `decode threads=1 format=native`: pixels as the decoder leaves them"),
     ("*", "process", "framepath's `decode host=process`: the decoder in a sandboxed worker"),

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Findings of summaries in plain English, a sentence each.
 //!
-//! A difference is stated only if the interval excludes 1; everything else
-//! is "no difference", with the figures.
+//! A sentence states a difference only if the interval excludes 1. Otherwise it says "no difference", or
+//! "no verdict" for a single pair, with the figures. Two kinds of sentences give a ratio whatever its interval:
+//! `threads=1` compared with the ffmpeg tool in `decode`, and a queue compared with a direct push.
 
 mod workers;
 
@@ -14,8 +15,8 @@ use super::number::{bare_ratio, bytes, case_bytes, figure, percent, time_us, tim
 /// Largest share of unexplained time, 0 to 1, with which a ledger counts as closed.
 const CLOSES: f64 = 0.05;
 
-/// Returns the findings of the summaries, in their order: a sentence each, with text in back quotes
-/// for names. Each skipped contender is a finding too.
+/// Returns the findings of the summaries, in their order: a sentence each, with names in back quotes. A
+/// ledger that closes or does not close, and each skipped contender, are findings too.
 pub fn findings(summaries: &[Summary]) -> Vec<String> {
     let mut found = Vec::new();
     for summary in summaries {
@@ -45,8 +46,8 @@ pub fn findings(summaries: &[Summary]) -> Vec<String> {
     found
 }
 
-/// Returns a contender's name for a sentence: a description of a known contender, otherwise its name
-/// in back quotes.
+/// Returns a contender's name for a sentence: a description of a known contender, `GStreamer's` and the
+/// element for another name that begins with `gst-`, otherwise the name in back quotes.
 pub fn contender_in_words(name: &str) -> String {
     match name {
         "direct" => "a direct push (`!`)".to_owned(),
@@ -428,8 +429,8 @@ fn figures_of(row: &SummaryRow) -> Option<String> {
     Some(format!("takes {} of CPU per run", time_us(cpu.median * 1000.0)))
 }
 
-/// Adds a finding about the ledger: whether the unexplained time of every row is within [`CLOSES`].
-/// Adds none if no row has a ledger.
+/// Adds a finding about the ledger: whether the unexplained share of every row is at most [`CLOSES`].
+/// Adds none if the unexplained share of no row is known.
 fn ledger(summary: &Summary, found: &mut Vec<String>) {
     let mut worst: Option<(f64, &SummaryRow)> = None;
     let mut closed = 0;

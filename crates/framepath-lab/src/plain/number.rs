@@ -54,8 +54,8 @@ pub fn times(ratio: f64) -> String {
     format!("{}×", bare_ratio(ratio))
 }
 
-/// Formats a ratio without `×`: with two decimals from 0.1 to 10, with two significant digits below
-/// 0.1, otherwise as [`figure`].
+/// Formats a ratio without `×`: with two decimals from 0.1 to below 10, with two significant digits above 0
+/// and below 0.1, otherwise as [`figure`].
 pub fn bare_ratio(ratio: f64) -> String {
     if (0.1..10.0).contains(&ratio) {
         format!("{ratio:.2}")
@@ -73,8 +73,8 @@ pub fn time_us(us: f64) -> String {
 }
 
 /// Returns the unit for a time given in microseconds (µs below 1 ms, ms below 1 s, else s), and the
-/// unit's length in microseconds. Charts use it too, because all ticks of an axis share the unit of
-/// its end.
+/// unit's length in microseconds. Charts use this function with the time at the end of an axis, because
+/// all ticks of the axis share that unit.
 pub fn time_unit(us: f64) -> (&'static str, f64) {
     match us.abs() {
         x if x < 1000.0 => ("µs", 1.0),

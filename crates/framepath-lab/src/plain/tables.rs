@@ -11,7 +11,7 @@ use super::number::{bare_ratio, figure};
 
 /// Formats a summary for a terminal: aligned tables of times, counts, causes and ratios, then the
 /// skipped contenders and the notes. Headings have the units. An unknown figure is an empty cell;
-/// columns without any figure are omitted.
+/// columns and rows without any figure are omitted.
 pub fn tables(summary: &Summary) -> String {
     let mut parts = Vec::new();
     parts.extend(grid(&summary.rows, &time_columns()));

@@ -129,7 +129,7 @@ pub fn draw(run: &LabRun, id: &str, width: f64) -> Option<Picture> {
     Some(Picture {
         svg: svg.finish(id, &title, desc.trim_end()),
         title,
-        caption: "Latency of the median frame, from the camera's timestamp or from before its copy into the \
+        caption: "Latency of the median frame, from the camera's timestamp or from before the picture's copy into the \
                   heap to the end of its sink, all on one scale. `copied` counts bytes per frame copied by \
                   this process, `in kernel` bytes that the measuring node reports. An empty place is not \
                   known, not 0."
@@ -156,7 +156,7 @@ fn draw_row(svg: &mut Svg, row: &SummaryRow, x: &Scale, y: f64, [names, counts_f
     }
 }
 
-/// Draws the pieces of a row's bar, with the whole time behind them.
+/// Draws the pieces of a row's bar, and to the right of them the whole time as text.
 fn draw_bar(svg: &mut Svg, row: &SummaryRow, x: &Scale, y: f64) {
     let middle = y + BAR / 2.0 + 4.0;
     let mut at = 0.0;

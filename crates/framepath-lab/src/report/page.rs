@@ -22,7 +22,8 @@ const WIDTHS: [(&str, &str, f64); 3] =
 /// Space between runs shown side by side, in CSS pixels.
 const GAP: f64 = 28.0;
 
-/// Draws one run's picture with an HTML id and a width in CSS pixels; `None` if the run lacks the figures.
+/// Function that draws one run's picture with an HTML id and a width in CSS pixels; `None` if the run lacks
+/// the figures.
 type Draw = fn(&LabRun, &str, f64) -> Option<Picture>;
 
 /// The pictures in the page's order: HTML id, drawing function, and the name of the
@@ -36,7 +37,7 @@ const PICTURES: [(&str, Draw, &str); 6] = [
     ("slow-frames", chart_timeline::draw, "the slowest frames (a ledger's rows)"),
 ];
 
-/// Returns the HTML page about `runs`. Two or more runs are side by side, in two columns.
+/// Returns the HTML page about `runs`. On a wide screen, two or more runs are side by side in two columns.
 pub fn page(runs: &[LabRun]) -> String {
     let mut body = String::new();
     header(&mut body, runs);
@@ -134,8 +135,9 @@ fn pictures(body: &mut String, runs: &[LabRun]) {
     }
 }
 
-/// Draws a picture of `run` for each of [`WIDTHS`], one `svg` element behind the other; on a wide page, `columns`
-/// runs are side by side. Returns `None` if the run lacks the figures.
+/// Draws a picture of `run` for each of [`WIDTHS`], one `svg` element after the other. A wide page has
+/// `columns` runs side by side, so that a wide picture gets only its part of the width. Returns `None` if
+/// the run lacks the figures.
 fn draw_widths(draw: Draw, run: &LabRun, id: &str, columns: f64) -> Option<Picture> {
     let mut svgs = String::new();
     let mut first = None;
@@ -149,7 +151,7 @@ fn draw_widths(draw: Draw, run: &LabRun, id: &str, columns: f64) -> Option<Pictu
     first.map(|picture| Picture { svg: svgs, ..picture })
 }
 
-/// Explains each contender of the runs that is known, once per experiment.
+/// Writes to `body` the description of each known contender that ran or was skipped, once per experiment.
 fn contenders(body: &mut String, runs: &[LabRun]) {
     let mut experiments: Vec<&str> = Vec::new();
     for summary in runs.iter().flat_map(|run| &run.summaries) {
@@ -282,7 +284,7 @@ fn method(body: &mut String) {
          <tr><td>wall, latency</td><td>measured</td><td class=\"wrap\">CLOCK_MONOTONIC at the start and the \
          end; percentiles by nearest rank</td></tr>\
          <tr><td>CPU</td><td>measured</td><td class=\"wrap\">thread and process CPU clocks; child processes by wait4, \
-         so the figure includes everything that a contender starts</td></tr>\
+         so the figure includes what a contender starts and waits for</td></tr>\
          <tr><td>load</td><td>derived</td><td class=\"wrap\">CPU time over wall time</td></tr>\
          <tr><td>compute, copy, blocked, paced</td><td>measured</td><td class=\"wrap\">the thread&#39;s CPU clock; the only \
          function that copies; timestamps at each known wait</td></tr>\

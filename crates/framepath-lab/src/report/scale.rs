@@ -26,8 +26,8 @@ impl Scale {
     }
 
     /// Creates a logarithmic scale from `least` to `most`, drawn from pixel `start` to pixel `end`.
-    /// A `least` that is not above 0 becomes 1; a `most` that is not above `least` becomes ten times
-    /// `least`.
+    /// A `least` that is not above 0 or not finite becomes 1; a `most` that is not above `least` or not
+    /// finite becomes ten times `least`.
     pub fn logarithmic(least: f64, most: f64, start: f64, end: f64) -> Scale {
         let least = if least > 0.0 && least.is_finite() { least } else { 1.0 };
         let most = if most > least && most.is_finite() { most } else { least * 10.0 };
@@ -98,9 +98,9 @@ impl Scale {
     }
 }
 
-/// Moves label positions, in pixels, apart until neighbours are at least `gap` from each other. Each
-/// stays near its original position, and between `least` and `most` if there is room. The result
-/// has the order of `places`.
+/// Moves label positions, in pixels, apart until neighbours are at least `gap` from each other, in at most
+/// 200 steps. Each label stays near its original position, and between `least` and `most` if there is room.
+/// The result has the order of `places`.
 pub fn spread_out(places: &[f64], gap: f64, least: f64, most: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..places.len()).collect();
     order.sort_by(|a, b| places[*a].total_cmp(&places[*b]));

@@ -85,9 +85,9 @@ dt{color:var(--soft)}dd{margin:0}
 @media print{:root{color-scheme:light}main{max-width:none;padding:0}h2{break-after:avoid}body{font-size:12px}}
 "#;
 
-/// Returns the style of contender `name`: the CSS class of a colour, and true for a dashed line. It is the
-/// same in every picture. A dashed line, or a paler bar, marks a variant of the contender with the same
-/// colour. An unknown name gets a colour that depends on nothing but the name.
+/// Returns the style of contender `name`: the CSS class of a colour, and true for a dashed line or a paler
+/// bar. The style is the same in every picture. A dashed line or a paler bar marks a variant of the contender
+/// with the same colour. An unknown name gets a full line, and a colour that depends on nothing but the name.
 pub fn contender_style(name: &str) -> (&'static str, bool) {
     const OTHERS: [&str; 7] = ["blue", "orange", "green", "purple", "vermilion", "sky", "grey"];
     match name {

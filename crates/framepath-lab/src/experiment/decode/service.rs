@@ -17,7 +17,7 @@ use crate::experiment::ExperimentSettings;
 
 const SIGTERM: i32 = 15;
 
-/// Number of polls for an idle service, at intervals of [`BETWEEN`]: ten seconds in all.
+/// Number of polls for an idle service, at intervals of [`BETWEEN`]: about ten seconds in all.
 const LOOKS: u32 = 1000;
 /// Interval between two polls of the service.
 const BETWEEN: Duration = Duration::from_millis(10);
@@ -34,12 +34,12 @@ pub(super) struct Served {
 }
 
 impl Served {
-    /// Starts a service and waits until its spare worker is ready. With `device` the service also
-    /// decodes for the kernel's decoder node.
+    /// Starts a service and waits until it is idle and has a spare worker. If `device` is true, the service
+    /// also decodes for the kernel's decoder node.
     ///
     /// # Errors
-    /// [`LabError::Io`] if the program cannot be started, [`LabError::Missing`] if it is not ready
-    /// within ten seconds, [`LabError::Interrupted`].
+    /// [`LabError::Io`] if the program cannot be started, [`LabError::Missing`] if the service is not ready
+    /// within about ten seconds, [`LabError::Interrupted`] after SIGINT or SIGTERM.
     pub(super) fn start(settings: &ExperimentSettings, device: bool) -> Result<Served, LabError> {
         let socket = std::env::temp_dir().join(format!("framepath-lab-{}.socket", std::process::id()));
         let child = Command::new(&settings.framepath)
@@ -57,10 +57,10 @@ impl Served {
         Ok(served)
     }
 
-    /// Waits until the service has no stream, a spare worker is ready, and every ended worker has
-    /// been waited for. With a device the number of the service's children must stay the same for
-    /// [`STILL`] polls instead of the last condition. The service's CPU time then includes all of a
-    /// run. Fails after ten seconds, or after SIGINT or SIGTERM.
+    /// Waits until the service has no stream, has a spare worker, and has waited for every worker that has
+    /// ended. With a device, the last condition is instead that the number of the service's children stays
+    /// the same for [`STILL`] polls. The service's CPU time then includes all of a run. Fails after about
+    /// ten seconds, or after SIGINT or SIGTERM.
     fn wait_until_idle(&self) -> Result<(), LabError> {
         let pid = self.child.as_ref().map_or(0, Child::id);
         let (mut before, mut still) = (0, 0);
@@ -90,7 +90,8 @@ impl Served {
     /// in ticks.
     ///
     /// # Errors
-    /// The error of `work`, or the service does not become idle or its CPU time cannot be read.
+    /// The error of `work`; the service does not become idle within about ten seconds
+    /// ([`LabError::Missing`]); its CPU time cannot be read; or SIGINT or SIGTERM came.
     pub(super) fn charged<R>(
         &self,
         work: impl FnOnce() -> Result<R, LabError>,

@@ -11,6 +11,7 @@ pub(super) struct Expected {
     /// Position in the order of presentation, and MD5, of the frame of each packet, by the packet's
     /// number in the pass.
     pass: HashMap<u64, (u64, String)>,
+    /// Number of packets of one pass.
     packets: u64,
 }
 
@@ -25,8 +26,9 @@ pub(super) struct FrameErrors {
 }
 
 impl Expected {
-    /// Creates the reference from an undisturbed run of two passes over a clip. Returns `None` if there
-    /// is no frame or the passes differ, because the reference could not predict further passes.
+    /// Creates the reference from `seen`, the frames of an undisturbed run of two passes over a clip that
+    /// has a frame for every packet. Returns `None` if there is no frame or the passes differ, because the
+    /// reference could not predict further passes.
     pub(super) fn of_two_passes(seen: &[SinkFrame]) -> Option<Expected> {
         let (first, second) = seen.split_at_checked(seen.len() / 2)?;
         // Every packet of these clips has a frame.

@@ -14,8 +14,8 @@ use crate::descendants::{Descendant, descendants};
 use crate::error::LabError;
 use crate::progress::ProgressView;
 
-/// Longest time for a client to get a worker, and for the workers of a dead client
-/// to end.
+/// Longest wait for a client to get a worker, and longest wait for the processes of a killed client to
+/// end.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Counts and times of all kills of clients.
@@ -32,8 +32,9 @@ pub(super) struct ClientKills {
     pub(super) longest_ms: f64,
 }
 
-/// Starts one client for each clip, and kills them one after the other, each at a random moment
-/// after it has a worker; does so `rounds` times.
+/// Starts one client for each clip, and kills the clients one after the other, each at a random moment
+/// within 0.1 s after the client has a worker, or after five seconds without a worker; does so `rounds`
+/// times.
 ///
 /// # Errors
 /// A client cannot be started or killed, or SIGINT or SIGTERM interrupted the case.
@@ -77,8 +78,8 @@ fn start(framepath: &Path, clip: &FaultClip) -> Result<Child, LabError> {
     command.spawn().map_err(LabError::io("starting a client"))
 }
 
-/// Waits until the client has started a process, a worker, at most [`PATIENCE`]. Without a worker
-/// the kill would test nothing.
+/// Waits until the client has started its first process, a worker, but at most [`PATIENCE`]. The kill of a
+/// client without a worker would test nothing.
 fn wait_for_a_worker(client: &Child) {
     let since = Instant::now();
     while descendants(client.id()).is_empty() && since.elapsed() < PATIENCE {
@@ -86,8 +87,8 @@ fn wait_for_a_worker(client: &Child) {
     }
 }
 
-/// Waits until all `processes` have ended, at most [`PATIENCE`]. Returns the number that still run, and
-/// the time waited.
+/// Waits until all `processes` have ended, but at most [`PATIENCE`]. Returns the number of those that still
+/// run, and the time waited.
 fn wait_for(processes: &[Descendant]) -> (u64, Duration) {
     let since = Instant::now();
     loop {

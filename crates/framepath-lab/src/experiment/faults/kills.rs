@@ -35,10 +35,11 @@ pub(super) struct KillRun {
 }
 
 /// Runs one stream of `passes` passes for each clip, all streams at the same time, and kills
-/// workers `kills` times, each time near a random frame. The kills are divided evenly among the
-/// streams, and lie in the first 90 % of a stream's frames, because the worker may have ended
-/// before the last frames. `rate` is packets per second; 0 is full speed. A due kill that finds no
-/// living worker is tried again; those still due at the stream's end do not happen.
+/// workers `kills` times. A kill is due when a random frame has reached the sink, and follows after a
+/// random delay of at most 8 ms. The kills are divided evenly among the streams, and lie in the first 90 %
+/// of a stream's frames, because the worker may have ended before the last frames. `rate` is packets per
+/// second; 0 is full speed. A due kill that finds no living worker, or only one that was killed before, is
+/// tried again; kills still due at the end of all streams do not happen.
 ///
 /// # Errors
 /// A stream fails or hangs, or SIGINT or SIGTERM interrupted the run.
@@ -140,7 +141,9 @@ impl KillRun {
     }
 
     /// Returns the latencies in nanoseconds, in rising order, of all frames that were inside the path
-    /// while another stream was recovering and the frame's own stream was not.
+    /// while another stream was recovering and the frame's own stream was not. A stream is recovering from a
+    /// kill until its first frame that was not delivered before; if no recovery is recorded, only at the
+    /// moment of the kill.
     pub(super) fn latencies_of_others(&self) -> Vec<u64> {
         let recovering: Vec<(usize, u64, u64)> = self
             .kills

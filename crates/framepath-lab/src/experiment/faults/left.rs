@@ -8,7 +8,7 @@ use framepath::host::dismiss_spares;
 use crate::descendants::descendants;
 
 /// Numbers of this process's descendants, open descriptors, and mappings of framepath's shared memory.
-/// Spare workers are ended before counting, because they are not a leak.
+/// [`Holdings::now`] ends the spare workers before it counts, because they are not a leak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Holdings {
     processes: u64,

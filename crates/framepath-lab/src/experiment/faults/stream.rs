@@ -41,7 +41,8 @@ pub(super) struct FinishedStream {
     pub(super) skipped: u64,
 }
 
-/// A running stream. `stats` is `None` if its decoder is not in a worker.
+/// A running stream: its counter of delivered frames, the figures of its workers (`None` if its decoder is
+/// not in a worker), and its thread.
 pub(super) struct Running {
     pub(super) progress: FrameCount,
     pub(super) stats: Option<Arc<WorkerStats>>,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Cases of `inject` that take the ledger's advice: the path runs, then the path that the advice proposes. The time
-//! that the advice names must fall.
+//! Cases of `inject` that take the ledger's advice: the path runs, then the path that the advice proposes.
+//! The time that the advice names must fall.
 
 use framepath::export::advice::{Advice, advice};
 use framepath::ledger::Cause;
@@ -12,16 +12,16 @@ use super::made_clip::MadeClip;
 use crate::error::LabError;
 use crate::measure::{Measured, complete};
 
-/// Maximum number of runs until the ledger has the advice.
+/// Maximum number of runs of a path while the ledger does not have the expected advice.
 const ATTEMPTS: u32 = 5;
 
-/// A path for which the ledger has advice.
+/// A path for which the ledger must have advice.
 pub(super) struct AdvisedCase {
     /// Name of the case.
     pub(super) name: &'static str,
     /// Cause that the advice must name.
     cause: Cause,
-    /// Makes the clip with so many frames.
+    /// Function that makes the clip with the given number of frames.
     clip: fn(u64) -> Result<MadeClip, LabError>,
     /// Path text, in which `CLIP` stands for the clip.
     text: &'static str,
@@ -49,9 +49,9 @@ pub(super) const CASES: &[AdvisedCase] = &[
     },
 ];
 
-/// Figures of one run that the advice is to reduce.
+/// Figures of one run that the advised path must reduce.
 struct AdvisedFigures {
-    /// The median frame's time for the cause in the hop, nanoseconds.
+    /// The median frame's time for the cause in the hop, nanoseconds; 0 if not known.
     ns: f64,
     /// Number of bytes that the hop copied for each frame.
     copied_bytes: f64,
@@ -61,7 +61,8 @@ impl AdvisedCase {
     /// Runs the path and then the advised path, with at most 60 frames. Returns a row with the figures of both.
     ///
     /// # Errors
-    /// [`LabError::Missing`] without the ffmpeg tool, or if the runs get no such advice.
+    /// [`LabError::Missing`] without the ffmpeg tool, if the tool cannot make the clip, or if the runs get no
+    /// such advice; the error of a path that fails, loses frames or is interrupted.
     pub(super) fn run(&self, frames: u64) -> Result<SummaryRow, LabError> {
         let clip = (self.clip)(frames.min(60))?;
         let text = self.text.replace("CLIP", &clip.quoted());
@@ -82,8 +83,9 @@ impl AdvisedCase {
         Ok(crate::pairs::row(self.name, "ledger", &[measured]))
     }
 
-    /// Runs the path until the ledger has the advice, at most [`ATTEMPTS`] times: on a busy machine another time may
-    /// stand out.
+    /// Runs the path `text` until the ledger has advice for the case's cause, at most [`ATTEMPTS`] times,
+    /// because on a busy machine the time of another cause may be longer. Returns the report of that run,
+    /// its digest and the advice.
     fn advised(&self, text: &str) -> Result<(Report, Digest, Advice), LabError> {
         for _ in 0..ATTEMPTS {
             let (report, digest) = ran(text)?;
@@ -105,7 +107,7 @@ impl AdvisedCase {
     }
 }
 
-/// Runs the path `text` at ledger level `full`.
+/// Runs the path `text` at ledger level `full`. Returns the report and its digest.
 fn ran(text: &str) -> Result<(Report, Digest), LabError> {
     let path = path::parse(text)?;
     let mut report = complete(framepath::run(&path, &Options { level: Level::Full, ..Options::default() })?)?;

@@ -78,7 +78,7 @@ pub(super) fn wakeup(frames: u64) -> Result<Outcome, LabError> {
     let preempter = Arc::new(Preempter::start(cpus[1], BURN_NS)?);
     let (mut trigger, log) = PreemptStage::new(preempter);
     let built = source(100.0, frames)?;
-    // The worker is pinned before the first frame, because it exists only after the
+    // The worker is pinned just before the first frame, because the worker exists only after the
     // start of the path.
     let worker = Arc::new(OnceLock::<Arc<WorkerStats>>::new());
     let (known, cpu) = (worker.clone(), cpus[1]);

@@ -31,18 +31,19 @@ fn decoding(clip: &MadeClip, options: &str) -> Result<Pipeline, LabError> {
     Ok(Pipeline::from_path(&path::parse(&text)?)?)
 }
 
-/// Injects CPU time into each picture, on the frame thread that decodes it, after the ledger's stamp.
+/// Injects CPU time into each picture, on the frame thread that decodes the picture, after the ledger has
+/// recorded that its decoding begins.
 pub(super) fn compute(frames: u64) -> Result<Outcome, LabError> {
     computed(frames, "compute", "threads=2 threading=frame")
 }
 
-/// Injects CPU time into each picture, on the path's thread.
+/// Injects CPU time into each picture, on the path's thread, which decodes with one thread.
 pub(super) fn compute_on_caller(frames: u64) -> Result<Outcome, LabError> {
     computed(frames, "compute-t1", "threads=1")
 }
 
-/// Decodes the clip twice, without and with the injected CPU time. A picture's attributed cost is the difference of
-/// its two rows.
+/// Decodes the clip twice, without and with the injected CPU time, with the options `options` of `decode`. A
+/// picture's attributed cost is the compute time of its second row minus that of its first.
 fn computed(frames: u64, case: &str, options: &str) -> Result<Outcome, LabError> {
     let frames = frames.min(100);
     let clip = MadeClip::encode(case, frames, 0)?;
@@ -98,8 +99,8 @@ pub(super) fn preempted(frames: u64) -> Result<Outcome, LabError> {
     Ok(outcome)
 }
 
-/// Decodes, with one thread, a stream of known order at a known rate. Each I or P picture waits in the decoder until
-/// its turn in presentation order.
+/// Decodes, with one thread, a stream of known order at a known rate. The injected cost is the time that
+/// each I or P picture waits in the decoder until its turn in presentation order.
 pub(super) fn order(frames: u64) -> Result<Outcome, LabError> {
     let frames = frames.min(100) / (B_PICTURES + 1) * (B_PICTURES + 1) + 1;
     let clip = MadeClip::encode("order", frames, B_PICTURES)?;
@@ -108,11 +109,13 @@ pub(super) fn order(frames: u64) -> Result<Outcome, LabError> {
     Ok(collect(built, Vec::new(), HOP, injected, |row| row.held_ns - row.held_depth_ns)?.0)
 }
 
-/// Returns how many periods the picture of packet `seq` waits for its turn; `None` for a B picture, which does
-/// not wait, and for the last picture, which the end of the stream releases.
+/// Returns how many packet periods the picture of packet `seq` waits for its turn, in a stream of `frames`
+/// packets; `None` for a B picture, which does not wait, and for a picture that the end of the stream
+/// releases.
 ///
-/// The packets are I, and then P and its B pictures in turn: the P picture is shown after them. The decoder keeps one
-/// picture, the stream's reorder depth: a picture comes out with the packet after the one that would complete it.
+/// The packets are I, and then P and its B pictures in turn: the P picture is shown after its B pictures.
+/// The decoder always holds back one picture, the stream's reorder depth: I comes out with the packet after
+/// it, a P picture with the packet after its last B picture, and a B picture with its own packet.
 fn order_periods(seq: u64, frames: u64) -> Option<u64> {
     let group = B_PICTURES + 1;
     let periods = match seq {
@@ -123,8 +126,9 @@ fn order_periods(seq: u64, frames: u64) -> Option<u64> {
     (seq + periods < frames).then_some(periods)
 }
 
-/// Decodes, with two frame threads, a stream without reordering at a known rate. Each finished picture waits for the
-/// next packet.
+/// Decodes, with two frame threads, a stream without reordering at a known rate. The injected cost is one
+/// packet period: each finished picture waits in the decoder for the next packet. The last picture is left
+/// out.
 pub(super) fn depth(frames: u64) -> Result<Outcome, LabError> {
     let frames = frames.min(100);
     let clip = MadeClip::encode("depth", frames, 0)?;

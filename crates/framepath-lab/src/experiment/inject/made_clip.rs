@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Clip that the ffmpeg tool makes for one case.
+//! Clip that the ffmpeg tool makes for one case of `inject`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -7,25 +7,27 @@ use std::path::PathBuf;
 use crate::error::LabError;
 use crate::process::Program;
 
-/// File in the folder for temporary files; removed when the value is dropped.
+/// Clip file in the folder for temporary files; removed when this value is dropped.
 pub(super) struct MadeClip(PathBuf);
 
 impl MadeClip {
-    /// Encodes `frames` pictures of 320x180 as H.264, 50 per second, with `b_pictures` B pictures between two others
-    /// and none of them a reference; `case` is part of the file's name.
+    /// Encodes `frames` pictures of 320x180 as H.264, 50 per second, with `b_pictures` B pictures between
+    /// two others and none of them a reference; `case` is part of the file's name.
     ///
     /// # Errors
-    /// [`LabError::Missing`] without the ffmpeg tool, or if it cannot encode H.264.
+    /// [`LabError::Missing`] without the ffmpeg tool, or if the tool fails, for example because it has no
+    /// libx264; [`LabError::Interrupted`]; [`LabError::Io`].
     pub(super) fn encode(case: &str, frames: u64, b_pictures: u64) -> Result<MadeClip, LabError> {
         let structure = format!("bframes={b_pictures}:b-adapt=0:b-pyramid=none:scenecut=0:keyint=1000");
         let encoder = ["libx264", "-preset", "veryfast", "-x264-params", &structure];
         MadeClip::make(case, "320x180", frames, &encoder)
     }
 
-    /// Writes `frames` raw pictures of 1280x720, YUV420P; `case` is part of the file's name.
+    /// Writes `frames` raw pictures of 1280x720, YUV420P, 50 per second; `case` is part of the file's name.
     ///
     /// # Errors
-    /// [`LabError::Missing`] without the ffmpeg tool.
+    /// [`LabError::Missing`] without the ffmpeg tool, or if the tool fails; [`LabError::Interrupted`];
+    /// [`LabError::Io`].
     pub(super) fn raw(case: &str, frames: u64) -> Result<MadeClip, LabError> {
         MadeClip::make(case, "1280x720", frames, &["rawvideo"])
     }

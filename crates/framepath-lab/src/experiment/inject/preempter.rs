@@ -30,7 +30,7 @@ struct Shared {
     stop: AtomicBool,
 }
 
-/// Handle of the real-time thread. Dropping it stops the thread and waits for its end.
+/// Handle of the real-time thread. Dropping the handle stops the thread and waits for its end.
 pub(super) struct Preempter {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -65,8 +65,8 @@ impl Preempter {
         }
     }
 
-    /// Requests that the thread occupies its CPU once. A caller on that CPU is preempted before this
-    /// function returns; a caller on another CPU continues, and may call
+    /// Requests that the real-time thread occupies its CPU once. A caller on that CPU is preempted before
+    /// this function returns; a caller on another CPU continues, and may call
     /// [`Preempter::wait_until_running`].
     pub(super) fn ask(&self) {
         self.shared.asked.fetch_add(1, Ordering::Release);
@@ -75,7 +75,8 @@ impl Preempter {
         }
     }
 
-    /// Spins until the thread has begun to occupy its CPU for the last request.
+    /// Spins until the real-time thread has begun to occupy its CPU for the last request. Call this on
+    /// another CPU only.
     pub(super) fn wait_until_running(&self) {
         while self.shared.began.load(Ordering::Acquire) < self.shared.asked.load(Ordering::Relaxed) {
             std::hint::spin_loop();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Stages that inject a cost and keep their own record of it.
+//! Stages and records of `inject`: the stages inject a cost and record it themselves, without the ledger.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -69,14 +69,14 @@ impl Log {
     }
 
     /// Returns how long the real-time thread occupied the CPU for frame `seq`, nanoseconds; `None` if
-    /// not recorded.
+    /// the frame is not recorded or had no preemption.
     pub(super) fn taken_ns(&self, seq: u64) -> Option<f64> {
         self.get(seq)?.taken.map(|(from, to)| (to - from) as f64)
     }
 
-    /// Returns the time from `end_ns` of frame `seq`, just before a [`PreemptStage`] passes the
-    /// frame on, to the end of the preemption, nanoseconds, 0 if the preemption ended first; `None`
-    /// if not recorded.
+    /// Returns the time in nanoseconds from just before a [`PreemptStage`] passed frame `seq` on
+    /// (`end_ns`) to the end of the preemption; 0 if the preemption ended first; `None` if the frame is not
+    /// recorded or had no preemption.
     pub(super) fn until_released_ns(&self, seq: u64) -> Option<f64> {
         let entry = self.get(seq)?;
         Some(entry.taken?.1.saturating_sub(entry.end_ns) as f64)

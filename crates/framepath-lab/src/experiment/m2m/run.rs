@@ -25,9 +25,10 @@ impl PathRun<'_> {
     /// the camera's driver counted as dropped are a figure, not an error.
     ///
     /// # Errors
-    /// [`LabError::Missing`] if a device is absent or its records cannot be read,
-    /// [`LabError::Command`] if a frame was lost, duplicated or reordered, or the device's records do not
-    /// match the frames; the path's own error; [`LabError::Interrupted`].
+    /// [`LabError::Missing`] if a device is absent or the measuring node's records cannot be read;
+    /// [`LabError::Command`] if a frame was lost, duplicated or reordered, or the node's records do not
+    /// match the frames or report a failure; the path's own error; [`LabError::Interrupted`] after SIGINT or
+    /// SIGTERM.
     pub(super) fn measured(&self) -> Result<(Measured, Report), LabError> {
         for need in &self.way.needs {
             need.met(self.nodes)?;
@@ -134,7 +135,8 @@ fn add_figures(measured: &mut Measured, report: &Report) {
     }
 }
 
-/// Adds the figures of the device's hop: medians of its times, and the bytes that the kernel copied.
+/// Adds the figures of the device's hop `hop`: medians of its times, and the bytes per frame that the
+/// kernel copied, by the node's records. The medians leave out rows without the device's own time.
 fn add_device(measured: &mut Measured, report: &Report, hop: u16, records: &[MetaRecord]) {
     let rows: Vec<&Row> = report.rows.iter().filter(|row| row.hop == hop && row.device_run_ns > 0).collect();
     let middle_us = |figure: fn(&Row) -> u64| {

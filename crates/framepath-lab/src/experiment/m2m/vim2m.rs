@@ -35,8 +35,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// figures. The input frames are dmabufs of the heap that framepath's contenders use.
 ///
 /// # Errors
-/// [`LabError::Missing`] if vim2m or the heap is absent, [`LabError::Command`] if the device fails or
-/// a frame does not return, [`LabError::Interrupted`].
+/// [`LabError::Missing`] if vim2m or the heap is absent; [`LabError::Command`] if the device fails or
+/// a frame does not return within ten seconds; [`LabError::Interrupted`] after SIGINT or SIGTERM.
 pub(super) fn measured(nodes: &Nodes, pixels: &[u8], frames: u64) -> Result<Measured, LabError> {
     let node = Nodes::of(&nodes.vim2m)?;
     nodes.heap.clone().map_err(LabError::Missing)?;

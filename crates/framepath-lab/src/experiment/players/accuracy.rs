@@ -26,8 +26,8 @@ impl<'a> Reference<'a> {
     /// Decodes the clip in software, to NV12 or, if that fails, to P010.
     ///
     /// # Errors
-    /// [`LabError::Missing`] with the reason if software decodes the clip to neither,
-    /// [`LabError::Interrupted`].
+    /// [`LabError::Missing`] with the reason if software decodes the clip to neither;
+    /// [`LabError::Interrupted`] after SIGINT or SIGTERM; [`LabError::Io`] if a system call fails.
     pub(super) fn of(framepath: &'a Path, clip: &'a Clip) -> Result<Reference<'a>, LabError> {
         let [shallow, deep] = FORMATS;
         let (format, hashes) = match hashes(framepath, clip, PlayerApi::Software, shallow) {
@@ -40,15 +40,17 @@ impl<'a> Reference<'a> {
     /// Decodes the clip by `api`; returns true if every frame has the time and the pixels of software's.
     ///
     /// # Errors
-    /// [`LabError::Missing`] with the reason if the API does not decode the clip or falls back to
-    /// software, [`LabError::Interrupted`].
+    /// [`LabError::Missing`] with the reason if framepath does not decode the clip by the API within the
+    /// time limit, or falls back to software; [`LabError::Interrupted`] after SIGINT or SIGTERM;
+    /// [`LabError::Io`] if a system call fails.
     pub(super) fn equals(&self, api: PlayerApi) -> Result<bool, LabError> {
         Ok(hashes(self.framepath, self.clip, api, self.format)? == self.hashes)
     }
 }
 
-/// Decodes the clip by `api` to `format`. Returns the line of `framemd5` for each frame, with its times
-/// and the MD5 of its pixels. Fails like [`Reference::equals`].
+/// Decodes the clip by `api` to `format` in a process `framepath run`, within 60 s plus ten times the clip's
+/// duration. Returns the line of `framemd5` for each frame, with the frame's times and the MD5 of its
+/// pixels. Fails like [`Reference::equals`].
 fn hashes(framepath: &Path, clip: &Clip, api: PlayerApi, format: &str) -> Result<Vec<String>, LabError> {
     let file = framepath_model::path::quote(&clip.file.to_string_lossy());
     let path = format!("file {file} ! decode api={} format={format} ! framemd5 -", api.name());

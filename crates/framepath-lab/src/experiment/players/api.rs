@@ -6,7 +6,7 @@ use framepath_os::v4l2::{NodeRole, find_node};
 
 use crate::doctor::hardware;
 
-/// API by which a player decodes; software is one of them.
+/// Way in which a player decodes: in software, or by a hardware API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PlayerApi {
     Software,

@@ -10,8 +10,8 @@ use crate::error::LabError;
 use crate::experiment::{ExperimentSettings, Size};
 use crate::measure::complete;
 
-/// The committed clips to play; those of `Size::Full` only with `--full` or by name. Their containers
-/// have timestamps, so that all players use the same frame rate.
+/// The committed clips to play; those of `Size::Full` only with `--full` or by name. The containers of all
+/// these clips have timestamps, so that all players use the same frame rate.
 const COMMITTED: [(&str, Size); 6] = [
     ("vp9-1080p8.ivf", Size::Quick),
     ("hard-vp9-1080p8.ivf", Size::Quick),
@@ -30,12 +30,14 @@ pub(super) struct Clip {
     pub(super) codec: &'static str,
     pub(super) frames: u64,
     pub(super) seconds: f64,
-    /// True if one thread decodes the clip in less than half of the clip's duration.
+    /// True if framepath, with one decoder thread, decodes the clip in less than half of the clip's
+    /// duration on this machine.
     pub(super) easy: bool,
 }
 
 impl Clip {
-    /// Reads all packets for the duration, and counts the frames by decoding all with one thread.
+    /// Opens the clip in `file`: reads all packets for the duration, and decodes all frames with one thread
+    /// to count them and to time the decoding. A clip without a frame rate counts as 25 frames per second.
     ///
     /// # Errors
     /// The file cannot be read, decoded or decoded without loss, or the decoding was interrupted.
@@ -79,8 +81,8 @@ fn case_of(file: &str) -> &str {
     file.rsplit_once('.').map_or(file, |(stem, _)| stem)
 }
 
-/// Returns the files to play: those of the settings, otherwise the committed clips of the wanted
-/// cases; without named cases those of the size.
+/// Returns the files to play. With files in the settings, returns all of them, whatever cases are named.
+/// Without files, returns the committed clips of the named cases; without named cases, those of the size.
 ///
 /// # Errors
 /// A committed clip is missing.

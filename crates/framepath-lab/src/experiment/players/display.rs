@@ -18,7 +18,7 @@ use crate::process::Program;
 const SIGTERM: i32 = 15;
 const SIGKILL: i32 = 9;
 
-/// Number of polls for a server's start or end, at intervals of [`LOOK`]: ten seconds in all.
+/// Number of polls for a server's start or end, at intervals of [`LOOK`]: about ten seconds in all.
 const LOOKS: u32 = 500;
 /// Interval between two polls of a server.
 const LOOK: Duration = Duration::from_millis(20);
@@ -30,7 +30,8 @@ pub(super) struct Display {
     pub(super) environment: Vec<(&'static str, String)>,
     /// Name for the report, such as `Xvfb :7`.
     pub(super) name: String,
-    /// Process id of the display server; `None` if not known.
+    /// Process id of the display server, for the session's display the first process with the name of a
+    /// known server; `None` if there is none.
     pub(super) server: Option<u32>,
     /// Server process that the lab started, stopped on drop; `None` for the session's display.
     own: Option<Child>,
@@ -76,7 +77,7 @@ impl Display {
         // Xvfb writes its number when it is ready.
         let number = display
             .awaited(|| whole_line(&mut log))
-            .ok_or("Xvfb is not ready within 10 s; start it by hand to see its error")?;
+            .ok_or("Xvfb ended, or is not ready within 10 s; start it by hand to see its error")?;
         display.environment = vec![("DISPLAY", format!(":{number}"))];
         display.name = format!("Xvfb :{number}");
         Ok(display)
@@ -127,12 +128,12 @@ impl Display {
         };
         display
             .awaited(|| ready.exists().then_some(()))
-            .ok_or("weston is not ready within 10 s; start it by hand to see its error")?;
+            .ok_or("weston ended, or is not ready within 10 s; start it by hand to see its error")?;
         Ok(display)
     }
 
-    /// Polls `look` until it returns a value, and returns that value; `None` if the server ended or ten
-    /// seconds passed.
+    /// Polls `look` until it returns a value, and returns that value; `None` if the server ended or about
+    /// ten seconds passed.
     fn awaited<T>(&mut self, mut look: impl FnMut() -> Option<T>) -> Option<T> {
         for _ in 0..LOOKS {
             if let Some(found) = look() {
@@ -213,8 +214,9 @@ impl Drop for Display {
     }
 }
 
-/// Removes `DISPLAY` and `WAYLAND_DISPLAY` from a command's environment. `XAUTHORITY` stays if the
-/// session has an X server, because clients of that server need it.
+/// Removes `DISPLAY` and `WAYLAND_DISPLAY` from a command's environment, and `XAUTHORITY` if the lab itself
+/// runs without `DISPLAY`. With `DISPLAY` the variable `XAUTHORITY` stays, because clients of the session's
+/// X server need it.
 pub(super) fn without_display(command: &mut Command) {
     for name in ["DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY"] {
         if name != "XAUTHORITY" || env::var_os("DISPLAY").is_none() {

@@ -45,8 +45,8 @@ impl Energy {
     }
 
     /// Returns the energy in microjoules that the machine used since `before`, which was read `ns`
-    /// nanoseconds earlier; `None` if the machine does not report energy. If batteries discharge at
-    /// both readings, the energy is theirs, by the mean of both powers, because they power the
+    /// nanoseconds earlier; `None` if the machine does not report energy at both times. If batteries
+    /// discharge at both readings, the energy is theirs, by the mean of both powers, because they power the
     /// whole machine; otherwise it is that of the processor packages.
     pub(super) fn since(&self, before: &Energy, ns: u64) -> Option<f64> {
         if let (Some(now), Some(then)) = (self.battery_uw, before.battery_uw) {

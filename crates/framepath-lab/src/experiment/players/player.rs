@@ -27,7 +27,7 @@ pub(super) struct Player {
     remedy: &'static str,
     /// True if the player plays as root. If false, a lab that runs as root starts the player as user nobody.
     as_root: bool,
-    /// Option that prints the player's version, and the text before the version in its line.
+    /// Option that prints the player's version, and the text before the version in the printed line.
     version: (&'static str, &'static str),
     /// Function that creates the command to play a clip.
     command: fn(&PlayerRequest<'_>) -> Result<Command, String>,
@@ -62,7 +62,8 @@ pub(super) static PLAYERS: [Player; 6] =
 pub(super) const OURS: &str = "framepath";
 
 impl Player {
-    /// Finds the player's program in PATH; for framepath returns `framepath`.
+    /// Finds the player's program in PATH; for framepath returns the argument `framepath`, the path of the
+    /// running binary.
     ///
     /// # Errors
     /// The player is not installed; the text has the remedy.
@@ -76,7 +77,8 @@ impl Player {
     /// Creates the command that plays the clip of `ask` once.
     ///
     /// # Errors
-    /// The player does not support the API, the output or the codec; the text says which.
+    /// The player does not support the API, the output or the codec, or a program that would tell fails; the
+    /// text is the reason.
     pub(super) fn command(&self, ask: &PlayerRequest<'_>) -> Result<Command, String> {
         (self.command)(ask)
     }
@@ -104,7 +106,7 @@ impl Player {
     }
 }
 
-/// Finds the first executable file `name` in the folders of PATH.
+/// Finds the first executable file `name` in the folders of PATH; `None` if there is none.
 pub(super) fn in_path(name: &str) -> Option<PathBuf> {
     use std::os::unix::fs::PermissionsExt;
     let runs = |file: &PathBuf| {

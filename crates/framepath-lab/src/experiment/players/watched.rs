@@ -37,7 +37,7 @@ pub(super) struct Window {
 
 impl Window {
     /// Creates the window for a clip of `seconds` seconds. The measurement begins after 1.5 s, or
-    /// at 30 % of the clip if that is earlier, so that the player has started. It ends 0.2 s before
+    /// at 30 % of the clip if that is earlier, so that the player has started. The measurement ends 0.2 s before
     /// the clip's end, or at 70 % of the clip if that is later. The limit is ten seconds after the
     /// clip's end.
     pub(super) fn from_clip(seconds: f64) -> Window {
@@ -50,19 +50,19 @@ impl Window {
     }
 }
 
-/// Resources that a player used within the window.
+/// Resources that a player's processes used within the window, and the player's output.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Watched {
     pub(super) window_ns: u64,
     pub(super) cpu_ns: u64,
     /// Number of voluntary context switches of all the player's threads within the window.
     pub(super) wakeups: u64,
-    /// CPU time of the display server; `None` if its process is not known.
+    /// CPU time of the display server within the window, nanoseconds; `None` if its process is not known.
     pub(super) server_cpu_ns: Option<u64>,
     /// Sum of the peak memory of the processes that run at the window's end, KiB; `None` if not
     /// known.
     pub(super) peak_kib: Option<u64>,
-    /// Energy that the machine used; `None` if it does not report energy.
+    /// Energy that the whole machine used within the window; `None` if the machine does not report energy.
     pub(super) microjoules: Option<f64>,
     /// All output of the player from start to end, standard output first.
     pub(super) text: String,
@@ -72,8 +72,8 @@ pub(super) struct Watched {
 pub(super) struct PlayerEnvironment<'a> {
     /// Process id of the display server; `None` without a display or if not known.
     pub(super) server: Option<u32>,
-    /// Function that checks that the player shows a window, called once before the measurement. Its
-    /// error is the reason for a run without figures.
+    /// Function that checks that the player shows a window, called once before the measurement. The
+    /// function's error is the reason for a run without figures.
     pub(super) window: &'a dyn Fn() -> Result<(), String>,
 }
 
@@ -218,7 +218,8 @@ fn observed(
 }
 
 /// Computes the resources used from `before` to `after`. New threads and processes
-/// count from zero. Threads and processes that started and ended in between are missing.
+/// count from zero. Processes that ended in between are missing, and so are the context switches of
+/// threads that ended in between.
 fn between(before: &Usage, after: &Usage) -> Watched {
     let grown = |before: &BTreeMap<u32, u64>, after: &BTreeMap<u32, u64>| -> u64 {
         after.iter().map(|(id, now)| now.saturating_sub(before.get(id).copied().unwrap_or(0))).sum()

@@ -20,8 +20,8 @@ const SHORT: u64 = 15;
 const SEED: u64 = 2005;
 const METRIC: &str = "crossing_cpu_us_per_frame";
 
-/// Measures `frames` frames at `rate` per second (0: full speed), inline and in a worker. Adds both
-/// rows to `summary`, the worker's row with the cost of crossing.
+/// Measures `frames` frames at `rate` per second (0: full speed), inline and in a worker, `rounds` times.
+/// Adds both rows to `summary`; the worker's row has the cost of crossing, if it can be computed.
 pub(super) fn run(
     case: &str,
     rate: u32,

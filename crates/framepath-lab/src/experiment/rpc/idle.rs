@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Case `idle` of `rpc`: in an idle stream neither the caller nor the worker may be active.
+//! Case `idle` of `rpc`: counts the context switches of an idle stream, in which neither the caller nor
+//! the worker should run.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -14,9 +15,10 @@ use crate::error::LabError;
 /// threads sleep.
 const SETTLING: Duration = Duration::from_secs(3);
 
-/// Opens a stream whose second packet is not due during the measurement. Returns the row with the
-/// context switches of all threads of the caller, its workers and the spare worker within `duration`;
-/// each thread that is awake at the start, and each at the end, adds one.
+/// Starts a process `framepath run` with a stream whose second packet is not due during the measurement.
+/// Returns the row with the number of context switches of all threads of that process and of its
+/// descendants (workers and spare workers) within `duration`. Each thread that is awake at the start, and
+/// each that is awake at the end, adds one.
 pub(super) fn run(
     framepath: &Path,
     clip: &Path,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! ffplay, FFmpeg's player on SDL. It has no null output; SDL's dummy driver replaces it,
-//! although ffplay still converts to RGB for that driver.
+//! ffplay, FFmpeg's player on SDL. ffplay has no null output; SDL's dummy driver stands in for it,
+//! although ffplay still converts the frames to RGB for that driver.
 
 use std::process::Command;
 

@@ -52,7 +52,7 @@ fn command(ask: &PlayerRequest<'_>) -> Result<Command, String> {
 fn figures(text: &str) -> PlayerFigures {
     let mut lines = text.split(['\r', '\n']).map(str::trim).filter(|line| line.starts_with("V:"));
     let Some(line) = lines.next_back() else { return PlayerFigures::default() };
-    // The count follows the last share.
+    // The count follows the last percentage.
     let dropped =
         line.rsplit_once('%').and_then(|(_, counts)| counts.split_whitespace().next()?.parse().ok());
     PlayerFigures { shown: None, dropped, late: None, ..PlayerFigures::default() }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! mpv. An option makes it print its frame counters as its status line.
+//! mpv, a video player. An option makes mpv print its frame counters as its status line.
 
 use std::process::Command;
 
@@ -65,7 +65,7 @@ fn figures(text: &str) -> PlayerFigures {
     let Some((counts, _)) = behind.split_once(';') else { return PlayerFigures::default() };
     let counts: Vec<Option<u64>> = counts.split('/').map(|count| count.parse().ok()).collect();
     let of = |at: usize| counts.get(at).copied().flatten();
-    // An output without late frames has no such counter.
+    // The third count is missing if mpv's output does not count late frames.
     let dropped = of(0).zip(of(1)).map(|(output, decoder)| output + decoder);
     PlayerFigures { shown: None, dropped, late: of(2), ..PlayerFigures::default() }
 }

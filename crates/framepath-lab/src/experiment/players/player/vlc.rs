@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! VLC without an interface. VLC refuses to run as root, so under root it runs as user nobody.
+//! VLC without an interface. VLC refuses to run as root, so a lab that runs as root starts VLC as user nobody.
 
 use std::process::Command;
 
