@@ -68,21 +68,19 @@ pub fn codec_of(fourcc: Fourcc) -> Option<Codec> {
 /// Returns the path of a stateful decoder of `codec`; `None` if there is none. If `hardware` is true, leaves
 /// out framepath's own device, which decodes in software.
 pub(crate) fn decoder_node(codec: Codec, hardware: bool) -> Option<PathBuf> {
+    let fourcc = fourcc_of_codec(codec)?;
     let decodes = |node: &Node| {
         let offers = node.formats(Direction::Output);
         node.role() == NodeRole::Decoder
             && !(hardware && node.driver() == "framepath")
-            && offers.iter().any(|offer| offer.fourcc == fourcc_of_codec(codec))
+            && offers.iter().any(|offer| offer.fourcc == fourcc)
     };
     find_node(decodes)
 }
 
-/// Returns V4L2's code of a codec.
-///
-/// # Panics
-/// The codec is none of those that framepath decodes in V4L2 devices.
-pub(crate) fn fourcc_of_codec(codec: Codec) -> Fourcc {
-    CODECS.iter().find(|(_, ours)| *ours == codec).map(|(name, _)| *name).expect("all are named")
+/// Returns V4L2's code of a codec; `None` for a codec that no device is used for.
+pub(crate) fn fourcc_of_codec(codec: Codec) -> Option<Fourcc> {
+    CODECS.iter().find(|(_, ours)| *ours == codec).map(|(name, _)| *name)
 }
 
 /// Returns the pixel format with V4L2's code `fourcc`; `None` if framepath does not support it.
@@ -160,6 +158,13 @@ mod tests {
 
     fn picture(fourcc: Fourcc, width: u32, height: u32, stride: u32) -> QueueFormat {
         QueueFormat { width, height, fourcc, stride, bytes: 0, memory_planes: 1 }
+    }
+
+    #[test]
+    fn no_device_decodes_other_codecs() {
+        assert_eq!(fourcc_of_codec(Codec::Vp9), Some(Fourcc::VP9));
+        let mjpeg = Codec::named("mjpeg").unwrap();
+        assert_eq!((fourcc_of_codec(mjpeg), decoder_node(mjpeg, false)), (None, None));
     }
 
     #[test]

@@ -102,7 +102,9 @@ impl DeviceDecode {
         options: &DecoderOptions,
     ) -> Result<DeviceDecode, StageError> {
         node.must_be(NodeRole::Decoder)?;
-        let fourcc = fourcc_of_codec(track.codec);
+        let Some(fourcc) = fourcc_of_codec(track.codec) else {
+            return Err(node.lacks(Direction::Output, &format!("decoder of {}", track.codec)).into());
+        };
         if !node.formats(Direction::Output).iter().any(|offer| offer.fourcc == fourcc) {
             return Err(node
                 .lacks(Direction::Output, &format!("decoder of {} ({fourcc})", track.codec))

@@ -61,7 +61,6 @@ const MOST_UNANSWERED: usize = 1024;
 /// their format, size or colours, and after a seek, flush or drain.
 pub(crate) struct Filter {
     text: String,
-    text: String,
     /// Number of threads of each filter that can divide a picture.
     threads: u32,
     /// In a worker: table of the frames that the process that runs the path still reads, with the shared
