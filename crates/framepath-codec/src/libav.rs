@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Decoding by libavcodec, directly into the pool.
 //!
-//! libavcodec calls `get_buffer2` for the memory of each picture and gets a slot. The slot is
-//! wrapped in an `AVBufferRef`, which releases the slot with the last reference. Packets carry a
-//! number in `pts`, which every decoder copies to the picture.
+//! libavcodec calls `get_buffer2` for the memory of each picture and gets a slot, if the decoder
+//! can write into it and framepath supports the pixel format. Otherwise libavcodec decodes into its
+//! own memory, and [`own_memory`] copies or converts the picture into a slot. The slot is wrapped
+//! in an `AVBufferRef`, which releases the slot with the last reference. Packets carry a number in
+//! `pts`, which every decoder copies to the picture.
 
 use std::collections::VecDeque;
 use std::ffi::c_int;
@@ -204,8 +206,8 @@ struct LibavFailure {
     /// Number of the first packet that the failure may concern.
     packet: i64,
     /// Presentation time of the first picture that may be missing because of the failure: pictures
-    /// from this time on are withheld. `None` if one of the packets from `packet` on has no time, or
-    /// after a damaged picture.
+    /// from this time on are withheld. `None` if one of the packets from `packet` on has no time or
+    /// is no longer stored in [`Numbers`], or after a damaged picture.
     shown_from: Option<i64>,
 }
 
@@ -302,8 +304,8 @@ impl LibavDecoder {
         }
     }
 
-    /// Drops the pending pictures and the failure; decoding restarts with the next packet. Returns
-    /// the number of dropped pictures that would have been output.
+    /// Drops the pending pictures, rejections and the failure; decoding restarts with the next
+    /// packet. Returns the number of dropped pictures, as [`Numbers::flush`] counts them.
     pub(crate) fn flush(&mut self) -> u64 {
         // SAFETY: an open context. Its threads are idle afterwards, and no picture is left that
         // was not received.
@@ -372,7 +374,8 @@ impl LibavDecoder {
     }
 
     /// Returns the received picture as a frame; `None` if the picture is withheld: references are
-    /// missing, it is preroll, it follows a failure, or it is damaged. A damaged picture also ends
+    /// missing, it is preroll, it follows a failure, there is no slot for its copy, or it is
+    /// damaged and the decoder does not conceal damage. A picture withheld for damage also ends
     /// decoding. Marks the picture's packet as received, unless references are missing.
     fn take_picture(&mut self) -> Result<Option<Frame>, CodecError> {
         let codec = self.shared.slots.codec();
@@ -445,8 +448,9 @@ impl LibavDecoder {
         self.shared.frame_threads.output(self.output)
     }
 
-    /// Handles the library's error `code` for a packet: a rejection, after which decoding continues if the
-    /// decoder conceals damage, or a failure.
+    /// Handles the library's error `code` for a packet. If the decoder conceals damage, records a
+    /// rejection to report, and decoding continues. Records a failure if the decoder does not
+    /// conceal damage, if memory ran out, or if [`Slots`] has recorded a failure.
     fn reject(&mut self, code: c_int) {
         if let Some((number, failure)) = self.shared.slots.take_failure() {
             return self.fail(number, failure);

@@ -27,9 +27,11 @@ pub struct NetworkStream {
     /// URL with the address of the server as numbers; the text of a session description for
     /// [`NetworkProtocol::Sdp`].
     pub text: Vec<u8>,
-    /// Maximum time to wait for a late datagram. Not used by [`NetworkProtocol::RtspTcp`].
+    /// Maximum time to wait for a late datagram, at most about 35 minutes (2^31 - 1 microseconds).
+    /// Without effect for [`NetworkProtocol::RtspTcp`].
     pub latency: Duration,
-    /// Maximum time of one wait for the server.
+    /// Maximum time of one wait for the server, at most about 35 minutes (2^31 - 1 microseconds).
+    /// Without effect for [`NetworkProtocol::Sdp`], which has no server.
     pub timeout: Duration,
     /// Number of the video track, from 0; `None` chooses the best.
     pub track: Option<usize>,
@@ -102,9 +104,11 @@ impl NetworkStream {
 }
 
 impl Demuxer {
-    /// Connects to the sender of `stream`, and reads the stream's first packets, up to the first random access
-    /// point. For a process in a sandbox:
-    /// all codecs of libavcodec are possible. Takes libavformat's log messages of the whole process, for ever.
+    /// Connects to the sender of `stream`, and reads the stream's first packets, up to the first random
+    /// access point. Only for a process in a sandbox, because libavformat and libavcodec may use all of
+    /// their demuxers and decoders. From the first call on, this crate counts the log messages of
+    /// FFmpeg's libraries about lost packets and goodbyes in the whole process, and none of their
+    /// messages is printed any more.
     ///
     /// # Errors
     /// The server cannot be reached or refuses the stream, sends nothing for too long, or the stream has no
@@ -128,7 +132,8 @@ impl Demuxer {
         Ok(demuxer)
     }
 
-    /// Returns the number of packets of the network that were lost since the last call. 0 for a file.
+    /// Returns the number of packets of the network that were lost since the last call, or before
+    /// the first call since the stream was opened. 0 for a file.
     pub fn take_lost(&mut self) -> u64 {
         std::mem::take(&mut self.lost)
     }
@@ -143,8 +148,8 @@ impl Demuxer {
         }
     }
 
-    /// Returns an error if `code` is the end of a stream whose sender has not said goodbye: the connection was
-    /// lost.
+    /// Returns an error if `code` is the end of the stream and no sender has said goodbye (RTCP
+    /// BYE) in this process: the connection was lost.
     pub(super) fn check_end(&self, code: c_int) -> Result<(), CodecError> {
         if code != ff::AVERROR_EOF || has_goodbye() {
             return Ok(());

@@ -27,8 +27,8 @@ pub(super) struct CallbackState {
     pub(super) lent: LentSlots,
 }
 
-/// Addresses of the slots that libavcodec holds. Decoders also output pictures in other memory, and their
-/// buffers must not be taken for slots.
+/// Addresses of the slots that libavcodec holds. Decoders also output pictures in other memory; the
+/// buffers of that memory must not be taken for slots.
 #[derive(Clone, Default)]
 pub(super) struct LentSlots(Arc<Mutex<Vec<usize>>>);
 
@@ -60,11 +60,12 @@ struct LentSlot {
     list: LentSlots,
 }
 
-/// Callback `get_buffer2`: provides a slot for libavcodec to decode into, or libavcodec's own memory if the
-/// decoder or the pixel format requires that. Returns 0, or a negative
-/// error code; [`Slots`] records the reason, except for an invalid size and for a failed allocation
-/// of the reference. Called on libavcodec's threads, or in a call of the decoder; no path in it
-/// panics, so nothing unwinds into C (a panic in a [`BufferHook`](crate::BufferHook) aborts).
+/// Callback `get_buffer2`: provides a slot for libavcodec to decode into, or libavcodec's own
+/// memory if the decoder or the pixel format requires that. Returns 0, or a negative error code;
+/// [`Slots`] records the reason, except for an invalid size, for a failed allocation of the
+/// reference, and for an error of libavcodec's own allocator. Called on libavcodec's threads, or in
+/// a call of the decoder; no path in it panics, so nothing unwinds into C (a panic in a
+/// [`BufferHook`](crate::BufferHook) aborts).
 pub(super) unsafe extern "C" fn get_buffer(
     context: *mut ff::AVCodecContext,
     frame: *mut ff::AVFrame,
