@@ -53,7 +53,8 @@ const PLAYLISTS: [&str; 12] = [
 pub enum Formats {
     /// The containers of [`containers`], and the decoders of [`Codec::KNOWN`](crate::Codec::KNOWN).
     Known,
-    /// All that libavformat and libavcodec have, except playlists. For a process in a sandbox.
+    /// All demuxers and decoders of libavformat and libavcodec, except playlists and demuxers that
+    /// open their input themselves. For a process in a sandbox.
     All,
 }
 
@@ -90,8 +91,8 @@ pub fn containers() -> impl Iterator<Item = &'static str> {
     CONTAINERS.into_iter()
 }
 
-/// Returns an error for `file` if the first of libavformat's names in `found` (separated by
-/// commas) is that of a playlist, or not among `formats`. `has_no_file` is true for a demuxer that opens its
+/// Returns an error for `file` if the first of libavformat's names in `found` (separated by commas)
+/// is that of a playlist or not among `formats`, or if `has_no_file` is true: the demuxer opens its
 /// input itself.
 pub(crate) fn check(file: &str, found: &str, has_no_file: bool, formats: Formats) -> Result<(), CodecError> {
     let name = found.split(',').next().unwrap_or(found);

@@ -36,8 +36,9 @@ pub(crate) struct Padded {
     pub(crate) rows: usize,
     /// Visible width and height, pixels.
     pub(crate) visible: (usize, usize),
-    /// Number of pictures that the decoder keeps for this stream: references plus reorder delay. 0 if
-    /// the decoder does not report it (dav1d).
+    /// Number of pictures that the decoder keeps for this stream: references plus reorder delay. 0
+    /// if the decoder does not report it (dav1d), and for pictures that are copied from
+    /// libavcodec's own memory.
     pub(crate) references: u32,
     /// Colours that the stream declares.
     pub(crate) colors: Colors,
@@ -55,7 +56,7 @@ struct SlotsState {
 pub(crate) struct Slots {
     codec: &'static str,
     output: OutputFormat,
-    /// Number of slots of each pool that this `Slots` makes; unused with a provider.
+    /// Number of slots of each pool that this `Slots` makes; not used with a provider.
     slots: u32,
     /// Number of slots that the error recommends if `slots` is not sufficient.
     advised: u32,

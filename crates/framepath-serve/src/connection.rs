@@ -22,11 +22,13 @@ pub(super) struct Connection {
     /// the service does not read from the client. This limits the number of waiting messages to the
     /// client's streams.
     waiting: VecDeque<(Message, Option<OwnedFd>)>,
-    /// Time limit for the client's first message, and for reading a waiting message, nanoseconds.
+    /// Time limit for the client to send its first message, and to read a waiting message,
+    /// nanoseconds.
     patience_ns: u64,
     /// CLOCK_MONOTONIC deadline, nanoseconds, for the client's first message or for reading a
-    /// waiting message; `None` if neither is due. The deadline also removes a client that has exited after it
-    /// had sent its own end of the socket to the service: in an unread message, that end stays open.
+    /// waiting message; `None` if neither is due. The deadline also removes a client that has
+    /// exited, but whose end of the socket stays open because the client had sent that end to the
+    /// service in a message that is still unread.
     until_ns: Option<u64>,
 }
 

@@ -137,8 +137,9 @@ impl Workers {
         self.spares.ready().count()
     }
 
-    /// Grants ready worker `id` to a client for `stream`: returns the worker's process id, the layers of its sandbox, and
-    /// the caller's end of its socket; `None` if there is no such worker. The service keeps no copy of the
+    /// Grants ready worker `id` to a client for the stream with number `stream`. Returns the worker's
+    /// process id, the layers of its sandbox, and the socket by which the client reaches the worker;
+    /// `None` if there is no such worker or the worker is not ready. The service keeps no copy of the
     /// socket.
     pub(super) fn grant(&mut self, id: WorkerId, stream: u32) -> Option<(u32, Layers, OwnedFd)> {
         let spare = self.spares.take(|spare| spare.process.id == id && spare.is_ready())?;
