@@ -14,10 +14,10 @@ static HOOK: RwLock<Option<Hook>> = RwLock::new(None);
 /// if a later [`install`](BufferHook::install) has replaced the handle's own hook.
 ///
 /// For measurements: injects a known cost into a decoder. The hook runs for each picture that a
-/// software decoder of libavcodec in this process decodes, when libavcodec requests memory for the
-/// picture, after framepath has recorded that the decoding begins. It runs on the decoding thread.
-/// Hidden pictures do not call it, and neither do AV1 pictures, which dav1d decodes, nor pictures
-/// of hardware decoders.
+/// [`Decoder`](crate::Decoder) of this process decodes with a software decoder of libavcodec, when
+/// libavcodec requests memory for the picture, after framepath has recorded that the decoding
+/// begins. It runs on the decoding thread. Hidden pictures do not call it, and neither do AV1
+/// pictures, which dav1d decodes, nor pictures of hardware decoders.
 #[derive(Debug)]
 pub struct BufferHook(());
 

@@ -93,8 +93,8 @@ impl Demuxer {
     ///
     /// # Errors
     /// The file cannot be read, is not a container of [`Formats::Known`], is a playlist, has no
-    /// video, or its head names a video codec outside [`Codec::KNOWN`]; or there is not enough
-    /// memory.
+    /// video or none that libavcodec decodes, or its head names a video codec outside
+    /// [`Codec::KNOWN`]; or there is not enough memory.
     pub fn new(file: MediaFile) -> Result<Demuxer, CodecError> {
         Demuxer::open_track(file, None, Formats::Known)
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Frames as libavfilter reads them: without a copy, and read-only.
+//! Frames as libavfilter reads them: read-only, and without a copy if libavfilter may read them in
+//! place.
 
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -47,8 +48,9 @@ impl InputFrames {
         InputFrames { memory, copies: None, held: HeldFrames::default() }
     }
 
-    /// Returns `frame` as libavfilter takes it, with `number` as a mark that filters copy to their output. Returns
-    /// `None` if there is not enough memory.
+    /// Returns `frame`, or a copy if libavfilter must not read it in place, as libavfilter takes
+    /// it, with `number` as a mark that filters copy to their output. Returns `None` if there is
+    /// not enough memory.
     ///
     /// # Errors
     /// The frame is not a picture.
@@ -130,7 +132,8 @@ impl InputFrames {
         Some(picture)
     }
 
-    /// Returns the input frame that `picture` is, unchanged and whole; `None` if it is another picture.
+    /// Returns the input frame, or its first copy, that `picture` is, unchanged and whole; `None`
+    /// if it is another picture, and always with [`InputMemory::Copied`].
     ///
     /// # Safety
     /// `picture` is a valid frame.
