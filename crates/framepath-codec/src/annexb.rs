@@ -87,12 +87,13 @@ impl AnnexB {
 /// Kind of a NAL unit, as far as the start of decoding depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unit {
-    /// A parameter set.
+    /// A parameter set (SPS or PPS; in HEVC also VPS).
     Head,
-    /// A picture at which decoding can begin.
+    /// A slice of a picture at which decoding can begin: an IDR picture; in HEVC any IRAP picture.
     Access,
-    /// A picture at which decoding cannot begin.
+    /// A slice of any other picture.
     Picture,
+    /// Any other unit, such as a delimiter or SEI.
     Other,
 }
 

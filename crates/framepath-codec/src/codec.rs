@@ -32,7 +32,7 @@ pub enum Codec {
 pub struct OtherCodec(u32);
 
 impl Codec {
-    /// The codecs with a variant of their own.
+    /// All codecs except [`Codec::Other`]: H.264, HEVC, VP8, VP9 and AV1.
     pub const KNOWN: [Codec; 5] = [Codec::H264, Codec::Hevc, Codec::Vp8, Codec::Vp9, Codec::Av1];
 
     /// Returns libavcodec's name of the codec, which errors and output use.

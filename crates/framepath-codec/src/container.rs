@@ -32,7 +32,8 @@ const CONTAINERS: [&str; 19] = [
     "mpegvideo",
 ];
 
-/// Formats that refer to other files or network addresses.
+/// Rejected formats, by libavformat's first name of each: they refer to other files or to network
+/// addresses, or make pictures from a text (`lavfi`).
 const PLAYLISTS: [&str; 12] = [
     "hls",
     "dash",

@@ -26,7 +26,7 @@ mod ffi {
     include!(concat!(env!("OUT_DIR"), "/dav1d.rs"));
 }
 
-/// dav1d's return code for "try again later".
+/// dav1d's return code if it has no room for data, or no picture yet.
 const AGAIN: c_int = -libc::EAGAIN;
 
 /// Maximum number of threads that dav1d supports.

@@ -134,7 +134,7 @@ pub enum DecoderOutput {
     End,
 }
 
-/// Threads that work on a picture.
+/// Way in which a decoder divides the work on pictures among threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkDivision {
     /// The thread that sends the picture's packet, mostly inside [`Decoder::send`]. Also stands for
@@ -292,7 +292,7 @@ impl Decoder {
         }
     }
 
-    /// Returns the threads that work on a picture.
+    /// Returns the way in which the decoder divides the work on pictures among threads.
     pub fn division(&self) -> WorkDivision {
         match &self.backend {
             Backend::Libav(decoder) if decoder.frame_threads() > 1 => WorkDivision::FrameThreads,

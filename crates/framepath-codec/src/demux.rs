@@ -61,7 +61,8 @@ pub struct Demuxer {
     lost: u64,
 }
 
-/// Identity of a packet among all packets of a file.
+/// Identity of a packet among all packets of a file: its position in the file (bytes, as
+/// libavformat reports it), presentation time and length in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Mark {
     position: i64,

@@ -101,7 +101,7 @@ pub struct FilterGraph {
     sink: NonNull<FilterContext>,
     picture: PictureRef,
     inputs: InputFrames,
-    /// Ticks of input and output frames' times, seconds.
+    /// Duration of one tick of the input and output frames' presentation times, seconds.
     time_base: Rational,
     /// Numbers and metadata of the last input frames, at most [`MOST_INSIDE`].
     metas: VecDeque<(u64, FrameMeta)>,
@@ -375,7 +375,7 @@ impl Drop for FilterGraph {
     }
 }
 
-/// Options of the graph's source, for frames with `layout`.
+/// Returns the options of the graph's source, for frames with `layout` of the stream `info`.
 fn source_options(layout: &Layout, info: &StreamInfo) -> String {
     let or = |value: Rational, default: (i32, i32)| match value.value() {
         Some(_) => (value.num, value.den),

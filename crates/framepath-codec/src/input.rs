@@ -32,7 +32,7 @@ const MOST_KEPT: usize = 16 << 20;
 #[derive(Debug)]
 pub struct MediaFile {
     file: File,
-    /// True if `file` is a socket on which the bytes are requested.
+    /// True if `file` is a socket on which a demuxer requests the bytes from another process.
     requested: bool,
     /// Size of an input whose bytes are requested; `None` if it is not known, and for files.
     size: Option<u64>,
@@ -224,7 +224,7 @@ struct Reader {
     error: Option<io::Error>,
 }
 
-/// Open file and the `AVIOContext` that reads it.
+/// Open file, or bytes requested from another process, and the `AVIOContext` that reads them.
 pub(crate) struct ContainerInput {
     context: NonNull<ff::AVIOContext>,
     reader: NonNull<Reader>,

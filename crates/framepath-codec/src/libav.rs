@@ -511,7 +511,8 @@ impl Drop for LibavDecoder {
     }
 }
 
-/// Returns libavcodec's first software decoder for `codec`.
+/// Returns libavcodec's first software decoder for `codec`; [`CodecError::NoDecoder`] if there is
+/// none.
 fn find_decoder(codec: Codec) -> Result<*const ff::AVCodec, CodecError> {
     software_decoder(codec.id()).ok_or(CodecError::NoDecoder { codec: codec.name() })
 }

@@ -107,7 +107,7 @@ pub(crate) fn format_name(format: c_int) -> String {
 
 // Declared with C's plain integers, because a number from a stream must not become a Rust enum unchecked.
 unsafe extern "C" {
-    /// Returns null for an unknown number.
+    /// Returns the name of a format; null for an unknown number.
     #[link_name = "av_get_pix_fmt_name"]
     fn pixel_format_name(format: c_int) -> *const c_char;
     #[link_name = "av_pix_fmt_count_planes"]

@@ -26,7 +26,7 @@ const LOST_MESSAGE: &[u8] = b"RTP: missed ";
 /// Start of libavformat's message about a sender's goodbye.
 const GOODBYE_MESSAGE: &[u8] = b"Received BYE";
 
-/// Rest of a text that libavformat has not read.
+/// Text of a session description, and the position in bytes up to which libavformat has read it.
 struct Unread {
     text: Vec<u8>,
     position: usize,

@@ -13,7 +13,7 @@ use framepath_model::format::PixelFormat;
 
 use crate::Packet;
 
-/// Bytes in front of the palette.
+/// Marker in front of a palette in the bytes of a packet.
 const MARKER: [u8; 16] = *b"framepath\0palett";
 
 /// Number of bytes of a palette.

@@ -9,7 +9,7 @@
 use framepath_model::format::PixelFormat;
 use framepath_os::memory::pool::{Frame, FrameMut};
 
-/// Fractional bits of the factors.
+/// Number of fractional bits of the factors.
 const BITS: u32 = 14;
 
 /// Factors of blue, green and red for luma: 24.966, 128.553 and 65.481 levels (BT.601) of 255, times `1 << BITS`.

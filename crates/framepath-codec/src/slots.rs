@@ -32,7 +32,7 @@ pub(crate) struct SlotRequest {
 pub(crate) struct Padded {
     /// Bytes from one row to the next of each plane; 0 for planes that the format does not have.
     pub(crate) strides: [usize; 4],
-    /// Number of luma rows.
+    /// Number of luma rows, padding included.
     pub(crate) rows: usize,
     /// Visible width and height, pixels.
     pub(crate) visible: (usize, usize),

@@ -72,7 +72,7 @@ pub struct TrackInfo {
 /// Number of 32-bit words before the codec's head in [`TrackInfo::to_bytes`].
 const WORDS: usize = 16;
 
-/// Number of bytes of these words.
+/// Number of bytes of the [`WORDS`] words.
 const FIXED: usize = WORDS * 4;
 
 /// Returns the addresses of those fields of `parameters` that a decoder in another process needs.

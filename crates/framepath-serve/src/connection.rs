@@ -37,7 +37,7 @@ pub(super) struct Connection {
 pub(super) enum ClientEvent {
     /// The client sent a message; the error if the message is invalid.
     Message(Result<Message, WireError>),
-    /// No message of the client has arrived since the last one.
+    /// No message of the client waits to be received.
     Nothing,
     /// The client has closed the connection, or the connection failed.
     Gone,

@@ -19,7 +19,7 @@ use crate::{CodecError, Packet};
 /// Number of datagrams that libavformat keeps while it waits for an earlier one: its own default.
 const REORDERED: &CStr = c"500";
 
-/// Stream from the network.
+/// Description of a stream to receive from the network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetworkStream {
     /// Way in which the stream is received.
@@ -40,11 +40,12 @@ pub struct NetworkStream {
 /// Way in which a stream from the network is received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NetworkProtocol {
-    /// RTSP, with the packets in its TCP connection.
+    /// RTSP; the server sends the media packets in the TCP connection of RTSP.
     RtspTcp,
-    /// RTSP over TCP, with the packets in datagrams.
+    /// RTSP over TCP; the server sends the media packets in UDP datagrams.
     RtspUdp,
-    /// RTP in datagrams, as a session description (SDP) says.
+    /// RTP in UDP datagrams, without a server: a session description (SDP) has the addresses and
+    /// the codecs.
     Sdp,
 }
 
@@ -57,7 +58,7 @@ impl NetworkProtocol {
         }
     }
 
-    /// Returns the protocols that libavformat may open.
+    /// Returns libavformat's names of the protocols that it may open, separated by commas.
     fn allowed(self) -> &'static CStr {
         match self {
             NetworkProtocol::RtspTcp => c"tcp",
@@ -68,7 +69,8 @@ impl NetworkProtocol {
 }
 
 impl NetworkStream {
-    /// Returns the name for errors.
+    /// Returns the stream's name in errors: `connection` for RTSP, `session` for a session
+    /// description.
     fn name(&self) -> String {
         match self.protocol {
             NetworkProtocol::RtspTcp | NetworkProtocol::RtspUdp => "connection".to_owned(),

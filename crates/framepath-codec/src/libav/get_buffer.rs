@@ -16,7 +16,8 @@ use crate::slots::{Padded, Slot, SlotRequest, Slots};
 /// State that the callbacks use, on any thread of libavcodec.
 pub(super) struct CallbackState {
     pub(super) slots: Slots,
-    /// Observer of the frame threads; idle if the decoder has none.
+    /// Observer of the frame threads; idle without frame threads, and below the ledger's level
+    /// `full`.
     pub(super) frame_threads: FrameThreads,
     /// True if the decoder may write into memory of the caller (AV_CODEC_CAP_DR1).
     pub(super) direct: bool,
