@@ -96,9 +96,9 @@ impl Default for DecoderOptions {
 }
 
 impl DecoderOptions {
-    /// Returns the minimum number of frames that later stages hold while a decoder of `codec` waits
-    /// for a slot of its pool, at least 1. The decoder can need all other slots for itself. Ignores
-    /// `provider`.
+    /// Returns a number, at least 1: while a software decoder of `codec` waits for a slot of its
+    /// own pool, later stages hold at least this many frames. The decoder can need all other slots
+    /// for itself. Ignores `provider`.
     pub fn least_out(&self, codec: Codec) -> u32 {
         let threads = match self.threads {
             DecoderThreads::Count(count) => count,
@@ -156,8 +156,8 @@ enum Backend {
 /// decoder may move between threads.
 ///
 /// Send a packet, then receive until [`DecoderOutput::NeedsPacket`]. At the end of the stream
-/// drain, then receive until [`DecoderOutput::End`]. A frame has the `meta` of its packet. Its
-/// pixels do not change as long as it lives.
+/// drain, then receive until [`DecoderOutput::End`]. A frame has the `meta` of its packet. The
+/// pixels of a frame do not change as long as the frame lives.
 ///
 /// A decoder may be dropped at any time, even while all of its frames are held and its threads
 /// wait for one of them.
@@ -308,9 +308,11 @@ impl Decoder {
         self.threads.cpu_ns()
     }
 
-    /// Returns the work of a frame thread on the frame that `receive` returned last; `None` if it is
-    /// not known: without frame threads, below the ledger's level `full`, and for the first picture
-    /// after each thread's start.
+    /// Returns the work of a frame thread on the frame that `receive` returned last; `None` if it
+    /// is not known: without frame threads, before a packet was sent by a thread that has the
+    /// ledger's level `full`, if the CPU clock of the frame thread cannot be read, and in a second
+    /// call for the same frame. The work on a thread's first picture lacks the time before
+    /// libavcodec requested memory for the picture.
     pub fn work(&self) -> Option<PictureWork> {
         match &self.backend {
             Backend::Libav(decoder) => decoder.work(),

@@ -201,7 +201,7 @@ impl Demuxer {
                 self.check_end(code)?;
             }
             if code == ff::AVERROR_INVALIDDATA && !self.is_unreadable {
-                // The rest of the file cannot be read. An empty packet says so to the decoder.
+                // The rest of the file cannot be read. An empty damaged packet stands for it.
                 self.is_unreadable = true;
                 self.packets += 1;
                 packet.set_damaged();

@@ -48,8 +48,8 @@ impl Metrics {
         self.paused_until_ns.is_none().then(|| self.listener.as_fd())
     }
 
-    /// Returns every reader's socket, each with true if the service has to wait until the socket is writable,
-    /// false if until it is readable.
+    /// Returns every reader's socket. Each comes with true if the service waits until the socket is
+    /// writable, or false if the service waits until the socket is readable.
     pub(super) fn readers(&self) -> impl Iterator<Item = (BorrowedFd<'_>, bool)> {
         self.readers.iter().map(|reader| (reader.stream.as_fd(), reader.answer.is_some()))
     }

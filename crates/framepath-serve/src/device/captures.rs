@@ -14,8 +14,8 @@ use framepath_os::v4l2::{Fourcc, V4l2Colors};
 
 use framepath::host::for_serve::{BufferProvider, ProvidedBuffers, ProvidedSlots};
 
-/// Interval between two attempts to give the kernel a frame or the answer to a drain that it does not accept
-/// yet. It may accept them later without an event.
+/// Interval between two attempts to give the kernel a frame or the answer to a drain that it does
+/// not accept yet. The kernel may accept them later without an event.
 const CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Time limit for a decoder to announce its frame format after the first packet of a session. After this
@@ -165,7 +165,8 @@ impl Captures {
     /// example because the CAPTURE queue does not stream.
     ///
     /// # Errors
-    /// The kernel refuses the buffer for another reason than the end of its epoch or memory.
+    /// The kernel refuses the buffer for another reason than that it does not accept the buffer
+    /// yet, that the epoch is over, or that the memory of the buffer was replaced.
     pub(super) fn deliver(&self, frame: Frame, info: &FrameInfo) -> io::Result<Delivery> {
         let index = frame.slot();
         let mut state = self.locked();
