@@ -312,7 +312,8 @@ impl TailRows {
     pub(crate) fn of(layout: &Layout) -> TailRows {
         let mut tail =
             TailRows { layout: *layout, first: (layout.height as usize - 1) / TAIL * TAIL, bytes: 0 };
-        // For narrow pictures: enough bytes have to follow the rows before the tail.
+        // The tail of a narrow picture grows, because enough bytes have to follow the rows before
+        // the tail.
         while tail.first > 0 && tail.shortest() < TOO_FAR {
             tail.first -= TAIL;
         }

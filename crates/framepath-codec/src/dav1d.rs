@@ -111,7 +111,7 @@ impl PictureRef {
         // SAFETY: dav1d sets the headers of a picture that it outputs, and keeps them with it.
         let headers = unsafe { (self.0.frame_hdr.as_ref(), self.0.seq_hdr.as_ref()) };
         let (Some(frame), Some(sequence)) = headers else { return (0, 0) };
-        // Bits 8 to 11 are the spatial layers.
+        // Bits 8 to 11 of the operating point are its spatial layers.
         let mask = sequence.operating_points[0].idc >> 8 & 0xf;
         // A C int in dav1d 1.0, a byte in later versions.
         #[allow(clippy::useless_conversion)]
@@ -145,7 +145,7 @@ pub(crate) struct Dav1dDecoder {
     /// is held. dav1d makes this choice itself if it works on several pictures. If it works on one,
     /// it outputs the highest layer of each packet, but a container may store each layer as a packet.
     held: Option<PictureRef>,
-    // Dropped before `slots`, which its threads call into.
+    // Dropped before `slots`, because dav1d's threads use the slots.
     context: Context,
     /// Packet for which dav1d had no room yet; `None` if dav1d has taken all packets.
     pending: Option<Data>,
@@ -420,7 +420,7 @@ impl Dav1dDecoder {
             }
         };
         self.pending = None;
-        // If memory ran out, unfinished pictures cannot be completed.
+        // If the pool is too small, unfinished pictures cannot be completed.
         let finished = self.failure.is_none() && !matches!(failure, CodecError::PoolTooSmall { .. });
         self.failure.get_or_insert(failure);
         self.state = if finished { Dav1dState::Draining } else { Dav1dState::Ended };

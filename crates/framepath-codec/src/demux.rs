@@ -32,7 +32,7 @@ use crate::{Codec, CodecError, Packet};
 /// Reader for the packets of one video track of a file or of a network stream. A demuxer may move
 /// between threads.
 pub struct Demuxer {
-    // Dropped before `input`, through which it reads.
+    // Dropped before `input`, from which the context reads.
     context: Context,
     input: DemuxerInput,
     name: String,
@@ -201,7 +201,8 @@ impl Demuxer {
                 self.check_end(code)?;
             }
             if code == ff::AVERROR_INVALIDDATA && !self.is_unreadable {
-                // The rest of the file cannot be read. An empty damaged packet stands for it.
+                // libavformat cannot read the rest of the file. An empty damaged packet stands for
+                // this rest.
                 self.is_unreadable = true;
                 self.packets += 1;
                 packet.set_damaged();
@@ -223,9 +224,9 @@ impl Demuxer {
                 unsafe { ff::av_packet_unref(raw) };
                 continue;
             }
-            // An edit list excludes the packet. The flag is not passed on: libavcodec handles it
-            // wrongly for pictures that a later packet shows (VP9), and dav1d does not support
-            // it.
+            // AV_PKT_FLAG_DISCARD: an edit list excludes the packet. The flag is not passed on:
+            // libavcodec handles the flag wrongly for pictures that a later packet shows (VP9), and
+            // dav1d does not support it.
             packet.preroll_mut().discarded = raw.flags & ff::AV_PKT_FLAG_DISCARD as c_int != 0;
             raw.flags &= !(ff::AV_PKT_FLAG_DISCARD as c_int);
             packet.meta_mut().pts = (raw.pts != ff::AV_NOPTS_VALUE).then_some(raw.pts);
@@ -345,7 +346,8 @@ impl Context {
         let (mut code, mut format) = probe(file_input, &c_name);
         // SAFETY: a description that was found; its name is a static string.
         if code >= 0 && !format.is_null() && unsafe { CStr::from_ptr((*format).name) } == c"image2" {
-            // By the name, a picture may be part of a sequence. Without it, the picture's own bytes decide.
+            // By the file's name, libavformat takes a picture for a part of an image sequence.
+            // Without the name, the picture's own bytes decide.
             (code, format) = probe(file_input, c"");
         }
         if code < 0 || format.is_null() {
@@ -381,7 +383,7 @@ impl Context {
                 _ => return Err(io_or(input, name, failed("open", code))),
             };
             if formats == Formats::Known && context.shows_other_codec() {
-                // Before the parser of that codec runs.
+                // Returns here, before the parser of that codec runs.
                 return Err(CodecError::OtherCodec { file: file() });
             }
             context.select(name, input, track, &shortage)

@@ -174,7 +174,7 @@ enum LibavState {
 }
 
 pub(crate) struct LibavDecoder {
-    // Dropped before `shared`, which its threads call into.
+    // Dropped before `shared`, because libavcodec's threads use it in their callbacks.
     context: CodecContext,
     picture: PictureRef,
     conversion: Conversion,
@@ -239,9 +239,10 @@ impl LibavDecoder {
             (*context.as_ptr()).opaque = Arc::as_ptr(&shared).cast_mut().cast();
             (*context.as_ptr()).get_buffer2 = Some(get_buffer);
             if track.codec == Codec::H264 {
-                // At the drain, libavcodec leaves out pictures that it held back while it had not
-                // reached the recovery point: right ones too, which follow the point. With this
-                // flag it outputs them; `is_recovered` selects.
+                // At the drain, libavcodec leaves out the pictures that it held back while it had
+                // not reached the recovery point, even those that follow the point and are right.
+                // With this flag, libavcodec outputs all of them, and `is_recovered` selects the
+                // right ones.
                 (*context.as_ptr()).flags |= ff::AV_CODEC_FLAG_OUTPUT_CORRUPT as c_int;
             }
         }
@@ -268,7 +269,7 @@ impl LibavDecoder {
     }
 
     pub(crate) fn send(&mut self, mut packet: Packet) -> Result<(), CodecError> {
-        // Only codecs without a variant of their own have palettes.
+        // Only streams of `Codec::Other` have palettes.
         if self.shared.read_only {
             palette::detach(&mut packet);
         }
@@ -330,7 +331,8 @@ impl LibavDecoder {
             // SAFETY: both are valid; libavcodec clears the picture first.
             let code = unsafe { ff::avcodec_receive_frame(self.context.as_ptr(), self.picture.as_ptr()) };
             if let Some((number, failure)) = self.shared.slots.take_failure() {
-                // H.264 continues without the picture for which there was no memory.
+                // libavcodec's H.264 decoder continues without the picture for which there was no
+                // slot, and reports no error.
                 self.fail(number, failure);
             }
             match code {
@@ -467,7 +469,8 @@ impl LibavDecoder {
         if !self.conceals || code == ff::AVERROR(libc::ENOMEM) {
             return self.fail(first, error);
         }
-        // The oldest packet inside that was not reported yet is the most likely one.
+        // Of the packets in the decoder, the oldest one that was not reported yet is the most
+        // likely cause.
         self.undecoded = first.max(self.undecoded + 1).min(packet as i64);
         let packet = self.numbers.meta_of(self.undecoded);
         self.rejections.push_back(DecoderOutput::Undecoded { packet, error });

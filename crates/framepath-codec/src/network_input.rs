@@ -168,7 +168,7 @@ unsafe extern "C" fn on_message(
         GOODBYE.store(true, Ordering::Relaxed);
     } else if text.starts_with(LOST_MESSAGE) {
         let mut line: [c_char; 256] = [0; 256];
-        // Without the sender's name in front.
+        // 0: the line does not begin with the sender's name.
         let mut prefixes = 0;
         // SAFETY: the library's own arguments for this format, used once; a buffer of the stated length, which
         // the function ends with a zero.

@@ -130,7 +130,8 @@ impl Surface {
             return None;
         }
         let stride = chroma_stride.checked_mul(2)?;
-        // Slack as after each plane in `new`.
+        // The spare rows have the bytes of a luma row and of PLANE_SLACK, as each plane in `new`
+        // has them.
         let spare = stride.checked_add(PLANE_SLACK)?.div_ceil(chroma_stride.max(1));
         let rows = rows.checked_next_multiple_of(2)?.checked_add(spare * 2)?;
         let mut end = 0usize;

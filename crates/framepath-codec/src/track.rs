@@ -213,7 +213,7 @@ impl TrackInfo {
     /// There is not enough memory.
     pub fn from_codec(codec: Codec, stream: StreamInfo) -> Result<TrackInfo, CodecError> {
         let mut words = [0; FIXED];
-        // The numbers for unspecified colours.
+        // 2 is the number for unspecified primaries, transfer and matrix.
         for unspecified in [12, 13, 14] {
             words[unspecified * 4..][..4].copy_from_slice(&2u32.to_le_bytes());
         }

@@ -118,7 +118,8 @@ impl Workers {
                 source: errno.into(),
             })?;
             let Spare { process, socket, program, layers, .. } = start_program(kind)?;
-            // Sent now, because only the service has the socket now.
+            // The page is sent now, while only the service holds the socket; after the grant, the
+            // client holds it.
             send(&socket, &Message::Page, Some(page.fd()))?;
             let id = *next;
             *next += 1;
@@ -207,7 +208,7 @@ impl Workers {
             }
         }
         Some(received.map_err(|error| match error {
-            // Without the prefix of `HostError::Refused`.
+            // The text alone, without the prefix that `HostError::Refused` would add.
             HostError::Refused { text } => text,
             error => error.to_string(),
         }))

@@ -85,7 +85,7 @@ impl NetworkStream {
         };
         let mut options = vec![
             (c"protocol_whitelist", self.protocol.allowed().to_owned()),
-            // A stream that is not requested delays nothing.
+            // Only video streams are requested. A stream that is not requested delays nothing.
             (c"allowed_media_types", c"video".to_owned()),
             (c"max_delay", microseconds(self.latency)),
         ];
@@ -128,7 +128,8 @@ impl Demuxer {
         let mut input = DemuxerInput::Network { _memory: input };
         let (context, track) = context.select(&name, &mut input, stream.track, &shortage)?;
         let mut demuxer = Demuxer::from_parts(name, input, context, track, (stream.track, Formats::All))?;
-        // Only counted: libavformat has read many packets, and the loss may be before any of them.
+        // Only counts the loss and marks no packet as damaged: libavformat has read many packets,
+        // and the loss may be before any of them.
         demuxer.lost = take_lost();
         demuxer.skip_to_key()?;
         Ok(demuxer)
@@ -168,7 +169,7 @@ impl Context {
             let message = libav_message(code);
             let message = match (stream.protocol, code) {
                 (NetworkProtocol::Sdp, _) => message,
-                // libavformat's error also for a missing answer.
+                // libavformat returns this error also if the server sends no answer in time.
                 (_, ff::AVERROR_INVALIDDATA) => format!("no valid answer of the server in time ({message})"),
                 _ => message,
             };

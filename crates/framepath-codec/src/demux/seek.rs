@@ -188,7 +188,7 @@ impl Demuxer {
             match key.meta().pts {
                 Some(pts) if pts > latest => break,
                 Some(_) => last = keys,
-                // A point without a time may be later.
+                // A point without a time may be after `latest`.
                 None => {}
             }
         }
@@ -335,7 +335,7 @@ fn is_idr(codec: Codec, packet: &Packet) -> bool {
     let mut units = units;
     match codec {
         Codec::H264 => units.any(|head| head & 0x1f == 5),
-        // IDR_W_RADL and IDR_N_LP.
+        // The NAL unit types IDR_W_RADL and IDR_N_LP.
         Codec::Hevc => units.any(|head| matches!(head >> 1 & 0x3f, 19 | 20)),
         // The random access points of these codecs are keyframes, which act as IDR pictures.
         Codec::Vp8 | Codec::Vp9 | Codec::Av1 => true,

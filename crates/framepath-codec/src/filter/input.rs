@@ -76,7 +76,7 @@ impl InputFrames {
             Layout::aligned(from.format, from.width, from.height, ROW_ALIGN)?.with_colors(from.colors);
         let bytes = layout.size + SLACK;
         if self.copies.as_ref().is_none_or(|pool| pool.slot_bytes() < bytes) {
-            // As many as a graph may hold; only used ones take memory.
+            // 256 slots, as many as the frames that a graph may hold; only used slots take memory.
             let Ok(pool) = Pool::new(bytes, 256) else { return Ok(None) };
             self.copies = Some(pool);
         }

@@ -94,7 +94,7 @@ pub(super) fn functions() -> Result<&'static FilterFunctions, GraphError> {
         if found != major {
             return Err(format!("{name} is version {found}"));
         }
-        // Never unloaded.
+        // Keeps the library loaded until the process ends.
         std::mem::forget(library);
         Ok(functions)
     });

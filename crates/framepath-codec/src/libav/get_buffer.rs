@@ -147,7 +147,7 @@ unsafe fn padded(context: *mut ff::AVCodecContext, request: SlotRequest, colors:
     let aligns = aligns.map(|align| usize::try_from(align).unwrap_or(1).max(1));
     let (mut width, rows) = (width.max(2) as usize, height.max(2) as usize);
     // Some decoders require chroma rows to be half as long as luma rows. So the width grows until
-    // all are aligned, in steps of its lowest bit.
+    // all strides are aligned, in steps of the width's lowest bit that is set.
     loop {
         let mut strides = [0; 4];
         for (plane, stride) in strides.iter_mut().enumerate().take(request.decoded.plane_count()) {
