@@ -131,8 +131,8 @@ impl Drop for PictureRef {
 enum Dav1dState {
     /// A packet was sent since the last request for output, so another request is due.
     Sent,
-    /// Output was requested since the last packet. Another request before the next packet would
-    /// make dav1d wait for its threads.
+    /// No packet was sent yet, or output was requested since the last packet. Another request
+    /// before the next packet would make dav1d wait for its threads.
     Idle,
     Draining,
     Ended,
@@ -427,7 +427,7 @@ impl Dav1dDecoder {
     }
 
     /// Returns the number of the packet that dav1d's last error concerns; `None` if dav1d does not
-    /// report one.
+    /// report a packet that was sent.
     fn rejected_packet(&mut self) -> Option<u64> {
         // SAFETY: all-zero is an empty value; the context is open. The returned properties are
         // ours to release.

@@ -22,9 +22,9 @@ pub enum DecoderThreads {
     /// thread per processor, at most 256.
     #[default]
     Auto,
-    /// Fixed number from 1 to 64 for libavcodec, or 256 for dav1d. 0 counts as 1, a larger number
-    /// as the maximum. libavcodec uses fewer threads for some codecs. With 1, the caller's thread
-    /// decodes.
+    /// Fixed number: from 1 to 64 for libavcodec, from 1 to 256 for dav1d. 0 counts as 1, a larger
+    /// number as the maximum. libavcodec uses fewer threads for some codecs. With 1, the caller's
+    /// thread decodes.
     Count(u32),
 }
 
@@ -75,7 +75,8 @@ pub struct DecoderOptions {
     /// [`Frame::export`]. With `None`, only this process can use the pool.
     pub give_back: Option<&'static GiveBack>,
     /// Provider of the memory to decode into; `None` for the decoder's own pool. With a provider,
-    /// `output`, `pool_slots` and `give_back` are ignored. A hardware decoder ignores the provider.
+    /// `output`, `pool_slots` and `give_back` are ignored, and only pictures in YUV420P and
+    /// YUV420P10 can be decoded. A hardware decoder ignores the provider.
     pub provider: Option<ProviderRef>,
 }
 
@@ -156,8 +157,9 @@ enum Backend {
 /// decoder may move between threads.
 ///
 /// Send a packet, then receive until [`DecoderOutput::NeedsPacket`]. At the end of the stream
-/// drain, then receive until [`DecoderOutput::End`]. A frame has the `meta` of its packet. The
-/// pixels of a frame do not change as long as the frame lives.
+/// drain, then receive until [`DecoderOutput::End`]. A frame has the `meta` of its packet, with the
+/// damage, the field order and the orientation that the decoder reports. The pixels of a frame do
+/// not change as long as the frame lives, unless another process writes to a provider's memory.
 ///
 /// A decoder may be dropped at any time, even while all of its frames are held and its threads
 /// wait for one of them.

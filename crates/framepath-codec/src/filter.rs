@@ -121,8 +121,9 @@ impl FilterGraph {
         functions().map(drop)
     }
 
-    /// Makes the graph that `text` describes, in libavfilter's syntax (`ffmpeg-filters(1)`), for frames of the
-    /// layout `layout` of the stream `info`. The filters start as many threads as the machine has processors.
+    /// Makes the graph that `text` describes, in libavfilter's syntax (`ffmpeg-filters(1)`), for
+    /// frames of the layout `layout` of the stream `info`. libavfilter starts as many threads for
+    /// the filters as the machine has processors, at most 15.
     ///
     /// # Errors
     /// libavfilter cannot be loaded; the text is wrong; the last filter has no output in a

@@ -117,9 +117,10 @@ impl Slots {
 
     /// Takes a slot for the picture of packet `number`. Calls `pad`, which returns the decoder's
     /// requirements, only if `request` differs from the last request. Sleeps while later stages
-    /// hold all slots. Returns `None` if this call fails, or a failure was recorded since the last
-    /// [`forget_failure`](Slots::forget_failure); [`take_failure`](Slots::take_failure) then returns
-    /// the first failure, unless it was taken before.
+    /// hold all slots, and waits for a provider that makes a new pool. Returns `None` if this call
+    /// fails, or a failure was recorded since the last [`forget_failure`](Slots::forget_failure);
+    /// [`take_failure`](Slots::take_failure) then returns the first failure, unless it was taken
+    /// before.
     pub(crate) fn take(
         &self,
         number: i64,
@@ -197,9 +198,9 @@ impl Slots {
             .ok_or_else(|| self.pool_error(PoolError::Size { slot_bytes: usize::MAX, slots: self.slots }))
     }
 
-    /// Requests memory for pictures of `request` from the provider. Returns the layout of a slot, and
-    /// the pool in that memory, never `None`. Fails if the provider has no such memory or its slots
-    /// are too small.
+    /// Requests memory for pictures of `request` from the provider. Returns the layout of a slot,
+    /// and the pool in that memory, never `None`. Fails if the decoder's format is neither YUV420P
+    /// nor YUV420P10, if the provider has no such memory, or if its slots are too small.
     fn request_memory(
         &self,
         ProviderRef(provider): ProviderRef,
@@ -311,8 +312,8 @@ impl Slot {
 
     /// Makes a frame of the decoded picture. Converts the picture if the output format requires it.
     /// `starts` has the address of the first visible pixel of each plane, `strides` the bytes
-    /// between its rows. Fails if a plane is outside the slot, the layout is invalid, or a picture
-    /// that was converted before has another size.
+    /// between its rows. Fails if a plane is outside the slot, the layout is invalid, or the slot's
+    /// picture was converted before with another layout.
     ///
     /// # Safety
     /// The decoder has finished the picture in this slot.

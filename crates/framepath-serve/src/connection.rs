@@ -18,9 +18,9 @@ pub(super) struct Connection {
     socket: Socket,
     pub(super) peer: Peer,
     pub(super) client: Client,
-    /// Messages that wait for room in the socket, each with its descriptor if it has one. While any wait,
-    /// the service does not read from the client. This limits the number of waiting messages to the
-    /// client's streams.
+    /// Messages that wait for room in the socket, each with its descriptor if it has one. While any
+    /// wait, the service does not read from the client. So at most one message for each of the
+    /// client's streams, and one answer, wait.
     waiting: VecDeque<(Message, Option<OwnedFd>)>,
     /// Time limit for the client to send its first message, and to read a waiting message,
     /// nanoseconds.

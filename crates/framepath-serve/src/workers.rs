@@ -67,7 +67,8 @@ pub(super) enum WorkerEnd {
 pub(super) struct WorkerDeath {
     pid: u32,
     stream: Option<u32>,
-    /// Number of the signal that ended the worker; `None` if the worker exited.
+    /// Number of the signal that ended the worker; `None` if the worker exited, or if the cause is
+    /// not known.
     signal: Option<i32>,
     /// Exit code of the worker; `None` if a signal ended it, or if the code is not known.
     exit_code: Option<i32>,
@@ -259,7 +260,8 @@ impl Workers {
     }
 }
 
-/// Returns the name of a signal that ends a process, by Linux's number; `None` for another signal.
+/// Returns the name of the signal with Linux's number `number`, for the signals that most often end
+/// a process; `None` for every other signal.
 fn signal_name(number: i32) -> Option<&'static str> {
     Some(match number {
         1 => "SIGHUP",

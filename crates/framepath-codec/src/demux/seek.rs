@@ -76,7 +76,8 @@ impl Demuxer {
     /// demuxer then reads the file from the beginning.
     ///
     /// # Errors
-    /// [`CodecError::CannotSeek`], or the file can no longer be read.
+    /// [`CodecError::CannotSeek`], the errors of [`read`](Demuxer::read), or those of
+    /// [`rewind`](Demuxer::rewind).
     pub fn seek(&mut self, to: Duration, mode: SeekTo) -> Result<(), CodecError> {
         if !self.is_seekable() {
             return Err(self.cannot_seek("it is a pipe or a device, not a regular file"));

@@ -67,7 +67,8 @@ struct Feeder {
 struct FeedState {
     /// Epoch and session of the present sequence; `None` between sessions.
     session: Option<(u32, Arc<Session>)>,
-    /// True from the start of a session until all its frames were read or the session was abandoned.
+    /// True from the start of a session until the thread that delivers frames is done with the
+    /// session: all its frames were read, or the session has failed or was abandoned.
     reading: bool,
     /// True after the client has stopped using so many buffers of the session that the worker has
     /// too few, until the replay begins.
