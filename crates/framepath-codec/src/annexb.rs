@@ -17,13 +17,14 @@ pub struct AnnexB {
     /// Parameter sets, each with a start code; empty if none are known.
     head: Vec<u8>,
     /// Size of a NAL unit's length prefix in bytes, 1 to 4; `None` if packets have start codes, or
-    /// the codec has no NAL units.
+    /// the codec is neither H.264 nor HEVC.
     length_bytes: Option<usize>,
 }
 
 impl AnnexB {
-    /// Makes a converter for the packets of `track`. For codecs without NAL units the converter
-    /// changes nothing; in streams with start codes it only adds parameter sets.
+    /// Makes a converter for the packets of `track`. For codecs other than H.264 and HEVC the
+    /// converter changes nothing; in streams with start codes it only adds parameter sets to a
+    /// decoder's first packet.
     ///
     /// # Errors
     /// The track's head is damaged.
@@ -42,11 +43,12 @@ impl AnnexB {
         Ok(AnnexB { codec, head, length_bytes: Some(bytes) })
     }
 
-    /// Returns the parts that, joined in order, are the packet with start codes. If a packet with
-    /// lengths has no parameter sets, the track's sets are put before its first picture at which
-    /// decoding can begin. `first` is true for the first packet of a decoder, which need not be the
-    /// stream's first: the sets are then put before its first picture of any kind, and also in
-    /// front of a packet that has start codes already but no sets.
+    /// Returns the parts that, joined in order, are the packet with start codes. Leaves out NAL
+    /// units of length 0. If no parameter set precedes the first picture at which decoding can
+    /// begin in a packet with lengths, the track's sets are put before this picture. `first` is
+    /// true for the first packet of a decoder, which need not be the stream's first: the sets are
+    /// then put before its first picture of any kind, and also in front of a packet that has start
+    /// codes already but no sets.
     ///
     /// # Errors
     /// A length exceeds the rest of the packet.
@@ -85,12 +87,13 @@ impl AnnexB {
 /// Kind of a NAL unit, as far as the start of decoding depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unit {
-    /// A parameter set.
+    /// A parameter set (SPS or PPS; in HEVC also VPS).
     Head,
-    /// A picture at which decoding can begin.
+    /// A slice of a picture at which decoding can begin: an IDR picture; in HEVC any IRAP picture.
     Access,
-    /// A picture at which decoding cannot begin.
+    /// A slice of any other picture.
     Picture,
+    /// Any other unit, such as a delimiter or SEI.
     Other,
 }
 
@@ -116,9 +119,9 @@ fn next_unit<'a>(rest: &mut &'a [u8], bytes: usize) -> Option<&'a [u8]> {
     Some(unit)
 }
 
-/// Takes `count` parameter sets from the front, each after a length of two bytes, and adds them to
-/// `head`, each after a start code. Returns `None` if `rest` is too short; `head` may then have some
-/// of the sets.
+/// Takes `count` parameter sets from the front of `rest`, each after a length of two bytes, and
+/// adds them to `head`, each after a start code. Returns `None` if `rest` is too short; `head` may
+/// then have some of the sets.
 fn take_sets(rest: &mut &[u8], count: usize, head: &mut Vec<u8>) -> Option<()> {
     for _ in 0..count {
         let set = next_unit(rest, 2)?;

@@ -16,8 +16,8 @@ use crate::{Codec, CodecError, DecoderThreads, Demuxer, TrackInfo};
 /// Decodes the video of `path` and discards it. Returns the number of pictures.
 ///
 /// # Errors
-/// The file cannot be read, libavcodec has no decoder for its codec, or a packet of it cannot be
-/// decoded.
+/// As [`Demuxer::open`] and [`Demuxer::read`]; libavcodec has no decoder for the codec, cannot set
+/// up the decoder, or rejects a packet.
 pub fn decode(path: &Path, threads: DecoderThreads) -> Result<u64, CodecError> {
     let mut demuxer = Demuxer::open(path)?;
     let track = demuxer.info().clone();

@@ -6,15 +6,18 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 type Hook = Arc<dyn Fn(u64) + Send + Sync>;
 
-/// True while a hook is installed: without one, a picture costs one load.
+/// True while a hook is installed. Without a hook, each picture costs one atomic load.
 static IS_INSTALLED: AtomicBool = AtomicBool::new(false);
 static HOOK: RwLock<Option<Hook>> = RwLock::new(None);
 
-/// Installed hook; removed when this value is dropped.
+/// Handle of an installed hook. Dropping any handle removes the hook that is installed then, also
+/// if a later [`install`](BufferHook::install) has replaced the handle's own hook.
 ///
-/// For measurements: injects a known cost into a decoder. The hook runs for each picture that a decoder of this
-/// process outputs through libavcodec, when libavcodec requests memory for the picture, after framepath has
-/// recorded that the decoding begins. It runs on the decoding thread. Hidden pictures do not call it.
+/// For measurements: injects a known cost into a decoder. The hook runs for each picture that a
+/// [`Decoder`](crate::Decoder) of this process decodes with a software decoder of libavcodec, when
+/// libavcodec requests memory for the picture, after framepath has recorded that the decoding
+/// begins. It runs on the decoding thread. Hidden pictures do not call it, and neither do AV1
+/// pictures, which dav1d decodes, nor pictures of hardware decoders.
 #[derive(Debug)]
 pub struct BufferHook(());
 

@@ -23,11 +23,12 @@ impl ByteClient {
         ByteClient { socket, size, position: 0, answer }
     }
 
-    /// Reads into `buffer` from the present position on; waits for the answer. Returns the number of
-    /// bytes, 0 at the end.
+    /// Reads at most [`MOST_REQUESTED_BYTES`] into `buffer` from the present position on; waits for
+    /// the answer. Returns the number of bytes; 0 at the end of the input, or if `buffer` is empty.
     ///
     /// # Errors
-    /// EIO if the other process could not read the input, or is gone; it has the reason.
+    /// EIO if the other process could not read the input (only that process knows the reason), has
+    /// sent an invalid answer, or is gone; another error of the socket if the process is gone.
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let len = buffer.len().min(MOST_REQUESTED_BYTES as usize);
         if len == 0 || self.size.is_some_and(|size| self.position >= size) {

@@ -6,9 +6,9 @@
 //! same result for the whole vectors of a row, and leave the rest to the scalar version. Samples
 //! are bytes here, 16-bit samples little-endian, so that rows may start at any address.
 //!
-//! If the machine has AVX2 and a row is aligned, its stores bypass the caches. A picture is far
-//! larger than the caches, so plain stores would first read the old contents from memory and
-//! evict the decoder's data.
+//! If the machine has AVX2 and the written row begins at a multiple of 32 bytes, the stores of its
+//! whole vectors bypass the caches. A picture is far larger than the caches, so plain stores would
+//! first read the old contents from memory and evict the decoder's data.
 
 use std::cell::Cell;
 

@@ -25,13 +25,14 @@ pub enum Codec {
     Other(OtherCodec),
 }
 
-/// Codec of libavcodec that has no variant of its own in [`Codec`]. Its decoder was fuzzed less than those of the
-/// others, so the path of the crate `framepath` decodes it in a sandboxed process unless told otherwise.
+/// Codec of libavcodec that has no variant of its own in [`Codec`]. Its decoder was fuzzed less
+/// than those of the others, so a path of the crate `framepath` decodes it in a sandboxed process
+/// unless the option `host` of the stage `decode` says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OtherCodec(u32);
 
 impl Codec {
-    /// The codecs with a variant of their own.
+    /// All codecs except [`Codec::Other`]: H.264, HEVC, VP8, VP9 and AV1.
     pub const KNOWN: [Codec; 5] = [Codec::H264, Codec::Hevc, Codec::Vp8, Codec::Vp9, Codec::Av1];
 
     /// Returns libavcodec's name of the codec, which errors and output use.
@@ -46,8 +47,8 @@ impl Codec {
         }
     }
 
-    /// Returns the codec with this name in libavcodec; `None` if there is none, or libavcodec has no software
-    /// decoder for it.
+    /// Returns the codec with this name in libavcodec. Returns `None` if there is no such codec, or
+    /// if libavcodec has no software decoder for a codec outside [`Codec::KNOWN`].
     pub fn named(name: &str) -> Option<Codec> {
         let known = Codec::KNOWN.into_iter().find(|codec| codec.name() == name);
         let name = std::ffi::CString::new(name).ok()?;
@@ -73,7 +74,8 @@ impl Codec {
         }
     }
 
-    /// Returns the codec with libavcodec's number `id`; `None` if libavcodec has no software decoder for it.
+    /// Returns the codec with libavcodec's number `id`; `None` if it is outside [`Codec::KNOWN`]
+    /// and libavcodec has no software decoder for it.
     pub(crate) fn from_id(id: u32) -> Option<Codec> {
         let known = Codec::KNOWN.into_iter().find(|codec| codec.id() == id);
         known.or_else(|| software_decoder(id).map(|_| Codec::Other(OtherCodec(id))))

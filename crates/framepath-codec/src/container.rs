@@ -2,8 +2,8 @@
 //! Supported and rejected containers.
 //!
 //! A path names one file, and only this file is read. libavformat has demuxers that open other
-//! files (playlists, manifests, image sequences, network descriptions). They are rejected by
-//! name, and no demuxer gets a protocol.
+//! files (playlists, manifests, image sequences, network descriptions). `check` rejects these
+//! demuxers by their names, and libavformat may open no protocol for a file.
 
 use std::ffi::CStr;
 
@@ -32,7 +32,8 @@ const CONTAINERS: [&str; 19] = [
     "mpegvideo",
 ];
 
-/// Formats that refer to other files or network addresses.
+/// Rejected formats, by libavformat's first name of each: they refer to other files or to network
+/// addresses, or make pictures from a text (`lavfi`).
 const PLAYLISTS: [&str; 12] = [
     "hls",
     "dash",
@@ -53,7 +54,8 @@ const PLAYLISTS: [&str; 12] = [
 pub enum Formats {
     /// The containers of [`containers`], and the decoders of [`Codec::KNOWN`](crate::Codec::KNOWN).
     Known,
-    /// All that libavformat and libavcodec have, except playlists. For a process in a sandbox.
+    /// All demuxers and decoders of libavformat and libavcodec, except playlists and demuxers that
+    /// open their input themselves. For a process in a sandbox.
     All,
 }
 
@@ -90,8 +92,8 @@ pub fn containers() -> impl Iterator<Item = &'static str> {
     CONTAINERS.into_iter()
 }
 
-/// Returns an error for `file` if the first of libavformat's names in `found` (separated by
-/// commas) is that of a playlist, or not among `formats`. `has_no_file` is true for a demuxer that opens its
+/// Returns an error for `file` if the first of libavformat's names in `found` (separated by commas)
+/// is that of a playlist or not among `formats`, or if `has_no_file` is true: the demuxer opens its
 /// input itself.
 pub(crate) fn check(file: &str, found: &str, has_no_file: bool, formats: Formats) -> Result<(), CodecError> {
     let name = found.split(',').next().unwrap_or(found);

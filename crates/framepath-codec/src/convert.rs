@@ -2,11 +2,12 @@
 //! Conversion of frames into another pixel format or size, by libswscale; from BGR0 and BGRA to 4:2:0 by
 //! [`rgb_to_yuv`](crate::rgb_to_yuv).
 //!
-//! The pixels are the same on every machine, because libswscale is set to exact conversion
-//! without its faster approximations. (One exception: from planar RGB of an odd width, libswscale
-//! calculates the last column of chroma with bytes beyond the row.) If a stream does not declare its colours, YUV is
-//! interpreted as `play` does: limited range, BT.709 from 1025 columns on, otherwise BT.601. GREY
-//! is interpreted as full range. A conversion from YUV to YUV keeps the meaning of the values.
+//! The pixels are the same on every machine, because libswscale is set to exact conversion without
+//! its faster approximations. (One exception: from planar RGB of an odd width, libswscale
+//! calculates the last column of chroma with bytes beyond the row.) If a stream does not declare
+//! its colours, YUV is interpreted as `play` does: limited range, BT.709 from 1025 columns on,
+//! otherwise BT.601. GREY is interpreted as full range unless it is declared as limited range. A
+//! conversion from YUV to YUV keeps the meaning of the values.
 
 use std::ffi::c_int;
 use std::ptr;
@@ -112,7 +113,7 @@ pub struct Converter {
 unsafe impl Send for Converter {}
 
 impl Converter {
-    /// Makes a converter to `to`.
+    /// Makes a converter to `to` that keeps the size of the pictures.
     pub fn new(to: PixelFormat) -> Converter {
         Converter {
             to,
@@ -159,9 +160,9 @@ impl Converter {
         layout.size + SLACK
     }
 
-    /// Converts `from` into `into`, according to the layout of `into`. The meter counts every
-    /// byte of the picture. It also counts the last rows of `from`, which are first copied to
-    /// memory where reading beyond the end is harmless.
+    /// Converts `from` into `into`, according to the layout of `into`. The meter counts every byte
+    /// of the picture. If libswscale converts, the meter also counts the last rows of `from`, which
+    /// are first copied to memory where reading beyond the end is harmless.
     ///
     /// # Errors
     /// libswscale cannot convert, `from` is not a picture (see [`Layout::opaque`]), or the slot
@@ -311,7 +312,8 @@ impl TailRows {
     pub(crate) fn of(layout: &Layout) -> TailRows {
         let mut tail =
             TailRows { layout: *layout, first: (layout.height as usize - 1) / TAIL * TAIL, bytes: 0 };
-        // For narrow pictures: enough bytes have to follow the rows before the tail.
+        // The tail of a narrow picture grows, because enough bytes have to follow the rows before
+        // the tail.
         while tail.first > 0 && tail.shortest() < TOO_FAR {
             tail.first -= TAIL;
         }

@@ -26,7 +26,7 @@ mod ffi {
     include!(concat!(env!("OUT_DIR"), "/dav1d.rs"));
 }
 
-/// dav1d's return code for "try again later".
+/// dav1d's return code if it has no room for data, or no picture yet.
 const AGAIN: c_int = -libc::EAGAIN;
 
 /// Maximum number of threads that dav1d supports.
@@ -105,13 +105,13 @@ struct PictureRef(ffi::Dav1dPicture);
 unsafe impl Send for PictureRef {}
 
 impl PictureRef {
-    /// Returns the picture's spatial layer and the highest one of its operating point; 0 for a
-    /// stream without layers.
+    /// Returns the number of the picture's spatial layer, and that of the highest layer in the
+    /// stream's first operating point; (0, 0) for a stream without layers.
     fn layers(&self) -> (c_int, c_int) {
         // SAFETY: dav1d sets the headers of a picture that it outputs, and keeps them with it.
         let headers = unsafe { (self.0.frame_hdr.as_ref(), self.0.seq_hdr.as_ref()) };
         let (Some(frame), Some(sequence)) = headers else { return (0, 0) };
-        // Bits 8 to 11 are the spatial layers.
+        // Bits 8 to 11 of the operating point are its spatial layers.
         let mask = sequence.operating_points[0].idc >> 8 & 0xf;
         // A C int in dav1d 1.0, a byte in later versions.
         #[allow(clippy::useless_conversion)]
@@ -131,20 +131,21 @@ impl Drop for PictureRef {
 enum Dav1dState {
     /// A packet was sent since the last request for output, so another request is due.
     Sent,
-    /// Output was requested since the last packet. Another request before the next packet would
-    /// make dav1d wait for its threads.
+    /// No packet was sent yet, or output was requested since the last packet. Another request
+    /// before the next packet would make dav1d wait for its threads.
     Idle,
     Draining,
     Ended,
 }
 
 pub(crate) struct Dav1dDecoder {
-    /// Picture of a lower spatial layer; `None` without one. The next picture replaces it if that
-    /// one is of a higher layer, and is held after it otherwise: this picture is then output. With
-    /// several threads dav1d does the same. With one thread dav1d outputs the highest layer of each
-    /// packet, and a container may store each layer as a packet.
+    /// Picture of a spatial layer below the highest; `None` without one, and always `None` if dav1d
+    /// works on several pictures at a time. If the next picture is of a higher layer, it replaces the
+    /// held picture, which is not output. Otherwise the held picture is output, and the next picture
+    /// is held. dav1d makes this choice itself if it works on several pictures. If it works on one,
+    /// it outputs the highest layer of each packet, but a container may store each layer as a packet.
     held: Option<PictureRef>,
-    // Dropped before `slots`, which its threads call into.
+    // Dropped before `slots`, because dav1d's threads use the slots.
     context: Context,
     /// Packet for which dav1d had no room yet; `None` if dav1d has taken all packets.
     pending: Option<Data>,
@@ -273,8 +274,8 @@ impl Dav1dDecoder {
         }
     }
 
-    /// Drops the pending packet, pictures and failure; decoding restarts with the next packet.
-    /// Returns the number of dropped pictures that would have been output.
+    /// Drops the pending packet, pictures, rejections and failure; decoding restarts with the next
+    /// packet. Returns the number of dropped pictures, as [`Numbers::flush`] counts them.
     pub(crate) fn flush(&mut self) -> u64 {
         (self.pending, self.held) = (None, None);
         self.rejections.clear();
@@ -342,9 +343,10 @@ impl Dav1dDecoder {
         }
     }
 
-    /// Returns the picture to output after dav1d has output `picture`: `picture` itself, or the held
-    /// picture if `picture` begins another temporal unit and is held in its place. Returns `None`,
-    /// and holds `picture`, if a higher layer may follow.
+    /// Returns the picture to output after dav1d has output `picture`: always `picture` itself if
+    /// dav1d works on several pictures; otherwise `picture` itself, or the held picture if
+    /// `picture` begins another temporal unit and is held in its place. Returns `None`, and holds
+    /// `picture`, if a higher layer may follow.
     fn select_layer(&mut self, picture: PictureRef) -> Option<PictureRef> {
         if self.pictures > 1 {
             return Some(picture);
@@ -364,7 +366,7 @@ impl Dav1dDecoder {
     }
 
     /// Marks the picture's packet as received, and returns the picture as a frame; `None` if the
-    /// picture is preroll.
+    /// picture is preroll. Fails if the picture is outside its slot or has an invalid layout.
     fn output_frame(&mut self, picture: &PictureRef) -> Result<Option<Frame>, CodecError> {
         let picture = &picture.0;
         let Some(meta) = self.numbers.find(picture.m.timestamp) else { return Ok(None) };
@@ -385,9 +387,11 @@ impl Dav1dDecoder {
         .map(Some)
     }
 
-    /// Records a rejection if the decoder conceals damage and has enough memory. Else records dav1d's error `code`, or the failure of [`Slots`] that caused it, if it is the first
-    /// failure. Then drains the decoder, or ends it if the pool is too small or a failure came before.
-    /// Drops the pending packet.
+    /// Handles dav1d's error `code`, and drops the pending packet. If [`Slots`] has recorded no failure,
+    /// memory did not run out, and the decoder conceals damage, records a rejection to report, and
+    /// decoding continues. Otherwise keeps the failure that [`Slots`] recorded, or else dav1d's error,
+    /// unless an earlier failure is kept. Then drains the decoder; ends it without a drain if the pool
+    /// is too small or an earlier failure is kept.
     fn reject(&mut self, code: c_int) {
         let failure = match self.slots.take_failure() {
             Some((_, failure)) => failure,
@@ -416,14 +420,14 @@ impl Dav1dDecoder {
             }
         };
         self.pending = None;
-        // If memory ran out, unfinished pictures cannot be completed.
+        // If the pool is too small, unfinished pictures cannot be completed.
         let finished = self.failure.is_none() && !matches!(failure, CodecError::PoolTooSmall { .. });
         self.failure.get_or_insert(failure);
         self.state = if finished { Dav1dState::Draining } else { Dav1dState::Ended };
     }
 
     /// Returns the number of the packet that dav1d's last error concerns; `None` if dav1d does not
-    /// report one.
+    /// report a packet that was sent.
     fn rejected_packet(&mut self) -> Option<u64> {
         // SAFETY: all-zero is an empty value; the context is open. The returned properties are
         // ours to release.

@@ -18,21 +18,25 @@ use crate::{Codec, CodecError, Hardware, OutputFormat, Packet, ProviderRef, Trac
 /// Number of threads of a decoder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DecoderThreads {
-    /// Number chosen for this machine: by libavcodec, or for dav1d one thread per processor.
+    /// Number chosen for the machine that decodes: libavcodec chooses its own; for dav1d, one
+    /// thread per processor, at most 256.
     #[default]
     Auto,
-    /// Fixed number, from 1 up to the library's maximum (0 counts as 1); 1 decodes on the caller's
-    /// thread.
+    /// Fixed number: from 1 to 64 for libavcodec, from 1 to 256 for dav1d. 0 counts as 1, a larger
+    /// number as the maximum. libavcodec uses fewer threads for some codecs. With 1, the caller's
+    /// thread decodes.
     Count(u32),
 }
 
 /// Kind of a decoder's threads, if it has more than one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DecoderThreading {
-    /// The library's choice: frame threads where the codec has them.
+    /// The library's choice: libavcodec uses frame threads if the codec has them, otherwise slice
+    /// threads.
     #[default]
     Auto,
-    /// Each thread decodes a picture of its own. Each thread but one delays the output by a picture.
+    /// Each thread decodes a picture of its own. Each thread but one delays the output by a
+    /// picture. If the codec has no frame threads, libavcodec decodes with one thread.
     Frame,
     /// All threads share one picture, without a delay, if the stream divides its pictures into slices or
     /// tiles. With one slice in a picture, or a codec without slices, one thread does all the work.
@@ -60,8 +64,10 @@ pub struct DecoderOptions {
     /// is `None`, the pool gets that many additional slots, at most 4096.
     pub downstream_frames: u32,
     /// True: after a packet that cannot be decoded, decoding continues, and damaged pictures are
-    /// output as the library conceals them, with [`FrameMeta::is_damaged`]. False: both are errors that
-    /// end decoding. A hardware decoder ignores it: such packets are errors.
+    /// output as the library conceals them, with [`FrameMeta::is_damaged`] if the library reports
+    /// the damage. False: both are errors that end decoding. A lack of memory always ends decoding.
+    /// A hardware decoder ignores this option: a packet that it rejects is an error, and it outputs
+    /// damaged pictures unmarked.
     ///
     /// [`FrameMeta::is_damaged`]: framepath_model::stream::FrameMeta::is_damaged
     pub conceals: bool,
@@ -69,7 +75,8 @@ pub struct DecoderOptions {
     /// [`Frame::export`]. With `None`, only this process can use the pool.
     pub give_back: Option<&'static GiveBack>,
     /// Provider of the memory to decode into; `None` for the decoder's own pool. With a provider,
-    /// `output`, `pool_slots` and `give_back` are ignored. A hardware decoder ignores the provider.
+    /// `output`, `pool_slots` and `give_back` are ignored, and only pictures in YUV420P and
+    /// YUV420P10 can be decoded. A hardware decoder ignores the provider.
     pub provider: Option<ProviderRef>,
 }
 
@@ -90,9 +97,9 @@ impl Default for DecoderOptions {
 }
 
 impl DecoderOptions {
-    /// Returns the minimum number of frames that later stages hold while a decoder of `codec` waits
-    /// for a slot of its pool, at least 1. The decoder can need all other slots for itself. Ignores
-    /// `provider`.
+    /// Returns a number, at least 1: while a software decoder of `codec` waits for a slot of its
+    /// own pool, later stages hold at least this many frames. The decoder can need all other slots
+    /// for itself. Ignores `provider`.
     pub fn least_out(&self, codec: Codec) -> u32 {
         let threads = match self.threads {
             DecoderThreads::Count(count) => count,
@@ -110,23 +117,25 @@ impl DecoderOptions {
 /// Result of [`Decoder::receive`].
 #[derive(Debug)]
 pub enum DecoderOutput {
-    /// A picture, in presentation order.
+    /// A picture, in presentation order; the order may differ with [`DecoderOptions::low_delay`].
     Frame(Frame),
     /// A packet cannot be decoded, and decoding continues; only with [`DecoderOptions::conceals`].
     Undecoded {
-        /// Metadata of the packet; of another packet near it if the library does not report which one
-        /// it could not decode.
+        /// Metadata of the packet; if the library does not report which packet it could not decode,
+        /// metadata of a packet sent shortly before or after it.
         packet: FrameMeta,
-        /// Reason.
+        /// Error with which the library rejected the packet.
         error: CodecError,
     },
-    /// No picture is ready before the next packet is sent.
+    /// No picture is ready; the decoder needs the next packet, or the drain at the end of the
+    /// stream.
     NeedsPacket,
-    /// The last picture was output; no further one follows before a flush.
+    /// The last picture was output after the drain, or the error of a failure was returned. No
+    /// further picture follows before a flush.
     End,
 }
 
-/// Threads that work on a picture.
+/// Way in which a decoder divides the work on pictures among threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkDivision {
     /// The thread that sends the picture's packet, mostly inside [`Decoder::send`]. Also stands for
@@ -144,21 +153,25 @@ enum Backend {
     Hardware(Box<HardwareDecoder>),
 }
 
-/// Decoder of one video track, whose frames are slots of its own pool or of a provider. It may move
-/// between threads.
+/// Decoder of one video track. Its frames are slots of its own pool, or of a provider's memory. A
+/// decoder may move between threads.
 ///
 /// Send a packet, then receive until [`DecoderOutput::NeedsPacket`]. At the end of the stream
-/// drain, then receive until [`DecoderOutput::End`]. A frame has the `meta` of its packet. Its
-/// pixels do not change as long as it lives.
+/// drain, then receive until [`DecoderOutput::End`]. A frame has the `meta` of its packet, with the
+/// damage, the field order and the orientation that the decoder reports. The pixels of a frame do
+/// not change as long as the frame lives, unless another process writes to a provider's memory.
 ///
 /// A decoder may be dropped at any time, even while all of its frames are held and its threads
 /// wait for one of them.
 ///
 /// Pictures that are [preroll](Packet::preroll) are decoded and not output.
 ///
-/// Damage is a failure unless [`DecoderOptions::conceals`] is set. After a failure of a software decoder, `receive` first returns the frames that were finished
-/// before it. Then it returns the error once, and the end afterwards. A hardware decoder returns
-/// the error at once, from `send` or `receive`.
+/// Damage is a failure unless [`DecoderOptions::conceals`] is set. After a failure of a software
+/// decoder, `receive` first returns the frames that were finished before the failure. Then
+/// `receive` returns the error once, and [`DecoderOutput::End`] afterwards. If the pool is too
+/// small, an AV1 decoder returns the error without these frames. `receive` returns an error about
+/// the layout of a finished picture at once, and decoding can continue. A hardware decoder returns
+/// every error at once, from `send` or `receive`.
 pub struct Decoder {
     backend: Backend,
     threads: LibraryThreads,
@@ -168,7 +181,9 @@ impl Decoder {
     /// Makes a software decoder for `track`.
     ///
     /// # Errors
-    /// The installed libraries cannot decode the track, or not into the requested output.
+    /// The installed libraries cannot decode the track, the track's declared pixel format cannot
+    /// become the requested output, or the decoder cannot be set up (for example without memory).
+    /// If the track declares no format, `receive` returns the error about the output.
     pub fn open(track: &TrackInfo, options: &DecoderOptions) -> Result<Decoder, CodecError> {
         let codec = track.codec.name();
         if let (Some(decoded), None) = (track.stream.format, options.provider) {
@@ -194,12 +209,13 @@ impl Decoder {
     }
 
     /// Makes a decoder for `track` that uses the device of `hardware`. Each picture is copied once
-    /// into the pool; the meter counts the copy. Native output is the device's format, usually NV12
-    /// or P010. `threads` and `provider` are ignored.
+    /// into the pool; the meter counts the copy. Native output is the first format that the driver
+    /// offers and framepath can copy, usually NV12 or P010. The options `threads`, `threading`,
+    /// `low_delay`, `conceals` and `provider` are ignored.
     ///
     /// # Errors
-    /// libavcodec cannot decode the track with this API. `send` and `receive` return the driver's
-    /// errors about the stream.
+    /// libavcodec cannot decode the track with this API, or the decoder cannot be set up. `send`
+    /// and `receive` return the driver's errors about the stream.
     pub fn on(
         hardware: &Hardware,
         track: &TrackInfo,
@@ -216,12 +232,13 @@ impl Decoder {
     }
 
     /// Sends the next packet to the decoder. Ignores empty packets, and packets after the drain; a
-    /// software decoder also ignores packets after a failure. With more than one thread, the call
-    /// may wait for the library's threads, and for a later stage to release a frame.
+    /// software decoder also ignores packets after a failure. With a software decoder, the call may
+    /// wait until a later stage releases a frame, and with more than one thread also for the
+    /// library's threads.
     ///
     /// # Errors
-    /// [`CodecError::NotDrained`] if frames of the last packet were not received. `receive` returns
-    /// the error of a rejected packet; with a hardware decoder, `send` may return it.
+    /// [`CodecError::NotDrained`] if frames of earlier packets were not received. The error of a
+    /// rejected packet comes from `receive`; with a hardware decoder, it may come from `send`.
     pub fn send(&mut self, packet: Packet) -> Result<(), CodecError> {
         match &mut self.backend {
             Backend::Libav(decoder) => decoder.send(packet),
@@ -230,8 +247,8 @@ impl Decoder {
         }
     }
 
-    /// Announces that no packet follows: `receive` then returns the pending pictures and the end.
-    /// Never fails.
+    /// Announces that no packet follows before a flush: `receive` then returns the pending pictures
+    /// and the end. Never returns an error.
     pub fn drain(&mut self) -> Result<(), CodecError> {
         match &mut self.backend {
             Backend::Libav(decoder) => decoder.drain(),
@@ -242,11 +259,12 @@ impl Decoder {
     }
 
     /// Returns the next finished picture as a frame, or the reason why there is none. May wait for
-    /// the library's threads.
+    /// the library's threads, and until a later stage releases a frame.
     ///
     /// # Errors
-    /// Decoding failed: a rejected packet, an unsupported format, a failed pool or provider.
-    /// Earlier frames were returned.
+    /// Decoding failed: a rejected packet, a damaged picture, an unsupported format, a failed pool
+    /// or provider. A software decoder returns the error after the frames that precede it (see
+    /// [`Decoder`]).
     pub fn receive(&mut self) -> Result<DecoderOutput, CodecError> {
         match &mut self.backend {
             Backend::Libav(decoder) => decoder.receive(),
@@ -257,7 +275,8 @@ impl Decoder {
 
     /// Drops the pending pictures, and restarts with the next packet, which has to be a random
     /// access point. Allowed after the end and after a failure too. Returns the number of dropped
-    /// pictures that would have been output.
+    /// pictures that would have been output; pictures at the start that only a
+    /// [preroll](Packet::preroll) count would have withheld are included.
     pub fn flush(&mut self) -> u64 {
         match &mut self.backend {
             Backend::Libav(decoder) => decoder.flush(),
@@ -275,7 +294,7 @@ impl Decoder {
         }
     }
 
-    /// Returns the threads that work on a picture.
+    /// Returns the way in which the decoder divides the work on pictures among threads.
     pub fn division(&self) -> WorkDivision {
         match &self.backend {
             Backend::Libav(decoder) if decoder.frame_threads() > 1 => WorkDivision::FrameThreads,
@@ -291,9 +310,11 @@ impl Decoder {
         self.threads.cpu_ns()
     }
 
-    /// Returns the work of a frame thread on the frame that `receive` returned last; `None` if it is
-    /// not known: without frame threads, below the ledger's level `full`, and for the first picture
-    /// after each thread's start.
+    /// Returns the work of a frame thread on the frame that `receive` returned last; `None` if it
+    /// is not known: without frame threads, before a packet was sent by a thread that has the
+    /// ledger's level `full`, if the CPU clock of the frame thread cannot be read, and in a second
+    /// call for the same frame. The work on a thread's first picture lacks the time before
+    /// libavcodec requested memory for the picture.
     pub fn work(&self) -> Option<PictureWork> {
         match &self.backend {
             Backend::Libav(decoder) => decoder.work(),
@@ -313,13 +334,13 @@ impl fmt::Debug for Decoder {
     }
 }
 
-/// Maximum number of slots that a pool has for frames held downstream.
+/// Maximum number of slots for frames held downstream in a pool whose size the caller does not set.
 const MOST_DOWNSTREAM: u32 = 4096;
 
-/// Returns a number of slots that is sufficient for any stream of `codec`. It covers the
-/// reference pictures, the pictures kept for reordering, two per thread (the one being written,
-/// and one not yet released), two for the calling thread, those held downstream, the picture
-/// being output, and the picture with film grain applied.
+/// Returns a number of slots that is sufficient for any stream of `codec`. It covers the reference
+/// pictures, the pictures kept for reordering, two per thread (the one being written, and one not
+/// yet released) and two for the calling thread (together at most 512), those held downstream (at
+/// most [`MOST_DOWNSTREAM`]), the picture being output, and the picture with film grain applied.
 fn default_slots(codec: Codec, threads: u32, downstream_frames: u32) -> u32 {
     let (references, reordered) = match codec {
         Codec::H264 | Codec::Hevc => (16, 16),
@@ -339,10 +360,11 @@ fn default_slots(codec: Codec, threads: u32, downstream_frames: u32) -> u32 {
 }
 
 /// Returns a number of slots that is sufficient for decoding alone, for providers with little
-/// memory. It does not include the `references` that the stream declares in
-/// [`Padded`](crate::slots::Padded).
+/// memory. The caller adds the `references` of [`Padded`](crate::slots::Padded), which the decoder
+/// reports for the stream.
 fn slots_from_provider(codec: Codec, threads: u32) -> u32 {
-    // libavcodec reports the number of references for H.264, and the reorder delay for both.
+    // `Padded::references` includes the number of references for H.264, and the reorder delay for
+    // H.264 and HEVC.
     let references = match codec {
         Codec::H264 => 2,
         Codec::Hevc => 16,

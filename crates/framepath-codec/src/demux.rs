@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Demuxer: reads the packets of the video in a file.
+//! Demuxer: reads the packets of one video track of a file or of a network stream.
 
 mod network;
 mod origin;
@@ -29,9 +29,10 @@ use crate::shortage::Shortage;
 use crate::track::{Parameters, TrackInfo};
 use crate::{Codec, CodecError, Packet};
 
-/// Reader for the packets of one video track of a file. It may move between threads.
+/// Reader for the packets of one video track of a file or of a network stream. A demuxer may move
+/// between threads.
 pub struct Demuxer {
-    // Dropped before `input`, through which it reads.
+    // Dropped before `input`, from which the context reads.
     context: Context,
     input: DemuxerInput,
     name: String,
@@ -44,8 +45,8 @@ pub struct Demuxer {
     /// Identity of the track's first packet, by which a rewind checks its result; `None` before the
     /// first read.
     first: Option<Mark>,
-    /// Packet that a seek or a rewind has read already; the next [`read`](Demuxer::read) returns
-    /// it.
+    /// Packet that a seek, a rewind or [`skip_to_key`](Demuxer::skip_to_key) has read already; the
+    /// next [`read`](Demuxer::read) returns this packet.
     read_ahead: Option<Packet>,
     /// State of marking packets as discarded after a seek; `None` if no packet has to be marked.
     marking: Option<seek::Marking>,
@@ -60,7 +61,8 @@ pub struct Demuxer {
     lost: u64,
 }
 
-/// Identity of a packet among all packets of a file.
+/// Identity of a packet among all packets of a file: its position in the file (bytes, as
+/// libavformat reports it), presentation time and length in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Mark {
     position: i64,
@@ -87,11 +89,13 @@ impl Demuxer {
     }
 
     /// Creates a demuxer for the video track of `file` that libavformat rates best, and reads the
-    /// file's first packets. Opens no other file, even if this one refers to others.
+    /// file's first packets. Reads the formats of [`Formats::Known`]. Opens no other file, even if
+    /// `file` refers to others.
     ///
     /// # Errors
-    /// The file cannot be read, is not a container of [`Formats::Known`], is a
-    /// playlist, or has no video that libavcodec decodes; or there is not enough memory.
+    /// The file cannot be read, is not a container of [`Formats::Known`], is a playlist, has no
+    /// video or none that libavcodec decodes, or its head names a video codec outside
+    /// [`Codec::KNOWN`]; or there is not enough memory.
     pub fn new(file: MediaFile) -> Result<Demuxer, CodecError> {
         Demuxer::open_track(file, None, Formats::Known)
     }
@@ -101,7 +105,9 @@ impl Demuxer {
     /// best track by libavformat's rating. libavformat uses the demuxers and decoders of `formats`.
     ///
     /// # Errors
-    /// As [`Demuxer::new`]; [`CodecError::NoTrack`].
+    /// As [`Demuxer::new`], but for `formats`: with [`Formats::All`], any container except
+    /// playlists and any video that libavcodec decodes is possible. [`CodecError::NoTrack`] if the
+    /// file has no such track.
     pub fn open_track(
         file: MediaFile,
         track: Option<usize>,
@@ -147,12 +153,14 @@ impl Demuxer {
         &self.info
     }
 
-    /// Returns the next packet of the video; `None` at the end. Time spent waiting for the disk
-    /// is recorded as blocked.
+    /// Returns the next packet of the video; `None` at the end. An empty damaged packet stands for
+    /// the rest of a file that libavformat cannot read. Time spent waiting for the disk is recorded
+    /// as blocked.
     ///
     /// # Errors
-    /// The file cannot be read further, or changes the size of NAL unit lengths; or there is not enough
-    /// memory. Earlier packets were returned. Damage is no error: see [`Packet::is_damaged`].
+    /// The file cannot be read further, or changes the size of NAL unit lengths; the connection of
+    /// a network stream is lost; or there is not enough memory. Earlier packets were returned.
+    /// Damage is no error: see [`Packet::is_damaged`].
     pub fn read(&mut self) -> Result<Option<Packet>, CodecError> {
         let packet = match self.read_ahead.take() {
             Some(packet) => Some(packet),
@@ -193,7 +201,8 @@ impl Demuxer {
                 self.check_end(code)?;
             }
             if code == ff::AVERROR_INVALIDDATA && !self.is_unreadable {
-                // The rest of the file cannot be read. An empty packet says so to the decoder.
+                // libavformat cannot read the rest of the file. An empty damaged packet stands for
+                // this rest.
                 self.is_unreadable = true;
                 self.packets += 1;
                 packet.set_damaged();
@@ -215,9 +224,9 @@ impl Demuxer {
                 unsafe { ff::av_packet_unref(raw) };
                 continue;
             }
-            // An edit list excludes the packet. The flag is not passed on: libavcodec handles it
-            // wrongly for pictures that a later packet shows (VP9), and dav1d does not support
-            // it.
+            // AV_PKT_FLAG_DISCARD: an edit list excludes the packet. The flag is not passed on:
+            // libavcodec handles the flag wrongly for pictures that a later packet shows (VP9), and
+            // dav1d does not support it.
             packet.preroll_mut().discarded = raw.flags & ff::AV_PKT_FLAG_DISCARD as c_int != 0;
             raw.flags &= !(ff::AV_PKT_FLAG_DISCARD as c_int);
             packet.meta_mut().pts = (raw.pts != ff::AV_NOPTS_VALUE).then_some(raw.pts);
@@ -242,7 +251,8 @@ impl Demuxer {
         packet.prefixed(&sets).ok_or_else(|| self.demux_error("read", ff::AVERROR(libc::ENOMEM)))
     }
 
-    /// Returns `packet`, with the stream's palette in front of its bytes if there is one.
+    /// Returns `packet`, with the stream's last palette in front of its bytes if there is one.
+    /// Fails without memory.
     fn with_palette(&mut self, packet: Packet) -> Result<Packet, CodecError> {
         self.palette = palette::of_packet(&packet).or_else(|| self.palette.take());
         let Some(palette) = &self.palette else { return Ok(packet) };
@@ -253,7 +263,8 @@ impl Demuxer {
     /// same timestamps as the first time.
     ///
     /// # Errors
-    /// The file is not a regular file, or can no longer be read or opened as a container.
+    /// The input is not a regular file (a pipe, a device or a network stream), or the file can no
+    /// longer be read or opened as a container.
     pub fn rewind(&mut self) -> Result<(), CodecError> {
         let io_error = |file: String, source| CodecError::Io { file, operation: "rewind", source };
         if !self.input.is_seekable() {
@@ -335,7 +346,8 @@ impl Context {
         let (mut code, mut format) = probe(file_input, &c_name);
         // SAFETY: a description that was found; its name is a static string.
         if code >= 0 && !format.is_null() && unsafe { CStr::from_ptr((*format).name) } == c"image2" {
-            // By the name, a picture may be part of a sequence. Without it, the picture's own bytes decide.
+            // By the file's name, libavformat takes a picture for a part of an image sequence.
+            // Without the name, the picture's own bytes decide.
             (code, format) = probe(file_input, c"");
         }
         if code < 0 || format.is_null() {
@@ -371,7 +383,7 @@ impl Context {
                 _ => return Err(io_or(input, name, failed("open", code))),
             };
             if formats == Formats::Known && context.shows_other_codec() {
-                // Before the parser of that codec runs.
+                // Returns here, before the parser of that codec runs.
                 return Err(CodecError::OtherCodec { file: file() });
             }
             context.select(name, input, track, &shortage)
@@ -500,9 +512,9 @@ impl Context {
         }
     }
 
-    /// Makes libavformat calculate presentation times that the container leaves out (MPEG program streams), from
-    /// the decoding times of later packets. Only for codecs without a variant of their own: for the others, the
-    /// type of a picture decides where its time is missing.
+    /// Makes libavformat calculate presentation times that the container leaves out (MPEG program
+    /// streams), from the decoding times of later packets. Only for [`Codec::Other`]: for the other
+    /// codecs, the type of a picture decides where its time is missing.
     fn complete_times(&mut self, info: &TrackInfo) {
         if matches!(info.codec, Codec::Other(_)) {
             // SAFETY: a valid context, between two reads.
@@ -573,7 +585,7 @@ fn rational(value: ff::AVRational) -> Rational {
     Rational::new(value.num, value.den)
 }
 
-/// Stops all output of FFmpeg's libraries to standard error, in the whole process
+/// Stops the log output of FFmpeg's libraries to standard error, in the whole process
 /// (`av_log_set_level`). Meant for programs, because these messages would mix with the program's
 /// own; errors contain the needed text. This crate never calls it.
 pub fn silence_ffmpeg() {

@@ -16,14 +16,15 @@ use crate::{HardwareApi, OutputFormat};
 #[non_exhaustive]
 pub enum CodecError {
     /// An operation on the file failed: a system call, the allocation of the read buffer, or the
-    /// rewind of a pipe.
+    /// rewind of an input that is not a regular file. Also if a read was canceled because the run
+    /// ends.
     #[error("{file}: cannot {operation}: {source}")]
     Io {
         /// File, as specified by the user.
         file: String,
         /// Failed operation: `open`, `stat`, `read` or `rewind`.
         operation: &'static str,
-        /// Error of the operating system.
+        /// Error of the operating system, or [`io::ErrorKind::OutOfMemory`] for the read buffer.
         source: io::Error,
     },
     /// The path names a directory.
@@ -80,37 +81,39 @@ pub enum CodecError {
         /// Size of the packet, bytes.
         bytes: usize,
     },
-    /// libavformat failed on the file or a part of it, there is no memory for a packet, or the file
-    /// has no packet to repeat.
+    /// libavformat failed on the input or a part of it, there is no memory for a packet, the file
+    /// has no packet to repeat, or the connection of a network stream ended without the sender's
+    /// goodbye (RTCP BYE).
     #[error("{file}: cannot {operation}: {message}")]
     Demux {
-        /// File, as specified by the user.
+        /// File, as specified by the user; `connection` or `session` for a network stream.
         file: String,
         /// Failed operation, as a verb phrase.
         operation: &'static str,
-        /// Message of libavformat, or of this crate if the file has no packet to repeat.
+        /// Message of libavformat; this crate's own if the file has no packet to repeat, or the
+        /// connection ended without a goodbye.
         message: String,
     },
-    /// The demuxer had not enough memory for a part of the file.
+    /// The demuxer had not enough memory for a part of the file or of the network stream.
     #[error(
         "{file}: cannot {operation} the file: out of memory; if the demuxer runs in a worker, raise `memory=`"
     )]
     Memory {
-        /// File, as specified by the user.
+        /// File, as specified by the user; `connection` or `session` for a network stream.
         file: String,
-        /// Failed operation, as a verb whose object is the file: `read` or `look into`.
+        /// Failed operation, as a verb whose object is the file: `open`, `read` or `look into`.
         operation: &'static str,
     },
     /// The file was opened but has no video.
     #[error("{file}: no video stream")]
     NoVideo {
-        /// File, as specified by the user.
+        /// File, as specified by the user; `connection` or `session` for a network stream.
         file: String,
     },
     /// The requested video track does not exist.
     #[error("{file}: no video track {track}; the file has {}", tracks_of(*.tracks))]
     NoTrack {
-        /// File, as specified by the user.
+        /// File, as specified by the user; `connection` or `session` for a network stream.
         file: String,
         /// Requested track number, from 0.
         track: usize,
@@ -121,7 +124,7 @@ pub enum CodecError {
     /// nor a frame rate.
     #[error("{file}: cannot seek: {reason}")]
     CannotSeek {
-        /// File, as specified by the user.
+        /// File, as specified by the user; `connection` or `session` for a network stream.
         file: String,
         /// Reason why the seek is not possible.
         reason: &'static str,
@@ -132,14 +135,15 @@ pub enum CodecError {
          not supported"
     )]
     OtherFraming {
-        /// File, as specified by the user.
+        /// File, as specified by the user; `connection` or `session` for a network stream.
         file: String,
         /// Number of packets that the demuxer has read before this one since the file was opened or
         /// rewound. Packets that the demuxer reads while it seeks count.
         packet: u64,
     },
-    /// The container marks a packet as damaged, or ends or is damaged inside it. The demuxer does not
-    /// return this error: see [`Packet::is_damaged`](crate::Packet::is_damaged).
+    /// The container marks a packet as damaged, or ends or is damaged inside it, or packets of a
+    /// network stream were lost before it. The stage `decode` returns this error; the demuxer does
+    /// not: see [`Packet::is_damaged`](crate::Packet::is_damaged).
     #[error(
         "{codec}: the demuxer reports that packet {packet} is damaged or cut short; damage=show and damage=skip go on"
     )]
@@ -152,7 +156,7 @@ pub enum CodecError {
     /// The installed libavcodec has no software decoder for the codec of the video.
     #[error("{file}: the installed libavcodec has no software decoder for the codec {codec}")]
     UnsupportedCodec {
-        /// File, as specified by the user.
+        /// File, as specified by the user; `connection` or `session` for a network stream.
         file: String,
         /// Name of the codec in libavcodec, or the tag in the container.
         codec: String,
@@ -228,7 +232,7 @@ pub enum CodecError {
         /// Number of the packet, from 0, in the order of sending since the decoder was opened.
         packet: u64,
     },
-    /// A packet was sent before all frames were received.
+    /// A packet was sent before all frames of the earlier packets were received.
     #[error("{codec}: packet sent too early; receive all frames of the last packet first")]
     NotDrained {
         /// Name of the codec, as in libavcodec.

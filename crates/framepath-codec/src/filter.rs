@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Graphs of libavfilter: the filters of `ffmpeg -vf`.
 //!
-//! The graph reads frames in place and must not write to them; a filter that changes pixels in place makes a copy
-//! first. A frame that comes out unchanged is the same frame; any other picture is copied once into the memory
-//! of the caller.
+//! The graph reads frames in place and must not write to them; a filter that changes pixels in
+//! place makes a copy first. With [`InputMemory::InPlace`], a frame that comes out unchanged is the
+//! same frame, or the copy that the filters have read; any other picture is copied once into the
+//! memory of the caller.
 
 mod input;
 mod library;
@@ -46,8 +47,8 @@ pub enum GraphError {
     /// There is no filter with this name.
     #[error("libavfilter has no filter `{0}` (`ffmpeg -filters` lists them)")]
     Unknown(String),
-    /// The text is not a graph with one input and one output, an option is invalid, or the filters cannot be
-    /// connected.
+    /// The text is not a graph with one input and one output, an option is invalid, the filters
+    /// cannot be connected or have failed on a frame, or there is not enough memory.
     #[error("cannot {operation} the filters: {message}")]
     Graph {
         /// Failed operation, as a verb phrase.
@@ -55,7 +56,8 @@ pub enum GraphError {
         /// libav's message.
         message: String,
     },
-    /// The frame is not a picture, or the output cannot be described.
+    /// The frame is not a picture, the output cannot be described, or the provided slot is too
+    /// small for the output.
     #[error(transparent)]
     Layout(#[from] LayoutError),
 }
@@ -69,8 +71,9 @@ impl GraphError {
 /// Way in which filters read their input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputMemory {
-    /// In place, except frames that another process can change: these are copied first. Frames that the filters
-    /// do not change are output themselves.
+    /// In place, except frames that another process can change, and frames with less than 64 bytes
+    /// of their slot after the last plane: these are copied first. Frames that the filters do not
+    /// change are output themselves; if they were copied first, their copies are output.
     InPlace,
     /// In a copy, because the frames must not be kept after [`FilterGraph::push`].
     Copied,
@@ -79,7 +82,7 @@ pub enum InputMemory {
 /// Output of a [`FilterGraph`].
 #[derive(Debug)]
 pub enum Filtered {
-    /// A frame that no filter has changed, with its own time.
+    /// An input frame, or its first copy, that no filter has changed, with its own time.
     Same(Frame),
     /// A new picture, in memory that the caller has provided.
     New(FrameMut, FrameMeta),
@@ -89,7 +92,8 @@ pub enum Filtered {
     End,
 }
 
-/// Graph of filters with one input and one output, for frames of one layout and size. It may move between threads.
+/// Graph of filters with one input and one output, for frames of one format and size. A graph may
+/// move between threads.
 pub struct FilterGraph {
     functions: &'static FilterFunctions,
     graph: NonNull<Graph>,
@@ -97,9 +101,9 @@ pub struct FilterGraph {
     sink: NonNull<FilterContext>,
     picture: PictureRef,
     inputs: InputFrames,
-    /// Ticks of input and output frames' times, seconds.
+    /// Duration of one tick of the input and output frames' presentation times, seconds.
     time_base: Rational,
-    /// Numbers and metadata of the last input frames.
+    /// Numbers and metadata of the last input frames, at most [`MOST_INSIDE`].
     metas: VecDeque<(u64, FrameMeta)>,
     /// Number of input frames so far; frames count from 1.
     pushed: u64,
@@ -112,7 +116,7 @@ impl FilterGraph {
     /// Loads libavfilter into this process, for code that enters a sandbox without access to files afterwards.
     ///
     /// # Errors
-    /// The library is not installed.
+    /// The library cannot be loaded.
     pub fn load() -> Result<(), GraphError> {
         functions().map(drop)
     }
@@ -122,7 +126,8 @@ impl FilterGraph {
     /// with more than 1, the graph starts threads of its own.
     ///
     /// # Errors
-    /// libavfilter cannot be loaded; the text is wrong; no filter outputs a supported pixel format.
+    /// libavfilter cannot be loaded; the text is wrong; the last filter has no output in a
+    /// supported pixel format; or there is not enough memory.
     pub fn new(
         text: &str,
         layout: &Layout,
@@ -281,7 +286,7 @@ impl FilterGraph {
     /// Sends the next frame to the filters. Receive all output afterwards.
     ///
     /// # Errors
-    /// The filters reject the frame, or there is not enough memory.
+    /// The frame is not a picture, the filters reject it, or there is not enough memory.
     pub fn push(&mut self, frame: Frame) -> Result<(), GraphError> {
         self.pushed += 1;
         if self.metas.len() == MOST_INSIDE {
@@ -307,8 +312,10 @@ impl FilterGraph {
         }
     }
 
-    /// Returns the next frame that comes out of the filters. `slot` provides memory for a picture with the given
-    /// layout, of at least [`slot_bytes`](FilterGraph::slot_bytes). The meter counts the copy of a new picture.
+    /// Returns the next frame that comes out of the filters, or the reason why there is none.
+    /// `slot` provides memory for a picture with the given layout, of at least
+    /// [`slot_bytes`](FilterGraph::slot_bytes); the graph calls it only for a new picture. The
+    /// meter counts the copy of a new picture.
     ///
     /// # Errors
     /// A filter or `slot` failed.
@@ -340,8 +347,9 @@ impl FilterGraph {
         filtered
     }
 
-    /// Returns the metadata for the output frame `picture`: of the input frame that it was made of, with its own
-    /// presentation time and field order.
+    /// Returns the metadata for the output frame `picture`: that of the input frame from which the
+    /// picture was made (of the newest input frame if this one is not known), with the picture's
+    /// own field order, and with its own presentation time if it has one.
     ///
     /// # Safety
     /// `picture` is a valid frame.
@@ -371,7 +379,7 @@ impl Drop for FilterGraph {
     }
 }
 
-/// Options of the graph's source, for frames with `layout`.
+/// Returns the options of the graph's source, for frames with `layout` of the stream `info`.
 fn source_options(layout: &Layout, info: &StreamInfo) -> String {
     let or = |value: Rational, default: (i32, i32)| match value.value() {
         Some(_) => (value.num, value.den),

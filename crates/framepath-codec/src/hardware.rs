@@ -54,14 +54,14 @@ impl Hardware {
         }
     }
 
-    /// Returns the codecs that the installed FFmpeg can decode with `api`. The driver may still
-    /// reject a stream.
+    /// Returns the codecs of [`Codec::KNOWN`] that the installed FFmpeg can decode with `api`. The
+    /// driver may still reject a stream.
     pub fn codecs(api: HardwareApi) -> impl Iterator<Item = Codec> {
         Codec::KNOWN.into_iter().filter(move |codec| decoder_for(*codec, api).is_some())
     }
 
     /// Returns the minimum and maximum size of pictures that the driver makes, as width and height
-    /// in pixels; `None` if the driver declares no maximum.
+    /// in pixels; `None` if the driver declares no limits, or no maximum width.
     pub fn sizes(&self) -> Option<[(u32, u32); 2]> {
         // SAFETY: an open device; the returned constraints are ours to free.
         unsafe {

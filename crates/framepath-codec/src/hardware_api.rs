@@ -17,7 +17,7 @@ pub enum HardwareApi {
 }
 
 impl HardwareApi {
-    /// All APIs, in the order in which `auto` tries them.
+    /// All APIs, in the order in which the stage `decode` tries them with `api=auto`.
     pub const ALL: [HardwareApi; 4] =
         [HardwareApi::Vaapi, HardwareApi::Nvdec, HardwareApi::Vulkan, HardwareApi::Vdpau];
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! File input of libavformat. The time of every wait for the disk is recorded as blocked.
+//! File input of libavformat. The time of opening a path and of every read is recorded as blocked.
 
 use std::ffi::{c_int, c_void};
 use std::fs::File;
@@ -19,8 +19,8 @@ use framepath_os::process::signal;
 use crate::byte_client::ByteClient;
 use crate::{CodecError, shortage};
 
-/// Size of one read request, bytes: few calls for a 1080p stream, and small compared with a
-/// decoded picture.
+/// Maximum size of one read request of libavformat, bytes: few calls for a 1080p stream, and small
+/// compared with a decoded picture.
 const BUFFER_BYTES: usize = 256 * 1024;
 
 /// Maximum number of bytes that [`MediaFile::keep_bytes`] keeps. Three times as many as libavformat examines to
@@ -32,13 +32,14 @@ const MOST_KEPT: usize = 16 << 20;
 #[derive(Debug)]
 pub struct MediaFile {
     file: File,
-    /// True if `file` is a socket on which the bytes are requested.
+    /// True if `file` is a socket on which a demuxer requests the bytes from another process.
     requested: bool,
     /// Size of an input whose bytes are requested; `None` if it is not known, and for files.
     size: Option<u64>,
     name: String,
     seekable: bool,
-    /// Receiver of a copy of the bytes that a demuxer reads; `None` if nobody requested one.
+    /// Receiver of a copy of the bytes that a demuxer reads; `None` without a call of
+    /// [`keep_bytes`](MediaFile::keep_bytes).
     read_bytes: Option<ReadBytes>,
 }
 
@@ -63,7 +64,7 @@ impl MediaFile {
         Ok(MediaFile::new(file, name, metadata.is_file()))
     }
 
-    /// Opens standard input; a regular file is read from its start.
+    /// Opens standard input; reading begins at its present position, also if it is a regular file.
     ///
     /// # Errors
     /// Standard input is closed, or there are no descriptors left.
@@ -114,7 +115,8 @@ impl MediaFile {
         MediaFile { file, requested: false, size: None, name, seekable, read_bytes: None }
     }
 
-    /// Returns another handle to the open file, which has the same position.
+    /// Returns another handle to the open file, which shares the position. The new handle keeps no
+    /// bytes ([`keep_bytes`](MediaFile::keep_bytes)).
     ///
     /// # Errors
     /// There are no descriptors left.
@@ -134,8 +136,9 @@ impl MediaFile {
         self.file.rewind()
     }
 
-    /// Keeps a copy of the bytes that a demuxer reads from this handle, until they are taken or are more than
-    /// 16 MiB.
+    /// Makes a demuxer that reads from this handle keep a copy of the bytes, until the copy is
+    /// taken from the returned [`ReadBytes`]. If the copy would exceed 16 MiB, the demuxer drops
+    /// all of it.
     pub fn keep_bytes(&mut self) -> ReadBytes {
         self.read_bytes.get_or_insert_with(|| ReadBytes(Arc::new(Mutex::new(Some(Vec::new()))))).clone()
     }
@@ -214,14 +217,14 @@ impl Bytes {
 /// not change.
 struct Reader {
     bytes: Bytes,
-    /// Receiver of a copy of the bytes; `None` if nobody requested one.
+    /// Receiver of a copy of the bytes; `None` without a call of [`MediaFile::keep_bytes`].
     read_bytes: Option<ReadBytes>,
     /// Last error of a read; `None` if no read failed since the error was taken. Kept here, because
     /// libav passes on only the error's number, or nothing. Errors of seeks are not kept.
     error: Option<io::Error>,
 }
 
-/// Open file and the `AVIOContext` that reads it.
+/// Open file, or bytes requested from another process, and the `AVIOContext` that reads them.
 pub(crate) struct ContainerInput {
     context: NonNull<ff::AVIOContext>,
     reader: NonNull<Reader>,
@@ -331,8 +334,8 @@ impl Drop for ContainerInput {
     }
 }
 
-/// Callback that ends libavformat's own waits and searches after a signal, or when the run was
-/// requested to stop.
+/// Callback that ends libavformat's own waits and searches after an interrupting signal to this
+/// process, or when the run was requested to stop.
 pub(crate) const INTERRUPT: ff::AVIOInterruptCB =
     ff::AVIOInterruptCB { callback: Some(interrupted), opaque: std::ptr::null_mut() };
 

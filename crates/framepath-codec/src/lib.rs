@@ -6,10 +6,12 @@
 //! `framepath`: the stage `decode` uses this crate, and can run the decoder in a sandbox. Without
 //! `framepath`, this crate runs the libraries in the caller's process.
 //!
-//! - [`Demuxer`] reads the [`Packet`]s of one track of a file. [`containers`] lists the supported containers.
+//! - [`Demuxer`] reads the [`Packet`]s of one video track of a file or of a network stream.
+//!   [`containers`] lists the containers that it reads with [`Formats::Known`].
 //! - [`Decoder`] turns packets into frames of a `framepath-os` pool. A software decoder writes into
-//!   the pool's slots: [`OutputFormat::Native`] copies nothing; each other output format requires a
-//!   conversion.
+//!   the pool's slots, so [`OutputFormat::Native`] copies nothing; each other output format requires a
+//!   conversion. Decoders of libavcodec without direct rendering, and pixel formats that framepath
+//!   does not support, require one copy or conversion in every output format.
 //! - [`Hardware`] opens a hardware decoder's device (VA-API, NVDEC, VDPAU, Vulkan). [`Decoder::on`]
 //!   opens a decoder on this device; the decoder copies each picture once.
 //! - [`Converter`] changes the pixel format; [`Painter`] paints frames as RGB into a screen's

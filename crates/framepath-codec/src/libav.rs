@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Decoding by libavcodec, directly into the pool.
 //!
-//! libavcodec calls `get_buffer2` for the memory of each picture and gets a slot. The slot is
-//! wrapped in an `AVBufferRef`, which releases the slot with the last reference. Packets carry a
-//! number in `pts`, which every decoder copies to the picture.
+//! libavcodec calls `get_buffer2` for the memory of each picture and gets a slot, if the decoder
+//! can write into it and framepath supports the pixel format. Otherwise libavcodec decodes into its
+//! own memory, and [`own_memory`] copies or converts the picture into a slot. The slot is wrapped
+//! in an `AVBufferRef`, which releases the slot with the last reference. Packets carry a number in
+//! `pts`, which every decoder copies to the picture.
 
 use std::collections::VecDeque;
 use std::ffi::c_int;
@@ -172,7 +174,7 @@ enum LibavState {
 }
 
 pub(crate) struct LibavDecoder {
-    // Dropped before `shared`, which its threads call into.
+    // Dropped before `shared`, because libavcodec's threads use it in their callbacks.
     context: CodecContext,
     picture: PictureRef,
     conversion: Conversion,
@@ -204,8 +206,8 @@ struct LibavFailure {
     /// Number of the first packet that the failure may concern.
     packet: i64,
     /// Presentation time of the first picture that may be missing because of the failure: pictures
-    /// from this time on are withheld. `None` if one of the packets from `packet` on has no time, or
-    /// after a damaged picture.
+    /// from this time on are withheld. `None` if one of the packets from `packet` on has no time or
+    /// is no longer stored in [`Numbers`], or after a damaged picture.
     shown_from: Option<i64>,
 }
 
@@ -237,9 +239,10 @@ impl LibavDecoder {
             (*context.as_ptr()).opaque = Arc::as_ptr(&shared).cast_mut().cast();
             (*context.as_ptr()).get_buffer2 = Some(get_buffer);
             if track.codec == Codec::H264 {
-                // At the drain, libavcodec leaves out pictures that it held back while it had not
-                // reached the recovery point: right ones too, which follow the point. With this
-                // flag it outputs them; `is_recovered` selects.
+                // At the drain, libavcodec leaves out the pictures that it held back while it had
+                // not reached the recovery point, even those that follow the point and are right.
+                // With this flag, libavcodec outputs all of them, and `is_recovered` selects the
+                // right ones.
                 (*context.as_ptr()).flags |= ff::AV_CODEC_FLAG_OUTPUT_CORRUPT as c_int;
             }
         }
@@ -266,7 +269,7 @@ impl LibavDecoder {
     }
 
     pub(crate) fn send(&mut self, mut packet: Packet) -> Result<(), CodecError> {
-        // Only codecs without a variant of their own have palettes.
+        // Only streams of `Codec::Other` have palettes.
         if self.shared.read_only {
             palette::detach(&mut packet);
         }
@@ -302,8 +305,8 @@ impl LibavDecoder {
         }
     }
 
-    /// Drops the pending pictures and the failure; decoding restarts with the next packet. Returns
-    /// the number of dropped pictures that would have been output.
+    /// Drops the pending pictures, rejections and the failure; decoding restarts with the next
+    /// packet. Returns the number of dropped pictures, as [`Numbers::flush`] counts them.
     pub(crate) fn flush(&mut self) -> u64 {
         // SAFETY: an open context. Its threads are idle afterwards, and no picture is left that
         // was not received.
@@ -328,7 +331,8 @@ impl LibavDecoder {
             // SAFETY: both are valid; libavcodec clears the picture first.
             let code = unsafe { ff::avcodec_receive_frame(self.context.as_ptr(), self.picture.as_ptr()) };
             if let Some((number, failure)) = self.shared.slots.take_failure() {
-                // H.264 continues without the picture for which there was no memory.
+                // libavcodec's H.264 decoder continues without the picture for which there was no
+                // slot, and reports no error.
                 self.fail(number, failure);
             }
             match code {
@@ -372,7 +376,8 @@ impl LibavDecoder {
     }
 
     /// Returns the received picture as a frame; `None` if the picture is withheld: references are
-    /// missing, it is preroll, it follows a failure, or it is damaged. A damaged picture also ends
+    /// missing, it is preroll, it follows a failure, there is no slot for its copy, or it is
+    /// damaged and the decoder does not conceal damage. A picture withheld for damage also ends
     /// decoding. Marks the picture's packet as received, unless references are missing.
     fn take_picture(&mut self) -> Result<Option<Frame>, CodecError> {
         let codec = self.shared.slots.codec();
@@ -445,8 +450,9 @@ impl LibavDecoder {
         self.shared.frame_threads.output(self.output)
     }
 
-    /// Handles the library's error `code` for a packet: a rejection, after which decoding continues if the
-    /// decoder conceals damage, or a failure.
+    /// Handles the library's error `code` for a packet. If the decoder conceals damage, records a
+    /// rejection to report, and decoding continues. Records a failure if the decoder does not
+    /// conceal damage, if memory ran out, or if [`Slots`] has recorded a failure.
     fn reject(&mut self, code: c_int) {
         if let Some((number, failure)) = self.shared.slots.take_failure() {
             return self.fail(number, failure);
@@ -463,7 +469,8 @@ impl LibavDecoder {
         if !self.conceals || code == ff::AVERROR(libc::ENOMEM) {
             return self.fail(first, error);
         }
-        // The oldest packet inside that was not reported yet is the most likely one.
+        // Of the packets in the decoder, the oldest one that was not reported yet is the most
+        // likely cause.
         self.undecoded = first.max(self.undecoded + 1).min(packet as i64);
         let packet = self.numbers.meta_of(self.undecoded);
         self.rejections.push_back(DecoderOutput::Undecoded { packet, error });
@@ -507,7 +514,8 @@ impl Drop for LibavDecoder {
     }
 }
 
-/// Returns libavcodec's first software decoder for `codec`.
+/// Returns libavcodec's first software decoder for `codec`; [`CodecError::NoDecoder`] if there is
+/// none.
 fn find_decoder(codec: Codec) -> Result<*const ff::AVCodec, CodecError> {
     software_decoder(codec.id()).ok_or(CodecError::NoDecoder { codec: codec.name() })
 }

@@ -7,8 +7,8 @@ use ff::AVPixelFormat as Av;
 use ffmpeg_sys_next as ff;
 use framepath_model::format::PixelFormat;
 
-/// libav's format for each format of framepath. Differences of meaning that the bytes do not show (full range)
-/// are left to the frame's colours.
+/// Returns libav's pixel format for `format`. Differences of meaning that the bytes do not show
+/// (full range) are left to the frame's colours.
 pub(crate) fn libav_format(format: PixelFormat) -> Av {
     match format {
         PixelFormat::Grey => Av::AV_PIX_FMT_GRAY8,
@@ -72,8 +72,9 @@ pub(crate) fn is_full_range(format: c_int) -> bool {
         || FULL_RANGE.iter().any(|(libav, _)| *libav as c_int == format)
 }
 
-/// Returns the supported format to which libav's number `format` converts with the least loss, by libavutil's
-/// rating (`av_find_best_pix_fmt_of_2`); `None` for numbers that are no pictures in memory.
+/// Returns the supported format to which libav's number `format` converts with the least loss, by
+/// libavutil's rating (`av_find_best_pix_fmt_of_2`); never PAL8. `None` for hardware formats and
+/// unknown numbers.
 pub(crate) fn nearest(format: c_int) -> Option<PixelFormat> {
     // SAFETY: any number is valid; hardware formats have no planes, and unknown ones are an error.
     if unsafe { count_planes(format) } <= 0 {
@@ -92,7 +93,8 @@ pub(crate) fn nearest(format: c_int) -> Option<PixelFormat> {
     best
 }
 
-/// Returns libav's name of the format with the number `format`, or the number if it has none.
+/// Returns libav's name of the format with the number `format`, or `number N` if the format has no
+/// name.
 pub(crate) fn format_name(format: c_int) -> String {
     // SAFETY: any number is valid; the result is a static string or null.
     let name = unsafe { pixel_format_name(format) };
@@ -105,7 +107,7 @@ pub(crate) fn format_name(format: c_int) -> String {
 
 // Declared with C's plain integers, because a number from a stream must not become a Rust enum unchecked.
 unsafe extern "C" {
-    /// Returns null for an unknown number.
+    /// Returns the name of a format; null for an unknown number.
     #[link_name = "av_get_pix_fmt_name"]
     fn pixel_format_name(format: c_int) -> *const c_char;
     #[link_name = "av_pix_fmt_count_planes"]

@@ -26,7 +26,7 @@ const LOST_MESSAGE: &[u8] = b"RTP: missed ";
 /// Start of libavformat's message about a sender's goodbye.
 const GOODBYE_MESSAGE: &[u8] = b"Received BYE";
 
-/// Rest of a text that libavformat has not read.
+/// Text of a session description, and the position in bytes up to which libavformat has read it.
 struct Unread {
     text: Vec<u8>,
     position: usize,
@@ -132,25 +132,27 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// Makes libavformat's messages count lost packets and goodbyes, in the whole process and for ever. The
-/// messages are not printed any more.
+/// Makes libavformat's messages count lost packets and record goodbyes, in the whole process and
+/// for ever. No message of FFmpeg's libraries is printed any more.
 pub(crate) fn watch_messages() {
     static ONCE: Once = Once::new();
     // SAFETY: sets one global pointer of libavutil, to a function that lives as long as the process.
     ONCE.call_once(|| unsafe { set_log_callback(Some(on_message)) });
 }
 
-/// Returns the number of lost packets since the last call.
+/// Returns the number of packets lost since the last call, in all network streams of this process.
 pub(crate) fn take_lost() -> u64 {
     LOST.swap(0, Ordering::Relaxed)
 }
 
-/// Returns true if a sender has said goodbye.
+/// Returns true if a sender has ever said goodbye for a network stream of this process.
 pub(crate) fn has_goodbye() -> bool {
     GOODBYE.load(Ordering::Relaxed)
 }
 
-/// Callback for each message of FFmpeg's libraries, on any thread. No path in it panics.
+/// Callback for each message of FFmpeg's libraries, on any thread: counts lost packets (at least
+/// one for each message about them) and records a goodbye. Ignores all other messages. No path in
+/// it panics.
 unsafe extern "C" fn on_message(
     sender: *mut c_void,
     level: c_int,
@@ -166,7 +168,7 @@ unsafe extern "C" fn on_message(
         GOODBYE.store(true, Ordering::Relaxed);
     } else if text.starts_with(LOST_MESSAGE) {
         let mut line: [c_char; 256] = [0; 256];
-        // Without the sender's name in front.
+        // 0: the line does not begin with the sender's name.
         let mut prefixes = 0;
         // SAFETY: the library's own arguments for this format, used once; a buffer of the stated length, which
         // the function ends with a zero.

@@ -83,8 +83,8 @@ impl Numbers {
         inside as u64
     }
 
-    /// Returns the metadata of packet `number`, or only its number's default if the table no longer has
-    /// it.
+    /// Returns the metadata of packet `number`, or default metadata if the table no longer has this
+    /// packet.
     pub(crate) fn meta_of(&self, number: i64) -> FrameMeta {
         let entry = self.entries[self.place(number)].filter(|entry| entry.number == number);
         entry.map_or_else(FrameMeta::default, |entry| entry.meta)

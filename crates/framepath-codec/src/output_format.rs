@@ -7,7 +7,9 @@ use std::fmt;
 /// hardware decoder copies each picture once, in any format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OutputFormat {
-    /// The decoder's own format; nothing is copied.
+    /// The decoder's own format. Nothing is copied, unless the decoder cannot write into
+    /// framepath's memory; a format that framepath does not support is converted to the nearest
+    /// supported one.
     #[default]
     Native,
     /// NV12 of 8-bit 4:2:0. Luma stays where the decoder wrote it; chroma is copied into

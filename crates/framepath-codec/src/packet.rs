@@ -42,13 +42,14 @@ impl Packet {
         })))
     }
 
-    /// Returns the packet's metadata, with sequence number, birth, presentation time and duration.
+    /// Returns the packet's metadata, such as sequence number, birth, presentation time, duration
+    /// and orientation.
     pub fn meta(&self) -> FrameMeta {
         self.0.meta
     }
 
-    /// Returns the metadata, mutable. The demuxer sets `pts` and `duration`; the source stage sets
-    /// `seq` and `birth_ns`.
+    /// Returns the metadata, mutable. The demuxer sets `pts`, `duration` and `orientation`; the
+    /// source stage sets `seq` and `birth_ns`.
     pub fn meta_mut(&mut self) -> &mut FrameMeta {
         &mut self.0.meta
     }
@@ -279,22 +280,22 @@ impl Packet {
         }
     }
 
-    /// Returns true if the demuxer found the packet damaged: the container marks it as damaged, or ends or
-    /// is damaged inside it. A damaged packet without bytes stands for a part of the file that the
-    /// demuxer cannot read.
+    /// Returns true if the demuxer found the packet damaged: the container marks it as damaged, or
+    /// ends or is damaged inside it, or packets of a network stream were lost before it. A damaged
+    /// packet without bytes stands for a part of the file that the demuxer cannot read.
     pub fn is_damaged(&self) -> bool {
         // SAFETY: `raw` is a valid packet.
         unsafe { self.0.raw.as_ref() }.flags & ff::AV_PKT_FLAG_CORRUPT as c_int != 0
     }
 
-    /// Marks the packet as damaged, for code that forwards packets.
+    /// Marks the packet as damaged, for the demuxer and for code that forwards packets.
     pub fn set_damaged(&mut self) {
         // SAFETY: `raw` is a valid packet, borrowed exclusively.
         unsafe { self.0.raw.as_mut() }.flags |= ff::AV_PKT_FLAG_CORRUPT as c_int;
     }
 
-    /// Returns true if the packet is flagged as one at which decoding can start: by the container,
-    /// or by the code that made the packet.
+    /// Returns true if the packet is flagged as one at which decoding can start: by libavformat, or
+    /// by the code that made the packet.
     pub fn is_key(&self) -> bool {
         // SAFETY: `raw` is a valid packet.
         unsafe { self.0.raw.as_ref() }.flags & ff::AV_PKT_FLAG_KEY as c_int != 0

@@ -2,9 +2,10 @@
 //! Painting of frames into a screen's memory: 32-bit RGB, scaled to the target area.
 //!
 //! A [`Converter`](crate::Converter) is exact; a [`Painter`] is fast, for viewing. libswscale has
-//! vector code from planar 8-bit YUV to RGB, but not from the other formats, so these are first
-//! converted to planar YUV ([`planar8`]). If a stream does not declare its colours, YUV is
-//! interpreted as players do: limited range, BT.709 from 1025 columns on, otherwise BT.601.
+//! vector code from planar 8-bit YUV to RGB, but not from the other YUV formats and GREY, so these
+//! are first converted to planar YUV ([`planar8`]). RGBA is painted without this conversion. If a
+//! stream does not declare its colours, YUV is interpreted as players do: limited range, BT.709
+//! from 1025 columns on, otherwise BT.601.
 
 use std::ffi::c_int;
 use std::ops::Range;
@@ -48,12 +49,13 @@ pub struct PaintArea {
     pub height: usize,
 }
 
-/// Painter for frames of any size and format.
+/// Painter for frames of any size, in the formats that [`paints`](Painter::paints) names.
 ///
-/// If the screen still shows the previous picture, only the changed rows are painted, in bands of 8
-/// rows: for YUV420P frames that are painted unscaled, fill whole rows of the screen, and have a
-/// width in multiples of 16 and a height in multiples of 8. For a shared screen, a slide or a cartoon
-/// this reduces the cost to a comparison. After a frame that changes more than half of the bands, the
+/// The painter assumes that the screen still shows the previous picture, until
+/// [`forget`](Painter::forget) is called. So it paints only the changed rows, in bands of 8 rows:
+/// for YUV420P frames that are painted unscaled, fill whole rows of the screen, and have a width in
+/// multiples of 16 and a height in multiples of 8. For a shared screen, a slide or a cartoon this
+/// reduces the cost to a comparison. After a frame that changes more than half of the bands, the
 /// next 15 frames are painted whole, without a comparison.
 #[derive(Debug)]
 pub struct Painter {
@@ -278,7 +280,8 @@ fn planar_layout(of: &Layout) -> Result<Layout, ConvertError> {
 /// meter counts the bytes.
 ///
 /// # Panics
-/// The frame is RGBA or of a format that a [`Painter`] does not paint, `layout` has another size or format, or `to` is too short.
+/// The frame is RGBA or of a format that a [`Painter`] does not paint, `layout` is not YUV420P or has
+/// another size than the frame, or `to` is too short.
 pub fn planar8(frame: &Frame, to: &mut [u8], layout: &Layout) {
     let from = *frame.layout();
     assert_eq!(layout.format, PixelFormat::Yuv420p, "the format of the result");

@@ -13,13 +13,14 @@ use framepath_model::format::PixelFormat;
 
 use crate::Packet;
 
-/// Bytes in front of the palette.
+/// Marker in front of a palette in the bytes of a packet.
 const MARKER: [u8; 16] = *b"framepath\0palett";
 
 /// Number of bytes of a palette.
 const BYTES: usize = PixelFormat::PALETTE_BYTES;
 
-/// Returns the palette beside the packet, with its marker; `None` if there is none.
+/// Returns the marker and then the palette that is beside the packet; `None` if there is no palette
+/// of [`BYTES`] bytes.
 pub(crate) fn of_packet(packet: &Packet) -> Option<Vec<u8>> {
     let mut size = 0;
     let kind = ff::AVPacketSideDataType::AV_PKT_DATA_PALETTE;
@@ -34,8 +35,9 @@ pub(crate) fn of_packet(packet: &Packet) -> Option<Vec<u8>> {
     Some([&MARKER[..], palette].concat())
 }
 
-/// Moves the palette in front of the packet's bytes, if there is one, back beside them. Without memory,
-/// leaves the packet unchanged: the decoder keeps its palette, and reads marker and palette as picture data.
+/// Moves the palette that is in front of the packet's bytes, if there is one, back beside them, and
+/// removes the marker. Without memory, leaves the packet unchanged: the decoder keeps its palette,
+/// and reads marker and palette as picture data.
 pub(crate) fn detach(packet: &mut Packet) {
     const FRONT: usize = MARKER.len() + BYTES;
     let (data, len) = packet.data();

@@ -7,7 +7,7 @@ use ffmpeg_sys_next as ff;
 use framepath_model::orientation::Orientation;
 use framepath_model::stream::{FieldOrder, FrameMeta};
 
-/// Size of a display matrix, 32-bit numbers.
+/// Number of 32-bit numbers in a display matrix.
 const MATRIX: usize = 9;
 
 /// Returns `meta` with the field order of `frame`, and with its orientation if the bitstream declares one.

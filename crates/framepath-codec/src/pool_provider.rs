@@ -9,8 +9,8 @@ use framepath_os::memory::pool::Pool;
 /// Provider of a decoder's slots, in place of the decoder's own pool.
 pub trait DecodeProvider: Sync {
     /// Returns a pool for `want`, and the plane format of its frames. May block for a long time.
-    /// Called on any of the decoder's threads: for the first picture, and again when the decoded
-    /// format or size changes.
+    /// Called on the thread that decodes (the caller's, or any of the library's): for the first
+    /// picture, and again when the decoded format or the coded size changes.
     ///
     /// # Errors
     /// There is no such memory. The stream fails with this message.

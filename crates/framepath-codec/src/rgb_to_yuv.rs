@@ -9,7 +9,7 @@
 use framepath_model::format::PixelFormat;
 use framepath_os::memory::pool::{Frame, FrameMut};
 
-/// Fractional bits of the factors.
+/// Number of fractional bits of the factors.
 const BITS: u32 = 14;
 
 /// Factors of blue, green and red for luma: 24.966, 128.553 and 65.481 levels (BT.601) of 255, times `1 << BITS`.
@@ -23,7 +23,7 @@ const BLUE: [i32; 3] = [7196, -4768, -2428];
 /// sum is 0.
 const RED: [i32; 3] = [-1170, -6026, 7196];
 
-/// Returns true if [`Conversion`] converts pictures in `from` to `to`.
+/// Returns true if [`RgbToYuv`] converts pictures in `from` to `to`.
 pub(crate) fn converts(from: PixelFormat, to: PixelFormat) -> bool {
     matches!(from, PixelFormat::Bgr0 | PixelFormat::Bgra)
         && matches!(to, PixelFormat::Nv12 | PixelFormat::Yuv420p)
@@ -32,9 +32,9 @@ pub(crate) fn converts(from: PixelFormat, to: PixelFormat) -> bool {
 /// Converter with its scratch memory.
 #[derive(Debug, Default)]
 pub(crate) struct RgbToYuv {
-    /// Two rows of pixels that another process may change.
+    /// Copies of two rows of pixels, used only for a frame that another process may change.
     pixels: [Vec<u8>; 2],
-    /// A row of each chroma plane.
+    /// A row of each chroma plane: blue, red.
     chroma: [Vec<u8>; 2],
 }
 
@@ -127,6 +127,8 @@ impl Kernels {
     }
 }
 
+/// Does the work of [`luma`], compiled for AVX2.
+///
 /// # Safety
 /// The machine has AVX2.
 #[cfg(target_arch = "x86_64")]
@@ -193,7 +195,8 @@ unsafe fn chroma_avx2(rows: [&[u8]; 2], u: &mut [u8], v: &mut [u8]) {
     }
 }
 
-/// Returns the sum of three samples, each times its factor, without the fraction of `bits` bits, plus `base`.
+/// Returns `base` plus the sum of three samples, each times its factor, rounded to a whole level.
+/// The factors have `bits` fractional bits.
 #[inline(always)]
 fn weighted(samples: [i32; 3], factors: [i32; 3], base: i32, bits: u32) -> u8 {
     let sum = samples[0] * factors[0] + samples[1] * factors[1] + samples[2] * factors[2];
@@ -223,7 +226,7 @@ fn chroma(rows: [&[u8]; 2], u: &mut [u8], v: &mut [u8]) {
     for ((upper, lower), (u, v)) in blocks.zip(u[done..].iter_mut().zip(v[done..].iter_mut())) {
         (*u, *v) = block([upper, lower]);
     }
-    // The last column of an odd width stands twice.
+    // The last column of an odd width counts twice.
     if let (Some(u), Some(v), 4) = (u.last_mut(), v.last_mut(), rows[0].len() % 8) {
         let twice = rows.map(|row| {
             let last = &row[row.len() - 4..];

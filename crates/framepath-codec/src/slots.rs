@@ -32,12 +32,13 @@ pub(crate) struct SlotRequest {
 pub(crate) struct Padded {
     /// Bytes from one row to the next of each plane; 0 for planes that the format does not have.
     pub(crate) strides: [usize; 4],
-    /// Number of luma rows.
+    /// Number of luma rows, padding included.
     pub(crate) rows: usize,
     /// Visible width and height, pixels.
     pub(crate) visible: (usize, usize),
-    /// Number of pictures that the decoder keeps for this stream: references plus reorder delay. 0 if
-    /// the decoder does not report it (dav1d).
+    /// Number of pictures that the decoder keeps for this stream: references plus reorder delay. 0
+    /// if the decoder does not report it (dav1d), and for pictures that are copied from
+    /// libavcodec's own memory.
     pub(crate) references: u32,
     /// Colours that the stream declares.
     pub(crate) colors: Colors,
@@ -55,7 +56,7 @@ struct SlotsState {
 pub(crate) struct Slots {
     codec: &'static str,
     output: OutputFormat,
-    /// Number of slots of each pool that this `Slots` makes; unused with a provider.
+    /// Number of slots of each pool that this `Slots` makes; not used with a provider.
     slots: u32,
     /// Number of slots that the error recommends if `slots` is not sufficient.
     advised: u32,
@@ -116,9 +117,10 @@ impl Slots {
 
     /// Takes a slot for the picture of packet `number`. Calls `pad`, which returns the decoder's
     /// requirements, only if `request` differs from the last request. Sleeps while later stages
-    /// hold all slots. Returns `None` if this call fails, or a failure was recorded since the last
-    /// [`forget_failure`](Slots::forget_failure); [`take_failure`](Slots::take_failure) then returns
-    /// the first failure, unless it was taken before.
+    /// hold all slots, and waits for a provider that makes a new pool. Returns `None` if this call
+    /// fails, or a failure was recorded since the last [`forget_failure`](Slots::forget_failure);
+    /// [`take_failure`](Slots::take_failure) then returns the first failure, unless it was taken
+    /// before.
     pub(crate) fn take(
         &self,
         number: i64,
@@ -196,9 +198,9 @@ impl Slots {
             .ok_or_else(|| self.pool_error(PoolError::Size { slot_bytes: usize::MAX, slots: self.slots }))
     }
 
-    /// Requests memory for pictures of `request` from the provider. Returns the layout of a slot, and
-    /// the pool in that memory, never `None`. Fails if the provider has no such memory or its slots
-    /// are too small.
+    /// Requests memory for pictures of `request` from the provider. Returns the layout of a slot,
+    /// and the pool in that memory, never `None`. Fails if the decoder's format is neither YUV420P
+    /// nor YUV420P10, if the provider has no such memory, or if its slots are too small.
     fn request_memory(
         &self,
         ProviderRef(provider): ProviderRef,
@@ -310,8 +312,8 @@ impl Slot {
 
     /// Makes a frame of the decoded picture. Converts the picture if the output format requires it.
     /// `starts` has the address of the first visible pixel of each plane, `strides` the bytes
-    /// between its rows. Fails if a plane is outside the slot, the layout is invalid, or a picture
-    /// that was converted before has another size.
+    /// between its rows. Fails if a plane is outside the slot, the layout is invalid, or the slot's
+    /// picture was converted before with another layout.
     ///
     /// # Safety
     /// The decoder has finished the picture in this slot.

@@ -12,12 +12,11 @@ use framepath_model::format::{Layout, LayoutError, PixelFormat, PlaneLayout};
 use crate::chroma::Rows;
 use crate::{CodecError, OutputFormat};
 
-/// Alignment of each plane's first byte, in bytes: the widest vector load of current decoders, and
-/// a cache line.
+/// Alignment of each plane's first byte in [`Surface::new`], in bytes: the widest vector load of
+/// current decoders, and a cache line.
 const PLANE_ALIGN: usize = 64;
 
-/// Number of bytes after each plane that decoders may read (and dav1d write) beyond the last
-/// pixel.
+/// Number of bytes that decoders may read (and dav1d write) beyond the last pixel of a plane.
 const PLANE_SLACK: usize = 128;
 
 /// Returns the format of frames made from pictures in `decoded` for the requested `output`, or
@@ -113,13 +112,14 @@ impl Surface {
 
     /// Divides a slot that other programs read as V4L2's single-plane formats: see
     /// [`framepath_model::buffer_request`]. The planes of frames come first, without gaps. Planes
-    /// that only the decoder needs follow. Returns `None` if that exceeds the address space, or
-    /// for other formats than YUV420P and YUV420P10.
+    /// that only the decoder needs follow. The stride of luma is twice `chroma_stride`, in bytes;
+    /// `rows` is the number of luma rows that the decoder requires. Returns `None` if that exceeds
+    /// the address space, or for other formats than YUV420P and YUV420P10.
     ///
     /// The decoder's planes may be adjacent if the decoder reads and writes only whole blocks:
-    /// `rows` and the strides are multiples of blocks. Rows that no picture has cover the bytes
-    /// that the decoder may touch after the last plane. So `YU12` has exactly the size of its
-    /// pixels; otherwise GStreamer 1.26 hangs in a seek.
+    /// `rows` and the strides are multiples of blocks. Each plane has some additional rows, which
+    /// no picture uses, for the bytes that the decoder may touch after the last plane. So `YU12`
+    /// has exactly the size of its pixels; otherwise GStreamer 1.26 hangs in a seek.
     pub(crate) fn adjacent(
         decoded: PixelFormat,
         output: PixelFormat,
@@ -130,7 +130,8 @@ impl Surface {
             return None;
         }
         let stride = chroma_stride.checked_mul(2)?;
-        // Slack as after each plane in `new`.
+        // The spare rows have the bytes of a luma row and of PLANE_SLACK, as each plane in `new`
+        // has them.
         let spare = stride.checked_add(PLANE_SLACK)?.div_ceil(chroma_stride.max(1));
         let rows = rows.checked_next_multiple_of(2)?.checked_add(spare * 2)?;
         let mut end = 0usize;

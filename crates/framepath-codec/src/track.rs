@@ -72,10 +72,11 @@ pub struct TrackInfo {
 /// Number of 32-bit words before the codec's head in [`TrackInfo::to_bytes`].
 const WORDS: usize = 16;
 
-/// Number of bytes of these words.
+/// Number of bytes of the [`WORDS`] words.
 const FIXED: usize = WORDS * 4;
 
-/// Returns the fields of `parameters` that a decoder in another process needs, as numbers.
+/// Returns the addresses of those fields of `parameters` that a decoder in another process needs.
+/// Each field is accessed as a 32-bit number.
 fn fields(parameters: *mut ff::AVCodecParameters) -> [*mut u32; WORDS] {
     // SAFETY: only takes addresses of fields, each of four bytes. Enums are accessed as integers as in C.
     unsafe {
@@ -114,9 +115,10 @@ impl TrackInfo {
         }
     }
 
-    /// Returns the name of the pixel format that the container or the decoder declares, and the supported
-    /// format to which the decoder's pictures are converted; `None` if they are not converted, or the format is
-    /// not known before the first picture.
+    /// Returns the name of the pixel format that the container or the decoder declares, and the
+    /// supported format to which the decoder's pictures are converted; `None` if they are not
+    /// converted, if they cannot be converted, or if the format is not known before the first
+    /// picture.
     pub fn converted_format(&self) -> Option<(String, PixelFormat)> {
         // SAFETY: a field of a valid parameter set that nothing writes.
         let format = unsafe { (*self.parameters.as_ptr()).format };
@@ -126,9 +128,9 @@ impl TrackInfo {
         }
     }
 
-    /// Returns the parameter sets of `new`, a description of the same track in another session, as the start of a
-    /// packet of this track; empty if they are the same, `None` if the two tracks differ in more than their
-    /// parameter sets.
+    /// Returns the parameter sets of `new`, a description of the same track in another session, as
+    /// the start of a packet of this track; empty if they are the same, `None` if the codecs
+    /// differ, or the form or size of NAL unit lengths. Compares nothing else of the two tracks.
     pub fn sets_of(&self, new: &TrackInfo) -> Option<Vec<u8>> {
         match (self.codec == new.codec, self.head() == new.head()) {
             (false, _) => None,
@@ -211,7 +213,7 @@ impl TrackInfo {
     /// There is not enough memory.
     pub fn from_codec(codec: Codec, stream: StreamInfo) -> Result<TrackInfo, CodecError> {
         let mut words = [0; FIXED];
-        // The numbers for unspecified colours.
+        // 2 is the number for unspecified primaries, transfer and matrix.
         for unspecified in [12, 13, 14] {
             words[unspecified * 4..][..4].copy_from_slice(&2u32.to_le_bytes());
         }

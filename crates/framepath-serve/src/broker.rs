@@ -234,7 +234,8 @@ impl Broker {
             match listener.accept() {
                 Ok(Some((socket, peer))) => self.add_client(socket, peer),
                 Ok(None) => return,
-                // Most likely the process lacks descriptors until a client leaves.
+                // accept(2) has failed, most likely because the process lacks descriptors until a
+                // client leaves.
                 Err(_) => {
                     self.paused_until_ns = Some(now_ns() + PAUSE_NS);
                     return;

@@ -18,15 +18,17 @@ pub(super) struct Connection {
     socket: Socket,
     pub(super) peer: Peer,
     pub(super) client: Client,
-    /// Messages that wait for room in the socket, each with its descriptor if it has one. While any wait,
-    /// the service does not read from the client. This limits the number of waiting messages to the
-    /// client's streams.
+    /// Messages that wait for room in the socket, each with its descriptor if it has one. While any
+    /// wait, the service does not read from the client. So at most one message for each of the
+    /// client's streams, and one answer, wait.
     waiting: VecDeque<(Message, Option<OwnedFd>)>,
-    /// Time limit for the client's first message, and for reading a waiting message, nanoseconds.
+    /// Time limit for the client to send its first message, and to read a waiting message,
+    /// nanoseconds.
     patience_ns: u64,
     /// CLOCK_MONOTONIC deadline, nanoseconds, for the client's first message or for reading a
-    /// waiting message; `None` if neither is due. The deadline also removes a client that has exited after it
-    /// had sent its own end of the socket to the service: in an unread message, that end stays open.
+    /// waiting message; `None` if neither is due. The deadline also removes a client that has
+    /// exited, but whose end of the socket stays open because the client had sent that end to the
+    /// service in a message that is still unread.
     until_ns: Option<u64>,
 }
 
@@ -35,7 +37,7 @@ pub(super) struct Connection {
 pub(super) enum ClientEvent {
     /// The client sent a message; the error if the message is invalid.
     Message(Result<Message, WireError>),
-    /// No message of the client has arrived since the last one.
+    /// No message of the client waits to be received.
     Nothing,
     /// The client has closed the connection, or the connection failed.
     Gone,

@@ -79,7 +79,8 @@ pub fn serve(attached: &Attached, settings: &DeviceSettings) -> io::Result<std::
                     "stream {id}: refused: user {uid} has {} streams, the limit; raise --device-user-streams",
                     settings.user_streams
                 ));
-                // Without this, the kernel would offer the stream again.
+                // Reports the failure to the kernel, because the kernel would offer the stream
+                // again otherwise.
                 let _ = offered.stream.fail();
                 continue;
             }

@@ -2,8 +2,9 @@
 //! Service of framepath: touches the service's socket, its workers, a local TCP port and the kernel
 //! module's node.
 //!
-//! The service starts sandboxed workers for every program of the machine that may use the service. The
-//! service hands each worker to one client, and ends the worker when this client is gone.
+//! The service starts sandboxed workers for every program of the machine that may use the service.
+//! The service hands each worker to one client, and ends the worker when this client releases its
+//! stream, requests a replacement or is gone.
 //!
 //! ```text
 //! client ──hello──▶ broker ──spawns──▶ worker
@@ -13,8 +14,8 @@
 //! ```
 //!
 //! No packet and no frame passes through the service. A client waits for the service only when the
-//! client requests a worker. The service has one thread, which sleeps in poll(2) and makes no system call
-//! while nothing happens.
+//! client requests a worker or the service's status. [`Service`] has one thread, which sleeps in
+//! poll(2) and makes no system call while nothing happens.
 //!
 //! - [`Service`] listens and runs; [`ServiceSettings`] has its limits and the users that it admits.
 //! - [`Viewer`] reads the figures of a running service; [`table`] prints them.
@@ -68,8 +69,9 @@ pub struct ServiceSettings {
     pub uids: Vec<u32>,
     /// Ids of groups whose members are admitted. Default: none.
     pub gids: Vec<u32>,
-    /// Number of spare workers that are kept running. After a worker could not be started, the service keeps
-    /// no spares until a start succeeds. Default: 2.
+    /// Number of spare workers that are kept running. After a worker could not be started, did not
+    /// become ready or ended before it had a stream, the service keeps no spares until another
+    /// worker becomes ready. While the service stops, it keeps no spares. Default: 2.
     pub spares: u32,
     /// Limit of the address space that a worker may take beyond its program, bytes. Default: 4 GiB.
     pub memory_bytes: u64,
@@ -154,9 +156,9 @@ impl Service {
         self.metrics
     }
 
-    /// Serves clients until `stops` receives a signal. Then accepts no more streams, and returns when the
-    /// running streams have ended or the grace time is over; returns at once after a second signal. Kills
-    /// the remaining workers when it returns.
+    /// Serves clients until `stops` receives a signal. Then accepts no more clients and no more
+    /// streams, and returns when the running streams have ended or the grace time is over; returns
+    /// at once after a second signal. Kills the remaining workers when it returns.
     ///
     /// Call it in a thread that lives as long as the process, because workers end with this thread.
     ///

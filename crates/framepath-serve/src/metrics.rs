@@ -48,14 +48,14 @@ impl Metrics {
         self.paused_until_ns.is_none().then(|| self.listener.as_fd())
     }
 
-    /// Returns every reader's socket, each with true if the service has to wait until the socket is writable,
-    /// false if until it is readable.
+    /// Returns every reader's socket. Each comes with true if the service waits until the socket is
+    /// writable, or false if the service waits until the socket is readable.
     pub(super) fn readers(&self) -> impl Iterator<Item = (BorrowedFd<'_>, bool)> {
         self.readers.iter().map(|reader| (reader.stream.as_fd(), reader.answer.is_some()))
     }
 
-    /// Accepts one waiting connection; pauses accepting for [`PAUSE_NS`] if that fails, unless the connection
-    /// is gone.
+    /// Accepts one waiting connection; pauses accepting for [`PAUSE_NS`] if that fails, unless no
+    /// connection waits or the connection is gone.
     pub(super) fn accept(&mut self, now_ns: u64) {
         let accepted = self.listener.accept();
         self.add_connection(accepted.map(|(stream, _)| stream), now_ns);
@@ -74,7 +74,8 @@ impl Metrics {
             return;
         }
         if self.readers.len() >= READERS {
-            // Removes the oldest reader that has sent no request; if there is none, the oldest reader.
+            // Removes the oldest reader that has not sent its whole request; if there is none, the
+            // oldest reader.
             let silent = self.readers.iter().position(|reader| reader.answer.is_none());
             self.readers.remove(silent.unwrap_or(0));
         }
@@ -97,8 +98,9 @@ impl Metrics {
 }
 
 impl Reader {
-    /// Reads a part of the request, or writes a part of the answer, without waiting. Returns `true` if there
-    /// is more to do; `false` if the connection is finished or failed.
+    /// Reads a part of the request; if the request is complete, writes a part of the answer. Does
+    /// not wait. Returns `true` if there is more to do; `false` if the connection is finished, has
+    /// failed, or has sent more than [`REQUEST_BYTES`] of an incomplete request.
     fn serve(&mut self, page: &impl Fn() -> String) -> bool {
         if self.answer.is_none() {
             let mut bytes = [0; 1024];

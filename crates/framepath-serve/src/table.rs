@@ -75,7 +75,7 @@ fn line(before: &StreamStatus, now: &StreamStatus, seconds: f64) -> String {
     let frames = rate(before.figures.frames, figures.frames, seconds);
     let cpu = rate(before.cpu_ns, now.cpu_ns, seconds).map(|ns| ns / 1e7);
     let recent = figures.latency.since(&before.figures.latency);
-    // If no frame came lately, the latency of all frames.
+    // Without a frame since `before`, the latency of all frames.
     let latency = if recent.count() > 0 { recent } else { figures.latency };
     let quantile = |q| latency.quantile_ns(q).map_or_else(|| UNKNOWN.to_owned(), time);
     let id = |n: u32| if n == 0 { UNKNOWN.to_owned() } else { n.to_string() };

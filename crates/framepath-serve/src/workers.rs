@@ -68,7 +68,8 @@ pub(super) enum WorkerEnd {
 pub(super) struct WorkerDeath {
     pid: u32,
     stream: Option<u32>,
-    /// Number of the signal that ended the worker; `None` if the worker exited.
+    /// Number of the signal that ended the worker; `None` if the worker exited, or if the cause is
+    /// not known.
     signal: Option<i32>,
     /// Exit code of the worker; `None` if a signal ended it, or if the code is not known.
     exit_code: Option<i32>,
@@ -119,7 +120,8 @@ impl Workers {
                 source: errno.into(),
             })?;
             let Spare { process, socket, program, layers, .. } = start_program(kind)?;
-            // Sent now, because only the service has the socket now.
+            // The page is sent now, while only the service holds the socket; after the grant, the
+            // client holds it.
             send(&socket, &Message::Page, Some(page.fd()))?;
             let id = *next;
             *next += 1;
@@ -138,8 +140,9 @@ impl Workers {
         self.spares.ready().count()
     }
 
-    /// Grants ready worker `id` to a client for `stream`: returns the worker's process id, the layers of its sandbox, and
-    /// the caller's end of its socket; `None` if there is no such worker. The service keeps no copy of the
+    /// Grants ready worker `id` to a client for the stream with number `stream`. Returns the worker's
+    /// process id, the layers of its sandbox, and the socket by which the client reaches the worker;
+    /// `None` if there is no such worker or the worker is not ready. The service keeps no copy of the
     /// socket.
     pub(super) fn grant(&mut self, id: WorkerId, stream: u32) -> Option<(u32, Layers, OwnedFd)> {
         let spare = self.spares.take(|spare| spare.process.id == id && spare.is_ready())?;
@@ -211,7 +214,7 @@ impl Workers {
             }
         }
         Some(received.map_err(|error| match error {
-            // Without the prefix of `HostError::Refused`.
+            // The text alone, without the prefix that `HostError::Refused` would add.
             HostError::Refused { text } => text,
             error => error.to_string(),
         }))
@@ -262,7 +265,8 @@ impl Workers {
     }
 }
 
-/// Returns the name of a signal that ends a process, by Linux's number; `None` for another signal.
+/// Returns the name of the signal with Linux's number `number`, for the signals that most often end
+/// a process; `None` for every other signal.
 fn signal_name(number: i32) -> Option<&'static str> {
     Some(match number {
         1 => "SIGHUP",

@@ -19,7 +19,7 @@ use crate::{CodecError, Packet};
 /// Number of datagrams that libavformat keeps while it waits for an earlier one: its own default.
 const REORDERED: &CStr = c"500";
 
-/// Stream from the network.
+/// Description of a stream to receive from the network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetworkStream {
     /// Way in which the stream is received.
@@ -27,9 +27,11 @@ pub struct NetworkStream {
     /// URL with the address of the server as numbers; the text of a session description for
     /// [`NetworkProtocol::Sdp`].
     pub text: Vec<u8>,
-    /// Maximum time to wait for a late datagram. Not used by [`NetworkProtocol::RtspTcp`].
+    /// Maximum time to wait for a late datagram, at most about 35 minutes (2^31 - 1 microseconds).
+    /// Without effect for [`NetworkProtocol::RtspTcp`].
     pub latency: Duration,
-    /// Maximum time of one wait for the server.
+    /// Maximum time of one wait for the server, at most about 35 minutes (2^31 - 1 microseconds).
+    /// Without effect for [`NetworkProtocol::Sdp`], which has no server.
     pub timeout: Duration,
     /// Number of the video track, from 0; `None` chooses the best.
     pub track: Option<usize>,
@@ -38,11 +40,12 @@ pub struct NetworkStream {
 /// Way in which a stream from the network is received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NetworkProtocol {
-    /// RTSP, with the packets in its TCP connection.
+    /// RTSP; the server sends the media packets in the TCP connection of RTSP.
     RtspTcp,
-    /// RTSP over TCP, with the packets in datagrams.
+    /// RTSP over TCP; the server sends the media packets in UDP datagrams.
     RtspUdp,
-    /// RTP in datagrams, as a session description (SDP) says.
+    /// RTP in UDP datagrams, without a server: a session description (SDP) has the addresses and
+    /// the codecs.
     Sdp,
 }
 
@@ -55,7 +58,7 @@ impl NetworkProtocol {
         }
     }
 
-    /// Returns the protocols that libavformat may open.
+    /// Returns libavformat's names of the protocols that it may open, separated by commas.
     fn allowed(self) -> &'static CStr {
         match self {
             NetworkProtocol::RtspTcp => c"tcp",
@@ -66,7 +69,8 @@ impl NetworkProtocol {
 }
 
 impl NetworkStream {
-    /// Returns the name for errors.
+    /// Returns the stream's name in errors: `connection` for RTSP, `session` for a session
+    /// description.
     fn name(&self) -> String {
         match self.protocol {
             NetworkProtocol::RtspTcp | NetworkProtocol::RtspUdp => "connection".to_owned(),
@@ -81,7 +85,7 @@ impl NetworkStream {
         };
         let mut options = vec![
             (c"protocol_whitelist", self.protocol.allowed().to_owned()),
-            // A stream that is not requested delays nothing.
+            // Only video streams are requested. A stream that is not requested delays nothing.
             (c"allowed_media_types", c"video".to_owned()),
             (c"max_delay", microseconds(self.latency)),
         ];
@@ -102,9 +106,11 @@ impl NetworkStream {
 }
 
 impl Demuxer {
-    /// Connects to the sender of `stream`, and reads the stream's first packets, up to the first random access
-    /// point. For a process in a sandbox:
-    /// all codecs of libavcodec are possible. Takes libavformat's log messages of the whole process, for ever.
+    /// Connects to the sender of `stream`, and reads the stream's first packets, up to the first random
+    /// access point. Only for a process in a sandbox, because libavformat and libavcodec may use all of
+    /// their demuxers and decoders. From the first call on, this crate counts the log messages of
+    /// FFmpeg's libraries about lost packets and goodbyes in the whole process, and none of their
+    /// messages is printed any more.
     ///
     /// # Errors
     /// The server cannot be reached or refuses the stream, sends nothing for too long, or the stream has no
@@ -122,13 +128,15 @@ impl Demuxer {
         let mut input = DemuxerInput::Network { _memory: input };
         let (context, track) = context.select(&name, &mut input, stream.track, &shortage)?;
         let mut demuxer = Demuxer::from_parts(name, input, context, track, (stream.track, Formats::All))?;
-        // Only counted: libavformat has read many packets, and the loss may be before any of them.
+        // Only counts the loss and marks no packet as damaged: libavformat has read many packets,
+        // and the loss may be before any of them.
         demuxer.lost = take_lost();
         demuxer.skip_to_key()?;
         Ok(demuxer)
     }
 
-    /// Returns the number of packets of the network that were lost since the last call. 0 for a file.
+    /// Returns the number of packets of the network that were lost since the last call, or before
+    /// the first call since the stream was opened. 0 for a file.
     pub fn take_lost(&mut self) -> u64 {
         std::mem::take(&mut self.lost)
     }
@@ -143,8 +151,8 @@ impl Demuxer {
         }
     }
 
-    /// Returns an error if `code` is the end of a stream whose sender has not said goodbye: the connection was
-    /// lost.
+    /// Returns an error if `code` is the end of the stream and no sender has said goodbye (RTCP
+    /// BYE) in this process: the connection was lost.
     pub(super) fn check_end(&self, code: c_int) -> Result<(), CodecError> {
         if code != ff::AVERROR_EOF || has_goodbye() {
             return Ok(());
@@ -161,7 +169,7 @@ impl Context {
             let message = libav_message(code);
             let message = match (stream.protocol, code) {
                 (NetworkProtocol::Sdp, _) => message,
-                // libavformat's error also for a missing answer.
+                // libavformat returns this error also if the server sends no answer in time.
                 (_, ff::AVERROR_INVALIDDATA) => format!("no valid answer of the server in time ({message})"),
                 _ => message,
             };

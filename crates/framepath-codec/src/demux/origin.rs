@@ -23,7 +23,7 @@ impl DemuxerInput {
         }
     }
 
-    /// Returns true if a read has reached the end of the file.
+    /// Returns true if a read has reached the end of the file; always false for a network.
     pub(super) fn is_at_end(&self) -> bool {
         matches!(self, DemuxerInput::File(input) if input.is_at_end())
     }

@@ -42,8 +42,9 @@ impl Marking {
         Marking { target, next_key: None, is_new: true }
     }
 
-    /// Marks `packet`, the next packet in decoding order, if its picture has to be discarded. Returns
-    /// false if the marking has ended: no later packet has to be marked.
+    /// Marks `packet`, the next packet in decoding order, if its picture has to be discarded; never
+    /// marks a packet without a presentation time. Returns false if the marking has ended: neither
+    /// `packet` nor a later packet has to be marked.
     pub(super) fn mark(&mut self, packet: &mut Packet) -> bool {
         let is_first = std::mem::take(&mut self.is_new);
         let Some(pts) = packet.meta().pts else { return true };
@@ -60,8 +61,8 @@ impl Marking {
 }
 
 impl Demuxer {
-    /// Returns true if [`seek`](Demuxer::seek) and [`rewind`](Demuxer::rewind) can work: the input is
-    /// a regular file, not a pipe or a device.
+    /// Returns true if [`seek`](Demuxer::seek) and [`rewind`](Demuxer::rewind) can work: the input
+    /// is a regular file, not a pipe, a device or a network stream.
     pub fn is_seekable(&self) -> bool {
         self.input.is_seekable()
     }
@@ -75,7 +76,8 @@ impl Demuxer {
     /// demuxer then reads the file from the beginning.
     ///
     /// # Errors
-    /// [`CodecError::CannotSeek`], or the file can no longer be read.
+    /// [`CodecError::CannotSeek`], the errors of [`read`](Demuxer::read), or those of
+    /// [`rewind`](Demuxer::rewind).
     pub fn seek(&mut self, to: Duration, mode: SeekTo) -> Result<(), CodecError> {
         if !self.is_seekable() {
             return Err(self.cannot_seek("it is a pipe or a device, not a regular file"));
@@ -99,9 +101,10 @@ impl Demuxer {
         Ok(())
     }
 
-    /// Skips packets up to the next random access point, where a flushed decoder can start. The
-    /// next [`read`](Demuxer::read) returns this point, or `None` if the file has no further one. Later
-    /// packets whose pictures are shown before the point are marked as [preroll](Packet::preroll).
+    /// Skips packets up to the next random access point that is not damaged, where a flushed
+    /// decoder can start. The next [`read`](Demuxer::read) returns this point, or `None` if the
+    /// file has no further one. Later packets whose pictures are shown before the point are marked
+    /// as [preroll](Packet::preroll).
     ///
     /// # Errors
     /// As [`read`](Demuxer::read).
@@ -186,7 +189,7 @@ impl Demuxer {
             match key.meta().pts {
                 Some(pts) if pts > latest => break,
                 Some(_) => last = keys,
-                // A point without a time may be later.
+                // A point without a time may be after `latest`.
                 None => {}
             }
         }
@@ -199,8 +202,9 @@ impl Demuxer {
         self.read_key()
     }
 
-    /// Does the work of [`read_to_target`](Demuxer::read_to_target) where libavformat cannot seek:
-    /// reads the file from the start to find the point, and again up to the point.
+    /// Does the work of [`read_to_target`](Demuxer::read_to_target) if libavformat cannot seek, or
+    /// if its seeks have not led to the point: reads the file from the start to find the point, and
+    /// again up to the point.
     fn land_by_reading(&mut self, latest: i64) -> Result<Option<Packet>, CodecError> {
         self.rewind()?;
         let mut found = None;
@@ -323,15 +327,16 @@ impl Context {
 }
 
 /// Returns true if `packet`, a random access point, contains an IDR picture. H.264 and HEVC packets
-/// must have start codes (Annex B). The random access points of other codecs always count as IDR
-/// pictures.
+/// must have start codes (Annex B). The random access points of VP8, VP9 and AV1 always count as
+/// IDR pictures; those of [`Codec::Other`] only if each packet of the codec is decoded alone.
+/// Returns false for an H.264 or HEVC packet whose bytes another process can write.
 fn is_idr(codec: Codec, packet: &Packet) -> bool {
     let bytes = packet.bytes().unwrap_or_default();
     let units = bytes.windows(4).filter(|window| window[..3] == [0, 0, 1]).map(|window| window[3]);
     let mut units = units;
     match codec {
         Codec::H264 => units.any(|head| head & 0x1f == 5),
-        // IDR_W_RADL and IDR_N_LP.
+        // The NAL unit types IDR_W_RADL and IDR_N_LP.
         Codec::Hevc => units.any(|head| matches!(head >> 1 & 0x3f, 19 | 20)),
         // The random access points of these codecs are keyframes, which act as IDR pictures.
         Codec::Vp8 | Codec::Vp9 | Codec::Av1 => true,

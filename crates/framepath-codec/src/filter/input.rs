@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Frames as libavfilter reads them: without a copy, and read-only.
+//! Frames as libavfilter reads them: read-only, and without a copy if libavfilter may read them in
+//! place.
 
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -47,8 +48,9 @@ impl InputFrames {
         InputFrames { memory, copies: None, held: HeldFrames::default() }
     }
 
-    /// Returns `frame` as libavfilter takes it, with `number` as a mark that filters copy to their output. Returns
-    /// `None` if there is not enough memory.
+    /// Returns `frame`, or a copy if libavfilter must not read it in place, as libavfilter takes
+    /// it, with `number` as a mark that filters copy to their output. Returns `None` if there is
+    /// not enough memory.
     ///
     /// # Errors
     /// The frame is not a picture.
@@ -74,7 +76,7 @@ impl InputFrames {
             Layout::aligned(from.format, from.width, from.height, ROW_ALIGN)?.with_colors(from.colors);
         let bytes = layout.size + SLACK;
         if self.copies.as_ref().is_none_or(|pool| pool.slot_bytes() < bytes) {
-            // As many as a graph may hold; only used ones take memory.
+            // 256 slots, as many as the frames that a graph may hold; only used slots take memory.
             let Ok(pool) = Pool::new(bytes, 256) else { return Ok(None) };
             self.copies = Some(pool);
         }
@@ -130,7 +132,8 @@ impl InputFrames {
         Some(picture)
     }
 
-    /// Returns the input frame that `picture` is, unchanged and whole; `None` if it is another picture.
+    /// Returns the input frame, or its first copy, that `picture` is, unchanged and whole; `None`
+    /// if it is another picture, and always with [`InputMemory::Copied`].
     ///
     /// # Safety
     /// `picture` is a valid frame.

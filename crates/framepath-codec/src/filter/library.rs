@@ -68,11 +68,13 @@ functions! {
     av_buffersink_get_sample_aspect_ratio: fn(*const FilterContext) -> ff::AVRational;
 }
 
-/// Returns the functions of libavfilter; loads the library on the first call. It stays loaded, because its
-/// filters may have started threads.
+/// Returns the functions of libavfilter; loads the library on the first call. The library stays
+/// loaded, because its filters may have started threads. After a failure, later calls return the
+/// same error without another attempt.
 ///
 /// # Errors
-/// The library of the same FFmpeg as libavcodec is not installed.
+/// The library of the same FFmpeg as libavcodec is not installed, has another version than its name
+/// says, or lacks a function.
 pub(super) fn functions() -> Result<&'static FilterFunctions, GraphError> {
     static LOADED: OnceLock<Result<FilterFunctions, String>> = OnceLock::new();
     let loaded = LOADED.get_or_init(|| {
@@ -92,7 +94,7 @@ pub(super) fn functions() -> Result<&'static FilterFunctions, GraphError> {
         if found != major {
             return Err(format!("{name} is version {found}"));
         }
-        // Never unloaded.
+        // Keeps the library loaded until the process ends.
         std::mem::forget(library);
         Ok(functions)
     });

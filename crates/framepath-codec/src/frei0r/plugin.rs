@@ -154,8 +154,8 @@ impl Plugin {
     /// handle.
     ///
     /// # Errors
-    /// The linker's error, a missing symbol, a failure of `f0r_init`, or a declared value that the
-    /// specification does not define.
+    /// The linker's error, a missing symbol, a failure of `f0r_init`, a declared value that the
+    /// specification does not define, or more than 4096 declared parameters.
     pub fn load(path: &Path) -> Result<Plugin, Frei0rError> {
         let name = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
         // Compares by the unresolved path first, because a sandboxed process may no longer access

@@ -16,7 +16,8 @@ use crate::slots::{Padded, Slot, SlotRequest, Slots};
 /// State that the callbacks use, on any thread of libavcodec.
 pub(super) struct CallbackState {
     pub(super) slots: Slots,
-    /// Observer of the frame threads; idle if the decoder has none.
+    /// Observer of the frame threads; idle without frame threads, and below the ledger's level
+    /// `full`.
     pub(super) frame_threads: FrameThreads,
     /// True if the decoder may write into memory of the caller (AV_CODEC_CAP_DR1).
     pub(super) direct: bool,
@@ -27,8 +28,8 @@ pub(super) struct CallbackState {
     pub(super) lent: LentSlots,
 }
 
-/// Addresses of the slots that libavcodec holds. Decoders also output pictures in other memory, and their
-/// buffers must not be taken for slots.
+/// Addresses of the slots that libavcodec holds. Decoders also output pictures in other memory; the
+/// buffers of that memory must not be taken for slots.
 #[derive(Clone, Default)]
 pub(super) struct LentSlots(Arc<Mutex<Vec<usize>>>);
 
@@ -60,11 +61,12 @@ struct LentSlot {
     list: LentSlots,
 }
 
-/// Callback `get_buffer2`: provides a slot for libavcodec to decode into, or libavcodec's own memory if the
-/// decoder or the pixel format requires that. Returns 0, or a negative
-/// error code; [`Slots`] records the reason, except for an invalid size and for a failed allocation
-/// of the reference. Called on libavcodec's threads, or in a call of the decoder; no path in it
-/// panics, so nothing unwinds into C (a panic in a [`BufferHook`](crate::BufferHook) aborts).
+/// Callback `get_buffer2`: provides a slot for libavcodec to decode into, or libavcodec's own
+/// memory if the decoder or the pixel format requires that. Returns 0, or a negative error code;
+/// [`Slots`] records the reason, except for an invalid size, for a failed allocation of the
+/// reference, and for an error of libavcodec's own allocator. Called on libavcodec's threads, or in
+/// a call of the decoder; no path in it panics, so nothing unwinds into C (a panic in a
+/// [`BufferHook`](crate::BufferHook) aborts).
 pub(super) unsafe extern "C" fn get_buffer(
     context: *mut ff::AVCodecContext,
     frame: *mut ff::AVFrame,
@@ -145,7 +147,7 @@ unsafe fn padded(context: *mut ff::AVCodecContext, request: SlotRequest, colors:
     let aligns = aligns.map(|align| usize::try_from(align).unwrap_or(1).max(1));
     let (mut width, rows) = (width.max(2) as usize, height.max(2) as usize);
     // Some decoders require chroma rows to be half as long as luma rows. So the width grows until
-    // all are aligned, in steps of its lowest bit.
+    // all strides are aligned, in steps of the width's lowest bit that is set.
     loop {
         let mut strides = [0; 4];
         for (plane, stride) in strides.iter_mut().enumerate().take(request.decoded.plane_count()) {

@@ -139,15 +139,15 @@ impl Conversion {
     }
 }
 
-/// Returns the format that differs from `format` only in not meaning full range: the conversion keeps the
-/// range, which the frame's colours declare.
+/// Returns YUV440P for YUVJ440P, which differs only in that it means full range; returns every
+/// other format unchanged. So the conversion keeps the range, which the frame's colours declare.
 fn without_range(format: c_int) -> c_int {
     const FULL: c_int = ff::AVPixelFormat::AV_PIX_FMT_YUVJ440P as c_int;
     if format == FULL { ff::AVPixelFormat::AV_PIX_FMT_YUV440P as c_int } else { format }
 }
 
-/// Copies the rows of `frame` to the planes of `slot`. libav's strides may be negative: rows from bottom to
-/// top.
+/// Copies the rows of `frame` to the planes of `slot`. Returns false if the frame has no memory for
+/// one of the planes. libav's strides may be negative: rows from bottom to top.
 ///
 /// # Safety
 /// `frame` is a valid picture of the format and size of `request`, and `slot` is divided for it.
@@ -171,7 +171,8 @@ unsafe fn copy_planes(frame: *const ff::AVFrame, slot: &Slot, request: SlotReque
     true
 }
 
-/// Layout of a slot whose picture no decoder writes: only the rows are aligned.
+/// Returns the layout of a slot whose picture no decoder writes: each row has a multiple of
+/// [`ROW_ALIGN`] bytes, and there are no rows below the picture.
 fn padded(request: SlotRequest, colors: Colors) -> Padded {
     let mut strides = [0; 4];
     for (plane, stride) in strides.iter_mut().enumerate().take(request.decoded.plane_count()) {

@@ -10,8 +10,8 @@ use super::{BAND, SLACK, planar8};
 /// Number of frames without comparison after a frame of which more than half of the bands changed.
 const MOVING: u32 = 15;
 
-/// Copy of the picture on the screen. A copy is needed, because the frame's slot was already
-/// returned to its pool.
+/// Copy of the picture on the screen. A copy is needed, because the slot of the previous frame may
+/// have been returned to its pool.
 #[derive(Debug, Default)]
 pub(super) struct PaintedCopy {
     /// Layout of `picture`; `None` if the screen's content is not known.

@@ -14,8 +14,8 @@ use framepath_os::v4l2::{Fourcc, V4l2Colors};
 
 use framepath::host::for_serve::{BufferProvider, ProvidedBuffers, ProvidedSlots};
 
-/// Interval between two attempts to give the kernel a frame or the answer to a drain that it does not accept
-/// yet. It may accept them later without an event.
+/// Interval between two attempts to give the kernel a frame or the answer to a drain that it does
+/// not accept yet. The kernel may accept them later without an event.
 const CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Time limit for a decoder to announce its frame format after the first packet of a session. After this
@@ -75,10 +75,11 @@ struct CurrentBuffers {
 struct Buffer {
     /// Generation of the buffer's memory when the client queued the buffer last.
     generation: u32,
-    /// True from the queueing of the buffer by the client until its delivery, or until the CAPTURE queue
-    /// stops.
+    /// True from the queueing of the buffer by the client until the buffer is delivered with a
+    /// frame or with the end of a drain, or until the CAPTURE queue stops.
     queued: bool,
-    /// True if the buffer was released to the worker that has the present buffers.
+    /// True from the release of the buffer to the worker that has the present buffers until the
+    /// buffer is delivered.
     at_worker: bool,
     /// Frame in a buffer that the client holds, with [`CurrentBuffers::number`] at the delivery; `None` if
     /// the client holds no frame in the buffer.
@@ -164,7 +165,8 @@ impl Captures {
     /// example because the CAPTURE queue does not stream.
     ///
     /// # Errors
-    /// The kernel refuses the buffer for another reason than the end of its epoch or memory.
+    /// The kernel refuses the buffer for another reason than that it does not accept the buffer
+    /// yet, that the epoch is over, or that the memory of the buffer was replaced.
     pub(super) fn deliver(&self, frame: Frame, info: &FrameInfo) -> io::Result<Delivery> {
         let index = frame.slot();
         let mut state = self.locked();
@@ -236,8 +238,9 @@ impl Captures {
         Ok(())
     }
 
-    /// Waits until the client has set up CAPTURE for the format of the epoch, the epoch is over, or `over` is
-    /// true. Waits at most [`FORMAT_TIME`] for the announcement of a format.
+    /// Waits until the client has set up CAPTURE for the format of the epoch, the epoch or the
+    /// stream is over, or `over` returns true. Waits at most [`FORMAT_TIME`] for the announcement
+    /// of a format.
     ///
     /// The first packet must not return to the client earlier, for two reasons. The client then expects
     /// to find the format. And while the client has neither a queued packet nor a streaming CAPTURE

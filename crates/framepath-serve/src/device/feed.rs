@@ -2,10 +2,11 @@
 //! One stream of the device: passes its packets to a session, and the session's frames to the
 //! client.
 //!
-//! Three threads: one takes packets from the kernel and submits them to the
-//! worker, one takes the worker's frames and gives them to the client, one
-//! watches the client's buffers. A temporary fourth decodes packets again after the client has replaced its
-//! buffers. A session lasts for one sequence of one epoch; it begins at a packet where decoding can begin.
+//! Three threads: one takes packets from the kernel and submits them to the worker, one takes the
+//! worker's frames and gives them to the client, one watches the client's buffers. A temporary
+//! fourth decodes packets again after the client has replaced its buffers. A session lasts for at
+//! most one sequence of one epoch, and begins at a packet where decoding can begin. When packets
+//! are decoded again, a new session begins within the sequence.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -66,15 +67,17 @@ struct Feeder {
 struct FeedState {
     /// Epoch and session of the present sequence; `None` between sessions.
     session: Option<(u32, Arc<Session>)>,
-    /// True from the start of a session until all its frames were read or the session was abandoned.
+    /// True from the start of a session until the thread that delivers frames is done with the
+    /// session: all its frames were read, or the session has failed or was abandoned.
     reading: bool,
-    /// True if the client has stopped using the buffers of the session, until the replay begins.
+    /// True after the client has stopped using so many buffers of the session that the worker has
+    /// too few, until the replay begins.
     stale: bool,
     /// Marks of the last packets, by the packet's number.
     marks: BTreeMap<u64, PacketMark>,
     /// Numbers, among the packets of the last replay, of the frames that were delivered before this replay.
     delivered_before: BTreeSet<u64>,
-    /// Highest number of a delivered frame; `None` before the first frame.
+    /// Highest packet number of a delivered frame; `None` before the first frame.
     delivered: Option<u64>,
 }
 
@@ -111,7 +114,8 @@ impl Serving {
             let serving = Serving::start(id, offered.codec, size, offered.epoch, &stream, stash, settings)?;
             Ok((serving, entries))
         });
-        // A stream that cannot start is failed, because the kernel would offer it again without end.
+        // Reports the failure of a stream that cannot start to the kernel, because the kernel would
+        // offer it again without end.
         let (serving, entries) = started.inspect_err(|_| drop(stream.fail()))?;
         if let Err(error) = serving.resume(&entries).and_then(|()| serving.feed()) {
             if Refusal::of(&error) != Refusal::Closed {
@@ -333,8 +337,9 @@ impl Serving {
         if sent { Ok(submit) } else { Err(io::ErrorKind::BrokenPipe.into()) }
     }
 
-    /// Drains the session, if there is one, and waits until all its frames are delivered to the client. If
-    /// the client replaces its buffers meanwhile, decodes the packets again first.
+    /// Drains the session, if there is one, and waits until all its frames are delivered to the
+    /// client, or the session has failed or was abandoned. If the client replaces its buffers
+    /// meanwhile, decodes the packets again first.
     fn finish(&self, feeder: &mut Feeder) -> io::Result<()> {
         loop {
             if let Some(submit) = &mut feeder.submit {
@@ -441,7 +446,8 @@ impl Serving {
                 }
             }
         }
-        // The client has closed the stream, so all waiting threads have to end.
+        // The stream is over (closed by the client, failed or stopped), so all waiting threads have
+        // to end.
         self.captures.close();
         if let Some((_, session)) = &self.state().session {
             session.abandon();
@@ -449,8 +455,8 @@ impl Serving {
     }
 }
 
-/// Ignores the errors of an answer for an old epoch, because a flush event follows, and of an answer that
-/// the client no longer expects. Returns every other error.
+/// Ignores the errors of an answer for an old epoch, because a flush event follows, and of an
+/// answer that the client or the kernel module no longer expects. Returns every other error.
 fn ignore_flushed(answer: io::Result<()>) -> io::Result<()> {
     let known = |error: &io::Error| {
         matches!(Refusal::of(error), Refusal::Stale | Refusal::CalledOff | Refusal::Unknown)

@@ -108,8 +108,8 @@ impl Stash {
         Ok(entries)
     }
 
-    /// Removes all packets, and writes the number `epoch`. Called when an epoch or a coded sequence begins,
-    /// and after a drain.
+    /// Removes all packets, and writes the number `epoch`. Called when an epoch or a coded sequence
+    /// begins, after a drain, and for a file with invalid content or another epoch.
     pub(super) fn begin(&mut self, epoch: u32) -> io::Result<()> {
         // Empties the ring first, so that after a kill in between the old epoch has no packets.
         self.set_word(HEAD_AT, self.tail)?;
