@@ -116,7 +116,11 @@ impl Demuxer {
         let name = file.name().to_owned();
         let mut input = DemuxerInput::File(ContainerInput::new(file)?);
         let (context, stream) = Context::open(&name, &mut input, track, formats)?;
-        Demuxer::from_parts(name, input, context, stream, (track, formats))
+        let demuxer = Demuxer::from_parts(name, input, context, stream, (track, formats))?;
+        if formats == Formats::Known && matches!(demuxer.info.codec, Codec::Other(_)) {
+            return Err(CodecError::OtherCodec { file: demuxer.name });
+        }
+        Ok(demuxer)
     }
 
     fn from_parts(
@@ -438,8 +442,8 @@ impl Context {
         }
     }
 
-    /// Returns true if the container's head names a codec that is not one of [`Codec::KNOWN`] for a video track;
-    /// for a cover picture, if the file has no video track.
+    /// Returns true if the container's head names a codec outside [`Codec::KNOWN`] for one of the video tracks, or,
+    /// in a file without video tracks, for a cover picture. Some containers (MPEG-TS, MPEG-PS) have no such head.
     fn shows_other_codec(&self) -> bool {
         let mut streams = self.video_streams();
         if streams.is_empty() {
@@ -451,7 +455,9 @@ impl Context {
                 let parameters = (**(*self.0.as_ptr()).streams.add(stream as usize)).codecpar;
                 (&raw const (*parameters).codec_id).cast::<u32>().read()
             };
-            matches!(Codec::from_id(id), Some(Codec::Other(_)))
+            // Without a number, the codec shows later ([`Demuxer::open_track`]).
+            let is_known = Codec::KNOWN.into_iter().any(|codec| codec.id() == id);
+            id != ff::AVCodecID::AV_CODEC_ID_NONE as u32 && !is_known
         })
     }
 

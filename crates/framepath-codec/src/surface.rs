@@ -111,15 +111,17 @@ impl Surface {
     }
 
     /// Divides a slot that other programs read as V4L2's single-plane formats: see
-    /// [`framepath_model::buffer_request`]. The planes of frames come first, without gaps. Planes
-    /// that only the decoder needs follow. The stride of luma is twice `chroma_stride`, in bytes;
-    /// `rows` is the number of luma rows that the decoder requires. Returns `None` if that exceeds
-    /// the address space, or for other formats than YUV420P and YUV420P10.
+    /// [`framepath_model::buffer_request`]. The planes of the `output` frame come first, without
+    /// gaps. The decoder's other planes follow. The stride of luma is twice `chroma_stride`, in
+    /// bytes. `rows` is the number of luma rows that the decoder requires; the planes get more: an
+    /// even number, and spare rows, which no picture uses, for the bytes that the decoder may touch
+    /// behind a plane. Returns `None` if the slot exceeds the address space, or if `decoded` is
+    /// neither YUV420P nor YUV420P10.
     ///
     /// The decoder's planes may be adjacent if the decoder reads and writes only whole blocks:
-    /// `rows` and the strides are multiples of blocks. Each plane has some additional rows, which
-    /// no picture uses, for the bytes that the decoder may touch after the last plane. So `YU12`
-    /// has exactly the size of its pixels; otherwise GStreamer 1.26 hangs in a seek.
+    /// `rows` and the strides are multiples of blocks. The spare rows count as rows of the format
+    /// (`BufferRequest::rows`), and nothing follows the last plane. So `YU12` has exactly the size
+    /// that its stride and rows give; otherwise GStreamer 1.26 hangs in a seek.
     pub(crate) fn adjacent(
         decoded: PixelFormat,
         output: PixelFormat,

@@ -96,6 +96,31 @@ fn a_cover_beside_a_video_track_changes_nothing() {
     assert_eq!(std::iter::from_fn(|| demuxer.read().unwrap()).count(), FRAMES);
 }
 
+#[test]
+fn a_codec_that_shows_after_the_head_is_not_decoded_with_the_known_ones() {
+    let clips = Clips::new();
+    // The head of a program stream names no codec.
+    let path = clips.make("a.mpg", "64x48", "-c:v mpeg2video");
+    let error = Demuxer::open(&path).unwrap_err();
+    assert!(matches!(error, CodecError::OtherCodec { .. }), "{error}");
+    let error = framepath_codec::bare::decode(&path, framepath_codec::DecoderThreads::Count(1)).unwrap_err();
+    assert!(matches!(error, CodecError::OtherCodec { .. }), "{error}");
+}
+
+#[test]
+fn a_codec_without_a_decoder_is_not_parsed_with_the_known_ones() {
+    let clips = Clips::new();
+    let path = clips.make("a.mp4", "64x48", "-c:v libx264");
+    let mut bytes = std::fs::read(&path).unwrap();
+    let entry = bytes.windows(4).rposition(|name| name == b"avc1").unwrap();
+    bytes[entry..entry + 4].copy_from_slice(b"avs2");
+    std::fs::write(&path, bytes).unwrap();
+    let error = Demuxer::open(&path).unwrap_err();
+    assert!(matches!(error, CodecError::OtherCodec { .. }), "{error}");
+    let error = Demuxer::open_track(MediaFile::open(&path).unwrap(), None, Formats::All).unwrap_err();
+    assert!(matches!(error, CodecError::UnsupportedCodec { .. }), "{error}");
+}
+
 fn read_all(demuxer: &mut Demuxer) -> Vec<(FrameMeta, Vec<u8>)> {
     let mut all = Vec::new();
     while let Some(packet) = demuxer.read().unwrap() {

@@ -90,7 +90,9 @@ pub enum Denial {
     )]
     Replacements(u32),
     /// The user with this uid is not allowed to use the service.
-    #[error("user {0} is not allowed; use --allow-uid or --allow-gid")]
+    #[error(
+        "user {0} is not allowed; start the service with --allow-uid {0}, or with --allow-gid and a group of this user"
+    )]
     User(u32),
     /// The service is stopping and opens no new stream.
     #[error("the service is stopping and opens no stream; retry when it runs again")]
@@ -107,8 +109,8 @@ pub enum Denial {
     /// The connection sent more than [`MESSAGES_PER_SECOND`] messages in a second.
     #[error("more than {MESSAGES_PER_SECOND} messages in a second; send fewer")]
     Flood,
-    /// The message is invalid, or the client uses another version of the wire format.
-    #[error("invalid message: {0}")]
+    /// The message has a wrong size, start, kind or content, or another version of the wire format.
+    #[error("cannot decode the message: {0}")]
     Meaningless(WireError),
 }
 

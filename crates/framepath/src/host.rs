@@ -368,7 +368,7 @@ pub enum HostError {
     /// descriptor or a thread that belongs to a worker; or a signal, such as that of Ctrl-C, or a stop
     /// request canceled a wait for one of these processes. Inside a worker or the zygote: a system call for
     /// the connection to the caller, or inside a worker for the page of the service's counters.
-    #[error("{operation}: {source}")]
+    #[error("cannot {operation}: {source}")]
     Socket {
         /// Operation that failed, and its object, such as "watch the worker".
         operation: &'static str,

@@ -36,6 +36,20 @@ pub(crate) fn worker_options<'a>(
     })
 }
 
+/// Checks that `hop`, which runs in this process, does not ask for a sandbox.
+///
+/// # Errors
+/// `sandbox=require` is set.
+pub(crate) fn refuse_required_sandbox(hop: &Hop) -> Result<(), StageError> {
+    match hop.def.arg("sandbox").is_some() && hop.choice("sandbox") == "require" {
+        true => Err(StageError::Option(format!(
+            "sandbox=require: `{}` would run in this process, without a sandbox; add host=process",
+            hop.name()
+        ))),
+        false => Ok(()),
+    }
+}
+
 /// Creates the handle for the stream's connection to the service, without connecting; `None` if `hop` does
 /// not run in the service. The options are read from `named`: `socket` (if it is not set there, the default
 /// socket is used), and `service_uid` (if it is not set there, it is read from `hop`).

@@ -11,7 +11,8 @@ use crate::notes::Notes;
 /// Counts and notes that hops write and the run's report reads. Clones share the counts and notes.
 #[derive(Clone, Default)]
 pub(crate) struct Outcomes {
-    /// Notes for the user.
+    /// Lines that hops report to the user without an error, such as a fallback to software. They become
+    /// [`Report::notes`](crate::Report::notes).
     pub(crate) notes: Notes,
     /// Damage that decoders in this process have found.
     pub(crate) damage: DamageLog,

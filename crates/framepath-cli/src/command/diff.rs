@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use framepath::pgm::{PgmPicture, PictureError};
+use framepath_model::shown::shown;
 
 use crate::exit_status::{ExitStatus, UsageError};
 use crate::terminal;
@@ -32,7 +33,7 @@ pub(crate) struct DiffArgs {
 impl DiffArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
         // Errors and differences have distinct exit codes, as with diff(1).
-        let usage = |error: PictureError| UsageError(error.to_string());
+        let usage = |error: PictureError| UsageError(shown(&error.to_string()).into_owned());
         let a = PgmPicture::open(&self.a).map_err(usage)?;
         let b = PgmPicture::open(&self.b).map_err(usage)?;
         let difference = a.difference(&b).map_err(usage)?;

@@ -13,6 +13,8 @@ use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 const SECCOMP: i64 = if cfg!(target_arch = "x86_64") { 317 } else { 277 };
 /// Number of the system call landlock_create_ruleset(2).
 const LANDLOCK: i64 = 444;
+/// Number of the system call landlock_add_rule(2).
+const LANDLOCK_RULE: i64 = 445;
 /// Number of the system call unshare(2).
 const UNSHARE: i64 = if cfg!(target_arch = "x86_64") { 272 } else { 97 };
 
@@ -25,6 +27,8 @@ const TESTS: &[Test] = &[
     ("a_machine_without_seccomp_is_an_error", no_seccomp),
     ("sandbox_allow_runs_without_seccomp", allowed),
     ("sandbox_require_fails_without_any_layer", required),
+    ("sandbox_require_fails_before_a_plugin_is_loaded_without_landlock", required_for_a_plugin),
+    ("sandbox_require_fails_without_a_sandbox", required_inline),
 ];
 
 fn main() -> ExitCode {
@@ -65,8 +69,12 @@ fn become_without(calls: &str, command: &[String]) {
 /// Runs `framepath run` with a clip through a worker, without the system calls `calls`.
 fn run(calls: &[i64], options: &str) -> framepath_testkit::CommandOutput {
     let clip = framepath_testkit::in_checkout("clips/h264-180p8-high.h264");
-    let path = format!("file {} ! decode host=process {options} ! null", clip.display());
-    let mut command = framepath_testkit::framepath(&["run", "--quiet", &path]);
+    run_path(calls, &format!("file {} ! decode host=process {options} ! null", clip.display()))
+}
+
+/// Runs `framepath run` with `path`, without the system calls `calls`.
+fn run_path(calls: &[i64], path: &str) -> framepath_testkit::CommandOutput {
+    let mut command = framepath_testkit::framepath(&["run", "--quiet", path]);
     if !calls.is_empty() {
         let calls = calls.iter().map(i64::to_string).collect::<Vec<_>>().join(",");
         let mut without = Command::new(std::env::current_exe().unwrap());
@@ -129,5 +137,27 @@ fn required() {
     }
     if lacks_by_itself() > 0 {
         run(&[], "sandbox=require").ended(1);
+    }
+}
+
+fn required_for_a_plugin() {
+    // Only the first step, in which the plug-in is loaded, adds rules to Landlock.
+    let path = "test frames=3 size=64x48 format=rgba ! plugin frei0r:invert0r host=process";
+    let ran = run_path(&[LANDLOCK_RULE], &format!("{path} sandbox=require ! null")).ended(1);
+    assert!(ran.stderr.contains("Landlock files"), "{ran:#?}");
+    assert_note(&run_path(&[LANDLOCK_RULE], &format!("{path} ! null")).ended(0), &["Landlock files"]);
+}
+
+fn required_inline() {
+    let clip = framepath_testkit::in_checkout("clips/h264-180p8-high.h264");
+    let clip = clip.display();
+    for path in [
+        format!("file {clip} ! decode sandbox=require ! null"),
+        format!("file {clip} sandbox=require ! decode ! null"),
+        format!("file {clip} sandbox=require host=inline ! decode host=process ! null"),
+        "test frames=3 ! convert format=nv12 sandbox=require ! null".to_owned(),
+    ] {
+        let ran = run_path(&[], &path).ended(1);
+        assert!(ran.stderr.contains("without a sandbox; add host=process"), "{ran:#?}");
     }
 }

@@ -130,3 +130,31 @@ fn packets_are_copied_twice_and_no_resource_leaks() {
         assert_eq!(held_at_rest(), before);
     }
 }
+
+/// Returns the child of the process `pid` whose command line contains `word`.
+fn child_with(pid: u32, word: &str) -> Option<u32> {
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
+    children.split_whitespace().map(|child| child.parse().unwrap()).find(|child: &u32| {
+        fs::read(format!("/proc/{child}/cmdline"))
+            .is_ok_and(|line| String::from_utf8_lossy(&line).contains(word))
+    })
+}
+
+#[test]
+fn a_stopped_zygote_does_not_keep_a_run_from_its_end() {
+    let clip = in_checkout("clips/h264-180p8-high.h264");
+    let path = format!("file {} loop=20 ! decode host=process ! framemd5 -", clip.display());
+    let mut running = framepath_testkit::framepath(&["run", &path]);
+    running.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    let mut running = running.spawn().unwrap();
+    // The first frames show that both workers were forked.
+    let mut first = [0; 1024];
+    let mut output = running.stdout.take().unwrap();
+    std::io::Read::read_exact(&mut output, &mut first).unwrap();
+    let zygote = child_with(running.id(), "framepath-zygote").expect("the run has a zygote");
+    let zygote = rustix::process::Pid::from_raw(zygote as i32).unwrap();
+    rustix::process::kill_process(zygote, rustix::process::Signal::STOP).unwrap();
+    let reader = thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
+    framepath_testkit::wait(running, "the run with a stopped zygote").ended(0);
+    reader.join().unwrap().unwrap();
+}

@@ -118,7 +118,8 @@ impl Clip {
         let pipeline = Pipeline::parse(&format!("file {name} ! decode threads=1"))?;
         let pipeline = pipeline.stage(BitDepth(bits.clone())).append("null")?;
         let report = complete(pipeline.run(&Options { level: Level::Off, ..Options::default() })?)?;
-        let case = file.file_stem().unwrap_or(file.as_os_str()).to_string_lossy().into_owned();
+        let stem = file.file_stem().unwrap_or(file.as_os_str()).to_string_lossy();
+        let case = framepath_model::shown::shown(&stem).into_owned();
         let ten_bits = bits.load(Ordering::Relaxed) > 8;
         Ok(Clip { file: file.to_owned(), case, codec, ten_bits, frames: report.frames })
     }

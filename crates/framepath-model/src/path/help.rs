@@ -50,7 +50,10 @@ impl Definition {
     /// Describes the hop and all its arguments, as the text of a help page. The arguments for
     /// workers come last, because they are nearly the same for all hops that have them.
     pub fn description(&self) -> String {
-        let line = |arg: &Arg| format!("    {}: {} ({})\n", arg.name, arg.help, arg.wants());
+        let line = |arg: &Arg| {
+            let required = if arg.default == DefaultValue::Required { "; required" } else { "" };
+            format!("    {}: {} ({}{required})\n", arg.name, arg.help, arg.wants())
+        };
         let mut text = format!("{}\n    {}: {}\n", self.usage(), self.kind.noun(), self.help);
         text.extend(self.own.iter().map(line));
         if let Some(open) = self.open {

@@ -60,7 +60,7 @@ pub enum WireError {
         most: usize,
     },
     /// The format, size or planes of a picture are invalid.
-    #[error("layout: {0}")]
+    #[error("invalid picture layout: {0}")]
     Layout(#[from] LayoutError),
 }
 

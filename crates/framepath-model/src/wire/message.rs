@@ -79,8 +79,9 @@ pub enum Message {
         /// Number of buffers, 1 to [`MOST_BUFFERS`].
         buffers: u32,
     },
-    /// Caller to worker, with the buffer attached: one of the buffers after
-    /// [`Message::ProvideBuffers`], in the order of their indices.
+    /// Caller to worker, with the buffer's descriptor attached: one buffer. The caller sends one
+    /// such message for each buffer after [`Message::ProvideBuffers`], in ascending order of
+    /// `index`.
     Buffer {
         /// Index of the buffer, from 0, below [`MOST_BUFFERS`].
         index: u32,

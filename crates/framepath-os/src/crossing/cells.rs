@@ -219,8 +219,8 @@ impl CellWriter {
         Ok(true)
     }
 
-    /// Writes a cell as [`CellWriter::push`] does, but does not wake the reader. For a cell that another
-    /// cell follows immediately: the caller wakes the reader with the last one.
+    /// Writes a cell, but does not wake the reader. Returns false, and writes nothing, if the ring is full. For
+    /// a cell that another cell follows immediately: the caller wakes the reader with the last one.
     ///
     /// # Errors
     /// As [`CellWriter::len`].

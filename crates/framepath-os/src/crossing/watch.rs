@@ -75,7 +75,7 @@ pub fn at_end(socket: Arc<Socket>, gone: impl FnOnce() + Send + 'static) -> io::
     Ok(())
 }
 
-/// Reason why the watcher's thread woke.
+/// Reason why the thread of a [`Watcher`] woke from its wait for the end of the peer.
 enum Woken {
     /// The connection has ended, or poll(2) failed.
     Gone,

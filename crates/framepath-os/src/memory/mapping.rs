@@ -239,9 +239,9 @@ mod memfd {
     unsafe impl Sync for ReadOnly {}
 
     impl ReadOnly {
-        /// Maps the first `bytes` bytes (at least 1) of a memfd made by another process. Fails if the memfd
-        /// can change its size, has huge pages or is smaller than `bytes`, if this process could write it
-        /// (it is neither sealed against writing nor opened read-only), or if a system call fails.
+        /// Maps the first `bytes` bytes (at least 1) of a memfd made by another process. Fails if `fd` is no
+        /// memfd, can change its size, has huge pages or is smaller than `bytes`, if it has neither the seal
+        /// F_SEAL_FUTURE_WRITE nor a read-only descriptor, or if a system call fails.
         pub(crate) fn new(fd: OwnedFd, bytes: usize) -> Result<ReadOnly, MapError> {
             let failed = |call| move |errno| MapError::Os(call, errno);
             // Only memfds have seals. An access to a memfd that can shrink could end in SIGBUS.

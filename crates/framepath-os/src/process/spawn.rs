@@ -15,12 +15,14 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::crossing::Socket;
 use crate::process::cgroup::{Delegated, Group};
 use crate::process::children::ResourceUsage;
 use crate::process::inherited;
 use crate::process::sandbox::{Layer, LayerState, Layers};
+use crate::time::timespec;
 
 mod child;
 mod namespaces;
@@ -350,6 +352,18 @@ impl WorkerProcess {
                 Ok(None) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Sleeps until the process has ended, or `limit` is over. Returns true if the process has ended. A
+    /// signal's handler does not end the wait, and begins `limit` anew.
+    pub fn ends_within(&self, limit: Duration) -> bool {
+        let mut end = [rustix::event::PollFd::new(&self.pidfd, rustix::event::PollFlags::IN)];
+        loop {
+            match rustix::event::poll(&mut end, Some(&timespec(limit))) {
+                Err(rustix::io::Errno::INTR) => {}
+                ended => return matches!(ended, Ok(1..)),
             }
         }
     }

@@ -44,7 +44,8 @@ pub(super) struct Serving {
     track: TrackInfo,
     settings: DeviceSettings,
     captures: Arc<Captures>,
-    /// Held by the thread that submits packets, or that starts or ends a session.
+    /// Held by the thread that submits packets, starts a session, or drains or flushes one. A session can
+    /// also end without this lock: abandoned by the thread that watches the buffers, or after an error.
     feeder: Mutex<Feeder>,
     state: Mutex<FeedState>,
     changed: Condvar,

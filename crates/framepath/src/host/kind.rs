@@ -51,14 +51,14 @@ pub struct WorkerKind {
     /// Limit of the worker's address space, bytes, beyond the part that is mapped when the worker enters
     /// its sandbox. Also the limit of the memory of the worker's cgroup, if it has one.
     pub(crate) memory_bytes: u64,
-    /// True if the worker may run where no seccomp filter can be installed.
-    without_seccomp: bool,
+    /// Layers that the worker must have before it handles foreign code or bytes.
+    sandbox: SandboxChoice,
 }
 
 impl WorkerKind {
     /// Makes the kind of a worker for `task`, in a stream with the option `sandbox`.
     pub(crate) fn new(task: Task, memory_bytes: u64, sandbox: SandboxChoice) -> WorkerKind {
-        WorkerKind { task, memory_bytes, without_seccomp: sandbox == SandboxChoice::Allow }
+        WorkerKind { task, memory_bytes, sandbox }
     }
 
     /// Makes the kind of a worker for plain stages, without a device or plug-in, that requires seccomp.
@@ -100,7 +100,9 @@ impl WorkerKind {
     /// be installed and the kind requires seccomp.
     pub(super) fn lock_in(&self) -> Result<Layers, HostError> {
         match self.enter() {
-            Err(HostError::Sandbox(SandboxError::NoSeccomp { layers, .. })) if self.without_seccomp => {
+            Err(HostError::Sandbox(SandboxError::NoSeccomp { layers, .. }))
+                if self.sandbox == SandboxChoice::Allow =>
+            {
                 Ok(layers)
             }
             entered => entered,
@@ -121,12 +123,29 @@ impl WorkerKind {
             Task::Device(_) => enter(SandboxRole::DecodeByDevice, more_files)?,
             Task::Network(tcp_port) => enter(SandboxRole::Network { tcp_port: *tcp_port }, limits)?,
             Task::Plugin(file) => {
-                enter(SandboxRole::PluginLoading { file }, more_files)?;
+                let loading = enter(SandboxRole::PluginLoading { file }, more_files)?;
+                if self.sandbox == SandboxChoice::Require {
+                    // The caller checks the layers only after the plug-in's constructors have run.
+                    check_own(loading)?;
+                }
                 frei0r::Plugin::load(file)?;
-                enter(SandboxRole::Plugin, limits)?
+                loading.weaker(enter(SandboxRole::Plugin, limits)?)
             }
         })
     }
+}
+
+/// Checks that no confining layer is missing of those that a worker itself makes; its parent makes the others.
+///
+/// # Errors
+/// The kernel lacks or refused such a layer.
+fn check_own(layers: Layers) -> Result<(), HostError> {
+    let missing: Vec<&str> = layers
+        .missing()
+        .filter(|layer| layers.state(*layer) != LayerState::Untried)
+        .map(Layer::name)
+        .collect();
+    if missing.is_empty() { Ok(()) } else { Err(HostError::Unconfined { missing: missing.join(", ") }) }
 }
 
 impl fmt::Display for WorkerKind {
@@ -139,8 +158,10 @@ impl fmt::Display for WorkerKind {
             Task::Network(port) => ("network", port.map(|port| port.to_string())),
         };
         write!(f, "{task} memory={}", self.memory_bytes)?;
-        if self.without_seccomp {
-            f.write_str(" without-seccomp")?;
+        match self.sandbox {
+            SandboxChoice::Seccomp => {}
+            SandboxChoice::Require => f.write_str(" with-every-layer")?,
+            SandboxChoice::Allow => f.write_str(" without-seccomp")?,
         }
         rest.map_or(Ok(()), |rest| write!(f, " {rest}"))
     }
@@ -149,7 +170,7 @@ impl fmt::Display for WorkerKind {
 /// Error of a text that does not describe a kind of worker.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is not a kind of worker; expected stage|filter|device|plugin|network memory=BYTES [without-seccomp], then a FILE for device, an absolute FILE for plugin, and optionally a TCP port for network"
+    "`{0}` is not a kind of worker; expected stage|filter|device|plugin|network memory=BYTES [with-every-layer|without-seccomp], then a FILE for device, an absolute FILE for plugin, and optionally a TCP port for network"
 )]
 pub struct UnknownKind(String);
 
@@ -160,10 +181,11 @@ impl FromStr for WorkerKind {
         let parse = || {
             let (task, rest) = text.split_once(" memory=")?;
             let (memory, rest) = rest.split_once(' ').unwrap_or((rest, ""));
-            let (without_seccomp, file) = match rest.strip_prefix("without-seccomp") {
-                Some("") => (true, ""),
-                Some(file) if file.starts_with(' ') => (true, &file[1..]),
-                _ => (false, rest),
+            let (word, behind) = rest.split_once(' ').unwrap_or((rest, ""));
+            let (sandbox, file) = match word {
+                "with-every-layer" => (SandboxChoice::Require, behind),
+                "without-seccomp" => (SandboxChoice::Allow, behind),
+                _ => (SandboxChoice::Seccomp, rest),
             };
             let task = match (task, file) {
                 ("stage", "") => Task::Stage,
@@ -174,7 +196,7 @@ impl FromStr for WorkerKind {
                 ("plugin", file) if file.starts_with('/') => Task::Plugin(file.into()),
                 _ => return None,
             };
-            Some(WorkerKind { task, memory_bytes: memory.parse().ok()?, without_seccomp })
+            Some(WorkerKind { task, memory_bytes: memory.parse().ok()?, sandbox })
         };
         // Each kind has one text.
         let kind = parse().filter(|kind| kind.to_string() == text);
@@ -193,7 +215,7 @@ mod tests {
         for task in
             [Task::Stage, Task::Filter, Task::Device(file()), Task::Plugin(file())].into_iter().chain(network)
         {
-            for sandbox in [SandboxChoice::Seccomp, SandboxChoice::Allow] {
+            for sandbox in [SandboxChoice::Seccomp, SandboxChoice::Require, SandboxChoice::Allow] {
                 let kind = WorkerKind::new(task.clone(), u64::MAX, sandbox);
                 assert_eq!(kind.to_string().parse(), Ok(kind));
             }

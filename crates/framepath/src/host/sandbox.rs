@@ -6,7 +6,7 @@ use framepath_os::process::sandbox::{Layer, Layers};
 use super::HostError;
 
 /// The option `sandbox=` of a hosted stage.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum SandboxChoice {
     /// Fails without seccomp; reports any other missing confining layer in a note.
     #[default]

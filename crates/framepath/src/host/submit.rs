@@ -79,12 +79,14 @@ impl SubmitEnd {
         SubmitEnd { log, commands, link, sending, next_seq: 0, ended: false, is_held: false }
     }
 
-    /// Submits an input to the worker, or leaves that to the collect end. Waits while the worker's memory or
-    /// the log has no room, and while a worker is replaced.
+    /// Submits an input to the worker. After a loss of packets, until the stream resumes, passes the input to
+    /// the collect end instead, which submits or drops it. Waits while the worker's memory or the log has no
+    /// room, and after a worker's death or a flush until the collect end has submitted all earlier inputs.
     ///
-    /// `cut` ends the caller's part of the frame's time. This function calls it just before the worker
-    /// can see the input. After a wait for room in the worker's memory, or if the collect end submits the
-    /// input, it uses `begun` instead, so that the wait counts as queue time.
+    /// `cut` ends the caller's part of the frame's time. This function calls it just before the worker can
+    /// see the input, so a wait for another worker is in the caller's part. After a wait for room in the
+    /// worker's memory, or if the collect end takes the input, it uses `begun` instead, so that the wait
+    /// counts as queue time.
     ///
     /// # Errors
     /// The collect end has ended, [`SubmitEnd::end`] was called before and no flush since, this process lacks

@@ -25,8 +25,12 @@ use super::{HostError, program};
 /// Time limit for each of the two messages by which the zygote answers a request, the time to load included.
 const SPAWNING: Duration = LOADING;
 
+/// Time that the zygote has to end its workers and itself, before it is killed.
+const ENDING: Duration = Duration::from_secs(1);
+
 /// The caller's handle on the zygote. Dropping the handle ends the zygote, which first ends its remaining
-/// workers, and waits for the zygote's end, so that the CPU time of all of them counts as the caller's.
+/// workers, and waits for the zygote's end, so that the CPU time of all of them counts as the caller's. A
+/// zygote that does not end within 1 s is killed; the kernel then kills its workers.
 #[derive(Debug)]
 pub(super) struct ZygoteProcess {
     socket: Socket,
@@ -78,6 +82,10 @@ impl ZygoteProcess {
 impl Drop for ZygoteProcess {
     fn drop(&mut self) {
         self.socket.shut();
+        // A stopped zygote (SIGSTOP) does not end. The kernel kills its workers with it.
+        if !self.process.ends_within(ENDING) {
+            let _ = self.process.kill();
+        }
         // Waiting fails only if the process is gone already.
         let _ = self.process.wait();
     }

@@ -24,7 +24,7 @@ use crate::stage::Stage;
 use crate::stage::convert::Convert;
 
 static DEFINITION: Definition =
-    Definition::sink("png", "writes every frame as a PNG picture").args(&[Arg::word(
+    Definition::sink("png", "writes every frame as a PNG file `frame-N.png` in a folder").args(&[Arg::word(
         "dir",
         ValueKind::Text("the path of a folder"),
         "folder for the pictures; created if it is missing",

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use framepath_codec::{Codec, CodecError, Demuxer, Formats, MediaFile, Packet, TrackInfo};
+use framepath_codec::{CodecError, Demuxer, Formats, MediaFile, Packet, TrackInfo};
 use framepath_model::path::{Arg, DefaultValue, Definition, Hop, Hosts, INFINITE, ValueKind, all_hops};
 use framepath_model::stream::{SeekTo, StreamInfo};
 use framepath_model::wire;
@@ -16,7 +16,7 @@ use framepath_os::process::{cancel, signal};
 use crate::element::{Element, HopPlace};
 use crate::error::StageError;
 use crate::host::{DemuxedInput, DemuxerSpec, RemoteDemuxer, ServiceStream, Task, WorkerOptions};
-use crate::hosting::{service_stream_of, worker_options};
+use crate::hosting::{refuse_required_sandbox, service_stream_of, worker_options};
 use crate::item::Item;
 use crate::out::{HopFailure, Out};
 use crate::request::{Answered, Request};
@@ -89,8 +89,12 @@ fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<File, StageError> {
     let options = FileOptions::of(hop);
     let decoders = decoders(place.behind);
     let is_open = !hop.is_set("host") && decoders.iter().all(|decoder| !decoder.is_set("host"));
+    let spec = demuxer_of(hop, &decoders)?;
+    if spec.is_none() {
+        refuse_required_sandbox(hop)?;
+    }
     let (media, feed) = open(hop.text("path"))?;
-    let mut file = match demuxer_of(hop, &decoders)? {
+    let mut file = match spec {
         Some(spec) => File::demuxed_by(media, &options, spec)?,
         None if is_open => {
             let file = File::demuxed_where_safe(media, &options, || unknown_demuxer_of(hop))?;
@@ -262,11 +266,11 @@ impl File {
         let mut again = file.try_clone().map_err(StageError::io(&path))?;
         let read = (!file.is_seekable()).then(|| file.keep_bytes());
         match Demuxer::open_track(file, options.track, Formats::Known) {
-            Ok(demuxer) if !matches!(demuxer.info().codec, Codec::Other(_)) => {
+            Ok(demuxer) => {
                 read.inspect(|read| drop(read.take()));
                 return File::from_demuxer(&path, demuxer, options);
             }
-            Ok(_) | Err(CodecError::UnsupportedContainer { .. } | CodecError::OtherCodec { .. }) => {}
+            Err(CodecError::UnsupportedContainer { .. } | CodecError::OtherCodec { .. }) => {}
             Err(error) => return Err(error.into()),
         }
         let Some(read) = read else {

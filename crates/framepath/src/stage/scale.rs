@@ -40,7 +40,7 @@ static DEFINITION: Definition = Definition::stage("scale", "pictures of another 
             "filter",
             ValueKind::choice(&["nearest", "bilinear", "bicubic", "area", "lanczos"]),
             DefaultValue::Is("bicubic"),
-            "calculation of the pixels; area is for much smaller pictures",
+            "how the pixels are calculated; area is for an output that is much smaller than the input",
         ),
     ])
     .hosts(Hosts::Any)

@@ -65,7 +65,8 @@ impl Clip {
             Some(seconds) if seconds > 0.0 => seconds + interval,
             _ => report.frames as f64 * interval,
         };
-        let case = file.file_stem().unwrap_or(file.as_os_str()).to_string_lossy().into_owned();
+        let stem = file.file_stem().unwrap_or(file.as_os_str()).to_string_lossy();
+        let case = framepath_model::shown::shown(&stem).into_owned();
         let easy = report.wall_ns as f64 / 1e9 < seconds / 2.0;
         Ok(Clip { file: file.to_owned(), case, codec, frames: report.frames, seconds, easy })
     }

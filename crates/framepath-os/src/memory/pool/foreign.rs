@@ -53,7 +53,7 @@ pub enum ForeignError {
         /// Kind of the memory, such as `not a memfd`.
         what: &'static str,
     },
-    /// The memory is smaller than reported.
+    /// The memory is smaller than the slots that the other process reports.
     #[error("pool of another process or a device: the memory has {bytes} bytes; expected {expected}")]
     Short {
         /// Size of the memory, bytes.

@@ -168,6 +168,17 @@ impl Layers {
         })
     }
 
+    /// Returns these layers, as far as they are in force in `other`, too: a layer that is missing in one of
+    /// the two is missing in the result. A layer that is untried in one has the state of the other.
+    #[must_use]
+    pub fn weaker(self, other: Layers) -> Layers {
+        Layer::ALL.into_iter().fold(self, |layers, layer| match (layers.state(layer), other.state(layer)) {
+            (_, LayerState::Untried) => layers,
+            (LayerState::Given | LayerState::Untried, state) => layers.with(layer, state),
+            _ => layers,
+        })
+    }
+
     /// Returns the confining layers that are not in force.
     pub fn missing(self) -> impl Iterator<Item = Layer> {
         Layer::ALL.into_iter().filter(move |layer| layer.confines() && !self.has(*layer))
@@ -216,6 +227,26 @@ impl fmt::Debug for Layers {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_layer_that_one_of_two_lacks_is_missing_in_the_weaker() {
+        use LayerState::{Given, NotInKernel, Refused, Untried};
+        for (one, other, weaker) in [
+            (Given, Given, Given),
+            (Given, Refused, Refused),
+            (Refused, Given, Refused),
+            (NotInKernel, Untried, NotInKernel),
+            (Untried, Given, Given),
+            (Given, Untried, Given),
+        ] {
+            let with = |state| Layers::default().with(Layer::LandlockFiles, state);
+            assert_eq!(
+                with(one).weaker(with(other)).state(Layer::LandlockFiles),
+                weaker,
+                "{one:?} {other:?}"
+            );
+        }
+    }
 
     #[test]
     fn every_layer_keeps_its_standing_through_the_wire_form() {
