@@ -110,10 +110,10 @@ fn a_codec_that_shows_after_the_head_is_not_decoded_with_the_known_ones() {
 #[test]
 fn a_codec_without_a_decoder_is_not_parsed_with_the_known_ones() {
     let clips = Clips::new();
-    let path = clips.make("a.mp4", "64x48", "-c:v libx264");
+    let path = clips.make("a.mkv", "64x48", "-c:v mpeg2video");
     let mut bytes = std::fs::read(&path).unwrap();
-    let entry = bytes.windows(4).rposition(|name| name == b"avc1").unwrap();
-    bytes[entry..entry + 4].copy_from_slice(b"avs2");
+    let at = bytes.windows(7).position(|name| name == b"V_MPEG2").unwrap();
+    bytes[at..at + 7].copy_from_slice(b"V_AVS2\0");
     std::fs::write(&path, bytes).unwrap();
     let error = Demuxer::open(&path).unwrap_err();
     assert!(matches!(error, CodecError::OtherCodec { .. }), "{error}");

@@ -15,6 +15,8 @@ pub mod crash;
 #[cfg(not(loom))]
 pub(crate) mod inherited;
 pub mod lack;
+#[cfg(not(any(loom, miri)))]
+pub mod owners;
 #[cfg(not(loom))]
 pub mod running;
 #[cfg(not(any(loom, miri)))]

@@ -12,8 +12,8 @@ pub struct Loss {
     /// Text of the hop in the path.
     pub hop: String,
     /// Number of lost packets (for [`LossReason::Poisoned`], [`LossReason::TooLargeToReplay`],
-    /// [`LossReason::TooLate`] and [`LossReason::Network`]), connections (for [`LossReason::Disconnected`]) or
-    /// frames (for other reasons).
+    /// [`LossReason::TooLate`] and [`LossReason::Network`]), connections (for [`LossReason::Disconnected`]), states
+    /// of workers (for [`LossReason::StateLost`]) or frames (for other reasons).
     pub count: u64,
     /// Number of the first lost packet or frame, in the order of the hop's input; `None` if unknown.
     pub first: Option<u64>,
@@ -46,6 +46,12 @@ pub enum LossReason {
         /// Reason of the last death of a worker.
         last_death: String,
     },
+    /// A worker died that had taken frames, and the stage is of a kind that cannot repeat frames: the next worker
+    /// does not know the earlier frames, so its output may differ, or lack frames.
+    StateLost {
+        /// Reason of the last death of a worker.
+        last_death: String,
+    },
     /// The source's device delivered damaged frames, or dropped frames: mostly because the path did not
     /// return buffers in time.
     Device,
@@ -69,6 +75,7 @@ impl fmt::Display for Loss {
                 ("skipped", "packet")
             }
             LossReason::WorkerDied { .. } | LossReason::Device => ("lost", "frame"),
+            LossReason::StateLost { .. } => ("lost", "worker state"),
             LossReason::Network => ("lost", "RTP packet"),
             LossReason::Disconnected { .. } => ("lost", "connection"),
         };
@@ -94,6 +101,12 @@ impl fmt::Display for Loss {
             LossReason::WorkerDied { last_death } => {
                 write!(f, ": a worker died while they were inside ({})", shown(last_death))
             }
+            LossReason::StateLost { last_death } => write!(
+                f,
+                ": a worker died ({}), and the next one does not know the earlier frames: later frames may differ or \
+                 be missing",
+                shown(last_death)
+            ),
             LossReason::Network => f.write_str(
                 ": they did not arrive; use transport=tcp, raise latency=, or lower the stream's bit rate",
             ),

@@ -104,6 +104,9 @@ pub struct WorkerReport {
     pub lost: u64,
     /// Number of the first lost frame; `None` if no frame was lost.
     pub first_lost: Option<u64>,
+    /// Number of deaths of workers that had taken frames, in a stage that cannot repeat them: the next worker
+    /// does not know the earlier frames, so later output may differ or be missing.
+    pub lost_states: u64,
     /// Reason of the last death of a worker; empty if no worker has died.
     pub last_death: String,
     /// CPU time of the ended workers' processes since their start, nanoseconds; 0 for workers of a service.
@@ -127,6 +130,7 @@ impl WorkerReport {
             poisoned: load(&stats.first_poisoned).checked_sub(1),
             lost: load(&stats.lost),
             first_lost: load(&stats.first_lost).checked_sub(1),
+            lost_states: load(&stats.lost_states),
             last_death: stats.last_death.lock().unwrap_or_else(|e| e.into_inner()).clone(),
             cpu_ns: load(&stats.cpu_ns),
             reported_cpu_ns: load(&stats.reported_cpu_ns),
@@ -302,6 +306,10 @@ impl Report {
             if worker.lost > 0 {
                 let reason = LossReason::WorkerDied { last_death: last_death.clone() };
                 losses.push(Loss { hop: hop.clone(), count: worker.lost, first: worker.first_lost, reason });
+            }
+            if worker.lost_states > 0 {
+                let reason = LossReason::StateLost { last_death: last_death.clone() };
+                losses.push(Loss { hop: hop.clone(), count: worker.lost_states, first: None, reason });
             }
         }
         losses

@@ -131,9 +131,11 @@ fn packets_are_copied_twice_and_no_resource_leaks() {
     }
 }
 
-/// Returns the child of the process `pid` whose command line contains `word`.
+/// Returns the child of the process `pid`, of any of its threads, whose command line contains `word`.
 fn child_with(pid: u32, word: &str) -> Option<u32> {
-    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let children: String =
+        tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("children")).ok()).collect();
     children.split_whitespace().map(|child| child.parse().unwrap()).find(|child: &u32| {
         fs::read(format!("/proc/{child}/cmdline"))
             .is_ok_and(|line| String::from_utf8_lossy(&line).contains(word))

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use framepath_os::process::owners::Users;
+
 use super::HostError;
 
 /// Argument 1 of the zygote process, behind the program's name ([`init`](crate::worker::init)).
@@ -76,10 +78,12 @@ pub(super) fn named() -> Option<PathBuf> {
 }
 
 /// Finds the worker's program: the named program; or this program if it can be a worker; else
-/// `framepath` next to this program, in the package's libexec folder, or in PATH.
+/// `framepath` next to this program, in the package's libexec folder, or in PATH. Leaves out a `framepath`
+/// that a user outside [`Users::trusted_with`] can replace.
 ///
 /// # Errors
-/// No program was found; the error lists every searched folder.
+/// No program was found; the error lists every searched folder, and the reason for each program that was left
+/// out.
 pub(super) fn find() -> Result<WorkerProgram, HostError> {
     if let Some(named) = named() {
         return Ok(WorkerProgram::of(named));
@@ -90,11 +94,20 @@ pub(super) fn find() -> Result<WorkerProgram, HostError> {
         return Ok(WorkerProgram { file: PathBuf::from("/proc/self/exe"), name: own });
     }
     let places = places(&own, Path::new(LIBEXEC), &std::env::var_os("PATH").unwrap_or_default());
-    let file = places.iter().map(|folder| folder.join(NAME)).find(|program| program.is_file());
-    file.map(WorkerProgram::of).ok_or_else(|| {
-        let places: Vec<String> = places.iter().map(|folder| folder.display().to_string()).collect();
-        HostError::NoProgram { places: places.join(", ") }
-    })
+    let users = Users::trusted_with(&own);
+    let mut searched = Vec::new();
+    for folder in places {
+        let program = folder.join(NAME);
+        let mut place = folder.display().to_string();
+        if program.is_file() {
+            match users.check_program(&program) {
+                Ok(()) => return Ok(WorkerProgram::of(program)),
+                Err(why) => place += &format!(" (not used: {why})"),
+            }
+        }
+        searched.push(place);
+    }
+    Err(HostError::NoProgram { places: searched.join(", ") })
 }
 
 /// Returns the folders in which to search for the worker's program, in order: the folder of `own`, which is

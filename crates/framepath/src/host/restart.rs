@@ -87,6 +87,8 @@ impl CollectEnd {
             let _ = place.compare_exchange(0, seq + 1, Ordering::Relaxed, Ordering::Relaxed);
         };
         if !self.link.replayable {
+            let took_input = self.link.health.taken() > 0;
+            stats.lost_states.fetch_add(took_input.into(), Ordering::Relaxed);
             let lost = book.abandon(taken);
             stats.lost.fetch_add(lost.count, Ordering::Relaxed);
             if let Some(seq) = lost.first {

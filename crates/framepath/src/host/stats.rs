@@ -31,6 +31,9 @@ pub struct WorkerStats {
     pub lost: AtomicU64,
     /// Number, counted from 0, of the first input that counts as `lost`, plus one; 0 if there is none.
     pub first_lost: AtomicU64,
+    /// Number of workers that died after they took an input, in a stage whose inputs cannot be submitted again:
+    /// the next worker does not know the earlier inputs.
+    pub lost_states: AtomicU64,
     /// CPU time of the stream's ended workers, from the start of their processes, nanoseconds. Workers whose
     /// process id is not visible to this program are left out.
     pub cpu_ns: AtomicU64,
