@@ -42,13 +42,13 @@ pub(super) const OPENING: Duration = Duration::from_secs(20);
 /// Number of further tries to replace a worker after the first replacement could not be started or could
 /// not open the stream.
 const OPENING_TRIES: u32 = 3;
-/// Number of deaths in a row without a new frame at which the stream fails. Skipping a packet takes at
-/// least two deaths, so at most fifteen packets in a row are skipped.
+/// Number of deaths in a row without a new frame at which the stream fails. A packet is given up as poisoned
+/// only after two deaths or more, so at most fifteen packets in a row are given up.
 const FRUITLESS: u32 = 32;
-/// Factor for `watchdog=`: the time that a demuxer's worker may send nothing while its file has bytes
-/// to read. The time is long because a disk may be slow. The same limit applies to the CPU time that the
-/// worker needs to open its file or network stream or to answer a seek, because a seek may read the file
-/// twice.
+/// Factor by which `watchdog=` is multiplied for two limits of a demuxer's worker. The first is the time in
+/// which the worker may send nothing while its file has bytes to read; it is long because a disk may be slow.
+/// The second is the CPU time that the worker needs to open its file or network stream, or to answer a seek or
+/// flush; it is long because a seek may read the file twice.
 const SILENCE: u32 = 10;
 /// Time that a network demuxer's worker may need in addition to `timeout=`, so that libavformat reports the
 /// timeout first.
@@ -76,7 +76,8 @@ const MOST_REQUESTS: u64 = (REQUESTS_PER_CELL + 2) * CELLS as u64;
 /// decoded. Each of the two has a budget of its own; the texts of this type say "request" for both.
 #[derive(Debug, Default)]
 pub(super) struct RequestBudget {
-    /// Number of requests that the worker may still send, without those for cells after its last request.
+    /// Number of requests that the worker could still send right after its last request, before further cells
+    /// were submitted.
     left: u64,
     /// Number of cells that were submitted to the worker when this process received the last request.
     submitted: u64,
@@ -107,7 +108,7 @@ pub(super) struct Restarts {
 }
 
 impl Restarts {
-    /// Resets the count of deaths, after a new frame or a flush.
+    /// Resets the count of deaths. The collect end calls this function after a new frame and after a flush.
     pub(super) fn delivered(&mut self) {
         self.fruitless = 0;
     }
@@ -130,7 +131,8 @@ impl Restarts {
     /// at most four times.
     ///
     /// # Errors
-    /// The error of the last attempt, if that error is final or all attempts failed.
+    /// The error of the last attempt, if that error is final ([`HostError::is_final`]) or all four attempts
+    /// failed.
     pub(super) fn open<T>(mut open: impl FnMut() -> Result<T, HostError>) -> Result<T, HostError> {
         let mut tries = 0;
         loop {
@@ -198,7 +200,8 @@ pub(super) struct DemuxerWait {
     /// Time since when every check has found that reading the input does not block: the start of the wait,
     /// or the last check that found an empty pipe or an unanswered request for bytes.
     readable_since: Instant,
-    /// Limit of the worker's CPU time in this wait.
+    /// Limit of the worker's CPU time in this wait. Has no effect if the worker's process id is not visible to
+    /// this program, because its CPU time then counts as 0.
     busy: Duration,
     /// Limit of the time without the awaited packet or answer although reading the file does not block; from
     /// a network, of the whole wait.
@@ -206,7 +209,7 @@ pub(super) struct DemuxerWait {
 }
 
 impl DemuxerWait {
-    /// Starts a wait for the file or network stream to be open, or for the answer to a seek.
+    /// Starts a wait for the file or network stream to be open, or for the answer to a seek or flush.
     pub(super) fn to_open(process: &SharedProcess, input: &DemuxedInput, watchdog: Duration) -> DemuxerWait {
         let mut wait = DemuxerWait::for_packet(process, input, watchdog);
         wait.busy = watchdog * SILENCE;
