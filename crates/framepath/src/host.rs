@@ -263,8 +263,8 @@ pub enum HostError {
     /// A worker was not started, ended, sent no answer in time or sent an unexpected message before its
     /// stream was open, or later did not send the message that belongs to a cell; or too many workers of a
     /// stream ended. Also a service that sent no answer in time, and a zygote that sent no answer in time or
-    /// an invalid answer. Inside a worker: the caller sent an unexpected message; or an input pool, or a frame
-    /// in it, is invalid, or the pool did not arrive or cannot be mapped.
+    /// an invalid answer. Inside a worker: the caller sent an unexpected message; or an input pool, or a
+    /// frame in it, is invalid, or the pool did not arrive or cannot be mapped.
     #[error("{what}")]
     NotOpened {
         /// Description of the failure.
@@ -318,9 +318,9 @@ pub enum HostError {
     /// The stage or the demuxer failed in the worker; or this process has no memory for a packet, too many
     /// pools for the worker, or a provider without buffers; or this process could not read the input of the
     /// demuxer's worker, or stopped reading because the worker broke the rules; or the demuxer cannot read a
-    /// packet without seeking in an input that is not seekable. Inside a worker: libavfilter cannot be loaded,
-    /// or the stage emitted frames of too many pools or of a pool that is not shared with the caller. The
-    /// crate `framepath-serve` also uses this error for a codec that is not supported, and for a lack of
+    /// packet without seeking in an input that is not seekable. Inside a worker: libavfilter cannot be
+    /// loaded, or the stage emitted frames of too many pools or of a pool that is not shared with the caller.
+    /// The crate `framepath-serve` also uses this error for a codec that is not supported, and for a lack of
     /// memory.
     #[error("{text}")]
     Failed {
@@ -409,10 +409,10 @@ pub enum HostError {
 }
 
 impl HostError {
-    /// Returns true if this process or its user caused the error: it lacks descriptors, memory or buffers, cannot
-    /// make or map the memory shared with a worker, has too many descriptors in unread messages, canceled a
-    /// wait because of a signal or a stop request, or has a packet that is too large for any worker of the
-    /// stream. Another worker would not help.
+    /// Returns true if this process or its user caused the error: it lacks descriptors, memory or buffers,
+    /// cannot make or map the memory shared with a worker, has too many descriptors in unread messages,
+    /// canceled a wait because of a signal or a stop request, or has a packet that is too large for any
+    /// worker of the stream. Another worker would not help.
     fn is_of_caller(&self) -> bool {
         match self {
             HostError::Socket { source, .. } => is_lack(source),

@@ -55,10 +55,11 @@ pub(crate) struct ByteServer {
 /// State that the server's thread shares with the reader of the packets.
 #[derive(Default)]
 struct ServingState {
-    /// True from the arrival of a request until just before its answer is sent.
+    /// True from the receipt of a request, in the server's thread, until just before its answer is sent or
+    /// its refusal ends the service.
     busy: AtomicBool,
-    /// First reason why a request was not answered with bytes: an error of the source, or a rule that the
-    /// worker broke; `None` if there is none.
+    /// First reason why a request was not answered with bytes: an error of the source or of the socket, or a
+    /// rule that the worker broke; `None` if there is none.
     failure: Mutex<Option<String>>,
 }
 
@@ -113,8 +114,8 @@ impl ByteServer {
         self.state.busy.load(Ordering::Relaxed)
     }
 
-    /// Returns the reason of the first failure: the error of the source, or the rule that the worker broke;
-    /// `None` if there was no failure.
+    /// Returns the reason of the first failure: the error of the source or of the socket, or the rule that
+    /// the worker broke; `None` if there was no failure.
     pub(super) fn failure(&self) -> Option<String> {
         self.state.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -139,8 +140,8 @@ struct ByteService<S> {
 }
 
 impl<S: ByteSource> ByteService<S> {
-    /// Answers requests until the worker closes its end, the server is dropped or the worker breaks the
-    /// rules. Once the source has failed, every answer reports a failure.
+    /// Answers requests until the worker closes its end, the server is dropped, the socket fails or the
+    /// worker breaks the rules. Once the source has failed, every answer reports a failure.
     fn run(&mut self) {
         // One byte longer than a request, so that a longer one is refused.
         let mut request = [0; BYTE_REQUEST_BYTES + 1];

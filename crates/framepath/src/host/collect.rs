@@ -68,9 +68,10 @@ pub(crate) fn channel(hop: u16, session: Arc<Session>) -> (Submit, CollectInput)
 /// Collect end of a stream: takes the output of the workers, and replaces workers that die, hang or break the
 /// rules.
 ///
-/// Only the collect end knows which inputs have no output yet. After the collect end has replaced a worker, it
-/// submits the [`History`] to the new worker; if the stage's inputs cannot be submitted again, only the inputs
-/// that the old worker had not taken. Then it hands the right to submit to the submit end, when that end asks.
+/// Only the collect end knows which inputs have no output yet. After the collect end has replaced a worker,
+/// it submits the history to the new worker; if the stage's inputs cannot be submitted again, only the
+/// inputs that the old worker had not taken. Then it hands the right to submit to the submit end, when that
+/// end asks.
 pub struct CollectEnd {
     pub(super) session: Arc<Session>,
     pub(super) start: Start,
@@ -393,8 +394,9 @@ impl CollectEnd {
     }
 
     /// Counts packet `seq` as not decoded if `skipped` is 0. Otherwise counts `skipped` packets as skipped,
-    /// the last of which is `seq`. Ignores a report of a packet before the one of the last counted report, and
-    /// a report that that packet was not decoded, because a replacement reports the packets of a replay again.
+    /// the last of which is `seq`. Ignores a report of an earlier packet than that of the last counted
+    /// report, and, for the same packet, a report that it was not decoded: a replacement reports the packets
+    /// of a replay again.
     fn on_undecoded(&mut self, seq: u64, skipped: u64) {
         if self.undecoded.is_some_and(|last| seq < last || (seq == last && skipped == 0)) {
             return;
@@ -421,8 +423,8 @@ impl CollectEnd {
         frame.and_then(|sent| sent.input.take()).map(|_| ()).ok_or(unexpected.into())
     }
 
-    /// Counts input `seq` as skipped, unless a seek skips its frame anyway. The frame has arrived, but is lost,
-    /// because the history has forgotten the input.
+    /// Counts input `seq` as skipped, unless a seek skips its frame anyway. The frame has arrived, but is
+    /// lost, because the history has forgotten the input.
     ///
     /// # Errors
     /// The input was never submitted, or such frames arrived more often than is possible.
@@ -439,8 +441,8 @@ impl CollectEnd {
     ///
     /// # Errors
     /// This process caused the error ([`HostError::is_of_caller`]), for example because it lacks a resource.
-    /// After any other error, such as a broken rule, the worker is killed instead, and `next_or` then replaces
-    /// it.
+    /// After any other error, such as a broken rule, the worker is killed instead, and `next_or` then
+    /// replaces it.
     pub(super) fn submit_rest(&mut self) -> Result<bool, HostError> {
         self.link.health.clear_attention();
         self.history.read_log();

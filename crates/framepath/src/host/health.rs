@@ -38,8 +38,8 @@ pub(super) struct WorkerHealth {
     frames_out: AtomicU64,
     /// Minimum of `frames_out` while an honest worker waits for a slot.
     least_out: u64,
-    /// Number of cells taken from the worker that do not count as progress: late output of flushed inputs, requests
-    /// to the hops in front, and reports of packets that were not decoded.
+    /// Number of cells taken from the worker that do not count as progress: late output of flushed inputs,
+    /// requests to the hops in front, and reports of packets that were not decoded.
     late: AtomicU64,
     /// True while the worker has to answer a drain or flush that was submitted to it.
     answer_due: AtomicBool,
@@ -196,8 +196,8 @@ impl WorkerHealth {
         Bell::for_packets(&self.area).ring_out();
     }
 
-    /// Checks the worker's progress, in the thread of the worker's watcher. Calls `kill` for a worker that has work, does
-    /// not wait for this process, and made no progress for the watchdog's time. Returns
+    /// Checks the worker's progress, in the thread of the worker's watcher. Calls `kill` for a worker that
+    /// has work, does not wait for this process, and made no progress for the watchdog's time. Returns
     /// [`WatchResult::Quiet`] if the worker has no work, does not wait for this process, and made no progress
     /// since the last check, so no check is needed until an end of the stream notifies the watcher.
     ///

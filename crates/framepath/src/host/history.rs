@@ -25,8 +25,8 @@ use super::submit::Sending;
 /// Number of newest submitted packets that the limit on the memory does not remove, whatever their size:
 /// those in the ring (whose bytes are limited, too), and more than any decoder's reorder delay.
 const KEPT: usize = 96;
-/// Memory overhead of a packet, bytes, rounded up: 780 for its `AVPacket` and buffer, and twice 200 for its entry
-/// in the replay log, whose capacity doubles when it grows.
+/// Memory overhead of a packet, bytes, rounded up: 780 for its `AVPacket` and buffer, and twice 200 for its
+/// entry in the replay log, whose capacity doubles when it grows.
 const OVERHEAD: u64 = 1200;
 /// Bytes of new packets between two checks of the replay log's size.
 const CHECK_BYTES: u64 = 2 << 20;
@@ -237,8 +237,8 @@ impl History {
     }
 
     /// Returns the metadata for a frame of input `seq`; `None` if the input was never logged, or the replay
-    /// log has dropped it. For a flushed input, and for an input that the replay log has forgotten so long ago
-    /// that it no longer has the metadata, returns default metadata, because the caller drops the frame.
+    /// log has dropped it. For a flushed input, and for an input that the replay log has forgotten so long
+    /// ago that it no longer has the metadata, returns default metadata, because the caller drops the frame.
     pub(super) fn meta(&mut self, seq: u64) -> Option<FrameMeta> {
         self.read_log_for(seq);
         if seq < self.flush.wanted_from {
@@ -250,8 +250,8 @@ impl History {
         known.or_else(|| self.book.is_unknown(seq).then(FrameMeta::default))
     }
 
-    /// Returns the number of the last input in the replay log whose cell is among the first `taken` cells that
-    /// were submitted to the present worker; `None` if there is no such input.
+    /// Returns the number of the last input in the replay log whose cell is among the first `taken` cells
+    /// that were submitted to the present worker; `None` if there is no such input.
     pub(super) fn last_taken(&self, taken: u64) -> Option<u64> {
         self.book.last_submitted(|sent| sent.cell < taken)
     }
@@ -264,9 +264,9 @@ impl History {
         self.answers.begin();
     }
 
-    /// Submits the unsent flush, then the inputs that are not submitted yet, and then the drain if the
-    /// stream has ended; wakes the worker. Returns `true` if the worker has no room for all of them; `false` also if this end
-    /// has no right to submit, or the worker is gone.
+    /// Submits the unsent flush, then the inputs that are not submitted yet, and then the drain if the stream
+    /// has ended; wakes the worker. Returns `true` if the worker has no room for all of them; `false` also if
+    /// this end has no right to submit, or the worker is gone.
     ///
     /// # Errors
     /// The worker broke the rules, the connection to the worker failed, this process lacks a resource, or a
@@ -343,8 +343,8 @@ impl History {
 }
 
 /// Returns the memory of a packet, in bytes, with that of the parameter sets after it if the packet changed
-/// them. Returns 0 for a packet that was dropped by [`LoggedInput::strip`], and for a frame, because the frame lies in a pool and leaves
-/// the history when its output arrives.
+/// them. Returns 0 for a packet that was dropped by [`LoggedInput::strip`], and for a frame, because the
+/// frame lies in a pool and leaves the history when its output arrives.
 fn bytes_of(sent: &LoggedInput) -> u64 {
     let Some(WorkerInput::Packet(packet)) = &sent.input else { return 0 };
     let new_sets = sent.sets_behind.as_ref().filter(|sets| sent.sets_before.as_ref() != Some(sets));

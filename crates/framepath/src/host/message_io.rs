@@ -30,8 +30,8 @@ pub fn send(socket: &Socket, message: &Message, fd: Option<BorrowedFd<'_>>) -> R
 /// Most memory that an unread message takes in the kernel, bytes: 1 KiB of message, and bookkeeping.
 const UNREAD_MESSAGE: u32 = 4096;
 
-/// Number of largest messages whose memory a worker's unread messages may take when the worker makes a
-/// request, besides the memory for announcements of input pools.
+/// Number of messages of the largest size whose memory in the kernel the messages to a worker may take that
+/// the worker has not read when it makes a request. Each announced input pool allows one such message more.
 const UNREAD_MESSAGES: u32 = 4;
 
 /// Checks that a worker that makes a request has received the answers to nearly all earlier requests. The

@@ -47,8 +47,8 @@ const OPENING_TRIES: u32 = 3;
 const FRUITLESS: u32 = 32;
 /// Factor by which `watchdog=` is multiplied for two limits of a demuxer's worker. The first is the time in
 /// which the worker may send nothing while its file has bytes to read; it is long because a disk may be slow.
-/// The second is the CPU time that the worker needs to open its file or network stream, or to answer a seek or
-/// flush; it is long because a seek may read the file twice.
+/// The second is the CPU time that the worker needs to open its file or network stream, or to answer a seek
+/// or flush; it is long because a seek may read the file twice.
 const SILENCE: u32 = 10;
 /// Time that a network demuxer's worker may need in addition to `timeout=`, so that libavformat reports the
 /// timeout first.
@@ -200,8 +200,8 @@ pub(super) struct DemuxerWait {
     /// Time since when every check has found that reading the input does not block: the start of the wait,
     /// or the last check that found an empty pipe or an unanswered request for bytes.
     readable_since: Instant,
-    /// Limit of the worker's CPU time in this wait. Has no effect if the worker's process id is not visible to
-    /// this program, because its CPU time then counts as 0.
+    /// Limit of the worker's CPU time in this wait. Has no effect if the worker's process id is not visible
+    /// to this program, because its CPU time then counts as 0.
     busy: Duration,
     /// Limit of the time without the awaited packet or answer although reading the file does not block; from
     /// a network, of the whole wait.

@@ -49,7 +49,8 @@ pub(super) struct Receiving {
 
 /// A message that a worker sent through the ring or the socket, checked.
 pub(super) enum WorkerMessage {
-    /// A frame that the stage emitted for the input with number `seq`, in a pool that the worker has announced.
+    /// A frame that the stage emitted for the input with number `seq`, in a pool that the worker has
+    /// announced.
     Frame { seq: u64, frame: Frame, work: WorkerTime },
     /// The stage emitted the input frame with number `seq` itself as the output.
     Same { seq: u64, work: WorkerTime },
@@ -83,7 +84,8 @@ impl Receiving {
     }
 
     /// Takes and checks the next completion; `None` if there is none now. `meta` returns the metadata of an
-    /// input by its number, `None` for an unknown input. Handles a layout, a pool or a request for memory itself.
+    /// input by its number, `None` for an unknown input. Handles a layout, a pool or a request for memory
+    /// itself.
     ///
     /// # Errors
     /// The worker broke the rules, the connection to the worker failed, this process lacks a resource, or the
@@ -169,8 +171,8 @@ impl Receiving {
     /// provider, or with a denial.
     ///
     /// # Errors
-    /// The request has not arrived, another message came instead, the worker has not received earlier answers,
-    /// a message cannot be sent or received, or as [`Receiving::provide_buffers`].
+    /// The request has not arrived, another message came instead, the worker has not received earlier
+    /// answers, a message cannot be sent or received, or as [`Receiving::provide_buffers`].
     fn provide(&mut self) -> Result<(), HostError> {
         check_answers_received(&self.link.socket, || self.link.health.announced_pools())?;
         match self.recv()? {

@@ -18,8 +18,8 @@ const REMEMBERED: usize = 4096;
 pub struct Recovery {
     /// Number of the worker that ended, among the workers of the stream, from 0.
     pub worker: u64,
-    /// Time when the collect end began to replace the worker. If the worker ended by itself or was killed, the
-    /// collect end had taken all completions of the worker before this time.
+    /// Time when the collect end began to replace the worker. If the worker ended by itself or was killed,
+    /// the collect end had taken all completions of the worker before this time.
     pub seen_ns: u64,
     /// Time when the next worker had opened the stream, just before the history was submitted to it.
     pub opened_ns: u64,

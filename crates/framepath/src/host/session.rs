@@ -61,9 +61,9 @@ impl Session {
 
     /// Ends the stream, from any thread: kills the present worker. A worker that is being started is killed
     /// when it has opened the stream. The collect end returns the frames that the worker had completed, and
-    /// then fails with `HostError::Abandoned`, unless the worker had completed the whole stream. A collect end
-    /// that waits at a held end goes on waiting, and fails only after a flush. Once the collect end is dropped,
-    /// the submit end fails with `SubmitError::Closed`.
+    /// then fails with `HostError::Abandoned`, unless the worker had completed the whole stream. A collect
+    /// end that waits at a held end goes on waiting, and fails only after a flush. Once the collect end is
+    /// dropped, the submit end fails with `SubmitError::Closed`.
     pub fn abandon(&self) {
         // Release: pairs with the Acquire in `is_abandoned`.
         self.abandoned.store(true, Ordering::Release);

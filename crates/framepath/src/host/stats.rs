@@ -26,8 +26,8 @@ pub struct WorkerStats {
     /// death, packets whose frames arrived after the history had forgotten the packets completely. Complete
     /// when the stream has ended.
     pub skipped: AtomicU64,
-    /// Number of the first packet that was given up because workers died at it, plus one; 0 if there is no such
-    /// packet. Inputs and flushes are counted together, from 0.
+    /// Number of the first packet that was given up because workers died at it, plus one; 0 if there is no
+    /// such packet. Inputs and flushes are counted together, from 0.
     pub first_poisoned: AtomicU64,
     /// Number of inputs without output that were inside a worker when it died, in a stage whose inputs
     /// cannot be submitted again.
@@ -40,8 +40,8 @@ pub struct WorkerStats {
     /// workers whose process id is not visible to this program, and workers that ended by themselves and were
     /// reaped by the zygote before this process read their clock.
     pub cpu_ns: AtomicU64,
-    /// CPU time that the workers reported for the frames of a pipeline, nanoseconds; 0 outside a pipeline. At the ledger's level `times`
-    /// only the time of copies, by the clock; 0 at level `off`.
+    /// CPU time that the workers reported for the frames of a pipeline, nanoseconds; 0 outside a pipeline. At
+    /// the ledger's level `times` only the time of copies, by the clock; 0 at level `off`.
     pub reported_cpu_ns: AtomicU64,
     /// Note for the user about missing confining layers of the first worker's sandbox; empty if none is
     /// missing.

@@ -82,14 +82,14 @@ impl SubmitEnd {
     }
 
     /// Submits an input to the worker. After a loss of packets, until the stream resumes, passes the input to
-    /// the collect end instead, which submits or drops it. Waits while the ring, the memory for packets or the
-    /// log has no room, and after a worker's death or a flush until the collect end has submitted all earlier
-    /// inputs.
+    /// the collect end instead, which submits or drops it. Waits while the ring, the memory for packets or
+    /// the log has no room, and after a worker's death or a flush until the collect end has submitted all
+    /// earlier inputs.
     ///
     /// `cut` ends the caller's part of the frame's time. This function calls it just before the worker can
     /// see the input, so a wait for another worker is in the caller's part. After a wait for room in the ring
-    /// or in the memory for packets, or if the collect end takes the input, it uses `begun` instead, so that the wait
-    /// counts as queue time.
+    /// or in the memory for packets, or if the collect end takes the input, it uses `begun` instead, so that
+    /// the wait counts as queue time.
     ///
     /// # Errors
     /// The collect end has ended, [`SubmitEnd::end`] was called before and no flush since, this process lacks
@@ -359,8 +359,8 @@ impl Sending {
     ///
     /// # Errors
     /// The worker broke the rules, the connection to the worker failed, this process lacks a resource, the
-    /// packet is too large, the memory of the frame's pool cannot be shared, or the frame is of a new pool and
-    /// no number for a pool is left ([`Names::pool`]).
+    /// packet is too large, the memory of the frame's pool cannot be shared, or the frame is of a new pool
+    /// and no number for a pool is left ([`Names::pool`]).
     pub(super) fn prepare(
         &mut self,
         seq: u64,

@@ -53,11 +53,12 @@ const ROWS: usize = 4;
 /// Call this function in the main thread of a process that does nothing else.
 ///
 /// # Errors
-/// The sandbox cannot be entered or lacks a layer that the kind requires, or the plug-in or libavfilter cannot
-/// be loaded; the caller gets this error, too. The caller sent an invalid or unexpected message. The caller broke the rules of a demuxer, or of a
-/// stage that has failed. A system call failed: to send or receive a message, to map the page of the
-/// service's counters, or to start the thread that watches the caller. Errors of the stage or demuxer, also
-/// while it is opened, go to the caller and are not returned here.
+/// The sandbox cannot be entered or lacks a layer that the kind requires, or the plug-in or libavfilter
+/// cannot be loaded; the caller gets this error, too. The caller sent an invalid or unexpected message. The
+/// caller broke the rules of a demuxer, or of a stage that has failed. A system call failed: to send or
+/// receive a message, to map the page of the service's counters, or to start the thread that watches the
+/// caller. Errors of the stage or demuxer, also while it is opened, go to the caller and are not returned
+/// here.
 pub(crate) fn lock_in_and_serve(
     socket: OwnedFd,
     kind: WorkerKind,
@@ -317,8 +318,8 @@ impl Stream {
         }
     }
 
-    /// Reports to the caller the packets that the decoder could not decode or skipped since the last call: each
-    /// packet that could not be decoded by its number, and skipped packets by the number of the last of
+    /// Reports to the caller the packets that the decoder could not decode or skipped since the last call:
+    /// each packet that could not be decoded by its number, and skipped packets by the number of the last of
     /// them and their count.
     fn send_damage(&self) -> Result<(), Stopped> {
         for (seq, skipped) in self.damage.take_unsent() {
