@@ -375,10 +375,12 @@ pub enum HostError {
         most: usize,
     },
     /// A system call for the connection to a worker, the zygote or the service failed, or one for memory, a
-    /// descriptor or a thread that belongs to a worker; or a signal, such as that of Ctrl-C, or a stop
-    /// request canceled a wait for one of these processes. Inside a worker or the zygote: a system call for
-    /// the connection to the caller, or inside a worker for the page of the service's counters. The crate
-    /// `framepath-serve` also uses this error for system calls for that page and for the kernel's device.
+    /// descriptor or a thread that belongs to a worker. Or the grace period of a signal, such as that of
+    /// Ctrl-C, ended during a wait for one of these processes; or a signal or a stop request canceled the
+    /// wait for a demuxer's worker to open its input. Inside a worker or the zygote: a system call for the
+    /// connection to the caller, or inside a worker for the page of the service's counters or for a thread.
+    /// The crate `framepath-serve` also uses this error for system calls for that page and for the kernel's
+    /// device.
     #[error("cannot {operation}: {source}")]
     Socket {
         /// Operation that failed, and its object, such as "watch the worker".

@@ -149,7 +149,7 @@ impl<S: ByteSource> ByteService<S> {
         loop {
             let len = match self.socket.receive(&mut request) {
                 Ok((0, _)) | Err(_) => return,
-                // A descriptor is closed.
+                // A descriptor that came with the request is dropped, and so closed.
                 Ok((len, _)) => len,
             };
             self.state.busy.store(true, Ordering::Relaxed);
@@ -212,7 +212,7 @@ impl<S: ByteSource> ByteService<S> {
         if self.socket.readable_within(Duration::ZERO).unwrap_or(false) && !self.socket.has_ended() {
             return Err("a second request came before the answer to the first".to_owned());
         }
-        // Before the answer: a worker that has it is not waiting.
+        // Set before the answer is sent, because a worker that has the answer does not wait any more.
         self.state.busy.store(false, Ordering::Relaxed);
         // Fails only if the worker is gone, which its watcher reports.
         let _ = self.socket.send(&answer[..BYTE_ANSWER_BYTES + read], None);

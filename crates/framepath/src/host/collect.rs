@@ -56,7 +56,7 @@ pub(crate) fn channel(hop: u16, session: Arc<Session>) -> (Submit, CollectInput)
         session.clone(),
         Box::new(move |info| {
             let (stream, submit, collect) = of_stream.start(info)?;
-            // If the receiver is gone, the first input finds that out.
+            // If the receiver is gone, the collect end is dropped here, and the first input fails.
             let _ = slot.send(collect);
             Ok((stream, submit))
         }),
@@ -418,7 +418,7 @@ impl CollectEnd {
     fn on_no_output(&mut self, seq: u64) -> Result<(), HostError> {
         let sent = self.history.get(seq);
         let frame = sent.filter(|sent| matches!(sent.input, Some(WorkerInput::Frame(_))));
-        // Accepted once for each input: otherwise a worker could send it without end.
+        // Accepted once for each input: otherwise a worker could send such a completion without end.
         let unexpected = Breach("a completion of an input that the worker does not have");
         frame.and_then(|sent| sent.input.take()).map(|_| ()).ok_or(unexpected.into())
     }

@@ -331,7 +331,8 @@ impl History {
             return None;
         }
         self.is_asked = false;
-        // While the book may drop inputs, the collect end submits: the book must see them first.
+        // While the replay log may drop inputs, the collect end submits, because the log must see each input
+        // before the worker does.
         let sending = if self.book.takes_all() { self.sending.take() } else { None };
         Some(sending.map_or(SubmitCommand::Relay, SubmitCommand::Direct))
     }

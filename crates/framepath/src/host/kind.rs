@@ -202,7 +202,7 @@ impl FromStr for WorkerKind {
             };
             Some(WorkerKind { task, memory_bytes: memory.parse().ok()?, sandbox })
         };
-        // Each kind has one text.
+        // Each kind has exactly one text; another text for the same kind is refused.
         let kind = parse().filter(|kind| kind.to_string() == text);
         kind.ok_or_else(|| UnknownKind(text.to_owned()))
     }

@@ -173,7 +173,7 @@ pub(super) struct GrantShare {
 
 impl Drop for GrantShare {
     fn drop(&mut self) {
-        // Relaxed: a sum, which orders nothing.
+        // Relaxed, because the sum orders no other memory.
         self.alive.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }

@@ -13,8 +13,8 @@ use super::HostError;
 /// 10 s while too many descriptors of this user are in unread messages. Any thread may call it.
 ///
 /// # Errors
-/// The socket failed, a signal canceled the wait, or too many descriptors of this user are in messages that
-/// were not received.
+/// The socket failed, the grace period of a signal ended during the wait, or too many descriptors of this
+/// user are in messages that were not received.
 pub fn send(socket: &Socket, message: &Message, fd: Option<BorrowedFd<'_>>) -> Result<(), HostError> {
     let mut bytes = [0; MESSAGE_BYTES];
     message.encode(&mut bytes);
@@ -46,7 +46,8 @@ pub(super) fn check_answers_received(socket: &Socket, announced: impl Fn() -> u3
     let unread = socket.unread_bytes();
     let unread = unread
         .map_err(|source| HostError::Socket { operation: "check the worker's unread messages", source })?;
-    // Counted after the look at the socket, so that an unread announcement is among them.
+    // Announcements are counted after the look at the socket, so that each one that was unread then is
+    // counted.
     let messages = UNREAD_MESSAGES.saturating_add(announced());
     if unread > messages.saturating_mul(UNREAD_MESSAGE) {
         return Err(Breach("it requests memory without receiving the last answers").into());
@@ -58,8 +59,8 @@ pub(super) fn check_answers_received(socket: &Socket, announced: impl Fn() -> u3
 /// without limit. Makes the texts of errors safe for a terminal.
 ///
 /// # Errors
-/// The socket failed, a signal canceled the wait, or the message is invalid or of another version of the wire
-/// format.
+/// The socket failed, the grace period of a signal ended during the wait, or the message is invalid or of
+/// another version of the wire format.
 pub fn recv(socket: &Socket) -> Result<Option<(Message, Option<OwnedFd>)>, HostError> {
     // One byte longer than a message, so that `decode` rejects a record that is too long.
     let mut bytes = [0; MESSAGE_BYTES + 1];

@@ -335,7 +335,7 @@ impl WorkerPools {
             return Err(WRONG_POOL.into());
         }
         let foreign = ForeignPool::unmapped(slot_bytes, slots, first_slot, self.returns.clone())?;
-        // All slots count as out until the caller releases them to the worker.
+        // All slots count as out until the provider releases them to the worker.
         (0..slots).for_each(|_| self.returns.health.frame_out());
         provider.mapped(ProvidedSlots { returns: self.returns.clone(), first: first_slot });
         self.add(number, foreign);

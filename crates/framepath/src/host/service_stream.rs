@@ -93,8 +93,8 @@ impl ServiceStream {
     ///
     /// # Errors
     /// The service cannot be reached, runs as a user that is not accepted, has another version of the wire
-    /// format, denied the request, sent no answer in time, or broke the protocol; or a signal or a stop
-    /// request canceled the wait.
+    /// format, denied the request, sent no answer in time, or broke the protocol; or the grace period of a
+    /// signal ended during the wait.
     pub(super) fn worker(self: &Arc<ServiceStream>) -> Result<Worker, HostError> {
         let fresh = self.locked().connection.is_none();
         match self.ask() {

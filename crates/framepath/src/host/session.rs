@@ -82,7 +82,7 @@ impl Session {
 
     /// Sets the upstream path of the stage's requests. Only the first call has an effect.
     pub(super) fn set_upstream(&self, upstream: Upstream) {
-        // A session belongs to one run.
+        // A further call would set the same path, because a session belongs to one run.
         let _ = self.upstream.set(upstream);
     }
 

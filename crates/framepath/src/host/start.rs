@@ -177,8 +177,9 @@ fn serve(requests: Receiver<Request>) {
                 let worker = all.entry(kind.clone()).or_default().take(&kind, &mut zygote);
                 // If the sender of the request gave up, the worker is dropped.
                 let _ = answer.send(worker);
-                // A process that reaches the network is started only for a stream.
-                // Fills the pool of the last kind only; other pools are filled after their next request.
+                // A process that reaches the network is started only for a stream. Of the other kinds, only
+                // the pool of the last one is filled; another pool is filled after the next request for its
+                // kind.
                 unfilled = (!kind.has_network()).then_some(kind);
             }
             Request::Spares { kind, count } => {

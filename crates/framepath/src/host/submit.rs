@@ -257,7 +257,7 @@ impl SubmitEnd {
 
 impl Drop for SubmitEnd {
     fn drop(&mut self) {
-        // If its thread fails, the earlier inputs are still delivered.
+        // Also if this end's thread fails, so that the output of the earlier inputs is still delivered.
         self.end(false);
     }
 }
