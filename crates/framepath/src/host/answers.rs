@@ -25,7 +25,8 @@ enum Question {
 struct Flush {
     /// Number of the flush. Inputs and flushes share one sequence of numbers.
     seq: u64,
-    /// Number of outputs that the worker may still send, before it answers the flush, for inputs before it.
+    /// Number of outputs for inputs before the flush that the worker may still send until it answers the
+    /// flush.
     outputs_left: u64,
     /// Number of those outputs, from the next one on, that count as progress of the worker.
     timely_left: u64,

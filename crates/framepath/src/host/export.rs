@@ -32,7 +32,7 @@ pub(super) struct Exporter {
     pub(super) idle_ns: u32,
     /// Number of frames that the stage has emitted since the last call of [`Exporter::take_count`].
     frames: u64,
-    /// Counters for the service; `None` without a service.
+    /// Counters for the service; `None` in a worker that no service has started.
     tally: Option<Tally>,
 }
 

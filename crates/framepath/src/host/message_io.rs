@@ -30,8 +30,8 @@ pub fn send(socket: &Socket, message: &Message, fd: Option<BorrowedFd<'_>>) -> R
 /// Most memory that an unread message takes in the kernel, bytes: 1 KiB of message, and bookkeeping.
 const UNREAD_MESSAGE: u32 = 4096;
 
-/// Number of messages of the largest size whose memory in the kernel the messages to a worker may take that
-/// the worker has not read when it makes a request. Each announced input pool allows one such message more.
+/// Limit on the kernel memory of the messages that a worker has not read when it makes a request, as a number
+/// of messages of the largest size. Each announced input pool raises the limit by one such message.
 const UNREAD_MESSAGES: u32 = 4;
 
 /// Checks that a worker that makes a request has received the answers to nearly all earlier requests. The

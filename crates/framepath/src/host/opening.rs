@@ -114,7 +114,7 @@ pub(super) fn open(
 }
 
 /// Sends the worker the device, if the stage decodes with one, and the message that opens the stream. Grants
-/// memory that the worker requests meanwhile. Returns the worker's answer.
+/// or denies the memory that the worker requests meanwhile. Returns the worker's answer.
 ///
 /// # Errors
 /// The device cannot be opened; the worker refuses the stage, ends, sends no message in time, requests memory

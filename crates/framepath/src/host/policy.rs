@@ -147,7 +147,8 @@ impl Restarts {
 /// Detector of a worker that has work and makes no progress.
 #[derive(Debug)]
 pub(super) struct Watchdog {
-    /// Time without progress after which the worker is killed, nanoseconds.
+    /// Time without progress after which a worker that has work, and does not wait for the caller, is killed,
+    /// nanoseconds.
     limit_ns: u64,
     /// Highest progress observed, cells. Only the watcher's thread uses this field.
     progress: AtomicU64,

@@ -76,7 +76,7 @@ struct ServiceStreamState {
     stream: Option<u32>,
     /// Number of the newest worker; 0 before the first.
     number: WorkerNumber,
-    /// True if a request for a worker, the first or another, was sent and not answered yet.
+    /// True from a request for a worker, the first or another, until the service grants one.
     asked: bool,
 }
 

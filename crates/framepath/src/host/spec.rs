@@ -22,7 +22,8 @@ pub struct Spec {
     pub hop: path::Hop,
     /// Description of the stage's compressed input; `None` for frames.
     pub track: Option<TrackInfo>,
-    /// Maximum number of the stage's frames that the hops behind the stage hold at a time.
+    /// Number of the stage's frames that the hops behind the stage may keep at a time, for the size of the
+    /// stage's pool. Frames inside workers behind the stage are not counted.
     pub frames_behind: u32,
     /// Minimum number of frames of the stage that this process holds while an honest stage waits for a slot
     /// of its pool; 0 counts as 1. A worker that waits for a slot while this process holds fewer frames

@@ -335,7 +335,7 @@ pub(super) struct Sending {
     pub(super) drained: bool,
 }
 
-/// Resource of a worker that has no room for an input.
+/// Memory shared with a worker in which there is no room for an input, a drain or a flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FullResource {
     /// Cells of the ring to the worker.
