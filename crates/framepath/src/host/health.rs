@@ -19,16 +19,16 @@ pub(super) struct WorkerHealth {
     area: Arc<SharedArea>,
     /// Bell that wakes the collect end.
     collect_bell: Bell,
-    /// True after [`WorkerHealth::end`].
+    /// True once the worker is gone, or is about to be ended ([`WorkerHealth::end`]).
     gone: AtomicBool,
     /// True if the collect end has to read the log or to check for requests.
     attention: AtomicBool,
     /// Counts of messages, of cells submitted to the worker, and of cells taken from the worker.
     pub(super) traffic: Traffic,
-    /// Number of input pools announced by messages. The worker may leave such a message unread until it
-    /// needs the pool.
+    /// Number of input pools that this process has announced, or is about to announce, by messages. The
+    /// worker may leave such a message unread until it needs the pool.
     announced_pools: AtomicU32,
-    /// Number of submitted frames. The worker answers each frame.
+    /// Number of input frames submitted to the worker, which has to answer each of them.
     inputs: AtomicU64,
     /// Number of cells taken from the worker that stand for an emitted frame, or report that a submitted
     /// frame has no output.
@@ -43,7 +43,8 @@ pub(super) struct WorkerHealth {
     late: AtomicU64,
     /// True while the worker has to answer a drain or flush that was submitted to it.
     answer_due: AtomicBool,
-    /// True while the collect end waits for a completion of the worker.
+    /// True while the collect end sleeps until the worker sends a completion; false while it waits at a held
+    /// end.
     collect_sleeps: AtomicBool,
     /// True while the submit end waits for room in the ring or the packet area.
     submit_sleeps: AtomicBool,
@@ -65,9 +66,9 @@ impl WorkerHealth {
         self.announced_pools.load(Ordering::Acquire)
     }
 
-    /// Makes the counts of the worker that shares `area`. A worker that has work and does not wait for this
-    /// process is killed after `watchdog` without progress. An honest worker waits for a slot only while this
-    /// process holds at least `least_out` of the worker's frames; 0 means 1.
+    /// Makes the health of the worker that shares `area`, with all counts 0. A worker that has work and does
+    /// not wait for this process is killed after `watchdog` without progress. An honest worker waits for a
+    /// slot only while this process holds at least `least_out` of the worker's frames; 0 means 1.
     pub(super) fn new(area: Arc<SharedArea>, watchdog: Duration, least_out: u32) -> WorkerHealth {
         WorkerHealth {
             collect_bell: completions(&area).1.bell().clone(),
