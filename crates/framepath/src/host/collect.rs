@@ -96,8 +96,8 @@ pub(crate) enum WorkerOutput<T> {
     /// A frame for the next stage.
     Frame(T),
     /// A seek or flush: its number, and the number of inputs without output that were discarded since the
-    /// previous such event. Several seeks in a row may give one event, with the number of the last. Later items
-    /// come from after that seek or flush.
+    /// previous such event. Several seeks in a row may give one event, with the number of the last. Later
+    /// items come from after that seek or flush.
     Flush(u64, u64),
     /// The worker has sent all output, and the stream has ended, but a seek or flush may still come.
     Held,
@@ -202,7 +202,8 @@ impl CollectEnd {
     }
 
     /// Returns the next frame; `None` at the end of the stream, also if the end is held for a flush. Sleeps
-    /// until a frame arrives or the stream ends. Passes over seeks and flushes. Call this function from one thread.
+    /// until a frame arrives or the stream ends. Passes over seeks and flushes. Call this function from one
+    /// thread.
     ///
     /// # Errors
     /// The stage failed, the stream was abandoned, the grace period of a signal ended, this process lacks a

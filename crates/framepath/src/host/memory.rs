@@ -25,13 +25,13 @@ use super::message_io::recv;
 /// Maximum number of grants without an announced pool. A further grant removes the oldest.
 const UNANNOUNCED: usize = 8;
 
-/// A message, with its descriptor.
+/// A message, with its descriptor if it has one.
 pub(super) type Reply = (Message, Option<OwnedFd>);
 
 /// The worker's side: receives the caller's messages about memory, for pools of both directions.
 ///
-/// The caller announces the pool of an input when it submits the input. Such a message may arrive
-/// before the answer to a request for memory, so one type handles both.
+/// The caller announces the pool of an input frame just before it submits the first frame of the pool. Such a
+/// message may arrive before the answer to a request for memory, so one type handles both.
 pub(super) struct MemoryClient {
     socket: Arc<Socket>,
     exporter: Arc<Mutex<Exporter>>,
@@ -190,8 +190,8 @@ impl Granter {
 
     /// Allocates memory for the worker. Returns the answer, and the descriptor to attach. The answer is a
     /// denial, without a descriptor, if `bytes` exceeds a quarter of the limit, if all grants together would
-    /// exceed the limit, or if this process lacks the memory or a descriptor. If
-    /// eight earlier grants have no announced pool, removes the oldest of them.
+    /// exceed the limit, or if this process lacks the memory or a descriptor. A new grant removes the oldest
+    /// grant without an announced pool if there are eight such grants.
     pub(super) fn grant(&mut self, bytes: u64) -> (Message, Option<OwnedFd>) {
         let most = ResourceLimits::largest_grant(self.memory_bytes);
         let denied = |text| (Message::Denied { text }, None);

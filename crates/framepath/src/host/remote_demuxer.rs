@@ -80,7 +80,7 @@ pub(crate) struct RemoteDemuxer {
     /// Number of seeks so far, which is the number of the last seek.
     seeks: u64,
     packets: Arc<PooledPackets>,
-    /// True once the worker has closed the connection; set by the watcher's thread.
+    /// True once the connection to the worker has ended; set by the thread of `_watcher`.
     gone: Arc<AtomicBool>,
     spec: DemuxerSpec,
     /// The demuxed input. Kept in this process, too, to check if there are bytes to read.
@@ -389,7 +389,7 @@ fn opened(
     }
 }
 
-/// Starts a thread that sets `gone` and rings `bell` when the worker at `socket` closes the connection.
+/// Starts a thread that sets `gone` and rings `bell` when the connection to the worker at `socket` ends.
 fn watch_end(socket: Arc<Socket>, gone: Arc<AtomicBool>, bell: Bell) -> Result<Watcher, HostError> {
     let at_end = move || {
         // Release: pairs with the Acquire in `next_cell`, which then finds the

@@ -102,7 +102,8 @@ pub(super) fn worker(
 /// A worker that this program or its zygote has started.
 type LocalSpare = Spare<Arc<SharedProcess>>;
 
-/// Spare workers of one kind, and the number to keep ready: 1, unless [`keep_ready`] sets another number.
+/// Spare workers of one kind, and the number to keep ready: 1, unless [`keep_ready`] sets another number. The
+/// pool of a kind that reaches the network is never filled.
 struct Pool {
     count: usize,
     spares: Spares<Arc<SharedProcess>>,

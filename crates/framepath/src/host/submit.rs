@@ -183,9 +183,10 @@ impl SubmitEnd {
         }
     }
 
-    /// Wakes the collect end to read the log. If this end's worker is gone, the collect end may wait for a
-    /// worker that this end does not know yet: then this function waits until the collect end names the next
-    /// worker, and wakes the collect end again. Returns without that if the collect end has ended.
+    /// Wakes the collect end to read the log. If this end's worker is gone, the collect end may sleep until
+    /// the next worker, which this end does not know yet, sends output: then this function waits until the
+    /// collect end names that worker, and wakes the collect end again. Returns without that if the collect
+    /// end has ended.
     #[cold]
     fn wake_worker(&mut self) {
         loop {
@@ -449,8 +450,8 @@ impl Sending {
         Ok(Ok(()))
     }
 
-    /// Wakes the worker, and makes the watcher check the worker from now on. Does nothing if no cell was
-    /// submitted since the last call.
+    /// Wakes the worker, and makes the worker's watcher check its progress from now on. Does nothing if no
+    /// cell was submitted since the last call.
     pub(super) fn wake_worker(&mut self) {
         if std::mem::take(&mut self.wake_due) {
             self.writer.bell().ring();
