@@ -13,9 +13,11 @@
 //! worker decodes into a sealed pool, which the caller maps for reading, or into buffers that the
 //! caller provides. `docs/workers.md` describes the whole connection for readers of the code.
 //!
-//! The two ends of a stream run in two threads and share no lock. While no worker is replaced,
-//! the submit end owns `Sending`, the right to write the ring to the worker. The submit end logs
-//! an input before the worker can see the input. The collect end owns the `History`, which has
+//! The two ends of a stream run in two threads and share no lock. `Sending` is the right to write the
+//! ring to the worker. The submit end owns it, except that the collect end owns it after a
+//! replacement and after a flush until the submit end asks for it; after a loss of packets until
+//! the stream resumes; and from the end of the input on. The submit end logs an input before the
+//! worker can see the input. The collect end owns the `History`, which has
 //! everything that a restart needs. `log` and `commands` are channels. The lock around the
 //! stream's present worker is for threads outside the stream that abandon the stream
 //! ([`Session::abandon`]) or wake the collect end for a request. The thread that starts the stream
@@ -38,7 +40,7 @@
 //!  │           │ worker breaks the rules, and ends the worker at once
 //!  │           ▼
 //!  │      [restarting]  SubmitEnd waits with its next input
-//!  │           │   ├── 32 deaths in a row without a new frame           ──▶ [failed]
+//!  │           │   ├── 32 deaths in a row without a new frame or flush  ──▶ [failed]
 //!  │           │   ├── 8 deaths in a row before a packet was taken      ──▶ [failed]
 //!  │           │   ├── no worker opens the stream in 4 tries, or a try
 //!  │           │   │   fails with an error that another would repeat    ──▶ [failed]

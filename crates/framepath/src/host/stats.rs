@@ -37,8 +37,8 @@ pub struct WorkerStats {
     /// `lost` only.
     pub first_lost: AtomicU64,
     /// CPU time of the stream's ended workers, from the start of their processes, nanoseconds. Left out are
-    /// workers whose process id is not visible to this program, and workers that ended by themselves and were
-    /// reaped by the zygote before this process read their clock.
+    /// workers whose process id is not visible to this program, and workers that had died and were reaped by
+    /// the zygote before this process read their clock.
     pub cpu_ns: AtomicU64,
     /// CPU time that the workers reported for the frames of a pipeline, nanoseconds; 0 outside a pipeline. At
     /// the ledger's level `times` only the time of copies, by the clock; 0 at level `off`.
