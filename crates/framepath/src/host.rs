@@ -13,9 +13,11 @@
 //! worker decodes into a sealed pool, which the caller maps for reading, or into buffers that the
 //! caller provides. `docs/workers.md` describes the whole connection for readers of the code.
 //!
-//! The two ends of a stream run in two threads and share no lock. While no worker is replaced,
-//! the submit end owns `Sending`, the right to write the ring to the worker. The submit end logs
-//! an input before the worker can see the input. The collect end owns the `History`, which has
+//! The two ends of a stream run in two threads and share no lock. `Sending` is the right to write the
+//! ring to the worker. The submit end owns it, except that the collect end owns it after a
+//! replacement and after a flush until the submit end asks for it; after a loss of packets until
+//! the stream resumes; and from the end of the input on. The submit end logs an input before the
+//! worker can see the input. The collect end owns the `History`, which has
 //! everything that a restart needs. `log` and `commands` are channels. The lock around the
 //! stream's present worker is for threads outside the stream that abandon the stream
 //! ([`Session::abandon`]) or wake the collect end for a request. The thread that starts the stream
@@ -33,16 +35,17 @@
 //!  │           │   │
 //!  │           │   └── the input ends: SubmitEnd hands Sending over ──▶ [draining]
 //!  │           │
-//!  │           │ the worker ends by itself or is killed by the watchdog: CollectEnd
-//!  │           │ takes its completed frames; or the worker breaks the rules: CollectEnd
-//!  │           │ ends the worker at once
+//!  │           │ the worker ends by itself, or the watchdog or SubmitEnd kills it:
+//!  │           │ CollectEnd takes its completed frames; or CollectEnd finds that the
+//!  │           │ worker breaks the rules, and ends the worker at once
 //!  │           ▼
 //!  │      [restarting]  SubmitEnd waits with its next input
-//!  │           │   ├── 32 deaths in a row without a new frame           ──▶ [failed]
+//!  │           │   ├── 32 deaths in a row without a new frame or flush  ──▶ [failed]
 //!  │           │   ├── 8 deaths in a row before a packet was taken      ──▶ [failed]
 //!  │           │   ├── no worker opens the stream in 4 tries, or a try
 //!  │           │   │   fails with an error that another would repeat    ──▶ [failed]
-//!  │           │   └── this process lacks memory or descriptors         ──▶ [failed]
+//!  │           │   └── this process is the cause: it lacks memory or
+//!  │           │       descriptors, for example                         ──▶ [failed]
 //!  │           ▼
 //!  │      [replaying]  CollectEnd submits the history, and drops the frames that were
 //!  │           │       delivered before; another death leads to [restarting]
@@ -59,7 +62,8 @@
 //!                If the start fails, Session::start returns the error, and no end exists
 //! ```
 //!
-//! A flush leads from \[running\], \[draining\] and a held end to \[replaying\], with an empty history.
+//! A flush leads to \[replaying\], with an empty history. It can come in every state but \[failed\] and an
+//! \[ended\] that is not held for a flush; a flush in \[restarting\] waits until the restart is over.
 //! The limits are in `policy.rs`. [`framepath_model::replay`] decides which packets are replayed,
 //! and which packet is skipped as poisoned. A demuxer's worker
 //! (`RemoteDemuxer`) is never replaced: from \[running\] it ends or fails. A network source that
@@ -144,16 +148,17 @@ use framepath_os::v4l2::V4l2Error;
 /// Options for starting and watching the workers of a stage or demuxer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerOptions {
-    /// Time without progress after which a worker that has work, and does not wait for this process, is
-    /// killed and replaced. In a path, it is at least 12 s for a worker that decodes with a device. For a
-    /// demuxer's worker: CPU time without a packet after which the stream fails. Ten times this time is the
+    /// Time without progress after which a stage's worker that has work, and does not wait for this process,
+    /// is killed and replaced. In a path, it is at least 12 s for a worker that decodes with a device. For a
+    /// demuxer's worker: CPU time without a packet after which the stream fails, or, if the stream comes from
+    /// the network, the connection counts as lost. Ten times this time is the
     /// limit of the demuxer's CPU time to open its input or to seek, and of the time without a packet or
     /// answer while its file has bytes to read. For a stream from the network, the option `timeout=` limits
     /// the time without a packet instead.
     pub watchdog: Duration,
-    /// Kind of worker to start: its task, its memory, and whether it may run without seccomp.
+    /// Kind of worker to start: its task, its memory, and the option `sandbox=` as the worker gets it.
     pub kind: WorkerKind,
-    /// Reaction to a missing layer of the sandbox.
+    /// Reaction to a missing confining layer of a worker's sandbox (`sandbox=`).
     pub sandbox: SandboxChoice,
     /// Faults that tests and experiments inject into the workers; empty by default.
     pub faults: InjectedFaults,
@@ -164,13 +169,16 @@ pub struct WorkerOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
     /// The process of a worker or of the zygote could not be made or prepared, or could not execute its
-    /// program.
+    /// program. Inside the zygote also: the zygote has more than one thread, or a system call for its
+    /// namespaces failed.
     #[error(transparent)]
     Spawn(#[from] SpawnError),
-    /// A worker could not enter its sandbox.
+    /// A worker could not enter its sandbox. Occurs inside the worker; its caller gets
+    /// [`HostError::Refused`].
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
-    /// The sandbox of a worker lacks layers that the stage's options require.
+    /// The sandbox of a worker lacks layers that the option `sandbox=` requires (by default seccomp). Occurs
+    /// in the caller; with `sandbox=require` also inside the worker of a plug-in.
     #[error(
         "the sandbox lacks {missing}; run `framepath doctor` for a remedy, or set sandbox=allow to run without it"
     )]
@@ -178,7 +186,7 @@ pub enum HostError {
         /// Names of the missing layers, separated by commas.
         missing: String,
     },
-    /// A message could not be sent to a worker, the zygote or the service, because too many file
+    /// A message with a descriptor could not be sent to another framepath process, because too many file
     /// descriptors of this user are in messages that were not received.
     #[error(
         "{operation}: too many file descriptors of this user are in unread sockets \
@@ -189,10 +197,10 @@ pub enum HostError {
         /// Operation that failed, and its object.
         operation: &'static str,
     },
-    /// A worker cannot load its plug-in.
+    /// A worker cannot load its plug-in. Occurs inside the worker; its caller gets [`HostError::Refused`].
     #[error(transparent)]
     Plugin(#[from] Frei0rError),
-    /// The device that decodes cannot be opened.
+    /// This process cannot open the device with which a worker is to decode.
     #[error(transparent)]
     Device(#[from] V4l2Error),
     /// The program of a worker or of the zygote cannot be started, because no socket to it can be made.
@@ -257,18 +265,20 @@ pub enum HostError {
     /// A worker was not started, ended, sent no answer in time or sent an unexpected message before its
     /// stream was open, or later did not send the message that belongs to a cell; or too many workers of a
     /// stream ended. Also a service that sent no answer in time, and a zygote that sent no answer in time or
-    /// an invalid answer. Inside a worker: the caller sent an unexpected message or an invalid input pool.
+    /// an invalid answer. Inside a worker: the caller sent an unexpected message; or an input pool, or a
+    /// frame in it, is invalid, or the pool did not arrive or cannot be mapped.
     #[error("{what}")]
     NotOpened {
         /// Description of the failure.
         what: &'static str,
     },
     /// A worker ended by itself or was killed: by another process or the kernel; by the watchdog, because the
-    /// worker made no progress; or by an end of the stream, because the worker broke the rules.
+    /// worker made no progress; or by an end of the stream, because the worker broke the rules or the
+    /// connection failed. This is the reason for a replacement; the stream does not fail with this error.
     #[error("the worker ended")]
     Gone,
-    /// The stream was abandoned: its output is no longer needed, or the program has to end because of a
-    /// signal, or the run because of a stop request.
+    /// [`Session::abandon`] was called, because the stream's output is no longer needed; or the grace period
+    /// after a signal or a stop request has passed.
     #[error("the stream was abandoned")]
     Abandoned,
     /// No service listens at the socket, or the connection to the service cannot be made.
@@ -309,19 +319,21 @@ pub enum HostError {
     },
     /// The stage or the demuxer failed in the worker; or this process has no memory for a packet, too many
     /// pools for the worker, or a provider without buffers; or this process could not read the input of the
-    /// demuxer's worker, or the demuxer cannot read a packet without seeking in an input that is not
-    /// seekable. Inside a worker: libavfilter cannot be loaded, or the stage emitted frames of too many pools
-    /// or of a pool that is not shared with the caller. The crate `framepath-serve` also uses this error for
-    /// a codec that is not supported.
+    /// demuxer's worker, or stopped reading because the worker broke the rules; or the demuxer cannot read a
+    /// packet without seeking in an input that is not seekable. Inside a worker: libavfilter cannot be
+    /// loaded, or the stage emitted frames of too many pools or of a pool that is not shared with the caller.
+    /// The crate `framepath-serve` also uses this error for a codec that is not supported, and for a lack of
+    /// memory.
     #[error("{text}")]
     Failed {
         /// Description of the failure; a message that the worker sent begins with "in the worker:".
         text: String,
     },
-    /// The demuxer's worker ended before the end of its file or network stream.
+    /// The demuxer's worker ended before it had sent the end of its file or network stream, or before it had
+    /// answered a seek or flush.
     #[error("demux: the demuxer's worker ended after {packets} packets; the rest of the file is missing")]
     DemuxerEnded {
-        /// Number of packets that the worker sent before its end.
+        /// Number of packets received from the worker before its end.
         packets: u64,
     },
     /// The demuxer's worker has exceeded a limit while this process waited for a packet, for the file or
@@ -365,9 +377,12 @@ pub enum HostError {
         most: usize,
     },
     /// A system call for the connection to a worker, the zygote or the service failed, or one for memory, a
-    /// descriptor or a thread that belongs to a worker; or a signal, such as that of Ctrl-C, or a stop
-    /// request canceled a wait for one of these processes. Inside a worker or the zygote: a system call for
-    /// the connection to the caller, or inside a worker for the page of the service's counters.
+    /// descriptor or a thread that belongs to a worker. Or the grace period of a signal, such as that of
+    /// Ctrl-C, ended during a wait for one of these processes; or a signal or a stop request canceled the
+    /// wait for a demuxer's worker to open its input. Inside a worker or the zygote: a system call for the
+    /// connection to the caller, or inside a worker for the page of the service's counters or for a thread.
+    /// The crate `framepath-serve` also uses this error for system calls for that page and for the kernel's
+    /// device.
     #[error("cannot {operation}: {source}")]
     Socket {
         /// Operation that failed, and its object, such as "watch the worker".
@@ -391,16 +406,17 @@ pub enum HostError {
     /// The text that describes the kind of a worker is invalid. Occurs inside the zygote or the worker.
     #[error(transparent)]
     Kind(#[from] UnknownKind),
-    /// The text that describes the worker's work cannot be parsed as a stage.
+    /// A text is not the description of a stage. No code returns this error at present: a worker that cannot
+    /// parse its stage answers with a message, and its caller gets [`HostError::Refused`].
     #[error("start worker: not a stage: {0}")]
     Stage(#[from] PathError),
 }
 
 impl HostError {
-    /// Returns true if this process or its user caused the error: it lacks descriptors, memory or buffers, cannot
-    /// make or map the memory shared with a worker, has too many descriptors in unread messages, canceled a
-    /// wait because of a signal, or has a packet that is too large for any worker of the stream. Another
-    /// worker would not help.
+    /// Returns true if this process or its user caused the error: it lacks descriptors, memory or buffers,
+    /// cannot make or map the memory shared with a worker, has too many descriptors in unread messages,
+    /// canceled a wait because of a signal or a stop request, or has a packet that is too large for any
+    /// worker of the stream. Another worker would not help.
     fn is_of_caller(&self) -> bool {
         match self {
             HostError::Socket { source, .. } => is_lack(source),

@@ -10,9 +10,9 @@ use crate::device::PATIENCE;
 use crate::error::StageError;
 use crate::host::{self, SandboxChoice, ServiceStream, Task, WorkerKind, WorkerOptions};
 
-/// Reads the options of the worker of `hop` for `task`. `naming` returns, for the name of an option, the
-/// hop that sets the option: the hop itself, or the hop whose worker `hop` shares. For a device, raises a
-/// watchdog below 12 s to 12 s.
+/// Reads the options of the worker of `hop` for `task`. For `watchdog`, `memory` and `sandbox`, `naming`
+/// returns the hop that sets the option of this name: the hop itself, or the hop whose worker `hop` shares.
+/// `fault` is read from `hop` itself. For a device, raises a watchdog below 12 s to 12 s.
 ///
 /// # Errors
 /// `fault=` is invalid.
@@ -36,7 +36,8 @@ pub(crate) fn worker_options<'a>(
     })
 }
 
-/// Checks that `hop`, which runs in this process, does not ask for a sandbox.
+/// Checks that `hop`, which runs in this process, does not require a sandbox. Passes if the hop has no option
+/// `sandbox=`, or if the option has another value than `require`.
 ///
 /// # Errors
 /// `sandbox=require` is set.
@@ -52,7 +53,8 @@ pub(crate) fn refuse_required_sandbox(hop: &Hop) -> Result<(), StageError> {
 
 /// Creates the handle for the stream's connection to the service, without connecting; `None` if `hop` does
 /// not run in the service. The options are read from `named`: `socket` (if it is not set there, the default
-/// socket is used), and `service_uid` (if it is not set there, it is read from `hop`).
+/// socket is used), and `service_uid` (if it is not set there, it is read from `hop`; if it is not set there
+/// either, only services of root and of this process's user are accepted).
 pub(crate) fn service_stream_of(hop: &Hop, named: &Hop) -> Option<Arc<ServiceStream>> {
     (hop.choice("host") == "service").then(|| {
         let set = |of: &Hop, name| of.def.arg(name).is_some() && of.is_set(name);

@@ -14,10 +14,10 @@ use framepath_os::process::spawn;
 use crate::host;
 use crate::registry::Registry;
 
-/// Runs the worker and ends the process, if framepath has started this process as a worker or as the process
-/// that forks the workers. Otherwise makes this program the worker program, unless FRAMEPATH_WORKER or
-/// [`set_worker_program`](crate::host::set_worker_program) names another one, and returns at once. Call this
-/// function first in `main`, before any thread starts and before arguments are read.
+/// Does the work of a worker, or of the zygote (the process that forks workers), and then ends the process, if
+/// framepath has started this process as one of them. Otherwise makes this program the worker program, unless
+/// FRAMEPATH_WORKER or [`set_worker_program`](crate::host::set_worker_program) names another one, and returns
+/// at once. Call this function first in `main`, before any thread starts and before arguments are read.
 ///
 /// ```no_run
 /// use framepath::Pipeline;

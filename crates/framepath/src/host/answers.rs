@@ -15,19 +15,20 @@ pub(super) const OUTPUTS: u32 = 256;
 /// reset the watchdog.
 const TIMELY: u64 = 96;
 
-/// A drain or flush that the worker has not answered.
+/// A drain or flush that was submitted to the worker, and that the worker has not answered.
 enum Question {
     Drain,
     Flush(Flush),
 }
 
-/// A flush that was not sent to the worker yet, or that the worker has not answered.
+/// A flush that was not submitted to the worker yet, or that the worker has not answered.
 struct Flush {
     /// Number of the flush. Inputs and flushes share one sequence of numbers.
     seq: u64,
-    /// Number of outputs that the worker may still send for inputs before the flush.
+    /// Number of outputs for inputs before the flush that the worker may still send until it answers the
+    /// flush.
     outputs_left: u64,
-    /// Number of further outputs for inputs before the flush that count as progress of the worker.
+    /// Number of those outputs, from the next one on, that count as progress of the worker.
     timely_left: u64,
 }
 
@@ -61,7 +62,7 @@ pub(super) enum InputsEnd {
 pub(super) struct Answers {
     /// Drains and flushes that were sent to the worker and not answered, oldest first.
     owed: VecDeque<Question>,
-    /// Last flush, while it was not sent to the worker.
+    /// Last flush, until it is submitted to the worker or the worker is replaced; else `None`.
     unsent: Option<Flush>,
     /// Number of the last flush that a worker has answered; 0 before the first. The present worker cannot
     /// have an earlier input.

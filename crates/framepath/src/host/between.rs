@@ -12,19 +12,19 @@ use super::worker_stream::WorkerStream;
 #[allow(clippy::large_enum_variant)]
 pub(super) enum Logged {
     /// The next input. `worker` is the number of the worker to which the submit end submits the input
-    /// right after logging it; `None` if the collect end has to submit it.
+    /// right after logging it; `None` if the collect end has to submit or drop it.
     Input { worker: Option<u64>, sent: LoggedInput },
     /// The submit end has another input, and no right to submit it to a living worker. It waits for
     /// [`SubmitCommand::Direct`] or [`SubmitCommand::Relay`].
     Ask,
-    /// All earlier inputs are discarded. `sending` hands over the right to submit, if the submit end has
-    /// this right.
+    /// A seek or flush: all earlier inputs are to be discarded. `sending` hands over the right to submit, if
+    /// the submit end has this right.
     Flush {
         /// Number of the seek or flush.
         generation: u64,
         sending: Option<Box<Sending>>,
     },
-    /// The stream has ended; if `is_held`, a flush may follow. `sending` hands over the right to submit,
+    /// The input has ended; if `is_held`, a flush may follow. `sending` hands over the right to submit,
     /// if the submit end has this right.
     End { is_held: bool, sending: Option<Box<Sending>> },
 }

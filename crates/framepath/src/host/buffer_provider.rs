@@ -36,8 +36,8 @@ pub trait BufferProvider: Send + Sync {
     fn provide(&self, request: &BufferRequest) -> Result<ProvidedBuffers, String>;
 
     /// Receives the slots of the buffers that [`provide`](BufferProvider::provide) returned last, once the
-    /// worker has mapped these buffers. From then on the slots can be released to the worker. Called in
-    /// the same thread as `provide`.
+    /// worker has reported that it has mapped these buffers. From then on the slots can be released to the
+    /// worker. The collect end calls this function in the same thread as `provide`.
     fn mapped(&self, slots: ProvidedSlots);
 }
 

@@ -55,10 +55,11 @@ pub(crate) struct ByteServer {
 /// State that the server's thread shares with the reader of the packets.
 #[derive(Default)]
 struct ServingState {
-    /// True from the arrival of a request until just before its answer is sent.
+    /// True from the receipt of a request, in the server's thread, until just before its answer is sent or
+    /// its refusal ends the service.
     busy: AtomicBool,
-    /// First reason why a request was not answered with bytes: an error of the source, or a rule that the
-    /// worker broke; `None` if there is none.
+    /// First reason why a request was not answered with bytes: an error of the source or of the socket, or a
+    /// rule that the worker broke; `None` if there is none.
     failure: Mutex<Option<String>>,
 }
 
@@ -113,8 +114,8 @@ impl ByteServer {
         self.state.busy.load(Ordering::Relaxed)
     }
 
-    /// Returns the reason of the first failure: the error of the source, or the rule that the worker broke;
-    /// `None` if there was no failure.
+    /// Returns the reason of the first failure: the error of the source or of the socket, or the rule that
+    /// the worker broke; `None` if there was no failure.
     pub(super) fn failure(&self) -> Option<String> {
         self.state.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -139,8 +140,8 @@ struct ByteService<S> {
 }
 
 impl<S: ByteSource> ByteService<S> {
-    /// Answers requests until the worker closes its end, the server is dropped or the worker breaks the
-    /// rules. Once the source has failed, every answer reports a failure.
+    /// Answers requests until the worker closes its end, the server is dropped, the socket fails or the
+    /// worker breaks the rules. Once the source has failed, every answer reports a failure.
     fn run(&mut self) {
         // One byte longer than a request, so that a longer one is refused.
         let mut request = [0; BYTE_REQUEST_BYTES + 1];
@@ -148,7 +149,7 @@ impl<S: ByteSource> ByteService<S> {
         loop {
             let len = match self.socket.receive(&mut request) {
                 Ok((0, _)) | Err(_) => return,
-                // A descriptor is closed.
+                // A descriptor that came with the request is dropped, and so closed.
                 Ok((len, _)) => len,
             };
             self.state.busy.store(true, Ordering::Relaxed);
@@ -211,7 +212,7 @@ impl<S: ByteSource> ByteService<S> {
         if self.socket.readable_within(Duration::ZERO).unwrap_or(false) && !self.socket.has_ended() {
             return Err("a second request came before the answer to the first".to_owned());
         }
-        // Before the answer: a worker that has it is not waiting.
+        // Set before the answer is sent, because a worker that has the answer does not wait any more.
         self.state.busy.store(false, Ordering::Relaxed);
         // Fails only if the worker is gone, which its watcher reports.
         let _ = self.socket.send(&answer[..BYTE_ANSWER_BYTES + read], None);

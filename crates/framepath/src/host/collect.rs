@@ -35,7 +35,8 @@ use crate::requests::Wake;
 /// Longest sleep of the collect end while it has inputs to submit for which the worker has no room yet.
 const SUBMITTING: Duration = Duration::from_millis(5);
 
-/// Input of a thread: the collect end of a stream. The collect end exists after the stream has started.
+/// Input of a thread: the collect end of a stream. The stage in front ([`Submit`]) sends the collect end when
+/// it starts the stream.
 pub(crate) struct CollectInput {
     /// Number of the hop that the worker runs.
     pub(crate) hop: u16,
@@ -55,7 +56,7 @@ pub(crate) fn channel(hop: u16, session: Arc<Session>) -> (Submit, CollectInput)
         session.clone(),
         Box::new(move |info| {
             let (stream, submit, collect) = of_stream.start(info)?;
-            // If the receiver is gone, the first input finds that out.
+            // If the receiver is gone, the collect end is dropped here, and the first input fails.
             let _ = slot.send(collect);
             Ok((stream, submit))
         }),
@@ -68,7 +69,9 @@ pub(crate) fn channel(hop: u16, session: Arc<Session>) -> (Submit, CollectInput)
 /// rules.
 ///
 /// Only the collect end knows which inputs have no output yet. After the collect end has replaced a worker,
-/// it submits these inputs again. Then it hands the right to submit to the submit end, when that end asks.
+/// it submits the history to the new worker; if the stage's inputs cannot be submitted again, only the
+/// inputs that the old worker had not taken. Then it hands the right to submit to the submit end, when that
+/// end asks.
 pub struct CollectEnd {
     pub(super) session: Arc<Session>,
     pub(super) start: Start,
@@ -77,27 +80,28 @@ pub struct CollectEnd {
     pub(super) history: History,
     pub(super) commands: Sender<SubmitCommand>,
     pub(super) restarts: Restarts,
-    /// True from the death of a worker until the first frame that was not delivered before.
+    /// True from the death of a worker until the first frame that is delivered after it.
     pub(super) is_recovering: bool,
     /// Number of the last seek or flush that was passed to the next thread; 0 before the first.
     generation: u64,
-    /// Number of the last packet that a decoder reported as not decoded or skipped; `None` before the first.
+    /// Number of the packet in the last counted report of a packet that was not decoded, or of skipped
+    /// packets; `None` before the first such report.
     undecoded: Option<u64>,
-    /// True if the stream has ended, is held open for a seek or flush, and the worker has sent all output.
+    /// True if the stream has ended, was then held for a seek or flush, and the worker has sent all output.
     at_end: bool,
 }
 
 /// Event from a worker, for the thread that takes the worker's output.
 pub(crate) enum WorkerOutput<T> {
-    /// A frame.
+    /// A frame for the next stage.
     Frame(T),
-    /// A seek or flush: its number, and number of frames that were discarded since the previous such event.
-    /// Several seeks in a row may give one event, with the number of the last. Later items come from after
-    /// that seek or flush.
+    /// A seek or flush: its number, and the number of inputs without output that were discarded since the
+    /// previous such event. Several seeks in a row may give one event, with the number of the last. Later
+    /// items come from after that seek or flush.
     Flush(u64, u64),
-    /// The stream has ended, and another seek or flush may come.
+    /// The worker has sent all output, and the stream has ended, but a seek or flush may still come.
     Held,
-    /// The stream has ended for good.
+    /// The worker has sent all output, and the stream has ended for good.
     End,
     /// No event of the worker: a request, for example a seek, waits for the thread.
     Request,
@@ -114,13 +118,14 @@ pub struct Arrival {
 }
 
 impl CollectInput {
-    /// Sets the ledger's level in the workers, for the run that begins. Call it before the stream starts.
+    /// Sets the ledger's level in the workers, for the run that begins. Call it before the stream starts; a
+    /// later call has no effect.
     pub(crate) fn set_level(&self, level: Level) {
         self.session.set_level(level);
     }
 
-    /// Returns a function that wakes [`next`](CollectInput::next) to check for requests. Any thread may
-    /// call the returned function.
+    /// Returns a function that wakes [`next`](CollectInput::next) to check for requests. Any thread may call
+    /// the returned function; a call has no effect before the stream has started and after its end.
     pub(crate) fn waker(&self) -> Wake {
         let session = self.session.clone();
         Box::new(move || session.request_attention())
@@ -197,7 +202,8 @@ impl CollectEnd {
     }
 
     /// Returns the next frame; `None` at the end of the stream, also if the end is held for a flush. Sleeps
-    /// until a frame arrives. Call this function from one thread.
+    /// until a frame arrives or the stream ends. Passes over seeks and flushes. Call this function from one
+    /// thread.
     ///
     /// # Errors
     /// The stage failed, the stream was abandoned, the grace period of a signal ended, this process lacks a
@@ -388,8 +394,9 @@ impl CollectEnd {
     }
 
     /// Counts packet `seq` as not decoded if `skipped` is 0. Otherwise counts `skipped` packets as skipped,
-    /// the last of which is `seq`. Ignores reports of packets before the last reported one, because a
-    /// replacement reports the packets of a replay again.
+    /// the last of which is `seq`. Ignores a report of an earlier packet than that of the last counted
+    /// report, and, for the same packet, a report that it was not decoded: a replacement reports the packets
+    /// of a replay again.
     fn on_undecoded(&mut self, seq: u64, skipped: u64) {
         if self.undecoded.is_some_and(|last| seq < last || (seq == last && skipped == 0)) {
             return;
@@ -411,12 +418,13 @@ impl CollectEnd {
     fn on_no_output(&mut self, seq: u64) -> Result<(), HostError> {
         let sent = self.history.get(seq);
         let frame = sent.filter(|sent| matches!(sent.input, Some(WorkerInput::Frame(_))));
-        // Accepted once for each input: otherwise a worker could send it without end.
+        // Accepted once for each input: otherwise a worker could send such a completion without end.
         let unexpected = Breach("a completion of an input that the worker does not have");
         frame.and_then(|sent| sent.input.take()).map(|_| ()).ok_or(unexpected.into())
     }
 
-    /// Counts input `seq` as skipped: its frame has arrived, but the history no longer has the input.
+    /// Counts input `seq` as skipped, unless a seek skips its frame anyway. The frame has arrived, but is
+    /// lost, because the history has forgotten the input.
     ///
     /// # Errors
     /// The input was never submitted, or such frames arrived more often than is possible.
@@ -432,8 +440,9 @@ impl CollectEnd {
     /// end once all of them are submitted. Returns `true` if the worker has no room for all of these inputs.
     ///
     /// # Errors
-    /// This process lacks a resource. A worker that breaks the rules is killed instead; the next call
-    /// of `next_or` replaces it.
+    /// This process caused the error ([`HostError::is_of_caller`]), for example because it lacks a resource.
+    /// After any other error, such as a broken rule, the worker is killed instead, and `next_or` then
+    /// replaces it.
     pub(super) fn submit_rest(&mut self) -> Result<bool, HostError> {
         self.link.health.clear_attention();
         self.history.read_log();

@@ -132,7 +132,7 @@ struct DemuxedFile {
     start: Duration,
     /// Number of passes after the present one.
     loops_left: u64,
-    /// Faults to inject; `None` if there are none.
+    /// Faults to inject, by the numbers of packets; `None` if there are none.
     faults: Option<InjectedFaults>,
     /// Counters of packets for the service; `None` in a worker that no service has started.
     tally: Option<Tally>,
@@ -180,7 +180,7 @@ impl DemuxedFile {
     }
 
     /// Sends the packets up to the end of the last loop and the end itself; then waits for a seek and
-    /// performs it. Also performs seeks that come earlier. Adds the number of packets to `packets`.
+    /// performs it. Also performs seeks that come earlier. Adds the number of read packets to `packets`.
     fn read_to_end(&mut self, packets: &mut u64) -> Result<(), Stopped> {
         // Packets of this loop that become frames.
         let mut of_this_loop = 0;

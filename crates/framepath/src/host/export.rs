@@ -30,9 +30,9 @@ pub(super) struct Exporter {
     names: Names,
     /// Time that the worker was idle before the present input arrived, nanoseconds, at most `u32::MAX`.
     pub(super) idle_ns: u32,
-    /// Number of frames sent since the last call of [`Exporter::take_count`].
+    /// Number of frames that the stage has emitted since the last call of [`Exporter::take_count`].
     frames: u64,
-    /// Counters for the service; `None` without a service.
+    /// Counters for the service; `None` in a worker that no service has started.
     tally: Option<Tally>,
 }
 
@@ -53,7 +53,7 @@ impl Exporter {
         }
     }
 
-    /// Returns the number of frames sent since the last call, and sets it to 0.
+    /// Returns the number of frames that the stage has emitted since the last call of this function.
     pub(super) fn take_count(&mut self) -> u64 {
         std::mem::take(&mut self.frames)
     }

@@ -15,7 +15,7 @@ enum FaultKind {
     Crash,
     /// The first worker hangs: it does nothing more, and does not end.
     Hang,
-    /// The first worker allocates all memory that it can get.
+    /// The first worker allocates memory without end, until a signal ends the worker.
     Bomb,
     /// Every worker that takes the input crashes by a segmentation fault, not only the first.
     Poison,

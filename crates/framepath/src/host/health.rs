@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Health of one worker: counts of the work in flight, and the check that the worker makes progress.
 //!
-//! Both ends of the stream report to this module; the watcher's thread checks.
+//! Both ends of the stream report to this module. The thread of the worker's
+//! [`Watcher`](framepath_os::crossing::Watcher), which runs in this process, makes the check.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -18,29 +19,32 @@ pub(super) struct WorkerHealth {
     area: Arc<SharedArea>,
     /// Bell that wakes the collect end.
     collect_bell: Bell,
-    /// True after [`WorkerHealth::end`].
+    /// True once the worker is gone, or is about to be ended ([`WorkerHealth::end`]).
     gone: AtomicBool,
     /// True if the collect end has to read the log or to check for requests.
     attention: AtomicBool,
     /// Counts of messages, of cells submitted to the worker, and of cells taken from the worker.
     pub(super) traffic: Traffic,
-    /// Number of input pools announced by messages. The worker reads such a message when it needs the pool.
+    /// Number of input pools that this process has announced, or is about to announce, by messages. The
+    /// worker may leave such a message unread until it needs the pool.
     announced_pools: AtomicU32,
-    /// Number of submitted frames. The worker answers each frame.
+    /// Number of input frames submitted to the worker, which has to answer each of them.
     inputs: AtomicU64,
-    /// Number of cells from the worker that carry a frame, or report that a submitted frame has no output.
+    /// Number of cells taken from the worker that stand for an emitted frame, or report that a submitted
+    /// frame has no output.
     answers: AtomicU64,
     /// Number of frames of the worker's pools that this process holds. A slot of a provided buffer also
     /// counts until the provider releases it to the worker.
     frames_out: AtomicU64,
     /// Minimum of `frames_out` while an honest worker waits for a slot.
     least_out: u64,
-    /// Number of cells from the worker that do not count as progress: late output of flushed inputs, requests
-    /// to the hops in front, and reports of packets that were not decoded.
+    /// Number of cells taken from the worker that do not count as progress: late output of flushed inputs,
+    /// requests to the hops in front, and reports of packets that were not decoded.
     late: AtomicU64,
     /// True while the worker has to answer a drain or flush that was submitted to it.
     answer_due: AtomicBool,
-    /// True while the collect end waits for a completion of the worker.
+    /// True while the collect end sleeps until the worker sends a completion; false while it waits at a held
+    /// end.
     collect_sleeps: AtomicBool,
     /// True while the submit end waits for room in the ring or the packet area.
     submit_sleeps: AtomicBool,
@@ -62,9 +66,9 @@ impl WorkerHealth {
         self.announced_pools.load(Ordering::Acquire)
     }
 
-    /// Makes the counts of the worker that shares `area`. A worker that has work and does not wait for this
-    /// process is killed after `watchdog` without progress. An honest worker waits for a slot only while this
-    /// process holds at least `least_out` of the worker's frames; 0 means 1.
+    /// Makes the health of the worker that shares `area`, with all counts 0. A worker that has work and does
+    /// not wait for this process is killed after `watchdog` without progress. An honest worker waits for a
+    /// slot only while this process holds at least `least_out` of the worker's frames; 0 means 1.
     pub(super) fn new(area: Arc<SharedArea>, watchdog: Duration, least_out: u32) -> WorkerHealth {
         WorkerHealth {
             collect_bell: completions(&area).1.bell().clone(),
@@ -95,8 +99,8 @@ impl WorkerHealth {
         }
     }
 
-    /// Counts a cell taken from the worker. `is_answer` is true if the cell carries a frame, or reports that
-    /// a submitted frame has no output.
+    /// Counts a cell taken from the worker. `is_answer` is true if the cell stands for an emitted frame, or
+    /// reports that a submitted frame has no output.
     pub(super) fn completed(&self, is_answer: bool) {
         self.traffic.cells_in.fetch_add(1, Ordering::Relaxed);
         if is_answer {
@@ -193,10 +197,10 @@ impl WorkerHealth {
         Bell::for_packets(&self.area).ring_out();
     }
 
-    /// Checks the worker's progress, in the watcher's thread. Calls `kill` for a worker that has work, does
-    /// not wait for this process, and made no progress for the watchdog's time. Returns
+    /// Checks the worker's progress, in the thread of the worker's watcher. Calls `kill` for a worker that
+    /// has work, does not wait for this process, and made no progress for the watchdog's time. Returns
     /// [`WatchResult::Quiet`] if the worker has no work, does not wait for this process, and made no progress
-    /// since the last check, so no check is needed until the next submission.
+    /// since the last check, so no check is needed until an end of the stream notifies the watcher.
     ///
     /// The worker's reports are trusted only in part. The reported number of taken cells counts only if it is
     /// higher than before, and at most as the number of submitted cells. A report that the worker waits for a
@@ -206,8 +210,9 @@ impl WorkerHealth {
         let submitted = self.traffic.cells_out.load(Ordering::Relaxed);
         let done = self.traffic.cells_in.load(Ordering::Relaxed);
         let taken = self.area.taken();
-        // The worker counts as waiting for the caller while the provider of buffers works, while the worker
-        // has completions that the collect end does not take, and while it has no slot for a frame.
+        // The worker counts as waiting for the caller while the provider of buffers works; while there are
+        // completions that the collect end has not taken, and the collect end does not sleep; and while the
+        // worker reports that it has no slot, and this process holds at least `least_out` frames.
         let collect_sleeps = self.collect_sleeps.load(Ordering::Relaxed);
         let waits_for_caller = self.provider_busy.load(Ordering::Relaxed)
             || (!collect_sleeps && self.area.completed() != done)

@@ -25,8 +25,8 @@ use super::submit::Sending;
 /// Number of newest submitted packets that the limit on the memory does not remove, whatever their size:
 /// those in the ring (whose bytes are limited, too), and more than any decoder's reorder delay.
 const KEPT: usize = 96;
-/// Memory overhead of a packet, bytes: 780 for its `AVPacket` and buffer, and twice 200 for its entry
-/// in the replay log, whose capacity doubles when it grows.
+/// Memory overhead of a packet, bytes, rounded up: 780 for its `AVPacket` and buffer, and twice 200 for its
+/// entry in the replay log, whose capacity doubles when it grows.
 const OVERHEAD: u64 = 1200;
 /// Bytes of new packets between two checks of the replay log's size.
 const CHECK_BYTES: u64 = 2 << 20;
@@ -40,12 +40,14 @@ pub(super) struct History {
     log: Receiver<Logged>,
     /// Replay log: the kept inputs, and which of them were submitted and delivered.
     pub(super) book: ReplayLog<LoggedInput>,
-    /// Verifies the random access points of packets; `None` for frames.
+    /// Check of the random access points that the packets' flags claim; `None` for frames.
     points: Option<AccessPoints>,
     /// Parameter sets from packets, which decoders need besides those of the track's header; `None` for
     /// frames.
     sets: Option<ParameterSets>,
-    /// Parameter sets that the present worker has received in packets; `None` before the first.
+    /// Parameter sets in force after the last packet that was submitted to the present worker, besides those
+    /// of the track's header. `None` before the worker's first packet, while no packet of the stream has
+    /// carried any, and for frames.
     worker_sets: Option<Arc<SetLog>>,
     /// Right to submit to the present worker, while the collect end has this right; else `None`.
     pub(super) sending: Option<Box<Sending>>,
@@ -57,14 +59,14 @@ pub(super) struct History {
     new_bytes: u64,
     /// Limit of a worker's address space, bytes.
     memory_bytes: u64,
-    /// True if the submit end waits for the answer to [`Logged::Ask`].
+    /// True if [`Logged::Ask`] was read from the log and is not answered yet.
     is_asked: bool,
-    /// True from an end of the input until a flush.
+    /// True from the log's entry about an end of the input to the entry about a flush.
     pub(super) ended: bool,
-    /// True if a flush may follow the end of the input.
+    /// True if the input has ended, and a flush may follow.
     pub(super) is_held: bool,
     flush: Flush,
-    /// Drains and flushes that the present worker has to answer.
+    /// Drains and flushes that the present worker has to answer, and the flush that is still to be submitted.
     answers: Answers,
 }
 
@@ -75,7 +77,9 @@ struct Flush {
     generation: u64,
     /// Number of the first input after the flush; output of earlier inputs is dropped.
     wanted_from: u64,
-    /// Number of frames that flushes have discarded since the last call of [`History::generation`].
+    /// Number of inputs without output that flushes have discarded since the last call of
+    /// [`History::generation`]. Inputs that would not have given a frame any more are left out
+    /// ([`ReplayLog::flush`]).
     discarded: u64,
 }
 
@@ -131,8 +135,8 @@ impl History {
         (self.ended, self.is_held) = (false, false);
     }
 
-    /// Returns the number of the last seek or flush (0 before the first), and the number of frames that
-    /// flushes have discarded since the last call.
+    /// Returns the number of the last seek or flush that was read from the log (0 before the first), and the
+    /// number of inputs without output that flushes have discarded since the last call.
     pub(super) fn generation(&mut self) -> (u64, u64) {
         (self.flush.generation, std::mem::take(&mut self.flush.discarded))
     }
@@ -232,9 +236,9 @@ impl History {
         }
     }
 
-    /// Returns the metadata for a frame of input `seq`; `None` if there is no such input. For a flushed
-    /// input, and for an input that the replay log has forgotten completely, returns default metadata,
-    /// because the caller drops the frame.
+    /// Returns the metadata for a frame of input `seq`; `None` if the input was never logged, or the replay
+    /// log has dropped it. For a flushed input, and for an input that the replay log has forgotten so long
+    /// ago that it no longer has the metadata, returns default metadata, because the caller drops the frame.
     pub(super) fn meta(&mut self, seq: u64) -> Option<FrameMeta> {
         self.read_log_for(seq);
         if seq < self.flush.wanted_from {
@@ -246,8 +250,8 @@ impl History {
         known.or_else(|| self.book.is_unknown(seq).then(FrameMeta::default))
     }
 
-    /// Returns the number of the last input among the first `taken` cells that were submitted to the present
-    /// worker; `None` if there is no such input.
+    /// Returns the number of the last input in the replay log whose cell is among the first `taken` cells
+    /// that were submitted to the present worker; `None` if there is no such input.
     pub(super) fn last_taken(&self, taken: u64) -> Option<u64> {
         self.book.last_submitted(|sent| sent.cell < taken)
     }
@@ -260,9 +264,9 @@ impl History {
         self.answers.begin();
     }
 
-    /// Submits the unsent flush, then the inputs that are not submitted yet, and then the drain if the
-    /// stream has ended. Returns `true` if the worker has no room for all of them; `false` also if this end
-    /// has no right to submit, or the worker is gone.
+    /// Submits the unsent flush, then the inputs that are not submitted yet, and then the drain if the stream
+    /// has ended; wakes the worker. Returns `true` if the worker has no room for all of them; `false` also if
+    /// this end has no right to submit, or the worker is gone.
     ///
     /// # Errors
     /// The worker broke the rules, the connection to the worker failed, this process lacks a resource, or a
@@ -319,28 +323,29 @@ impl History {
 
     /// Returns the answer that the submit end waits for, and counts it as given. The answer takes the right
     /// to submit from this end, unless the replay log may drop inputs: then the answer is
-    /// [`SubmitCommand::Relay`]. `None` unless the submit end waits for
-    /// an answer, this end has the right to submit, and all logged inputs are submitted.
+    /// [`SubmitCommand::Relay`]. `None` unless the submit end waits for an answer, this end has the right to
+    /// submit, and the last flush and all logged inputs are submitted.
     pub(super) fn answer(&mut self) -> Option<SubmitCommand> {
         let is_behind = self.answers.first_unreported().is_some() || self.book.next_unsent().is_some();
         if !self.is_asked || self.sending.is_none() || is_behind {
             return None;
         }
         self.is_asked = false;
-        // While the book may drop inputs, the collect end submits: the book must see them first.
+        // While the replay log may drop inputs, the collect end submits, because the log must see each input
+        // before the worker does.
         let sending = if self.book.takes_all() { self.sending.take() } else { None };
         Some(sending.map_or(SubmitCommand::Relay, SubmitCommand::Direct))
     }
 
-    /// True if the worker has taken all inputs and the drain.
+    /// True if the stream has ended, and the worker has taken all cells submitted to it, the drain included.
     fn is_drained(&mut self) -> bool {
         self.ended && self.sending.as_ref().is_some_and(|sending| sending.drained && sending.is_taken())
     }
 }
 
-/// Returns the memory of a packet, with the parameter sets that it changed, in bytes. Returns 0 for a packet
-/// that was dropped by [`LoggedInput::strip`], and for a frame, because the frame lies in a pool and leaves
-/// the history when its output arrives.
+/// Returns the memory of a packet, in bytes, with that of the parameter sets after it if the packet changed
+/// them. Returns 0 for a packet that was dropped by [`LoggedInput::strip`], and for a frame, because the
+/// frame lies in a pool and leaves the history when its output arrives.
 fn bytes_of(sent: &LoggedInput) -> u64 {
     let Some(WorkerInput::Packet(packet)) = &sent.input else { return 0 };
     let new_sets = sent.sets_behind.as_ref().filter(|sets| sent.sets_before.as_ref() != Some(sets));
@@ -394,8 +399,9 @@ fn access(points: &mut AccessPoints, packet: &Packet) -> RandomAccess {
 }
 
 /// Removes the oldest submitted packets from `book` if all packets together exceed the limit: a quarter of
-/// `memory_bytes` (the memory of a worker), between [`LEAST`] and [`MOST`]. Leaves about three quarters of
-/// the limit, at least [`KEPT`] submitted packets, and all packets that are not submitted yet.
+/// `memory_bytes` (the memory of a worker), between [`LEAST`] and [`MOST`]. Keeps all packets that are not
+/// submitted yet, and of the submitted ones as many as there are packets in the newest three quarters of the
+/// limit, but at least [`KEPT`].
 fn limit(book: &mut ReplayLog<LoggedInput>, memory_bytes: u64) {
     let most = (memory_bytes / 4).clamp(LEAST, MOST);
     let sizes: Vec<u64> = book.packets().map(bytes_of).collect();

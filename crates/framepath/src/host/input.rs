@@ -24,12 +24,16 @@ pub(super) struct LoggedInput {
     /// [`LoggedInput::strip`].
     pub(super) input: Option<WorkerInput>,
     pub(super) meta: FrameMeta,
-    /// Position of the input's cell in the ring to the last worker that got the input; `u64::MAX` if no
-    /// worker got the input.
+    /// Position of the input's cell, counted from 0, among the cells submitted to the last worker that got
+    /// the input. `u64::MAX` before a worker got it, and after a replay that left it out because `input` is
+    /// `None`.
     pub(super) cell: u64,
-    /// Number of frames that the stream's workers have emitted for the input, repetitions included.
+    /// Number of frames for the input that the collect end has taken from the stream's workers, repetitions
+    /// included.
     pub(super) outputs: u32,
-    /// Ledger times up to the submission of the input.
+    /// Ledger times of the input in the caller's thread, up to just before its submission. If the submit end
+    /// had to wait for room, or left the submission to the collect end: up to the call of
+    /// [`SubmitEnd::submit`](super::submit::SubmitEnd::submit).
     pub(super) stretch: Stretch,
     /// Parameter sets in force before the packet, in addition to those of the track's header; `None` if
     /// there are none, for a frame, and after [`LoggedInput::strip`].

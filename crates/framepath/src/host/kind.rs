@@ -5,7 +5,7 @@
 //! program gets it as its second argument. FILE is the path of the device or plug-in, and PORT a TCP port:
 //!
 //! ```text
-//! TASK memory=BYTES [without-seccomp] [FILE|PORT]
+//! TASK memory=BYTES [with-every-layer|without-seccomp] [FILE|PORT]
 //! stage memory=4294967296
 //! filter memory=4294967296
 //! device memory=4294967296 /dev/video0
@@ -51,7 +51,9 @@ pub struct WorkerKind {
     /// Limit of the worker's address space, bytes, beyond the part that is mapped when the worker enters
     /// its sandbox. Also the limit of the memory of the worker's cgroup, if it has one.
     pub(crate) memory_bytes: u64,
-    /// Layers that the worker must have before it handles foreign code or bytes.
+    /// The option `sandbox=`. With `allow`, the worker runs even if no seccomp filter can be installed. With
+    /// `require`, the worker of a plug-in checks its own layers before it loads the plug-in; the caller
+    /// checks the layers of every worker before it opens a stream.
     sandbox: SandboxChoice,
 }
 
@@ -96,8 +98,9 @@ impl WorkerKind {
     /// the plug-in and its libraries have to be readable. libavfilter is loaded before the sandbox.
     ///
     /// # Errors
-    /// The sandbox cannot be entered, the plug-in or libavfilter cannot be loaded, or no seccomp filter can
-    /// be installed and the kind requires seccomp.
+    /// The sandbox cannot be entered; the plug-in or libavfilter cannot be loaded; no seccomp filter can be
+    /// installed, unless the kind's `sandbox` is `allow`; or the worker of a plug-in lacks a layer that it
+    /// makes itself, if the kind's `sandbox` is `require`.
     pub(super) fn lock_in(&self) -> Result<Layers, HostError> {
         match self.enter() {
             Err(HostError::Sandbox(SandboxError::NoSeccomp { layers, .. }))
@@ -135,7 +138,8 @@ impl WorkerKind {
     }
 }
 
-/// Checks that no confining layer is missing of those that a worker itself makes; its parent makes the others.
+/// Checks that none of the confining layers is missing that a worker makes itself. The layers that its parent
+/// makes are not checked: they are [`LayerState::Untried`] in `layers`.
 ///
 /// # Errors
 /// The kernel lacks or refused such a layer.
@@ -198,7 +202,7 @@ impl FromStr for WorkerKind {
             };
             Some(WorkerKind { task, memory_bytes: memory.parse().ok()?, sandbox })
         };
-        // Each kind has one text.
+        // Each kind has exactly one text; another text for the same kind is refused.
         let kind = parse().filter(|kind| kind.to_string() == text);
         kind.ok_or_else(|| UnknownKind(text.to_owned()))
     }

@@ -25,13 +25,13 @@ use super::message_io::recv;
 /// Maximum number of grants without an announced pool. A further grant removes the oldest.
 const UNANNOUNCED: usize = 8;
 
-/// A message, with its descriptor.
+/// A message, with its descriptor if it has one.
 pub(super) type Reply = (Message, Option<OwnedFd>);
 
 /// The worker's side: receives the caller's messages about memory, for pools of both directions.
 ///
-/// The caller announces the pool of an input when it submits the input. Such a message may arrive
-/// before the answer to a request for memory, so one type handles both.
+/// The caller announces the pool of an input frame just before it submits the first frame of the pool. Such a
+/// message may arrive before the answer to a request for memory, so one type handles both.
 pub(super) struct MemoryClient {
     socket: Arc<Socket>,
     exporter: Arc<Mutex<Exporter>>,
@@ -46,8 +46,8 @@ pub(super) struct MemoryClient {
     inputs: Mutex<HashMap<u16, ForeignPool>>,
 }
 
-/// Ignores returned input frames: the caller releases an input frame when its output, or the report that
-/// there is none, arrives.
+/// Return of input frames by the worker, which does nothing: the caller releases an input frame when its
+/// output, or the report that there is none, arrives.
 struct IgnoredReturns;
 
 impl Returns for IgnoredReturns {
@@ -70,7 +70,8 @@ impl MemoryClient {
     /// Requests memory of `bytes` bytes from the caller, and waits for the memory. Callable on any thread.
     ///
     /// # Errors
-    /// The caller denied the request, closed the connection or broke the rules; or the socket failed.
+    /// The caller denied the request, closed the connection or broke the rules; an input pool that was
+    /// announced meanwhile cannot be mapped; or the socket failed.
     pub(super) fn request(&self, bytes: u64) -> Result<GrantedMemory, String> {
         let failed = |error: HostError| error.to_string();
         let _requesting = self.requesting.lock().unwrap_or_else(PoisonError::into_inner);
@@ -90,7 +91,7 @@ impl MemoryClient {
     /// the caller sends before it uses the pool's number. Any thread may call it.
     ///
     /// # Errors
-    /// The caller broke the rules or is gone, or the pool cannot be mapped.
+    /// The caller broke the rules or is gone, the pool cannot be mapped, or the socket failed.
     pub(super) fn input(
         &self,
         pool: u16,
@@ -151,9 +152,9 @@ pub(super) struct Granter {
     memory_bytes: u64,
     /// Number of the next grant.
     next: u32,
-    /// Grants in which the worker has not announced a pool, with their numbers, oldest first.
+    /// Grants in which the worker has not announced a pool, with their numbers, oldest first; at most eight.
     unannounced: VecDeque<(u32, Grant)>,
-    /// Bytes of all grants that were not dropped yet.
+    /// Bytes of all grants to the worker whose [`GrantShare`] was not dropped yet.
     alive: Arc<AtomicU64>,
 }
 
@@ -172,7 +173,7 @@ pub(super) struct GrantShare {
 
 impl Drop for GrantShare {
     fn drop(&mut self) {
-        // Relaxed: a sum, which orders nothing.
+        // Relaxed, because the sum orders no other memory.
         self.alive.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
@@ -189,8 +190,8 @@ impl Granter {
 
     /// Allocates memory for the worker. Returns the answer, and the descriptor to attach. The answer is a
     /// denial, without a descriptor, if `bytes` exceeds a quarter of the limit, if all grants together would
-    /// exceed the limit, or if this process lacks the memory or a descriptor. Removes the oldest grant if
-    /// eight grants have no announced pool.
+    /// exceed the limit, or if this process lacks the memory or a descriptor. A new grant removes the oldest
+    /// grant without an announced pool if there are eight such grants.
     pub(super) fn grant(&mut self, bytes: u64) -> (Message, Option<OwnedFd>) {
         let most = ResourceLimits::largest_grant(self.memory_bytes);
         let denied = |text| (Message::Denied { text }, None);

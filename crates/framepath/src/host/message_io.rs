@@ -13,8 +13,8 @@ use super::HostError;
 /// 10 s while too many descriptors of this user are in unread messages. Any thread may call it.
 ///
 /// # Errors
-/// The socket failed, a signal canceled the wait, or too many descriptors of this user are in messages that
-/// were not received.
+/// The socket failed, the grace period of a signal ended during the wait, or too many descriptors of this
+/// user are in messages that were not received.
 pub fn send(socket: &Socket, message: &Message, fd: Option<BorrowedFd<'_>>) -> Result<(), HostError> {
     let mut bytes = [0; MESSAGE_BYTES];
     message.encode(&mut bytes);
@@ -30,8 +30,8 @@ pub fn send(socket: &Socket, message: &Message, fd: Option<BorrowedFd<'_>>) -> R
 /// Most memory that an unread message takes in the kernel, bytes: 1 KiB of message, and bookkeeping.
 const UNREAD_MESSAGE: u32 = 4096;
 
-/// Number of largest messages whose memory a worker's unread messages may take when the worker makes a
-/// request, besides the memory for announcements of input pools.
+/// Limit on the kernel memory of the messages that a worker has not read when it makes a request, as a number
+/// of messages of the largest size. Each announced input pool raises the limit by one such message.
 const UNREAD_MESSAGES: u32 = 4;
 
 /// Checks that a worker that makes a request has received the answers to nearly all earlier requests. The
@@ -46,7 +46,8 @@ pub(super) fn check_answers_received(socket: &Socket, announced: impl Fn() -> u3
     let unread = socket.unread_bytes();
     let unread = unread
         .map_err(|source| HostError::Socket { operation: "check the worker's unread messages", source })?;
-    // Counted after the look at the socket, so that an unread announcement is among them.
+    // Announcements are counted after the look at the socket, so that each one that was unread then is
+    // counted.
     let messages = UNREAD_MESSAGES.saturating_add(announced());
     if unread > messages.saturating_mul(UNREAD_MESSAGE) {
         return Err(Breach("it requests memory without receiving the last answers").into());
@@ -58,8 +59,8 @@ pub(super) fn check_answers_received(socket: &Socket, announced: impl Fn() -> u3
 /// without limit. Makes the texts of errors safe for a terminal.
 ///
 /// # Errors
-/// The socket failed, a signal canceled the wait, or the message is invalid or of another version of the wire
-/// format.
+/// The socket failed, the grace period of a signal ended during the wait, or the message is invalid or of
+/// another version of the wire format.
 pub fn recv(socket: &Socket) -> Result<Option<(Message, Option<OwnedFd>)>, HostError> {
     // One byte longer than a message, so that `decode` rejects a record that is too long.
     let mut bytes = [0; MESSAGE_BYTES + 1];

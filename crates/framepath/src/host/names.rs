@@ -26,8 +26,8 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Returns the number of a layout, and true if this call has assigned it: then the caller has to announce
-    /// the number.
+    /// Returns the number of a layout, and true if this call has assigned the number: then the sender of
+    /// frames has to announce it.
     pub(super) fn layout(&mut self, layout: &Layout) -> (u8, bool) {
         if let Some(id) = self.layouts.iter().position(|known| known == layout) {
             return (id as u8, false);
@@ -44,8 +44,8 @@ impl Names {
         (id as u8, true)
     }
 
-    /// Returns the number of the pool with this [`Frame::pool_id`], and true if this call has assigned it:
-    /// then the caller has to announce the number.
+    /// Returns the number of the pool with this [`Frame::pool_id`], and true if this call has assigned the
+    /// number: then the sender of frames has to announce it.
     ///
     /// # Errors
     /// All 65,535 numbers are in use.

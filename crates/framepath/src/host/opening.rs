@@ -36,9 +36,10 @@ impl Session {
     /// two ends.
     ///
     /// # Errors
-    /// No worker can be started. The worker refuses the stage, ends, sends no message in time or breaks the
-    /// rules. The device that decodes cannot be opened, or the track's description is too large for the
-    /// shared memory. This process lacks a resource.
+    /// No worker can be started, or the worker's sandbox lacks a required layer. The worker refuses the
+    /// stage, ends, sends no message in time or breaks the rules. The device that decodes cannot be opened,
+    /// or the track's description is too large for the shared memory. This process lacks a resource, or a
+    /// system call for the worker failed.
     pub fn start(
         self: &Arc<Session>,
         stream: StreamInfo,
@@ -69,8 +70,8 @@ struct Opened {
 ///
 /// # Errors
 /// The worker refuses the stage, ends, sends no message in time or breaks the rules; the device that decodes
-/// cannot be opened; the track's description is too large for the shared memory; or this process lacks a
-/// resource.
+/// cannot be opened; the track's description is too large for the shared memory; this process lacks a
+/// resource; or a system call for the worker failed.
 pub(super) fn open(
     worker: Worker,
     spec: &Spec,
@@ -113,7 +114,7 @@ pub(super) fn open(
 }
 
 /// Sends the worker the device, if the stage decodes with one, and the message that opens the stream. Grants
-/// memory that the worker requests meanwhile. Returns the worker's answer.
+/// or denies the memory that the worker requests meanwhile. Returns the worker's answer.
 ///
 /// # Errors
 /// The device cannot be opened; the worker refuses the stage, ends, sends no message in time, requests memory

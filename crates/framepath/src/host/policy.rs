@@ -4,17 +4,17 @@
 //!
 //! | the caller limits | limit | beyond the limit |
 //! | --- | --- | --- |
-//! | the wait for a worker to load and enter its sandbox | [`LOADING`] | the start fails |
+//! | the wait for a worker to load and enter its sandbox | [`LOADING`] | the start fails; a spare worker is dropped instead |
 //! | the wait for the service to grant a worker | [`GRANTING`] | the start fails |
 //! | the wait for each message of a stage's worker that opens a stream | [`OPENING`] | the start fails |
-//! | the time without progress of a stage's worker that has work | `watchdog=` ([`Watchdog`]) | the worker is killed and replaced |
+//! | the time without progress of a stage's worker that has work and does not wait for the caller | `watchdog=` ([`Watchdog`]) | the worker is killed and replaced |
 //! | the CPU time of a demuxer's worker without a packet | `watchdog=` ([`DemuxerWait`]) | the stream fails |
 //! | the CPU time of a demuxer's worker to open the input or to seek | [`SILENCE`] times `watchdog=` | the stream fails |
 //! | the time without a packet or answer of a demuxer's worker whose file has bytes to read | [`SILENCE`] times `watchdog=` | the stream fails |
-//! | the wait for a packet from the network | `timeout=` and half a second; six more to open the stream | the connection is lost |
+//! | the wait for a packet from the network | `timeout=` and half a second; six seconds more to open the stream or to flush | the connection is lost |
 //! | the tries to replace a worker after a death | 1 and [`OPENING_TRIES`] more ([`Restarts`]) | the stream fails |
 //! | the requests of a stage in a worker, and separately its reports of packets not decoded | [`REQUESTS_PER_CELL`] for each submission, [`MOST_REQUESTS`] at once ([`RequestBudget`]) | the worker is killed and replaced |
-//! | the deaths in a row without a new frame | fewer than [`FRUITLESS`] ([`Restarts`]) | the stream fails |
+//! | the deaths in a row without a new frame or flush | fewer than [`FRUITLESS`] ([`Restarts`]) | the stream fails |
 //!
 //! A failed start of a replacement counts as one try. Where the rows about a demuxer's worker say that the
 //! stream fails, a network source only loses the connection, and connects again as `reconnect=` says.
@@ -39,16 +39,16 @@ pub const LOADING: Duration = Duration::from_secs(20);
 pub(super) const GRANTING: Duration = LOADING.saturating_add(Duration::from_secs(10));
 /// Time limit for a worker's next message while the worker opens a stream.
 pub(super) const OPENING: Duration = Duration::from_secs(20);
-/// Number of further tries to replace a worker after the first replacement could not be started or could
-/// not open the stream.
+/// Maximum number of further tries to replace a worker after the first replacement could not be started or
+/// could not open the stream. No further try follows a final error ([`HostError::is_final`]).
 const OPENING_TRIES: u32 = 3;
-/// Number of deaths in a row without a new frame at which the stream fails. Skipping a packet takes at
-/// least two deaths, so at most fifteen packets in a row are skipped.
+/// Number of deaths in a row, without a new frame or flush, at which the stream fails. A packet is given up
+/// as poisoned only after two deaths or more, so at most fifteen packets in a row are given up.
 const FRUITLESS: u32 = 32;
-/// Factor for `watchdog=`: the time that a demuxer's worker may send nothing while its file has bytes
-/// to read. The time is long because a disk may be slow. The same limit applies to the CPU time that the
-/// worker needs to open its file or network stream or to answer a seek, because a seek may read the file
-/// twice.
+/// Factor by which `watchdog=` is multiplied for two limits of a demuxer's worker. The first is the time in
+/// which the worker may send nothing while its file has bytes to read; it is long because a disk may be slow.
+/// The second is the CPU time that the worker needs to open its file or network stream, or to answer a seek
+/// or flush; it is long because a seek may read the file twice.
 const SILENCE: u32 = 10;
 /// Time that a network demuxer's worker may need in addition to `timeout=`, so that libavformat reports the
 /// timeout first.
@@ -76,7 +76,8 @@ const MOST_REQUESTS: u64 = (REQUESTS_PER_CELL + 2) * CELLS as u64;
 /// decoded. Each of the two has a budget of its own; the texts of this type say "request" for both.
 #[derive(Debug, Default)]
 pub(super) struct RequestBudget {
-    /// Number of requests that the worker may still send, without those for cells after its last request.
+    /// Number of requests that the worker could still send right after its last request, before further cells
+    /// were submitted.
     left: u64,
     /// Number of cells that were submitted to the worker when this process received the last request.
     submitted: u64,
@@ -107,7 +108,7 @@ pub(super) struct Restarts {
 }
 
 impl Restarts {
-    /// Resets the count of deaths, after a new frame or a flush.
+    /// Resets the count of deaths. The collect end calls this function after a new frame and after a flush.
     pub(super) fn delivered(&mut self) {
         self.fruitless = 0;
     }
@@ -130,7 +131,8 @@ impl Restarts {
     /// at most four times.
     ///
     /// # Errors
-    /// The error of the last attempt, if that error is final or all attempts failed.
+    /// The error of the last attempt, if that error is final ([`HostError::is_final`]) or all four attempts
+    /// failed.
     pub(super) fn open<T>(mut open: impl FnMut() -> Result<T, HostError>) -> Result<T, HostError> {
         let mut tries = 0;
         loop {
@@ -145,12 +147,15 @@ impl Restarts {
 /// Detector of a worker that has work and makes no progress.
 #[derive(Debug)]
 pub(super) struct Watchdog {
-    /// Time without progress after which the worker is killed, nanoseconds.
+    /// Time without progress after which a worker that has work, and does not wait for the caller, is killed,
+    /// nanoseconds.
     limit_ns: u64,
-    /// Highest progress observed, cells. Only the watcher's thread uses this field.
+    /// Highest number of cells ([`WorkerProgress::cells`]) at any check. Only the thread that checks, that of
+    /// the worker's [`Watcher`](framepath_os::crossing::Watcher), uses this field.
     progress: AtomicU64,
     /// CLOCK_MONOTONIC time of the last check, nanoseconds, that found progress, no work, or a worker that
-    /// waits for the caller; at first the time of the start. Only the watcher's thread uses this field.
+    /// waits for the caller; at first the time when this value was made. Only the thread that checks uses
+    /// this field.
     since_ns: AtomicU64,
 }
 
@@ -193,20 +198,21 @@ impl Watchdog {
 pub(super) struct DemuxerWait {
     /// Start of the wait.
     since: Instant,
-    /// CPU time of the worker at `since`, nanoseconds.
+    /// CPU time of the worker at `since`, nanoseconds; 0 if its process id is not visible to this program.
     cpu_ns: u64,
     /// Time since when every check has found that reading the input does not block: the start of the wait,
     /// or the last check that found an empty pipe or an unanswered request for bytes.
     readable_since: Instant,
-    /// Limit of the worker's CPU time in this wait.
+    /// Limit of the worker's CPU time in this wait. Has no effect if the worker's process id is not visible
+    /// to this program, because its CPU time then counts as 0.
     busy: Duration,
-    /// Limit of the time without the awaited packet or answer although reading the file does not block; from
-    /// a network, of the whole wait.
+    /// Limit of the time without the awaited packet or answer although reading the file does not block. For a
+    /// stream from the network: limit of the whole wait.
     silent: Duration,
 }
 
 impl DemuxerWait {
-    /// Starts a wait for the file or network stream to be open, or for the answer to a seek.
+    /// Starts a wait for the file or network stream to be open, or for the answer to a seek or flush.
     pub(super) fn to_open(process: &SharedProcess, input: &DemuxedInput, watchdog: Duration) -> DemuxerWait {
         let mut wait = DemuxerWait::for_packet(process, input, watchdog);
         wait.busy = watchdog * SILENCE;

@@ -25,10 +25,11 @@ pub(super) struct Worker {
 pub(super) struct SharedProcess {
     /// Process id, as this process sees it; 0 if it is not visible to this process.
     pub(super) pid: u32,
+    /// The process that has started the worker.
     pub(super) kind: Parent,
 }
 
-/// The process that has started a worker, with the means to end the worker.
+/// The process that has started a worker, with the handle by which this process ends the worker.
 #[derive(Debug)]
 pub(super) enum Parent {
     /// This process.

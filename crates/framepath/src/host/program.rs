@@ -18,12 +18,12 @@ pub(crate) const ZYGOTE: &str = "framepath-zygote";
 /// Argument 1 of a worker that is started as a program, not forked by the zygote; behind the program's name.
 pub(crate) const WORKER: &str = "framepath-worker";
 
-/// Environment variable with the path of the worker's program.
+/// Environment variable with the path of the worker's program; overrides all other ways to name it.
 const VARIABLE: &str = "FRAMEPATH_WORKER";
 const NAME: &str = "framepath";
 
-/// Folder of the worker's program in a package that does not install it in PATH. The variable
-/// FRAMEPATH_LIBEXEC sets the folder when this crate is built.
+/// Folder of the worker's program in a package that does not install it in PATH: the value that the
+/// environment variable FRAMEPATH_LIBEXEC had when this crate was built, else `/usr/libexec/framepath`.
 const LIBEXEC: &str = match option_env!("FRAMEPATH_LIBEXEC") {
     Some(folder) => folder,
     None => "/usr/libexec/framepath",
@@ -65,8 +65,8 @@ pub fn set_worker_program(path: impl Into<PathBuf>) {
     let _ = SET.set(path.into());
 }
 
-/// Records that this program has called [`init`](crate::worker::init), and so can be started as its own
-/// workers.
+/// Records that this program has called [`init`](crate::worker::init), so that this program can be started as
+/// the program of its own workers.
 pub(crate) fn use_own_program() {
     IS_OWN.store(true, Ordering::Relaxed);
 }

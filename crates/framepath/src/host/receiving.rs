@@ -40,6 +40,7 @@ pub(super) struct Receiving {
     /// Number of layouts, pools and requests for memory since the last frame, or report of a frame without
     /// output.
     constants: u32,
+    /// Budget of the requests of the worker's stage to the hops in front.
     requests: RequestBudget,
     /// Budget of the reports about packets that were not decoded.
     reports: RequestBudget,
@@ -48,15 +49,16 @@ pub(super) struct Receiving {
 
 /// A message that a worker sent through the ring or the socket, checked.
 pub(super) enum WorkerMessage {
-    /// A frame of the input with number `seq`, in a pool of the worker.
+    /// A frame that the stage emitted for the input with number `seq`, in a pool that the worker has
+    /// announced.
     Frame { seq: u64, frame: Frame, work: WorkerTime },
-    /// The stage passed on the input frame with number `seq` unchanged.
+    /// The stage emitted the input frame with number `seq` itself as the output.
     Same { seq: u64, work: WorkerTime },
     /// The worker has finished the input frame with number `seq` without output.
     Nothing { seq: u64 },
     /// The worker has discarded all inputs before the flush with number `seq`.
     Flushed { seq: u64 },
-    /// Answer to a drain: the worker has sent the output for all inputs.
+    /// Answer to a drain: the worker has sent all output for the inputs before the drain.
     End,
     /// The stage failed, with this error message.
     Failed(String),
@@ -81,8 +83,9 @@ impl Receiving {
         Receiving { link: link.clone(), reader, pools, constants: 0, requests, reports, provider }
     }
 
-    /// Takes and checks the next completion; `None` if there is none now. `meta` finds the metadata of an
-    /// input by its number. Handles a layout, a pool or a request for memory itself.
+    /// Takes and checks the next completion; `None` if there is none now. `meta` returns the metadata of an
+    /// input by its number, `None` for an unknown input. Handles a layout, a pool or a request for memory
+    /// itself.
     ///
     /// # Errors
     /// The worker broke the rules, the connection to the worker failed, this process lacks a resource, or the
@@ -168,8 +171,8 @@ impl Receiving {
     /// provider, or with a denial.
     ///
     /// # Errors
-    /// The request has not arrived, the worker has not received earlier answers, a message cannot be sent or
-    /// received, or as [`Receiving::provide_buffers`].
+    /// The request has not arrived, another message came instead, the worker has not received earlier
+    /// answers, a message cannot be sent or received, or as [`Receiving::provide_buffers`].
     fn provide(&mut self) -> Result<(), HostError> {
         check_answers_received(&self.link.socket, || self.link.health.announced_pools())?;
         match self.recv()? {
@@ -215,7 +218,8 @@ impl Receiving {
         Ok(())
     }
 
-    /// Receives the message that belongs to the last cell, without waiting; fails if it has not arrived.
+    /// Receives the message that belongs to the last cell, without waiting; `None` if the worker has closed
+    /// the connection. Fails if the message has not arrived.
     fn recv(&self) -> Result<Option<(Message, Option<OwnedFd>)>, HostError> {
         let received = recv_within(&self.link.socket, ALREADY_SENT)?;
         self.link.health.traffic.message_in();
@@ -252,7 +256,7 @@ const RECENT_POOLS: usize = 2;
 /// Error about a pool whose number is not the next one, or whose slots do not match the provider's buffers.
 const WRONG_POOL: Breach = Breach("a pool with the wrong number or size");
 
-/// Pools and layouts that a worker has announced.
+/// Pools and layouts that a worker has announced, and the memory that was granted to the worker.
 pub(super) struct WorkerPools {
     pools: HashMap<u16, ForeignPool>,
     /// Number that the worker's next pool must have.
@@ -310,8 +314,8 @@ impl WorkerPools {
         self.unmapped = Some((buffers, bytes));
     }
 
-    /// Adds the pool that the worker announces in the provider's last buffers, and passes its slots to the
-    /// provider.
+    /// Adds the pool that the worker announces in the buffers that the provider returned last, and passes the
+    /// pool's slots to the provider.
     ///
     /// # Errors
     /// The number or size of the pool is wrong, or the provider has provided no buffers for it.
@@ -331,18 +335,19 @@ impl WorkerPools {
             return Err(WRONG_POOL.into());
         }
         let foreign = ForeignPool::unmapped(slot_bytes, slots, first_slot, self.returns.clone())?;
-        // All slots count as out until the caller releases them to the worker.
+        // All slots count as out until the provider releases them to the worker.
         (0..slots).for_each(|_| self.returns.health.frame_out());
         provider.mapped(ProvidedSlots { returns: self.returns.clone(), first: first_slot });
         self.add(number, foreign);
         Ok(())
     }
 
-    /// Adds a pool that the worker announces in granted memory. `message` belongs to the announcement, and
-    /// names the grant.
+    /// Adds a pool that the worker announces in granted memory. `message` is the message that belongs to the
+    /// announcement and names the grant; `None` if the worker has closed the connection.
     ///
     /// # Errors
-    /// The number or size of the pool is wrong, the memory was not granted, or it cannot be mapped.
+    /// The number or size of the pool is wrong, `message` is missing or another one, the memory was not
+    /// granted, or it cannot be mapped.
     pub(super) fn add_granted(
         &mut self,
         number: u16,

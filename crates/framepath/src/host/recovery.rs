@@ -12,22 +12,24 @@ use super::process::SharedProcess;
 /// Maximum number of recoveries to keep. A further recovery removes the oldest.
 const REMEMBERED: usize = 4096;
 
-/// Time line of one replacement of a worker. Stamps are CLOCK_MONOTONIC, nanoseconds.
+/// Time line of one replacement of a worker. Fields whose name ends with `_ns` are CLOCK_MONOTONIC times,
+/// nanoseconds, except `first_work_ns`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
     /// Number of the worker that ended, among the workers of the stream, from 0.
     pub worker: u64,
     /// Time when the collect end began to replace the worker. If the worker ended by itself or was killed,
-    /// the collect end had taken all its completions before.
+    /// the collect end had taken all completions of the worker before this time.
     pub seen_ns: u64,
     /// Time when the next worker had opened the stream, just before the history was submitted to it.
     pub opened_ns: u64,
-    /// Time when the next worker's first frame arrived, which may be a repetition of a delivered frame.
+    /// Time when the collect end took the next worker's first frame, which may be a repetition of a delivered
+    /// frame.
     pub first_ns: u64,
     /// Time that the next worker spent on its first frame, from receipt to completion, nanoseconds; 0 if
     /// the ledger is off.
     pub first_work_ns: u64,
-    /// Time when the first frame that was not delivered before arrived from the next worker.
+    /// Time when the collect end took the first frame of the next worker that it then delivered.
     pub new_ns: u64,
 }
 

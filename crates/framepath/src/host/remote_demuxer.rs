@@ -80,16 +80,16 @@ pub(crate) struct RemoteDemuxer {
     /// Number of seeks so far, which is the number of the last seek.
     seeks: u64,
     packets: Arc<PooledPackets>,
-    /// True once the worker has closed the connection; set by the watcher's thread.
+    /// True once the connection to the worker has ended; set by the thread of `_watcher`.
     gone: Arc<AtomicBool>,
     spec: DemuxerSpec,
     /// The demuxed input. Kept in this process, too, to check if there are bytes to read.
     input: DemuxedInput,
-    /// Number of packets received so far.
+    /// Number of packets received so far, with those that a seek dropped.
     received: u64,
     /// Number of packets of the network that were lost so far.
     lost: u64,
-    /// True after the last packet, or a failure that the worker has reported, until a seek.
+    /// True from the end of the stream, or from a failure that the worker has reported, until a seek.
     ended: bool,
     stats: Arc<WorkerStats>,
 }
@@ -162,8 +162,8 @@ impl RemoteDemuxer {
         self.stats = stats.clone();
     }
 
-    /// Returns the number of packets that this worker has sent so far, and the number of packets that were
-    /// lost in the network meanwhile.
+    /// Returns the number of packets received from this worker so far, with those that a seek or flush
+    /// dropped, and the number of packets that were lost in the network meanwhile.
     pub(crate) fn counts(&self) -> (u64, u64) {
         (self.received, self.lost)
     }
@@ -199,12 +199,13 @@ impl RemoteDemuxer {
     }
 
     /// Reads the next packet; `None` after the last packet of the last loop, after a signal (Ctrl-C) or a
-    /// stop request, and after an error of the demuxer was returned.
+    /// stop request, and, until a seek, after an error that the worker reported or by which this process
+    /// could not read the input.
     ///
     /// # Errors
-    /// The demuxer's error; this process could not read the input for the worker; no packet came from the
-    /// network in time; the worker ended, hung or broke the rules; or there is no memory for the packet. All
-    /// packets before the error were returned.
+    /// The error of the demuxer, as the worker reported it; this process could not read the input for the
+    /// worker; no packet came from the network in time; the worker ended, hung or broke the rules; or there
+    /// is no memory for the packet. All packets before the error were returned.
     pub(crate) fn read(&mut self) -> Result<Option<Packet>, HostError> {
         let mut wait = None;
         while !self.ended {
@@ -388,7 +389,7 @@ fn opened(
     }
 }
 
-/// Starts a thread that sets `gone` and rings `bell` when the worker at `socket` closes the connection.
+/// Starts a thread that sets `gone` and rings `bell` when the connection to the worker at `socket` ends.
 fn watch_end(socket: Arc<Socket>, gone: Arc<AtomicBool>, bell: Bell) -> Result<Watcher, HostError> {
     let at_end = move || {
         // Release: pairs with the Acquire in `next_cell`, which then finds the

@@ -5,15 +5,17 @@ use framepath_os::process::sandbox::{Layer, Layers};
 
 use super::HostError;
 
-/// The option `sandbox=` of a hosted stage.
+/// Value of the option `sandbox=` of a hop that runs in a worker: the reaction to missing layers of the
+/// worker's sandbox. The cgroup is no confining layer, so its lack has no effect. A note is for the user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum SandboxChoice {
-    /// Fails without seccomp; reports any other missing confining layer in a note.
+    /// The default: the start fails without seccomp. Any other missing confining layer is reported in a note.
     #[default]
     Seccomp,
-    /// Fails if any confining layer is missing.
+    /// The start fails if any confining layer is missing. A worker that reaches the network needs no network
+    /// namespace.
     Require,
-    /// Runs with the available layers; reports missing confining layers in a note.
+    /// The worker runs with the available layers. Missing confining layers are reported in a note.
     Allow,
 }
 

@@ -70,13 +70,13 @@ pub struct ServiceStream {
 
 #[derive(Debug, Default)]
 struct ServiceStreamState {
-    /// Socket to the service; `None` before the first request.
+    /// Socket to the service; `None` until a connection was made.
     connection: Option<Arc<Socket>>,
-    /// The service's number of the stream; `None` until a worker was granted.
+    /// The service's number of the stream; `None` until a worker was granted on this connection.
     stream: Option<u32>,
     /// Number of the newest worker; 0 before the first.
     number: WorkerNumber,
-    /// True if a request for a worker, the first or another, was sent and not answered yet.
+    /// True from a request for a worker, the first or another, until the service grants one.
     asked: bool,
 }
 
@@ -92,8 +92,9 @@ impl ServiceStream {
     /// one thread at a time may call this function.
     ///
     /// # Errors
-    /// The service cannot be reached, runs as a user that is not accepted, denied the request, sent no answer
-    /// in time, or broke the protocol.
+    /// The service cannot be reached, runs as a user that is not accepted, has another version of the wire
+    /// format, denied the request, sent no answer in time, or broke the protocol; or the grace period of a
+    /// signal ended during the wait.
     pub(super) fn worker(self: &Arc<ServiceStream>) -> Result<Worker, HostError> {
         let fresh = self.locked().connection.is_none();
         match self.ask() {

@@ -59,10 +59,11 @@ impl Session {
         self.stats.clone()
     }
 
-    /// Ends the stream, from any thread: kills the present worker, and a worker that is being started. The
-    /// collect end returns the frames that the worker had completed, and then fails with
-    /// `HostError::Abandoned`; a collect end that waits at a held end fails only after a flush. Then the
-    /// submit end fails with `SubmitError::Closed`.
+    /// Ends the stream, from any thread: kills the present worker. A worker that is being started is killed
+    /// when it has opened the stream. The collect end returns the frames that the worker had completed, and
+    /// then fails with `HostError::Abandoned`, unless the worker had completed the whole stream. A collect
+    /// end that waits at a held end goes on waiting, and fails only after a flush. Once the collect end is
+    /// dropped, the submit end fails with `SubmitError::Closed`.
     pub fn abandon(&self) {
         // Release: pairs with the Acquire in `is_abandoned`.
         self.abandoned.store(true, Ordering::Release);
@@ -71,8 +72,8 @@ impl Session {
         }
     }
 
-    /// Wakes the collect end, from any thread, to check for requests. Does nothing if the stream has no
-    /// worker.
+    /// Wakes the collect end, from any thread, to check for requests. Does nothing before the stream has its
+    /// first worker and after the stream has ended.
     pub(crate) fn request_attention(&self) {
         if let Some(link) = &*self.present() {
             link.health.request_attention();
@@ -81,12 +82,12 @@ impl Session {
 
     /// Sets the upstream path of the stage's requests. Only the first call has an effect.
     pub(super) fn set_upstream(&self, upstream: Upstream) {
-        // A session belongs to one run.
+        // A further call would set the same path, because a session belongs to one run.
         let _ = self.upstream.set(upstream);
     }
 
-    /// Sends a request of the stage in the worker upstream, as if the stage ran in this process. The request
-    /// is dropped once the run has ended, before the first input or flush, and outside a pipeline.
+    /// Sends a request of the stage in the worker to the hops in front, as if the stage ran in this process.
+    /// Drops the request before the first input or flush, after the end of the run, and outside a pipeline.
     pub(super) fn request(&self, request: UpstreamRequest) {
         let request = match request {
             UpstreamRequest::Keyframe => Request::Keyframe,

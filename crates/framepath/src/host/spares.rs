@@ -25,7 +25,8 @@ pub struct Spare<P> {
     pub socket: Socket,
     /// Path of the started program, for errors; empty for a worker that a zygote has forked.
     pub program: PathBuf,
-    /// Layers of the worker's sandbox. Until the worker is ready, only the layers that the parent made.
+    /// Layers of the worker's sandbox. Until the worker is ready, only the layers that the parent made; then
+    /// also those that the worker has reported.
     pub layers: Layers,
     /// CLOCK_MONOTONIC time by which the worker has to be ready, nanoseconds; `None` when it is ready.
     until_ns: Option<u64>,
@@ -53,8 +54,8 @@ impl<P> Spare<P> {
         if self.is_ready() { Ok(()) } else { self.on_message(recv_within(&self.socket, LOADING)) }
     }
 
-    /// Receives the worker's message that it is inside the sandbox, without a time limit. Call it when the
-    /// worker's socket is readable.
+    /// Receives the worker's message that it is inside the sandbox. Waits without a time limit, so call this
+    /// function when the worker's socket is readable.
     ///
     /// # Errors
     /// As [`Spare::wait`], except that no wait is too long.

@@ -22,11 +22,12 @@ pub struct Spec {
     pub hop: path::Hop,
     /// Description of the stage's compressed input; `None` for frames.
     pub track: Option<TrackInfo>,
-    /// Maximum number of the stage's frames that the hops behind the stage hold at a time.
+    /// Number of the stage's frames that the hops behind the stage may keep at a time, for the size of the
+    /// stage's pool. Frames inside workers behind the stage are not counted.
     pub frames_behind: u32,
-    /// Minimum number of frames that the hops behind the stage hold while an honest stage waits for a slot of
-    /// its pool; 0 counts as 1. A worker that waits while these hops hold fewer frames counts as making no
-    /// progress, so that the watchdog may kill it.
+    /// Minimum number of frames of the stage that this process holds while an honest stage waits for a slot
+    /// of its pool; 0 counts as 1. A worker that waits for a slot while this process holds fewer frames
+    /// counts as making no progress, so that the watchdog may kill it.
     pub least_out: u32,
     /// Options for starting and watching the workers.
     pub options: WorkerOptions,
@@ -38,8 +39,8 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// Returns the hop's text for the worker, without the options that only the caller uses. With
-    /// `threads=1` for a single-threaded attempt.
+    /// Returns the hop's text for the worker, without the options that only the caller uses. For a
+    /// single-threaded attempt, sets `threads=1` if the stage has that option.
     pub(super) fn stage_text(&self, attempt: Attempt) -> String {
         let hop = self.hop.without_hosting();
         match attempt {
@@ -58,9 +59,9 @@ impl Spec {
     }
 }
 
-/// Returns the sizes of the memory shared with a worker of `memory_bytes` bytes. The room for packets is
-/// an eighth of the worker's memory, but at least 8 MiB and at most `most` bytes, rounded down to 4096 bytes.
-/// Unless `vm.overcommit_memory` is 2, the kernel allocates only the pages that packets reach.
+/// Returns the sizes of the memory shared with a worker of `memory_bytes` bytes. The room for packets is an
+/// eighth of the worker's memory, but at least 8 MiB and at most `most` bytes, rounded down to a multiple of
+/// 4096 bytes. Unless `vm.overcommit_memory` is 2, the kernel allocates only the pages that packets reach.
 pub(super) fn area_sizes(memory_bytes: u64, most: u64) -> Sizes {
     Sizes { cells: CELLS, packet_bytes: (memory_bytes / 8).clamp(LEAST_PACKET_BYTES, most) & !0xfff }
 }
@@ -77,7 +78,7 @@ pub(super) struct Start {
 /// Way in which a worker of a stream is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Attempt {
-    /// The stream's first worker.
+    /// The stream's first worker, with all injected faults.
     First,
     /// A replacement, opened like the first worker, but only with the faults of kind `poison`.
     Again,

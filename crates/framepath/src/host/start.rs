@@ -24,9 +24,10 @@ use super::spares::{Spare, Spares};
 use super::zygote::ZygoteProcess;
 use super::{HostError, WorkerOptions, program};
 
-/// Time without a request after which the spawner starts the spare workers of the kind that was requested
-/// last. A short run then starts none, and the start does not delay a stream's first frame. Kinds that reach
-/// the network have no spare workers.
+/// Time that the spawner waits after a request for a worker, before it starts spare workers of this worker's
+/// kind; a further request for a worker restarts the wait, for the kind of that worker. So a short run starts
+/// no spare workers, and their start does not delay a stream's first frame. Kinds that reach the network have
+/// no spare workers.
 const SETTLED: Duration = Duration::from_millis(100);
 
 enum Request {
@@ -52,8 +53,8 @@ pub fn dismiss_spares() {
 
 /// Keeps `count` spare workers of this program for plain stages that require seccomp, so that streams do not
 /// wait for a start. Each worker may use `memory_bytes` bytes of address space. The spawner starts the
-/// workers; this function returns at once. A worker that cannot be started is only logged, and spare workers
-/// above a new, smaller `count` stay until streams use them.
+/// workers; this function returns at once. A worker that cannot be started is only logged. Spare workers
+/// above a new, smaller `count` stay until streams use them or [`dismiss_spares`] ends them.
 pub fn keep_ready(memory_bytes: u64, count: usize) {
     // If the thread is gone, the next request for a worker fails.
     let _ = spawner().send(Request::Spares { kind: WorkerKind::stage(memory_bytes), count });
@@ -74,7 +75,8 @@ fn spawner() -> &'static Sender<Request> {
 /// Waits until the worker is inside its sandbox.
 ///
 /// # Errors
-/// No worker can be started, the service grants none, or the worker's sandbox lacks a required layer.
+/// No worker can be started, the service cannot be used or grants none, or the worker's sandbox lacks a
+/// required layer.
 pub(super) fn worker(
     service: Option<&Arc<ServiceStream>>,
     options: &WorkerOptions,
@@ -100,7 +102,8 @@ pub(super) fn worker(
 /// A worker that this program or its zygote has started.
 type LocalSpare = Spare<Arc<SharedProcess>>;
 
-/// Spare workers of one kind, and the number to keep ready: 1, unless [`keep_ready`] sets another number.
+/// Spare workers of one kind, and the number to keep ready: 1, unless [`keep_ready`] sets another number. The
+/// pool of a kind that reaches the network is never filled.
 struct Pool {
     count: usize,
     spares: Spares<Arc<SharedProcess>>,
@@ -120,7 +123,8 @@ impl Pool {
         }
     }
 
-    /// Takes the oldest worker that becomes ready, or starts a new worker and waits until it is ready.
+    /// Takes the oldest spare worker that becomes ready. If none does, starts a new worker and waits until it
+    /// is ready.
     ///
     /// # Errors
     /// The new worker cannot be started, or does not become ready.
@@ -142,7 +146,8 @@ impl Pool {
     }
 }
 
-/// Runs the spawner: starts workers on request, and spare workers in advance.
+/// Runs the spawner: starts workers on request, and spare workers in advance. Call this function in the
+/// spawner's thread.
 fn serve(requests: Receiver<Request>) {
     // A signal that ends the program ends the waits for workers.
     let _interruptible = signal::interruptible();
@@ -173,8 +178,9 @@ fn serve(requests: Receiver<Request>) {
                 let worker = all.entry(kind.clone()).or_default().take(&kind, &mut zygote);
                 // If the sender of the request gave up, the worker is dropped.
                 let _ = answer.send(worker);
-                // A process that reaches the network is started only for a stream.
-                // Fills the pool of the last kind only; other pools are filled after their next request.
+                // A process that reaches the network is started only for a stream. Of the other kinds, only
+                // the pool of the last one is filled; another pool is filled after the next request for its
+                // kind.
                 unfilled = (!kind.has_network()).then_some(kind);
             }
             Request::Spares { kind, count } => {

@@ -14,31 +14,37 @@ pub struct WorkerStats {
     /// Process id of the newest worker; 0 before the first, and if the id is not visible to this program.
     /// For display and measurement only, because the process may be gone.
     pub pid: AtomicU32,
-    /// Number of workers that died, hung or broke the rules. The stream replaced each of them, except a last
-    /// one after which the stream failed. 0 for a demuxer's worker.
+    /// Number of workers that died, hung, broke the rules or lost the connection to this process. The stream
+    /// replaced each of them, except a last one after which the stream failed. Workers of an abandoned stream
+    /// are not counted. 0 for a demuxer's worker.
     pub deaths: AtomicU64,
-    /// Number of packets or frames that were submitted again; 0 until the stream has ended.
+    /// Number of submissions of packets or frames that an earlier worker had got, too; 0 until the stream has
+    /// ended.
     pub replayed: AtomicU64,
-    /// Number of packets whose output is missing: packets that kill every worker, packets that depend on such
-    /// packets, packets that were no longer kept for a replay, and, without any death, packets whose frames
-    /// arrived after the packets were removed from the history. Complete when the stream has ended.
+    /// Number of packets whose output is missing: packets that were given up because workers died at them,
+    /// packets that depend on such packets, packets that were no longer kept for a replay, and, without any
+    /// death, packets whose frames arrived after the history had forgotten the packets completely. Complete
+    /// when the stream has ended.
     pub skipped: AtomicU64,
-    /// Number, counted from 0, of the first packet that was skipped because it kills every worker, plus one;
-    /// 0 if there is no such packet.
+    /// Number of the first packet that was given up because workers died at it, plus one; 0 if there is no
+    /// such packet. Inputs and flushes are counted together, from 0.
     pub first_poisoned: AtomicU64,
     /// Number of inputs without output that were inside a worker when it died, in a stage whose inputs
     /// cannot be submitted again.
     pub lost: AtomicU64,
-    /// Number, counted from 0, of the first input that counts as `lost`, plus one; 0 if there is none.
+    /// Number of the first input that counts as `lost`, plus one; 0 if the stream keeps the number of no such
+    /// input. Inputs and flushes are counted together, from 0. Inputs that the history had forgotten count in
+    /// `lost` only.
     pub first_lost: AtomicU64,
     /// Number of workers that died after they took an input, in a stage whose inputs cannot be submitted again:
     /// the next worker does not know the earlier inputs.
     pub lost_states: AtomicU64,
-    /// CPU time of the stream's ended workers, from the start of their processes, nanoseconds. Workers whose
-    /// process id is not visible to this program are left out.
+    /// CPU time of the stream's ended workers, from the start of their processes, nanoseconds. Left out are
+    /// workers whose process id is not visible to this program, and workers that had died and were reaped by
+    /// the zygote before this process read their clock.
     pub cpu_ns: AtomicU64,
-    /// CPU time that the workers reported for delivered frames, nanoseconds. At the ledger's level `times`
-    /// only the time of copies, by the clock; 0 at level `off`.
+    /// CPU time that the workers reported for the frames of a pipeline, nanoseconds; 0 outside a pipeline. At
+    /// the ledger's level `times` only the time of copies, by the clock; 0 at level `off`.
     pub reported_cpu_ns: AtomicU64,
     /// Note for the user about missing confining layers of the first worker's sandbox; empty if none is
     /// missing.

@@ -49,21 +49,23 @@ pub struct SubmitEnd {
     commands: Receiver<SubmitCommand>,
     /// Newest worker that the submit end knows.
     link: Arc<WorkerStream>,
-    /// Right to submit to that worker; `None` while the collect end has this right.
+    /// Right to submit to that worker, which may be gone already. `None` after [`Logged::Flush`],
+    /// [`Logged::End`] and [`Logged::Ask`], until the collect end answers an `Ask` by
+    /// [`SubmitCommand::Direct`].
     sending: Option<Box<Sending>>,
     /// Number of the next input or flush.
     next_seq: u64,
     /// True from [`SubmitEnd::end`] until a flush: no input is accepted.
     ended: bool,
-    /// True if the last logged end allows a later flush.
+    /// True if the stream has ended, and a flush may follow.
     is_held: bool,
 }
 
 /// Reason why an input cannot be submitted.
 #[derive(Debug)]
 pub enum SubmitError {
-    /// The collect end has ended, and reports the reason; or [`SubmitEnd::end`] was called before, and no
-    /// flush since.
+    /// The collect end was dropped; if the stream failed, the collect end has returned the error. Or
+    /// [`SubmitEnd::end`] was called before, and no flush since.
     Closed,
     /// Error of this process or of the input. The worker is not the cause.
     Host(HostError),
@@ -80,13 +82,14 @@ impl SubmitEnd {
     }
 
     /// Submits an input to the worker. After a loss of packets, until the stream resumes, passes the input to
-    /// the collect end instead, which submits or drops it. Waits while the worker's memory or the log has no
-    /// room, and after a worker's death or a flush until the collect end has submitted all earlier inputs.
+    /// the collect end instead, which submits or drops it. Waits while the ring, the memory for packets or
+    /// the log has no room, and after a worker's death or a flush until the collect end has submitted all
+    /// earlier inputs.
     ///
     /// `cut` ends the caller's part of the frame's time. This function calls it just before the worker can
-    /// see the input, so a wait for another worker is in the caller's part. After a wait for room in the
-    /// worker's memory, or if the collect end takes the input, it uses `begun` instead, so that the wait
-    /// counts as queue time.
+    /// see the input, so a wait for another worker is in the caller's part. After a wait for room in the ring
+    /// or in the memory for packets, or if the collect end takes the input, it uses `begun` instead, so that
+    /// the wait counts as queue time.
     ///
     /// # Errors
     /// The collect end has ended, [`SubmitEnd::end`] was called before and no flush since, this process lacks
@@ -180,9 +183,10 @@ impl SubmitEnd {
         }
     }
 
-    /// Wakes the collect end to read the log. If this end's worker is gone, the collect end may wait for a
-    /// worker that this end does not know yet: then this function waits until the collect end names the next
-    /// worker, and wakes the collect end again. Returns without that if the collect end has ended.
+    /// Wakes the collect end to read the log. If this end's worker is gone, the collect end may sleep until
+    /// the next worker, which this end does not know yet, sends output: then this function waits until the
+    /// collect end names that worker, and wakes the collect end again. Returns without that if the collect
+    /// end has ended.
     #[cold]
     fn wake_worker(&mut self) {
         loop {
@@ -201,8 +205,8 @@ impl SubmitEnd {
         }
     }
 
-    /// Adds an entry to the log. Waits while the log is full. The log fills only if workers emit no output
-    /// for many inputs.
+    /// Adds an entry to the log. If the log is full, wakes the collect end and waits. The log fills if the
+    /// collect end takes no output for many inputs.
     ///
     /// # Errors
     /// The collect end has ended.
@@ -254,7 +258,7 @@ impl SubmitEnd {
 
 impl Drop for SubmitEnd {
     fn drop(&mut self) {
-        // If its thread fails, the earlier inputs are still delivered.
+        // Also if this end's thread fails, so that the output of the earlier inputs is still delivered.
         self.end(false);
     }
 }
@@ -332,7 +336,7 @@ pub(super) struct Sending {
     pub(super) drained: bool,
 }
 
-/// Resource of a worker that has no room for an input.
+/// Memory shared with a worker in which there is no room for an input, a drain or a flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FullResource {
     /// Cells of the ring to the worker.
@@ -356,8 +360,8 @@ impl Sending {
     ///
     /// # Errors
     /// The worker broke the rules, the connection to the worker failed, this process lacks a resource, the
-    /// packet is too large, or the frame is in more pools than the worker can be told
-    /// ([`Names::pool`]).
+    /// packet is too large, the memory of the frame's pool cannot be shared, or the frame is of a new pool
+    /// and no number for a pool is left ([`Names::pool`]).
     pub(super) fn prepare(
         &mut self,
         seq: u64,
@@ -401,8 +405,11 @@ impl Sending {
         self.cells
     }
 
-    /// Writes the prepared submission to the ring; [`Sending::wake_worker`] wakes the worker. Returns
-    /// the position of its cell. The caller has checked that the ring has room.
+    /// Writes a submission to the ring, and returns the position of its cell. Does not wake the worker:
+    /// [`Sending::wake_worker`] does. The caller has checked that the ring has room.
+    ///
+    /// # Errors
+    /// The worker broke the rules of the ring.
     pub(super) fn submit(&mut self, submission: &Submission) -> Result<u64, Breach> {
         let cell = self.cells;
         self.cells += 1;
@@ -413,8 +420,11 @@ impl Sending {
         Ok(cell)
     }
 
-    /// Submits a drain, which tells the worker that no input follows; returns the full resource, and
-    /// submits nothing, if there is no room.
+    /// Submits a drain, which tells the worker to emit all output that is still inside the stage; returns the
+    /// full resource, and submits nothing, if there is no room.
+    ///
+    /// # Errors
+    /// The worker broke the rules of the ring.
     pub(super) fn drain(&mut self) -> Result<Result<(), FullResource>, HostError> {
         if self.writer.room()? == 0 {
             return Ok(Err(FullResource::Cells));
@@ -427,6 +437,9 @@ impl Sending {
 
     /// Submits the flush with number `seq`, which tells the worker to discard the inputs inside it; returns
     /// the full resource, and submits nothing, if there is no room. A flush may follow a drain.
+    ///
+    /// # Errors
+    /// The worker broke the rules of the ring.
     pub(super) fn flush(&mut self, seq: u64) -> Result<Result<(), FullResource>, HostError> {
         if self.writer.room()? == 0 {
             return Ok(Err(FullResource::Cells));
@@ -437,8 +450,8 @@ impl Sending {
         Ok(Ok(()))
     }
 
-    /// Wakes the worker, and makes the watcher check the worker from now on. Does nothing if no cell was
-    /// submitted since the last call.
+    /// Wakes the worker, and makes the worker's watcher check its progress from now on. Does nothing if no
+    /// cell was submitted since the last call.
     pub(super) fn wake_worker(&mut self) {
         if std::mem::take(&mut self.wake_due) {
             self.writer.bell().ring();
@@ -446,7 +459,8 @@ impl Sending {
         }
     }
 
-    /// Wakes the worker, and sleeps until `full` has room, or the worker is gone; may return early.
+    /// Wakes the worker if a cell was submitted since the last wake-up. Sleeps until `full` has room
+    /// ([`Sending::has_room`]), or the worker is gone; may return early.
     pub(super) fn wait_for_room(&mut self, full: FullResource) {
         self.wake_worker();
         let link = &self.link;
@@ -472,12 +486,13 @@ impl Sending {
         }
     }
 
-    /// True if the worker has taken all submitted cells.
+    /// True if the worker has taken all submitted cells; false if the worker broke the rules of the ring.
     pub(super) fn is_taken(&self) -> bool {
         self.writer.is_empty() == Ok(true)
     }
 
-    /// Returns the number of the frame's pool. Announces a new pool to the worker by a message.
+    /// Returns the number of the frame's pool. Announces the pool to the worker, by a message, if no frame of
+    /// the pool was submitted to this worker before.
     fn pool(&mut self, frame: &Frame) -> Result<u16, HostError> {
         let (pool, is_new) = self.names.pool(frame.pool_id())?;
         if is_new {
@@ -491,7 +506,7 @@ impl Sending {
         Ok(pool)
     }
 
-    /// Returns the number of a layout. Announces a new layout to the worker by a cell.
+    /// Returns the number of a layout. Announces a layout that has no number yet to the worker, by a cell.
     fn layout(&mut self, layout: &Layout) -> Result<u8, HostError> {
         let (id, is_new) = self.names.layout(layout);
         if is_new {

@@ -13,7 +13,8 @@ use framepath_os::time::now_ns;
 /// Number of newest inputs whose time is kept. It exceeds the reorder delay of any decoder.
 const REMEMBERED: usize = 1024;
 
-/// Counters of one stream. The worker of the stream writes the counters.
+/// Counters of the one stream of a worker of the service. The worker writes the counters, the service reads
+/// them.
 pub(super) struct Tally {
     page: Page,
     /// For each of the last inputs: its number plus one (0 in an unused entry), and the CLOCK_MONOTONIC time,

@@ -53,11 +53,12 @@ const ROWS: usize = 4;
 /// Call this function in the main thread of a process that does nothing else.
 ///
 /// # Errors
-/// The sandbox cannot be entered, or the plug-in or libavfilter cannot be loaded; the caller gets this error,
-/// too. The caller sent an invalid or unexpected message. The caller broke the rules of a demuxer, or of a
-/// stage that has failed. A system call failed: to send or receive a message, to map the page of the
-/// service's counters, or to start the thread that watches the caller. Errors of the stage or demuxer, also
-/// while it is opened, go to the caller and are not returned here.
+/// The sandbox cannot be entered or lacks a layer that the kind requires, or the plug-in or libavfilter
+/// cannot be loaded; the caller gets this error, too. The caller sent an invalid or unexpected message. The
+/// caller broke the rules of a demuxer, or of a stage that has failed. A system call failed: to send or
+/// receive a message, to map the page of the service's counters, or to start the thread that watches the
+/// caller. Errors of the stage or demuxer, also while it is opened, go to the caller and are not returned
+/// here.
 pub(crate) fn lock_in_and_serve(
     socket: OwnedFd,
     kind: WorkerKind,
@@ -266,7 +267,7 @@ impl Stream {
     }
 
     /// Processes submissions; returns only with an error ([`Stopped`]). If the caller closes the connection,
-    /// the whole process ends.
+    /// another thread ends the whole process.
     fn run(&mut self) -> Result<(), Stopped> {
         // CLOCK_MONOTONIC time when the ring became empty, nanoseconds.
         let mut idle_since = None;
@@ -327,9 +328,9 @@ impl Stream {
         Ok(())
     }
 
-    /// Sends the caller the stage's requests to the hops in front that wait. At most one keyframe request and
-    /// one bit rate request wait, because a newer request replaces a waiting one of its kind. The caller
-    /// limits the requests to two for each submission ([`RequestBudget`](super::policy::RequestBudget)).
+    /// Sends the caller the waiting requests of the stage to the hops in front. At most one keyframe request
+    /// and one bit rate request wait, because a newer request replaces a waiting one of its kind. The caller
+    /// accepts two requests for each submission on average ([`RequestBudget`](super::policy::RequestBudget)).
     fn send_requests(&self) -> Result<(), Stopped> {
         if !self.delivery.has_request() {
             return Ok(());
@@ -360,7 +361,7 @@ impl Stream {
     }
 
     /// Executes the injected fault for flush `seq`, if there is one. Discards the inputs inside the stage,
-    /// and answers the flush.
+    /// sends the caller the stage's waiting requests, and answers the flush.
     fn flush(&mut self, seq: u64) -> Result<(), Stopped> {
         self.inject(seq);
         let flushed = flush(0, &mut self.chain, &mut self.recorder, &self.delivery);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Caller's connection to one worker. Both ends of a stream share the connection.
 //!
-//! The connection does not change during the worker's life, except for the counts in its health.
+//! The fields do not change during the worker's life, except for the counts and flags in `health`.
 
 use std::sync::Arc;
 
@@ -21,9 +21,9 @@ pub(super) struct WorkerStream {
     pub(super) health: Arc<WorkerHealth>,
     pub(super) watcher: Watcher,
     pub(super) worker: Worker,
-    /// Number of threads of the stage.
+    /// Number of threads of the stage, as the worker has reported it.
     pub(super) threads: u32,
-    /// True if the stage's inputs can be submitted again.
+    /// True if the stage's inputs can be submitted again to another worker, as this worker has reported it.
     pub(super) replayable: bool,
     /// Description of the stage's output stream.
     pub(super) stream: StreamInfo,

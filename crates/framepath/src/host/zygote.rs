@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Zygote: the process that workers are forked from. This is the caller's handle on it.
+//! Zygote: the process that workers are forked from. This module is the caller's handle on the zygote.
 //!
 //! A program that is linked with the codec libraries takes tens of milliseconds of
 //! CPU to load. The zygote is the worker program, started at the first request for a worker that it can fork.
@@ -29,8 +29,8 @@ const SPAWNING: Duration = LOADING;
 const ENDING: Duration = Duration::from_secs(1);
 
 /// The caller's handle on the zygote. Dropping the handle ends the zygote, which first ends its remaining
-/// workers, and waits for the zygote's end, so that the CPU time of all of them counts as the caller's. A
-/// zygote that does not end within 1 s is killed; the kernel then kills its workers.
+/// workers, and waits for the zygote's end, so that the kernel adds the CPU time of all of them to that of
+/// the caller's children. A zygote that does not end within 1 s is killed; the kernel then kills its workers.
 #[derive(Debug)]
 pub(super) struct ZygoteProcess {
     socket: Socket,

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Users who can replace a program file before this process starts it.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// User ids whose programs this process may start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Users(Vec<u32>);
+
+impl Users {
+    /// Returns root, the user of this process, the owner of `own`, which is this process's program file, and
+    /// the owner of `/` (in a user namespace, the outside's root). Leaves out the owner of a file that cannot be read.
+    pub fn trusted_with(own: &Path) -> Users {
+        let owner = |path: &Path| fs::metadata(path).ok().map(|file| file.uid());
+        let user = rustix::process::geteuid().as_raw();
+        Users([Some(0), Some(user), owner(own), owner(Path::new("/"))].into_iter().flatten().collect())
+    }
+
+    /// Checks that only these users can replace the file `program`: they own it and its folder, also those behind a
+    /// symbolic link, and no other user may write them. Members of a file's group are trusted. Does not check the
+    /// folders above.
+    ///
+    /// # Errors
+    /// A text that names the user or the mode that is the reason.
+    pub fn check_program(&self, program: &Path) -> Result<(), String> {
+        const STICKY: u32 = 0o1000;
+        const OTHERS_WRITE: u32 = 0o002;
+        let real = program.canonicalize().map_err(|error| error.to_string())?;
+        let folders = [program, &real].map(|file| file.parent().unwrap_or(Path::new("/")));
+        for path in [program, &real].into_iter().chain(folders) {
+            let file = path.symlink_metadata().map_err(|error| error.to_string())?;
+            if !self.0.contains(&file.uid()) {
+                return Err(format!("{} belongs to user {}", path.display(), file.uid()));
+            }
+            let others_write = file.mode() & OTHERS_WRITE != 0 && !file.is_symlink();
+            // In a sticky folder, others add files but do not replace those of these users.
+            if others_write && !(file.is_dir() && file.mode() & STICKY != 0) {
+                return Err(format!(
+                    "every user may write {} (mode {:04o})",
+                    path.display(),
+                    file.mode() & 0o7777
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_program_that_another_user_can_replace_is_left_out() {
+        let set_mode =
+            |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        let check = |file: &Path, user| Users(vec![user]).check_program(file);
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("program");
+        fs::write(&program, "").unwrap();
+        let own = fs::metadata(&program).unwrap().uid();
+        assert_eq!(check(&program, own), Ok(()));
+        let error = check(&program, own + 1).unwrap_err();
+        assert!(error.ends_with(&format!("belongs to user {own}")), "{error}");
+        // Others may add files to a sticky folder, but not replace this one.
+        set_mode(folder.path(), 0o1777);
+        assert_eq!(check(&program, own), Ok(()));
+        set_mode(folder.path(), 0o777);
+        let error = check(&program, own).unwrap_err();
+        assert!(error.starts_with("every user may write") && error.ends_with("(mode 0777)"), "{error}");
+        set_mode(folder.path(), 0o755);
+        set_mode(&program, 0o757);
+        assert!(check(&program, own).is_err());
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&program, &link).unwrap();
+        assert!(check(&link, own).is_err());
+        set_mode(&program, 0o755);
+        assert_eq!(check(&link, own), Ok(()));
+    }
+}
