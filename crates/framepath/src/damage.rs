@@ -150,7 +150,8 @@ impl DamageLog {
         }
     }
 
-    /// Records that the packets inside the decoder were dropped on request, as for a seek.
+    /// Records that the packets inside the decoder were dropped on request, as for a seek: the damaged ones
+    /// among them are no longer awaited, and do not count as undecodable.
     pub(crate) fn dropped(&self) {
         self.record().pending.clear();
     }

@@ -142,7 +142,8 @@ pub(crate) fn layout_of(picture: &QueueFormat, visible: Option<Rect>) -> Result<
     Ok(Layout::from_planes(format, seen.width, seen.height, &planes)?)
 }
 
-/// Returns the buffer memory type for `word`, a value of the option `io`; `None` for `read`.
+/// Returns the buffer memory type for `word`, a value of the option `io`; `None` for `read` and for any other
+/// word.
 pub(crate) fn io_of(word: &str) -> Option<Io> {
     match word {
         "mmap" => Some(Io::Mmap),

@@ -124,7 +124,7 @@ impl ThreadContext {
 
 impl ThreadContext {
     /// Counts one item that the thread's sink took, and raises the run's progress if this count is the
-    /// largest. Returns `false` if the sink takes no more items.
+    /// largest. Returns `false` once the sink has taken the maximum number of items of the run.
     fn count(&self) -> bool {
         let delivered = self.delivered.get() + 1;
         self.delivered.set(delivered);
@@ -322,7 +322,8 @@ impl<'a> Out<'a> {
         self.recorder.resume(self.hop, seq, gap);
     }
 
-    /// Records `cpu_ns` nanoseconds of CPU time that this stage's threads spent on no frame in particular.
+    /// Records `cpu_ns` nanoseconds of CPU time that this stage's threads spent on no frame in particular. Does
+    /// nothing below level `full`.
     pub(crate) fn cpu_without_frame(&mut self, cpu_ns: u64) {
         self.recorder.cpu_without_frame(self.hop, cpu_ns);
     }

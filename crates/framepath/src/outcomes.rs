@@ -16,7 +16,8 @@ pub(crate) struct Outcomes {
     pub(crate) notes: Notes,
     /// Damage that decoders in this process have found.
     pub(crate) damage: DamageLog,
-    /// Number of frames that the source's device dropped or damaged.
+    /// Number of frames that the source's device dropped or damaged, by the gaps in the driver's frame numbers.
+    /// 0 for a source without a device, and for `v4l2` with `io=read`.
     pub(crate) missed: Arc<AtomicU64>,
     /// Counters of the `play` sink; empty if the path has none.
     pub(crate) played: Arc<OnceLock<Arc<Played>>>,

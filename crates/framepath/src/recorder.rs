@@ -155,8 +155,8 @@ impl Recorder {
     }
 
     /// Assigns the thread's work since the last mark to frame `seq`, which hop `hop` held.
-    /// `gap` is the cause of the time since [`Recorder::hold`]. Without a call of `hold` for the frame, the
-    /// next row has no earlier time.
+    /// `gap` is the cause of the time since [`Recorder::hold`]. If `hold` was not called for the frame, or the
+    /// recorder has forgotten the frame, the next row has no earlier time.
     pub fn resume(&mut self, hop: u16, seq: u64, gap: Gap) {
         if self.level != Level::Off {
             let stretch = self.inside.remove(&(hop, seq));
@@ -182,7 +182,7 @@ impl Recorder {
     }
 
     /// Splits the current frame's time in a device into time in the device's queue and processing time,
-    /// nanoseconds.
+    /// nanoseconds; limits each to `u32::MAX` (4.3 s).
     pub fn split_device(&mut self, queue_ns: u64, run_ns: u64) {
         if self.level != Level::Off {
             let short = |ns: u64| u32::try_from(ns).unwrap_or(u32::MAX);
@@ -202,7 +202,7 @@ impl Recorder {
     }
 
     /// Fast version of [`Recorder::close_counted`] for level `times`: writes the row in place, without the
-    /// counters.
+    /// counters. Calls `close_counted` for a frame that was inside a stage before, or that a device reported on.
     #[inline]
     fn close_timed(&mut self, hop: u16, meta: &FrameMeta, flags: u32) {
         if self.resumed.is_some() || self.split != (0, 0) {
@@ -492,7 +492,8 @@ impl Recorder {
         self.mark();
     }
 
-    /// Records CPU time of hop `hop` on no frame in particular, nanoseconds. It is in no row.
+    /// Records CPU time of hop `hop` on no frame in particular, nanoseconds. It is in no row. Does nothing below
+    /// level `full`.
     pub(crate) fn cpu_without_frame(&mut self, hop: u16, cpu_ns: u64) {
         if self.level == Level::Full && cpu_ns > 0 {
             self.without_frame.push((hop, cpu_ns));
@@ -532,8 +533,8 @@ impl Recorder {
         *self.next_row() = row;
     }
 
-    /// Returns the memory of the next row, for the caller to fill, and counts the row. At level `times` the
-    /// counters of a row are never written, so they stay 0.
+    /// Returns the memory of the next row, for the caller to fill, and counts the row. The memory may have the
+    /// values of an overwritten row.
     #[inline]
     fn next_row(&mut self) -> &mut Row {
         let at = self.next;

@@ -199,7 +199,8 @@ pub struct Report {
     pub dropped: u64,
     /// Number of frames and packets inside the run that seeks and flushes discarded.
     pub flushed: u64,
-    /// Number of frames that the source's device dropped or damaged.
+    /// Number of frames that the source's device dropped or damaged, by the gaps in the driver's frame numbers.
+    /// 0 for a source without a device, and for `v4l2` with `io=read`.
     pub missed: u64,
     /// Losses of the source's connection to the network.
     pub network: NetworkReport,

@@ -31,8 +31,8 @@ const PACKETS: u32 = 16;
 /// Maximum number of CAPTURE buffers: V4L2's limit for one queue.
 const MOST_BUFFERS: u32 = 32;
 
-/// Maximum number of packets inside the device whose metadata is kept. Older packets have hidden pictures,
-/// which never become a frame.
+/// Number of packets inside the device above which the stage forgets those more than half of this number behind
+/// the newest. These have hidden pictures, which never become a frame.
 const MOST_INSIDE: u64 = 1024;
 
 /// Stage that decodes with a V4L2 device. In the ledger, the time from a packet's submission until its
@@ -70,7 +70,8 @@ pub(crate) struct DeviceDecode {
     ended: bool,
     /// True from the start of a drain until a restart.
     draining: bool,
-    /// Time of the device's last sign of progress.
+    /// Time from which the device counts as silent: its last sign of progress, or the start of a later wait
+    /// for it.
     progress: Instant,
 }
 

@@ -13,7 +13,7 @@ use crate::error::StageError;
 
 /// Argument of a sink with the path of its output file, or `-` for standard output.
 pub(crate) const FILE: Arg =
-    Arg::word("file", ValueKind::Text("the path of a file, or `-`"), "`-` is standard output");
+    Arg::word("file", ValueKind::Text("the path of a file, or `-`"), "the file to write; `-` is standard output");
 
 /// A file or standard output, with its name for errors.
 pub(crate) struct SinkOutput {

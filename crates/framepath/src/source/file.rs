@@ -35,21 +35,24 @@ pub(crate) struct FileOptions {
     pub(crate) track: Option<usize>,
 }
 
-/// Options of every source that demuxes.
+/// Time in the file of its first frame. An option of `file`, and of `url` for a file on a web server.
 pub(super) const START: Arg =
-    Arg::option("start", ValueKind::StreamTime, DefaultValue::Is("0s"), "time of the first frame");
+    Arg::option("start", ValueKind::StreamTime, DefaultValue::Is("0s"), "time in the stream of the first frame");
+/// Number of the video track. An option of every source that demuxes.
 pub(super) const TRACK: Arg = Arg::option(
     "track",
     ValueKind::count(0, 99),
     DefaultValue::Unset("the best track"),
     "number of the video track, counted from 0",
 );
+/// Number of passes through the file. An option of `file`, and of `url` for a file on a web server.
 pub(super) const LOOP: Arg = Arg::option(
     "loop",
     ValueKind::count_or(1, 1_000_000_000, "inf", INFINITE),
     DefaultValue::Is("1"),
     "number of times to play the file, each time from `start`",
 );
+/// Number of packets per second. An option of `file`, and of `url` for a file on a web server.
 pub(super) const RATE: Arg =
     Arg::option("rate", ValueKind::Rate, DefaultValue::Is("0"), "packets per second; 0: as fast as possible");
 

@@ -17,7 +17,7 @@ use crate::source::{HEAP, Source, frames, heap_of};
 static DEFINITION: Definition =
     Definition::source("fixture", "repeats a GREY picture, in memory that devices share")
         .args(&[
-            Arg::word("file", ValueKind::Text("the path of a PGM picture"), "binary PGM of 8 bits"),
+            Arg::word("file", ValueKind::Text("the path of a PGM picture"), "picture to repeat: binary PGM of 8 bits"),
             frames("1"),
             Arg::option(
                 "pool",

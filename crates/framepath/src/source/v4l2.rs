@@ -51,7 +51,7 @@ static DEFINITION: Definition =
             "rate",
             ValueKind::Rate,
             DefaultValue::Unset("the device's present value"),
-            "frames per second",
+            "frames per second; 0: the device's present value",
         ),
         frames("300"),
         Arg::option("buffers", ValueKind::count(2, 32), DefaultValue::Is("8"), "number of the device's buffers, which the driver may change, or of frames to copy into with io=read"),
@@ -145,7 +145,7 @@ pub(crate) struct V4l2 {
     first: Option<(u64, u64)>,
     /// The driver's number of the next frame, if none is dropped.
     next: u64,
-    /// Number of dropped and damaged frames, for the run's report.
+    /// Number of dropped and damaged frames, by the gaps in the driver's frame numbers, for the run's report.
     missed: Arc<AtomicU64>,
     /// True after streaming was started, from then on; with `io=read`, after the first call of `produce`.
     started: bool,
@@ -427,7 +427,7 @@ fn wait_for_frame(
 }
 
 /// Sets the requested format and size. Returns the format that the device has chosen. Fails if the device
-/// does not support the requested format or size.
+/// does not support the requested format or size, or, if no format is requested, offers no supported one.
 fn set_format(node: &Node, options: &V4l2Options) -> Result<QueueFormat, StageError> {
     let now = node.format(Direction::Capture)?;
     let offered: Vec<_> = node.formats(Direction::Capture).into_iter().map(|offer| offer.fourcc).collect();

@@ -17,7 +17,7 @@ use crate::stage::Stage;
 static DEFINITION: Definition =
     Definition::stage("threshold", "sets luma at or above a level to white, and the rest to black")
         .args(&[
-            Arg::option("level", ValueKind::Level, DefaultValue::Is("128"), "lowest luma that becomes white"),
+            Arg::option("level", ValueKind::Level, DefaultValue::Is("128"), "lowest luma that becomes white; scaled to the depth of the format"),
             Arg::option(
                 "roi",
                 ValueKind::Roi,
@@ -49,7 +49,7 @@ static DEFINITION: Definition =
                 "in_place",
                 ValueKind::Flag,
                 DefaultValue::Is("0"),
-                "the device writes to the input frame, which must be a dmabuf",
+                "the device writes to the input frame, which must be a dmabuf that no other stage uses",
             )
             .needing("device"),
             Arg::option(
