@@ -89,8 +89,8 @@ fn part_text(hops: &[HopInfo], range: Range<usize>) -> String {
 pub struct WorkerReport {
     /// Index of the hop in [`Report::hops`].
     pub hop: u16,
-    /// Number of workers that died, hung or broke the rules. The stream replaced each of them, except a last
-    /// one after which the stream failed.
+    /// Number of workers that the stream had to replace, because they died, hung or broke the rules. If no other
+    /// worker could replace the last one, the stream failed.
     pub deaths: u64,
     /// Number of packets or frames that were submitted again to a new worker.
     pub replayed: u64,
@@ -106,9 +106,11 @@ pub struct WorkerReport {
     pub first_lost: Option<u64>,
     /// Reason of the last death of a worker; empty if no worker has died.
     pub last_death: String,
-    /// CPU time of the ended workers' processes since their start, nanoseconds; 0 for workers of a service.
+    /// CPU time of the ended workers' processes since their start, nanoseconds. Workers whose process id is not
+    /// visible to this program, such as those of a service, are left out.
     pub cpu_ns: u64,
-    /// CPU time that the workers reported for delivered frames, nanoseconds; 0 below level `full`.
+    /// CPU time that the workers reported for delivered frames, nanoseconds. At level `times` only the time of
+    /// copies, by the clock; 0 at level `off`.
     pub reported_cpu_ns: u64,
     /// Number of messages on sockets, to the workers and from the workers, from each stream's opening on.
     pub messages: (u64, u64),

@@ -36,8 +36,12 @@ pub(crate) struct FileOptions {
 }
 
 /// Time in the file of its first frame. An option of `file`, and of `url` for a file on a web server.
-pub(super) const START: Arg =
-    Arg::option("start", ValueKind::StreamTime, DefaultValue::Is("0s"), "time in the stream of the first frame");
+pub(super) const START: Arg = Arg::option(
+    "start",
+    ValueKind::StreamTime,
+    DefaultValue::Is("0s"),
+    "time in the stream of the first frame",
+);
 /// Number of the video track. An option of every source that demuxes.
 pub(super) const TRACK: Arg = Arg::option(
     "track",
@@ -61,7 +65,7 @@ static DEFINITION: Definition = Definition::source("file", "packets of one video
         Arg::word(
             "path",
             ValueKind::Text("the path of a media file, or `-`"),
-            "the file to read; `-` is standard input, `shot-%03d.png` an image sequence",
+            "the file to read; `-` is standard input, a pattern such as `shot-%03d.png` an image sequence",
         )
         .known_as(&["location"]),
         START,

@@ -33,7 +33,7 @@ static DEFINITION: Definition = Definition::source("test", "frames with a moving
             "pool",
             ValueKind::count(1, 4096),
             DefaultValue::Is("8"),
-            "number of slots of the source's pool",
+            "number of frames in the source's pool; while all are in use, the source waits",
         ),
         Arg::option(
             "bytes",

@@ -27,7 +27,7 @@ static DEFINITION: Definition = Definition::stage(
         "format",
         ValueKind::choice(&["native", "nv12", "p010"]),
         DefaultValue::Is("native"),
-        "pixel format of the frames; native copies nothing",
+        "pixel format of the frames; native: the decoder's own format, or the nearest supported one",
     ),
     Arg::option(
         "threads",

@@ -17,7 +17,12 @@ use crate::stage::Stage;
 static DEFINITION: Definition =
     Definition::stage("threshold", "sets luma at or above a level to white, and the rest to black")
         .args(&[
-            Arg::option("level", ValueKind::Level, DefaultValue::Is("128"), "lowest luma that becomes white; scaled to the depth of the format"),
+            Arg::option(
+                "level",
+                ValueKind::Level,
+                DefaultValue::Is("128"),
+                "lowest luma that becomes white; scaled to the depth of the format",
+            ),
             Arg::option(
                 "roi",
                 ValueKind::Roi,

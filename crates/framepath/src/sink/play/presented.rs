@@ -270,7 +270,8 @@ impl Server {
     /// Connects to the window's X server.
     ///
     /// # Errors
-    /// The window is not of an X server, or the server lacks a required extension or shared memory.
+    /// The window is not of an X server, the connection fails, or the server lacks a required extension, shared
+    /// memory or 32-bit pixels.
     pub(super) fn of(window: &video::Window) -> Result<Server, String> {
         let id = match window.window_handle().map(|handle| handle.as_raw()) {
             Ok(RawWindowHandle::Xlib(handle)) => handle.window as xproto::Window,

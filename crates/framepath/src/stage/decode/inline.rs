@@ -44,12 +44,13 @@ pub(crate) struct Decode {
     /// CPU time of the decoder's threads that the ledger already has, in rows or as time without a
     /// frame, nanoseconds.
     recorded_cpu_ns: u64,
-    /// State of a hardware decoder that has not yet emitted a frame; `None` for another decoder.
+    /// State of a hardware decoder that has not yet emitted a frame. `None` for another decoder, and if memory
+    /// for a handle to a packet was short: then there is no fallback to software.
     probe: Option<Probe>,
 }
 
-/// Times at which the last packets were sent to a decoder that works in threads of its own. Recorded only at
-/// ledger level `full`, and in a drain for each picture that comes out.
+/// Times at which the last packets were sent to a decoder that works in threads of its own, recorded at ledger
+/// level `full`. In a drain, at every level, also the time of each picture that comes out.
 #[derive(Default)]
 struct SendTimes(VecDeque<u64>);
 
