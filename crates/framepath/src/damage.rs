@@ -82,7 +82,8 @@ impl fmt::Display for Damage {
     }
 }
 
-/// Record of the damage of one stream. Clones share the record. Any thread may use it.
+/// Record of the damage that all decoders of a run in this process have found, or the decoder in the workers of
+/// one stream. Clones share the record. Any thread may use it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DamageLog(Arc<Mutex<Record>>);
 

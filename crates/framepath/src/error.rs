@@ -118,13 +118,14 @@ pub enum StageError {
     /// [`Pipeline::sink_fn`](crate::Pipeline::sink_fn), failed; or the sink `png` cannot encode a picture.
     #[error(transparent)]
     Other(Box<dyn std::error::Error + Send + Sync>),
-    /// The next stage takes no more items, because it has ended. This ends the stage and is not reported
-    /// as an error of the run.
+    /// The next stage, the thread behind a queue or the stage's worker has ended and takes no more items, or the
+    /// viewer has ended the playback of `play`. This ends the stage and is not reported as an error of the run.
     #[error("the next stage has ended")]
     Downstream,
-    /// The stage takes no more items ([`Out::enough`](crate::Out::enough), or the limit of
-    /// [`Options::frames`](crate::Options::frames)). This ends the run, or one branch of a `tee`, and is
-    /// not reported as an error of the run.
+    /// The stage takes no more items: it has called [`Out::enough`](crate::Out::enough), it is a sink that has
+    /// reached the limit of [`Options::frames`](crate::Options::frames), or it is a sink that writes to a pipe
+    /// whose reader has closed it. This ends the run, or one branch of a `tee`, and is not reported as an error of
+    /// the run.
     #[error("the stage takes no more items")]
     Enough,
 }

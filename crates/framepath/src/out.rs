@@ -36,8 +36,9 @@ impl HopStage {
 /// stage or source returns it. [`Out::fail`] and [`Out::enough`] make it.
 #[derive(Debug)]
 pub struct HopFailure {
-    /// Index in the path of the failed hop. For [`StageError::Enough`], an index below that of the hop that
-    /// takes no more items, so that this hop is drained, too: hops up to this index are not drained.
+    /// Index in the path of the failed hop. Hops up to this index are not drained. So for [`StageError::Enough`]
+    /// from [`Out::enough`] or [`Out::forward`], an index below that of the hop that takes no more items: this
+    /// hop is drained, too. A sink whose reader has closed the pipe reports its own index.
     pub(crate) hop: u16,
     pub(crate) error: StageError,
 }

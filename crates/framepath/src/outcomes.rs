@@ -23,9 +23,10 @@ pub(crate) struct Outcomes {
     pub(crate) played: Arc<OnceLock<Arc<Played>>>,
     /// True if the source's container or codec is an unusual one, for which the source chose a worker by itself.
     pub(crate) is_unusual: Arc<AtomicBool>,
-    /// Statistics of the worker that demuxes the source's file; empty if no worker does.
+    /// Statistics of the worker that demuxes the source's file, or of the workers that receive its network stream;
+    /// empty if no worker does.
     pub(crate) demuxer: Arc<OnceLock<Arc<WorkerStats>>>,
-    /// Counters of the source's connection to the network.
+    /// Counters of the source's connections to the network; all 0 for a source that does not count them.
     pub(crate) network: Arc<NetworkStats>,
 }
 
@@ -37,7 +38,8 @@ pub(crate) struct NetworkStats {
     pub(crate) lost: AtomicU64,
     /// Number of times that the connection was lost and made again.
     pub(crate) reconnects: AtomicU64,
-    /// Total time without a connection, nanoseconds.
+    /// Total time from the loss of each connection to the next one, nanoseconds. The time after the last connection
+    /// does not count.
     pub(crate) gap_ns: AtomicU64,
 }
 
@@ -45,7 +47,7 @@ pub(crate) struct NetworkStats {
 /// depend on the order of the writes.
 #[derive(Debug, Default)]
 pub(crate) struct Played {
-    /// Number of frames that the screen has shown.
+    /// Number of frames that the screen has shown; with `driver=null`, of those whose time has come.
     pub(crate) shown: AtomicU64,
     /// Number of frames that were not shown: they were late, or the screen's refresh rate is too low.
     pub(crate) late: AtomicU64,

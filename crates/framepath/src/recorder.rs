@@ -24,8 +24,8 @@ pub(crate) use stretch::Gap;
 pub use stretch::Stretch;
 use stretch::add;
 
-/// Number of frames inside stages above which the recorder forgets those more than half of this number behind
-/// the newest. It exceeds the reorder delay of any decoder.
+/// Number of frames inside stages above which the recorder forgets those whose number is more than half of this
+/// number below that of the frame held last. Half of it exceeds the reorder delay of any decoder.
 const MOST_INSIDE: usize = 1024;
 
 /// Earlier time of a frame, before the stretch that ends with its hand-off.
@@ -140,7 +140,7 @@ impl Recorder {
 
     /// Records that frame `seq` stays inside hop `hop` for now. Ends the current stretch, and keeps it for
     /// [`Recorder::resume`], joined with earlier stretches of the frame in this hop. If more than
-    /// [`MOST_INSIDE`] frames are inside, forgets the oldest.
+    /// [`MOST_INSIDE`] frames are inside, forgets those whose number is more than half of that below `seq`.
     pub fn hold(&mut self, hop: u16, seq: u64) {
         if self.level != Level::Off {
             let stretch = self.stretch();

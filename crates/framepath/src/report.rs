@@ -142,7 +142,7 @@ impl WorkerReport {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PlayReport {
-    /// Number of frames that were shown.
+    /// Number of frames that were shown; with `driver=null`, of those whose time has come.
     pub shown: u64,
     /// Number of frames that were not shown: they were late, or the screen's refresh rate is too low.
     pub late: u64,
@@ -166,7 +166,8 @@ pub struct NetworkReport {
     pub lost: u64,
     /// Number of times that the connection was lost and made again.
     pub reconnects: u64,
-    /// Total time without a connection, nanoseconds.
+    /// Total time from the loss of each connection to the next one, nanoseconds. The time after the last connection
+    /// does not count.
     pub gap_ns: u64,
 }
 

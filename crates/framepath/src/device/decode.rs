@@ -31,8 +31,8 @@ const PACKETS: u32 = 16;
 /// Maximum number of CAPTURE buffers: V4L2's limit for one queue.
 const MOST_BUFFERS: u32 = 32;
 
-/// Number of packets inside the device above which the stage forgets those more than half of this number behind
-/// the newest. These have hidden pictures, which never become a frame.
+/// Number of packets inside the device above which the stage forgets the metadata of those that were sent at least
+/// half of this number of packets before the newest. These have hidden pictures, which never become a frame.
 const MOST_INSIDE: u64 = 1024;
 
 /// Stage that decodes with a V4L2 device. In the ledger, the time from a packet's submission until its
@@ -85,7 +85,8 @@ impl DeviceDecode {
     /// Opens the node at `path` for packets of `track`.
     ///
     /// # Errors
-    /// The node cannot be opened, is no stateful decoder, or does not support the codec.
+    /// The node cannot be opened, is no stateful decoder, or does not support the codec; the track's parameter sets
+    /// are invalid; or the OUTPUT buffers cannot be made.
     pub(crate) fn open(
         path: &str,
         track: TrackInfo,

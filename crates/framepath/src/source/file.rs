@@ -35,28 +35,28 @@ pub(crate) struct FileOptions {
     pub(crate) track: Option<usize>,
 }
 
-/// Time in the file of its first frame. An option of `file`, and of `url` for a file on a web server.
+/// The option `start` of `file`, and of `url` for a file on a web server.
 pub(super) const START: Arg = Arg::option(
     "start",
     ValueKind::StreamTime,
     DefaultValue::Is("0s"),
     "time in the stream of the first frame",
 );
-/// Number of the video track. An option of every source that demuxes.
+/// The option `track` of every source that demuxes.
 pub(super) const TRACK: Arg = Arg::option(
     "track",
     ValueKind::count(0, 99),
     DefaultValue::Unset("the best track"),
     "number of the video track, counted from 0",
 );
-/// Number of passes through the file. An option of `file`, and of `url` for a file on a web server.
+/// The option `loop` of `file`, and of `url` for a file on a web server.
 pub(super) const LOOP: Arg = Arg::option(
     "loop",
     ValueKind::count_or(1, 1_000_000_000, "inf", INFINITE),
     DefaultValue::Is("1"),
     "number of times to play the file, each time from `start`",
 );
-/// Number of packets per second. An option of `file`, and of `url` for a file on a web server.
+/// The option `rate` of `file`, and of `url` for a file on a web server.
 pub(super) const RATE: Arg =
     Arg::option("rate", ValueKind::Rate, DefaultValue::Is("0"), "packets per second; 0: as fast as possible");
 
@@ -118,7 +118,7 @@ fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<File, StageError> {
 }
 
 /// Opens the file `path`, standard input for `-`, or an image sequence if `path` has a `%d` or `%0Nd` and no
-/// file has this name. Also returns the thread that reads a sequence; `None` for other files.
+/// file has this name. Also returns the handle of the thread that reads a sequence; `None` for other files.
 fn open(path: &str) -> Result<(MediaFile, Option<Feed>), StageError> {
     if path == "-" {
         return Ok((MediaFile::standard_input().map_err(StageError::io("standard input"))?, None));
@@ -224,7 +224,7 @@ pub(crate) struct File {
     next_seq: u64,
     /// Deadlines of the packets; `None` without a rate.
     pace: Option<Pace>,
-    /// Thread that reads the file's bytes; `None` if the demuxer reads them itself.
+    /// Handle of the thread that reads the file's bytes for the demuxer; `None` if the demuxer reads them itself.
     feed: Option<Feed>,
 }
 
