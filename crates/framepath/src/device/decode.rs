@@ -114,7 +114,7 @@ impl DeviceDecode {
         }
         node.subscribe()?;
         let (width, height) = (track.stream.width, track.stream.height);
-        // Limit of a packet's size: one byte per pixel.
+        // Limit of a packet's size: one byte per pixel, but at least 1 MiB and at most 32 MiB.
         let bytes = (width.saturating_mul(height)).clamp(1 << 20, 1 << 25);
         let requested = QueueFormat { width, height, fourcc, stride: 0, bytes, memory_planes: 1 };
         let actual = node.set_format(Direction::Output, &requested)?;

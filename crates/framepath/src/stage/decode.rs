@@ -109,7 +109,7 @@ impl Choice {
         let mut choice = Choice { candidates: Vec::new(), only: hop.is_set("device"), reasons: Vec::new() };
         if choice.only {
             if hop.is_set("api") && !matches!(api, "v4l2m2m" | "auto") {
-                let what = format!("device= needs api=v4l2m2m; the stage has api={api}");
+                let what = format!("device= needs api=v4l2m2m or api=auto; the stage has api={api}");
                 return Err(StageError::Option(what));
             }
             choice.candidates.push(Candidate::Node(hop.text("device").into()));

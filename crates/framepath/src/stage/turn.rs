@@ -61,7 +61,7 @@ fn check(movement: Orientation, format: PixelFormat) -> Result<(), StageError> {
     let (across, down) = format.block();
     let takes = match format {
         _ if movement == Orientation::Upright => return Ok(()),
-        PixelFormat::Yuyv | PixelFormat::Uyvy => "formats with a plane for luma; put `convert` in front",
+        PixelFormat::Yuyv | PixelFormat::Uyvy => "all formats but YUYV and UYVY; put `convert` in front",
         _ if movement.swaps_sides() && across != down => {
             "formats whose chroma has the same step both ways, such as YUV420P and YUV444P; put `convert` in front"
         }

@@ -81,7 +81,7 @@ struct Pictures {
     /// Pixmaps in the canvas, by the picture's index.
     pixmaps: Vec<xproto::Pixmap>,
     segment: u32,
-    /// Indices of the pictures that the server does not use.
+    /// Indices of the pictures that the server does not use and that hold no frame for it.
     free: Vec<usize>,
     /// Width and height of the window, pixels.
     size: (u32, u32),
@@ -116,9 +116,9 @@ impl Presented {
         }
     }
 
-    /// Paints the frame into a free picture, for which it waits. `picture` is the frame's size on square
-    /// pixels. Paints all of the frame, and the bars, if `stale` is true, because the window has lost its
-    /// content.
+    /// Waits for a free picture, at most 1 s, and paints the frame into this picture. `frame` has the size
+    /// `picture` on square pixels. If `stale` is true, because the window has lost its content, paints all of the
+    /// frame, and the bars.
     ///
     /// # Errors
     /// The server fails, or releases no picture within 1 s; the pictures' memory cannot be made; or the frame

@@ -225,7 +225,7 @@ impl Decode {
     fn skip_from_here(&mut self, reason: Option<String>) {
         self.damage.log.undecodable(&self.last, reason);
         let dropped = self.decoder.as_mut().map_or(0, Decoder::flush);
-        // The undecodable packet is among them.
+        // The last packet is among the dropped ones, and counts as undecodable already.
         self.damage.log.skipped(&self.last, dropped.saturating_sub(1));
         (self.is_skipping, self.is_fresh) = (true, true);
     }
