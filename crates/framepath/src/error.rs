@@ -111,7 +111,8 @@ pub enum StageError {
     /// The window of `play` cannot be opened, or cannot show the frames; the text has the reason.
     #[error("cannot open or use the window: {0}")]
     Window(String),
-    /// An option or argument is invalid, or does not fit the stream or the device; the text has the reason.
+    /// An option or argument is invalid, or does not fit the stream or the device; or a failure that no other
+    /// variant covers, such as a web server's refusal. The text has the reason.
     #[error("{0}")]
     Option(String),
     /// A source, stage or sink that the program implements, or the function of

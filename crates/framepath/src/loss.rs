@@ -15,7 +15,7 @@ pub struct Loss {
     /// [`LossReason::TooLate`] and [`LossReason::Network`]), connections (for [`LossReason::Disconnected`]) or
     /// frames (for other reasons).
     pub count: u64,
-    /// Number of the first lost packet or frame, in the order of the hop's input; `None` if unknown.
+    /// Number, from 0, of the first lost packet or frame, in the order of the hop's input; `None` if unknown.
     pub first: Option<u64>,
     /// Reason of the loss. The packets that a hop's workers skipped for several reasons are one loss, with
     /// the first of these reasons: [`LossReason::Poisoned`], [`LossReason::TooLargeToReplay`] (if a worker
@@ -54,7 +54,7 @@ pub enum LossReason {
     /// The source's connection was lost and made again. The number of packets that the server sent meanwhile is not
     /// known.
     Disconnected {
-        /// Total time without a connection, nanoseconds.
+        /// Total time from the loss of each connection to the next one, nanoseconds.
         gap_ns: u64,
     },
 }

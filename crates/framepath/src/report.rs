@@ -23,8 +23,10 @@ pub struct HopInfo {
     pub text: String,
     /// True for a `queue`, also for that of a branch; false for a `tee`, and for all other hops.
     pub link: bool,
-    /// True for parts of the caller's own. The ledger counts only those of their copies that they make by
-    /// methods of this crate.
+    /// True for a part of the caller's own that [`Pipeline`](crate::Pipeline) got as a value: by `from_source`,
+    /// `stage`, `sink` or `sink_fn`. The ledger counts only those of its copies that it makes by methods of this
+    /// crate. False for a part that path text names, also if the caller has added it to a
+    /// [`Registry`](crate::Registry).
     pub own: bool,
     /// Index of the hop whose row precedes this hop's row in the ledger of a frame; `None` for the
     /// source. This is the hop in front, except for the first hop of a branch of a `tee`: for the last
@@ -97,12 +99,13 @@ pub struct WorkerReport {
     /// Number of skipped packets, for the reasons [`LossReason::Poisoned`], [`LossReason::TooLargeToReplay`]
     /// and [`LossReason::TooLate`] together.
     pub skipped: u64,
-    /// Number of the first packet that was skipped because it kills every worker; `None` if there is none.
+    /// Number, from 0, of the first packet that was skipped because it kills every worker; `None` if there is
+    /// none.
     pub poisoned: Option<u64>,
     /// Number of frames (inputs of the stage without output) that were lost inside a worker that died,
     /// because the stage cannot repeat them.
     pub lost: u64,
-    /// Number of the first lost frame; `None` if no frame was lost.
+    /// Number, from 0, of the first lost frame; `None` if no frame was lost.
     pub first_lost: Option<u64>,
     /// Reason of the last death of a worker; empty if no worker has died.
     pub last_death: String,
@@ -242,9 +245,9 @@ pub struct Report {
     pub notes: Vec<String>,
     /// True if a signal (such as Ctrl-C) or a stop request arrived before the end of the run.
     pub interrupted: bool,
-    /// Error that ended the run, or [`RunError::NoFrame`]; `None` if the run had none. The first in path
-    /// order if several threads failed. Also `None` in [`Frames::report`](crate::Frames::report) after the
-    /// iterator has returned the error.
+    /// Error of a thread of the run, or [`RunError::NoFrame`]; `None` if the run had none. The first in path
+    /// order if several threads failed. With a `tee`, the other branches may have gone on after it. Also `None` in
+    /// [`Frames::report`](crate::Frames::report) after the iterator has returned the error.
     pub error: Option<RunError>,
 }
 
