@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Losses of a run: packets or frames that were lost although no option asked for a drop.
+//! Losses of a run: packets, frames or connections that were lost although no option asked for a drop.
 
 use std::fmt;
 

@@ -5,8 +5,8 @@
 //! A tee with more than two branches in path text becomes several tees with two branches in a row. Items are
 //! shared, not copied. The queue of a slow branch decides what happens to the other branches. A queue that
 //! waits makes the other branches wait, and the tee's row of the ledger has this wait. A leaky queue drops
-//! items, and the other branches do not wait. If a branch fails, or the sink of a branch takes no more
-//! items, the other branches continue.
+//! items, and the other branches do not wait. If a hop of a branch fails or takes no more items, the other
+//! branches continue.
 
 use framepath_model::path::Definition;
 use framepath_model::stream::StreamInfo;

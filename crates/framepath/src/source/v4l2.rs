@@ -26,37 +26,46 @@ use crate::item::Item;
 use crate::out::{HopFailure, Out};
 use crate::source::{HEAP, Source, frames, heap_of};
 
-static DEFINITION: Definition =
-    Definition::source("v4l2", "frames of a camera or another V4L2 device").args(&[
-        Arg::word("device", ValueKind::Text("the path of a V4L2 node"), "the node, such as /dev/video0"),
-        Arg::option(
-            "io",
-            ValueKind::choice(&["mmap", "dmabuf", "userptr", "read"]),
-            DefaultValue::Is("mmap"),
-            "buffer memory: driver (mmap), dma-heap, user pointer, or read() copy",
-        ),
-        Arg::option(
-            "size",
-            ValueKind::Size,
-            DefaultValue::Unset("the device's present value"),
-            "size of the picture in pixels",
-        ),
-        Arg::option(
-            "format",
-            ValueKind::choice(&FORMATS),
-            DefaultValue::Unset("the device's present pixel format, or the first of these that it offers"),
-            "pixel format; or `mjpg` or `h264`: packets, for `decode`",
-        ),
-        Arg::option(
-            "rate",
-            ValueKind::Rate,
-            DefaultValue::Unset("the device's present value"),
-            "frames per second; 0: the device's present value",
-        ),
-        frames("300"),
-        Arg::option("buffers", ValueKind::count(2, 32), DefaultValue::Is("8"), "number of the device's buffers, which the driver may change, or of frames to copy into with io=read"),
-        HEAP,
-    ]);
+static DEFINITION: Definition = Definition::source(
+    "v4l2",
+    "frames or compressed packets of a camera or other V4L2 device",
+)
+.args(&[
+    Arg::word("device", ValueKind::Text("the path of a V4L2 node"), "the node, such as /dev/video0"),
+    Arg::option(
+        "io",
+        ValueKind::choice(&["mmap", "dmabuf", "userptr", "read"]),
+        DefaultValue::Is("mmap"),
+        "buffer memory: driver (mmap), dma-heap, user pointer, or read() copy",
+    ),
+    Arg::option(
+        "size",
+        ValueKind::Size,
+        DefaultValue::Unset("the device's present value"),
+        "size of the picture in pixels",
+    ),
+    Arg::option(
+        "format",
+        ValueKind::choice(&FORMATS),
+        DefaultValue::Unset("the device's present pixel format, or the first of these that it offers"),
+        "pixel format; or `mjpg` or `h264`: packets, for `decode`",
+    ),
+    Arg::option(
+        "rate",
+        ValueKind::Rate,
+        DefaultValue::Unset("the device's present value"),
+        "frames per second; 0: the device's present value",
+    ),
+    frames("300"),
+    Arg::option(
+        "buffers",
+        ValueKind::count(2, 32),
+        DefaultValue::Is("8"),
+        "number of the device's buffers, which the driver may change; with io=read, number of frames in the \
+             source's pool",
+    ),
+    HEAP,
+]);
 
 /// Values of the option `format`: pixel formats, and codecs.
 const FORMATS: [&str; 17] = [

@@ -60,7 +60,7 @@ static DEFINITION: Definition = Definition::stage(
         "pool",
         ValueKind::count_or(1, 4096, "auto", AUTO),
         DefaultValue::Is("auto"),
-        "number of slots of the decoder's pool; auto: as many as the decoder and the hops behind need",
+        "number of frames in the decoder's pool; auto: as many as the decoder and the hops behind need",
     ),
     Arg::option(
         "api",
