@@ -339,7 +339,8 @@ impl DeviceDecode {
         Err(out.fail(V4l2Error::Silent { node, awaited: "neither frame nor buffer", waited_ms }))
     }
 
-    /// Copies the packet into a free buffer and queues the buffer. The ledger counts the copy.
+    /// Copies the packet into a free buffer and queues the buffer. A packet whose bytes another process can write
+    /// is copied into private memory before. The ledger counts the copies.
     fn send(&mut self, packet: Packet) -> Result<(), StageError> {
         let (meta, Preroll { discarded, skipped, .. }) = (packet.meta(), packet.preroll());
         if skipped > 0 {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `v4l2`: frames of a camera, in the driver's buffers; or packets of a camera that compresses, copied once.
+//! `v4l2`: frames of a camera, in the driver's buffers, or copied with `io=read`; or packets of a camera that
+//! compresses, always copied out of the buffers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -83,7 +83,7 @@ fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<Box<dyn Stage>, StageError> {
 /// to 0. The rest of the picture stays unchanged. Takes only formats whose first plane is luma, such as GREY,
 /// YUV422P10 and NV12.
 ///
-/// Works in place if the frame has no other reader, else on a counted copy.
+/// Works in place if the frame has no other reader and its memory belongs to this process, else on a counted copy.
 pub(crate) struct Threshold {
     /// Lowest luma that becomes white, 0 to 255; scaled to the depth of the format.
     pub(crate) level: u8,
