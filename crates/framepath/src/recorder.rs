@@ -289,7 +289,8 @@ impl Recorder {
     /// `now` is this thread's stretch that ends with the hand-off of the frame. The frame thread works at the
     /// same time as this thread, which mostly waits for it. So the whole time from `before` to the hand-off
     /// is divided by the stamps of the frame thread, and this thread's own work counts only after the end of
-    /// the picture.
+    /// the picture. If `work` has no stamps, the time is the frame thread's CPU time and else `pool`; without
+    /// `work`, it is unexplained.
     fn close_threaded(
         &mut self,
         mut row: Row,

@@ -467,8 +467,8 @@ impl Stage for DeviceDecode {
     }
 }
 
-/// Time without progress after which the packets of a device that has all packets, and has announced no
-/// format, count as having no picture.
+/// Time without progress in a drain after which, if the device has announced no format, its packets count as having
+/// no picture.
 const FIRST_FORMAT: Duration = Duration::from_secs(2);
 
 /// Time limit, after the last frame, for a driver's event at the end of the stream. Some drivers send none,

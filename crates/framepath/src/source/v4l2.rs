@@ -112,7 +112,7 @@ fn no_mjpeg() -> StageError {
 /// Data that a camera delivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CameraFormat {
-    /// Frames.
+    /// Frames of this pixel format.
     Pixels(PixelFormat),
     /// Packets of a codec, with V4L2's code for it.
     Packets(Fourcc, Codec),

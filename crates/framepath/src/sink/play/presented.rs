@@ -81,7 +81,8 @@ struct Pictures {
     /// Pixmaps in the canvas, by the picture's index.
     pixmaps: Vec<xproto::Pixmap>,
     segment: u32,
-    /// Indices of the pictures that the server does not use and that hold no frame for it.
+    /// Indices of the pictures into which a frame may be painted: the server does not use them, and they hold no
+    /// painted frame that is still to be handed over.
     free: Vec<usize>,
     /// Width and height of the window, pixels.
     size: (u32, u32),

@@ -58,7 +58,8 @@ impl SendTimes {
     /// Number of times kept: the maximum number of threads of a decoder.
     const MOST: usize = 256;
 
-    /// Records that a packet is sent now; forgets the oldest time if [`SendTimes::MOST`] are kept.
+    /// Records the present time, at which a packet is sent or a drain has output a picture; forgets the oldest time
+    /// if [`SendTimes::MOST`] are kept.
     fn record(&mut self) {
         if self.0.len() == SendTimes::MOST {
             self.0.pop_front();
