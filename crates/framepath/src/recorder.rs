@@ -45,7 +45,7 @@ pub(crate) struct Recorded {
     pub(crate) rows: Vec<Row>,
     /// Number of rows that were overwritten.
     pub(crate) overwritten: u64,
-    /// Number of bytes copied by the thread, and by the worker whose frames it receives.
+    /// Number of bytes copied by the thread, and, except at level `off`, by the worker whose frames it receives.
     pub(crate) copied_bytes: u64,
     /// Spans, oldest first.
     pub(crate) spans: Vec<Span>,
@@ -77,7 +77,8 @@ pub(crate) struct Recorder {
     /// CPU time on no frame in particular: hop index and nanoseconds, one entry for each record.
     without_frame: Vec<(u16, u64)>,
     spans: SpanLog,
-    /// Number of bytes copied in the whole run: by the thread, and by the worker whose frames it receives.
+    /// Number of bytes copied in the whole run: by the thread, and, except at level `off`, by the worker whose frames
+    /// it receives.
     copied_bytes: u64,
 }
 
