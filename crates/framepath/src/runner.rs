@@ -465,10 +465,8 @@ fn from_worker(
 /// Handles the requests in the mailbox of `thread`: offers each to the thread's hops in front of its sender,
 /// last hop first, until a hop answers it. Passes a request that no hop has answered to the `source` (in the
 /// first thread) or to the thread before. A seek or flush goes to the source whatever the hops answer, and the
-/// first thread then also flushes its hops. Returns `true` if the source has performed a seek.
-///
-/// # Errors
-/// The source could not perform the request, or a hop failed to flush.
+/// first thread then also flushes its hops. Returns `true` if the source has performed a seek. Fails if the
+/// source cannot perform the request, or a hop fails to flush.
 fn serve_requests(
     mut source: Option<&mut dyn Source>,
     thread: usize,
