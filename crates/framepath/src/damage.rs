@@ -82,7 +82,8 @@ impl fmt::Display for Damage {
     }
 }
 
-/// Record of the damage of one stream. Clones share the record. Any thread may use it.
+/// Record of the damage that all decoders of a run in this process have found, or the decoder in the workers of
+/// one stream. Clones share the record. Any thread may use it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DamageLog(Arc<Mutex<Record>>);
 
@@ -150,7 +151,8 @@ impl DamageLog {
         }
     }
 
-    /// Records that the packets inside the decoder were dropped on request, as for a seek.
+    /// Records that the packets inside the decoder were dropped on request, as for a seek: the damaged ones
+    /// among them are no longer awaited, and do not count as undecodable.
     pub(crate) fn dropped(&self) {
         self.record().pending.clear();
     }

@@ -2,11 +2,12 @@
 //! Stages that run in a V4L2 device: `device=/dev/videoN`.
 //!
 //! ```text
-//! packet ──1 copy───────────────▶ OUTPUT buffer ──▶ decoder ────────▶ CAPTURE buffer = frame
+//! packet ──1 copy, or 2 copies──▶ OUTPUT buffer ──▶ decoder ────────▶ CAPTURE buffer = frame
 //! frame  ──0 copies, or 1 copy──▶ OUTPUT buffer ──▶ measuring node ──▶ CAPTURE buffer = frame
 //! ```
 //!
-//! A CAPTURE buffer becomes a frame without a copy, mapped for reading. When the last handle of the frame is
+//! A packet is copied twice if another process can write its bytes: first into private memory. A CAPTURE buffer
+//! becomes a frame without a copy, mapped for reading. When the last handle of the frame is
 //! dropped, the buffer is queued in the device again. Decoded frames in a worker are copied once, because the
 //! device's memory cannot be shared with the process that runs the path. With `in_place=1`, the measuring
 //! node writes its result into the input frame.
@@ -142,7 +143,8 @@ pub(crate) fn layout_of(picture: &QueueFormat, visible: Option<Rect>) -> Result<
     Ok(Layout::from_planes(format, seen.width, seen.height, &planes)?)
 }
 
-/// Returns the buffer memory type for `word`, a value of the option `io`; `None` for `read`.
+/// Returns the buffer memory type for `word`, a value of the option `io`; `None` for `read` and for any other
+/// word.
 pub(crate) fn io_of(word: &str) -> Option<Io> {
     match word {
         "mmap" => Some(Io::Mmap),

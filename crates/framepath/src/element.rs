@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Built-in part of a path (source, stage, sink or link): its declaration and its constructor.
+//! Part of a path (source, stage, sink or link) that path text can name: its declaration and its constructor.
 //!
-//! Both are in the file that implements the part.
+//! Both are in the file that implements a built-in part. A program adds its own by a
+//! [`Registry`](crate::Registry).
 
 use std::path::PathBuf;
 use std::sync::Arc;

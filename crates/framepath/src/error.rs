@@ -20,7 +20,8 @@ use crate::request::RequestError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StageError {
-    /// An operation of the system failed: mostly reading or writing a file or stream.
+    /// An operation of the system failed: mostly reading or writing a file or stream; also starting a thread,
+    /// looking up a server, or getting memory for a packet.
     #[error("{what}: {error}")]
     Io {
         /// The file, the stream or the operation.
@@ -29,13 +30,15 @@ pub enum StageError {
         #[source]
         error: io::Error,
     },
-    /// A media file or its packets are damaged or not supported, or a codec library failed.
+    /// A media file cannot be opened, read, demuxed or sought in; its packets are damaged or cannot be decoded; or
+    /// a codec library failed or got no memory.
     #[error(transparent)]
     Codec(#[from] CodecError),
-    /// A frame cannot be converted to the requested format.
+    /// A frame cannot be converted to the requested format or size, or painted into a window.
     #[error(transparent)]
     Convert(#[from] ConvertError),
-    /// The plug-in cannot be found or loaded, or rejects a parameter.
+    /// The plug-in cannot be found or loaded, is of a kind that the stage does not run, rejects a parameter, or does
+    /// not support the size of the frames.
     #[error(transparent)]
     Plugin(#[from] Frei0rError),
     /// The graph of a filter cannot run in a worker.
@@ -54,13 +57,14 @@ pub enum StageError {
         /// Name of the pipe.
         file: String,
     },
-    /// libavfilter cannot be loaded, or rejects the graph or a frame.
+    /// libavfilter cannot be loaded, rejects the graph or a frame, fails, or gets no memory.
     #[error(transparent)]
     Filter(#[from] GraphError),
     /// A pool cannot be made, or its wait for a free slot has ended without one.
     #[error(transparent)]
     Pool(#[from] PoolError),
-    /// The size or the layout of a picture is impossible.
+    /// The size or the layout of a picture is impossible, a part of a picture is not inside it, or no pixel format
+    /// has the given name.
     #[error(transparent)]
     Layout(#[from] LayoutError),
     /// The stage got packets instead of frames, or frames instead of packets. Also for a `decode` whose
@@ -107,20 +111,22 @@ pub enum StageError {
     /// The window of `play` cannot be opened, or cannot show the frames; the text has the reason.
     #[error("cannot open or use the window: {0}")]
     Window(String),
-    /// An option or argument is invalid, or does not fit the stream or the device; the text has the reason.
+    /// An option or argument is invalid, or does not fit the stream or the device; or a failure that no other
+    /// variant covers, such as a web server's refusal. The text has the reason.
     #[error("{0}")]
     Option(String),
     /// A source, stage or sink that the program implements, or the function of
     /// [`Pipeline::sink_fn`](crate::Pipeline::sink_fn), failed; or the sink `png` cannot encode a picture.
     #[error(transparent)]
     Other(Box<dyn std::error::Error + Send + Sync>),
-    /// The next stage takes no more items, because it has ended. This ends the stage and is not reported
-    /// as an error of the run.
+    /// The next stage, the thread behind a queue or the stage's worker has ended and takes no more items, or the
+    /// viewer has ended the playback of `play`. This ends the stage and is not reported as an error of the run.
     #[error("the next stage has ended")]
     Downstream,
-    /// The stage takes no more items ([`Out::enough`](crate::Out::enough), or the limit of
-    /// [`Options::frames`](crate::Options::frames)). This ends the run, or one branch of a `tee`, and is
-    /// not reported as an error of the run.
+    /// The stage takes no more items: it has called [`Out::enough`](crate::Out::enough), it is a sink that has
+    /// reached the limit of [`Options::frames`](crate::Options::frames), or it is a sink that writes to a pipe
+    /// whose reader has closed it. This ends the run, or one branch of a `tee`, and is not reported as an error of
+    /// the run.
     #[error("the stage takes no more items")]
     Enough,
 }

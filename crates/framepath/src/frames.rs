@@ -25,7 +25,8 @@ use crate::stage::Stage;
 const DEPTH: usize = 2;
 
 /// Maximum number of frames that a program may keep while it calls `next`. The pools of built-in sources and
-/// stages are large enough for them, unless an option such as `pool=` makes them smaller.
+/// stages are large enough for them, except the default pool of `fixture`, and unless an option such as `pool=`
+/// makes them smaller.
 const KEPT: u32 = 4;
 
 /// Maximum number of frames behind the last hop: those in the queue, one in the sending thread, and those
@@ -291,7 +292,7 @@ struct Sending(Sender<Sent>);
 
 impl Sending {
     /// Sends a frame to the iterator, or with `None` the end of a stream that is held open. Fails with
-    /// [`StageError::Downstream`] once the iterator was dropped.
+    /// [`StageError::Downstream`] once the iterator has ended or was dropped.
     fn send(&mut self, frame: Option<Frame>, out: &Out<'_>) -> Result<(), HopFailure> {
         let sent = self.0.send(Sent { frame, generation: out.generation() });
         sent.map(|_| ()).map_err(|_| out.fail(StageError::Downstream))

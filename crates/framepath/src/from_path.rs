@@ -204,10 +204,11 @@ impl Pipeline {
 }
 
 /// Returns the decoder `hop` with a worker as its host if its codec, or the file's container, is not one of
-/// the known ones and the hop names no host. (The worker of an unusual container reports the codec, and might
-/// choose one that would run in this process.) `None` if the hop stays as it is, also if the track is not
-/// known. Adds a note for the user about the worker, and one if the track's pictures are converted to another
-/// format.
+/// the known ones and the hop names no host. `None` if the hop stays as it is, also if the track is not known.
+/// Adds a note for the user about the worker, and one if the track's pictures are converted to another format.
+///
+/// The container counts, because the codec is then the word of a worker that demuxes an unusual container: an
+/// attacker in this worker could report a codec whose decoder would run in this process.
 fn decoded_in_worker(hop: &Hop, place: &HopPlace<'_>) -> Option<Hop> {
     let track = place.track.as_ref()?;
     if let Some((from, to)) = track.converted_format() {

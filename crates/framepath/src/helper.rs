@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Threads and processes that work on frames beside the threads of a path.
 
-/// Kind of a [`HelperInfo`].
+/// Kind of thread or process that works on frames beside the threads of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HelperKind {

@@ -91,7 +91,7 @@
 //!
 //! | level | reports |
 //! | --- | --- |
-//! | `error` | a run that failed, a service that cannot start workers |
+//! | `error` | a run that failed; in a service, a worker that died or could not be started, and each stream that gets none |
 //! | `warn` | a worker that died or hung, with the reason; a stage's note for the user, such as software in place of a hardware decoder; a lost network connection; a client that a service refused |
 //! | `info` | a file that was opened, with codec and size; a pipeline that starts and ends; a worker that starts a stream; connections to a service |
 //! | `debug` | hops, decoders, pools and their sizes |

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Losses of a run: packets or frames that were lost although no option asked for a drop.
+//! Losses of a run: packets, frames or connections that were lost although no option asked for a drop.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ pub struct Loss {
     /// [`LossReason::TooLate`] and [`LossReason::Network`]), connections (for [`LossReason::Disconnected`]), states
     /// of workers (for [`LossReason::StateLost`]) or frames (for other reasons).
     pub count: u64,
-    /// Number of the first lost packet or frame, in the order of the hop's input; `None` if unknown.
+    /// Number, from 0, of the first lost packet or frame, in the order of the hop's input; `None` if unknown.
     pub first: Option<u64>,
     /// Reason of the loss. The packets that a hop's workers skipped for several reasons are one loss, with
     /// the first of these reasons: [`LossReason::Poisoned`], [`LossReason::TooLargeToReplay`] (if a worker
@@ -60,7 +60,7 @@ pub enum LossReason {
     /// The source's connection was lost and made again. The number of packets that the server sent meanwhile is not
     /// known.
     Disconnected {
-        /// Total time without a connection, nanoseconds.
+        /// Total time from the loss of each connection to the next one, nanoseconds.
         gap_ns: u64,
     },
 }

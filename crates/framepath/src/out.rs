@@ -36,8 +36,9 @@ impl HopStage {
 /// stage or source returns it. [`Out::fail`] and [`Out::enough`] make it.
 #[derive(Debug)]
 pub struct HopFailure {
-    /// Index in the path of the failed hop. For [`StageError::Enough`], an index below that of the hop that
-    /// takes no more items, so that this hop is drained, too: hops up to this index are not drained.
+    /// Index in the path of the failed hop. Hops up to this index are not drained. So for [`StageError::Enough`]
+    /// from [`Out::enough`] or [`Out::forward`], an index below that of the hop that takes no more items: this
+    /// hop is drained, too. A sink whose reader has closed the pipe reports its own index.
     pub(crate) hop: u16,
     pub(crate) error: StageError,
 }
@@ -124,7 +125,7 @@ impl ThreadContext {
 
 impl ThreadContext {
     /// Counts one item that the thread's sink took, and raises the run's progress if this count is the
-    /// largest. Returns `false` if the sink takes no more items.
+    /// largest. Returns `false` once the sink has taken the maximum number of items of the run.
     fn count(&self) -> bool {
         let delivered = self.delivered.get() + 1;
         self.delivered.set(delivered);
@@ -322,7 +323,8 @@ impl<'a> Out<'a> {
         self.recorder.resume(self.hop, seq, gap);
     }
 
-    /// Records `cpu_ns` nanoseconds of CPU time that this stage's threads spent on no frame in particular.
+    /// Records `cpu_ns` nanoseconds of CPU time that this stage's threads spent on no frame in particular. Does
+    /// nothing below level `full`.
     pub(crate) fn cpu_without_frame(&mut self, cpu_ns: u64) {
         self.recorder.cpu_without_frame(self.hop, cpu_ns);
     }

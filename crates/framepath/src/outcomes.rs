@@ -16,15 +16,17 @@ pub(crate) struct Outcomes {
     pub(crate) notes: Notes,
     /// Damage that decoders in this process have found.
     pub(crate) damage: DamageLog,
-    /// Number of frames that the source's device dropped or damaged.
+    /// Number of frames that the source's device dropped or damaged, by the gaps in the driver's frame numbers.
+    /// 0 for a source without a device, and for `v4l2` with `io=read`.
     pub(crate) missed: Arc<AtomicU64>,
     /// Counters of the `play` sink; empty if the path has none.
     pub(crate) played: Arc<OnceLock<Arc<Played>>>,
     /// True if the source's container or codec is an unusual one, for which the source chose a worker by itself.
     pub(crate) is_unusual: Arc<AtomicBool>,
-    /// Statistics of the worker that demuxes the source's file; empty if no worker does.
+    /// Statistics of the worker that demuxes the source's file, or of the workers that receive its network stream;
+    /// empty if no worker does.
     pub(crate) demuxer: Arc<OnceLock<Arc<WorkerStats>>>,
-    /// Counters of the source's connection to the network.
+    /// Counters of the source's connections to the network; all 0 for a source that does not count them.
     pub(crate) network: Arc<NetworkStats>,
 }
 
@@ -36,7 +38,8 @@ pub(crate) struct NetworkStats {
     pub(crate) lost: AtomicU64,
     /// Number of times that the connection was lost and made again.
     pub(crate) reconnects: AtomicU64,
-    /// Total time without a connection, nanoseconds.
+    /// Total time from the loss of each connection to the next one, nanoseconds. The time after the last connection
+    /// does not count.
     pub(crate) gap_ns: AtomicU64,
 }
 
@@ -44,7 +47,7 @@ pub(crate) struct NetworkStats {
 /// depend on the order of the writes.
 #[derive(Debug, Default)]
 pub(crate) struct Played {
-    /// Number of frames that the screen has shown.
+    /// Number of frames that the screen has shown; with `driver=null`, of those whose time has come.
     pub(crate) shown: AtomicU64,
     /// Number of frames that were not shown: they were late, or the screen's refresh rate is too low.
     pub(crate) late: AtomicU64,

@@ -206,7 +206,7 @@ impl Pipeline {
     /// of its own, behind a [`queue`](Pipeline::queue). `side` gets a pipeline, adds the hops of the
     /// branch, a sink last, and returns it.
     ///
-    /// When one branch ends, because its sink fails or takes no more items, the others go on. The run ends
+    /// When one branch ends, because one of its hops fails or takes no more items, the others go on. The run ends
     /// when all branches have ended. If the queue is not leaky, the other branches wait while it is full.
     /// Behind a sink this is an error, as with [`stage`](Pipeline::stage). In path text a branch is
     /// `tee ( queue ! ... ) ( ... )`.

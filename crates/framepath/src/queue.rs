@@ -65,8 +65,8 @@ pub(crate) enum Queued {
 pub(crate) struct QueueEnd {
     /// Index of the link in the path.
     index: u16,
-    /// Sender to the reading end; `None` once the stream has ended, or [`QueueEnd::offer`] has found the
-    /// reading end closed.
+    /// Sender to the reading end; `None` after the drain that ends the run, or once [`QueueEnd::offer`] has
+    /// found the reading end closed.
     sender: Option<Sender<Queued>>,
     /// Number of items that full queues have dropped; shared by all queues of the pipeline.
     dropped: Arc<AtomicU64>,
@@ -81,8 +81,8 @@ impl QueueEnd {
         QueueEnd { index, sender: Some(sender), dropped }
     }
 
-    /// True until the stream has ended, or a call of [`offer`](QueueEnd::offer) has found the other end
-    /// closed.
+    /// True until the drain that ends the run, or until a call of [`offer`](QueueEnd::offer) finds the reading
+    /// end closed.
     pub(crate) fn is_open(&self) -> bool {
         self.sender.is_some()
     }
@@ -91,7 +91,7 @@ impl QueueEnd {
     /// leaky queue dropped: an older one, or `item` itself; `None` if it dropped no item.
     ///
     /// # Errors
-    /// The other end of the queue is closed. This end is then closed too.
+    /// The reading end or this end of the queue is closed. This end is closed afterwards.
     #[inline]
     pub(crate) fn offer(&mut self, item: Item, out: &mut Out<'_>) -> Result<Option<Dropped>, HopFailure> {
         let Some(sender) = &mut self.sender else {
@@ -119,7 +119,7 @@ impl QueueEnd {
     }
 
     /// Puts `marker` ([`Queued::Flush`] or [`Queued::End`]) into the queue. Waits for room even if the queue
-    /// is leaky. Fails if the other end of the queue is closed.
+    /// is leaky. Fails if the reading end or this end of the queue is closed.
     fn mark(&mut self, marker: Queued, out: &Out<'_>) -> Result<(), HopFailure> {
         let sent = self.sender.as_mut().is_some_and(|sender| sender.send_waiting(marker).is_ok());
         if sent { Ok(()) } else { Err(out.fail(StageError::Downstream)) }

@@ -24,8 +24,8 @@ pub(crate) use stretch::Gap;
 pub use stretch::Stretch;
 use stretch::add;
 
-/// Number of frames inside stages above which the recorder forgets those more than half of this number behind
-/// the newest. It exceeds the reorder delay of any decoder.
+/// Number of frames inside stages above which the recorder forgets those whose number is more than half of this
+/// number below that of the frame held last. Half of it exceeds the reorder delay of any decoder.
 const MOST_INSIDE: usize = 1024;
 
 /// Earlier time of a frame, before the stretch that ends with its hand-off.
@@ -45,7 +45,7 @@ pub(crate) struct Recorded {
     pub(crate) rows: Vec<Row>,
     /// Number of rows that were overwritten.
     pub(crate) overwritten: u64,
-    /// Number of bytes copied by the thread, and by the worker whose frames it receives.
+    /// Number of bytes copied by the thread, and, except at level `off`, by the worker whose frames it receives.
     pub(crate) copied_bytes: u64,
     /// Spans, oldest first.
     pub(crate) spans: Vec<Span>,
@@ -77,7 +77,8 @@ pub(crate) struct Recorder {
     /// CPU time on no frame in particular: hop index and nanoseconds, one entry for each record.
     without_frame: Vec<(u16, u64)>,
     spans: SpanLog,
-    /// Number of bytes copied in the whole run: by the thread, and by the worker whose frames it receives.
+    /// Number of bytes copied in the whole run: by the thread, and, except at level `off`, by the worker whose frames
+    /// it receives.
     copied_bytes: u64,
 }
 
@@ -140,7 +141,7 @@ impl Recorder {
 
     /// Records that frame `seq` stays inside hop `hop` for now. Ends the current stretch, and keeps it for
     /// [`Recorder::resume`], joined with earlier stretches of the frame in this hop. If more than
-    /// [`MOST_INSIDE`] frames are inside, forgets the oldest.
+    /// [`MOST_INSIDE`] frames are inside, forgets those whose number is more than half of that below `seq`.
     pub fn hold(&mut self, hop: u16, seq: u64) {
         if self.level != Level::Off {
             let stretch = self.stretch();
@@ -155,8 +156,8 @@ impl Recorder {
     }
 
     /// Assigns the thread's work since the last mark to frame `seq`, which hop `hop` held.
-    /// `gap` is the cause of the time since [`Recorder::hold`]. Without a call of `hold` for the frame, the
-    /// next row has no earlier time.
+    /// `gap` is the cause of the time since [`Recorder::hold`]. If `hold` was not called for the frame, or the
+    /// recorder has forgotten the frame, the next row has no earlier time.
     pub fn resume(&mut self, hop: u16, seq: u64, gap: Gap) {
         if self.level != Level::Off {
             let stretch = self.inside.remove(&(hop, seq));
@@ -182,7 +183,7 @@ impl Recorder {
     }
 
     /// Splits the current frame's time in a device into time in the device's queue and processing time,
-    /// nanoseconds.
+    /// nanoseconds; limits each to `u32::MAX` (4.3 s).
     pub fn split_device(&mut self, queue_ns: u64, run_ns: u64) {
         if self.level != Level::Off {
             let short = |ns: u64| u32::try_from(ns).unwrap_or(u32::MAX);
@@ -202,7 +203,7 @@ impl Recorder {
     }
 
     /// Fast version of [`Recorder::close_counted`] for level `times`: writes the row in place, without the
-    /// counters.
+    /// counters. Calls `close_counted` for a frame that was inside a stage before, or that a device reported on.
     #[inline]
     fn close_timed(&mut self, hop: u16, meta: &FrameMeta, flags: u32) {
         if self.resumed.is_some() || self.split != (0, 0) {
@@ -289,7 +290,8 @@ impl Recorder {
     /// `now` is this thread's stretch that ends with the hand-off of the frame. The frame thread works at the
     /// same time as this thread, which mostly waits for it. So the whole time from `before` to the hand-off
     /// is divided by the stamps of the frame thread, and this thread's own work counts only after the end of
-    /// the picture.
+    /// the picture. If `work` has no stamps, the time is the frame thread's CPU time and else `pool`; without
+    /// `work`, it is unexplained.
     fn close_threaded(
         &mut self,
         mut row: Row,
@@ -492,7 +494,8 @@ impl Recorder {
         self.mark();
     }
 
-    /// Records CPU time of hop `hop` on no frame in particular, nanoseconds. It is in no row.
+    /// Records CPU time of hop `hop` on no frame in particular, nanoseconds. It is in no row. Does nothing below
+    /// level `full`.
     pub(crate) fn cpu_without_frame(&mut self, hop: u16, cpu_ns: u64) {
         if self.level == Level::Full && cpu_ns > 0 {
             self.without_frame.push((hop, cpu_ns));
@@ -532,8 +535,8 @@ impl Recorder {
         *self.next_row() = row;
     }
 
-    /// Returns the memory of the next row, for the caller to fill, and counts the row. At level `times` the
-    /// counters of a row are never written, so they stay 0.
+    /// Returns the memory of the next row, for the caller to fill, and counts the row. The memory may have the
+    /// values of an overwritten row.
     #[inline]
     fn next_row(&mut self) -> &mut Row {
         let at = self.next;

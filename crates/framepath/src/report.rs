@@ -23,8 +23,10 @@ pub struct HopInfo {
     pub text: String,
     /// True for a `queue`, also for that of a branch; false for a `tee`, and for all other hops.
     pub link: bool,
-    /// True for parts of the caller's own. The ledger counts only those of their copies that they make by
-    /// methods of this crate.
+    /// True for a part of the caller's own that [`Pipeline`](crate::Pipeline) got as a value: by `from_source`,
+    /// `stage`, `sink` or `sink_fn`. The ledger counts only those of its copies that it makes by methods of this
+    /// crate. False for a part that path text names, also if the caller has added it to a
+    /// [`Registry`](crate::Registry).
     pub own: bool,
     /// Index of the hop whose row precedes this hop's row in the ledger of a frame; `None` for the
     /// source. This is the hop in front, except for the first hop of a branch of a `tee`: for the last
@@ -89,29 +91,32 @@ fn part_text(hops: &[HopInfo], range: Range<usize>) -> String {
 pub struct WorkerReport {
     /// Index of the hop in [`Report::hops`].
     pub hop: u16,
-    /// Number of workers that died, hung or broke the rules. The stream replaced each of them, except a last
-    /// one after which the stream failed.
+    /// Number of workers that the stream had to replace, because they died, hung or broke the rules. If no other
+    /// worker could replace the last one, the stream failed.
     pub deaths: u64,
     /// Number of packets or frames that were submitted again to a new worker.
     pub replayed: u64,
     /// Number of skipped packets, for the reasons [`LossReason::Poisoned`], [`LossReason::TooLargeToReplay`]
     /// and [`LossReason::TooLate`] together.
     pub skipped: u64,
-    /// Number of the first packet that was skipped because it kills every worker; `None` if there is none.
+    /// Number, from 0, of the first packet that was skipped because it kills every worker; `None` if there is
+    /// none.
     pub poisoned: Option<u64>,
     /// Number of frames (inputs of the stage without output) that were lost inside a worker that died,
     /// because the stage cannot repeat them.
     pub lost: u64,
-    /// Number of the first lost frame; `None` if no frame was lost.
+    /// Number, from 0, of the first lost frame; `None` if no frame was lost.
     pub first_lost: Option<u64>,
     /// Number of deaths of workers that had taken frames, in a stage that cannot repeat them: the next worker
     /// does not know the earlier frames, so later output may differ or be missing.
     pub lost_states: u64,
     /// Reason of the last death of a worker; empty if no worker has died.
     pub last_death: String,
-    /// CPU time of the ended workers' processes since their start, nanoseconds; 0 for workers of a service.
+    /// CPU time of the ended workers' processes since their start, nanoseconds. Workers whose process id is not
+    /// visible to this program, such as those of a service, are left out.
     pub cpu_ns: u64,
-    /// CPU time that the workers reported for delivered frames, nanoseconds; 0 below level `full`.
+    /// CPU time that the workers reported for delivered frames, nanoseconds. At level `times` only the time of
+    /// copies, by the clock; 0 at level `off`.
     pub reported_cpu_ns: u64,
     /// Number of messages on sockets, to the workers and from the workers, from each stream's opening on.
     pub messages: (u64, u64),
@@ -144,7 +149,7 @@ impl WorkerReport {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PlayReport {
-    /// Number of frames that were shown.
+    /// Number of frames that were shown; with `driver=null`, of those whose time has come.
     pub shown: u64,
     /// Number of frames that were not shown: they were late, or the screen's refresh rate is too low.
     pub late: u64,
@@ -168,7 +173,8 @@ pub struct NetworkReport {
     pub lost: u64,
     /// Number of times that the connection was lost and made again.
     pub reconnects: u64,
-    /// Total time without a connection, nanoseconds.
+    /// Total time from the loss of each connection to the next one, nanoseconds. The time after the last connection
+    /// does not count.
     pub gap_ns: u64,
 }
 
@@ -203,7 +209,8 @@ pub struct Report {
     pub dropped: u64,
     /// Number of frames and packets inside the run that seeks and flushes discarded.
     pub flushed: u64,
-    /// Number of frames that the source's device dropped or damaged.
+    /// Number of frames that the source's device dropped or damaged, by the gaps in the driver's frame numbers.
+    /// 0 for a source without a device, and for `v4l2` with `io=read`.
     pub missed: u64,
     /// Losses of the source's connection to the network.
     pub network: NetworkReport,
@@ -242,9 +249,9 @@ pub struct Report {
     pub notes: Vec<String>,
     /// True if a signal (such as Ctrl-C) or a stop request arrived before the end of the run.
     pub interrupted: bool,
-    /// Error that ended the run, or [`RunError::NoFrame`]; `None` if the run had none. The first in path
-    /// order if several threads failed. Also `None` in [`Frames::report`](crate::Frames::report) after the
-    /// iterator has returned the error.
+    /// Error of a thread of the run, or [`RunError::NoFrame`]; `None` if the run had none. The first in path
+    /// order if several threads failed. With a `tee`, the other branches may have gone on after it. Also `None` in
+    /// [`Frames::report`](crate::Frames::report) after the iterator has returned the error.
     pub error: Option<RunError>,
 }
 

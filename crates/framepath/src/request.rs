@@ -20,7 +20,8 @@ pub enum Request {
         /// Precision: exactly the requested time, or the random access point at or before that time.
         mode: SeekTo,
     },
-    /// Discard the items inside the run, and continue with the next item of the source.
+    /// Discard the items inside the run, and continue with the next item of the source; in a compressed stream,
+    /// with its next random access point.
     Flush,
     /// Make the next packet a random access point, for example because a packet was lost.
     Keyframe,

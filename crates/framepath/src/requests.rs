@@ -52,7 +52,7 @@ struct Shared {
 struct MailboxState {
     /// Number of the last request; 0 before the first. A stop has no number.
     sent: u64,
-    /// Requests that were sent before the run.
+    /// Requests, other than stops, that were sent before the run.
     early: VecDeque<Pending>,
     /// Threads of the run, in path order; empty before and after the run.
     threads: Vec<RequestThread>,
@@ -72,14 +72,15 @@ struct MailboxState {
     in_worker: bool,
 }
 
-/// A request that no hop has answered yet.
+/// A request that waits in a mailbox, or that a thread handles now.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pending {
     pub(crate) request: Request,
     /// Number of the request in the run, from 1; for a seek or flush, the generation of later items.
     pub(crate) number: u64,
-    /// Index of the hop that sent the request; `u16::MAX` for a request from outside the run. Only hops in
-    /// front of that hop get the request.
+    /// Index of a hop: only hops in front of it get the request. At first the hop that sent the request, or
+    /// `u16::MAX` for a request from outside the run. When a thread passes the request to the thread before,
+    /// it lowers the index to its own first hop.
     pub(crate) origin: u16,
 }
 
@@ -102,7 +103,8 @@ impl RequestThread {
 
 /// The requests that wait for one thread.
 pub(crate) struct Mailbox {
-    /// True if requests wait, or the thread was woken without one. Read once for each item.
+    /// True if requests wait, or the thread was woken without one. The thread reads it for each item without
+    /// the lock of `pending`.
     waiting: AtomicBool,
     pending: Mutex<VecDeque<Pending>>,
     /// Function that ends a wait of the thread.

@@ -462,9 +462,11 @@ fn from_worker(
     if is_held { failure } else { drain(chain, recorder, delivery, failure) }
 }
 
-/// Handles the requests in the mailbox of `thread`: offers each to the thread's hops, last hop first, and
-/// then to its `source` (in the first thread) or to the thread before. In the first thread also flushes the
-/// hops after a seek or flush. Returns `true` if the source has performed a seek.
+/// Handles the requests in the mailbox of `thread`: offers each to the thread's hops in front of its sender,
+/// last hop first, until a hop answers it. Passes a request that no hop has answered to the `source` (in the
+/// first thread) or to the thread before. A seek or flush goes to the source whatever the hops answer, and the
+/// first thread then also flushes its hops. Returns `true` if the source has performed a seek. Fails if the
+/// source cannot perform the request, or a hop fails to flush.
 fn serve_requests(
     mut source: Option<&mut dyn Source>,
     thread: usize,
@@ -502,8 +504,8 @@ fn serve_requests(
     Ok(seeks)
 }
 
-/// Flushes the hops of this thread, which are behind hop `behind`, if `generation` is newer than that of the
-/// previous item, and records `generation`.
+/// Flushes the hops of this thread, which are behind hop `behind`, and records `generation`, if `generation`
+/// is newer than the one that this thread recorded last.
 fn catch_up(
     generation: u64,
     behind: u16,
@@ -519,7 +521,7 @@ fn catch_up(
 }
 
 /// Discards the items inside the hops of `chain`, whose indices are at least `first`. Stops in front of the
-/// first hop that has ended.
+/// first hop that has ended, and at the first hop that fails to flush; returns this failure.
 pub(crate) fn flush(
     first: u16,
     chain: &mut [HopStage],
@@ -539,8 +541,8 @@ pub(crate) fn flush(
     Ok(())
 }
 
-/// Drains the chain at the end of a stream that is held open for a seek. Returns the first failure, as
-/// [`drain`] does.
+/// Drains the chain at the end of a stream that is held open for a seek. Returns the first failure of a drain,
+/// unless a signal or stop request came before it; `None` without a failure.
 fn hold(chain: &mut [HopStage], recorder: &mut Recorder, delivery: &ThreadContext) -> Option<HopFailure> {
     delivery.set_holds(true);
     let failure = drain(chain, recorder, delivery, None);

@@ -98,8 +98,8 @@ pub trait Stage: Send {
     }
 
     /// Emits the items that are still inside, because no more items come: the stream or the run has ended, a
-    /// hop in front has failed, or this stage has returned [`Out::enough`]. Not called if this stage or a hop
-    /// behind it in its thread has failed. The default does nothing.
+    /// hop in front has failed, or this stage has returned [`Out::enough`]. Not called if this stage has failed,
+    /// or if a hop behind it in its thread has failed or takes no more items. The default does nothing.
     ///
     /// With [`Pipeline::frames`](crate::Pipeline::frames) the program may seek after the end. A call of
     /// [`flush`](Stage::flush) and further items then follow.

@@ -5,8 +5,8 @@
 //! A tee with more than two branches in path text becomes several tees with two branches in a row. Items are
 //! shared, not copied. The queue of a slow branch decides what happens to the other branches. A queue that
 //! waits makes the other branches wait, and the tee's row of the ledger has this wait. A leaky queue drops
-//! items, and the other branches do not wait. If a branch fails, or the sink of a branch takes no more
-//! items, the other branches continue.
+//! items, and the other branches do not wait. If a hop of a branch fails or takes no more items, the other
+//! branches continue.
 
 use framepath_model::path::Definition;
 use framepath_model::stream::StreamInfo;
@@ -29,8 +29,9 @@ pub(crate) fn element() -> Element {
 pub(crate) struct Tee {
     /// Queue of the branch that has a thread of its own.
     side: QueueEnd,
-    /// Failure of the branch in the tee's own thread, which then takes no more items; `None` while it takes
-    /// items. Returned when the other branch has ended too, or at the drain.
+    /// Failure of the branch in the tee's own thread, which then takes no more items. The tee returns the
+    /// failure when the other branch has ended too, or at the drain. `None` while the branch takes items, and
+    /// after the return.
     ended: Option<HopFailure>,
 }
 
@@ -60,7 +61,7 @@ impl Stage for Tee {
                 out.end_behind();
             }
         }
-        // Counted only now, because it would end the stretch of the pushed frame.
+        // After the push, because the count ends the recorder's present stretch, which is the pushed frame's.
         if let Some(dropped) = dropped {
             self.side.count_dropped(&dropped, out);
         }

@@ -31,8 +31,8 @@ const PACKETS: u32 = 16;
 /// Maximum number of CAPTURE buffers: V4L2's limit for one queue.
 const MOST_BUFFERS: u32 = 32;
 
-/// Maximum number of packets inside the device whose metadata is kept. Older packets have hidden pictures,
-/// which never become a frame.
+/// Number of packets inside the device above which the stage forgets the metadata of those that were sent at least
+/// half of this number of packets before the newest. These have hidden pictures, which never become a frame.
 const MOST_INSIDE: u64 = 1024;
 
 /// Stage that decodes with a V4L2 device. In the ledger, the time from a packet's submission until its
@@ -70,7 +70,8 @@ pub(crate) struct DeviceDecode {
     ended: bool,
     /// True from the start of a drain until a restart.
     draining: bool,
-    /// Time of the device's last sign of progress.
+    /// Time from which the device counts as silent: its last sign of progress, or the start of a later wait
+    /// for it.
     progress: Instant,
 }
 
@@ -84,7 +85,8 @@ impl DeviceDecode {
     /// Opens the node at `path` for packets of `track`.
     ///
     /// # Errors
-    /// The node cannot be opened, is no stateful decoder, or does not support the codec.
+    /// The node cannot be opened, is no stateful decoder, or does not support the codec; the track's parameter sets
+    /// are invalid; or the OUTPUT buffers cannot be made.
     pub(crate) fn open(
         path: &str,
         track: TrackInfo,
@@ -112,7 +114,7 @@ impl DeviceDecode {
         }
         node.subscribe()?;
         let (width, height) = (track.stream.width, track.stream.height);
-        // Limit of a packet's size: one byte per pixel.
+        // Limit of a packet's size: one byte per pixel, but at least 1 MiB and at most 32 MiB.
         let bytes = (width.saturating_mul(height)).clamp(1 << 20, 1 << 25);
         let requested = QueueFormat { width, height, fourcc, stride: 0, bytes, memory_planes: 1 };
         let actual = node.set_format(Direction::Output, &requested)?;
@@ -337,7 +339,8 @@ impl DeviceDecode {
         Err(out.fail(V4l2Error::Silent { node, awaited: "neither frame nor buffer", waited_ms }))
     }
 
-    /// Copies the packet into a free buffer and queues the buffer. The ledger counts the copy.
+    /// Copies the packet into a free buffer and queues the buffer. A packet whose bytes another process can write
+    /// is copied into private memory before. The ledger counts the copies.
     fn send(&mut self, packet: Packet) -> Result<(), StageError> {
         let (meta, Preroll { discarded, skipped, .. }) = (packet.meta(), packet.preroll());
         if skipped > 0 {
@@ -464,8 +467,8 @@ impl Stage for DeviceDecode {
     }
 }
 
-/// Time without progress after which the packets of a device that has all packets, and has announced no
-/// format, count as having no picture.
+/// Time without progress in a drain after which, if the device has announced no format, its packets count as having
+/// no picture.
 const FIRST_FORMAT: Duration = Duration::from_secs(2);
 
 /// Time limit, after the last frame, for a driver's event at the end of the stream. Some drivers send none,

@@ -134,8 +134,9 @@ impl Place<'_> {
         Advice { hop: self.at as u16, cause, ns, changed, text }
     }
 
-    /// Returns the text of the slowest stage in the thread behind this link, and the mean time for which a
-    /// frame keeps that thread busy, nanoseconds.
+    /// Returns the text of the stage with the longest work among the hops from this link to the next, and the mean
+    /// time of a frame's work in all these hops together, nanoseconds, without waits. `None` if there are no such
+    /// hops.
     fn consumer(&self) -> Option<(&str, f64)> {
         let mut slowest: Option<(&str, f64)> = None;
         let mut busy_ns = 0.0;

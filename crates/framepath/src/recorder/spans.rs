@@ -16,7 +16,7 @@ pub(super) struct SpanLog {
     most: usize,
     /// Index of the oldest span, which the next one overwrites when the memory is full.
     oldest: usize,
-    /// Helpers, each with the latest end of its spans, CLOCK_MONOTONIC nanoseconds.
+    /// Helpers, each with the latest end of its spans, CLOCK_MONOTONIC nanoseconds; 0 before its first span.
     helpers: Vec<(HelperInfo, u64)>,
 }
 
@@ -48,7 +48,7 @@ impl SpanLog {
         }
     }
 
-    /// Returns the place of the thread or process `id` that works for hop `hop`.
+    /// Returns the place of the thread or process `id` that works for hop `hop`; adds it if it is new.
     pub(super) fn helper(&mut self, hop: u16, kind: HelperKind, id: u32) -> SpanPlace {
         let known = self.helpers.iter().position(|(h, _)| (h.hop, h.kind, h.id) == (hop, kind, id));
         let at = known.unwrap_or_else(|| {

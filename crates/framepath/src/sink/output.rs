@@ -12,8 +12,11 @@ use framepath_os::process::cancel::{self, StoppableWriter};
 use crate::error::StageError;
 
 /// Argument of a sink with the path of its output file, or `-` for standard output.
-pub(crate) const FILE: Arg =
-    Arg::word("file", ValueKind::Text("the path of a file, or `-`"), "`-` is standard output");
+pub(crate) const FILE: Arg = Arg::word(
+    "file",
+    ValueKind::Text("the path of a file, or `-`"),
+    "the file to write; `-` is standard output",
+);
 
 /// A file or standard output, with its name for errors.
 pub(crate) struct SinkOutput {

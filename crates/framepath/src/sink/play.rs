@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `play`: frames in a window, each at its time.
 //!
-//! The thread reads the viewer's keys once for each frame. It sleeps until the frame is due; if the screen
-//! takes frames ahead of their times, the thread sleeps once for several frames. A frame that is more than
-//! half an interval late is dropped before it is painted or uploaded (but after a conversion or rotation),
-//! unless no frame was shown for a second.
+//! The thread that pushes frames to this sink reads the viewer's keys once for each frame. It sleeps until the
+//! frame is due; if the screen takes frames ahead of their times, the thread sleeps once for several frames. A
+//! frame that is more than half an interval late is dropped before it is painted or uploaded (but after a
+//! conversion or rotation), unless no frame was shown for a second. So is a frame for which the screen's refresh
+//! rate is too low.
 //! With `sync=0`, each frame is shown on arrival, and none is dropped.
 
 mod ahead;

@@ -41,7 +41,7 @@ struct Png {
     folder: PathBuf,
     /// Number of the next picture.
     next: u64,
-    /// Converter to the format of the last frame that had to be converted.
+    /// Converter of the last conversion; `None` before the first.
     converter: Option<Convert>,
     /// Rows of the picture as PNG has them.
     pixels: Vec<u8>,

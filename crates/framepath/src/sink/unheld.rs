@@ -30,7 +30,7 @@ pub(crate) struct HeldProperties {
 }
 
 /// Note about the properties of frames that a sink's output does not hold: one line, added when the sink is
-/// dropped, if there are such properties.
+/// dropped, if a frame had such a property.
 pub(crate) struct UnheldNote {
     sink: &'static str,
     held: HeldProperties,
@@ -52,8 +52,8 @@ pub(crate) struct UnheldNote {
     order: Option<FieldOrder>,
     /// Number of the first frame whose field order is not that of the first frame, from 0; `None` before it.
     other_order: Option<u64>,
-    /// Number of the first frame that is not one interval behind the frame before it, from 0; `None` before
-    /// such a frame, and for an output that holds times.
+    /// Number, from 0, of the first frame that is later than the frame before it, but not by one interval
+    /// ([`UnheldNote::is_irregular`]); `None` before such a frame, and for an output that holds times.
     irregular: Option<u64>,
     /// True if a frame so far has an alpha channel.
     alpha: bool,
@@ -114,9 +114,9 @@ impl UnheldNote {
         self.frames += 1;
     }
 
-    /// Returns true if a frame with this time is not one interval behind the last frame; false if a time or
-    /// the interval is not known. The tolerance is the larger of two ticks, because times are rounded, and an
-    /// eighth of the interval, because clocks of cameras are not exact.
+    /// Returns true if a frame with this time is later than the last frame, but not by one interval; false if a
+    /// time or the interval is not known. The tolerance is the larger of two ticks, because times are rounded,
+    /// and an eighth of the interval, because clocks of cameras are not exact.
     fn is_irregular(&self, pts: Option<i64>) -> bool {
         let (Some(tick), Some(interval), Some(last), Some(pts)) =
             (self.time_base, self.interval, self.last_pts, pts)

@@ -35,21 +35,28 @@ pub(crate) struct FileOptions {
     pub(crate) track: Option<usize>,
 }
 
-/// Options of every source that demuxes.
-pub(super) const START: Arg =
-    Arg::option("start", ValueKind::StreamTime, DefaultValue::Is("0s"), "time of the first frame");
+/// The option `start` of `file`, and of `url` for a file on a web server.
+pub(super) const START: Arg = Arg::option(
+    "start",
+    ValueKind::StreamTime,
+    DefaultValue::Is("0s"),
+    "time in the stream of the first frame",
+);
+/// The option `track` of every source that demuxes.
 pub(super) const TRACK: Arg = Arg::option(
     "track",
     ValueKind::count(0, 99),
     DefaultValue::Unset("the best track"),
     "number of the video track, counted from 0",
 );
+/// The option `loop` of `file`, and of `url` for a file on a web server.
 pub(super) const LOOP: Arg = Arg::option(
     "loop",
     ValueKind::count_or(1, 1_000_000_000, "inf", INFINITE),
     DefaultValue::Is("1"),
     "number of times to play the file, each time from `start`",
 );
+/// The option `rate` of `file`, and of `url` for a file on a web server.
 pub(super) const RATE: Arg =
     Arg::option("rate", ValueKind::Rate, DefaultValue::Is("0"), "packets per second; 0: as fast as possible");
 
@@ -58,7 +65,7 @@ static DEFINITION: Definition = Definition::source("file", "packets of one video
         Arg::word(
             "path",
             ValueKind::Text("the path of a media file, or `-`"),
-            "the file to read; `-` is standard input, `shot-%03d.png` an image sequence",
+            "the file to read; `-` is standard input, a pattern such as `shot-%03d.png` an image sequence",
         )
         .known_as(&["location"]),
         START,
@@ -111,7 +118,7 @@ fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<File, StageError> {
 }
 
 /// Opens the file `path`, standard input for `-`, or an image sequence if `path` has a `%d` or `%0Nd` and no
-/// file has this name. Also returns the thread that reads a sequence; `None` for other files.
+/// file has this name. Also returns the handle of the thread that reads a sequence; `None` for other files.
 fn open(path: &str) -> Result<(MediaFile, Option<Feed>), StageError> {
     if path == "-" {
         return Ok((MediaFile::standard_input().map_err(StageError::io("standard input"))?, None));
@@ -217,7 +224,7 @@ pub(crate) struct File {
     next_seq: u64,
     /// Deadlines of the packets; `None` without a rate.
     pace: Option<Pace>,
-    /// Thread that reads the file's bytes; `None` if the demuxer reads them itself.
+    /// Handle of the thread that reads the file's bytes for the demuxer; `None` if the demuxer reads them itself.
     feed: Option<Feed>,
 }
 

@@ -17,13 +17,17 @@ use crate::source::{HEAP, Source, frames, heap_of};
 static DEFINITION: Definition =
     Definition::source("fixture", "repeats a GREY picture, in memory that devices share")
         .args(&[
-            Arg::word("file", ValueKind::Text("the path of a PGM picture"), "binary PGM of 8 bits"),
+            Arg::word(
+                "file",
+                ValueKind::Text("the path of a PGM picture"),
+                "picture to repeat: binary PGM of 8 bits",
+            ),
             frames("1"),
             Arg::option(
                 "pool",
                 ValueKind::count(1, 64),
                 DefaultValue::Is("4"),
-                "number of slots of the source's pool",
+                "number of frames in the source's pool; while all are in use, the source waits",
             ),
             HEAP,
         ])

@@ -12,8 +12,8 @@ use crate::out::Out;
 pub(crate) struct Pace {
     /// Time between two frames, nanoseconds.
     period_ns: f64,
-    /// Number and CLOCK_MONOTONIC time (nanoseconds) of the first frame of the schedule; `None` until the
-    /// next wait.
+    /// Number and CLOCK_MONOTONIC time (nanoseconds) of the first frame of the schedule; `None` before the first
+    /// wait, and from a restart to the next wait.
     start: Option<(u64, u64)>,
 }
 

@@ -22,7 +22,11 @@ use crate::source::{Pace, PaceWait, Source};
 
 static DEFINITION: Definition = Definition::source("rawfile", "frames of a file without a header")
     .args(&[
-        Arg::word("path", ValueKind::Text("the path of a file, or `-`"), "`-` is standard input"),
+        Arg::word(
+            "path",
+            ValueKind::Text("the path of a file, or `-`"),
+            "the file to read; `-` is standard input",
+        ),
         Arg::option("size", ValueKind::Size, DefaultValue::Required, "size of the pictures"),
         Arg::option(
             "format",
@@ -30,7 +34,12 @@ static DEFINITION: Definition = Definition::source("rawfile", "frames of a file 
             DefaultValue::Is("yuv420p"),
             "pixel format; FFmpeg's names are known, too",
         ),
-        Arg::option("fps", ValueKind::Rate, DefaultValue::Is("25"), "frames per second of the stream"),
+        Arg::option(
+            "fps",
+            ValueKind::Rate,
+            DefaultValue::Is("25"),
+            "frames per second of the stream; more than 0",
+        ),
         Arg::option(
             "rate",
             ValueKind::Rate,
@@ -95,7 +104,8 @@ struct RawFile {
 }
 
 impl RawFile {
-    /// Reads the next frame. Returns false at the end of the file; fails if the file ends inside a frame.
+    /// Reads the next frame. Returns false at the end of the file; fails if the file cannot be read, or ends
+    /// inside a frame.
     fn fill(&mut self, frame: &mut FrameMut) -> Result<bool, StageError> {
         let mut done = 0;
         for index in 0..self.layout.planes().len() {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Bytes that this process reads for a demuxer in a worker: the rest of a pipe whose first bytes were read, or
-//! the files of an image sequence, one after the other.
+//! Bytes that a thread of this process reads for a demuxer: the rest of a pipe whose first bytes were read, the
+//! bytes of a pipe or device that a worker could also write, or the files of an image sequence, one after the
+//! other.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -27,7 +28,8 @@ const END_BYTES: u64 = 4096;
 /// Highest number at which an image sequence may begin, as in FFmpeg.
 const LAST_START: u64 = 4;
 
-/// Thread that writes the bytes of a file for its demuxer.
+/// Handle of a thread that writes the bytes of a file for its demuxer: the error that ended the thread; `None`
+/// if no error did.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Feed(Arc<Mutex<Option<io::Error>>>);
 
@@ -52,7 +54,7 @@ pub(super) fn read_only(file: MediaFile) -> io::Result<(MediaFile, Option<Feed>)
 }
 
 /// Returns a file that begins with `first`, and continues with the rest of `pipe`. A thread copies the bytes
-/// until the pipe or the reader ends, or the run is canceled.
+/// until the pipe or the reader ends, a read or write fails, or a signal ends the program's runs.
 pub(super) fn refilled(first: Vec<u8>, pipe: MediaFile) -> io::Result<(MediaFile, Feed)> {
     let source = File::from(pipe.as_fd().try_clone_to_owned()?);
     fed(pipe.name(), move |writer| {
@@ -84,8 +86,8 @@ impl Sequence {
     }
 
     /// Returns a stream of the bytes of all files, in the order of their numbers, from the first that exists to
-    /// the last before a gap. The first must have a number up to 4; the stream has its name, because libavformat
-    /// regards a pattern as a playlist.
+    /// the last before a gap. The first must have a number up to 4. The stream has the name of the first file,
+    /// because libavformat regards the name with the pattern as a playlist.
     ///
     /// # Errors
     /// No file has a number up to 4, or the thread that reads the files cannot be started. [`Feed::check`]
@@ -112,8 +114,8 @@ impl Sequence {
     }
 }
 
-/// Returns a file whose bytes a thread writes by `feed`, and the thread. The reader sees an error of `feed` as the end
-/// of the bytes.
+/// Returns a file with the name `name` whose bytes a thread writes by `feed`, and the handle of this thread. The
+/// reader sees an error of `feed` as the end of the bytes.
 fn fed(
     name: &str,
     feed: impl FnOnce(&mut UnixStream) -> io::Result<()> + Send + 'static,

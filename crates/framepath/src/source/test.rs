@@ -33,13 +33,13 @@ static DEFINITION: Definition = Definition::source("test", "frames with a moving
             "pool",
             ValueKind::count(1, 4096),
             DefaultValue::Is("8"),
-            "number of slots of the source's pool",
+            "number of frames in the source's pool; while all are in use, the source waits",
         ),
         Arg::option(
             "bytes",
             ValueKind::Bytes { min: 1, max: 1 << 30 },
             DefaultValue::Unset("a picture of `size` and `format`"),
-            "size of a buffer without a picture",
+            "size of each frame, which then has no picture: the source does not write its bytes",
         )
         .excluding(&["size", "format"]),
     ])
@@ -197,8 +197,8 @@ impl Source for Test {
     }
 }
 
-/// Returns a rate in Hz as a fraction: over 1 if it is whole, else rounded to thousandths and limited to the
-/// range of a numerator from 1 to `i32::MAX`.
+/// Returns a rate in Hz as a fraction: over 1 if the rate is whole and below `i32::MAX`, else rounded to
+/// thousandths, with a numerator limited to 1 to `i32::MAX`.
 pub(crate) fn rate_of(hz: f64) -> Rational {
     if hz.fract() == 0.0 && hz < f64::from(i32::MAX) {
         Rational::new(hz as i32, 1)

@@ -57,7 +57,7 @@ const LATENCY: Arg = Arg::option(
     "latency",
     ValueKind::Duration,
     DefaultValue::Is("100ms"),
-    "datagrams: longest wait for a missing one, after which it counts as lost; 0s: none, the lowest delay",
+    "datagrams: longest wait for a missing one, after which it counts as lost; 0s: no wait, the lowest delay",
 );
 /// The option `timeout` of a live stream from the network.
 const TIMEOUT: Arg = Arg::option(
@@ -71,8 +71,8 @@ const RECONNECT: Arg = Arg::option(
     "reconnect",
     ValueKind::count_or(0, 1_000_000_000, "inf", INFINITE),
     DefaultValue::Is("0"),
-    "number of attempts, after 0.1 s to 5 s each, to connect again after the stream has ended or the connection is \
-     lost; the stream goes on at its next random access point, and the gap is counted",
+    "maximum number of attempts in a row, after 0.1 s to 5 s each, to connect again after the stream has ended or \
+     the connection is lost; the stream goes on at its next random access point, and the gap is counted",
 );
 
 /// Options for files on web servers only.

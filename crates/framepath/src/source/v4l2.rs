@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `v4l2`: frames of a camera, in the driver's buffers; or packets of a camera that compresses, copied once.
+//! `v4l2`: frames of a camera, in the driver's buffers, or copied with `io=read`; or packets of a camera that
+//! compresses, always copied out of the buffers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,37 +27,46 @@ use crate::item::Item;
 use crate::out::{HopFailure, Out};
 use crate::source::{HEAP, Source, frames, heap_of};
 
-static DEFINITION: Definition =
-    Definition::source("v4l2", "frames of a camera or another V4L2 device").args(&[
-        Arg::word("device", ValueKind::Text("the path of a V4L2 node"), "the node, such as /dev/video0"),
-        Arg::option(
-            "io",
-            ValueKind::choice(&["mmap", "dmabuf", "userptr", "read"]),
-            DefaultValue::Is("mmap"),
-            "buffer memory: driver (mmap), dma-heap, user pointer, or read() copy",
-        ),
-        Arg::option(
-            "size",
-            ValueKind::Size,
-            DefaultValue::Unset("the device's present value"),
-            "size of the picture in pixels",
-        ),
-        Arg::option(
-            "format",
-            ValueKind::choice(&FORMATS),
-            DefaultValue::Unset("the device's present pixel format, or the first of these that it offers"),
-            "pixel format; or `mjpg` or `h264`: packets, for `decode`",
-        ),
-        Arg::option(
-            "rate",
-            ValueKind::Rate,
-            DefaultValue::Unset("the device's present value"),
-            "frames per second",
-        ),
-        frames("300"),
-        Arg::option("buffers", ValueKind::count(2, 32), DefaultValue::Is("8"), "number of the device's buffers, which the driver may change, or of frames to copy into with io=read"),
-        HEAP,
-    ]);
+static DEFINITION: Definition = Definition::source(
+    "v4l2",
+    "frames or compressed packets of a camera or other V4L2 device",
+)
+.args(&[
+    Arg::word("device", ValueKind::Text("the path of a V4L2 node"), "the node, such as /dev/video0"),
+    Arg::option(
+        "io",
+        ValueKind::choice(&["mmap", "dmabuf", "userptr", "read"]),
+        DefaultValue::Is("mmap"),
+        "buffer memory: driver (mmap), dma-heap, user pointer, or read() copy",
+    ),
+    Arg::option(
+        "size",
+        ValueKind::Size,
+        DefaultValue::Unset("the device's present value"),
+        "size of the picture in pixels",
+    ),
+    Arg::option(
+        "format",
+        ValueKind::choice(&FORMATS),
+        DefaultValue::Unset("the device's present pixel format, or the first of these that it offers"),
+        "pixel format; or `mjpg` or `h264`: packets, for `decode`",
+    ),
+    Arg::option(
+        "rate",
+        ValueKind::Rate,
+        DefaultValue::Unset("the device's present value"),
+        "frames per second; 0: the device's present value",
+    ),
+    frames("300"),
+    Arg::option(
+        "buffers",
+        ValueKind::count(2, 32),
+        DefaultValue::Is("8"),
+        "number of the device's buffers, which the driver may change; with io=read, number of frames in the \
+             source's pool",
+    ),
+    HEAP,
+]);
 
 /// Values of the option `format`: pixel formats, and codecs.
 const FORMATS: [&str; 17] = [
@@ -102,7 +112,7 @@ fn no_mjpeg() -> StageError {
 /// Data that a camera delivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CameraFormat {
-    /// Frames.
+    /// Frames of this pixel format.
     Pixels(PixelFormat),
     /// Packets of a codec, with V4L2's code for it.
     Packets(Fourcc, Codec),
@@ -145,7 +155,7 @@ pub(crate) struct V4l2 {
     first: Option<(u64, u64)>,
     /// The driver's number of the next frame, if none is dropped.
     next: u64,
-    /// Number of dropped and damaged frames, for the run's report.
+    /// Number of dropped and damaged frames, by the gaps in the driver's frame numbers, for the run's report.
     missed: Arc<AtomicU64>,
     /// True after streaming was started, from then on; with `io=read`, after the first call of `produce`.
     started: bool,
@@ -427,7 +437,7 @@ fn wait_for_frame(
 }
 
 /// Sets the requested format and size. Returns the format that the device has chosen. Fails if the device
-/// does not support the requested format or size.
+/// does not support the requested format or size, or, if no format is requested, offers no supported one.
 fn set_format(node: &Node, options: &V4l2Options) -> Result<QueueFormat, StageError> {
     let now = node.format(Direction::Capture)?;
     let offered: Vec<_> = node.formats(Direction::Capture).into_iter().map(|offer| offer.fourcc).collect();

@@ -57,7 +57,7 @@ const FORMATS: [&str; PixelFormat::ALL.len() - 1] = [
 
 static DEFINITION: Definition = Definition::stage(
     "convert",
-    "converts frames to another pixel format by libswscale; passes frames that already have it",
+    "converts frames to another pixel format by libswscale; passes on frames that have that format",
 )
 .args(&[Arg::option(
     "format",

@@ -21,7 +21,7 @@ static DEFINITION: Definition = Definition::stage("crop", "a part of each pictur
         "roi",
         ValueKind::Roi,
         DefaultValue::Required,
-        "part to keep, in pixels; X and Y are rounded down to whole chroma samples",
+        "part to keep, in pixels, inside the picture; X and Y are rounded down to whole chroma samples",
     )])
     .known_as(&["videocrop"]);
 

@@ -27,7 +27,7 @@ static DEFINITION: Definition = Definition::stage(
         "format",
         ValueKind::choice(&["native", "nv12", "p010"]),
         DefaultValue::Is("native"),
-        "pixel format of the frames; native copies nothing",
+        "pixel format of the frames; native: the decoder's own format, or the nearest supported one",
     ),
     Arg::option(
         "threads",
@@ -60,7 +60,7 @@ static DEFINITION: Definition = Definition::stage(
         "pool",
         ValueKind::count_or(1, 4096, "auto", AUTO),
         DefaultValue::Is("auto"),
-        "number of slots of the decoder's pool; auto: as many as the decoder and the hops behind need",
+        "number of frames in the decoder's pool; auto: as many as the decoder and the hops behind need",
     ),
     Arg::option(
         "api",
@@ -109,7 +109,7 @@ impl Choice {
         let mut choice = Choice { candidates: Vec::new(), only: hop.is_set("device"), reasons: Vec::new() };
         if choice.only {
             if hop.is_set("api") && !matches!(api, "v4l2m2m" | "auto") {
-                let what = format!("device= needs api=v4l2m2m; the stage has api={api}");
+                let what = format!("device= needs api=v4l2m2m or api=auto; the stage has api={api}");
                 return Err(StageError::Option(what));
             }
             choice.candidates.push(Candidate::Node(hop.text("device").into()));

@@ -58,7 +58,8 @@ const SLOTS: u32 = 8;
 const MOST_UNANSWERED: usize = 1024;
 
 /// Stage that runs a graph of filters. The graph is made for the first frame, and again when frames change
-/// their format, size or colours, and after a seek, flush or drain.
+/// their format, size or colours, and after a seek, flush or drain. If the format of the input is known, the start
+/// of the stage also makes a graph, only to check the text and to describe the output.
 pub(crate) struct Filter {
     text: String,
     /// Number of threads of each filter that can divide a picture.
@@ -73,7 +74,7 @@ pub(crate) struct Filter {
     graph: Option<(FilterGraph, Layout)>,
     /// Pool of the output frames; `None` before the first new picture.
     pool: Option<Pool>,
-    /// In a worker: inputs of which no frame came out. Always empty outside a worker.
+    /// In a worker: the last [`MOST_UNANSWERED`] inputs of which no frame came out. Always empty outside a worker.
     unanswered: Unanswered,
     /// Number of frames that went in and did not come out; an estimate if the filters add or drop frames.
     inside: u64,

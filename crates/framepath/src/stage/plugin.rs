@@ -89,7 +89,8 @@ struct Loaded {
     frame_rate: Rational,
     /// Converter to RGBA.
     converter: Converter,
-    /// [`PluginStage::give_back`].
+    /// In a worker: table of the frames that the process that runs the path still reads, with the shared
+    /// words by which that process returns them; `None` outside a worker.
     give_back: Option<&'static GiveBack>,
     /// State for the size of the last frame; `None` before the first frame. Replaced when frames change
     /// size.

@@ -20,7 +20,7 @@ static DEFINITION: Definition = Definition::stage("scale", "pictures of another 
             "size",
             ValueKind::Size,
             DefaultValue::Unset("from `width` or `height`"),
-            "size of the output",
+            "size of the output; one of `size`, `width` and `height` is required",
         ),
         Arg::option(
             "width",

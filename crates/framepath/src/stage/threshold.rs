@@ -17,7 +17,12 @@ use crate::stage::Stage;
 static DEFINITION: Definition =
     Definition::stage("threshold", "sets luma at or above a level to white, and the rest to black")
         .args(&[
-            Arg::option("level", ValueKind::Level, DefaultValue::Is("128"), "lowest luma that becomes white"),
+            Arg::option(
+                "level",
+                ValueKind::Level,
+                DefaultValue::Is("128"),
+                "lowest luma that becomes white; scaled to the depth of the format",
+            ),
             Arg::option(
                 "roi",
                 ValueKind::Roi,
@@ -49,7 +54,7 @@ static DEFINITION: Definition =
                 "in_place",
                 ValueKind::Flag,
                 DefaultValue::Is("0"),
-                "the device writes to the input frame, which must be a dmabuf",
+                "the device writes to the input frame, which must be a dmabuf that no other stage uses",
             )
             .needing("device"),
             Arg::option(
@@ -78,7 +83,7 @@ fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<Box<dyn Stage>, StageError> {
 /// to 0. The rest of the picture stays unchanged. Takes only formats whose first plane is luma, such as GREY,
 /// YUV422P10 and NV12.
 ///
-/// Works in place if the frame has no other reader, else on a counted copy.
+/// Works in place if the frame has no other reader and its memory belongs to this process, else on a counted copy.
 pub(crate) struct Threshold {
     /// Lowest luma that becomes white, 0 to 255; scaled to the depth of the format.
     pub(crate) level: u8,

@@ -56,12 +56,12 @@ pub(crate) fn flip() -> Element {
 /// Number of rows that are read before they are written as columns: a cache line of 8-bit samples.
 const BAND: usize = 64;
 
-/// Returns an error if the samples of `format` cannot be moved like this.
+/// Returns an error if the samples of pictures of `format` cannot be moved by `movement`.
 fn check(movement: Orientation, format: PixelFormat) -> Result<(), StageError> {
     let (across, down) = format.block();
     let takes = match format {
         _ if movement == Orientation::Upright => return Ok(()),
-        PixelFormat::Yuyv | PixelFormat::Uyvy => "formats with a plane for luma; put `convert` in front",
+        PixelFormat::Yuyv | PixelFormat::Uyvy => "all formats but YUYV and UYVY; put `convert` in front",
         _ if movement.swaps_sides() && across != down => {
             "formats whose chroma has the same step both ways, such as YUV420P and YUV444P; put `convert` in front"
         }
@@ -82,15 +82,16 @@ impl Turner {
         Turner { copies, band: Vec::new() }
     }
 
-    /// Returns true if pictures of `format` can be moved like this.
+    /// Returns true if pictures of `format` can be moved by `movement`.
     pub(crate) fn takes(movement: Orientation, format: PixelFormat) -> bool {
         check(movement, format).is_ok()
     }
 
-    /// Returns the picture of `frame`, moved.
+    /// Returns the picture of `frame`, moved by `movement`, in a slot of this turner's pool. Waits while all
+    /// slots are in use.
     ///
     /// # Errors
-    /// The format cannot be moved like this, or the pool cannot be made.
+    /// Pictures of this format cannot be moved by `movement`, or the pool cannot be made.
     pub(crate) fn turned(&mut self, movement: Orientation, frame: &Frame) -> Result<FrameMut, StageError> {
         let from = *frame.layout();
         check(movement, from.format)?;

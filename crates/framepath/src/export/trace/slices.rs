@@ -79,8 +79,8 @@ impl<'a> Slices<'a> {
         }
     }
 
-    /// Adds the steps of each frame's arrows to each sink. Numbers the arrows from `flows` on. Perfetto takes only
-    /// numbers as their ids.
+    /// Adds the steps of each frame's arrows to each sink. `flows` is the id of the last arrow so far; this
+    /// function adds 1 for each arrow. Ids are numbers, because Perfetto takes no others.
     pub(super) fn follow(&self, tracks: &Tracks<'_>, flows: &mut u64, events: &mut Vec<Value>) {
         let mut frames: HashMap<u64, Vec<&Slice<'_>>> = HashMap::new();
         for slice in &self.slices {

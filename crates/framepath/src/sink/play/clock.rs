@@ -19,7 +19,8 @@ const PATIENCE_NS: u64 = 1_000_000_000;
 #[derive(Debug)]
 pub(crate) struct Clock {
     time_base: Rational,
-    /// Interval between two frames by the stream's rate, nanoseconds; 40 ms if the rate is unknown.
+    /// Interval between two frames by the stream's rate, nanoseconds, at most 10 s; 40 ms if the rate is
+    /// unknown.
     interval_ns: u64,
     /// The previous frame; `None` before the first, and after a restart.
     last: Option<Last>,

@@ -81,7 +81,8 @@ struct Pictures {
     /// Pixmaps in the canvas, by the picture's index.
     pixmaps: Vec<xproto::Pixmap>,
     segment: u32,
-    /// Indices of the pictures that the server does not use.
+    /// Indices of the pictures into which a frame may be painted: the server does not use them, and they hold no
+    /// painted frame that is still to be handed over.
     free: Vec<usize>,
     /// Width and height of the window, pixels.
     size: (u32, u32),
@@ -116,9 +117,9 @@ impl Presented {
         }
     }
 
-    /// Paints the frame into a free picture, for which it waits. `picture` is the frame's size on square
-    /// pixels. Paints all of the frame, and the bars, if `stale` is true, because the window has lost its
-    /// content.
+    /// Waits for a free picture, at most 1 s, and paints the frame into this picture. `frame` has the size
+    /// `picture` on square pixels. If `stale` is true, because the window has lost its content, paints all of the
+    /// frame, and the bars.
     ///
     /// # Errors
     /// The server fails, or releases no picture within 1 s; the pictures' memory cannot be made; or the frame
@@ -270,7 +271,8 @@ impl Server {
     /// Connects to the window's X server.
     ///
     /// # Errors
-    /// The window is not of an X server, or the server lacks a required extension or shared memory.
+    /// The window is not of an X server, the connection fails, or the server lacks a required extension, shared
+    /// memory or 32-bit pixels.
     pub(super) fn of(window: &video::Window) -> Result<Server, String> {
         let id = match window.window_handle().map(|handle| handle.as_raw()) {
             Ok(RawWindowHandle::Xlib(handle)) => handle.window as xproto::Window,

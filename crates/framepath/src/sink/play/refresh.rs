@@ -23,9 +23,10 @@ struct Tick {
 /// Clock of the screen's refreshes: predicts later refreshes from the reported ones.
 #[derive(Debug, Default)]
 pub(super) struct Refresh {
-    /// First and last reported refresh; `None` before the first report.
+    /// First and last reported refresh since the clock started or started anew; `None` before the first report.
     seen: Option<(Tick, Tick)>,
-    /// Number of the last refresh that was assigned to a frame; 0 if none was.
+    /// Number of the last refresh that was assigned to a frame; 0 if none was since the clock started or started
+    /// anew.
     assigned: u64,
 }
 

@@ -122,7 +122,8 @@ struct Window {
     ended: bool,
     /// True if the window may have lost its content.
     stale: bool,
-    /// Counts of frames since the last [`Window::presented`], for surfaces that show frames at once.
+    /// Counts of frames since the last [`Window::presented`], for surfaces that show frames at once; not used with
+    /// [`Surface::Presented`], which has its own counts.
     shown: Shown,
 }
 

@@ -39,7 +39,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 const MOST_NOTES: u64 = 8;
 
 /// Function that returns, for each address of the server, the text of the [`NetworkSource`] to which the
-/// worker connects. The list is empty after a signal or a stop request.
+/// worker connects. The list is empty if a signal or a stop request ended the look-up of the addresses.
 type Texts = Box<dyn Fn() -> Result<Vec<Vec<u8>>, StageError> + Send>;
 
 /// Maker of connections.
@@ -50,12 +50,14 @@ struct Connector {
     timeout: Duration,
     track: Option<u32>,
     options: WorkerOptions,
-    /// [`DemuxerSpec::private`].
+    /// True if the packets are copied into memory that the worker cannot change, because this process reads
+    /// their bytes itself.
     private: bool,
 }
 
 impl Connector {
-    /// Connects to the first address that answers; `None` after a signal or a stop request.
+    /// Connects to the first address that answers; `None` if a signal or a stop request came before a
+    /// connection.
     ///
     /// # Errors
     /// The error of the last address.
@@ -100,7 +102,7 @@ fn pause_before(attempt: u64) -> Duration {
 struct Lost {
     /// CLOCK_MONOTONIC time of the loss, nanoseconds.
     since_ns: u64,
-    /// Number of packets of the connection.
+    /// Number of packets that the connection delivered.
     packets: u64,
     /// Error by which the connection was lost; `None` if the server has ended the stream.
     error: Option<StageError>,
@@ -163,7 +165,8 @@ pub(super) struct Live {
     /// Maximum number of attempts in a row to connect again.
     reconnect: u64,
     track: TrackInfo,
-    /// Parameter sets of the present connection, to put in front of its first packet; empty if there are none.
+    /// Parameter sets of the present connection, to put in front of its first packet; empty after that packet,
+    /// and if the connection needs none.
     sets: Vec<u8>,
     timeline: Timeline,
     next_seq: u64,
@@ -236,8 +239,8 @@ impl Live {
     }
 
     /// Waits until the next attempt to connect again is due, and makes it. Returns true after the attempt,
-    /// also if it failed; false if a request for the thread, a signal or a stop request ended the wait or the
-    /// attempt.
+    /// also if it failed; false if a request for the thread ended the wait, or a signal or a stop request ended
+    /// the wait or the attempt.
     ///
     /// # Errors
     /// The error by which the connection was lost, if the last attempt failed; or the new stream differs from

@@ -107,8 +107,8 @@ impl RtspUrl {
 /// Makes the source of an RTSP URL.
 ///
 /// # Errors
-/// The URL is invalid, the server cannot be found or reached, it refuses the stream or has no video, or a
-/// signal has ended the wait.
+/// The URL or an option is invalid; the server cannot be found or reached, refuses the stream or has no video;
+/// or a signal or a stop request has ended the wait.
 pub(super) fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<Live, StageError> {
     let url = RtspUrl::parse(hop.text("url")).map_err(StageError::Option)?;
     let transport = match hop.choice("transport") {

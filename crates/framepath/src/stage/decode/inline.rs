@@ -44,12 +44,13 @@ pub(crate) struct Decode {
     /// CPU time of the decoder's threads that the ledger already has, in rows or as time without a
     /// frame, nanoseconds.
     recorded_cpu_ns: u64,
-    /// State of a hardware decoder that has not yet emitted a frame; `None` for another decoder.
+    /// State of a hardware decoder that has not yet emitted a frame. `None` for another decoder, and if memory
+    /// for a handle to a packet was short: then there is no fallback to software.
     probe: Option<Probe>,
 }
 
-/// Times at which the last packets were sent to a decoder that works in threads of its own. Recorded only at
-/// ledger level `full`, and in a drain for each picture that comes out.
+/// Times at which the last packets were sent to a decoder that works in threads of its own, recorded at ledger
+/// level `full`. In a drain, at every level, also the time of each picture that comes out.
 #[derive(Default)]
 struct SendTimes(VecDeque<u64>);
 
@@ -57,7 +58,8 @@ impl SendTimes {
     /// Number of times kept: the maximum number of threads of a decoder.
     const MOST: usize = 256;
 
-    /// Records that a packet is sent now; forgets the oldest time if [`SendTimes::MOST`] are kept.
+    /// Records the present time, at which a packet is sent or a drain has output a picture; forgets the oldest time
+    /// if [`SendTimes::MOST`] are kept.
     fn record(&mut self) {
         if self.0.len() == SendTimes::MOST {
             self.0.pop_front();
@@ -224,7 +226,7 @@ impl Decode {
     fn skip_from_here(&mut self, reason: Option<String>) {
         self.damage.log.undecodable(&self.last, reason);
         let dropped = self.decoder.as_mut().map_or(0, Decoder::flush);
-        // The undecodable packet is among them.
+        // The last packet is among the dropped ones, and counts as undecodable already.
         self.damage.log.skipped(&self.last, dropped.saturating_sub(1));
         (self.is_skipping, self.is_fresh) = (true, true);
     }

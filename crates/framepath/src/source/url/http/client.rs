@@ -13,7 +13,7 @@ use ureq::{Agent, Body, Error};
 use crate::error::StageError;
 use crate::source::url::address::shown;
 
-/// Time limit of a connection, TLS included, and of a name's resolution.
+/// Time limit for making a connection, TLS included, and time limit for looking up a name.
 const CONNECTING: Duration = Duration::from_secs(10);
 /// Time without a byte from the server after which the connection counts as broken.
 const SILENCE: Duration = Duration::from_secs(30);
@@ -110,7 +110,8 @@ impl HttpClient {
     }
 
     /// Requests the bytes of `address` from `offset` to the end; with `if_range`, only if the file has this
-    /// version. Waits if there were too many requests.
+    /// version. Before the request, waits if there were too many requests. Fails if the client was canceled
+    /// during this wait, or if no answer came; an answer with an error status is no failure.
     pub(super) fn get(
         &mut self,
         address: &str,

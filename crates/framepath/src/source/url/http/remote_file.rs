@@ -15,7 +15,7 @@ use crate::source::url::address::shown;
 
 /// Largest number of bytes that are read and dropped instead of a new request.
 const SKIP: u64 = 256 << 10;
-/// Number of tries to continue after a broken connection.
+/// Maximum number of tries to continue one read after its first failure.
 const TRIES: u32 = 5;
 /// Time before the second try to continue; doubled for each further try.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
