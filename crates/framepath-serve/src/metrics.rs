@@ -86,7 +86,8 @@ impl Metrics {
     }
 
     /// Reads from and writes to every reader, without waiting; removes readers that are finished, have
-    /// failed or are late. Ends a pause that is over. `page` returns the page of metrics; called for each GET request.
+    /// failed or are late. Ends a pause that is over. `page` returns the page of metrics, and is called for
+    /// each GET request.
     pub(super) fn serve(&mut self, now_ns: u64, page: impl Fn() -> String) {
         self.paused_until_ns = self.paused_until_ns.filter(|until_ns| *until_ns > now_ns);
         self.readers.retain_mut(|reader| reader.until_ns > now_ns && reader.serve(&page));

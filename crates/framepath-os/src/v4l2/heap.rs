@@ -191,7 +191,7 @@ impl DevicePool {
     /// Makes `slots` slots of at least `bytes` bytes from `heap`.
     ///
     /// # Errors
-    /// There is no such heap, or it has no memory left.
+    /// There is no such heap, it cannot be opened, or it has no memory left; or the memory cannot be mapped.
     pub fn new(heap: &Heap, bytes: usize, slots: u32) -> Result<DevicePool, V4l2Error> {
         let region = Arc::new(heap.region(bytes, slots, CpuAccess::Write)?);
         let free = Mutex::new((0..slots).rev().collect());
