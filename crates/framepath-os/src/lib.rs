@@ -12,9 +12,9 @@
 //! | [`process`] | child processes, the sandbox of workers, signals, stop requests |
 //! | [`crossing`] | memory, rings and sockets that a worker and its caller share |
 //! | [`v4l2`] | cameras, decoders and other devices; the interface of the kernel module |
-//! | [`measure`] | meters and counters of a thread |
+//! | [`measure`] | meters and counters of threads |
 //! | [`time`] | clocks and sleeps |
-//! | [`net`] | UDP with segmentation offload |
+//! | [`net`] | options of UDP sockets: segmentation offload, receive buffer |
 //! | [`display`] | memory and textures that a window shows; the terminal |
 //! | [`machine`] | facts about this computer: CPU, kernel, device nodes; the limit of open files |
 //!

@@ -177,7 +177,8 @@ pub enum NextCapture {
     /// The CAPTURE queue no longer streams for the decoder: the client stopped it, or has to set it up for
     /// another format. The client owns all its buffers.
     Off,
-    /// The client queued a CAPTURE buffer. The decoder may write into it until [`Stream::frame`].
+    /// The client queued a CAPTURE buffer. The decoder may write into it until the buffer leaves the decoder:
+    /// by [`Stream::frame`], with the end of a drain, or with [`NextCapture::Off`].
     Queued {
         /// Number of the CAPTURE buffer.
         index: u32,
