@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! System calls of framepath: touches the kernel, and has all unsafe code of the project except the codecs'.
+//! System calls of framepath: touches the kernel, and has all unsafe code of the project's crates except that
+//! of the codecs and of tests.
 //!
 //! The other crates, except `framepath-codec`, are safe code. Programs that move frames use the crate
 //! `framepath`, which re-exports [`Frame`](memory::pool::Frame), [`Pool`](memory::pool::Pool) and the other

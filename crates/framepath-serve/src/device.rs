@@ -38,7 +38,8 @@ use users::Users;
 pub struct DeviceSettings {
     /// Time without progress after which a worker that has work is replaced. Default: 2 s.
     pub watchdog: Duration,
-    /// Limit of the address space that a worker may take beyond its program, bytes. Default: 4 GiB.
+    /// Limit of a worker's address space beyond the part that is mapped when the worker enters its sandbox,
+    /// bytes. Default: 4 GiB.
     pub memory_bytes: u64,
     /// Number of threads of each decoder. More threads need more CAPTURE buffers of the client. Default: 1.
     pub threads: u32,

@@ -71,11 +71,12 @@ pub struct ServiceSettings {
     /// Default: none.
     pub gids: Vec<u32>,
     /// Number of spare workers that are kept running. After a worker could not be started, did not
-    /// become ready or ended before it had a stream, the service ends its spares, and keeps none until
-    /// a worker that it starts for a stream becomes ready. While the service stops, it keeps no
+    /// become ready or ended before it had a stream, the service keeps workers without a stream
+    /// only for waiting streams, until a worker becomes ready. While the service stops, it keeps no
     /// spares. Default: 2.
     pub spares: u32,
-    /// Limit of the address space that a worker may take beyond its program, bytes. Default: 4 GiB.
+    /// Limit of a worker's address space beyond the part that is mapped when the worker enters its sandbox,
+    /// bytes. Default: 4 GiB.
     pub memory_bytes: u64,
     /// Time that running streams may continue after the stop signal. Default: 10 s.
     pub grace: Duration,

@@ -67,7 +67,7 @@ fn functions() -> Result<&'static Functions, SdlError> {
 
 fn functions_or_abort() -> &'static Functions {
     functions().unwrap_or_else(|error| {
-        eprintln!("framepath: SDL: calling a function before the library is loaded: {error}");
+        eprintln!("framepath: SDL: a function was called, but the library cannot be loaded: {error}");
         std::process::abort()
     })
 }

@@ -385,7 +385,7 @@ pub struct Attached(OwnedFd);
 /// Stream of a client, to be decoded.
 #[derive(Debug)]
 pub struct Offered {
-    /// Number of the stream; never reused.
+    /// Number of the stream; not reused while the kernel module is loaded.
     pub id: u64,
     /// V4L2 format of the stream's packets.
     pub codec: u32,
@@ -409,8 +409,8 @@ impl Attached {
     /// Attaches this process to the device at `path`.
     ///
     /// # Errors
-    /// There is no such device, another decoder is attached (EBUSY), or the module has another
-    /// version of the interface. The error about a version names both versions.
+    /// There is no such device, access is denied, another decoder is attached (EBUSY), or the module has
+    /// another version of the interface. The error about a version names both versions.
     pub fn open(path: &Path) -> io::Result<Attached> {
         let device = open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
         match set::<ATTACH, _>(&device, Attach { version: VERSION, reserved: 0 }) {

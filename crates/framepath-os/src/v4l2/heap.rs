@@ -108,7 +108,8 @@ impl Heap {
         }
     }
 
-    /// Makes `count` slots of at least `bytes` bytes of this heap's memory, mapped for `access`.
+    /// Makes `count` slots of at least `bytes` bytes of this heap's memory, mapped for `access`; pages are
+    /// always writable.
     pub(super) fn region(&self, bytes: usize, count: u32, access: CpuAccess) -> Result<Region, V4l2Error> {
         let path = self.path();
         let failed = |call| {

@@ -26,11 +26,11 @@ const META_BYTES: Opcode = opcode::read_write::<u32>(0xfb, 0x21);
 /// Size of a record in modules that do not support [`META_BYTES`], bytes.
 const META_BYTES_FIRST: usize = 104;
 
-/// Numbers of the measuring node, as in `kernel/uapi/framepath.h`.
+/// Numbers of the measuring node, as in `kernel/uapi/framepath.h`. The node applies the values that its
+/// controls have when an OUTPUT buffer is queued.
 pub mod measuring {
     const CID_BASE: u32 = 0x0098_0900 + 0x1e00;
-    /// Control: number of the frame at its source, 64 bits; the node copies the number to the record of the
-    /// OUTPUT buffer that is queued next.
+    /// Control: number of the frame at its source, 64 bits; the node copies it to the frame's record.
     pub const CID_SRC_SEQUENCE: u32 = CID_BASE;
     /// Control: algorithm that the node applies, `ALGO_*`.
     pub const CID_ALGO: u32 = CID_BASE + 1;

@@ -26,7 +26,8 @@ const FORMAT_TIME: Duration = Duration::from_millis(500);
 pub(super) struct Captures {
     stream: Arc<Stream>,
     state: Mutex<CapturesState>,
-    /// Notified when the state has changed, and by [`Captures::recheck`].
+    /// Notified after each event of the CAPTURE queue, an announced format, a flush and the close, and by
+    /// [`Captures::recheck`].
     changed: Condvar,
 }
 

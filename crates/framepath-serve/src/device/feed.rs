@@ -73,8 +73,8 @@ struct FeedState {
     /// True from the start of a session until the thread that delivers frames reads no more frames of the
     /// session: all were read, the session has failed or was abandoned, or the client cannot take a frame.
     reading: bool,
-    /// True after the client has stopped using so many buffers of the session that the worker has
-    /// too few, until the replay begins.
+    /// True after the client has replaced the memory of so many buffers that the worker has too few,
+    /// until a thread begins to submit the packets again.
     stale: bool,
     /// Marks of the latest [`MARKS`] submitted packets, by the packet's number.
     marks: BTreeMap<u64, PacketMark>,
@@ -375,6 +375,8 @@ impl Serving {
 
     // ---- frames
 
+    /// Delivers the frames of one session after the other, until no more sessions start. Reports a failure of
+    /// a session on standard error.
     fn deliver_all(&self, jobs: &Receiver<Job>) {
         while let Ok(Job { mut collect, session, epoch }) = jobs.recv() {
             let ended = self.deliver(&mut collect, epoch);
