@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One client's connection: receives the client's messages, and keeps messages to the client until its
+//! One client's connection: receives the client's messages, and keeps messages to the client until the
 //! socket has room.
 
 use std::collections::VecDeque;

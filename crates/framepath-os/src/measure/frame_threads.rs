@@ -39,8 +39,8 @@ pub struct PictureWaits {
     /// Time since which the thread had no other picture: the end of its picture before, or `begin_ns` for
     /// its first picture.
     pub idle_since_ns: u64,
-    /// Time at which the thread began to work on the packet; for its first picture, the time of the decoder's
-    /// callback for the picture's memory.
+    /// Time at which the thread woke up for the packet; the time of the decoder's callback for the picture's
+    /// memory if the thread did not sleep before, or for the thread's first picture.
     pub begin_ns: u64,
     /// Time at which the thread fell asleep after the picture or, if it did not, the time at which the
     /// picture was collected or the next picture began.
