@@ -280,8 +280,8 @@ impl Broker {
     }
 
     /// Ends the sending direction of `socket`, and keeps the socket until the client has closed its end, but
-    /// at most `LEAVING_NS`, and only while at most `LEAVING` newer sockets are kept. Closing the socket at
-    /// once would discard the last message if data from the client is unread.
+    /// at most `LEAVING_NS`, and only while fewer than `LEAVING` newer sockets are kept. Closing the socket
+    /// at once would discard the last message if data from the client is unread.
     fn leave(&mut self, socket: Socket) {
         socket.finish();
         if self.leaving.len() >= LEAVING {

@@ -81,7 +81,8 @@ pub struct ServiceSettings {
     /// Time that running streams may continue after the stop signal. Default: 10 s.
     pub grace: Duration,
     /// Time limit for a client to send its first message and, when the service's messages have filled
-    /// the client's socket, to read the next message. The service closes the connection of a slower client. Default: 10 s.
+    /// the client's socket, to read the next message. The service closes the connection of a slower client.
+    /// Default: 10 s.
     pub patience: Duration,
 }
 

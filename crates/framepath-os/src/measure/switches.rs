@@ -18,7 +18,7 @@ use sys::bindings as perf;
 /// size is a power of two of pages for every page size up to 64 KiB.
 const DATA_BYTES: usize = 64 << 10;
 
-/// Size of a switch record, which no record is smaller than, bytes: header, process and thread, time.
+/// Size of a switch record, bytes: header, process and thread, time. No record of another type is smaller.
 const RECORD_BYTES: u64 = 24;
 
 /// Time that the thread spent off the CPU since the log was opened, without periods whose records were

@@ -165,7 +165,7 @@ struct CaptureInfo {
 /// Result of [`Stream::next_capture`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextCapture {
-    /// The CAPTURE queue streams, with buffers of this format for the stream's current pictures.
+    /// The CAPTURE queue streams now; its buffers have this number, format and size.
     On {
         /// Number of CAPTURE buffers.
         count: u32,

@@ -105,8 +105,8 @@ pub(super) enum CaptureEffect {
 pub(super) enum Delivery {
     /// The buffer reached the client.
     Done,
-    /// The frame did not reach the client, because the client no longer uses the buffer, the frame's epoch
-    /// is over, or the stream is over.
+    /// The frame did not reach the client, because the client has replaced the buffer's memory, the frame's
+    /// epoch or the stream is over, or the frame is in none of the provided buffers.
     Over,
 }
 

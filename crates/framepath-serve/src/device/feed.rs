@@ -304,7 +304,7 @@ impl Serving {
         let meta = FrameMeta { seq: entry.seq, pts, ..FrameMeta::default() };
         let packet = Packet::copied(&entry.bytes, meta, entry.key).ok_or(io::ErrorKind::OutOfMemory)?;
         // An error is ignored. Most often the session is over, and the code that ended it decides how to
-        // continue. A packet that is too large, or for which the worker's stream has no memory, is skipped.
+        // continue. A packet that is too large, or for which this process lacks a resource, is skipped.
         let _ = submit.submit(meta, WorkerInput::Packet(packet), Stretch::default(), Stretch::default);
         Ok(())
     }

@@ -110,7 +110,7 @@ impl Stash {
         Ok(entries)
     }
 
-    /// Removes all packets, and writes the number `epoch`. Called after a flush and a drain,
+    /// Removes all packets, and writes the number `epoch`. Called after a flush, after a drain,
     /// when a packet begins a session that is no replay, and for a file with invalid content or another
     /// epoch.
     pub(super) fn begin(&mut self, epoch: u32) -> io::Result<()> {
