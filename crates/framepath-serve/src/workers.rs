@@ -50,7 +50,7 @@ struct Worker {
     killed: bool,
 }
 
-/// Result of reaping a worker: its work if it was used, or the fact that it ended unused.
+/// Result of reaping a worker: its work if it had a stream or was killed, or the fact that it ended unused.
 #[derive(Debug)]
 pub(super) enum WorkerEnd {
     /// The worker had a stream, or was a spare worker to which the service had sent SIGKILL.

@@ -79,7 +79,7 @@ struct CaptureState {
     /// thread of a run has waited since the last return.
     waiting: Option<Stop>,
     /// First error of a buffer that could not be queued again, for the next [`CaptureBuffers::dequeue`];
-    /// `None` if there was none.
+    /// `None` if there was none since the last call.
     failed: Option<V4l2Error>,
 }
 

@@ -49,7 +49,8 @@ pub mod measuring {
     /// Control: 1 requests work in place, which the node does for frames whose OUTPUT and CAPTURE buffers
     /// have the same memory; 0 requests copies.
     pub const CID_IN_PLACE: u32 = CID_BASE + 7;
-    /// Control: 1 if the node puts a CRC-32 of the CAPTURE frame into the record.
+    /// Control: 1 makes the node put a CRC-32 of the CAPTURE frame into the record, unless the work on the
+    /// frame failed.
     pub const CID_CRC32: u32 = CID_BASE + 8;
 
     /// Value of [`CID_ALGO`]: no algorithm.

@@ -22,9 +22,9 @@ use crate::process::stop;
 pub enum NodeRole {
     /// Only emits: a camera or grabber, whose frames may be compressed.
     Camera,
-    /// Takes packets: a decoder.
+    /// Takes packets: a decoder, by a packet format of its OUTPUT queue.
     Decoder,
-    /// Takes frames and emits packets.
+    /// Takes frames and emits packets: an encoder, by a packet format of its CAPTURE queue only.
     Encoder,
     /// Measuring node of framepath's kernel module: takes and emits frames.
     Measuring,
@@ -96,7 +96,7 @@ pub enum ControlValue {
     Wide(i64),
 }
 
-/// Result of [`Node::wait`]; all false if nothing is ready.
+/// Result of [`Node::wait`] and [`Node::wait_for_capture`]; all false if nothing is ready.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ready {
     /// True if a CAPTURE buffer can be dequeued.
