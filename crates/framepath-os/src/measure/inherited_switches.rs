@@ -15,8 +15,8 @@ use rustix::thread::gettid;
 use super::switches::{self, SwitchRecord, SwitchRing, ThreadRecord};
 use crate::process::affinity::allowed_cpus;
 
-/// Size of a CPU's ring without its control page, bytes: 682 switches between reads. With larger pages, a
-/// ring has one page.
+/// Size of a CPU's ring without its control page, bytes: 682 switches between reads. On a machine with larger
+/// pages, a ring has one page.
 const DATA_BYTES: usize = 16 << 10;
 
 /// Maximum number of CPUs with a ring. The number is limited because each new thread copies the events of all

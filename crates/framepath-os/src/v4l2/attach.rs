@@ -471,7 +471,7 @@ impl Stream {
     }
 
     /// Returns the OUTPUT buffer of `packet` to the client; `failed` sets its error flag. Fails with ESTALE
-    /// if the packet was flushed or is already done.
+    /// if the packet was flushed or is already done, and with EINVAL if the decoder does not have the packet.
     pub fn packet_done(&self, packet: &PacketInfo, failed: bool) -> io::Result<()> {
         let PacketInfo { seq, index, .. } = *packet;
         set::<PACKET_DONE, _>(&self.0, PacketDone { seq, index, failed: failed.into() })
@@ -502,14 +502,15 @@ impl Stream {
 
     /// Declares the stream's format, before its first frame: once after [`Attached::accept`], after each
     /// flush, and after each call of [`Stream::drained`] for a change. Fails with EBUSY if the format was
-    /// already declared, and with ESTALE if the epoch is old.
+    /// already declared, with EINVAL if a value is out of its range, and with ESTALE if the epoch is old.
     pub fn format(&self, format: &StreamFormat) -> io::Result<()> {
         set::<FORMAT, _>(&self.0, *format)
     }
 
-    /// Gives a finished CAPTURE buffer to the client. Fails with ESTALE if the epoch or the generation is
-    /// old, with EBUSY if the client owns the buffer or CAPTURE does not stream for the decoder, and with
-    /// ERANGE if the frame's packet is not among the latest 8192 packets of the stream.
+    /// Gives a finished CAPTURE buffer to the client. Fails with EINVAL if there is no such buffer, a field
+    /// has an invalid value or no format is declared, with ESTALE if the epoch or the generation is old, with
+    /// EBUSY if the client owns the buffer or CAPTURE does not stream for the decoder, and with ERANGE if the
+    /// frame's packet is not among the latest 8192 packets of the stream.
     pub fn frame(&self, frame: &FrameInfo) -> io::Result<()> {
         set::<FRAME, _>(&self.0, *frame)
     }

@@ -91,7 +91,8 @@ pub struct MetaRecord {
     pub end_ns: u64,
     /// Time at which the OUTPUT buffer was returned; the CAPTURE buffer is returned just afterwards.
     pub done_ns: u64,
-    /// Number of the open file of the measuring node that the frame passed through; never reused.
+    /// Number of the open file of the measuring node that the frame passed through; not reused while the
+    /// module is loaded.
     pub context: u32,
     /// Algorithm that the node applied to the frame: `measuring::ALGO_*`.
     pub algo: u32,

@@ -56,7 +56,7 @@ pub struct FormatOffer {
     pub compressed: bool,
 }
 
-/// Format of a queue with one memory plane.
+/// Format of a queue: what the driver reports, or what the program requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueFormat {
     /// Width in pixels; 0 if unknown.

@@ -124,8 +124,8 @@ impl Region {
         Ok(region)
     }
 
-    /// Makes `slots` slots of at least `bytes` bytes in pages of this process, which the kernel writes
-    /// through their addresses.
+    /// Makes `slots` slots of at least `bytes` bytes in pages of this process. A driver reaches the slots by
+    /// their addresses (user pointers).
     pub(super) fn map_pages(bytes: usize, slots: u32) -> Result<Region, Errno> {
         let region = Region::reserve(bytes, slots)?;
         let whole = region.bytes();

@@ -48,7 +48,7 @@ pub(super) struct Serving {
     /// also end without this lock: abandoned by the thread that watches the buffers, or after an error.
     feeder: Mutex<Feeder>,
     state: Mutex<FeedState>,
-    /// Notified when a session has ended, and when the client has replaced its buffers.
+    /// Notified when the thread that delivers frames is done with a session, and when `stale` becomes true.
     changed: Condvar,
     /// Channel to the thread that delivers frames; `None` once no more sessions start.
     jobs: Mutex<Option<Sender<Job>>>,
@@ -345,8 +345,8 @@ impl Serving {
     }
 
     /// Drains the session, if there is one, and waits until all its frames are delivered to the
-    /// client, or the session has failed or was abandoned. If the client replaces its buffers
-    /// meanwhile, decodes the packets again first.
+    /// client, the session has failed or was abandoned, or the client can take no more frames of it.
+    /// If the client replaces its buffers meanwhile, submits the packets again, and then drains again.
     fn finish(&self, feeder: &mut Feeder) -> io::Result<()> {
         loop {
             if let Some(submit) = &mut feeder.submit {
