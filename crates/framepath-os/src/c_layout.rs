@@ -54,7 +54,7 @@ impl Field {
 }
 
 impl Facts {
-    /// Adds the number `value`; `c` is the C expression.
+    /// Adds the number `value`, named `rust` in messages; the C expression `c` must have the same value.
     pub(crate) fn number(&mut self, rust: impl Into<String>, c: impl Into<String>, value: u64) {
         self.0.push(Fact { rust: rust.into(), c: c.into(), value, may_lack: false });
     }
@@ -64,7 +64,8 @@ impl Facts {
         self.0.push(Fact { rust: rust.to_owned(), c: c.to_owned(), value, may_lack: true });
     }
 
-    /// Adds the size of a structure, and offset, size and sign of each of its fields.
+    /// Adds the size of a structure, and offset, size and sign of each of its fields that has a C name. With
+    /// [`Padding::None`], also adds the sum of all fields' sizes, which must equal the size.
     pub(crate) fn structure(
         &mut self,
         rust: &'static str,

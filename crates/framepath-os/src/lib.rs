@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! System calls of framepath: touches the kernel, and has all unsafe code of the project except the codecs'.
+//! System calls of framepath: touches the kernel, and has all unsafe code of the project's crates except that
+//! of the codecs and of tests.
 //!
 //! The other crates, except `framepath-codec`, are safe code. Programs that move frames use the crate
 //! `framepath`, which re-exports [`Frame`](memory::pool::Frame), [`Pool`](memory::pool::Pool) and the other
@@ -12,9 +13,9 @@
 //! | [`process`] | child processes, the sandbox of workers, signals, stop requests |
 //! | [`crossing`] | memory, rings and sockets that a worker and its caller share |
 //! | [`v4l2`] | cameras, decoders and other devices; the interface of the kernel module |
-//! | [`measure`] | meters and counters of a thread |
+//! | [`measure`] | meters and counters of threads |
 //! | [`time`] | clocks and sleeps |
-//! | [`net`] | UDP with segmentation offload |
+//! | [`net`] | options of UDP sockets: segmentation offload, receive buffer |
 //! | [`display`] | memory and textures that a window shows; the terminal |
 //! | [`machine`] | facts about this computer: CPU, kernel, device nodes; the limit of open files |
 //!

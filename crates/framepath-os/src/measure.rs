@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Resources that a thread uses: copies and waits, kernel counters, hardware counters.
+//! Resources that threads use: copies and waits, kernel counters, hardware counters, context switches, and
+//! the work of a library's threads.
 
 #[cfg(not(loom))]
 pub mod counters;

@@ -9,7 +9,8 @@ use std::os::fd::AsRawFd;
 /// Maximum number of bytes to pass to one segmented send; all its datagrams together.
 pub const MAX_SEND: usize = 65_000;
 
-/// Makes the kernel cut each send on `socket` into datagrams of `segment_bytes`. Fails if the
+/// Makes the kernel cut each send on `socket` into datagrams of `segment_bytes` bytes; the last may be
+/// shorter. Fails if the
 /// kernel does not support this (before 4.18).
 pub fn set_segment_size(socket: &UdpSocket, segment_bytes: u16) -> io::Result<()> {
     set_option(socket, libc::SOL_UDP, libc::UDP_SEGMENT, i32::from(segment_bytes))

@@ -19,7 +19,7 @@ pub fn thread_cpu_ns() -> u64 {
     nanos(clock_gettime(ClockId::ThreadCPUTime))
 }
 
-/// CPU clock of one thread of this process, which any of its threads may read.
+/// CPU clock of one thread of this process. Any thread of the process may read the clock.
 #[cfg(not(loom))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadClock(libc::clockid_t);
@@ -44,7 +44,8 @@ impl ThreadClock {
         !(self.0 >> 3)
     }
 
-    /// Returns the CPU time of the thread, nanoseconds; `None` if it has ended. One system call.
+    /// Returns the CPU time of the thread, nanoseconds; `None` if it has ended, or if the id is of no thread
+    /// of this process. One system call.
     pub fn read(self) -> Option<u64> {
         read_clock(self.0)
     }

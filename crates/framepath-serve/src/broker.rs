@@ -23,15 +23,16 @@ use super::{ServeError, ServiceSettings};
 /// Maximum number of connections accepted in one pass of the loop. The limit keeps many new clients
 /// from delaying the present clients.
 const ACCEPTED: usize = 32;
-/// Maximum number of closing connections that wait for the client to read the service's last message, such
-/// as a denial. One more closes the oldest.
+/// Maximum number of closing connections: the service has sent its last message, such as a denial, and keeps
+/// the connection until the client closes its end. One more closes the oldest.
 const LEAVING: usize = 64;
-/// Time limit for the client of a closing connection to read the service's last message, nanoseconds.
+/// Time limit for the client of a closing connection to close its end, nanoseconds.
 const LEAVING_NS: u64 = 1_000_000_000;
 /// Pause of accepting clients after accept(2) has failed, nanoseconds. Most likely the process
 /// lacks descriptors.
 const PAUSE_NS: u64 = 100_000_000;
 
+/// Number of a connection: from 0, not reused.
 type ClientId = u64;
 
 /// State of the service's one thread: clients, streams and workers.
@@ -48,7 +49,8 @@ pub(super) struct Broker {
     /// Sockets of closing connections, oldest first, each with the CLOCK_MONOTONIC time, nanoseconds, when
     /// the service closes it at the latest.
     leaving: VecDeque<(Socket, u64)>,
-    /// Resources in use by each user, by user id.
+    /// Counts of each user for the limits, by user id: present connections and streams, and the requests of
+    /// the current minute. Counts of a user without connections are removed when they no longer matter.
     users: HashMap<u32, User>,
     /// Streams of all clients, by number.
     streams: BTreeMap<u32, Stream>,
@@ -56,12 +58,12 @@ pub(super) struct Broker {
     waiting: VecDeque<u32>,
     workers: Workers,
     /// Reason why the last worker could not be started, did not become ready, or ended before it had a
-    /// stream; `None` at the start, and again once a worker has become ready. While there is a reason, no
-    /// spare worker is started.
+    /// stream; `None` at the start, and again once a worker has become ready. While there is a reason, the
+    /// service keeps no spare workers.
     broken: Option<String>,
     next_client: ClientId,
     next_stream: u32,
-    /// Sums over ended streams, and the counts of all granted streams and denials.
+    /// Sums over ended streams, and the counts of all opened streams and of all denials.
     past: Totals,
     /// CLOCK_MONOTONIC time, nanoseconds, when a stopping service ends the remaining streams;
     /// `None` while it is not stopping.
@@ -145,8 +147,8 @@ impl Broker {
         }
     }
 
-    /// Sleeps until there is an event or a deadline is due. Returns the sources of the events, none if a
-    /// deadline is due. Fails if poll(2) fails.
+    /// Sleeps until there is an event or a deadline is due. Returns the sources of the events, an empty
+    /// list if the sleep ended at a deadline. Fails if poll(2) fails.
     fn wait(&self, stops: &Stops) -> Result<Vec<EventSource>, ServeError> {
         let (mut sources, mut waits) =
             (vec![EventSource::Stops], vec![Wait::new(stops.as_fd(), PollEvents::Readable)]);
@@ -154,7 +156,7 @@ impl Broker {
             sources.push(source);
             waits.push(Wait::new(fd, events));
         };
-        // Ends of workers are handled first, because they free resources.
+        // Workers are handled before clients, because the end of a worker frees resources.
         for (id, wait) in self.workers.waits() {
             match wait {
                 WorkerWait::End(fd) => add(EventSource::WorkerEnd(id), fd, PollEvents::Readable),
@@ -265,7 +267,8 @@ impl Broker {
     }
 
     /// Denies a client that has just connected: sends the client the reason, and keeps the connection open
-    /// as [`Broker::leave`] describes, so that the client can read the reason.
+    /// as [`Broker::leave`] describes, so that the client can read the reason. Closes the connection at once
+    /// if the reason cannot be sent.
     fn reject(&mut self, socket: Socket, denial: Denial) {
         log::warn!("a client was denied: {denial}");
         self.past.denied += 1;
@@ -276,9 +279,9 @@ impl Broker {
         }
     }
 
-    /// Arranges that a socket is closed after the client has closed its end, or after `LEAVING_NS`, or when
-    /// more than `LEAVING` sockets wait for that. Closing the socket at once would discard the last message
-    /// if data from the client is unread.
+    /// Ends the sending direction of `socket`, and keeps the socket until the client has closed its end, but
+    /// at most `LEAVING_NS`, and only while fewer than `LEAVING` newer sockets are kept. Closing the socket
+    /// at once would discard the last message if data from the client is unread.
     fn leave(&mut self, socket: Socket) {
         socket.finish();
         if self.leaving.len() >= LEAVING {
@@ -457,9 +460,9 @@ impl Broker {
         self.broken = Some(reason);
     }
 
-    /// Assigns ready workers to waiting streams; then ends surplus workers, or starts the workers that the
-    /// waiting streams and the number of spares require. Denies a waiting stream for each worker that cannot
-    /// be started.
+    /// Assigns ready workers to waiting streams. Then ends surplus workers, or starts the workers that the
+    /// waiting streams and the number of spares require. For each worker that cannot be started, denies the
+    /// oldest waiting stream; starts no more workers once no stream waits.
     fn assign_workers(&mut self) {
         while let (Some(number), Some(worker)) = (self.waiting.front().copied(), self.workers.ready()) {
             self.waiting.pop_front();
@@ -467,7 +470,7 @@ impl Broker {
         }
         let no_spares = self.broken.is_some() || self.stops_at_ns.is_some();
         let spares = if no_spares { 0 } else { self.settings.spares as usize };
-        // Surplus workers were started for clients that are gone.
+        // Surplus workers were started for streams that are gone, or are spares that are no longer kept.
         self.workers.end_unused(self.waiting.len() + spares);
         while let Err(error) = self.workers.fill(self.waiting.len() + spares) {
             let was_spare = self.waiting.is_empty();
@@ -485,7 +488,8 @@ impl Broker {
         stream.worker = Some(worker);
         connection.client.granted(number);
         let client = stream.client;
-        // A client in another pid namespace (peer pid 0) could take this number for another process.
+        // A client in another pid namespace has peer pid 0, and could take the worker's pid for that of
+        // another process. So this client gets 0.
         let pid = if connection.peer.pid == 0 { 0 } else { pid };
         if connection
             .send(Message::Grant { stream: number, pid, layers: layers.bits() }, Some(socket))

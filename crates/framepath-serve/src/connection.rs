@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One client's connection: receives the client's messages, and keeps messages to the client until its
+//! One client's connection: receives the client's messages, and keeps messages to the client until the
 //! socket has room.
 
 use std::collections::VecDeque;
@@ -39,7 +39,7 @@ pub(super) enum ClientEvent {
     Message(Result<Message, WireError>),
     /// No message of the client waits to be received.
     Nothing,
-    /// The client has closed the connection, or the connection failed.
+    /// The client has closed the connection or has sent an empty record, or the connection failed.
     Gone,
 }
 
@@ -63,7 +63,8 @@ impl Connection {
         self.until_ns = Some(now_ns().saturating_add(self.patience_ns));
     }
 
-    /// Receives the client's next message, without waiting. A message ends the client's time limit.
+    /// Receives the client's next message, without waiting. A message, also an
+    /// invalid one, ends the client's time limit.
     pub(super) fn recv(&mut self) -> ClientEvent {
         // One byte longer than a message, so that `decode` rejects a record that is too long.
         let mut bytes = [0; MESSAGE_BYTES + 1];
@@ -81,7 +82,7 @@ impl Connection {
     /// Sends `message` with the descriptor `fd`, or keeps both until the socket has room.
     ///
     /// # Errors
-    /// The client is gone.
+    /// The client is gone, or too many descriptors wait in sockets (ETOOMANYREFS).
     pub(super) fn send(&mut self, message: Message, fd: Option<OwnedFd>) -> io::Result<()> {
         self.waiting.push_back((message, fd));
         if self.waiting.len() == 1 {
@@ -93,7 +94,7 @@ impl Connection {
     /// Sends the waiting messages until the socket has no more room.
     ///
     /// # Errors
-    /// The client is gone.
+    /// As [`Connection::send`].
     pub(super) fn flush(&mut self) -> io::Result<()> {
         while let Some((message, fd)) = self.waiting.front() {
             let mut bytes = [0; MESSAGE_BYTES];

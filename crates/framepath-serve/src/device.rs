@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The decoder behind the kernel module's decoder node: every stream that a
-//! V4L2 client opens is decoded by a sandboxed worker, into the client's own
-//! CAPTURE buffers.
+//! The decoder behind the kernel module's decoder node: a sandboxed worker
+//! decodes each accepted stream of a V4L2 client into the client's own CAPTURE
+//! buffers.
 //!
 //! ```text
 //! V4L2 client ──packets──▶ framepath.ko ──▶ feed ──copies──▶ worker
@@ -38,11 +38,12 @@ use users::Users;
 pub struct DeviceSettings {
     /// Time without progress after which a worker that has work is replaced. Default: 2 s.
     pub watchdog: Duration,
-    /// Limit of the address space that a worker may take beyond its program, bytes. Default: 4 GiB.
+    /// Limit of a worker's address space beyond the part that is mapped when the worker enters its sandbox,
+    /// bytes. Default: 4 GiB.
     pub memory_bytes: u64,
     /// Number of threads of each decoder. More threads need more CAPTURE buffers of the client. Default: 1.
     pub threads: u32,
-    /// Number of spare workers that are kept running. Default: 1.
+    /// Number of spare workers that are kept running for the device's streams. Default: 1.
     pub spares: u32,
     /// Maximum number of simultaneous streams of one user without CAP_SYS_RESOURCE. Each stream has one
     /// worker. Default: 16.

@@ -7,7 +7,8 @@ use framepath_model::wire::figures::{BUCKETS, KNOWN_CAUSES};
 use framepath_model::wire::{Histogram, StreamStatus, Totals};
 
 const NS: f64 = 1e9;
-/// Number of the histogram's buckets that form one bucket of the text; a bucket of the text spans one octave.
+/// Number of the histogram's buckets that form one bucket of the text. Each bucket of the text spans one
+/// octave, except the first and the last, which have no lower or no upper end.
 const STEP: usize = 4;
 
 /// Returns the metrics page in Prometheus's text format.
@@ -47,7 +48,7 @@ pub(super) fn text(totals: &Totals, streams: &[StreamStatus]) -> String {
     let name = "framepath_stream_latency_seconds";
     let _ = write!(
         page,
-        "# HELP {name} Time from taking a packet to emitting its frame.\n# TYPE {name} histogram\n"
+        "# HELP {name} Time from taking a packet or frame to emitting its frame.\n# TYPE {name} histogram\n"
     );
     streams.iter().for_each(|stream| histogram(&mut page, name, stream));
     page

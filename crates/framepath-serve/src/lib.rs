@@ -3,8 +3,8 @@
 //! module's node.
 //!
 //! The service starts sandboxed workers for every program of the machine that may use the service.
-//! The service hands each worker to one client, and ends the worker when this client releases its
-//! stream, requests a replacement or is gone.
+//! Each stream of a client has a worker of its own. The service ends this worker when the client releases
+//! the stream, requests a replacement or loses its connection, and when the service itself ends.
 //!
 //! ```text
 //! client ──hello──▶ broker ──spawns──▶ worker
@@ -14,12 +14,12 @@
 //! ```
 //!
 //! No packet and no frame passes through the service. A client waits for the service only when the
-//! client requests a worker or the service's status. [`Service`] has one thread, which sleeps in
-//! poll(2) and makes no system call while nothing happens.
+//! client requests a worker or the service's status. [`Service::run`] needs only its caller's thread,
+//! which sleeps in poll(2) and makes no system call while nothing happens.
 //!
 //! - [`Service`] listens and runs; [`ServiceSettings`] has its limits and the users that it admits.
-//! - [`Viewer`] reads the figures of a running service; [`table`] prints them.
-//! - [`device`] decodes for the clients of the kernel module's V4L2 node.
+//! - [`Viewer`] reads the figures of a running service; [`table`] formats them as text.
+//! - [`device`] decodes for the clients of the kernel module's V4L2 decoder node.
 //!
 //! A client needs only the crate `framepath`, and a path with `host=service`. `docs/serve.md` describes
 //! the service for its users.
@@ -67,18 +67,22 @@ pub struct ServiceSettings {
     pub limits: UserLimits,
     /// Ids of users that are admitted, in addition to the service's own user. Default: none.
     pub uids: Vec<u32>,
-    /// Ids of groups whose members are admitted. Default: none.
+    /// Group ids. A client is admitted if its effective or a supplementary group is one of them.
+    /// Default: none.
     pub gids: Vec<u32>,
     /// Number of spare workers that are kept running. After a worker could not be started, did not
-    /// become ready or ended before it had a stream, the service keeps no spares until another
-    /// worker becomes ready. While the service stops, it keeps no spares. Default: 2.
+    /// become ready or ended before it had a stream, the service keeps workers without a stream
+    /// only for waiting streams, until a worker becomes ready. While the service stops, it keeps no
+    /// spares. Default: 2.
     pub spares: u32,
-    /// Limit of the address space that a worker may take beyond its program, bytes. Default: 4 GiB.
+    /// Limit of a worker's address space beyond the part that is mapped when the worker enters its sandbox,
+    /// bytes. Default: 4 GiB.
     pub memory_bytes: u64,
     /// Time that running streams may continue after the stop signal. Default: 10 s.
     pub grace: Duration,
-    /// Time limit for a client to send its first message, and to read on when the service's messages
-    /// have filled its socket. The service closes the connection of a slower client. Default: 10 s.
+    /// Time limit for a client to send its first message and, when the service's messages have filled
+    /// the client's socket, to read the next message. The service closes the connection of a slower client.
+    /// Default: 10 s.
     pub patience: Duration,
 }
 
@@ -151,7 +155,7 @@ impl Service {
     }
 
     /// Returns the address of the metrics, with the actual port if port 0 was requested; `None` if the
-    /// service serves no metrics.
+    /// service serves no metrics, or if the system did not report the address.
     pub fn metrics(&self) -> Option<SocketAddr> {
         self.metrics
     }

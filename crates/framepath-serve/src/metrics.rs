@@ -31,6 +31,7 @@ pub(super) struct Metrics {
 #[derive(Debug)]
 struct Reader {
     stream: TcpStream,
+    /// Received part of the request.
     request: Vec<u8>,
     /// Rest of the answer that must still be written; `None` until the request is complete.
     answer: Option<Vec<u8>>,
@@ -54,8 +55,9 @@ impl Metrics {
         self.readers.iter().map(|reader| (reader.stream.as_fd(), reader.answer.is_some()))
     }
 
-    /// Accepts one waiting connection; pauses accepting for [`PAUSE_NS`] if that fails, unless no
-    /// connection waits or the connection is gone.
+    /// Accepts one waiting connection, and removes a reader if there are [`READERS`] already. Pauses
+    /// accepting for [`PAUSE_NS`] if accept(2) fails, unless no connection waits, the connection is gone or
+    /// a signal has interrupted the call.
     pub(super) fn accept(&mut self, now_ns: u64) {
         let accepted = self.listener.accept();
         self.add_connection(accepted.map(|(stream, _)| stream), now_ns);
@@ -83,8 +85,9 @@ impl Metrics {
         self.readers.push(Reader { stream, request: Vec::new(), answer: None, until_ns });
     }
 
-    /// Reads from and writes to every reader, without waiting; removes readers that are finished or late.
-    /// Ends a pause that is over. `page` returns the answer's text.
+    /// Reads from and writes to every reader, without waiting; removes readers that are finished, have
+    /// failed or are late. Ends a pause that is over. `page` returns the page of metrics, and is called for
+    /// each GET request.
     pub(super) fn serve(&mut self, now_ns: u64, page: impl Fn() -> String) {
         self.paused_until_ns = self.paused_until_ns.filter(|until_ns| *until_ns > now_ns);
         self.readers.retain_mut(|reader| reader.until_ns > now_ns && reader.serve(&page));

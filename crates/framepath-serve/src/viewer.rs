@@ -23,10 +23,11 @@ pub struct Viewer {
     path: PathBuf,
 }
 
-/// Status of a service, read by one query per stream.
+/// Status of a service, read by one query for each stream and one for the totals. The service may change
+/// between the queries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// CLOCK_MONOTONIC time when the status was requested, nanoseconds.
+    /// CLOCK_MONOTONIC time just before the first query, nanoseconds.
     pub at_ns: u64,
     /// Counts of the present streams, connections and spare workers, and sums since the service's start.
     /// All 0 if `streams` ends early: at its limit, or with stream number `u32::MAX`.
@@ -36,10 +37,11 @@ pub struct Snapshot {
 }
 
 impl Viewer {
-    /// Connects to the service at `socket`, which must run as root or as this user.
+    /// Connects to the service at `socket`, which must run as root or as this process's user.
     ///
     /// # Errors
-    /// There is no service at `socket`, or it runs as another user.
+    /// There is no service at `socket`, the connection fails, or the service runs as a user other than root
+    /// and this process's user.
     pub fn connect(socket: &Path) -> Result<Viewer, HostError> {
         Viewer::connect_to(socket, None)
     }
@@ -48,15 +50,18 @@ impl Viewer {
     /// `None` allows no other user.
     ///
     /// # Errors
-    /// There is no service at `socket`, or it runs as a user that is not allowed.
+    /// There is no service at `socket`, the connection fails, or the service runs as a user that is not
+    /// allowed.
     pub fn connect_to(socket: &Path, allowed: Option<u32>) -> Result<Viewer, HostError> {
         Ok(Viewer { socket: connect(socket, allowed)?, path: socket.to_owned() })
     }
 
-    /// Requests the whole status with one query per stream, and waits for the answers.
+    /// Requests the whole status with one query for each stream and one for the totals, and waits for each
+    /// answer.
     ///
     /// # Errors
-    /// The service denied the request, is gone, sent another message, or sent no answer within 10 s.
+    /// The service denied a query, is gone, sent another or an invalid message, or did not answer a query
+    /// within 10 s.
     pub fn snapshot(&self) -> Result<Snapshot, HostError> {
         let mut snapshot = Snapshot { at_ns: now_ns(), ..Snapshot::default() };
         let mut from = 0;
@@ -68,7 +73,7 @@ impl Viewer {
                 Some((Message::Status(status), _)) => {
                     let next = status.stream.checked_add(1);
                     snapshot.streams.push(*status);
-                    // Stops at the last number. Numbers wrap around, and the next snapshot has the rest.
+                    // No stream has a higher number, so there is no query that the totals would answer.
                     let Some(next) = next else { break };
                     from = next;
                 }

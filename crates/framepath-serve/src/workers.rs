@@ -15,7 +15,7 @@ use framepath_os::time::cpu_ns_of;
 
 use framepath::host::for_serve::{HostError, Spare, Spares, WorkerKind, send, start_program};
 
-/// The broker's number of a worker.
+/// Number by which the broker names a worker: from 0, not reused.
 pub(super) type WorkerId = u64;
 
 /// Work done by a worker, as the kernel and the worker's page report it.
@@ -27,13 +27,14 @@ pub(super) struct WorkerActivity {
     pub(super) cpu_ns: u64,
 }
 
-/// All workers of the service.
+/// All workers that the broker has started and not yet reaped. Workers for the device are not among them.
 #[derive(Debug)]
 pub(super) struct Workers {
     kind: WorkerKind,
     /// Workers without a stream, loading or ready.
     spares: Spares<Worker>,
-    /// Workers of clients, and killed workers that were not reaped yet.
+    /// Workers that were granted to a stream, and spare workers that the service has killed; each until it is
+    /// reaped.
     used: BTreeMap<WorkerId, Worker>,
     next: WorkerId,
 }
@@ -43,23 +44,24 @@ struct Worker {
     id: WorkerId,
     process: WorkerProcess,
     page: Page,
-    /// Number of the stream that the worker was granted to; `None` for a spare worker.
+    /// Number of the stream that the worker was granted to; `None` for a worker that never had a stream.
     stream: Option<u32>,
-    /// True if the service has killed the worker while it was running.
+    /// True if the service has killed the worker before the worker had begun to end by itself.
     killed: bool,
 }
 
-/// Result of reaping a worker: its work if it was used, or the fact that it ended unused.
+/// Result of reaping a worker: its work if it had a stream or was killed, or the fact that it ended unused.
 #[derive(Debug)]
 pub(super) enum WorkerEnd {
-    /// The worker had a stream, or the service has killed it.
+    /// The worker had a stream, or was a spare worker to which the service had sent SIGKILL.
     Used {
         /// Work of the worker.
         work: Box<WorkerActivity>,
-        /// Death of the worker; `None` if the service has killed it, or if it has exited with 0.
+        /// Death of the worker; `None` if the worker exited with 0, or if the service has killed it before
+        /// it had begun to end by itself.
         death: Option<WorkerDeath>,
     },
-    /// The worker ended by itself before it had a stream.
+    /// The worker ended before it had a stream, and the service had not killed it.
     Unused(WorkerDeath),
 }
 
@@ -75,8 +77,8 @@ pub(super) struct WorkerDeath {
     exit_code: Option<i32>,
 }
 
-/// Formats the death as `stream 3: worker 4711 killed by signal 11 (SIGSEGV)`, without a stream for a spare
-/// worker.
+/// Formats the death, for example as `stream 3: worker 4711 killed by signal 11 (SIGSEGV)` or, for a worker
+/// without a stream, as `worker 4711 exited with code 1`.
 impl fmt::Display for WorkerDeath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(stream) = self.stream {
@@ -153,25 +155,26 @@ impl Workers {
         Some((pid, layers, socket.into()))
     }
 
-    /// Returns the work that worker `id` of a client has done so far; `None` if no client has this
-    /// worker.
+    /// Returns the work that worker `id` has done so far; `None` for a worker that is spare, reaped or
+    /// unknown.
     pub(super) fn work(&self, id: WorkerId) -> Option<WorkerActivity> {
         let worker = self.used.get(&id)?;
         let cpu_ns = cpu_ns_of(worker.process.pid()).unwrap_or(0);
         Some(WorkerActivity { figures: worker.figures(), cpu_ns })
     }
 
-    /// Returns the process id of worker `id` of a client; `None` if no client has this worker.
+    /// Returns the process id of worker `id`; `None` for a worker that is spare, reaped or unknown.
     pub(super) fn pid(&self, id: WorkerId) -> Option<u32> {
         self.used.get(&id).map(|worker| worker.process.pid())
     }
 
-    /// Kills worker `id` of a client; does nothing if no client has this worker. [`Workers::reap`] later
-    /// returns the worker's end.
+    /// Kills worker `id`, without waiting for its end; [`Workers::reap`] later returns the end. Does nothing
+    /// for a worker that is spare, reaped or unknown.
     pub(super) fn end(&mut self, id: WorkerId) {
         if let Some(worker) = self.used.get_mut(&id) {
-            // The end of a worker that has ended, or begun to, is not the service's work: it is reported. Its
-            // client sees the closed socket before wait4(2) reports the end.
+            // A worker that has ended, or begun to end, before this call is not marked as killed, so its
+            // death is reported. This case is common: the client sees the closed socket, and releases or
+            // replaces the worker, before wait4(2) reports the end.
             let is_ending = is_exiting(worker.process.pid())
                 // Without /proc (ProtectProc=), wait4(2) decides.
                 .unwrap_or_else(|_| !matches!(worker.process.try_wait(), Ok(None)));
@@ -181,6 +184,7 @@ impl Workers {
         }
     }
 
+    /// Moves a spare worker, which was taken from `spares`, to the used workers, and kills it.
     fn end_spare(&mut self, spare: Spare<Worker>) {
         let id = spare.process.id;
         self.used.insert(id, spare.process);

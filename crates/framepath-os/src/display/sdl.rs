@@ -34,7 +34,7 @@ pub enum SdlError {
         /// Text of dlerror(3).
         reason: String,
     },
-    /// The library lacks a function.
+    /// The library lacks a function that this module forwards to, so it is too old.
     #[error("{library} is too old; install SDL 2.0.8 or newer: {reason}")]
     Function {
         /// Name of the shared library.
@@ -47,9 +47,9 @@ pub enum SdlError {
 /// Loads SDL2; does nothing if it is already loaded. A failure is permanent: later calls return
 /// the same error.
 ///
-/// The program calls this before anything of the crate `sdl2`. A function that is called earlier
-/// loads the library itself, and aborts the process on failure, because most of these functions
-/// cannot return an error.
+/// The program calls this before anything of the crate `sdl2`. An SDL function that is called earlier
+/// loads the library itself, and aborts the process if that fails, because most SDL functions cannot
+/// return an error.
 pub fn load() -> Result<(), SdlError> {
     functions().map(|_| ())
 }
@@ -67,7 +67,7 @@ fn functions() -> Result<&'static Functions, SdlError> {
 
 fn functions_or_abort() -> &'static Functions {
     functions().unwrap_or_else(|error| {
-        eprintln!("framepath: SDL: calling a function before the library is loaded: {error}");
+        eprintln!("framepath: SDL: a function was called, but the library cannot be loaded: {error}");
         std::process::abort()
     })
 }

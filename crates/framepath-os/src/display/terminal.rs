@@ -78,7 +78,7 @@ impl Terminal {
     /// `None` if no key arrives within `limit`, or after a signal.
     ///
     /// # Errors
-    /// The terminal is gone.
+    /// The terminal is gone, or standard input has ended.
     pub fn key_within(&self, limit: Duration) -> io::Result<Option<u8>> {
         let left = timespec(limit);
         let stdin = io::stdin();

@@ -40,8 +40,8 @@ impl<K: PartialEq> TextureCache<K> {
 
     /// Calls `fill` with the pixels and the pitch (bytes per row) of the texture for `key`, and returns
     /// its result. Makes a streaming texture of `format` and `size` (width and height, pixels) if there is
-    /// none for `key`; a texture that exists keeps its format and size. If the cache is full ([`TEXTURES`]),
-    /// first destroys the least recently used texture.
+    /// none for `key`, and before that destroys the least recently used texture if the cache is full
+    /// ([`TEXTURES`]). A texture that exists keeps its format and size.
     ///
     /// # Errors
     /// SDL's message. [`TextureCache::draw`] may use another texture afterwards.

@@ -5,8 +5,8 @@
 //! collected the picture (`submit_packet` and `ff_thread_decode_frame` in `libavcodec/pthread_frame.c`).
 //! So the thread is idle when its packet is sent, and all that it does until its next packet belongs to
 //! one picture. The decoder's callback for picture memory runs on the thread and names the picture. The CPU
-//! time is the thread's own CPU clock; the waits are in the kernel's switch records, which the thread opens, or
-//! in a sandbox has inherited.
+//! time is the thread's own CPU clock; the waits are in the kernel's switch records, which the thread opens,
+//! or in a sandbox has inherited.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,8 +17,8 @@ use crate::measure::meter::{self, Level};
 use crate::measure::switches::{SwitchLog, SwitchRecord};
 use crate::time::{ThreadClock, now_ns};
 
-/// Maximum number of finished pictures that are kept until they are output. It exceeds the reorder
-/// delay of any decoder.
+/// Maximum number of finished pictures that are kept until they are output. One more replaces the picture
+/// with the lowest packet number. The maximum exceeds the reorder delay of any decoder.
 const MOST_FINISHED: usize = 128;
 
 /// Work of one frame thread on one picture.
@@ -28,7 +28,7 @@ pub struct PictureWork {
     pub thread: u32,
     /// CPU time of the thread on the picture, nanoseconds.
     pub cpu_ns: u64,
-    /// Waits of the thread; `None` if the kernel's switch records are not available.
+    /// Waits of the thread on the picture; `None` if the kernel's switch records are not available.
     pub waits: Option<PictureWaits>,
 }
 
@@ -39,9 +39,11 @@ pub struct PictureWaits {
     /// Time since which the thread had no other picture: the end of its picture before, or `begin_ns` for
     /// its first picture.
     pub idle_since_ns: u64,
-    /// Time at which the thread began to work on the packet.
+    /// Time at which the thread woke up for the packet; the time of the decoder's callback for the picture's
+    /// memory if the thread did not sleep before, or for the thread's first picture.
     pub begin_ns: u64,
-    /// Time at which the thread had finished the picture.
+    /// Time at which the thread fell asleep after the picture or, if it did not, the time at which the
+    /// picture was collected or the next picture began.
     pub end_ns: u64,
     /// Time that the thread slept between `begin_ns` and `end_ns`: waits for a reference picture or for a
     /// buffer.
@@ -65,7 +67,7 @@ pub struct FrameThreads {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Threads of which a picture was seen.
+    /// Threads that have begun a picture, without those whose CPU clock could not be read.
     threads: Vec<FrameThread>,
     /// Work on finished pictures that were not output yet, by the packet's number.
     finished: BTreeMap<i64, PictureWork>,
@@ -78,7 +80,8 @@ struct FrameThread {
     /// CPU time of the thread at the beginning of its present picture, or at the end of its last one,
     /// nanoseconds.
     cpu_ns: u64,
-    /// `None` if the kernel denies the records.
+    /// Switch records of the thread; `None` if there are none, because the kernel denies perf and the process
+    /// opened no rings before.
     switches: Option<ThreadSwitches>,
     /// Time at which the thread left the CPU, and true if it was preempted; `None` while it runs, or
     /// after lost records.
@@ -90,8 +93,9 @@ struct FrameThread {
 /// Switch records of a thread.
 #[derive(Debug)]
 enum ThreadSwitches {
+    /// Log that the thread opened.
     Own(SwitchLog),
-    /// In a sandbox.
+    /// Log of rings that the process opened before it entered a sandbox.
     Inherited(InheritedLog),
 }
 
@@ -104,8 +108,8 @@ struct Picture {
 }
 
 impl FrameThreads {
-    /// Activates the observer if the calling thread has the ledger's level `full`. Called by the thread
-    /// that sends, before each packet.
+    /// Activates the observer, and the inherited switch records, if the calling thread has the ledger's level
+    /// `full`. The thread that sends packets to the decoder calls this before each packet.
     pub fn sending(&self) {
         if meter::level() == Level::Full && !self.active.load(Ordering::Relaxed) {
             inherited_switches::enable();
@@ -181,8 +185,9 @@ impl FrameThread {
     }
 
     /// Begins the picture of packet `number` (`None`: a hidden picture) on the calling thread; does
-    /// nothing if it is the present picture already. Returns the number and the work of the picture before;
-    /// `None` if there was none, if it was hidden or already output, or if the CPU clock cannot be read.
+    /// nothing, and returns `None`, if it is the present picture already. Returns the number and the work of
+    /// the picture before; `None` if there was none, if it was hidden or already output, or if the CPU clock
+    /// cannot be read.
     fn begin_next(&mut self, number: Option<i64>) -> Option<(i64, PictureWork)> {
         if number.is_some() && self.picture.is_some_and(|picture| picture.number == number) {
             // Another buffer for the same picture.
@@ -223,7 +228,8 @@ impl FrameThread {
 }
 
 impl ThreadSwitches {
-    /// Returns the switch records of the calling thread, from now on; `None` if the kernel denies them.
+    /// Returns the switch records of the calling thread, from now on: its own log or, if the kernel denies
+    /// that, those of the inherited rings; `None` if there are no such rings either.
     fn of_this_thread() -> Option<ThreadSwitches> {
         match SwitchLog::open() {
             Ok(log) => Some(ThreadSwitches::Own(log)),

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Switch records of threads that cannot open a [`SwitchLog`](super::switches::SwitchLog), because a sandbox denies
-//! perf: rings that the process opened before, and that new threads inherit.
+//! Switch records of threads that cannot open a [`SwitchLog`](super::switches::SwitchLog), because a sandbox
+//! denies perf: rings that the process opened before, and that new threads inherit.
 //!
-//! An inherited event needs a ring for each CPU (perf_event_open(2), "inherit"), so the records of a thread are in
-//! several rings, and are sorted by time here.
+//! An inherited event needs a ring for each CPU (perf_event_open(2), "inherit"), so the records of a thread
+//! are in several rings, and are sorted by time here.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,7 +15,8 @@ use rustix::thread::gettid;
 use super::switches::{self, SwitchRecord, SwitchRing, ThreadRecord};
 use crate::process::affinity::allowed_cpus;
 
-/// Size of a CPU's ring without its control page, bytes, or a page if that is more: 682 switches between reads.
+/// Size of a CPU's ring without its control page, bytes: 682 switches between reads. On a machine with larger
+/// pages, a ring has one page.
 const DATA_BYTES: usize = 16 << 10;
 
 /// Maximum number of CPUs with a ring. The number is limited because each new thread copies the events of all
@@ -48,21 +49,22 @@ pub fn prepare() -> io::Result<()> {
     Ok(())
 }
 
-/// Makes the kernel write records from now on. Has an effect only on the thread that called [`prepare`].
+/// Makes the kernel write records to the rings from now on, for all threads that inherited them. Has an
+/// effect only if the thread that called [`prepare`] calls it.
 pub(super) fn enable() {
     if RINGS.get().is_some() {
         switches::enable();
     }
 }
 
-/// The records of one thread.
+/// Log of the switch records of one thread in the inherited rings. Dropping it drops the thread's records.
 #[derive(Debug)]
 pub(super) struct InheritedLog {
     thread: i32,
 }
 
 impl InheritedLog {
-    /// Returns the log of the calling thread, from now on; `None` without rings.
+    /// Returns the log of the calling thread, from now on; `None` if [`prepare`] has opened no rings.
     pub(super) fn of_this_thread() -> Option<InheritedLog> {
         let thread = gettid().as_raw_nonzero().get();
         let mut rings = lock(RINGS.get()?);
@@ -97,10 +99,11 @@ fn lock(rings: &Mutex<InheritedRings>) -> MutexGuard<'_, InheritedRings> {
     rings.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The rings of all CPUs, and the records that were read from them and belong to a log.
+/// Rings of all CPUs of [`prepare`], and the records of threads with a log that were read from the rings.
 #[derive(Debug)]
 struct InheritedRings {
     rings: Vec<SwitchRing>,
+    /// Records that were read and not yet returned, by the id of a thread that has a log.
     threads: BTreeMap<i32, Kept>,
 }
 

@@ -36,7 +36,7 @@ impl LibraryThreads {
         (result, LibraryThreads { clocks: started.filter(is_library).map(ThreadClock::of).collect() })
     }
 
-    /// Returns the number of threads.
+    /// Returns the number of threads that were found, also of those that have ended since.
     pub fn len(&self) -> usize {
         self.clocks.len()
     }
@@ -59,7 +59,8 @@ fn threads() -> Vec<i32> {
     tasks.filter_map(|task| task.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// Returns the name of the thread with this folder below `/proc`.
+/// Returns the name of the thread with the folder `folder` below `/proc`, with a line break at its end;
+/// `None` if the name cannot be read.
 fn name(folder: &str) -> Option<String> {
     fs::read_to_string(format!("/proc/{folder}/comm")).ok()
 }

@@ -45,9 +45,11 @@ struct Meter {
     blocked_ns: Cell<u64>,
     paced_ns: Cell<u64>,
     device_ns: Cell<u64>,
+    /// Change of the counters inside waits, for [`take_in_waits`].
     in_waits: Cell<Counts>,
     /// True inside [`copy`] and [`convert`], which already count the bytes.
     in_copy: Cell<bool>,
+    /// Open counters of this thread; `None` unless the level is [`Level::Full`] or [`prepare`] opened them.
     counters: RefCell<Option<Counters>>,
 }
 
@@ -112,8 +114,8 @@ pub fn take() -> Metered {
     })
 }
 
-/// Returns the change of this thread's counters inside [`blocked`], [`paced`] and [`in_device`] since the last call of
-/// this function or of [`set_level`], and resets it; zeros below [`Level::Full`].
+/// Returns the change of this thread's counters inside [`blocked`], [`paced`] and [`in_device`] since the
+/// last call of this function or of [`set_level`], and resets it; zeros below [`Level::Full`].
 pub fn take_in_waits() -> Counts {
     METER.with(|m| m.in_waits.replace(Counts::ZERO))
 }
@@ -136,8 +138,9 @@ pub fn copy<R>(bytes: usize, f: impl FnOnce() -> R) -> R {
     })
 }
 
-/// Runs `f`, which computes pixels of another format or size from pixels and writes `bytes` bytes of them, and
-/// returns its result. Counts the bytes as copied. Its time is computing, not copying, and is not recorded.
+/// Runs `f`, which computes pixels of another format or size from pixels and writes `bytes` bytes of them,
+/// and returns its result. Counts the bytes as copied. Its time is computing, not copying, and is not
+/// recorded.
 #[inline]
 pub fn convert<R>(bytes: usize, f: impl FnOnce() -> R) -> R {
     METER.with(|m| {

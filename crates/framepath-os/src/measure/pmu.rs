@@ -41,7 +41,8 @@ impl Pmu {
         Ok(Pmu { leader, _members: members })
     }
 
-    /// Reads the counts since [`Pmu::open`]. Fails if the kernel returns fewer bytes than expected.
+    /// Reads the counts since [`Pmu::open`]. Fails with the kernel's error, or if the kernel returns fewer
+    /// bytes than expected.
     pub fn read(&self) -> io::Result<HardwareCounts> {
         let mut bytes = [0; 48];
         let read = (&self.leader).read(&mut bytes)?;

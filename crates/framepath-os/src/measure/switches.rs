@@ -18,7 +18,7 @@ use sys::bindings as perf;
 /// size is a power of two of pages for every page size up to 64 KiB.
 const DATA_BYTES: usize = 64 << 10;
 
-/// Size of a switch record, which no record is smaller than, bytes: header, process and thread, time.
+/// Size of a switch record, bytes: header, process and thread, time. No record of another type is smaller.
 const RECORD_BYTES: u64 = 24;
 
 /// Time that the thread spent off the CPU since the log was opened, without periods whose records were
@@ -42,7 +42,8 @@ pub(crate) enum SwitchRecord {
     },
     /// The thread ran again.
     In { at_ns: u64 },
-    /// The kernel could not write some records.
+    /// Records are missing at this place: the kernel could not write them, or the reader dropped them. Also
+    /// stands for a record of an unknown type.
     Lost,
 }
 
@@ -55,13 +56,13 @@ pub struct SwitchLog {
 
 impl SwitchLog {
     /// Opens the log for the calling thread. Fails if the kernel denies it (`perf_event_paranoid`
-    /// above 2, a sandbox, a kernel without perf).
+    /// above 2, a sandbox, a kernel without perf), or if there is no memory for the ring.
     pub fn open() -> io::Result<SwitchLog> {
         Ok(SwitchLog { ring: SwitchRing::of_thread()?, tally: Tally::default() })
     }
 
-    /// Reads the records that were not read yet, and returns the totals since the log was opened. No system
-    /// call.
+    /// Reads the records that were not read yet, and returns the totals of all records since the log was
+    /// opened, without those that `drain` returned. No system call.
     pub fn read(&mut self) -> OffCpu {
         let mut tally = self.tally;
         self.drain(|record| tally.record(record));
@@ -86,8 +87,8 @@ pub(super) struct ThreadRecord {
     pub(super) record: SwitchRecord,
 }
 
-/// Ring in which the kernel writes switch records. Closing the event's descriptor keeps the event, because
-/// the mapping refers to it.
+/// Mapped ring in which the kernel writes switch records. The event's descriptor is closed after the mapping
+/// is made; the mapping keeps the event.
 #[derive(Debug)]
 pub(super) struct SwitchRing {
     map: NonNull<u8>,
@@ -140,8 +141,8 @@ impl SwitchRing {
         Ok(SwitchRing { map, data_bytes })
     }
 
-    /// Calls `take` with each record since the last call of this function, in the order of the ring. No
-    /// system call.
+    /// Calls `take` with each record since the last call of this function, in the order of the ring. Skips
+    /// the rest after a record of an impossible size. No system call.
     pub(super) fn drain(&mut self, mut take: impl FnMut(ThreadRecord)) {
         let control = self.map.as_ptr().cast::<perf::perf_event_mmap_page>();
         // SAFETY: the control page is mapped for as long as `self` lives and

@@ -351,7 +351,7 @@ pub(super) const DQEVENT: Opcode = read::<RawEvent>(89);
 pub(super) const SUBSCRIBE_EVENT: Opcode = write::<EventSubscription>(90);
 pub(super) const DECODER_CMD: Opcode = both::<DecoderCmd>(96);
 
-/// All ioctls that a client of a decoder uses on its node.
+/// Ioctls that the sandbox of a decoding worker allows: those by which the worker uses a V4L2 decoder node.
 pub(crate) const OF_DECODING: [Opcode; 15] = [
     QUERYCAP,
     ENUM_FMT,

@@ -19,7 +19,7 @@ use rustix::ioctl::{NoArg, Opcode, Setter, Updater, ioctl, opcode};
 pub const VERSION: u32 = 2;
 /// File with the module's version of the interface, such as `attach-2`.
 const MODULE_VERSION: &str = "/sys/module/framepath/version";
-/// Size of the file in which decoders keep their state of a stream, bytes.
+/// Size of a stream's stash, the file in which decoders keep their state of the stream, bytes.
 pub const STASH_BYTES: u64 = 64 << 20;
 /// Bit of [`Accept`]'s flags, FRAMEPATH_ACCEPT_LIMITED: the client's user has a limited number of streams.
 const LIMITED: u32 = 1;
@@ -39,7 +39,7 @@ const CAPTURE_OFF: u32 = 2;
 const CAPTURE_QUEUED: u32 = 3;
 /// Value of `enum fp_capture_kind`: [`NextCapture::Flush`].
 const CAPTURE_FLUSH: u32 = 4;
-/// Number of packets covered by one call of [`Stream::delivered`].
+/// Number of packets that one call of [`Stream::delivered`] reports on.
 pub const DELIVERED: u64 = 1024;
 
 #[repr(C)]
@@ -63,7 +63,7 @@ struct Accept {
     flags: u32,
 }
 
-/// `struct fp_mark`: data that is copied unchanged from a packet to its frame.
+/// `struct fp_mark`: data of a packet that the decoder returns unchanged with the packet's frame.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketMark {
@@ -114,7 +114,7 @@ pub struct PacketInfo {
     pub seq: u64,
     /// Number of the OUTPUT buffer with the packet.
     pub index: u32,
-    /// Generation of the buffer's memory: another number means other memory.
+    /// Generation of the OUTPUT buffer's memory: another number means other memory.
     pub generation: u32,
     /// Number of bytes in the buffer before the payload.
     pub offset: u32,
@@ -134,7 +134,7 @@ pub enum NextPacket {
         /// Epoch of the stream: its number of flushes so far.
         epoch: u32,
     },
-    /// The client stopped OUTPUT: drop the packets taken earlier.
+    /// The client stopped OUTPUT (a seek): drop the packets taken earlier, and their frames.
     Flush {
         /// New epoch of the stream: its number of flushes so far.
         epoch: u32,
@@ -165,7 +165,7 @@ struct CaptureInfo {
 /// Result of [`Stream::next_capture`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextCapture {
-    /// The client started the CAPTURE queue with buffers of this format.
+    /// The CAPTURE queue streams now; its buffers have this number, format and size.
     On {
         /// Number of CAPTURE buffers.
         count: u32,
@@ -174,9 +174,11 @@ pub enum NextCapture {
         /// Minimum size of a buffer, bytes.
         length: u32,
     },
-    /// The client stopped the CAPTURE queue, and owns all its buffers.
+    /// The CAPTURE queue no longer streams for the decoder: the client stopped it, or has to set it up for
+    /// another format. The client owns all its buffers.
     Off,
-    /// The client queued a CAPTURE buffer. The decoder may write into it until [`Stream::frame`].
+    /// The client queued a CAPTURE buffer. The decoder may write into it until the buffer leaves the decoder:
+    /// by [`Stream::frame`], with the end of a drain, or with [`NextCapture::Off`].
     Queued {
         /// Number of the CAPTURE buffer.
         index: u32,
@@ -259,12 +261,12 @@ pub struct FrameInfo {
     pub mark: PacketMark,
 }
 
-/// Reason why a stream has no frame left: `enum fp_drained_why`.
+/// Reason why the decoder has no frame left for now: `enum fp_drained_why`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drained {
     /// The client requested a drain, which ends now.
     End = 1,
-    /// The stream continues in another format, which [`Stream::format`] declares next.
+    /// The stream continues in another format, which the decoder declares next, with [`Stream::format`].
     Change = 2,
 }
 
@@ -346,16 +348,16 @@ fn other_version(theirs: Option<&str>) -> io::Error {
 /// Meaning of an error that a call of a [`Stream`] returns to the decoder process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// ENODEV: this process no longer has the stream, because its client has closed it or begun another, or because
-    /// the stream has failed.
+    /// ENODEV: this process no longer has the stream, because the client has closed it or begun another, the
+    /// stream has failed, or the process has detached from the device.
     Closed,
     /// ESTALE: the call names an old epoch, or replaced memory of a buffer.
     Stale,
     /// EBUSY: the call is not possible yet.
     Busy,
-    /// ECANCELED: the client has canceled the request.
+    /// ECANCELED: the client has canceled the drain that the call would end.
     CalledOff,
-    /// EINVAL: the call names an object that does not exist.
+    /// EINVAL: the call names an object that does not exist, or passes an invalid value.
     Unknown,
     /// Any other error, such as ESHUTDOWN after [`Stream::stop`].
     Other,
@@ -375,15 +377,15 @@ impl Refusal {
     }
 }
 
-/// Open device node of the kernel module. This process is attached and decodes all streams of the
-/// device; a second process gets EBUSY.
+/// Open device node of the kernel module, by which this process is attached: the process gets all streams of
+/// the device to decode, and another attempt to attach fails with EBUSY. Dropping this value detaches.
 #[derive(Debug)]
 pub struct Attached(OwnedFd);
 
 /// Stream of a client, to be decoded.
 #[derive(Debug)]
 pub struct Offered {
-    /// Number of the stream; never reused.
+    /// Number of the stream; not reused while the kernel module is loaded.
     pub id: u64,
     /// V4L2 format of the stream's packets.
     pub codec: u32,
@@ -407,8 +409,8 @@ impl Attached {
     /// Attaches this process to the device at `path`.
     ///
     /// # Errors
-    /// There is no such device, another decoder is attached (EBUSY), or the module has another
-    /// version of the interface. The error about a version names both versions.
+    /// There is no such device, access is denied, another decoder is attached (EBUSY), or the module has
+    /// another version of the interface. The error about a version names both versions.
     pub fn open(path: &Path) -> io::Result<Attached> {
         let device = open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
         match set::<ATTACH, _>(&device, Attach { version: VERSION, reserved: 0 }) {
@@ -422,7 +424,7 @@ impl Attached {
     /// Waits without a limit for the next stream of a client.
     ///
     /// # Errors
-    /// The error of the kernel.
+    /// The error of the kernel, for example because this process has no free descriptor.
     pub fn accept(&self) -> io::Result<Offered> {
         let mut accept = Accept::default();
         update::<ACCEPT, _>(&self.0, &mut accept)?;
@@ -436,12 +438,12 @@ impl Attached {
     }
 }
 
-/// Handle for a stream's packets and CAPTURE buffers. Every call may be made from any thread; one
-/// thread waits for packets, another for buffers.
+/// Handle for a stream's packets and CAPTURE buffers. Every call may be made from any thread, also while
+/// other threads wait in [`Stream::next_packet`] and [`Stream::next_capture`].
 ///
 /// All calls fail with ESHUTDOWN after [`Stream::stop`]. Otherwise, all calls fail with ENODEV once the
-/// client has closed the stream or begun another, or the stream has failed. `docs/device-uapi.md` lists all
-/// errors of each call.
+/// client has closed the stream or begun another, the stream has failed, or [`Attached`] was dropped.
+/// `docs/device-uapi.md` lists all errors of each call.
 #[derive(Debug)]
 pub struct Stream(File);
 
@@ -459,8 +461,8 @@ impl Stream {
         }
     }
 
-    /// Returns a copy of the payload of a packet that is not yet done; the meter counts the copy. The client may
-    /// change the payload during the copy, so the copy may be inconsistent.
+    /// Returns a copy of the payload of a packet that is not yet done; the meter counts the copy. The client
+    /// may change the payload during the copy, so the copy may be inconsistent.
     pub fn payload(&self, packet: &PacketInfo) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; packet.bytes as usize];
         let at = u64::from(packet.index) << 32 | u64::from(packet.offset);
@@ -468,13 +470,14 @@ impl Stream {
         Ok(bytes)
     }
 
-    /// Returns the OUTPUT buffer of `packet` to the client; `failed` sets its error flag.
+    /// Returns the OUTPUT buffer of `packet` to the client; `failed` sets its error flag. Fails with ESTALE
+    /// if the packet was flushed or is already done, and with EINVAL if the decoder does not have the packet.
     pub fn packet_done(&self, packet: &PacketInfo, failed: bool) -> io::Result<()> {
         let PacketInfo { seq, index, .. } = *packet;
         set::<PACKET_DONE, _>(&self.0, PacketDone { seq, index, failed: failed.into() })
     }
 
-    /// Waits for an event of the CAPTURE queue: started, stopped, a buffer queued, or a flush.
+    /// Waits for an event of the CAPTURE queue: started, stopped, a buffer queued, or a flush of the stream.
     pub fn next_capture(&self) -> io::Result<NextCapture> {
         let mut info = CaptureInfo::default();
         update::<NEXT_CAPTURE, _>(&self.0, &mut info)?;
@@ -489,6 +492,7 @@ impl Stream {
     }
 
     /// Exports the memory of CAPTURE buffer number `index`. Returns the memory's generation and a dmabuf.
+    /// Fails with EINVAL if there is no such buffer, or if it is an imported buffer that was never queued.
     pub fn export_capture(&self, index: u32) -> io::Result<(u32, OwnedFd)> {
         let mut export = Export { queue: CAPTURE, index, ..Export::default() };
         update::<EXPORT, _>(&self.0, &mut export)?;
@@ -498,14 +502,15 @@ impl Stream {
 
     /// Declares the stream's format, before its first frame: once after [`Attached::accept`], after each
     /// flush, and after each call of [`Stream::drained`] for a change. Fails with EBUSY if the format was
-    /// already declared, and with ESTALE if the epoch is old.
+    /// already declared, with EINVAL if a value is out of its range, and with ESTALE if the epoch is old.
     pub fn format(&self, format: &StreamFormat) -> io::Result<()> {
         set::<FORMAT, _>(&self.0, *format)
     }
 
-    /// Gives a finished CAPTURE buffer to the client. Fails with ESTALE if the epoch or the generation is
-    /// old, with EBUSY if the client owns the buffer, and with ERANGE if the frame's packet is not among the
-    /// latest 8192 packets of the stream.
+    /// Gives a finished CAPTURE buffer to the client. Fails with EINVAL if there is no such buffer, a field
+    /// has an invalid value or no format is declared, with ESTALE if the epoch or the generation is old, with
+    /// EBUSY if the client owns the buffer or CAPTURE does not stream for the decoder, and with ERANGE if the
+    /// frame's packet is not among the latest 8192 packets of the stream.
     pub fn frame(&self, frame: &FrameInfo) -> io::Result<()> {
         set::<FRAME, _>(&self.0, *frame)
     }
@@ -513,16 +518,17 @@ impl Stream {
     /// Reports that no frame of `epoch` is left, for the reason `why`. Returns the number of the CAPTURE
     /// buffer that carried the end of a drain to the client and that the decoder no longer has; `None` if
     /// there was no such buffer, and for a change. Fails with ECANCELED if the client has canceled its
-    /// drain, with EBUSY if packets from before the drain are not [done](Stream::packet_done) or the client
-    /// has stopped CAPTURE, and with ESTALE if `epoch` is old.
+    /// drain, with EBUSY if packets from before the drain are not [done](Stream::packet_done) or CAPTURE does
+    /// not stream for the current format, with EINVAL for a change while no format is declared, and with
+    /// ESTALE if `epoch` is old.
     pub fn drained(&self, epoch: u32, why: Drained) -> io::Result<Option<u32>> {
         let mut info = DrainedInfo { epoch, why: why as u32, ..DrainedInfo::default() };
         update::<DRAINED, _>(&self.0, &mut info)?;
         Ok(u32::try_from(info.index).ok())
     }
 
-    /// Reports that the stream cannot continue: the client gets an error (EIO), and all later calls fail
-    /// with ENODEV.
+    /// Reports that the stream cannot continue: both queues of the client fail with EIO until the client
+    /// stops them, and all later calls of this stream fail with ENODEV.
     pub fn fail(&self) -> io::Result<()> {
         set::<FAIL, _>(&self.0, Fail { error: Errno::IO.raw_os_error(), reserved: 0 })
     }

@@ -66,19 +66,20 @@ struct Shared {
     io: Io,
     region: Arc<Region>,
     state: Mutex<CaptureState>,
+    /// Notified when a buffer was returned.
     returned: Condvar,
 }
 
 struct CaptureState {
     /// True until the queue was stopped or dropped. Buffers that return later are not queued again.
     live: bool,
-    /// Number of buffers that are queued in the device.
+    /// Number of buffers that are queued in the device and not yet dequeued.
     queued: u32,
     /// Run to wake when the next buffer returns, also if its wait has ended by then; `None` if no
     /// thread of a run has waited since the last return.
     waiting: Option<Stop>,
     /// First error of a buffer that could not be queued again, for the next [`CaptureBuffers::dequeue`];
-    /// `None` if there was none.
+    /// `None` if there was none since the last call.
     failed: Option<V4l2Error>,
 }
 
@@ -126,8 +127,8 @@ impl CaptureBuffers {
     /// queues them. `heap` provides the dmabufs if `io` is [`Io::DmaBuf`], and is not used otherwise.
     ///
     /// # Errors
-    /// The driver does not support this kind of memory, frames of an earlier queue are in use, or
-    /// `heap` is missing or has no memory left.
+    /// The driver does not support this kind of memory, the queue is in use by another program or by frames
+    /// of an earlier queue, the memory cannot be mapped, or `heap` is missing or has no memory left.
     pub fn new(node: &Arc<Node>, io: Io, count: u32, heap: &Heap) -> Result<CaptureBuffers, V4l2Error> {
         let direction = Direction::Capture;
         let bytes = node.format(direction)?.bytes as usize;
@@ -173,7 +174,7 @@ impl CaptureBuffers {
         self.shared.region.slot_bytes()
     }
 
-    /// Returns the number of buffers that are queued in the device.
+    /// Returns the number of buffers that are queued in the device and not yet dequeued.
     pub fn queued(&self) -> u32 {
         self.shared.state().queued
     }
@@ -206,7 +207,8 @@ impl CaptureBuffers {
     /// Takes the next filled buffer; `None` if there is none yet. Does not wait.
     ///
     /// # Errors
-    /// The driver's error, or the error of a frame that could not be queued again.
+    /// The driver's error, the error of an earlier buffer that could not be queued again, or the driver
+    /// returned a buffer that does not exist.
     pub fn dequeue(&self) -> Result<Option<Delivered>, V4l2Error> {
         let mut state = self.shared.state();
         if let Some(error) = state.failed.take() {
@@ -235,7 +237,8 @@ impl CaptureBuffers {
         self.frames.frame(taken.index, layout, meta).inspect_err(|_| self.give_back(taken))
     }
 
-    /// Queues the buffer `taken` again, without using its picture.
+    /// Queues the buffer `taken` again, without using its picture. If that fails, the next
+    /// [`CaptureBuffers::dequeue`] returns the error.
     pub fn give_back(&self, taken: &Delivered) {
         self.shared.give_back(taken.index);
     }
@@ -255,7 +258,7 @@ impl CaptureBuffers {
 
 impl Drop for CaptureBuffers {
     fn drop(&mut self) {
-        // Frames that return from now on find a queue that may be closed.
+        // From now on, buffers of returned frames are not queued again, because the node may be closed.
         self.shared.state().live = false;
     }
 }
@@ -275,7 +278,8 @@ pub(super) fn driver_region(
 }
 
 impl Region {
-    /// Returns the dmabuf of which slot `slot` was made; `None` if the slots were not made of dmabufs.
+    /// Returns the dmabuf of which slot `slot` was made; `None` if the slots were not made of dmabufs, or if
+    /// there is no such slot.
     pub(super) fn dmabuf_given(&self, slot: u32) -> Option<BorrowedFd<'_>> {
         if self.is_given() { self.dmabuf(slot) } else { None }
     }

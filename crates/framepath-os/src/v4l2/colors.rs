@@ -101,8 +101,8 @@ impl From<V4l2Colors> for Colors {
             UNSPECIFIED => code(&SAME_PRIMARIES, colors.colorspace),
             known => known,
         };
-        // The defaults of V4L2_MAP_YCBCR_ENC_DEFAULT and V4L2_MAP_QUANTIZATION_DEFAULT: only JPEG
-        // has the full range.
+        // The default of the matrix is that of V4L2_MAP_YCBCR_ENC_DEFAULT. The default of the range is full
+        // for JPEG, as in V4L2_MAP_QUANTIZATION_DEFAULT; for other colour spaces it stays unknown.
         let matrix = match (code(&MATRICES, colors.ycbcr_enc), colors.colorspace) {
             (UNSPECIFIED, 0) => UNSPECIFIED,
             (UNSPECIFIED, abi::COLORSPACE_REC709 | abi::COLORSPACE_DCI_P3) => BT709,

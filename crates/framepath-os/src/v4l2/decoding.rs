@@ -10,9 +10,10 @@ use super::{V4l2Error, abi};
 /// Event that a decoder node reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecoderEvent {
-    /// The format of the stream's pictures is known for the first time, or has changed.
+    /// The format of the stream's pictures is known for the first time, or has changed: a source change with
+    /// the flag for the resolution.
     SourceChange,
-    /// The last frame before the end of a drain is ready.
+    /// The last frame of a drain is ready (V4L2_EVENT_EOS).
     EndOfStream,
     /// Any other event, by its V4L2 number; also a source change that keeps the resolution.
     Other(u32),
@@ -31,7 +32,7 @@ impl Node {
     /// Subscribes to a decoder's events: source change and end of stream.
     ///
     /// # Errors
-    /// The driver has no such events, so it is not a stateful decoder.
+    /// The error of the driver; a driver without these events is not a stateful decoder.
     pub fn subscribe(&self) -> Result<(), V4l2Error> {
         for kind in [abi::EVENT_SOURCE_CHANGE, abi::EVENT_EOS] {
             let mut subscription = abi::EventSubscription { kind, ..Default::default() };
@@ -73,8 +74,8 @@ impl Node {
         }))
     }
 
-    /// Starts a drain: announces to the decoder that no packet follows. The decoder marks the last frame
-    /// ([`Dequeued::last`](super::Dequeued::last)).
+    /// Starts a drain: announces to the decoder that no packet follows. The decoder marks the last buffer
+    /// ([`Dequeued::last`](super::Dequeued::last)), which may be empty.
     ///
     /// # Errors
     /// The error of the driver.

@@ -14,7 +14,7 @@ pub enum V4l2Error {
     /// The node, or another device file such as a dma-heap, cannot be opened.
     #[error("cannot open {}: {errno}", node.display())]
     Open {
-        /// Path of the node.
+        /// Path of the file.
         node: PathBuf,
         /// The kernel's error.
         errno: Errno,
@@ -48,8 +48,8 @@ pub enum V4l2Error {
         /// Names of the formats that the device supports, separated by commas; `nothing` if it lists none.
         offers: String,
     },
-    /// The call failed with EBUSY: another program uses the device, or frames of an earlier queue of this
-    /// program do.
+    /// A call failed with EBUSY. Most often another program uses the device, or frames of an earlier queue of
+    /// this program do.
     #[error("{}: in use by another program, or by frames of an earlier queue ({call})", node.display())]
     Busy {
         /// Path of the node.
@@ -57,7 +57,7 @@ pub enum V4l2Error {
         /// System call that failed.
         call: &'static str,
     },
-    /// The device was removed.
+    /// A call failed with ENODEV or ENXIO, most often because the device was removed.
     #[error("{}: the device is gone: unplugged, or its driver unloaded ({call})", node.display())]
     Gone {
         /// Path of the node.
@@ -65,7 +65,7 @@ pub enum V4l2Error {
         /// System call that failed.
         call: &'static str,
     },
-    /// The device stopped the stream because of an error.
+    /// A call failed with EIO, most often because the device stopped the stream after an error.
     #[error("{}: the device failed and outputs no more frames ({call}: {})", node.display(), Errno::IO)]
     Failed {
         /// Path of the node.
@@ -101,7 +101,7 @@ pub enum V4l2Error {
         /// Size of one buffer, bytes.
         most: usize,
     },
-    /// A system call failed with an error that has no other variant here.
+    /// A system call other than open(2) failed with an error that has no other variant here.
     #[error("{}: {call}: {errno}", node.display())]
     Os {
         /// The node, or the file that was used.

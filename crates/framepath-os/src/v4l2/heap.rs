@@ -108,7 +108,8 @@ impl Heap {
         }
     }
 
-    /// Makes `count` slots of at least `bytes` bytes of this heap's memory, mapped for `access`.
+    /// Makes `count` slots of at least `bytes` bytes of this heap's memory, mapped for `access`; pages are
+    /// always writable.
     pub(super) fn region(&self, bytes: usize, count: u32, access: CpuAccess) -> Result<Region, V4l2Error> {
         let path = self.path();
         let failed = |call| {
@@ -191,7 +192,7 @@ impl DevicePool {
     /// Makes `slots` slots of at least `bytes` bytes from `heap`.
     ///
     /// # Errors
-    /// There is no such heap, or it has no memory left.
+    /// There is no such heap, it cannot be opened, or it has no memory left; or the memory cannot be mapped.
     pub fn new(heap: &Heap, bytes: usize, slots: u32) -> Result<DevicePool, V4l2Error> {
         let region = Arc::new(heap.region(bytes, slots, CpuAccess::Write)?);
         let free = Mutex::new((0..slots).rev().collect());

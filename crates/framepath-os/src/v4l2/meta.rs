@@ -26,10 +26,11 @@ const META_BYTES: Opcode = opcode::read_write::<u32>(0xfb, 0x21);
 /// Size of a record in modules that do not support [`META_BYTES`], bytes.
 const META_BYTES_FIRST: usize = 104;
 
-/// Numbers of the measuring node, as in `kernel/uapi/framepath.h`.
+/// Numbers of the measuring node, as in `kernel/uapi/framepath.h`. The node applies the values that its
+/// controls have when an OUTPUT buffer is queued.
 pub mod measuring {
     const CID_BASE: u32 = 0x0098_0900 + 0x1e00;
-    /// Control: number of the frame at its source, 64 bits; the node copies it to the record.
+    /// Control: number of the frame at its source, 64 bits; the node copies it to the frame's record.
     pub const CID_SRC_SEQUENCE: u32 = CID_BASE;
     /// Control: algorithm that the node applies, `ALGO_*`.
     pub const CID_ALGO: u32 = CID_BASE + 1;
@@ -45,14 +46,17 @@ pub mod measuring {
     /// Control: height of the region to which the algorithm applies, pixels; 0 means up to the frame's
     /// edge.
     pub const CID_ROI_HEIGHT: u32 = CID_BASE + 6;
-    /// Control: 1 if the node works in place: CAPTURE and OUTPUT buffer have the same memory.
+    /// Control: 1 requests work in place, which the node does for frames whose OUTPUT and CAPTURE buffers
+    /// have the same memory; 0 requests copies.
     pub const CID_IN_PLACE: u32 = CID_BASE + 7;
-    /// Control: 1 if the node puts a CRC-32 of the CAPTURE frame into the record.
+    /// Control: 1 makes the node put a CRC-32 of the CAPTURE frame into the record, unless the work on the
+    /// frame failed.
     pub const CID_CRC32: u32 = CID_BASE + 8;
 
     /// Value of [`CID_ALGO`]: no algorithm.
     pub const ALGO_NONE: u32 = 0;
-    /// Value of [`CID_ALGO`]: pixels of the region at or above the level become 255, its others 0.
+    /// Value of [`CID_ALGO`]: pixels of the region at or above the level become 255, the region's other
+    /// pixels become 0.
     pub const ALGO_THRESHOLD: u32 = 1;
 
     /// Status of a record: the work on the frame was done.
@@ -87,7 +91,8 @@ pub struct MetaRecord {
     pub end_ns: u64,
     /// Time at which the OUTPUT buffer was returned; the CAPTURE buffer is returned just afterwards.
     pub done_ns: u64,
-    /// Number of the open file of the measuring node that the frame passed through; never reused.
+    /// Number of the open file of the measuring node that the frame passed through; not reused while the
+    /// module is loaded.
     pub context: u32,
     /// Algorithm that the node applied to the frame: `measuring::ALGO_*`.
     pub algo: u32,
@@ -198,7 +203,7 @@ impl MetaReader {
     /// Opens the node. The reader gets the records that are made from now on.
     ///
     /// # Errors
-    /// The node does not exist, may not be read, or is not the records' node.
+    /// The node does not exist, may not be read, or is not the node with the records; or the kernel's error.
     pub fn open(path: &Path) -> Result<MetaReader, V4l2Error> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let fd = open(path, flags, Mode::empty())

@@ -20,11 +20,11 @@ use crate::process::stop;
 /// Role of a V4L2 node, by its queues and their formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeRole {
-    /// Emits frames: a camera or grabber.
+    /// Only emits: a camera or grabber, whose frames may be compressed.
     Camera,
-    /// Takes packets and emits frames.
+    /// Takes packets: a decoder, by a packet format of its OUTPUT queue.
     Decoder,
-    /// Takes frames and emits packets.
+    /// Takes frames and emits packets: an encoder, by a packet format of its CAPTURE queue only.
     Encoder,
     /// Measuring node of framepath's kernel module: takes and emits frames.
     Measuring,
@@ -56,7 +56,7 @@ pub struct FormatOffer {
     pub compressed: bool,
 }
 
-/// Format of a queue with one memory plane.
+/// Format of a queue: what the driver reports, or what the program requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueFormat {
     /// Width in pixels; 0 if unknown.
@@ -96,7 +96,7 @@ pub enum ControlValue {
     Wide(i64),
 }
 
-/// Result of [`Node::wait`]; all false if nothing is ready.
+/// Result of [`Node::wait`] and [`Node::wait_for_capture`]; all false if nothing is ready.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ready {
     /// True if a CAPTURE buffer can be dequeued.
@@ -105,7 +105,7 @@ pub struct Ready {
     pub output: bool,
     /// True if an event can be dequeued.
     pub event: bool,
-    /// True if a queue is in error, or no buffer is queued that could become ready.
+    /// True if a queue is in error, no buffer is queued that could become ready, or the device is gone.
     pub error: bool,
 }
 
@@ -129,8 +129,8 @@ pub struct Node {
     caps: u32,
 }
 
-/// Returns the path of the first V4L2 node of the machine, in the order of the names, that can be opened
-/// and for which `is` returns true; `None` if there is none.
+/// Returns the path of the first node `/dev/video*`, in the byte order of the names (`video10` before
+/// `video2`), that can be opened and for which `is` returns true; `None` if there is none.
 pub fn find_node(is: impl Fn(&Node) -> bool) -> Option<PathBuf> {
     nodes("/dev", "video").into_iter().find(|path| Node::open(path).is_ok_and(|node| is(&node)))
 }
@@ -208,7 +208,7 @@ impl Node {
         self.fd.as_fd()
     }
 
-    /// Returns true if the node's queues are multi-planar.
+    /// Returns true if the node has multi-planar video queues and no single-planar ones.
     pub(super) fn is_multiplanar(&self) -> bool {
         let single = abi::CAP_VIDEO_CAPTURE | abi::CAP_VIDEO_OUTPUT | abi::CAP_VIDEO_M2M;
         let multi = abi::CAP_VIDEO_CAPTURE_MPLANE | abi::CAP_VIDEO_OUTPUT_MPLANE | abi::CAP_VIDEO_M2M_MPLANE;
@@ -396,8 +396,8 @@ impl Node {
         }
     }
 
-    /// Returns the visible part of the pictures of CAPTURE; `None` if the driver does not report
-    /// it.
+    /// Returns the visible part of the pictures of CAPTURE; `None` if the driver reports none, an empty part,
+    /// or one that begins outside the picture.
     pub fn visible(&self) -> Option<Rect> {
         // The documentation requires the single-planar number; old drivers require the queue's.
         [abi::TYPE_CAPTURE, self.kind(Direction::Capture)].into_iter().find_map(|kind| {
@@ -461,9 +461,9 @@ impl Node {
         (parm.numerator > 0 && parm.denominator > 0).then_some((parm.numerator, parm.denominator))
     }
 
-    /// Waits for an event or a buffer for at most `time`; the time is recorded as device time. Returns an
-    /// [empty](Ready::is_none) result after the timeout, after a signal, or if the calling thread's run is
-    /// requested to stop or woken during the wait.
+    /// Waits for an event, a buffer or an error of a queue for at most `time`; the time is recorded as device
+    /// time. Returns an [empty](Ready::is_none) result after the timeout, after a signal, or if the calling
+    /// thread's run is requested to stop or woken during the wait.
     ///
     /// # Errors
     /// The error of the kernel.
@@ -471,8 +471,8 @@ impl Node {
         self.poll(PollFlags::IN | PollFlags::OUT | PollFlags::PRI, time, || false)
     }
 
-    /// Waits as [`Node::wait`] does, but only for a CAPTURE buffer. Returns an empty result immediately if
-    /// `awake` returns true, and early if the calling thread's run is
+    /// Waits as [`Node::wait`] does, but only for a CAPTURE buffer or an error. Returns an empty result
+    /// immediately if `awake` returns true, and early if the calling thread's run is
     /// [woken](crate::process::stop::Stop::wake).
     ///
     /// # Errors

@@ -36,7 +36,7 @@ impl OutputBuffers {
     /// Makes `count` buffers, or as many as the driver requires.
     ///
     /// # Errors
-    /// The driver does not support this kind of memory, or its queue is in use.
+    /// The driver does not support this kind of memory, its queue is in use, or its memory cannot be mapped.
     pub fn new(node: &Arc<Node>, io: Io, count: u32) -> Result<OutputBuffers, V4l2Error> {
         let count = node.request(Direction::Output, io.memory(), count)?;
         if count == 0 {
@@ -70,7 +70,7 @@ impl OutputBuffers {
     /// Takes back the buffers that the device has processed so far; does not wait.
     ///
     /// # Errors
-    /// The error of the driver.
+    /// The error of the driver, or the driver returned a buffer that does not exist.
     pub fn collect(&mut self) -> Result<ReturnedOutputs, V4l2Error> {
         let mut collected = ReturnedOutputs::default();
         while let Some(taken) = self.node.take(Direction::Output, self.io.memory())? {
@@ -206,7 +206,7 @@ impl InPlace {
         self.node.queue_buffer(Direction::Capture, 0, QueuedMemory::DmaBuf(fd, bytes), 0, 0)
     }
 
-    /// Takes the buffer back from the device; `None` while the device has it. Does not wait.
+    /// Takes the buffer back from the device; `None` if the device has not finished it. Does not wait.
     ///
     /// # Errors
     /// The error of the driver.

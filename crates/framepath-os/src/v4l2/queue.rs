@@ -25,9 +25,11 @@ pub enum QueuedMemory<'a> {
     Driver,
     /// Dmabuf and its size in bytes.
     DmaBuf(BorrowedFd<'a>, usize),
-    /// Region and the number of its slot, by the slot's address; for either queue.
+    /// Slot of a region, by the region and the slot's number; the driver gets the slot's address (user
+    /// pointer). For either queue.
     Slot(&'a Region, u32),
-    /// Pixels of a frame, by their address; only for OUTPUT, whose buffers the device only reads.
+    /// Pixels of a frame; the driver gets their address (user pointer). Only for OUTPUT, whose buffers the
+    /// device only reads.
     Pixels(Plane<'a>),
 }
 
@@ -125,8 +127,8 @@ impl Node {
         Ok(request.count)
     }
 
-    /// Returns the position of buffer `index` of a queue in the driver's memory. Fails if the driver
-    /// reports 0 bytes.
+    /// Returns the position of buffer `index` of a queue in the driver's memory. Fails with the
+    /// driver's error, or if the driver reports 0 bytes.
     pub(super) fn query(&self, direction: Direction, index: u32) -> Result<Mappable, V4l2Error> {
         let mut planes = [abi::RawPlane::default(); abi::MOST_PLANES];
         let mut buffer = self.buffer(direction, index, Memory::Driver, &mut planes);
@@ -233,8 +235,8 @@ impl Node {
         }))
     }
 
-    /// Exports buffer `index` of a queue in the driver's memory as a dmabuf, for reading and writing. Fails
-    /// if the driver does not support this.
+    /// Exports buffer `index` of a queue in the driver's memory as a dmabuf, for reading and writing. Fails,
+    /// for example, if the driver does not support this.
     pub(super) fn export(&self, direction: Direction, index: u32) -> Result<OwnedFd, V4l2Error> {
         let flags = (rustix::fs::OFlags::CLOEXEC | rustix::fs::OFlags::RDWR).bits();
         let mut export =

@@ -30,8 +30,8 @@ enum Dmabufs {
     None,
     /// Dmabufs of which the slots were made, one per slot.
     Given(Vec<OwnedFd>),
-    /// Buffers of a driver, each exported as a dmabuf at its first request; `None` in `fds` if the driver
-    /// did not export it.
+    /// Buffers of a driver, each exported as a dmabuf when it is first asked for. An entry of `fds` is empty
+    /// before that, and `None` if the driver did not export the buffer.
     Exported { node: Arc<Node>, direction: Direction, fds: Vec<OnceLock<Option<OwnedFd>>> },
 }
 
@@ -75,8 +75,8 @@ impl Region {
         Ok(Region { base, slot_bytes: padded, slots, dmabufs: Dmabufs::None })
     }
 
-    /// Maps `bytes` bytes of `fd` from `offset` on at slot `slot`, to which no pointer exists yet. EINVAL
-    /// if there is no such slot, or it is too small.
+    /// Maps `bytes` bytes of `fd` from `offset` on at slot `slot`, to which no pointer exists yet. Fails
+    /// with EINVAL if there is no such slot or it is too small, or with the error of mmap(2).
     fn map(
         &mut self,
         slot: u32,
@@ -124,8 +124,8 @@ impl Region {
         Ok(region)
     }
 
-    /// Makes `slots` slots of at least `bytes` bytes in pages of this process, which the kernel writes
-    /// through their addresses.
+    /// Makes `slots` slots of at least `bytes` bytes in pages of this process. A driver reaches the slots by
+    /// their addresses (user pointers).
     pub(super) fn map_pages(bytes: usize, slots: u32) -> Result<Region, Errno> {
         let region = Region::reserve(bytes, slots)?;
         let whole = region.bytes();

@@ -26,6 +26,8 @@ const FORMAT_TIME: Duration = Duration::from_millis(500);
 pub(super) struct Captures {
     stream: Arc<Stream>,
     state: Mutex<CapturesState>,
+    /// Notified after each event of the CAPTURE queue, an announced format, a flush and the close, and by
+    /// [`Captures::recheck`].
     changed: Condvar,
 }
 
@@ -36,9 +38,9 @@ struct CapturesState {
     setup: Option<QueueSetup>,
     /// State of each of the client's buffers, by index.
     buffers: Vec<Buffer>,
-    /// Buffers that were provided to a worker last; `None` before buffers were provided to the first worker.
+    /// Buffers that were provided last, to whichever worker of the stream; `None` before the first time.
     loan: Option<CurrentBuffers>,
-    /// Number of times that buffers were provided to a worker so far.
+    /// Number of times that buffers were provided to workers of the stream so far.
     loans: u64,
     /// Epoch and request of the last announced format; `None` before the first.
     announced: Option<(u32, BufferRequest)>,
@@ -51,23 +53,23 @@ struct CapturesState {
 
 #[derive(Clone, Copy)]
 struct QueueSetup {
-    /// Number of buffers.
+    /// Number of CAPTURE buffers.
     count: u32,
     /// V4L2 pixel format of the buffers.
     pixelformat: u32,
-    /// Size of a buffer in bytes.
+    /// Minimum size of a buffer, bytes.
     length: u32,
 }
 
-/// Buffers that were provided to the present worker.
+/// Buffers that were provided to the stream's latest worker for its latest request.
 struct CurrentBuffers {
     /// Number of times, this time included, that buffers were provided to workers of the stream.
     number: u64,
-    /// Generation of each buffer's memory when the buffers were provided.
+    /// Generation of each buffer's memory when the buffers were provided, by the buffer's index.
     generations: Vec<u32>,
     /// Slots by which the buffers are released to the worker; `None` until the worker has mapped the buffers.
     slots: Option<ProvidedSlots>,
-    /// Number of buffers that the worker needs.
+    /// Number of buffers that the worker requested, or of all provided buffers if that is lower.
     needed: u32,
 }
 
@@ -78,11 +80,11 @@ struct Buffer {
     /// True from the queueing of the buffer by the client until the buffer is delivered with a
     /// frame or with the end of a drain, or until the CAPTURE queue stops.
     queued: bool,
-    /// True from the release of the buffer to the worker that has the present buffers until the
-    /// buffer is delivered.
+    /// True from the release of the buffer to the latest worker until the buffer is delivered with a frame
+    /// or with the end of a drain, or until buffers are provided again.
     at_worker: bool,
-    /// Frame in a buffer that the client holds, with [`CurrentBuffers::number`] at the delivery; `None` if
-    /// the client holds no frame in the buffer.
+    /// Last frame delivered in the buffer, with [`CurrentBuffers::number`] at the delivery; `None` before the
+    /// first frame, and after the client's queueing of the buffer has released the buffer to a worker.
     frame: Option<(u64, Frame)>,
 }
 
@@ -93,7 +95,8 @@ pub(super) enum CaptureEffect {
     Nothing,
     /// The client has flushed: sessions of epochs before this number are over.
     Flushed(u32),
-    /// The client has stopped using buffers that were provided to the worker, which has too few left.
+    /// The client has queued a buffer with new memory, and the worker now has fewer usable buffers than it
+    /// needs.
     Stale,
 }
 
@@ -102,8 +105,8 @@ pub(super) enum CaptureEffect {
 pub(super) enum Delivery {
     /// The buffer reached the client.
     Done,
-    /// The frame did not reach the client, because the client no longer uses the buffer, the frame's epoch
-    /// is over, or the stream is over.
+    /// The frame did not reach the client, because the client has replaced the buffer's memory, the frame's
+    /// epoch or the stream is over, or the frame is in none of the provided buffers.
     Over,
 }
 
@@ -122,7 +125,8 @@ impl Captures {
     /// effect on the session.
     ///
     /// # Errors
-    /// The client has closed the stream, or the stream has failed or was stopped.
+    /// The client has closed the stream or begun another, the stream has failed or was stopped, or the kernel
+    /// module reports an unknown event.
     pub(super) fn next(&self) -> io::Result<CaptureEffect> {
         let event = self.stream.next_capture()?;
         let mut state = self.locked();
@@ -200,7 +204,8 @@ impl Captures {
     }
 
     /// Announces the format of `request` to the client, unless the epoch's last announcement had the same
-    /// layout. A client with buffers for another format has to replace them, and gets a drain first.
+    /// layout. If that announcement had another layout, first reports to the kernel module that no frame with
+    /// the old layout follows. The client then replaces its buffers if they do not fit the new format.
     fn announce_format(&self, request: &BufferRequest, epoch: u32) -> io::Result<()> {
         let sample = request.decoded.luma_bytes() as u32;
         let V4l2Colors { colorspace, xfer_func, ycbcr_enc, quantization } = request.colors.into();
@@ -271,10 +276,11 @@ impl Captures {
 
     /// Answers a drain of the client. If the client is about to set up CAPTURE for another format,
     /// waits for the setup. Polls, because no event reports that the client has canceled its drain;
-    /// the kernel's answer does. Returns without an answer if the epoch is over.
+    /// the kernel's answer does. Gives up without an error if the epoch or the stream is over.
     ///
     /// # Errors
-    /// The kernel refuses the answer, for example because the client has canceled its drain.
+    /// The kernel refuses the answer for another reason than that the answer is too early, for example
+    /// because the client has canceled its drain.
     pub(super) fn drained_at_end(&self, epoch: u32) -> io::Result<()> {
         loop {
             match self.drained(epoch, Drained::End) {
@@ -290,8 +296,8 @@ impl Captures {
         }
     }
 
-    /// Tells the client, by the kernel module, that no more frames follow, with the reason `why`. A buffer
-    /// that carries this message then belongs to the client.
+    /// Reports to the kernel module that no frame of `epoch` is left, for the reason `why`. At the end of a
+    /// drain, a CAPTURE buffer carries this news to the client, and then belongs to the client.
     fn drained(&self, epoch: u32, why: Drained) -> io::Result<()> {
         let mut state = self.locked();
         if let Some(index) = self.stream.drained(epoch, why)? {
@@ -356,7 +362,8 @@ impl Captures {
 }
 
 impl CapturesState {
-    /// Returns true if the sessions of `epoch` are over.
+    /// Returns true if the sessions of `epoch` are over, because the client has flushed since or the stream
+    /// is over.
     fn is_over(&self, epoch: u32) -> bool {
         self.closed || epoch < self.epoch
     }
@@ -366,8 +373,8 @@ impl CapturesState {
         (buffer.queued, buffer.generation) = (true, generation);
         let Some(loan) = &self.loan else { return CaptureEffect::Nothing };
         if loan.generations.get(index) != Some(&generation) {
-            // The buffer has new memory since the buffers were provided. It stays unused while the worker has
-            // enough other buffers.
+            // The buffer got new memory after the buffers were provided, so the worker cannot use it. That
+            // matters only if the worker has too few other buffers.
             let usable = self.buffers.iter().zip(&loan.generations);
             let usable = usable.filter(|(buffer, known)| buffer.generation == **known).count();
             return if usable < loan.needed as usize { CaptureEffect::Stale } else { CaptureEffect::Nothing };

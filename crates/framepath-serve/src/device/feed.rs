@@ -3,10 +3,10 @@
 //! client.
 //!
 //! Three threads: one takes packets from the kernel and submits them to the worker, one takes the
-//! worker's frames and gives them to the client, one watches the client's buffers. A temporary
-//! fourth decodes packets again after the client has replaced its buffers. A session lasts for at
-//! most one sequence of one epoch, and begins at a packet where decoding can begin. When packets
-//! are decoded again, a new session begins within the sequence.
+//! worker's frames and gives them to the client, one watches the client's buffers. After the client
+//! has replaced its buffers, a temporary fourth thread or the first submits earlier packets again. A
+//! session lasts for at most one sequence of one epoch, and begins at a packet where decoding can
+//! begin. When packets are decoded again, a new session begins within the sequence.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -48,6 +48,7 @@ pub(super) struct Serving {
     /// also end without this lock: abandoned by the thread that watches the buffers, or after an error.
     feeder: Mutex<Feeder>,
     state: Mutex<FeedState>,
+    /// Notified when the thread that delivers frames is done with a session, and when `stale` becomes true.
     changed: Condvar,
     /// Channel to the thread that delivers frames; `None` once no more sessions start.
     jobs: Mutex<Option<Sender<Job>>>,
@@ -58,7 +59,7 @@ struct Feeder {
     submit: Option<SubmitEnd>,
     sequences: Sequences,
     stash: Stash,
-    /// Present epoch: the number of the client's flushes so far.
+    /// Present epoch: the number of the client's flushes that the thread for packets has handled.
     epoch: u32,
     /// Lowest number that the next packet can have; packets with lower numbers were taken already.
     next_seq: u64,
@@ -66,19 +67,22 @@ struct Feeder {
 
 #[derive(Default)]
 struct FeedState {
-    /// Epoch and session of the present sequence; `None` between sessions.
+    /// Epoch and newest session; `None` before the first session, and once the thread that delivers frames is
+    /// done with the newest session.
     session: Option<(u32, Arc<Session>)>,
-    /// True from the start of a session until the thread that delivers frames is done with the
-    /// session: all its frames were read, or the session has failed or was abandoned.
+    /// True from the start of a session until the thread that delivers frames reads no more frames of the
+    /// session: all were read, the session has failed or was abandoned, or the client cannot take a frame.
     reading: bool,
-    /// True after the client has stopped using so many buffers of the session that the worker has
-    /// too few, until the replay begins.
+    /// True after the client has replaced the memory of so many buffers that the worker has too few,
+    /// until a thread begins to submit the packets again.
     stale: bool,
-    /// Marks of the last packets, by the packet's number.
+    /// Marks of the latest [`MARKS`] submitted packets, by the packet's number.
     marks: BTreeMap<u64, PacketMark>,
-    /// Numbers, among the packets of the last replay, of the frames that were delivered before this replay.
+    /// Numbers of the packets whose frames the client already had when the latest replay began, from the
+    /// replay's first packet on. Their frames are not delivered again.
     delivered_before: BTreeSet<u64>,
-    /// Highest packet number of a delivered frame; `None` before the first frame.
+    /// Highest packet number of a frame that was delivered, or was decoded again and skipped because the
+    /// client already had the frame; `None` before the first.
     delivered: Option<u64>,
 }
 
@@ -134,7 +138,8 @@ impl Serving {
     /// Makes the stream's shared state, and starts the stream's other threads.
     ///
     /// # Errors
-    /// The codec is not supported, or a thread cannot be started.
+    /// The codec is not supported, there is no memory for the track's description, or a thread cannot be
+    /// started.
     fn start(
         id: u64,
         codec: u32,
@@ -269,7 +274,7 @@ impl Serving {
     }
 
     /// If the client has replaced its buffers in the middle of a sequence, decodes the packets of the
-    /// stash again, into the new buffers.
+    /// stash again, into the new buffers; repeats that if the client replaces the buffers meanwhile.
     fn replay_if_stale(&self, feeder: &mut Feeder) -> io::Result<()> {
         while std::mem::take(&mut self.state().stale) {
             self.abandon();
@@ -298,7 +303,8 @@ impl Serving {
         let pts = i64::try_from(entry.mark.timestamp).ok();
         let meta = FrameMeta { seq: entry.seq, pts, ..FrameMeta::default() };
         let packet = Packet::copied(&entry.bytes, meta, entry.key).ok_or(io::ErrorKind::OutOfMemory)?;
-        // An error is ignored: the session is over, and the code that ended it decides how to continue.
+        // An error is ignored. Most often the session is over, and the code that ended it decides how to
+        // continue. A packet that is too large, or for which this process lacks a resource, is skipped.
         let _ = submit.submit(meta, WorkerInput::Packet(packet), Stretch::default(), Stretch::default);
         Ok(())
     }
@@ -319,7 +325,7 @@ impl Serving {
             hop,
             track: Some(self.track.clone()),
             frames_behind: 0,
-            // The client may return buffers at any time.
+            // With 1, the watchdog spares a worker that waits for a buffer while the client holds a frame.
             least_out: 1,
             options,
             service: None,
@@ -339,8 +345,8 @@ impl Serving {
     }
 
     /// Drains the session, if there is one, and waits until all its frames are delivered to the
-    /// client, or the session has failed or was abandoned. If the client replaces its buffers
-    /// meanwhile, decodes the packets again first.
+    /// client, the session has failed or was abandoned, or the client can take no more frames of it.
+    /// If the client replaces its buffers meanwhile, submits the packets again, and then drains again.
     fn finish(&self, feeder: &mut Feeder) -> io::Result<()> {
         loop {
             if let Some(submit) = &mut feeder.submit {
@@ -369,6 +375,8 @@ impl Serving {
 
     // ---- frames
 
+    /// Delivers the frames of one session after the other, until no more sessions start. Reports a failure of
+    /// a session on standard error.
     fn deliver_all(&self, jobs: &Receiver<Job>) {
         while let Ok(Job { mut collect, session, epoch }) = jobs.recv() {
             let ended = self.deliver(&mut collect, epoch);
@@ -386,11 +394,11 @@ impl Serving {
     }
 
     /// Delivers a session's frames, without those that the client has already, until the session ends or
-    /// the client can no longer take a frame of it. After an error, the next random access point starts
-    /// another session.
+    /// the client can no longer take one of the session's frames.
     ///
     /// # Errors
-    /// The session failed, or the kernel does not accept a frame.
+    /// The session failed, or the kernel refuses a frame, other than for an old epoch or replaced memory. The
+    /// next packet where decoding can begin then starts another session.
     fn deliver(&self, collect: &mut CollectEnd, epoch: u32) -> Result<(), HostError> {
         loop {
             let arrival = match collect.next_frame() {
@@ -442,7 +450,7 @@ impl Serving {
                     // In a thread of its own, because the feeding thread may sleep until the next packet.
                     let serving = self.clone();
                     let replay = move || serving.replay_if_stale(&mut serving.feeder());
-                    // If the thread cannot be started, the next packet triggers the replay.
+                    // If the thread cannot be started, the next packet or drain triggers the replay.
                     let _ = thread::Builder::new().name("fp-replay".to_owned()).spawn(replay);
                 }
             }

@@ -43,10 +43,12 @@ pub(super) struct StashEntry {
     pub(super) key: bool,
     /// Mark that the client gave to the packet, for the packet's frame.
     pub(super) mark: PacketMark,
+    /// Payload of the packet, after the parameter sets that decoding from this packet on needs and that the
+    /// payload lacks.
     pub(super) bytes: Vec<u8>,
 }
 
-/// Packets of one epoch that may be decoded again.
+/// Packets of one epoch that may have to be decoded again, in a file.
 pub(super) struct Stash {
     file: File,
     /// Size of the ring in bytes.
@@ -65,7 +67,7 @@ impl Stash {
     /// another epoch than `epoch`, or the content is invalid, removes them and returns no packets.
     ///
     /// # Errors
-    /// The file is too small, or cannot be read or written.
+    /// The file has no room for a packet, or cannot be read or written.
     pub(super) fn open(file: File, epoch: u32) -> io::Result<(Stash, Vec<StashEntry>)> {
         let size = file.metadata()?.len().checked_sub(RING).filter(|size| *size > ENTRY);
         let size = size.ok_or(io::ErrorKind::InvalidData)?;
@@ -108,8 +110,9 @@ impl Stash {
         Ok(entries)
     }
 
-    /// Removes all packets, and writes the number `epoch`. Called when an epoch or a coded sequence
-    /// begins, after a drain, and for a file with invalid content or another epoch.
+    /// Removes all packets, and writes the number `epoch`. Called after a flush, after a drain,
+    /// when a packet begins a session that is no replay, and for a file with invalid content or another
+    /// epoch.
     pub(super) fn begin(&mut self, epoch: u32) -> io::Result<()> {
         // Empties the ring first, so that after a kill in between the old epoch has no packets.
         self.set_word(HEAD_AT, self.tail)?;

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Counts of the open streams of each user, and their limit.
+/// Counts of the open streams of each user, and their limit. Clients without a limit are not counted.
 pub(super) struct Users {
     /// Maximum number of streams of one user.
     limit: u32,
@@ -12,7 +12,7 @@ pub(super) struct Users {
     streams: Mutex<HashMap<u32, u32>>,
 }
 
-/// One stream of a user, counted until it is dropped.
+/// One counted stream of a user. Dropping this value ends the count.
 pub(super) struct UserStream {
     users: Arc<Users>,
     uid: u32,
