@@ -62,6 +62,7 @@ pub enum RandomAccess {
     },
     /// Random access point: decoding can start here. The container flags the packet, and the
     /// packet's bytes confirm it; or the codec does, if all its pictures are random access points.
+    /// The replay log of a stage that takes frames has this class for every frame.
     Point,
 }
 

@@ -14,7 +14,8 @@ pub const MOST_BUFFERS: u32 = 32;
 /// Plane format of the frames in buffers that a device or another process provides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProvidedFormat {
-    /// The decoder's own format, YU12 for 8 bits: nothing is copied.
+    /// The decoder's own format, YUV420P (YU12 in V4L2) for 8 bits or YUV420P10 for 10: the decoder
+    /// writes into the buffers, and nothing is copied.
     Native,
     /// NV12 for 8 bits: chroma is copied; P010 for 10 bits: all planes are copied.
     Packed,
@@ -59,9 +60,9 @@ impl BufferRequest {
         BufferRequest { colors: other.colors, ..*self } == *other
     }
 
-    /// Returns true if a decoder can have made this request: a YUV420P format, sides and number of
-    /// buffers in their ranges, and rows, stride and buffer sizes that hold the picture. Requests
-    /// from another process are checked with it.
+    /// Returns true if a decoder can have made this request: the format is YUV420P or YUV420P10, the
+    /// sides and the number of buffers are in their ranges, and the rows, the stride and both buffer
+    /// sizes hold the picture. Requests from another process are checked by this function.
     pub fn is_sound(&self) -> bool {
         let sample = self.decoded.luma_bytes() as u64;
         let luma = u64::from(self.stride) * u64::from(self.rows);

@@ -183,15 +183,17 @@ pub struct ReplayLog<P> {
     resumption: Resumption,
     seek_skips: SeekSkips,
     /// True if [`ReplayLog::forget`] dropped packets that a replay would need: from then on until
-    /// the history's start moves to a random access point, or a worker dies.
+    /// the history's start moves to a random access point, or [`ReplayLog::died`] is called.
     incomplete: bool,
-    /// True if a new frame was delivered or withheld since the last death; also before the first
-    /// death. A frame that is withheld because it lacks references does not count if its packet is
+    /// True if a new frame was delivered or withheld since the last [`ReplayLog::died`]; also before
+    /// the first. A frame that is withheld because it lacks references does not count if its packet is
     /// forgotten.
     progressed: bool,
-    /// Last death; `None` before the first, and after a packet was given up.
+    /// Last death that [`ReplayLog::died`] recorded; `None` before the first, and after a packet was
+    /// given up.
     last: Option<Death>,
-    /// Number of deaths since the last new frame before the last death; includes the last death.
+    /// Number of calls of [`ReplayLog::died`] after the last new frame that came before the latest of
+    /// these calls; includes the latest.
     in_a_row: u32,
     /// Number of single-threaded deaths in `in_a_row` since the last packet was given up, without
     /// the row's first.
@@ -199,9 +201,13 @@ pub struct ReplayLog<P> {
     /// Number of the latest deaths in `in_a_row` that happened before a packet of the history was
     /// taken.
     unopened: u32,
+    /// See [`ReplayLog::deaths`].
     deaths: u64,
+    /// See [`ReplayLog::replayed`].
     replayed: u64,
+    /// See [`ReplayLog::skipped`].
     skipped: u64,
+    /// See [`ReplayLog::skipped_leading`].
     skipped_leading: u64,
 }
 
@@ -511,7 +517,8 @@ impl<P> ReplayLog<P> {
         owed
     }
 
-    /// Returns the number of workers' deaths that were recorded.
+    /// Returns the number of workers' deaths that [`ReplayLog::died`] and [`ReplayLog::abandon`]
+    /// recorded.
     pub fn deaths(&self) -> u64 {
         self.deaths
     }
@@ -523,7 +530,8 @@ impl<P> ReplayLog<P> {
 
     /// Returns the number of packets given up without a frame: those at which workers died, those
     /// from there up to where the stream resumed, those whose references are missing there (dropped
-    /// or withheld), and forgotten ones. Packets whose frame a seek leaves out do not count.
+    /// or withheld), and forgotten ones. Packets whose frame a seek leaves out do not count, nor do
+    /// losses of [`ReplayLog::abandon`].
     pub fn skipped(&self) -> u64 {
         self.skipped
     }

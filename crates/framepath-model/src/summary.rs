@@ -199,7 +199,7 @@ pub struct CausesUs {
     /// CPU time in a stage, without copies; `None` if not known. All causes are those of
     /// [`ledger::Cause`](crate::ledger::Cause).
     pub compute: Option<f64>,
-    /// Time in which the CPU copied pixel or packet bytes; `None` if not known.
+    /// Time of the copies of pixel and packet bytes by the CPU; `None` if not known.
     pub copy: Option<f64>,
     /// Time in which the frame waited for a busy consumer; `None` if not known.
     pub queue: Option<f64>,
@@ -208,7 +208,8 @@ pub struct CausesUs {
     pub held: Option<f64>,
     /// Time from hand-off until an idle consumer ran; `None` if not known.
     pub wakeup: Option<f64>,
-    /// Time in which a stage's thread could run but had no CPU; `None` if not known.
+    /// Time in which a stage's thread, or a decoder's frame thread, could run but had no CPU; `None` if
+    /// not known.
     pub preempted: Option<f64>,
     /// Time of known waits, such as for a free buffer or for I/O; `None` if not known.
     pub blocked: Option<f64>,
@@ -368,7 +369,7 @@ pub struct Ratio {
     pub b: String,
     /// Median of the ratios within the pairs.
     pub median: f64,
-    /// Ends of the 95 % interval of the median; `null` if only one pair was run.
+    /// Ends of the 95 % interval of the median; `None`, in JSON `null`, if only one pair was run.
     pub ci95: Option<[f64; 2]>,
     /// Number of pairs.
     pub pairs: usize,
@@ -400,12 +401,12 @@ impl Ratio {
     }
 }
 
-/// Contender that did not run, at all or in one case, and therefore does not count as passed.
+/// Contender that gave no figures, in one case or in all, and therefore does not count as passed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
-    /// Name of the contender that did not run.
+    /// Name of the contender that gave no figures.
     pub contender: String,
-    /// Case that did not run; `None` if no case of the contender ran.
+    /// Case in which the contender gave no figures; `None` for all cases.
     #[serde(default)]
     pub case: Option<String>,
     /// Reason, and what to do to make the contender run.

@@ -150,7 +150,8 @@ pub struct Definition {
     pub help: &'static str,
     /// Own arguments: positional arguments in order, then options.
     pub own: &'static [Arg],
-    /// Hosts where the hop can run. Unless this is [`Hosts::Inline`], the hop also has the arguments for workers.
+    /// Hosts where the hop can run. With every value but [`Hosts::Inline`], the hop also has arguments for
+    /// workers.
     pub hosts: Hosts,
     /// Description of the undeclared options that the hop accepts as text; `None` if the hop
     /// accepts none. Only the code that runs the stage knows these options.
@@ -162,7 +163,7 @@ pub struct Definition {
 }
 
 impl Definition {
-    /// Declares a source without arguments; `help` is its help text, one line.
+    /// Declares a source without arguments that runs inline; `help` is its help text, one line.
     pub const fn source(name: &'static str, help: &'static str) -> Definition {
         Definition::new(name, DefinitionKind::Source, help)
     }
