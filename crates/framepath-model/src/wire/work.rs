@@ -37,7 +37,7 @@ pub struct WorkerTime {
     pub compute_ns: u32,
     /// Time in which the stage's thread, or a decoder's frame thread, could run but had no CPU.
     pub preempted_ns: u32,
-    /// Time in which the CPU copied pixels or packet bytes.
+    /// Time of the copies in `copied_bytes`: CPU time at level `full`, wall time at level `times`.
     pub copy_ns: u32,
     /// Number of pixel and packet bytes that the CPU copied.
     pub copied_bytes: u32,
