@@ -2,8 +2,8 @@
 //! Request of a decoder for buffers of a device or another process: layout, number and size.
 //!
 //! The planes are placed as in V4L2's single-plane formats. The luma plane has `stride * rows`
-//! bytes. Chroma follows directly, with half the stride (YU12) or interleaved with the same stride
-//! (NV12, P010). Other data of the decoder follows the pixels.
+//! bytes. Chroma follows directly, in two planes with half the stride (YUV420P, which V4L2 calls YU12,
+//! and YUV420P10) or interleaved with the same stride (NV12, P010). Other data of the decoder follows the pixels.
 
 use crate::colors::Colors;
 use crate::format::PixelFormat;

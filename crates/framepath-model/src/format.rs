@@ -185,8 +185,8 @@ impl Layout {
         Ok(Layout { format, width, height, size, colors: Colors::UNKNOWN, planes: held, count: planes.len() })
     }
 
-    /// Describes `bytes` bytes that are no picture, as one row of GREY. [`Layout::MAX_SIDE`] does not
-    /// apply. The source `test bytes=N`, for example, emits such frames.
+    /// Describes `bytes` bytes that are no picture, at most `u32::MAX`, as one row of GREY.
+    /// [`Layout::MAX_SIDE`] does not apply. The source `test bytes=N`, for example, emits such frames.
     pub fn opaque(bytes: usize) -> Layout {
         let plane = PlaneLayout { offset: 0, stride: bytes, width: bytes, rows: 1 };
         Layout {

@@ -3,7 +3,8 @@
 //! addition to the codec's head; without them it would decode with other parameters or not at
 //! all.
 //!
-//! Sets are kept unchanged and in order, including invalid ones. So the later decoder handles them,
+//! Sets are kept unchanged and in order, including invalid ones, but without repetitions that change
+//! nothing. So the later decoder handles them,
 //! and the sets that depend on them, exactly as the first decoder did. An SEI message of H.264 that
 //! names x264 counts as a parameter set, because libavcodec decodes differently after it.
 //!

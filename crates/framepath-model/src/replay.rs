@@ -266,7 +266,8 @@ impl<P> ReplayLog<P> {
         }
     }
 
-    /// Returns the next packet to submit to the present worker; `None` if all are submitted.
+    /// Returns the next packet to submit to the present worker; `None` if all packets of the history are
+    /// submitted.
     pub fn next_unsent(&self) -> Option<&ReplayEntry<P>> {
         self.history.get(self.cursor)
     }
@@ -381,8 +382,9 @@ impl<P> ReplayLog<P> {
     /// Records the worker's death; from now on, all kept packets are unsent. Drops the forgotten
     /// packets, and those that no worker can decode after this death. Counts a dropped packet as
     /// skipped if it might still have yielded a frame for the reader. Returns the action for the
-    /// next worker. `popped` is the last packet that the worker took, `None` if it took none;
-    /// `single_threaded` is true if it decoded on one thread.
+    /// next worker. `popped` is the last packet that the worker took, `None` if it took none; a
+    /// packet that the history no longer has counts as none. `single_threaded` is true if the worker
+    /// decoded on one thread.
     pub fn died(&mut self, popped: Option<u64>, single_threaded: bool) -> RestartPlan {
         let seek_skips = &mut self.seek_skips;
         self.skipped += self.forgotten.clear(|seq| !seek_skips.lost(seq));
@@ -595,8 +597,8 @@ impl<P> ReplayLog<P> {
         RestartPlan::Skip { poisoned: first, next }
     }
 
-    /// Moves the start of the history forward if the rules allow it, after a frame of the packet
-    /// with index `at` was delivered. Scans the history a few times per random access point, not
+    /// Moves the start of the history forward if the rules allow it, after a frame of the packet with
+    /// index `at` arrived that is delivered, or withheld only because a seek skips it. Scans the history a few times per random access point, not
     /// per frame.
     fn trim(&mut self, at: usize) {
         let entry = &self.history[at];

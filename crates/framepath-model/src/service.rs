@@ -58,7 +58,7 @@ impl Window {
     }
 }
 
-/// Resources in use by one user, counted for the limits.
+/// Connections, streams and recent requests of one user, counted for the limits.
 #[derive(Clone, Debug, Default)]
 pub struct User {
     connections: u32,

@@ -11,7 +11,7 @@ use crate::orientation::Orientation;
 pub struct Rational {
     /// Numerator.
     pub num: i32,
-    /// Denominator; zero means "not known".
+    /// Denominator. The fraction is not known if numerator or denominator is not positive.
     pub den: i32,
 }
 
@@ -26,9 +26,9 @@ impl Rational {
         (self.num > 0 && self.den > 0).then(|| f64::from(self.num) / f64::from(self.den))
     }
 
-    /// Converts `ticks` of this time base to ticks of `to`, rounded to nearest, halves
-    /// away from zero. `None` if a fraction is not positive or the result
-    /// does not fit.
+    /// Converts `ticks` of this time base to ticks of time base `to`, rounded to nearest, halves away
+    /// from zero. Returns `None` if one of the two time bases is not positive or the result does not
+    /// fit.
     ///
     /// ```
     /// use framepath_model::stream::Rational;
@@ -83,9 +83,9 @@ pub struct StreamInfo {
     /// Pixel format of the frames; `None` for packets, or if the format is known only from the
     /// first frame on.
     pub format: Option<PixelFormat>,
-    /// Width in pixels; may change with any frame.
+    /// Width in pixels; 0 if not known. A frame may have another width.
     pub width: u32,
-    /// Height in pixels; may change with any frame.
+    /// Height in pixels; 0 if not known. A frame may have another height.
     pub height: u32,
     /// Seconds per tick of `pts` and `duration`.
     pub time_base: Rational,

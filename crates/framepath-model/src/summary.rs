@@ -49,8 +49,9 @@ pub struct Machine {
     /// Size of the memory, MiB; `None` if not known.
     #[serde(default)]
     pub memory_mib: Option<u64>,
-    /// Vendor of the virtual machine that the experiment ran in, or `virtual machine` if its vendor is not
-    /// known; `None` outside of a virtual machine.
+    /// Vendor of the virtual machine that the experiment ran in, or `virtual machine` if the vendor is
+    /// not known; `None` if the processor's flags name no hypervisor, as outside of a virtual machine and
+    /// on processors other than x86.
     #[serde(default)]
     pub virtualisation: Option<String>,
     /// Name of the first processor's frequency governor; `None` if there is none or it is not
@@ -109,7 +110,8 @@ pub struct SummaryRow {
     /// `None` if not known.
     #[serde(default)]
     pub switches_per_frame: Option<f64>,
-    /// Number of system calls per frame; `None` if not known.
+    /// Number of system calls per frame; `None` if not known, as in all summaries that this version
+    /// writes.
     #[serde(default)]
     pub syscalls_per_frame: Option<f64>,
     /// Latency of the median frame divided among its causes, microseconds. Of several runs, that of

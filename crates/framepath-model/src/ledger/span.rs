@@ -30,6 +30,7 @@ pub struct Span {
     pub end_ns: u64,
     /// Index of the hop in the path.
     pub hop: u16,
-    /// Thread, helper or wait.
+    /// Place in which the frame spent this time: a thread, a helper, or inside the hop without a known
+    /// thread.
     pub place: SpanPlace,
 }
