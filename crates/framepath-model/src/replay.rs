@@ -201,13 +201,13 @@ pub struct ReplayLog<P> {
     /// Number of the latest deaths in `in_a_row` that happened before a packet of the history was
     /// taken.
     unopened: u32,
-    /// See [`ReplayLog::deaths`].
+    /// Number of workers' deaths that [`ReplayLog::died`] and [`ReplayLog::abandon`] recorded.
     deaths: u64,
-    /// See [`ReplayLog::replayed`].
+    /// Number of packets submitted again to a later worker; a packet counts each time.
     replayed: u64,
-    /// See [`ReplayLog::skipped`].
+    /// Number of packets given up without a frame, as [`ReplayLog::skipped`] describes.
     skipped: u64,
-    /// See [`ReplayLog::skipped_leading`].
+    /// Part of `skipped`: leading pictures of a random access point where the stream resumed.
     skipped_leading: u64,
 }
 

@@ -8,10 +8,10 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::stats::{PairedRatio, Spread, Verdict, percentile};
 
-/// Summary of one experiment.
+/// Summary of one experiment of the lab, or of one run of a path.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// Name of the experiment, such as `decode`.
+    /// Name of the experiment, such as `decode`; `run` for a run of a path.
     pub experiment: String,
     /// Machine on which the experiment ran.
     pub machine: Machine,
@@ -24,7 +24,7 @@ pub struct Summary {
     /// Comparisons of two contenders over paired runs.
     #[serde(default)]
     pub ratios: Vec<Ratio>,
-    /// Contenders that did not run, with the reason.
+    /// Contenders that gave no figures, in one case or in all, with the reason.
     #[serde(default)]
     pub skipped: Vec<Skipped>,
     /// Other facts that a reader must know, one sentence each.
@@ -78,7 +78,8 @@ pub struct Machine {
 pub struct SummaryRow {
     /// Name of the case, such as a clip or a buffer size.
     pub case: String,
-    /// Name of the contender.
+    /// Name of the contender; for a run of a path, `path`, or `path to SINK` if the path has several
+    /// sinks.
     pub contender: String,
     /// Number of runs.
     pub runs: u32,

@@ -16,11 +16,11 @@ use super::LayoutError;
 pub enum PixelFormat {
     /// One plane of 8-bit luma.
     Grey,
-    /// One plane, 10 bits.
+    /// One plane of 10-bit luma.
     Grey10,
-    /// One plane, 12 bits.
+    /// One plane of 12-bit luma.
     Grey12,
-    /// One plane, 16 bits.
+    /// One plane of 16-bit luma.
     Grey16,
     /// One plane of pairs: 8 bits of luma, 8 bits of alpha.
     Ya8,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One row: one frame on one hop.
+//! One row: one frame or packet on one hop.
 
 use super::{Cause, Causes};
 
@@ -7,7 +7,8 @@ use super::{Cause, Causes};
 pub mod flag {
     /// The hop is a sink, which has finished the frame: the frame's way ends here.
     pub const LAST: u32 = 1;
-    /// The hop dropped the frame.
+    /// The hop, a queue, dropped the frame: the queue was full, or a seek or flush had made the frame
+    /// stale.
     pub const DROPPED: u32 = 2;
     /// The thread counters are filled in, as at level `full`.
     pub const COUNTED: u32 = 4;
@@ -22,12 +23,12 @@ pub mod flag {
     pub const FRAME_THREAD: u32 = 32;
 }
 
-/// Fixed-size record of one frame on one hop. Times are CLOCK_MONOTONIC nanoseconds; durations
+/// Fixed-size record of one frame or packet on one hop. Times are CLOCK_MONOTONIC nanoseconds; durations
 /// are nanoseconds; a duration that is not known is 0. The rows of a frame leave no gap: each
 /// `enter_ns` is the `leave_ns` of the predecessor in the [`HopTree`](super::HopTree).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Row {
-    /// The frame's number.
+    /// Number of the frame or packet; a decoded frame has the number of its packet.
     pub seq: u64,
     /// Time at which the frame was created, nanoseconds.
     pub birth_ns: u64,

@@ -49,7 +49,7 @@ pub enum DefaultValue {
 /// Declaration of an argument: an option `name=value`, or a positional word.
 #[derive(Debug, Clone, Copy)]
 pub struct Arg {
-    /// Name of the argument, lower case.
+    /// Name of the argument: lower-case ASCII letters, digits and `_`, with a letter first.
     pub name: &'static str,
     /// True if the argument is given by its position and not by its name.
     pub positional: bool,
@@ -142,7 +142,7 @@ impl Arg {
 /// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Definition {
-    /// Name of the hop.
+    /// Name of the hop in paths: lower-case ASCII letters, digits and `_`, with a letter first.
     pub name: &'static str,
     /// Kind of the hop, which determines its place in a path.
     pub kind: DefinitionKind,

@@ -116,16 +116,16 @@ pub struct Figures {
     /// in which no thread is known to have worked on the frame, also the time in a device; if a part
     /// of this time of a frame is pool time, all of it counts as `pool`.
     pub causes_ns: [u64; KNOWN_CAUSES.len()],
-    /// Width of the last frame, pixels; 0 before the first frame.
+    /// Width of the last frame, pixels; 0 before the first frame and for a demuxer.
     pub width: u32,
-    /// Height of the last frame, pixels; 0 before the first frame.
+    /// Height of the last frame, pixels; 0 before the first frame and for a demuxer.
     pub height: u32,
     /// Text of the stage with its arguments, such as `decode threads=1`, at most [`LABEL_BYTES`]
     /// bytes; `file` for a demuxer, empty before the worker has opened a stream. Printable ASCII if
     /// [`Figures::from_words`] made it.
     pub stage: String,
     /// Durations from the time when the stage took a packet or frame to the output of each of its
-    /// frames. Not counted if the stage took more than a thousand inputs in between, or in a demuxer.
+    /// frames. Not counted if the stage took 1,024 or more other inputs in between, or in a demuxer.
     pub latency: Histogram,
 }
 

@@ -115,7 +115,7 @@ pub enum Message {
     /// the network. The answer is [`Message::Demuxed`] or [`Message::Refused`].
     DemuxNetwork(DemuxNetwork),
     /// Worker to caller, or to the service that started the worker, first message: the worker has
-    /// started and has entered the sandbox as far as the kernel and the `sandbox=` option allow.
+    /// started and has entered the sandbox. The field says which layers of the sandbox are in force.
     Ready {
         /// States of the sandbox's layers, as the worker knows them (`Layers::bits` of
         /// framepath-os).
@@ -123,7 +123,7 @@ pub enum Message {
     },
     /// Worker to caller, answer to [`Message::Open`]: the stream is open.
     Opened {
-        /// Number of threads that the stage uses.
+        /// Number of threads that do the stage's work, as the stage reports it.
         threads: u32,
         /// Description of the stream that leaves the stage.
         stream: StreamInfo,

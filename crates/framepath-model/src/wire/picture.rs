@@ -5,7 +5,7 @@ use super::WireError;
 use crate::orientation::Orientation;
 use crate::stream::{FieldOrder, PictureFlags};
 
-/// Number of bits of [`picture_bits`].
+/// Number of bits in which [`picture_bits`] encodes field order and orientation.
 pub(super) const PICTURE_BITS: u32 = 5;
 
 /// Encodes the field order (two bits) and the orientation (three bits).

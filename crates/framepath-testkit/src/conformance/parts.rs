@@ -32,7 +32,7 @@ pub struct PathRecord {
     pub ended: AtomicBool,
     /// Frames that the sink has received, in the order of their arrival.
     pub seen: Mutex<Vec<SeenFrame>>,
-    /// Number of times that the sink was drained: 0 before the end of the stream, then 1.
+    /// Number of times that the sink was drained; the checks of streams that end expect 1.
     pub drained: AtomicU64,
 }
 

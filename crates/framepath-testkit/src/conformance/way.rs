@@ -17,7 +17,8 @@ pub enum WhenFull {
     DropsOldest,
 }
 
-/// Link under test, with the facts that the checks need.
+/// Link under test (a direct call, a queue, or a stage in a worker), with the facts that the checks
+/// need.
 pub struct LinkUnderTest {
     /// Function that adds the link to a path.
     pub add: Box<dyn Fn(Pipeline) -> Pipeline>,
