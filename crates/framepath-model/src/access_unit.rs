@@ -158,8 +158,8 @@ impl Nal {
 }
 
 /// Iterates over the NAL units between the start codes of `bytes`; each unit has at least one byte.
-/// Zeros at a unit's end belong to the next start code. Bytes before the first start code belong to no
-/// unit.
+/// Zeros at a unit's end belong to the next start code. Bytes before the first start code belong to
+/// no unit.
 pub(crate) fn nals(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = start_code(bytes).map_or(&[][..], |(_, behind)| &bytes[behind..]);
     std::iter::from_fn(move || {
@@ -267,8 +267,8 @@ pub(crate) const FRAME_HEADER: u8 = 3;
 pub(crate) const FRAME: u8 = 6;
 
 /// Returns true if the AV1 frame header has `show_existing_frame` 0 and belongs to a key frame.
-/// (The header of a still picture may lack these bits. The result is then without meaning, which does no
-/// harm, because such a stream has only one picture.)
+/// (The header of a still picture may lack these bits. The result is then without meaning, which
+/// does no harm, because such a stream has only one picture.)
 fn begins_key_frame(body: &[u8]) -> bool {
     body.first().is_some_and(|first| first >> 5 == 0)
 }

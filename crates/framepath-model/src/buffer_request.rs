@@ -2,8 +2,9 @@
 //! Request of a decoder for buffers of a device or another process: layout, number and size.
 //!
 //! The planes are placed as in V4L2's single-plane formats. The luma plane has `stride * rows`
-//! bytes. Chroma follows directly, in two planes with half the stride (YUV420P, which V4L2 calls YU12,
-//! and YUV420P10) or interleaved with the same stride (NV12, P010). Other data of the decoder follows the pixels.
+//! bytes. Chroma follows directly, in two planes with half the stride (YUV420P, which V4L2 calls
+//! YU12, and YUV420P10) or interleaved with the same stride (NV12, P010). Other data of the decoder
+//! follows the pixels.
 
 use crate::colors::Colors;
 use crate::format::PixelFormat;
@@ -60,9 +61,9 @@ impl BufferRequest {
         BufferRequest { colors: other.colors, ..*self } == *other
     }
 
-    /// Returns true if a decoder can have made this request: the format is YUV420P or YUV420P10, the
-    /// sides and the number of buffers are in their ranges, and the rows, the stride and both buffer
-    /// sizes hold the picture. Requests from another process are checked by this function.
+    /// Returns true if a decoder can have made this request: the format is YUV420P or YUV420P10,
+    /// the sides and the number of buffers are in their ranges, and the rows, the stride and both
+    /// buffer sizes hold the picture. Requests from another process are checked by this function.
     pub fn is_sound(&self) -> bool {
         let sample = self.decoded.luma_bytes() as u64;
         let luma = u64::from(self.stride) * u64::from(self.rows);

@@ -186,7 +186,8 @@ impl Layout {
     }
 
     /// Describes `bytes` bytes that are no picture, at most `u32::MAX`, as one row of GREY.
-    /// [`Layout::MAX_SIDE`] does not apply. The source `test bytes=N`, for example, emits such frames.
+    /// [`Layout::MAX_SIDE`] does not apply. The source `test bytes=N`, for example, emits such
+    /// frames.
     pub fn opaque(bytes: usize) -> Layout {
         let plane = PlaneLayout { offset: 0, stride: bytes, width: bytes, rows: 1 };
         Layout {
@@ -234,8 +235,8 @@ impl Layout {
         Ok(Layout { width, height, size, planes, ..*self })
     }
 
-    /// Returns the planes in the order in which [`PixelFormat`] describes those of the format, such as
-    /// luma, then chroma, then alpha.
+    /// Returns the planes in the order in which [`PixelFormat`] describes those of the format, such
+    /// as luma, then chroma, then alpha.
     pub fn planes(&self) -> &[PlaneLayout] {
         &self.planes[..self.count]
     }

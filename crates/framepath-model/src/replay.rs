@@ -185,15 +185,15 @@ pub struct ReplayLog<P> {
     /// True if [`ReplayLog::forget`] dropped packets that a replay would need: from then on until
     /// the history's start moves to a random access point, or [`ReplayLog::died`] is called.
     incomplete: bool,
-    /// True if a new frame was delivered or withheld since the last [`ReplayLog::died`]; also before
-    /// the first. A frame that is withheld because it lacks references does not count if its packet is
-    /// forgotten.
+    /// True if a new frame was delivered or withheld since the last [`ReplayLog::died`]; also
+    /// before the first. A frame that is withheld because it lacks references does not count if its
+    /// packet is forgotten.
     progressed: bool,
-    /// Last death that [`ReplayLog::died`] recorded; `None` before the first, and after a packet was
-    /// given up.
+    /// Last death that [`ReplayLog::died`] recorded; `None` before the first, and after a packet
+    /// was given up.
     last: Option<Death>,
-    /// Number of calls of [`ReplayLog::died`] after the last new frame that came before the latest of
-    /// these calls; includes the latest.
+    /// Number of calls of [`ReplayLog::died`] after the last new frame that came before the latest
+    /// of these calls; includes the latest.
     in_a_row: u32,
     /// Number of single-threaded deaths in `in_a_row` since the last packet was given up, without
     /// the row's first.
@@ -266,8 +266,8 @@ impl<P> ReplayLog<P> {
         }
     }
 
-    /// Returns the next packet to submit to the present worker; `None` if all packets of the history are
-    /// submitted.
+    /// Returns the next packet to submit to the present worker; `None` if all packets of the
+    /// history are submitted.
     pub fn next_unsent(&self) -> Option<&ReplayEntry<P>> {
         self.history.get(self.cursor)
     }
@@ -383,8 +383,8 @@ impl<P> ReplayLog<P> {
     /// packets, and those that no worker can decode after this death. Counts a dropped packet as
     /// skipped if it might still have yielded a frame for the reader. Returns the action for the
     /// next worker. `popped` is the last packet that the worker took, `None` if it took none; a
-    /// packet that the history no longer has counts as none. `single_threaded` is true if the worker
-    /// decoded on one thread.
+    /// packet that the history no longer has counts as none. `single_threaded` is true if the
+    /// worker decoded on one thread.
     pub fn died(&mut self, popped: Option<u64>, single_threaded: bool) -> RestartPlan {
         let seek_skips = &mut self.seek_skips;
         self.skipped += self.forgotten.clear(|seq| !seek_skips.lost(seq));
@@ -597,9 +597,9 @@ impl<P> ReplayLog<P> {
         RestartPlan::Skip { poisoned: first, next }
     }
 
-    /// Moves the start of the history forward if the rules allow it, after a frame of the packet with
-    /// index `at` arrived that is delivered, or withheld only because a seek skips it. Scans the history a few times per random access point, not
-    /// per frame.
+    /// Moves the start of the history forward if the rules allow it, after a frame of the packet
+    /// with index `at` arrived that is delivered, or withheld only because a seek skips it. Scans
+    /// the history a few times per random access point, not per frame.
     fn trim(&mut self, at: usize) {
         let entry = &self.history[at];
         if entry.is_point() && entry.delivered == 1 {

@@ -26,9 +26,9 @@ impl Rational {
         (self.num > 0 && self.den > 0).then(|| f64::from(self.num) / f64::from(self.den))
     }
 
-    /// Converts `ticks` of this time base to ticks of time base `to`, rounded to nearest, halves away
-    /// from zero. Returns `None` if one of the two time bases is not positive or the result does not
-    /// fit.
+    /// Converts `ticks` of this time base to ticks of time base `to`, rounded to nearest, halves
+    /// away from zero. Returns `None` if one of the two time bases is not positive or the result
+    /// does not fit.
     ///
     /// ```
     /// use framepath_model::stream::Rational;

@@ -49,9 +49,9 @@ pub struct Machine {
     /// Size of the memory, MiB; `None` if not known.
     #[serde(default)]
     pub memory_mib: Option<u64>,
-    /// Vendor of the virtual machine that the experiment ran in, or `virtual machine` if the vendor is
-    /// not known; `None` if the processor's flags name no hypervisor, as outside of a virtual machine and
-    /// on processors other than x86.
+    /// Vendor of the virtual machine that the experiment ran in, or `virtual machine` if the vendor
+    /// is not known; `None` if the processor's flags name no hypervisor, as outside of a virtual
+    /// machine and on processors other than x86.
     #[serde(default)]
     pub virtualisation: Option<String>,
     /// Name of the first processor's frequency governor; `None` if there is none or it is not
@@ -78,8 +78,8 @@ pub struct Machine {
 pub struct SummaryRow {
     /// Name of the case, such as a clip or a buffer size.
     pub case: String,
-    /// Name of the contender; for a run of a path, `path`, or `path to SINK` if the path has several
-    /// sinks.
+    /// Name of the contender; for a run of a path, `path`, or `path to SINK` if the path has
+    /// several sinks.
     pub contender: String,
     /// Number of runs.
     pub runs: u32,
@@ -211,8 +211,8 @@ pub struct CausesUs {
     pub held: Option<f64>,
     /// Time from hand-off until an idle consumer ran; `None` if not known.
     pub wakeup: Option<f64>,
-    /// Time in which a stage's thread, or a decoder's frame thread, could run but had no CPU; `None` if
-    /// not known.
+    /// Time in which a stage's thread, or a decoder's frame thread, could run but had no CPU;
+    /// `None` if not known.
     pub preempted: Option<f64>,
     /// Time of known waits, such as for a free buffer or for I/O; `None` if not known.
     pub blocked: Option<f64>,

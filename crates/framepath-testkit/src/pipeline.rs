@@ -10,9 +10,9 @@ pub fn at(level: Level) -> Options {
     Options { level, ..Options::default() }
 }
 
-/// Runs the path in `text` and returns its report, which may have an error of a hop, or the error that
-/// kept the run from starting. Panics if the text is no path, or if the run panics or takes longer
-/// than 120 s.
+/// Runs the path in `text` and returns its report, which may have an error of a hop, or the error
+/// that kept the run from starting. Panics if the text is no path, or if the run panics or takes
+/// longer than 120 s.
 pub fn try_run(text: &str, options: &Options) -> Result<Report, RunError> {
     let path = framepath::path::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
     let options = options.clone();

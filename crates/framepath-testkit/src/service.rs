@@ -32,8 +32,8 @@ pub fn lives(pid: u32) -> bool {
     fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty())
 }
 
-/// Running `framepath serve` with a socket in a temporary folder. Dropping the value kills the process
-/// and removes the folder.
+/// Running `framepath serve` with a socket in a temporary folder. Dropping the value kills the
+/// process and removes the folder.
 pub struct ServiceProcess {
     child: Option<Child>,
     folder: tempfile::TempDir,
@@ -108,8 +108,8 @@ impl ServiceProcess {
         last
     }
 
-    /// Returns the status of the service and its streams, as `framepath top` shows it. Panics if the
-    /// service cannot be reached.
+    /// Returns the status of the service and its streams, as `framepath top` shows it. Panics if
+    /// the service cannot be reached.
     pub fn snapshot(&self) -> Snapshot {
         Viewer::connect(&self.socket()).unwrap().snapshot().unwrap()
     }

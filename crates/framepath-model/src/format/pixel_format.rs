@@ -106,8 +106,8 @@ pub enum ColorFamily {
     Palette,
 }
 
-/// Shape of one plane: `1 << across` pixels of a row of the picture have `bytes` bytes in the plane, and
-/// `1 << down` rows of the picture have one row in the plane.
+/// Shape of one plane: `1 << across` pixels of a row of the picture have `bytes` bytes in the
+/// plane, and `1 << down` rows of the picture have one row in the plane.
 #[derive(Clone, Copy, Debug)]
 struct PlaneShape {
     bytes: usize,
@@ -132,8 +132,8 @@ struct Properties {
 /// Shape of a plane that the format does not have.
 const ABSENT: PlaneShape = PlaneShape { bytes: 0, across: 0, down: 0 };
 
-/// Makes the properties of a format with `count` planes (1, 3 or 4) of samples of `depth` bits. The planes 1
-/// and 2 are smaller by the factors `1 << across` in width and `1 << down` in height.
+/// Makes the properties of a format with `count` planes (1, 3 or 4) of samples of `depth` bits. The
+/// planes 1 and 2 are smaller by the factors `1 << across` in width and `1 << down` in height.
 const fn planar(
     format: PixelFormat,
     name: &'static str,
@@ -150,8 +150,8 @@ const fn planar(
     Properties { format, name, family, depth, has_alpha: count == 4, align: bytes, planes, count }
 }
 
-/// Makes the properties of a format with one plane of 8-bit samples: `bytes` bytes for every `1 << across`
-/// pixels. Offsets and strides are multiples of `align` bytes.
+/// Makes the properties of a format with one plane of 8-bit samples: `bytes` bytes for every
+/// `1 << across` pixels. Offsets and strides are multiples of `align` bytes.
 const fn packed(
     format: PixelFormat,
     name: &'static str,
@@ -162,8 +162,8 @@ const fn packed(
     Properties { format, name, family, depth: 8, has_alpha, align, planes, count: 1 }
 }
 
-/// Makes the properties of a format with a plane of luma and a plane of interleaved chroma, halved both ways, in
-/// samples of `bytes` bytes with `depth` significant bits.
+/// Makes the properties of a format with a plane of luma and a plane of interleaved chroma, halved
+/// both ways, in samples of `bytes` bytes with `depth` significant bits.
 const fn semi_planar(format: PixelFormat, name: &'static str, depth: u32, bytes: usize) -> Properties {
     let (luma, chroma) =
         (PlaneShape { bytes, across: 0, down: 0 }, PlaneShape { bytes: 2 * bytes, across: 1, down: 1 });

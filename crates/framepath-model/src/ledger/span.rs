@@ -30,7 +30,7 @@ pub struct Span {
     pub end_ns: u64,
     /// Index of the hop in the path.
     pub hop: u16,
-    /// Place in which the frame spent this time: a thread, a helper, or inside the hop without a known
-    /// thread.
+    /// Place in which the frame spent this time: a thread, a helper, or inside the hop without a
+    /// known thread.
     pub place: SpanPlace,
 }

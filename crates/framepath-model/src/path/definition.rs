@@ -150,8 +150,8 @@ pub struct Definition {
     pub help: &'static str,
     /// Own arguments: positional arguments in order, then options.
     pub own: &'static [Arg],
-    /// Hosts where the hop can run. With every value but [`Hosts::Inline`], the hop also has arguments for
-    /// workers.
+    /// Hosts where the hop can run. With every value but [`Hosts::Inline`], the hop also has
+    /// arguments for workers.
     pub hosts: Hosts,
     /// Description of the undeclared options that the hop accepts as text; `None` if the hop
     /// accepts none. Only the code that runs the stage knows these options.

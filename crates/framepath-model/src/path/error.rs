@@ -70,8 +70,8 @@ impl PathError {
     }
 }
 
-/// Replaces a tab, line feed or carriage return by a space, and another control character by U+FFFD,
-/// so that columns stay aligned.
+/// Replaces a tab, line feed or carriage return by a space, and another control character by
+/// U+FFFD, so that columns stay aligned.
 fn shown(c: char) -> char {
     match c {
         '\t' | '\n' | '\r' => ' ',

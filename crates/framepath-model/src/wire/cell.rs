@@ -23,8 +23,8 @@ pub const PACKET_SUBMISSION_BYTES: usize = 4 * 8;
 /// Size of the used part of a frame completion, bytes.
 pub const FRAME_COMPLETION_BYTES: usize = CELL_BYTES;
 
-/// Size of the used parts of the two cells for one decoded frame, the packet submission and the frame
-/// completion, bytes. The packet itself and the return of the slot are not included.
+/// Size of the used parts of the two cells for one decoded frame, the packet submission and the
+/// frame completion, bytes. The packet itself and the return of the slot are not included.
 pub const BYTES_PER_FRAME: usize = PACKET_SUBMISSION_BYTES + FRAME_COMPLETION_BYTES;
 
 /// Maximum bit rate that a stage in a worker may request, bits per second.
@@ -81,9 +81,9 @@ pub enum Submission {
         key: bool,
         /// True if the demuxer found the packet damaged.
         is_damaged: bool,
-        /// Frames that the decoder does not output from this packet on, and whether the decoder starts
-        /// anew before this packet. The caller sends 0 for `skipped`, because its replay log withholds
-        /// the skipped frames.
+        /// Frames that the decoder does not output from this packet on, and whether the decoder
+        /// starts anew before this packet. The caller sends 0 for `skipped`, because its replay log
+        /// withholds the skipped frames.
         preroll: Preroll,
     },
     /// A frame for a stage that takes frames.
@@ -215,8 +215,8 @@ pub enum Completion {
         is_damaged: bool,
         /// True if the caller has to copy the packet and give its memory back immediately.
         transit: bool,
-        /// Frames that the decoder does not output from this packet on, and whether the decoder starts
-        /// anew before this packet.
+        /// Frames that the decoder does not output from this packet on, and whether the decoder
+        /// starts anew before this packet.
         preroll: Preroll,
         /// Number of packets of the network (RTP) that were lost since the worker's previous
         /// [`Completion::Packet`]; 0 from a file.

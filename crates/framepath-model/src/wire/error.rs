@@ -42,8 +42,8 @@ pub enum WireError {
         /// Name of the record.
         record: &'static str,
     },
-    /// A number is outside the range of its field, or contradicts another number of the record; or a
-    /// request for bytes or its answer has a wrong size.
+    /// A number is outside the range of its field, or contradicts another number of the record; or
+    /// a request for bytes or its answer has a wrong size.
     #[error(
         "{record}: invalid {field} {value}; the number is out of range or contradicts another number of the \
          record"

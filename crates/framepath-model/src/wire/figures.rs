@@ -113,8 +113,8 @@ pub struct Figures {
     pub latency_sum_ns: u64,
     /// Time of all frames by cause, nanoseconds, in the order of [`KNOWN_CAUSES`]; 0 for a cause
     /// that the level of the client's ledger does not measure. `held` is all time inside the stage
-    /// in which no thread is known to have worked on the frame, also the time in a device; if a part
-    /// of this time of a frame is pool time, all of it counts as `pool`.
+    /// in which no thread is known to have worked on the frame, also the time in a device; if a
+    /// part of this time of a frame is pool time, all of it counts as `pool`.
     pub causes_ns: [u64; KNOWN_CAUSES.len()],
     /// Width of the last frame, pixels; 0 before the first frame and for a demuxer.
     pub width: u32,
@@ -125,7 +125,8 @@ pub struct Figures {
     /// [`Figures::from_words`] made it.
     pub stage: String,
     /// Durations from the time when the stage took a packet or frame to the output of each of its
-    /// frames. Not counted if the stage took 1,024 or more other inputs in between, or in a demuxer.
+    /// frames. Not counted if the stage took 1,024 or more other inputs in between, or in a
+    /// demuxer.
     pub latency: Histogram,
 }
 
@@ -191,8 +192,8 @@ fn printable(byte: u8) -> char {
     if (0x20..0x7f).contains(&byte) { char::from(byte) } else { '?' }
 }
 
-/// Adds the counters of another worker of the same stream. The stage of `other` replaces the present
-/// one unless it is empty; the size of `other` does unless its width is 0.
+/// Adds the counters of another worker of the same stream. The stage of `other` replaces the
+/// present one unless it is empty; the size of `other` does unless its width is 0.
 impl AddAssign<&Figures> for Figures {
     fn add_assign(&mut self, other: &Figures) {
         let add = |to: &mut u64, from: u64| *to = to.saturating_add(from);
@@ -219,7 +220,8 @@ impl AddAssign<&Figures> for Figures {
 pub struct StreamStatus {
     /// Number of the stream in the service.
     pub stream: u32,
-    /// Process id of the client; 0 if the client is in a pid namespace that the service does not see.
+    /// Process id of the client; 0 if the client is in a pid namespace that the service does not
+    /// see.
     pub client_pid: u32,
     /// User id of the client.
     pub client_uid: u32,

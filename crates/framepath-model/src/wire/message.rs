@@ -115,7 +115,8 @@ pub enum Message {
     /// the network. The answer is [`Message::Demuxed`] or [`Message::Refused`].
     DemuxNetwork(DemuxNetwork),
     /// Worker to caller, or to the service that started the worker, first message: the worker has
-    /// started and has entered the sandbox. The field says which layers of the sandbox are in force.
+    /// started and has entered the sandbox. The field says which layers of the sandbox are in
+    /// force.
     Ready {
         /// States of the sandbox's layers, as the worker knows them (`Layers::bits` of
         /// framepath-os).
@@ -141,10 +142,10 @@ pub enum Message {
         /// Description of the stream of packets.
         stream: StreamInfo,
     },
-    /// Worker to caller, or to the service that started the worker: instead of [`Message::Ready`], the
-    /// worker cannot enter the sandbox or load its plug-in or libavfilter; or as the answer to
-    /// [`Message::Open`], [`Message::Demux`] or [`Message::DemuxNetwork`], the worker cannot open the
-    /// stream, file or network stream.
+    /// Worker to caller, or to the service that started the worker: instead of [`Message::Ready`],
+    /// the worker cannot enter the sandbox or load its plug-in or libavfilter; or as the answer to
+    /// [`Message::Open`], [`Message::Demux`] or [`Message::DemuxNetwork`], the worker cannot open
+    /// the stream, file or network stream.
     Refused {
         /// Reason of the refusal, an error text.
         text: String,
@@ -154,8 +155,8 @@ pub enum Message {
     Failed {
         /// Error text of the failure.
         text: String,
-        /// Number of the packet or frame at which the stage failed; `None` if not known. The workers
-        /// of this version always send `None`.
+        /// Number of the packet or frame at which the stage failed; `None` if not known. The
+        /// workers of this version always send `None`.
         seq: Option<u64>,
     },
     /// Worker to caller: names the memory of a new pool. [`super::Completion::Pool`] follows in the
@@ -189,8 +190,8 @@ pub enum Message {
     Grant {
         /// Number of the stream in the service; 0 from the zygote.
         stream: u32,
-        /// Process id of the worker. From the service: 0 if the client is in a pid namespace that the
-        /// service does not see.
+        /// Process id of the worker. From the service: 0 if the client is in a pid namespace that
+        /// the service does not see.
         pid: u32,
         /// States of the sandbox's layers (`Layers::bits` of framepath-os). From the service: of
         /// all layers of the worker. From the zygote: only of the layers that the worker does not
@@ -206,13 +207,14 @@ pub enum Message {
         kill: bool,
     },
     /// Client to service: the stream is over, and the service ends its worker. There is no answer,
-    /// except [`Message::Denied`] if the connection has no such stream, or has sent too many messages.
+    /// except [`Message::Denied`] if the connection has no such stream, or has sent too many
+    /// messages.
     Release {
         /// Number of the stream in the service.
         stream: u32,
     },
-    /// Service to client, zygote to caller, caller to worker: the request was denied; from the service
-    /// also: the connection was denied, or a message was not valid.
+    /// Service to client, zygote to caller, caller to worker: the request was denied; from the
+    /// service also: the connection was denied, or a message was not valid.
     Denied {
         /// Reason of the denial, an error text.
         text: String,

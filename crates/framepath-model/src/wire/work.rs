@@ -21,14 +21,15 @@ pub struct WorkerTime {
     pub enter_ns: u64,
     /// Time at which the frame left the stage, not before `enter_ns`.
     pub leave_ns: u64,
-    /// Time inside the stage in which no thread is known to have worked on the frame: the queue, held,
-    /// device and pool time of the worker's row together.
+    /// Time inside the stage in which no thread is known to have worked on the frame: the queue,
+    /// held, device and pool time of the worker's row together.
     pub inside_ns: u32,
     /// Part of `inside_ns` in which only the depth of the decoder's frame threads delayed the frame.
     pub held_depth_ns: u32,
     /// Time from when a decoder's frame thread could begin the picture until the thread ran.
     pub wakeup_ns: u32,
-    /// Time for which the worker was idle before it received the latest submission before this output;
+    /// Time for which the worker was idle before it received the latest submission before this
+    /// output;
     /// 0 if that submission had waited for the worker.
     pub idle_ns: u32,
     /// Time that the stage waited, for example for a free buffer, I/O or a lock.

@@ -22,18 +22,18 @@ pub enum WhenFull {
 pub struct LinkUnderTest {
     /// Function that adds the link to a path.
     pub add: Box<dyn Fn(Pipeline) -> Pipeline>,
-    /// Maximum number of frames in the link; `None` for a direct call, in which the sink runs in the
-    /// source's thread and the link holds no frame.
+    /// Maximum number of frames in the link; `None` for a direct call, in which the sink runs in
+    /// the source's thread and the link holds no frame.
     pub holds: Option<u64>,
     /// Minimum number of frames in the link while the source waits.
     pub holds_least: u64,
     /// Behaviour of the link when it is full.
     pub full: WhenFull,
-    /// Number of slots for the link's output frames, if the link copies its input frames into slots of
-    /// its own; `None` if the link passes on its input frames.
+    /// Number of slots for the link's output frames, if the link copies its input frames into slots
+    /// of its own; `None` if the link passes on its input frames.
     pub own_slots: Option<usize>,
-    /// Number of runs of the check whose sink fails while the source waits: its result depends on the
-    /// order of events.
+    /// Number of runs of the check whose sink fails while the source waits: its result depends on
+    /// the order of events.
     pub runs: usize,
 }
 
