@@ -120,8 +120,9 @@ pub struct FrameMeta {
     /// Number assigned by the source, from 0, in the order of creation. A number is missing if a
     /// device dropped that frame. A decoded frame has the number of its packet.
     pub seq: u64,
-    /// Time at which the source began to make the frame or packet, or at which a device captured
-    /// it, CLOCK_MONOTONIC nanoseconds; 0 if the ledger is off.
+    /// Time at which the source began to make or read the frame or packet, or at which a device
+    /// captured the frame or packet, CLOCK_MONOTONIC nanoseconds; 0 if the ledger is off, and inside
+    /// a worker.
     pub birth_ns: u64,
     /// Presentation time in ticks of the stream's time base; `None` if not known.
     pub pts: Option<i64>,

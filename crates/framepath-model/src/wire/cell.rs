@@ -135,7 +135,8 @@ pub enum DemuxPosition {
     /// Random access point for a time, nanoseconds from the stream's start. With [`SeekTo::Exact`],
     /// a point from which the first frame at or after this time can be decoded; frames before this
     /// frame are marked as preroll. With [`SeekTo::KeyframeBefore`], the last point at or before
-    /// this time. If there is no such point, the start of the stream.
+    /// this time. If there is no such point, the start of the stream. With [`SeekTo::Exact`] and no
+    /// frame at or after this time, no frame is output until the end of the stream.
     Time(u64, SeekTo),
     /// First packet that the demuxer has not yet sent, that the container flags as a random access
     /// point and that is not damaged; the end of the stream if there is none.
