@@ -265,7 +265,7 @@ fn bootstrap_interval(sorted: &[f64], seed: u64, draws: usize) -> [f64; 2] {
 fn order_interval(sorted: &[f64]) -> [f64; 2] {
     let n = sorted.len();
     let mut outside = 0.0_f64;
-    // P(Binomial(n, ½) = i), by logarithms: 0.5ⁿ is zero for a large n.
+    // P(Binomial(n, ½) = i), by logarithms: for a large n, 0.5ⁿ is zero as an `f64`.
     let mut log_term = -(n as f64) * std::f64::consts::LN_2;
     let mut from_end = 0;
     for i in 0..n / 2 {

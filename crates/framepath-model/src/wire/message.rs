@@ -435,7 +435,7 @@ impl Message {
             WATCH => Message::Watch { from: r.u32()? },
             STATUS => Message::Status(Box::new(StreamStatus::decode(r)?)),
             TOTALS => Message::Totals(Totals::decode(r)?),
-            // The only kind left.
+            // `PAGE`, the only kind left: an unknown kind has no name.
             _ => Message::Page,
         })
     }
