@@ -46,7 +46,9 @@ pub struct Unit {
 #[derive(Clone, Debug)]
 pub struct Sequences {
     coding: Coding,
-    /// Parameter sets in force as a byte stream with start codes, in order of arrival.
+    /// Parameter sets in force as a byte stream with start codes, in order of arrival: those of the
+    /// last unit with a sequence parameter set, and of later units as far as
+    /// [`Sequences::add_sets`] keeps them.
     sets: Vec<u8>,
     /// Sequence parameter sets among `sets`, without start codes.
     sets_mark: Vec<u8>,

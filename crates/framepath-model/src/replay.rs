@@ -192,14 +192,14 @@ pub struct ReplayLog<P> {
     /// Last death that [`ReplayLog::died`] recorded; `None` before the first, and after a packet
     /// was given up.
     last: Option<Death>,
-    /// Number of calls of [`ReplayLog::died`] after the last new frame that came before the latest
-    /// of these calls; includes the latest.
+    /// Number of deaths in the latest row, as [`ReplayLog::died`] recorded them. A row begins with
+    /// the first death, and with each death before which a new frame came since the death before.
     in_a_row: u32,
-    /// Number of single-threaded deaths in `in_a_row` since the last packet was given up, without
-    /// the row's first.
+    /// Number of deaths of single-threaded workers in the latest row since the last packet was
+    /// given up, without the first death of the row.
     fruitless: u32,
-    /// Number of the latest deaths in `in_a_row` that happened before a packet of the history was
-    /// taken.
+    /// Number of the last deaths of the latest row that all happened before the worker took a
+    /// packet of the history.
     unopened: u32,
     /// Number of workers' deaths that [`ReplayLog::died`] and [`ReplayLog::abandon`] recorded.
     deaths: u64,
@@ -238,9 +238,11 @@ impl<P> ReplayLog<P> {
         }
     }
 
-    /// Adds the next packet in decode order. Numbers rise; gaps are allowed. After a loss, packets
-    /// that cannot be decoded are dropped, and count as skipped. `pts` is the presentation time in
-    /// ticks of the track's time base; `None` if not known.
+    /// Adds the next packet in decode order. Numbers rise; gaps are allowed. After a loss, the log
+    /// drops the packets up to the one where the stream resumes, and leading pictures of that one;
+    /// it keeps packets that may lack references, but withholds their frames. All these packets
+    /// count as skipped, except those whose frame a seek leaves out. `pts` is the presentation time
+    /// in ticks of the track's time base; `None` if not known.
     pub fn append(&mut self, seq: u64, pts: Option<i64>, access: RandomAccess, packet: P) {
         self.append_preroll(seq, pts, access, Preroll::default(), packet);
     }

@@ -121,8 +121,8 @@ pub struct FrameMeta {
     /// device dropped that frame. A decoded frame has the number of its packet.
     pub seq: u64,
     /// Time at which the source began to make or read the frame or packet, or at which a device
-    /// captured the frame or packet, CLOCK_MONOTONIC nanoseconds; 0 if the ledger is off, and inside
-    /// a worker.
+    /// captured the frame or packet, CLOCK_MONOTONIC nanoseconds; 0 if the ledger is off, and
+    /// inside a worker.
     pub birth_ns: u64,
     /// Presentation time in ticks of the stream's time base; `None` if not known.
     pub pts: Option<i64>,

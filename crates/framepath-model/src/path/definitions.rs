@@ -133,7 +133,7 @@ impl Definitions {
     }
 }
 
-/// Returns true if a path can contain `name` as the name of a hop or option: lower-case ASCII
+/// Returns true if `name` can be declared as the name of a hop or argument: lower-case ASCII
 /// letters, digits and `_`, with a letter first.
 fn is_name(name: &str) -> bool {
     let letters = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';

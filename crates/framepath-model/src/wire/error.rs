@@ -4,7 +4,8 @@
 use crate::format::LayoutError;
 
 /// Reason why a cell, a message, or a request for bytes or its answer cannot be decoded. Except for
-/// another version, the sender is broken or hostile: a correct sender never writes such a record.
+/// another version, the sender is broken, hostile or not framepath: a correct sender never writes
+/// such a record.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
     /// The message does not have [`super::MESSAGE_BYTES`] bytes; the field is its size in bytes.

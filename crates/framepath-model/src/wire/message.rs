@@ -318,7 +318,7 @@ impl Message {
     /// # Errors
     ///
     /// [`WireError::Version`] if the other side was built with another wire format. Every other
-    /// error means that the other side is broken or hostile.
+    /// error means that the other side is broken, hostile or not framepath.
     pub fn decode(bytes: &[u8]) -> Result<Message, WireError> {
         if bytes.len() != MESSAGE_BYTES {
             return Err(WireError::Length(bytes.len()));

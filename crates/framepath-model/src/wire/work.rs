@@ -73,8 +73,8 @@ impl WorkerTime {
             self.wakeup_ns,
             self.held_depth_ns,
         ];
-        // Eight times of 24 bits fill three words: each word has two times, and 16 of the 48 bits of
-        // the last two times.
+        // Eight times of 24 bits fill three words: each word has two times, and 16 of the 48 bits
+        // of the last two times.
         let [a, b, c, d, e, f, g, h] = times.map(short_time);
         let last = g | h << SHORT_BITS;
         let triple = |low: u64, high: u64, part: u64| low | high << SHORT_BITS | part << (2 * SHORT_BITS);
