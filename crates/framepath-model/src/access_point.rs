@@ -62,6 +62,7 @@ pub enum RandomAccess {
     },
     /// Random access point: decoding can start here. The container flags the packet, and the
     /// packet's bytes confirm it; or the codec does, if all its pictures are random access points.
+    /// The replay log of a stage that takes frames has this class for every frame.
     Point,
 }
 
@@ -248,7 +249,7 @@ fn h264<'a>(units: impl Iterator<Item = &'a [u8]>, flagged: bool, whole: bool) -
                 let frames = payload.and_then(|payload| Bits::new(&payload).exp_golomb());
                 recovery = recovery.or(frames);
             }
-            // Data partitions: decoders ignore them, so they confirm nothing.
+            // Decoders ignore data partitions (2 to 4), so these confirm nothing.
             2..=4 if flagged => return Some(RandomAccess::Claimed { recovery: recovery.unwrap_or(0) }),
             1 => {
                 if !flagged {

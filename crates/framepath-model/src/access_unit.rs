@@ -7,7 +7,7 @@
 //! bytes are not trusted: at an access unit whose bytes cannot be parsed, neither decoding nor a
 //! sequence begins.
 
-/// Codec whose access units can be read.
+/// Codec of a stream, as far as the reading of its packets distinguishes codecs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Coding {
     /// H.264, as the container has it; [`Sequences`] takes byte streams (Annex B) only.
@@ -46,7 +46,9 @@ pub struct Unit {
 #[derive(Clone, Debug)]
 pub struct Sequences {
     coding: Coding,
-    /// Parameter sets in force as a byte stream with start codes, in order of arrival.
+    /// Parameter sets in force as a byte stream with start codes, in order of arrival: those of the
+    /// last unit with a sequence parameter set, and of later units as far as
+    /// [`Sequences::add_sets`] keeps them.
     sets: Vec<u8>,
     /// Sequence parameter sets among `sets`, without start codes.
     sets_mark: Vec<u8>,
@@ -158,7 +160,8 @@ impl Nal {
 }
 
 /// Iterates over the NAL units between the start codes of `bytes`; each unit has at least one byte.
-/// Zeros at a unit's end belong to the next start code.
+/// Zeros at a unit's end belong to the next start code. Bytes before the first start code belong to
+/// no unit.
 pub(crate) fn nals(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = start_code(bytes).map_or(&[][..], |(_, behind)| &bytes[behind..]);
     std::iter::from_fn(move || {
@@ -266,7 +269,8 @@ pub(crate) const FRAME_HEADER: u8 = 3;
 pub(crate) const FRAME: u8 = 6;
 
 /// Returns true if the AV1 frame header has `show_existing_frame` 0 and belongs to a key frame.
-/// (Still pictures have no such bits, and only one picture.)
+/// (The header of a still picture may lack these bits. The result is then without meaning, which
+/// does no harm, because such a stream has only one picture.)
 fn begins_key_frame(body: &[u8]) -> bool {
     body.first().is_some_and(|first| first >> 5 == 0)
 }

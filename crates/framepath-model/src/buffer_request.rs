@@ -2,8 +2,9 @@
 //! Request of a decoder for buffers of a device or another process: layout, number and size.
 //!
 //! The planes are placed as in V4L2's single-plane formats. The luma plane has `stride * rows`
-//! bytes. Chroma follows directly, with half the stride (YU12) or interleaved with the same stride
-//! (NV12, P010). Other data of the decoder follows the pixels.
+//! bytes. Chroma follows directly, in two planes with half the stride (YUV420P, which V4L2 calls
+//! YU12, and YUV420P10) or interleaved with the same stride (NV12, P010). Other data of the decoder
+//! follows the pixels.
 
 use crate::colors::Colors;
 use crate::format::PixelFormat;
@@ -14,7 +15,8 @@ pub const MOST_BUFFERS: u32 = 32;
 /// Plane format of the frames in buffers that a device or another process provides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProvidedFormat {
-    /// The decoder's own format, YU12 for 8 bits: nothing is copied.
+    /// The decoder's own format, YUV420P (YU12 in V4L2) for 8 bits or YUV420P10 for 10: the decoder
+    /// writes into the buffers, and nothing is copied.
     Native,
     /// NV12 for 8 bits: chroma is copied; P010 for 10 bits: all planes are copied.
     Packed,
@@ -59,9 +61,9 @@ impl BufferRequest {
         BufferRequest { colors: other.colors, ..*self } == *other
     }
 
-    /// Returns true if a decoder can have made this request: a YUV420P format, sides and number of
-    /// buffers in their ranges, and rows, stride and buffer sizes that hold the picture. Requests
-    /// from another process are checked with it.
+    /// Returns true if a decoder can have made this request: the format is YUV420P or YUV420P10,
+    /// the sides and the number of buffers are in their ranges, and the rows, the stride and both
+    /// buffer sizes hold the picture. Requests from another process are checked by this function.
     pub fn is_sound(&self) -> bool {
         let sample = self.decoded.luma_bytes() as u64;
         let luma = u64::from(self.stride) * u64::from(self.rows);

@@ -63,7 +63,7 @@ impl Colors {
     /// Creates a colour description from the numbers of a library or file. Reserved code points (3,
     /// and 0 except as a matrix) and numbers above 255 become unspecified; other numbers are kept.
     pub fn of(primaries: u32, transfer: u32, matrix: u32, range: ColorRange) -> Colors {
-        // 0 and 3 are reserved, except for the matrix, where 0 is RGB.
+        // 0 and 3 are reserved; but as a matrix, 0 is RGB.
         let known = |code: u32| u8::try_from(code).ok().filter(|code| *code != 3);
         let point = |code| known(code).filter(|code| *code != 0).unwrap_or(UNSPECIFIED);
         Colors {

@@ -10,7 +10,7 @@ pub use pixel_format::{ColorFamily, PixelFormat};
 /// Reason why a pixel format or layout is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
-    /// No format has this name, in upper or lower case.
+    /// No format has this name, in upper or lower case or in FFmpeg's spelling.
     #[error("unknown pixel format `{0}`; known: {known}", known = known_formats())]
     UnknownFormat(String),
     /// A side is zero or larger than [`Layout::MAX_SIDE`].
@@ -22,11 +22,16 @@ pub enum LayoutError {
         height: u32,
     },
     /// A part of a picture is empty or not inside it.
-    #[error("part {width}x{height} at {left},{top} is not inside the picture of {}x{} pixels", of.0, of.1)]
+    #[error(
+        "part {width}x{height} at {left},{top} is not inside the picture of {}x{} pixels; choose a part of at least \
+         1x1 pixels inside the picture",
+        of.0,
+        of.1
+    )]
     Part {
-        /// First column of the part.
+        /// First column of the part, from 0, rounded down to a whole [block](PixelFormat::block).
         left: u32,
-        /// First row of the part.
+        /// First row of the part, from 0, rounded down to a whole [block](PixelFormat::block).
         top: u32,
         /// Width of the part in pixels.
         width: u32,
@@ -44,7 +49,7 @@ pub enum LayoutError {
         width: u32,
         /// Height of the picture in pixels.
         height: u32,
-        /// The contradiction found.
+        /// Reason why the planes do not fit, such as `a stride is shorter than its row`.
         detail: &'static str,
     },
 }
@@ -68,7 +73,7 @@ pub struct PlaneLayout {
 
 impl PlaneLayout {
     /// Returns the offset of the first byte after the plane's last pixel, from the start of the
-    /// slot.
+    /// slot; the plane's own offset if the plane has no rows.
     pub fn end(&self) -> usize {
         if self.rows == 0 { self.offset } else { self.offset + (self.rows - 1) * self.stride + self.width }
     }
@@ -117,8 +122,8 @@ impl Layout {
     }
 
     /// Creates a layout with the planes one after the other. Each stride is rounded up to a
-    /// multiple of `stride_align` bytes. Fails if a side is 0 or above [`Layout::MAX_SIDE`], or if
-    /// the strides are not possible, as for [`Layout::from_planes`].
+    /// multiple of `stride_align` bytes; 0 counts as 1. Fails if a side is 0 or above
+    /// [`Layout::MAX_SIDE`], or if [`Layout::from_planes`] refuses planes with these strides.
     pub fn aligned(
         format: PixelFormat,
         width: u32,
@@ -141,9 +146,9 @@ impl Layout {
     ///
     /// # Errors
     /// A side is out of range, the planes are not those of the format and size, a stride is shorter
-    /// than its row, an offset or stride is not a multiple of the sample size, a plane has more
-    /// than [`Layout::MAX_PLANE_BYTES`], or it ends beyond the address space. Libraries abort on
-    /// such a picture or read out of bounds.
+    /// than its row, an offset or stride is not a multiple of [`PixelFormat::luma_bytes`], a plane
+    /// has more than [`Layout::MAX_PLANE_BYTES`], or a plane ends beyond the address space.
+    /// Libraries abort on such a picture or read out of bounds.
     pub fn from_planes(
         format: PixelFormat,
         width: u32,
@@ -180,8 +185,9 @@ impl Layout {
         Ok(Layout { format, width, height, size, colors: Colors::UNKNOWN, planes: held, count: planes.len() })
     }
 
-    /// Describes `bytes` bytes that are no picture, as one row of GREY. [`Layout::MAX_SIDE`] does not
-    /// apply. The source `test bytes=N`, for example, emits such frames.
+    /// Describes `bytes` bytes that are no picture, at most `u32::MAX`, as one row of GREY.
+    /// [`Layout::MAX_SIDE`] does not apply. The source `test bytes=N`, for example, emits such
+    /// frames.
     pub fn opaque(bytes: usize) -> Layout {
         let plane = PlaneLayout { offset: 0, stride: bytes, width: bytes, rows: 1 };
         Layout {
@@ -229,8 +235,8 @@ impl Layout {
         Ok(Layout { width, height, size, planes, ..*self })
     }
 
-    /// Returns the planes in the order of the format: luma first, then chroma, then alpha; for RGB as
-    /// [`PixelFormat`] lists them.
+    /// Returns the planes in the order in which [`PixelFormat`] describes those of the format, such
+    /// as luma, then chroma, then alpha.
     pub fn planes(&self) -> &[PlaneLayout] {
         &self.planes[..self.count]
     }

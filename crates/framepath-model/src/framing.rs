@@ -37,8 +37,8 @@ impl Framing {
         }
     }
 
-    /// Returns true for an H.264 packet that is a configuration record (avcC). libavcodec accepts
-    /// such packets in streams with length prefixes.
+    /// Returns true if a packet of an H.264 stream with length prefixes looks like a configuration
+    /// record (avcC), which libavcodec accepts there. Always false in a stream with start codes.
     pub(crate) fn is_record(self, bytes: &[u8]) -> bool {
         let is_like_one = |head: &[u8]| head[0] == 1 && head[2] == 0 && head[4] & 0xfc == 0xfc;
         self.length_bytes.is_some() && bytes.get(..9).is_some_and(is_like_one)

@@ -3,7 +3,8 @@
 //! addition to the codec's head; without them it would decode with other parameters or not at
 //! all.
 //!
-//! Sets are kept unchanged and in order, including invalid ones. So the later decoder handles them,
+//! Sets are kept unchanged and in order, including invalid ones, but without repetitions that
+//! change nothing. So the later decoder handles them,
 //! and the sets that depend on them, exactly as the first decoder did. An SEI message of H.264 that
 //! names x264 counts as a parameter set, because libavcodec decodes differently after it.
 //!
@@ -64,7 +65,7 @@ pub fn in_band(coding: Coding, head: &[u8], new: &[u8]) -> Option<Vec<u8>> {
 pub struct ParameterSets {
     coding: Coding,
     framing: Framing,
-    /// Parameter sets in the codec's own head.
+    /// Units in the codec's own head, as [`head_units`] returns them.
     head: Vec<Vec<u8>>,
     in_force: Option<Arc<SetLog>>,
     is_lost: bool,
@@ -229,7 +230,8 @@ fn put_obu(body: &[u8], packet: &mut Vec<u8>) {
     packet.extend_from_slice(body);
 }
 
-/// Returns the parameter sets in the codec's own `head`; empty for codecs without parameter sets.
+/// Returns the NAL units, or the bodies of the AV1 sequence headers, in the codec's own `head`;
+/// empty for codecs without parameter sets.
 fn head_units(coding: Coding, head: &[u8]) -> Vec<&[u8]> {
     let is_record = head.first().is_some_and(|first| *first != 0);
     match coding {

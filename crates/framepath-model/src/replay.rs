@@ -183,25 +183,31 @@ pub struct ReplayLog<P> {
     resumption: Resumption,
     seek_skips: SeekSkips,
     /// True if [`ReplayLog::forget`] dropped packets that a replay would need: from then on until
-    /// the history's start moves to a random access point, or a worker dies.
+    /// the history's start moves to a random access point, or [`ReplayLog::died`] is called.
     incomplete: bool,
-    /// True if a new frame was delivered or withheld since the last death; also before the first
-    /// death. A frame that is withheld because it lacks references does not count if its packet is
-    /// forgotten.
+    /// True if a new frame was delivered or withheld since the last [`ReplayLog::died`]; also
+    /// before the first. A frame that is withheld because it lacks references does not count if its
+    /// packet is forgotten.
     progressed: bool,
-    /// Last death; `None` before the first, and after a packet was given up.
+    /// Last death that [`ReplayLog::died`] recorded; `None` before the first, and after a packet
+    /// was given up.
     last: Option<Death>,
-    /// Number of deaths since the last new frame before the last death; includes the last death.
+    /// Number of deaths in the latest row, as [`ReplayLog::died`] recorded them. A row begins with
+    /// the first death, and with each death before which a new frame came since the death before.
     in_a_row: u32,
-    /// Number of single-threaded deaths in `in_a_row` since the last packet was given up, without
-    /// the row's first.
+    /// Number of deaths of single-threaded workers in the latest row since the last packet was
+    /// given up, without the first death of the row.
     fruitless: u32,
-    /// Number of the latest deaths in `in_a_row` that happened before a packet of the history was
-    /// taken.
+    /// Number of the last deaths of the latest row that all happened before the worker took a
+    /// packet of the history.
     unopened: u32,
+    /// Number of workers' deaths that [`ReplayLog::died`] and [`ReplayLog::abandon`] recorded.
     deaths: u64,
+    /// Number of packets submitted again to a later worker; a packet counts each time.
     replayed: u64,
+    /// Number of packets given up without a frame, as [`ReplayLog::skipped`] describes.
     skipped: u64,
+    /// Part of `skipped`: leading pictures of a random access point where the stream resumed.
     skipped_leading: u64,
 }
 
@@ -232,9 +238,11 @@ impl<P> ReplayLog<P> {
         }
     }
 
-    /// Adds the next packet in decode order. Numbers rise; gaps are allowed. After a loss, packets
-    /// that cannot be decoded are dropped, and count as skipped. `pts` is the presentation time in
-    /// ticks of the track's time base; `None` if not known.
+    /// Adds the next packet in decode order. Numbers rise; gaps are allowed. After a loss, the log
+    /// drops the packets up to the one where the stream resumes, and leading pictures of that one;
+    /// it keeps packets that may lack references, but withholds their frames. All these packets
+    /// count as skipped, except those whose frame a seek leaves out. `pts` is the presentation time
+    /// in ticks of the track's time base; `None` if not known.
     pub fn append(&mut self, seq: u64, pts: Option<i64>, access: RandomAccess, packet: P) {
         self.append_preroll(seq, pts, access, Preroll::default(), packet);
     }
@@ -260,7 +268,8 @@ impl<P> ReplayLog<P> {
         }
     }
 
-    /// Returns the next packet to submit to the present worker; `None` if all are submitted.
+    /// Returns the next packet to submit to the present worker; `None` if all packets of the
+    /// history are submitted.
     pub fn next_unsent(&self) -> Option<&ReplayEntry<P>> {
         self.history.get(self.cursor)
     }
@@ -375,8 +384,9 @@ impl<P> ReplayLog<P> {
     /// Records the worker's death; from now on, all kept packets are unsent. Drops the forgotten
     /// packets, and those that no worker can decode after this death. Counts a dropped packet as
     /// skipped if it might still have yielded a frame for the reader. Returns the action for the
-    /// next worker. `popped` is the last packet that the worker took, `None` if it took none;
-    /// `single_threaded` is true if it decoded on one thread.
+    /// next worker. `popped` is the last packet that the worker took, `None` if it took none; a
+    /// packet that the history no longer has counts as none. `single_threaded` is true if the
+    /// worker decoded on one thread.
     pub fn died(&mut self, popped: Option<u64>, single_threaded: bool) -> RestartPlan {
         let seek_skips = &mut self.seek_skips;
         self.skipped += self.forgotten.clear(|seq| !seek_skips.lost(seq));
@@ -511,7 +521,8 @@ impl<P> ReplayLog<P> {
         owed
     }
 
-    /// Returns the number of workers' deaths that were recorded.
+    /// Returns the number of workers' deaths that [`ReplayLog::died`] and [`ReplayLog::abandon`]
+    /// recorded.
     pub fn deaths(&self) -> u64 {
         self.deaths
     }
@@ -523,7 +534,8 @@ impl<P> ReplayLog<P> {
 
     /// Returns the number of packets given up without a frame: those at which workers died, those
     /// from there up to where the stream resumed, those whose references are missing there (dropped
-    /// or withheld), and forgotten ones. Packets whose frame a seek leaves out do not count.
+    /// or withheld), and forgotten ones. Packets whose frame a seek leaves out do not count, nor do
+    /// losses of [`ReplayLog::abandon`].
     pub fn skipped(&self) -> u64 {
         self.skipped
     }
@@ -588,8 +600,8 @@ impl<P> ReplayLog<P> {
     }
 
     /// Moves the start of the history forward if the rules allow it, after a frame of the packet
-    /// with index `at` was delivered. Scans the history a few times per random access point, not
-    /// per frame.
+    /// with index `at` arrived that is delivered, or withheld only because a seek skips it. Scans
+    /// the history a few times per random access point, not per frame.
     fn trim(&mut self, at: usize) {
         let entry = &self.history[at];
         if entry.is_point() && entry.delivered == 1 {

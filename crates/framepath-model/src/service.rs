@@ -7,8 +7,9 @@
 
 use crate::wire::{Message, VERSION, WireError};
 
-/// Maximum number of messages per second from one connection; the next message ends the
-/// connection. A client that watches a thousand streams twice a second stays below the limit.
+/// Maximum number of messages from one connection in a second; the service ends the connection at
+/// the next message in this second. A second begins with the first message after the second before.
+/// A client that watches a thousand streams twice a second stays below the limit.
 pub const MESSAGES_PER_SECOND: u32 = 2500;
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -57,7 +58,7 @@ impl Window {
     }
 }
 
-/// Resources in use by one user, counted for the limits.
+/// Connections, streams and recent requests of one user, counted for the limits.
 #[derive(Clone, Debug, Default)]
 pub struct User {
     connections: u32,
@@ -94,30 +95,34 @@ pub enum Denial {
         "user {0} is not allowed; start the service with --allow-uid {0}, or with --allow-gid and a group of this user"
     )]
     User(u32),
-    /// The service is stopping and opens no new stream.
+    /// The client requested a stream, but the service is stopping and opens no new stream.
     #[error("the service is stopping and opens no stream; retry when it runs again")]
     Stopping,
-    /// The connection has no stream with the number in the field.
-    #[error("stream {0} is not a stream of this connection")]
+    /// The client named a stream, by the number in the field, that its connection does not have.
+    #[error(
+        "stream {0} is not a stream of this connection; use the number of a granted stream that is not released"
+    )]
     NotYours(u32),
-    /// The stream with this number already waits for a worker.
+    /// The client requested another worker for the stream with this number, which already waits for
+    /// a worker.
     #[error("stream {0} already waits for a worker; wait for the answer to the earlier request")]
     Waiting(u32),
-    /// The message is one that only a worker, a caller or the service sends.
-    #[error("a client does not send this message to the service")]
+    /// The message is one that only a worker, a caller, a zygote or the service sends.
+    #[error("a client does not send this message to the service; send hello, replace, release or watch")]
     NotForUs,
     /// The connection sent more than [`MESSAGES_PER_SECOND`] messages in a second.
-    #[error("more than {MESSAGES_PER_SECOND} messages in a second; send fewer")]
+    #[error("this connection sent more than {MESSAGES_PER_SECOND} messages in a second; send fewer")]
     Flood,
-    /// The message has a wrong size, start, kind or content, or another version of the wire format.
+    /// The message has a wrong size, start, kind or content, or another version of the wire format;
+    /// also a hello that names another version.
     #[error("cannot decode the message: {0}")]
     Meaningless(WireError),
 }
 
 impl Denial {
-    /// Returns true if the service ends the connection after this denial: the user may not connect,
-    /// or may not connect again, or the message is one that a correct client with the same version
-    /// of the wire format never sends.
+    /// Returns true if the service ends the connection after this denial. False for the limits of
+    /// streams, new streams and replaced workers, and while the service is stopping; true for every
+    /// other denial.
     pub fn ends_connection(&self) -> bool {
         !matches!(self, Denial::Streams(_) | Denial::Opens(_) | Denial::Replacements(_) | Denial::Stopping)
     }
@@ -164,7 +169,7 @@ impl User {
         Ok(())
     }
 
-    /// Records the end of a connection of this user and of its streams.
+    /// Records the end of connection `client` of this user, and of the connection's streams.
     pub fn disconnect(&mut self, client: &Client) {
         self.connections = self.connections.saturating_sub(1);
         self.streams = self.streams.saturating_sub(client.streams.len() as u32);

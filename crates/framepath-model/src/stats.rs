@@ -152,11 +152,13 @@ pub struct PairedRatio {
 /// Reason why the ratio or difference of pairs cannot be computed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum StatsError {
-    /// There is no pair of runs to compare.
-    #[error("no pairs of runs; a comparison needs at least one pair")]
+    /// Neither contender has a run, so there is no pair to compare.
+    #[error("cannot compare two contenders without a pair of runs; run each of them at least once")]
     NoPairs,
     /// The two contenders have different numbers of runs.
-    #[error("{a} runs of a and {b} runs of b; pairs need equal numbers")]
+    #[error(
+        "cannot pair {a} runs of contender a with {b} runs of contender b; give as many runs of one as of the other"
+    )]
     Unpaired {
         /// Number of runs of contender a.
         a: usize,
@@ -166,7 +168,7 @@ pub enum StatsError {
     /// The figures of a pair cannot be compared: a ratio needs two positive finite figures, a
     /// difference two finite ones.
     #[error(
-        "pair {pair}: cannot compare {a} with {b}; a ratio needs two positive finite figures, a difference two \
+        "pair {pair}: cannot compare the figures {a} and {b}; a ratio needs two positive finite figures, a difference two \
          finite ones"
     )]
     NoRatio {
@@ -257,12 +259,13 @@ fn bootstrap_interval(sorted: &[f64], seed: u64, draws: usize) -> [f64; 2] {
 }
 
 /// Returns the innermost pair of `sorted` values, equally far from both ends, between which the
-/// median lies with at least 95 % probability. The k-th value from either end misses it with
+/// median lies with at least 95 % probability. Below [`ENOUGH_PAIRS`] values, no pair is so sure,
+/// and the two ends are returned. The k-th value from either end misses it with
 /// probability 2·P(Binomial(n, ½) < k).
 fn order_interval(sorted: &[f64]) -> [f64; 2] {
     let n = sorted.len();
     let mut outside = 0.0_f64;
-    // P(Binomial(n, ½) = i), by logarithms: 0.5ⁿ is zero for a large n.
+    // P(Binomial(n, ½) = i), by logarithms: for a large n, 0.5ⁿ is zero as an `f64`.
     let mut log_term = -(n as f64) * std::f64::consts::LN_2;
     let mut from_end = 0;
     for i in 0..n / 2 {

@@ -11,7 +11,7 @@ use crate::orientation::Orientation;
 pub struct Rational {
     /// Numerator.
     pub num: i32,
-    /// Denominator; zero means "not known".
+    /// Denominator. The fraction is not known if numerator or denominator is not positive.
     pub den: i32,
 }
 
@@ -26,8 +26,8 @@ impl Rational {
         (self.num > 0 && self.den > 0).then(|| f64::from(self.num) / f64::from(self.den))
     }
 
-    /// Converts `ticks` of this time base to ticks of `to`, rounded to nearest, halves
-    /// away from zero. `None` if a fraction is not positive or the result
+    /// Converts `ticks` of this time base to ticks of time base `to`, rounded to nearest, halves
+    /// away from zero. Returns `None` if one of the two time bases is not positive or the result
     /// does not fit.
     ///
     /// ```
@@ -83,9 +83,9 @@ pub struct StreamInfo {
     /// Pixel format of the frames; `None` for packets, or if the format is known only from the
     /// first frame on.
     pub format: Option<PixelFormat>,
-    /// Width in pixels; may change with any frame.
+    /// Width in pixels; 0 if not known. A frame may have another width.
     pub width: u32,
-    /// Height in pixels; may change with any frame.
+    /// Height in pixels; 0 if not known. A frame may have another height.
     pub height: u32,
     /// Seconds per tick of `pts` and `duration`.
     pub time_base: Rational,
@@ -120,8 +120,9 @@ pub struct FrameMeta {
     /// Number assigned by the source, from 0, in the order of creation. A number is missing if a
     /// device dropped that frame. A decoded frame has the number of its packet.
     pub seq: u64,
-    /// Time at which the source began to make the frame or packet, or at which a device captured
-    /// it, CLOCK_MONOTONIC nanoseconds; 0 if the ledger is off.
+    /// Time at which the source began to make or read the frame or packet, or at which a device
+    /// captured the frame or packet, CLOCK_MONOTONIC nanoseconds; 0 if the ledger is off, and
+    /// inside a worker.
     pub birth_ns: u64,
     /// Presentation time in ticks of the stream's time base; `None` if not known.
     pub pts: Option<i64>,

@@ -8,10 +8,10 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::stats::{PairedRatio, Spread, Verdict, percentile};
 
-/// Summary of one experiment.
+/// Summary of one experiment of the lab, or of one run of a path.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// Name of the experiment, such as `decode`.
+    /// Name of the experiment, such as `decode`; `run` for a run of a path.
     pub experiment: String,
     /// Machine on which the experiment ran.
     pub machine: Machine,
@@ -24,7 +24,7 @@ pub struct Summary {
     /// Comparisons of two contenders over paired runs.
     #[serde(default)]
     pub ratios: Vec<Ratio>,
-    /// Contenders that did not run, with the reason.
+    /// Contenders that gave no figures, in one case or in all, with the reason.
     #[serde(default)]
     pub skipped: Vec<Skipped>,
     /// Other facts that a reader must know, one sentence each.
@@ -49,8 +49,9 @@ pub struct Machine {
     /// Size of the memory, MiB; `None` if not known.
     #[serde(default)]
     pub memory_mib: Option<u64>,
-    /// Vendor of the virtual machine that the experiment ran in, or `virtual machine` if its vendor is not
-    /// known; `None` outside of a virtual machine.
+    /// Vendor of the virtual machine that the experiment ran in, or `virtual machine` if the vendor
+    /// is not known; `None` if the processor's flags name no hypervisor, as outside of a virtual
+    /// machine and on processors other than x86.
     #[serde(default)]
     pub virtualisation: Option<String>,
     /// Name of the first processor's frequency governor; `None` if there is none or it is not
@@ -77,7 +78,8 @@ pub struct Machine {
 pub struct SummaryRow {
     /// Name of the case, such as a clip or a buffer size.
     pub case: String,
-    /// Name of the contender.
+    /// Name of the contender; for a run of a path, `path`, or `path to SINK` if the path has
+    /// several sinks.
     pub contender: String,
     /// Number of runs.
     pub runs: u32,
@@ -109,7 +111,8 @@ pub struct SummaryRow {
     /// `None` if not known.
     #[serde(default)]
     pub switches_per_frame: Option<f64>,
-    /// Number of system calls per frame; `None` if not known.
+    /// Number of system calls per frame; `None` if not known, as in all summaries that this version
+    /// writes.
     #[serde(default)]
     pub syscalls_per_frame: Option<f64>,
     /// Latency of the median frame divided among its causes, microseconds. Of several runs, that of
@@ -199,7 +202,7 @@ pub struct CausesUs {
     /// CPU time in a stage, without copies; `None` if not known. All causes are those of
     /// [`ledger::Cause`](crate::ledger::Cause).
     pub compute: Option<f64>,
-    /// Time in which the CPU copied pixel or packet bytes; `None` if not known.
+    /// Time of the copies of pixel and packet bytes by the CPU; `None` if not known.
     pub copy: Option<f64>,
     /// Time in which the frame waited for a busy consumer; `None` if not known.
     pub queue: Option<f64>,
@@ -208,7 +211,8 @@ pub struct CausesUs {
     pub held: Option<f64>,
     /// Time from hand-off until an idle consumer ran; `None` if not known.
     pub wakeup: Option<f64>,
-    /// Time in which a stage's thread could run but had no CPU; `None` if not known.
+    /// Time in which a stage's thread, or a decoder's frame thread, could run but had no CPU;
+    /// `None` if not known.
     pub preempted: Option<f64>,
     /// Time of known waits, such as for a free buffer or for I/O; `None` if not known.
     pub blocked: Option<f64>,
@@ -368,7 +372,7 @@ pub struct Ratio {
     pub b: String,
     /// Median of the ratios within the pairs.
     pub median: f64,
-    /// Ends of the 95 % interval of the median; `null` if only one pair was run.
+    /// Ends of the 95 % interval of the median; `None`, in JSON `null`, if only one pair was run.
     pub ci95: Option<[f64; 2]>,
     /// Number of pairs.
     pub pairs: usize,
@@ -400,12 +404,12 @@ impl Ratio {
     }
 }
 
-/// Contender that did not run, at all or in one case, and therefore does not count as passed.
+/// Contender that gave no figures, in one case or in all, and therefore does not count as passed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
-    /// Name of the contender that did not run.
+    /// Name of the contender that gave no figures.
     pub contender: String,
-    /// Case that did not run; `None` if no case of the contender ran.
+    /// Case in which the contender gave no figures; `None` for all cases.
     #[serde(default)]
     pub case: Option<String>,
     /// Reason, and what to do to make the contender run.

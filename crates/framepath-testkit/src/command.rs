@@ -20,8 +20,8 @@ pub fn framepath(args: &[&str]) -> Command {
     command
 }
 
-/// Runs the binary `framepath` with `args` to its end and returns its output, as [`finish`] does;
-/// kills it and panics if it takes longer than 120 s.
+/// Runs the binary `framepath` with `args` to its end and returns its output. Panics as
+/// [`framepath`] and [`finish`] do, for example if the run takes longer than 120 s.
 pub fn run(args: &[&str]) -> CommandOutput {
     finish(framepath(args))
 }
@@ -95,7 +95,7 @@ impl From<Output> for CommandOutput {
 
 impl CommandOutput {
     /// Asserts that the exit code is `code` and that standard error does not contain `panicked`;
-    /// prints the whole output on failure. Returns itself.
+    /// prints the whole output on failure. Returns the same output.
     #[track_caller]
     pub fn ended(self, code: i32) -> CommandOutput {
         assert_eq!(self.code, Some(code), "{self:#?}");
@@ -108,14 +108,14 @@ impl CommandOutput {
         md5_lines(&self.stdout)
     }
 
-    /// Asserts that standard error contains `part`. Returns itself.
+    /// Asserts that standard error contains `part`. Returns the same output.
     #[track_caller]
     pub fn prints(self, part: &str) -> CommandOutput {
         assert!(self.stderr.contains(part), "no `{part}` in {self:#?}");
         self
     }
 
-    /// Asserts that standard output contains `part`. Returns itself.
+    /// Asserts that standard output contains `part`. Returns the same output.
     #[track_caller]
     pub fn shows(self, part: &str) -> CommandOutput {
         assert!(self.stdout.contains(part), "no `{part}` in {self:#?}");

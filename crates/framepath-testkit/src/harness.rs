@@ -78,7 +78,7 @@ macro_rules! tests {
 }
 
 /// Checks that the tests run as root, because only root can become another user. Fails with a
-/// [`Missing`].
+/// [`Missing`] if the effective user is another.
 pub fn needs_root() -> Tested {
     if rustix::process::geteuid().is_root() {
         return Ok(());
@@ -86,8 +86,8 @@ pub fn needs_root() -> Tested {
     Err(Missing::new("only root can become another user; run the tests as root"))
 }
 
-/// Checks that PATH has the program `program`. Fails with a [`Missing`] that advises `apt install
-/// PACKAGE`.
+/// Checks that a folder of PATH has a file named `program`. Otherwise fails with a [`Missing`] that
+/// advises `apt install PACKAGE`, where PACKAGE is `package`.
 pub fn needs_program(program: &str, package: &str) -> Tested {
     let path = std::env::var_os("PATH").unwrap_or_default();
     if std::env::split_paths(&path).any(|folder| folder.join(program).is_file()) {

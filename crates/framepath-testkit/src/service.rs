@@ -17,7 +17,8 @@ use crate::checkout::in_checkout;
 use crate::command::framepath;
 use crate::deadline::until;
 
-/// Number of equal counts of the service's files after which it has no more to close.
+/// Number of equal counts in a row of the service's open files after which
+/// [`ServiceProcess::quiet`] returns: the service then has no more files to close.
 const STABLE_COUNTS: u32 = 10;
 
 /// Time limit of a client for an answer of the service.
@@ -32,7 +33,7 @@ pub fn lives(pid: u32) -> bool {
 }
 
 /// Running `framepath serve` with a socket in a temporary folder. Dropping the value kills the
-/// process.
+/// process and removes the folder.
 pub struct ServiceProcess {
     child: Option<Child>,
     folder: tempfile::TempDir,
@@ -78,7 +79,8 @@ impl ServiceProcess {
         fs::read_dir(format!("/proc/{}/fd", self.pid())).unwrap().count()
     }
 
-    /// Returns the process ids of the service's workers, including spares.
+    /// Returns the process ids of the service's child processes, which are its workers, including
+    /// spares.
     pub fn workers(&self) -> Vec<u32> {
         let pid = self.pid();
         let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
@@ -106,7 +108,8 @@ impl ServiceProcess {
         last
     }
 
-    /// Returns the status of the service, as in `framepath top`.
+    /// Returns the status of the service and its streams, as `framepath top` shows it. Panics if
+    /// the service cannot be reached.
     pub fn snapshot(&self) -> Snapshot {
         Viewer::connect(&self.socket()).unwrap().snapshot().unwrap()
     }
@@ -147,7 +150,7 @@ impl ServiceProcess {
     }
 
     /// Waits for the service's end and returns its exit code, `None` if a signal ended it. Panics
-    /// after 120 s, and if the socket's file is left.
+    /// after 120 s, and if the file of the service's socket still exists.
     pub fn ended(mut self) -> Option<i32> {
         let mut child = self.child.take().unwrap();
         until("the end of the service", || child.try_wait().unwrap().is_some());
@@ -178,7 +181,7 @@ impl RawClient {
         RawClient(Socket::connect(socket).unwrap())
     }
 
-    /// Sends one message without a file descriptor.
+    /// Sends one message without a file descriptor. Panics if the socket fails.
     pub fn send(&self, message: &Message) {
         let mut bytes = [0; MESSAGE_BYTES];
         message.encode(&mut bytes);
@@ -199,7 +202,8 @@ impl RawClient {
         (len > 0).then(|| (Message::decode(&bytes[..len]).unwrap(), fd))
     }
 
-    /// Receives a denial and returns its text; panics on any other message.
+    /// Receives a denial and returns its text. Panics on any other message, at the end of the
+    /// connection, and as [`RawClient::recv`].
     #[track_caller]
     pub fn denied(&self) -> String {
         match self.recv() {
@@ -209,7 +213,7 @@ impl RawClient {
     }
 
     /// Receives a grant; returns the stream's number and the worker's socket. Panics on any other
-    /// message.
+    /// message, at the end of the connection, and as [`RawClient::recv`].
     #[track_caller]
     pub fn granted(&self) -> (u32, Socket) {
         match self.recv() {

@@ -16,11 +16,11 @@ use super::LayoutError;
 pub enum PixelFormat {
     /// One plane of 8-bit luma.
     Grey,
-    /// One plane, 10 bits.
+    /// One plane of 10-bit luma.
     Grey10,
-    /// One plane, 12 bits.
+    /// One plane of 12-bit luma.
     Grey12,
-    /// One plane, 16 bits.
+    /// One plane of 16-bit luma.
     Grey16,
     /// One plane of pairs: 8 bits of luma, 8 bits of alpha.
     Ya8,
@@ -106,8 +106,8 @@ pub enum ColorFamily {
     Palette,
 }
 
-/// Rows of one plane: every `1 << across` pixels of a row are `bytes` bytes, and every `1 << down` rows of
-/// the picture are one row.
+/// Shape of one plane: `1 << across` pixels of a row of the picture have `bytes` bytes in the
+/// plane, and `1 << down` rows of the picture have one row in the plane.
 #[derive(Clone, Copy, Debug)]
 struct PlaneShape {
     bytes: usize,
@@ -123,16 +123,17 @@ struct Properties {
     family: ColorFamily,
     depth: u32,
     has_alpha: bool,
-    /// Multiple of each offset and stride, in bytes.
+    /// Number of bytes of which each offset and stride must be a multiple.
     align: usize,
     planes: [PlaneShape; 4],
     count: usize,
 }
 
+/// Shape of a plane that the format does not have.
 const ABSENT: PlaneShape = PlaneShape { bytes: 0, across: 0, down: 0 };
 
-/// Properties of a format with planes of `depth` bits in `count` planes; the planes 1 and 2 are reduced by
-/// `across` and `down` powers of two.
+/// Makes the properties of a format with `count` planes (1, 3 or 4) of samples of `depth` bits. The
+/// planes 1 and 2 are smaller by the factors `1 << across` in width and `1 << down` in height.
 const fn planar(
     format: PixelFormat,
     name: &'static str,
@@ -149,7 +150,8 @@ const fn planar(
     Properties { format, name, family, depth, has_alpha: count == 4, align: bytes, planes, count }
 }
 
-/// Properties of a format with one plane of 8-bit samples: `bytes` bytes for every `1 << across` pixels.
+/// Makes the properties of a format with one plane of 8-bit samples: `bytes` bytes for every
+/// `1 << across` pixels. Offsets and strides are multiples of `align` bytes.
 const fn packed(
     format: PixelFormat,
     name: &'static str,
@@ -160,7 +162,8 @@ const fn packed(
     Properties { format, name, family, depth: 8, has_alpha, align, planes, count: 1 }
 }
 
-/// Properties of a format with a plane of luma and a plane of interleaved chroma, in samples of `bytes` bytes.
+/// Makes the properties of a format with a plane of luma and a plane of interleaved chroma, halved
+/// both ways, in samples of `bytes` bytes with `depth` significant bits.
 const fn semi_planar(format: PixelFormat, name: &'static str, depth: u32, bytes: usize) -> Properties {
     let (luma, chroma) =
         (PlaneShape { bytes, across: 0, down: 0 }, PlaneShape { bytes: 2 * bytes, across: 1, down: 1 });

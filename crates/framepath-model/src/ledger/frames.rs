@@ -16,7 +16,7 @@ pub struct FrameTotal {
     /// unexplained are `None` if the row of a hop other than a link lacks the thread's counters, as
     /// below level `full`.
     pub causes: Causes,
-    /// Bytes that the CPU copied for the frame.
+    /// Number of bytes that the CPU copied for the frame in the hops on the way to the sink.
     pub copied_bytes: u64,
     /// Number of context switches, voluntary and involuntary; `None` if the row of a hop other than
     /// a link lacks the thread's counters, as below level `full`.
@@ -30,7 +30,8 @@ impl FrameTotal {
     }
 
     /// Returns the time that no cause accounts for, or by which the causes exceed the latency, as a
-    /// share of the latency. `None` if compute was not measured or the latency is 0.
+    /// share of the latency: not negative. `None` if the unexplained time is not known or the
+    /// latency is 0.
     pub fn unexplained_share(&self) -> Option<f64> {
         let latency = self.latency_ns();
         let left = self.causes[Cause::Unexplained]?;

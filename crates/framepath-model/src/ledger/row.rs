@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One row: one frame on one hop.
+//! One row: one frame or packet on one hop.
 
 use super::{Cause, Causes};
 
@@ -7,26 +7,28 @@ use super::{Cause, Causes};
 pub mod flag {
     /// The hop is a sink, which has finished the frame: the frame's way ends here.
     pub const LAST: u32 = 1;
-    /// The hop dropped the frame.
+    /// The hop, a queue, dropped the frame: the queue was full, or a seek or flush had made the
+    /// frame stale.
     pub const DROPPED: u32 = 2;
     /// The thread counters are filled in, as at level `full`.
     pub const COUNTED: u32 = 4;
     /// The hop is a link, which runs no stage.
     pub const LINK: u32 = 8;
-    /// The time of the row is no single stretch of the thread that wrote it: the frame waited inside the hop, or
-    /// another thread or process worked on it. The [`Span`](crate::ledger::Span)s of the run have the stretches.
+    /// The time of the row is no single stretch of the thread that wrote the row: the frame waited
+    /// inside the hop, or another thread or process worked on it. The
+    /// [`Span`](crate::ledger::Span)s of the run have the stretches.
     pub const SPLIT: u32 = 16;
     /// A frame thread of a decoder in this process worked on the frame, and the row has the
     /// thread's waits from its switch records. Not set for a decoder in a worker.
     pub const FRAME_THREAD: u32 = 32;
 }
 
-/// Fixed-size record of one frame on one hop. Times are CLOCK_MONOTONIC nanoseconds; durations
-/// are nanoseconds; a duration that is not known is 0. The rows of a frame leave no gap: each
-/// `enter_ns` is the `leave_ns` of the predecessor in the [`HopTree`](super::HopTree).
+/// Fixed-size record of one frame or packet on one hop. Times are CLOCK_MONOTONIC nanoseconds;
+/// durations are nanoseconds; a duration that is not known is 0. The rows of a frame leave no gap:
+/// each `enter_ns` is the `leave_ns` of the predecessor in the [`HopTree`](super::HopTree).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Row {
-    /// The frame's number.
+    /// Number of the frame or packet; a decoded frame has the number of its packet.
     pub seq: u64,
     /// Time at which the frame was created, nanoseconds.
     pub birth_ns: u64,
@@ -36,7 +38,7 @@ pub struct Row {
     pub leave_ns: u64,
     /// Number of bytes that the CPU copied for the frame in this hop.
     pub copied_bytes: u64,
-    /// Time that the CPU spent on the copies in `copied_bytes`, nanoseconds.
+    /// Time of the copies in `copied_bytes`: CPU time at level `full`, wall time at level `times`.
     pub copy_ns: u64,
     /// Time of waits: those stamped by framepath, and at level `full` also those that the kernel
     /// recorded, such as the wait of a packet for a frame thread that works on another picture.
@@ -61,28 +63,35 @@ pub struct Row {
     pub wakeup_ns: u64,
     /// Time inside a V4L2 device: from the hand-over until the thread has the frame back.
     pub device_ns: u64,
-    /// Part of `device_ns` in which the frame was queued and not worked on; 0 if the device
-    /// does not report it.
+    /// Part of `device_ns` in which the frame was queued and not worked on; 0 if the device does
+    /// not report this time.
     pub device_queue_ns: u32,
-    /// Part of `device_ns` in which the device worked on the frame; 0 if it does not report it.
+    /// Part of `device_ns` in which the device worked on the frame; 0 if the device does not report
+    /// this time.
     pub device_run_ns: u32,
-    /// CPU time of the hop without copies and waits, in its thread, worker and a decoder's frame
-    /// thread; 0 below level `full`.
+    /// CPU time of the hop's thread, worker and a decoder's frame thread, without copies and waits;
+    /// 0 below level `full`.
     pub compute_ns: u64,
-    /// Time in which such a thread could run but had no CPU; 0 below level `full`.
+    /// Time in which the hop's thread or worker, or a decoder's frame thread, could run but had no
+    /// CPU; 0 below level `full`.
     pub preempted_ns: u64,
-    /// Number of CPU cycles; 0 below level `full` and if the machine does not count them.
+    /// Number of CPU cycles of the path's thread in the hop, without workers and threads of
+    /// decoders; 0 below level `full` and if the machine does not count cycles.
     pub cycles: u64,
-    /// Number of instructions; 0 below level `full` and if the machine does not count them.
+    /// Number of instructions of the path's thread in the hop, without workers and threads of
+    /// decoders; 0 below level `full` and if the machine does not count instructions.
     pub instructions: u64,
-    /// Number of last-level cache misses; 0 below level `full` and if the machine does not count
-    /// them.
+    /// Number of last-level cache misses of the path's thread in the hop, without workers and
+    /// threads of decoders; 0 below level `full` and if the machine does not count cache misses.
     pub cache_misses: u64,
-    /// Number of voluntary context switches; 0 below level `full`.
+    /// Number of voluntary context switches of the hop's thread, worker and a decoder's frame
+    /// thread; 0 below level `full`.
     pub voluntary_switches: u32,
-    /// Number of involuntary context switches; 0 below level `full`.
+    /// Number of involuntary context switches of the hop's thread, worker and a decoder's frame
+    /// thread; 0 below level `full`.
     pub involuntary_switches: u32,
-    /// Number of page faults without I/O; 0 below level `full`.
+    /// Number of page faults without I/O of the path's thread in the hop, without workers and
+    /// threads of decoders; 0 below level `full`.
     pub minor_faults: u32,
     /// Properties of the row, bits of [`flag`].
     pub flags: u32,

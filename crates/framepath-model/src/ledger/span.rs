@@ -24,12 +24,13 @@ pub enum SpanPlace {
 pub struct Span {
     /// Number of the frame, or of the packet that it comes from.
     pub seq: u64,
-    /// Start, CLOCK_MONOTONIC nanoseconds.
+    /// Start of the stretch, CLOCK_MONOTONIC nanoseconds.
     pub start_ns: u64,
-    /// End, CLOCK_MONOTONIC nanoseconds.
+    /// End of the stretch, CLOCK_MONOTONIC nanoseconds.
     pub end_ns: u64,
     /// Index of the hop in the path.
     pub hop: u16,
-    /// Thread, helper or wait.
+    /// Place in which the frame spent this time: a thread, a helper, or inside the hop without a
+    /// known thread.
     pub place: SpanPlace,
 }

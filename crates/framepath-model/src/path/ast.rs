@@ -116,8 +116,9 @@ impl Hop {
         hop
     }
 
-    /// Returns the hop with `number` as the value of argument `name`. The hop is unchanged if it
-    /// has no such argument, or if the argument is not a [`ValueKind::Count`].
+    /// Returns the hop with `number` as the value of argument `name`, even if `number` is out of
+    /// the argument's range. The hop is unchanged if it has no such argument, or if the argument is
+    /// not a [`ValueKind::Count`].
     #[must_use]
     pub fn with_count(&self, name: &str, number: u64) -> Hop {
         let mut hop = self.clone();
@@ -129,8 +130,9 @@ impl Hop {
         hop
     }
 
-    /// Returns the hop with `word` as the value of argument `name`. The hop is unchanged if it has no such
-    /// argument, or if the argument is not a [`ValueKind::Choice`].
+    /// Returns the hop with `word` as the value of argument `name`, even if `word` is not among the
+    /// argument's words. The hop is unchanged if it has no such argument, or if the argument is not
+    /// a [`ValueKind::Choice`].
     #[must_use]
     pub fn with_choice(&self, name: &str, word: &'static str) -> Hop {
         let mut hop = self.clone();

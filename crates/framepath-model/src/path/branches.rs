@@ -13,8 +13,8 @@ const MOST_DEPTH: usize = 8;
 impl Grammar<'_> {
     /// Reads the branches of `hop` into `hop` if it is a tee. `words` begin after the hop's
     /// arguments, inside `depth` pairs of parentheses. Returns the remaining words: none, or a `!`
-    /// and the next hop. Fails if a tee has fewer than two branches, if a branch has an error, or
-    /// if the words do not fit.
+    /// and the next hop. Fails if a tee has fewer than two branches, if a branch has an error, if
+    /// tees are nested too deep, or if the words do not fit.
     pub(super) fn read_branches<'a>(
         self,
         hop: &mut Hop,

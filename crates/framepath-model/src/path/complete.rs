@@ -11,7 +11,8 @@ impl Definitions {
     /// empty. The words are names that fit the place, values of a positional argument, options
     /// (`depth=`), an option with each of its values (`leaky=no`), or the marks `!`, `(` and `)`.
     /// The result is empty if a file or another text is expected, or if the hop's name is not
-    /// known; but inside a branch, it may have `)`. It is empty if a quote is open.
+    /// known; but inside a branch, it may have `)`. It is empty if a quote is open
+    /// or the text ends with a backslash.
     ///
     /// ```
     /// # use framepath_model::path::{Arg, DefaultValue, Definition, Definitions, ValueKind};

@@ -49,7 +49,7 @@ pub enum DefaultValue {
 /// Declaration of an argument: an option `name=value`, or a positional word.
 #[derive(Debug, Clone, Copy)]
 pub struct Arg {
-    /// Name of the argument, lower case.
+    /// Name of the argument: lower-case ASCII letters, digits and `_`, with a letter first.
     pub name: &'static str,
     /// True if the argument is given by its position and not by its name.
     pub positional: bool,
@@ -142,7 +142,7 @@ impl Arg {
 /// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Definition {
-    /// Name of the hop.
+    /// Name of the hop in paths: lower-case ASCII letters, digits and `_`, with a letter first.
     pub name: &'static str,
     /// Kind of the hop, which determines its place in a path.
     pub kind: DefinitionKind,
@@ -150,7 +150,8 @@ pub struct Definition {
     pub help: &'static str,
     /// Own arguments: positional arguments in order, then options.
     pub own: &'static [Arg],
-    /// Hosts where the hop can run. Unless this is [`Hosts::Inline`], the hop also has the arguments for workers.
+    /// Hosts where the hop can run. With every value but [`Hosts::Inline`], the hop also has
+    /// arguments for workers.
     pub hosts: Hosts,
     /// Description of the undeclared options that the hop accepts as text; `None` if the hop
     /// accepts none. Only the code that runs the stage knows these options.
@@ -162,7 +163,7 @@ pub struct Definition {
 }
 
 impl Definition {
-    /// Declares a source without arguments; `help` is its help text, one line.
+    /// Declares a source without arguments that runs inline; `help` is its help text, one line.
     pub const fn source(name: &'static str, help: &'static str) -> Definition {
         Definition::new(name, DefinitionKind::Source, help)
     }

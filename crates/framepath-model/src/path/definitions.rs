@@ -18,24 +18,26 @@ pub struct Definitions {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DefinitionError {
-    /// The name belongs to an earlier declaration.
+    /// An earlier declaration in the same set has this name.
     #[error("`{0}` is already declared; use another name")]
     NameTaken(&'static str),
-    /// The name is not a lower-case word of letters, digits and `_` that starts with a letter.
+    /// The name of the declared hop is not a lower-case word of ASCII letters, digits and `_` that
+    /// starts with a letter.
     #[error("`{0}` is not a valid name; use lower-case letters, digits and `_`, with a letter first")]
     Name(&'static str),
     /// The constructor for the declared name makes another kind of hop than the declaration says.
     /// [`Definitions::add`] does not check this; the program's registry does.
     #[error("`{0}` is declared as another kind of hop than its constructor makes; declare it as that kind")]
     Kind(&'static str),
-    /// The declaration of an argument is invalid.
+    /// The declaration of an argument is invalid: its name, its place among the arguments, its
+    /// default, or an argument that it excludes or needs.
     #[error("argument `{arg}` of `{definition}`: {what}")]
     Arg {
         /// Name of the declaration.
         definition: &'static str,
         /// Name of the argument.
         arg: &'static str,
-        /// Description of the error.
+        /// Description of the error, and the correction.
         what: &'static str,
     },
 }
@@ -131,7 +133,7 @@ impl Definitions {
     }
 }
 
-/// Returns true if a path can contain `name` as the name of a hop or option: lower-case ASCII
+/// Returns true if `name` can be declared as the name of a hop or argument: lower-case ASCII
 /// letters, digits and `_`, with a letter first.
 fn is_name(name: &str) -> bool {
     let letters = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
@@ -157,11 +159,13 @@ fn check(definition: &'static Definition) -> Result<(), DefinitionError> {
             return wrong("is positional and follows an option; declare positional arguments first");
         }
         if arg.excludes.iter().chain(&arg.needs).any(|name| definition.arg(name).is_none()) {
-            return wrong("excludes or needs an argument that is not declared");
+            return wrong("excludes or needs an argument that is not declared; declare that argument too");
         }
         if let DefaultValue::Is(text) = arg.default {
             if arg.kind.read(text).is_err() {
-                return wrong("has a default that is not a value of its type");
+                return wrong(
+                    "has a default that is not a value of its type; correct the default or the type",
+                );
             }
         }
     }

@@ -3,17 +3,18 @@
 
 use std::ops::Range;
 
-/// First error in a path, with its position and a correction.
+/// First error in a path, with its position and a correction. `Display` writes only the message;
+/// [`PathError::render`] shows position and correction too.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct PathError {
-    /// Position of the wrong word, in bytes of the text that was read. If the text is empty or has
-    /// no hop after its last `!`, the position is empty and at the end of the text; if the text is
-    /// too long, it is empty and at the start.
+    /// Position of the wrong word, words or hop, in bytes of the text that was read. If the text is
+    /// empty, or no hop follows the last `!` of the path or of a branch, the position is empty and
+    /// at the end of the text. If the text is too long, the position is empty and at the start.
     pub span: Range<usize>,
     /// Description of the error, usually with the wrong word.
     pub message: String,
-    /// Correction: the expected words, or the nearest match.
+    /// Correction, such as the expected words or the nearest match.
     pub help: String,
 }
 
@@ -69,7 +70,8 @@ impl PathError {
     }
 }
 
-/// Replaces a blank or control character by one printable character, so that columns stay aligned.
+/// Replaces a tab, line feed or carriage return by a space, and another control character by
+/// U+FFFD, so that columns stay aligned.
 fn shown(c: char) -> char {
     match c {
         '\t' | '\n' | '\r' => ' ',
@@ -88,8 +90,8 @@ fn floor_boundary(text: &str, at: usize) -> usize {
     at
 }
 
-/// Encloses a word in backquotes for a message. Cuts it after 80 characters, and replaces control
-/// characters.
+/// Encloses a word in backquotes for a message. Cuts the word after 80 characters, and replaces
+/// control characters as [`shown`] does.
 pub(super) fn quoted(word: &str) -> String {
     let mut text: String = word.chars().take(WIDEST).map(shown).collect();
     if text.len() < word.len() && word.chars().count() > WIDEST {

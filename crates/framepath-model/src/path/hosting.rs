@@ -15,7 +15,7 @@ pub enum Hosts {
     /// this program if the file's container or codec is not a known one.
     Any,
     /// A thread of this program (the default) or a sandboxed process of this program. Not the
-    /// service, because the service opens no file for a client, not even a plug-in's.
+    /// service, because its workers load no plug-in and no libavfilter.
     NoService,
     /// Any host. Without `host=`, the host of the first decoder behind the hop that runs in a
     /// worker, else a thread of this program. Exception: if no decoder sets `host=` either, a file
@@ -85,9 +85,10 @@ const WATCHDOG: Arg = Arg::option(
     ValueKind::Duration,
     DefaultValue::Is("2s"),
     "not inline: a stage's worker that has work and makes no progress for this time is killed and replaced (with a \
-     V4L2 device, the time is at least 12s). A demuxer's worker is not replaced; its stream fails: after this CPU \
-     time without a packet, after 10 times this CPU time to open the input or to seek, and, for a file, after 10 \
-     times this time without a packet or answer while there are bytes to read",
+     V4L2 device, the time is at least 12s). A demuxer's worker is not replaced; its stream fails, or a network \
+     stream's connection is lost: after this CPU time without a packet, after 10 times this CPU time to open the \
+     input or to seek, and, for a file, after 10 times this time without a packet or answer while there are bytes \
+     to read",
 );
 const MEMORY: Arg = Arg::option(
     "memory",

@@ -3,7 +3,7 @@
 
 /// Converts `name` to lower case, replaces all other characters between two letters or digits by
 /// one `-`, and drops them at both ends: `Center position (X)` becomes `center-position-x`. Names
-/// that differ only in such characters are the same name in a path.
+/// that differ only in case and in such characters are the same name in a path.
 pub fn plain_name(name: &str) -> String {
     let mut plain = String::with_capacity(name.len());
     for c in name.chars().flat_map(char::to_lowercase) {

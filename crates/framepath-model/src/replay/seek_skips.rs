@@ -27,7 +27,7 @@ struct SeekSkip {
     /// Number of frames in `left` that belong to the packets below `kept_below`. These frames are
     /// shown before those of the lost packets, so the count skips them first.
     reserved: u64,
-    /// Number of the packet that was given up last; 0 before the first.
+    /// Number of the packet that was given up last since this count began; 0 before the first.
     kept_below: u64,
 }
 

@@ -23,8 +23,8 @@ pub const PACKET_SUBMISSION_BYTES: usize = 4 * 8;
 /// Size of the used part of a frame completion, bytes.
 pub const FRAME_COMPLETION_BYTES: usize = CELL_BYTES;
 
-/// Size of the cells for one decoded frame in both directions, bytes. The packet itself and the
-/// return of the slot are not included.
+/// Size of the used parts of the two cells for one decoded frame, the packet submission and the
+/// frame completion, bytes. The packet itself and the return of the slot are not included.
 pub const BYTES_PER_FRAME: usize = PACKET_SUBMISSION_BYTES + FRAME_COMPLETION_BYTES;
 
 /// Maximum bit rate that a stage in a worker may request, bits per second.
@@ -81,8 +81,9 @@ pub enum Submission {
         key: bool,
         /// True if the demuxer found the packet damaged.
         is_damaged: bool,
-        /// Frames that the decoder does not output from this packet on, and whether it starts anew before this
-        /// packet. The caller sends 0 for `skipped`, because its replay log withholds these frames.
+        /// Frames that the decoder does not output from this packet on, and whether the decoder
+        /// starts anew before this packet. The caller sends 0 for `skipped`, because its replay log
+        /// withholds the skipped frames.
         preroll: Preroll,
     },
     /// A frame for a stage that takes frames.
@@ -134,7 +135,8 @@ pub enum DemuxPosition {
     /// Random access point for a time, nanoseconds from the stream's start. With [`SeekTo::Exact`],
     /// a point from which the first frame at or after this time can be decoded; frames before this
     /// frame are marked as preroll. With [`SeekTo::KeyframeBefore`], the last point at or before
-    /// this time. If there is no such point, the start of the stream.
+    /// this time. If there is no such point, the start of the stream. With [`SeekTo::Exact`] and no
+    /// frame at or after this time, no frame is output until the end of the stream.
     Time(u64, SeekTo),
     /// First packet that the demuxer has not yet sent, that the container flags as a random access
     /// point and that is not damaged; the end of the stream if there is none.
@@ -190,7 +192,8 @@ pub enum Completion {
     End,
     /// The worker waits for memory or buffers; the request itself is on the socket.
     MemoryRequest,
-    /// The worker finished an input frame without output for it.
+    /// The stage took an input frame and output no frame while it worked on the input. Not sent for
+    /// packets.
     Passed {
         /// Number of the input frame.
         seq: u64,
@@ -213,10 +216,11 @@ pub enum Completion {
         is_damaged: bool,
         /// True if the caller has to copy the packet and give its memory back immediately.
         transit: bool,
-        /// Frames that the decoder does not output from this packet on, and whether it starts anew before this packet.
+        /// Frames that the decoder does not output from this packet on, and whether the decoder
+        /// starts anew before this packet.
         preroll: Preroll,
-        /// Number of packets of the network (RTP) that were lost since the completion before of
-        /// this kind; 0 from a file.
+        /// Number of packets of the network (RTP) that were lost since the worker's previous
+        /// [`Completion::Packet`]; 0 from a file.
         lost: u32,
     },
     /// Marker after a flush or seek: later completions belong to the new input.

@@ -4,14 +4,19 @@
 use crate::format::LayoutError;
 
 /// Reason why a cell, a message, or a request for bytes or its answer cannot be decoded. Except for
-/// another version, the sender is broken or hostile: a correct sender never writes such a record.
+/// another version, the sender is broken, hostile or not framepath: a correct sender never writes
+/// such a record.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
     /// The message does not have [`super::MESSAGE_BYTES`] bytes; the field is its size in bytes.
-    #[error("message has {0} bytes; expected {size}", size = super::MESSAGE_BYTES)]
+    #[error("message has {0} bytes and cannot be decoded; expected {size}", size = super::MESSAGE_BYTES)]
     Length(usize),
     /// The message does not begin with [`super::MAGIC`]; the field is its first four bytes.
-    #[error("not a framepath message: begins with {0:02x?}; expected {magic:02x?}", magic = super::MAGIC)]
+    #[error(
+        "not a framepath message: begins with {0:02x?}; expected {magic:02x?}; check that the program at the other \
+         end of the socket is framepath",
+        magic = super::MAGIC
+    )]
     Magic([u8; 4]),
     /// The other side was built with another version of the wire format.
     #[error(
@@ -25,7 +30,7 @@ pub enum WireError {
         theirs: u16,
     },
     /// The record's kind is not known in its family of records.
-    #[error("unknown {family} kind {kind}")]
+    #[error("unknown {family} kind {kind}: this version of the wire format has no such record")]
     Kind {
         /// Family of records: submission, completion or message.
         family: &'static str,
@@ -38,15 +43,21 @@ pub enum WireError {
         /// Name of the record.
         record: &'static str,
     },
-    /// A number is outside the range of its field, or contradicts another number of the record.
-    #[error("{record}: invalid {field} {value}")]
+    /// A number is outside the range of its field, or contradicts another number of the record; or
+    /// a request for bytes or its answer has a wrong size.
+    #[error(
+        "{record}: invalid {field} {value}; the number is out of range or contradicts another number of the \
+         record"
+    )]
     Field {
         /// Name of the record.
         record: &'static str,
         /// Name of the field.
         field: &'static str,
-        /// Number found in the field; for `numbers` of a buffer request, the number of buffers; for
-        /// a time of a frame completion, a word with the time.
+        /// Number found in the field, with these exceptions. `numbers` of a buffer request: the
+        /// number of buffers. `time` of a frame completion: several bits of the cell, which contain
+        /// the time. `mode` of a seek and `request`: word 0 without its lowest 8 bits. `size` of a
+        /// request for bytes or its answer: its size in bytes.
         value: u64,
     },
     /// A text is longer than its field or not UTF-8.

@@ -24,7 +24,7 @@ pub const FRAMES: usize = 0;
 /// Index of the page's word with the number of packets or frames that the stage took, or of packets
 /// that the demuxer read.
 pub const INPUTS: usize = 1;
-/// Index of the page's word with the sum of all latencies, nanoseconds.
+/// Index of the page's word with the sum of the latencies in the buckets, nanoseconds.
 pub const LATENCY_SUM: usize = 2;
 /// Index of the first of the page's words with the sums by cause, nanoseconds, in the order of
 /// [`KNOWN_CAUSES`].
@@ -37,7 +37,7 @@ pub const LABEL: usize = SIZE + 1;
 /// Index of the first of the page's words with the buckets of the latencies.
 pub const LATENCY: usize = LABEL + LABEL_BYTES / 8;
 
-/// Names of the causes that a worker can measure, in the order of their words in the page.
+/// Names of the causes whose sums a worker writes into its page, in the order of their words.
 pub const KNOWN_CAUSES: [&str; 6] = ["compute", "copy", "held", "preempted", "blocked", "pool"];
 
 /// Number of durations in each bucket. Each octave from 4.1 µs to 3.2 s has four buckets; shorter
@@ -113,17 +113,20 @@ pub struct Figures {
     pub latency_sum_ns: u64,
     /// Time of all frames by cause, nanoseconds, in the order of [`KNOWN_CAUSES`]; 0 for a cause
     /// that the level of the client's ledger does not measure. `held` is all time inside the stage
-    /// in which no thread is known to have worked on the frame, also the time in a device.
+    /// in which no thread is known to have worked on the frame, also the time in a device; if a
+    /// part of this time of a frame is pool time, all of it counts as `pool`.
     pub causes_ns: [u64; KNOWN_CAUSES.len()],
-    /// Width of the last frame, pixels; 0 before the first frame.
+    /// Width of the last frame, pixels; 0 before the first frame and for a demuxer.
     pub width: u32,
-    /// Height of the last frame, pixels; 0 before the first frame.
+    /// Height of the last frame, pixels; 0 before the first frame and for a demuxer.
     pub height: u32,
     /// Text of the stage with its arguments, such as `decode threads=1`, at most [`LABEL_BYTES`]
     /// bytes; `file` for a demuxer, empty before the worker has opened a stream. Printable ASCII if
     /// [`Figures::from_words`] made it.
     pub stage: String,
-    /// Durations from the taking of a packet or frame to the output of each of its frames.
+    /// Durations from the time when the stage took a packet or frame to the output of each of its
+    /// frames. Not counted if the stage took 1,024 or more other inputs in between, or in a
+    /// demuxer.
     pub latency: Histogram,
 }
 
@@ -189,8 +192,8 @@ fn printable(byte: u8) -> char {
     if (0x20..0x7f).contains(&byte) { char::from(byte) } else { '?' }
 }
 
-/// Adds the counters of another worker of the same stream. The stage and size of `other` replace
-/// the present ones, unless they are empty or 0.
+/// Adds the counters of another worker of the same stream. The stage of `other` replaces the
+/// present one unless it is empty; the size of `other` does unless its width is 0.
 impl AddAssign<&Figures> for Figures {
     fn add_assign(&mut self, other: &Figures) {
         let add = |to: &mut u64, from: u64| *to = to.saturating_add(from);
@@ -217,7 +220,8 @@ impl AddAssign<&Figures> for Figures {
 pub struct StreamStatus {
     /// Number of the stream in the service.
     pub stream: u32,
-    /// Process id of the client; 0 if the client is in another pid namespace.
+    /// Process id of the client; 0 if the client is in a pid namespace that the service does not
+    /// see.
     pub client_pid: u32,
     /// User id of the client.
     pub client_uid: u32,
@@ -247,11 +251,12 @@ pub struct Totals {
     /// Number of denials since the service started: of connections, of clients' requests, and of
     /// streams that waited for a worker when no worker could be started.
     pub denied: u64,
-    /// Number of times that clients had the service replace a stream's worker since it started.
+    /// Number of times since the service started that clients had it replace a stream's worker.
     pub crashes: u64,
     /// Number of frames output by the workers of all streams since the service started.
     pub frames: u64,
-    /// CPU time of the workers of all streams since the service started, nanoseconds.
+    /// CPU time of the workers of all streams since the service started, nanoseconds; without
+    /// workers that have no stream.
     pub cpu_ns: u64,
 }
 

@@ -42,7 +42,8 @@ pub(super) fn colors_of(number: u32, record: &'static str) -> Result<Colors, Wir
 }
 
 /// Encodes a layout cell of the given kind, which defines `id` as `layout`: the offsets of four planes in the
-/// words 2 to 5, and their strides in the halves of the words 6 and 7. A layout's strides have 32 bits.
+/// words 2 to 5, and their strides in the halves of the words 6 and 7. Only the low 32 bits of a
+/// stride are encoded; only opaque bytes may need more.
 pub(super) fn encode(kind: u8, id: u8, layout: &Layout) -> Cell {
     let mut cell = [0; 8];
     cell[0] = u64::from(kind)

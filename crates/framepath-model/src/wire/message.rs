@@ -114,7 +114,9 @@ pub enum Message {
     /// Caller to worker, instead of [`Message::Open`], with the shared area attached: demux a stream from
     /// the network. The answer is [`Message::Demuxed`] or [`Message::Refused`].
     DemuxNetwork(DemuxNetwork),
-    /// Worker to caller, first message: the worker has started and is in the sandbox.
+    /// Worker to caller, or to the service that started the worker, first message: the worker has
+    /// started and has entered the sandbox. The field says which layers of the sandbox are in
+    /// force.
     Ready {
         /// States of the sandbox's layers, as the worker knows them (`Layers::bits` of
         /// framepath-os).
@@ -122,7 +124,7 @@ pub enum Message {
     },
     /// Worker to caller, answer to [`Message::Open`]: the stream is open.
     Opened {
-        /// Number of threads that the stage uses.
+        /// Number of threads that do the stage's work, as the stage reports it.
         threads: u32,
         /// Description of the stream that leaves the stage.
         stream: StreamInfo,
@@ -140,8 +142,10 @@ pub enum Message {
         /// Description of the stream of packets.
         stream: StreamInfo,
     },
-    /// Worker to caller: the worker cannot enter the sandbox (instead of [`Message::Ready`]), or
-    /// cannot open the stream, file or network stream.
+    /// Worker to caller, or to the service that started the worker: instead of [`Message::Ready`],
+    /// the worker cannot enter the sandbox or load its plug-in or libavfilter; or as the answer to
+    /// [`Message::Open`], [`Message::Demux`] or [`Message::DemuxNetwork`], the worker cannot open
+    /// the stream, file or network stream.
     Refused {
         /// Reason of the refusal, an error text.
         text: String,
@@ -151,7 +155,8 @@ pub enum Message {
     Failed {
         /// Error text of the failure.
         text: String,
-        /// Number of the packet or frame at which the stage failed; `None` if not known.
+        /// Number of the packet or frame at which the stage failed; `None` if not known. The
+        /// workers of this version always send `None`.
         seq: Option<u64>,
     },
     /// Worker to caller: names the memory of a new pool. [`super::Completion::Pool`] follows in the
@@ -185,7 +190,8 @@ pub enum Message {
     Grant {
         /// Number of the stream in the service; 0 from the zygote.
         stream: u32,
-        /// Process id of the worker; 0 if the client is in another pid namespace.
+        /// Process id of the worker. From the service: 0 if the client is in a pid namespace that
+        /// the service does not see.
         pid: u32,
         /// States of the sandbox's layers (`Layers::bits` of framepath-os). From the service: of
         /// all layers of the worker. From the zygote: only of the layers that the worker does not
@@ -200,13 +206,15 @@ pub enum Message {
         /// True if the old worker may still run. The service ends the old worker in either case.
         kill: bool,
     },
-    /// Client to service: the stream is over. There is no answer, except [`Message::Denied`] if the
-    /// connection has no such stream.
+    /// Client to service: the stream is over, and the service ends its worker. There is no answer,
+    /// except [`Message::Denied`] if the connection has no such stream, or has sent too many
+    /// messages.
     Release {
         /// Number of the stream in the service.
         stream: u32,
     },
-    /// Service to client, zygote to caller, caller to worker: the request was denied.
+    /// Service to client, zygote to caller, caller to worker: the request was denied; from the
+    /// service also: the connection was denied, or a message was not valid.
     Denied {
         /// Reason of the denial, an error text.
         text: String,
@@ -310,7 +318,7 @@ impl Message {
     /// # Errors
     ///
     /// [`WireError::Version`] if the other side was built with another wire format. Every other
-    /// error means that the other side is broken or hostile.
+    /// error means that the other side is broken, hostile or not framepath.
     pub fn decode(bytes: &[u8]) -> Result<Message, WireError> {
         if bytes.len() != MESSAGE_BYTES {
             return Err(WireError::Length(bytes.len()));
@@ -427,7 +435,7 @@ impl Message {
             WATCH => Message::Watch { from: r.u32()? },
             STATUS => Message::Status(Box::new(StreamStatus::decode(r)?)),
             TOTALS => Message::Totals(Totals::decode(r)?),
-            // The only kind left.
+            // `PAGE`, the only kind left: an unknown kind has no name.
             _ => Message::Page,
         })
     }

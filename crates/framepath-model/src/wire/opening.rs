@@ -21,7 +21,8 @@ pub struct Open {
     /// Size of the track's description at the start of the packet area, bytes; 0 if the stage takes
     /// frames instead of packets.
     pub track_bytes: u32,
-    /// Maximum number of the stage's frames that the hops behind the stage hold at a time.
+    /// Number of the stage's frames that the hops behind the stage may keep in their queues and
+    /// threads at a time; frames inside workers behind the stage are not counted.
     pub frames_behind: u32,
     /// Description of the stream that enters the stage.
     pub stream: StreamInfo,
@@ -60,11 +61,11 @@ pub struct Demux {
     /// Number of the track among the video tracks of the container, from 0; `None` selects the best
     /// one.
     pub track: Option<u32>,
-    /// Position at which each reading of the file starts, nanoseconds from the stream's start.
+    /// Position at which each of the loops starts, nanoseconds from the stream's start.
     pub start_ns: u64,
     /// Number of cells of each ring, 1 to [`MAX_CELLS`].
     pub cells: u32,
-    /// Size of the packet area, bytes.
+    /// Size of the packet area, bytes, at most `isize::MAX`.
     pub packet_bytes: u64,
     /// List of the faults that the worker injects in tests, separated by commas, such as
     /// `crash@100`; at most [`FAULTS_BYTES`] bytes; empty otherwise.

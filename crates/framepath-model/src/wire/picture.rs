@@ -5,7 +5,7 @@ use super::WireError;
 use crate::orientation::Orientation;
 use crate::stream::{FieldOrder, PictureFlags};
 
-/// Number of bits of [`picture_bits`].
+/// Number of bits in which [`picture_bits`] encodes field order and orientation.
 pub(super) const PICTURE_BITS: u32 = 5;
 
 /// Encodes the field order (two bits) and the orientation (three bits).
@@ -18,10 +18,11 @@ pub(super) fn picture_bits(picture: &PictureFlags) -> u64 {
     order | u64::from(orientation_number(picture.orientation)) << 2
 }
 
-/// Decodes the low five bits of `bits`.
+/// Decodes field order and orientation from the low five bits of `bits`; `is_damaged` is the other
+/// property of the result.
 ///
 /// # Errors
-/// There is no such field order.
+/// The two lowest bits are 3, which stands for no field order.
 pub(super) fn picture_of(
     bits: u64,
     is_damaged: bool,

@@ -21,31 +21,33 @@ pub struct WorkerTime {
     pub enter_ns: u64,
     /// Time at which the frame left the stage, not before `enter_ns`.
     pub leave_ns: u64,
-    /// Time inside the stage in which no thread is known to have worked on the frame: kept by a
-    /// decoder, in a device, or in the threads of a decoder that share the frames.
+    /// Time inside the stage in which no thread is known to have worked on the frame: the queue,
+    /// held, device and pool time of the worker's row together.
     pub inside_ns: u32,
     /// Part of `inside_ns` in which only the depth of the decoder's frame threads delayed the frame.
     pub held_depth_ns: u32,
     /// Time from when a decoder's frame thread could begin the picture until the thread ran.
     pub wakeup_ns: u32,
-    /// Time that the worker had been idle when the input arrived, at `enter_ns`; 0 if the worker
-    /// was busy.
+    /// Time for which the worker was idle before it received the latest submission before this
+    /// output;
+    /// 0 if that submission had waited for the worker.
     pub idle_ns: u32,
     /// Time that the stage waited, for example for a free buffer, I/O or a lock.
     pub blocked_ns: u32,
-    /// CPU time of the stage without copies and waits.
+    /// CPU time of the stage's thread and of a decoder's frame thread, without copies and waits.
     pub compute_ns: u32,
-    /// Time in which the stage's thread was runnable and had no CPU.
+    /// Time in which the stage's thread, or a decoder's frame thread, could run but had no CPU.
     pub preempted_ns: u32,
-    /// Time in which the CPU copied pixels or packet bytes.
+    /// Time of the copies in `copied_bytes`: CPU time at level `full`, wall time at level `times`.
     pub copy_ns: u32,
-    /// Number of bytes that the CPU copied.
+    /// Number of pixel and packet bytes that the CPU copied.
     pub copied_bytes: u32,
     /// Number of voluntary context switches during the work on the frame.
     pub voluntary_switches: u16,
     /// Number of involuntary context switches during the work on the frame, at most [`MOST_INVOLUNTARY`].
     pub involuntary_switches: u16,
-    /// True if `inside_ns` was spent in threads of a decoder that share the frames.
+    /// True if a part of `inside_ns` is pool time ([`Row::pool_ns`]). The caller then counts all of
+    /// `inside_ns` as pool time, unless the stage works with a device.
     pub is_pool: bool,
 }
 
@@ -71,7 +73,8 @@ impl WorkerTime {
             self.wakeup_ns,
             self.held_depth_ns,
         ];
-        // Eight times of 24 bits fill three words: two in each, and a third of the last two.
+        // Eight times of 24 bits fill three words: each word has two times, and 16 of the 48 bits
+        // of the last two times.
         let [a, b, c, d, e, f, g, h] = times.map(short_time);
         let last = g | h << SHORT_BITS;
         let triple = |low: u64, high: u64, part: u64| low | high << SHORT_BITS | part << (2 * SHORT_BITS);

@@ -13,8 +13,9 @@ use super::way::{PathUnderTest, WhenFull};
 
 const FRAMES: u64 = 500;
 
-/// Checks a sink that holds the first frame: the source stops while the link is full, or the link
-/// drops frames by its policy.
+/// Checks a sink that holds the first frame. If the link waits when it is full, the source stops,
+/// and all frames arrive in the end. Otherwise the link drops the newest or the oldest frames, and
+/// the ledger has them.
 pub fn a_slow_sink_stops_the_source(way: &PathUnderTest) {
     let holds = way.link.holds.unwrap_or(0);
     match way.link.full {
@@ -72,7 +73,8 @@ fn drops(way: &PathUnderTest, arrive: Vec<u64>) {
     watch.assert_all_back();
 }
 
-/// Returns the sequence numbers of the frames that the ledger marks as dropped, in rising order.
+/// Returns the sequence numbers of the frames that a link dropped, by the rows of the ledger, in
+/// rising order.
 fn dropped_frames(report: &Report) -> Vec<u64> {
     let mut dropped: Vec<u64> =
         report.rows.iter().filter(|r| r.has(flag::DROPPED | flag::LINK)).map(|r| r.seq).collect();

@@ -15,9 +15,9 @@ static ALONE: Mutex<()> = Mutex::new(());
 /// Names of the threads that belong to a path, including the watchers of its workers.
 const THREADS: [&str; 2] = [BEHIND, "fp-watch"];
 
-/// Runs `check` while no other check runs; asserts that afterwards the open files and the child
-/// processes are the same as before, and that no thread of a path is left. Ends this process's
-/// spare workers before and after.
+/// Runs `check` while no other check runs in this process. Asserts that afterwards the process has
+/// the same open files and child processes as before, and no thread of a path; waits up to about 20
+/// s for the end of these threads. Ends this process's spare workers before and after.
 pub fn none(check: impl FnOnce()) {
     let _alone = unpoisoned(&ALONE);
     // Spare workers for the next path do not belong to this one.
@@ -35,7 +35,7 @@ fn open_files() -> Vec<String> {
         .unwrap()
         .filter_map(|entry| fs::read_link(entry.unwrap().path()).ok())
         .map(|link| link.display().to_string())
-        // Excludes the descriptor of the folder itself.
+        // Excludes the descriptor of the folder itself, and all other files of /proc.
         .filter(|link| !link.starts_with("/proc/"))
         .collect();
     files.sort_unstable();

@@ -9,8 +9,8 @@ use super::way::PathUnderTest;
 /// Number of frames that the source emits.
 const FRAMES: u64 = 2_000;
 
-/// Asserts that `delivered` frames reached the sink, in order, once and unchanged, and that the link dropped
-/// the others: `dropped` frames, 0 if the link drops none.
+/// Asserts that `delivered` frames reached the sink, in order, once and unchanged, and that
+/// `dropped` is the number of all others, 0 if the link keeps all frames.
 fn assert_order(watch: &PathRecord, way: &PathUnderTest, delivered: u64, dropped: u64) {
     let order = watch.order();
     assert!(order.windows(2).all(|w| w[0] < w[1]), "frames out of order or duplicated");

@@ -32,7 +32,7 @@ pub struct PathRecord {
     pub ended: AtomicBool,
     /// Frames that the sink has received, in the order of their arrival.
     pub seen: Mutex<Vec<SeenFrame>>,
-    /// Number of times that the sink was drained; 1 after a whole stream.
+    /// Number of times that the sink was drained; the checks of streams that end expect 1.
     pub drained: AtomicU64,
 }
 
@@ -74,7 +74,7 @@ impl PathRecord {
     }
 
     /// Runs the path of a source of `frames` frames, the inside `way`, and a sink, with the ledger
-    /// at `level`.
+    /// at `level`. Panics if the path cannot be run; a hop that fails is in the report.
     pub fn run(self: &Arc<PathRecord>, way: &PathUnderTest, frames: u64, level: Level) -> Report {
         let source = Pipeline::from_source(self.source(frames)).named("numbered");
         run(way.through(source).sink(self.sink()).named("collect"), level)
@@ -94,8 +94,8 @@ impl PathRecord {
     }
 }
 
-/// Runs `built` with a ledger at `level` that has room for all rows. Panics if the path cannot be
-/// run.
+/// Runs `built` with a ledger at `level` that has room for all rows of a check. Panics if the path
+/// cannot be run; a hop that fails is in the report.
 pub fn run(built: Pipeline, level: Level) -> Report {
     built.run(&Options { level, rows: 1 << 14, ..Options::default() }).unwrap()
 }
@@ -106,7 +106,7 @@ pub fn on_purpose() -> StageError {
 }
 
 /// Waits until `done` returns true, checking every millisecond; panics with `what` after 20,000
-/// checks.
+/// checks, which take at least 20 s.
 pub fn wait_for(what: &str, done: impl Fn() -> bool) {
     for _ in 0..20_000 {
         if done() {

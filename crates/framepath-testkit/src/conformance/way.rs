@@ -9,7 +9,7 @@ use super::parts::{FailsAt, Pass};
 /// Behaviour of a full link when another frame arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenFull {
-    /// The source waits until the link has room.
+    /// The hop before the link, and so the source, waits until the link has room.
     Waits,
     /// The link drops the arriving frame.
     DropsNew,
@@ -17,21 +17,23 @@ pub enum WhenFull {
     DropsOldest,
 }
 
-/// Link under test, with the facts that the checks need.
+/// Link under test (a direct call, a queue, or a stage in a worker), with the facts that the checks
+/// need.
 pub struct LinkUnderTest {
     /// Function that adds the link to a path.
     pub add: Box<dyn Fn(Pipeline) -> Pipeline>,
-    /// Maximum number of frames in the link; `None` if the sink runs in the source's
-    /// call.
+    /// Maximum number of frames in the link; `None` for a direct call, in which the sink runs in
+    /// the source's thread and the link holds no frame.
     pub holds: Option<u64>,
     /// Minimum number of frames in the link while the source waits.
     pub holds_least: u64,
     /// Behaviour of the link when it is full.
     pub full: WhenFull,
-    /// Number of slots for the link's output frames; `None` if the link passes on its input
-    /// frames.
+    /// Number of slots for the link's output frames, if the link copies its input frames into slots
+    /// of its own; `None` if the link passes on its input frames.
     pub own_slots: Option<usize>,
-    /// Number of repetitions of a check that depends on the order of events.
+    /// Number of runs of the check whose sink fails while the source waits: its result depends on
+    /// the order of events.
     pub runs: usize,
 }
 
