@@ -40,8 +40,8 @@ pub(crate) enum ExitStatus {
     #[cfg(feature = "lab")]
     Inconclusive,
     /// SIGINT, SIGTERM or Ctrl-C ended the command. The commands that collect results over time (`run`,
-    /// `lab`, `meta`, `fixture`) have shown the results up to the signal; the others show no result then.
-    /// Exit code 130.
+    /// `lab`, `meta`, `fixture`) have shown the results up to the signal; `compare`, `asked` and `handoff`
+    /// show none. Exit code 130.
     Interrupted,
 }
 

@@ -31,7 +31,7 @@ pub struct Finished {
     /// Peak memory of this process before the spawn, in KiB; the kernel counts it as the child's
     /// too. `None` if not known.
     spawner_peak_kib: Option<u64>,
-    /// Standard output of the program; empty if it was discarded.
+    /// Standard output of the program; empty if it was discarded or cannot be read.
     pub stdout: String,
 }
 

@@ -40,10 +40,10 @@ pub struct FrameTimeline {
     pub path: String,
     /// The frame's sequence number.
     pub seq: u64,
-    /// Segments of the frame's latency, one cause each, in order of time. They do not overlap, unless the
-    /// measured causes of a hop are longer than the hop's time. Within one hop the order of the causes is
-    /// not known, and arbitrary here. A gap between two segments is time outside all hops, which is
-    /// unexplained too.
+    /// Segments of the frame's latency, one cause each: hop by hop, in order of the hops' start. Segments
+    /// overlap if two hops have the frame at the same time (branches of a `tee`), or if the measured causes of a
+    /// hop are longer than the hop's time. Within one hop the order of the causes is not known, and arbitrary
+    /// here. A gap between two segments is time outside all hops, which is unexplained too.
     pub segments: Vec<CauseSegment>,
 }
 

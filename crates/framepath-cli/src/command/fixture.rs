@@ -29,11 +29,13 @@ pub(crate) struct FixtureArgs {
     /// The picture: binary PGM of 8 bits
     file: String,
 
-    /// Device file of the measuring node of framepath.ko, such as /dev/video2
+    /// Device file of the measuring node of framepath.ko, such as /dev/video2. Either this option or
+    /// --reference is required
     #[arg(long, value_name = "NODE", group = "where")]
     device: Option<String>,
 
-    /// Run the same stage in user space, without a device; `framepath diff` compares the results
+    /// Run the same stage in user space, without a device; `framepath diff` compares the results. Either this
+    /// option or --device is required
     #[arg(long, group = "where")]
     reference: bool,
 

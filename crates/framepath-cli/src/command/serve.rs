@@ -45,12 +45,12 @@ pub(crate) struct ServeArgs {
     socket: Option<PathBuf>,
 
     /// Serve figures for Prometheus at http://ADDR/metrics; ADDR is a loopback address with a port, such as
-    /// 127.0.0.1:9477
+    /// 127.0.0.1:9477 [default: serve no figures]
     #[arg(long, value_name = "ADDR", value_parser = address)]
     metrics: Option<SocketAddr>,
 
     /// Also decode for clients of the kernel module's V4L2 decoder (framepath.ko); PATH is the module's
-    /// node, /dev/framepath if omitted
+    /// node, /dev/framepath if only PATH is omitted [default, without --device: serve no device]
     #[arg(long, value_name = "PATH", num_args = 0..=1, default_missing_value = "/dev/framepath")]
     device: Option<PathBuf>,
 
@@ -70,10 +70,11 @@ pub(crate) struct ServeArgs {
     device_user_streams: u32,
 
     /// Allow clients of this user, besides those of the service's own user; may be given several times
+    /// [default: only the service's own user]
     #[arg(long, value_name = "UID")]
     allow_uid: Vec<u32>,
 
-    /// Allow clients that are members of this group; may be given several times
+    /// Allow clients that are members of this group, too; may be given several times [default: no group]
     #[arg(long, value_name = "GID")]
     allow_gid: Vec<u32>,
 

@@ -57,10 +57,10 @@ impl Served {
         Ok(served)
     }
 
-    /// Waits until the service has no stream, has a spare worker, and has waited for every worker that has
-    /// ended. With a device, the last condition is instead that the number of the service's children stays
-    /// the same for [`STILL`] polls. The service's CPU time then includes all of a run. Fails after about
-    /// ten seconds, or after SIGINT or SIGTERM.
+    /// Waits until the service has no stream, has a spare worker, and has no child process besides its spare
+    /// workers: it has then waited for every worker that has ended, so that its CPU time includes all of a run.
+    /// With a device, it is also enough that the number of children stays the same for [`STILL`] polls. Fails
+    /// after about ten seconds, or after SIGINT or SIGTERM.
     fn wait_until_idle(&self) -> Result<(), LabError> {
         let pid = self.child.as_ref().map_or(0, Child::id);
         let (mut before, mut still) = (0, 0);

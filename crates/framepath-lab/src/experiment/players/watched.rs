@@ -55,7 +55,8 @@ impl Window {
 pub(super) struct Watched {
     pub(super) window_ns: u64,
     pub(super) cpu_ns: u64,
-    /// Number of voluntary context switches of all the player's threads within the window.
+    /// Number of voluntary context switches within the window, of the player's threads that exist at the
+    /// window's end.
     pub(super) wakeups: u64,
     /// CPU time of the display server within the window, nanoseconds; `None` if its process is not known.
     pub(super) server_cpu_ns: Option<u64>,
@@ -239,7 +240,8 @@ fn between(before: &Usage, after: &Usage) -> Watched {
 struct Player {
     /// Process of the player; `None` once the player has been reaped.
     child: Option<Child>,
-    /// Processes of the player at the last measurement; `reap` kills those that still run.
+    /// Processes of the player at the end of the window, and when it is stopped; `reap` kills those that still
+    /// run.
     known: Vec<Descendant>,
 }
 
