@@ -40,11 +40,11 @@ pub struct ExperimentSettings {
     /// kills in its two kill cases together. `None` for the experiment's own number. Lab `inject`
     /// ignores it.
     pub pairs: Option<usize>,
-    /// Names of the cases to run, whatever the size; empty for all cases of `size`. Without effect on
-    /// `files`, which all run.
+    /// Names of the cases to run, whatever the size; empty for all cases of `size`. An experiment that runs with
+    /// `files` ignores this field. [`with_cases`] selects the experiments that have one of these cases.
     pub cases: Vec<String>,
-    /// Files to use instead of the committed clips, for experiments that
-    /// accept files.
+    /// Files that the experiments with `takes_files` use instead of the committed clips; empty for the
+    /// committed clips. The other experiments ignore this field.
     pub files: Vec<PathBuf>,
     /// Path of the `framepath` binary, for contenders that are separate processes.
     pub framepath: PathBuf,

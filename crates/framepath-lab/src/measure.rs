@@ -37,7 +37,7 @@ pub struct Measured {
     pub hops: Vec<HopSummary>,
     /// CPU time for each frame that no hop accounts for, microseconds; `None` if not known.
     pub other_cpu_us: Option<f64>,
-    /// Figures that only this experiment has, by the metric's name.
+    /// Figures that only the contender's experiment has, by the metric's name.
     pub extra: BTreeMap<String, f64>,
 }
 

@@ -50,8 +50,9 @@ pub(crate) struct RunArgs {
     #[arg(required = true, value_name = "PATH")]
     path: Vec<String>,
 
-    /// Detail of the ledger: `times` records timestamps and copied bytes of every hop, `full` adds CPU
-    /// time, run delay, context switches and page faults, `off` records no rows
+    /// Detail of the ledger: `off` records no rows, `times` records timestamps and copied bytes of every hop,
+    /// `full` adds CPU time, run delay, context switches and page faults and, where the machine counts them,
+    /// cycles, instructions and cache misses
     #[arg(long, value_enum, default_value_t = Ledger::Full)]
     ledger: Ledger,
 
