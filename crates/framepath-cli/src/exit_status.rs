@@ -13,8 +13,8 @@ use framepath_os::process::signal;
 
 use crate::terminal;
 
-/// Exit code of a command whose path lost packets or frames, and of `run --strict` if the stream is
-/// damaged.
+/// Exit code of `run`, `lab` and `compare` if a path lost packets or frames, and of `run --strict` if the
+/// stream is damaged.
 const LOST: u8 = 3;
 // The lab distinguishes a loss from a failure by this code.
 #[cfg(feature = "lab")]
@@ -32,7 +32,7 @@ pub(crate) enum ExitStatus {
     Done,
     /// The command has reported a failure or a difference. Exit code 1.
     Failed,
-    /// The command has reported lost packets or frames, or with `run --strict` a damaged stream. Exit
+    /// `run`, `lab` or `compare` has reported lost packets or frames, or `run --strict` a damaged stream. Exit
     /// code 3.
     Lost,
     /// `gate --strict` has reported a figure that may be within or beyond its limit, and no failure.

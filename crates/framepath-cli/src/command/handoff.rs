@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `framepath handoff`: runs framepath's contender of the experiment `handoff`. Takes the same arguments
+//! `framepath handoff`: runs framepath's contender of the experiment `handoff`. Takes the same options
 //! as the programs of the other contenders (the peers). Prints the figures as one line of JSON.
 
 use anyhow::Context;

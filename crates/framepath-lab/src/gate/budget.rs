@@ -37,8 +37,9 @@ pub enum Limit {
     },
     /// A figure of one contender, or of every contender that fits a pattern.
     Count {
-        /// Path of the figure in a row of the JSON, such as `latency_us.p99`; or one of the names of
-        /// [`SummaryRow::figure`](framepath_model::summary::SummaryRow::figure).
+        /// Name of the figure, in a form that [`find`](super::find) accepts: its path in a row of the JSON, such
+        /// as `latency_us.p99`, with or without the name of a hop's stage (`hops[decode].cpu_us`), or one of the
+        /// names of [`SummaryRow::figure`](framepath_model::summary::SummaryRow::figure).
         metric: String,
         /// Name of the contender; `*` stands for any number of characters. With `*`, rows without
         /// the figure are ignored; otherwise a row without it counts as missing.

@@ -108,7 +108,7 @@ impl Served {
 impl Drop for Served {
     fn drop(&mut self) {
         if let Some(child) = self.child.take() {
-            // The service may have ended already.
+            // The error is ignored, because the service may have ended already.
             let _ = children::signal(&child, SIGTERM);
             let _ = children::wait(child);
         }

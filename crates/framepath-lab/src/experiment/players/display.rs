@@ -196,7 +196,7 @@ impl Display {
 impl Drop for Display {
     fn drop(&mut self) {
         if let Some(child) = self.own.take() {
-            // The server may have ended by itself.
+            // The error is ignored, because the server may have ended by itself.
             let _ = children::signal_group(&child, SIGTERM);
             for _ in 0..LOOKS {
                 if process(child.id()).is_none() {
