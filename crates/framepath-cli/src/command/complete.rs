@@ -41,7 +41,7 @@ fn replacements(word: &str, line: &str) -> Vec<String> {
         Some("stages" | "path") => starting(definitions.iter().map(|one| one.name).collect()),
         Some("lab") => starting(experiments()),
         Some(command @ ("run" | "compare")) if !word.starts_with('-') => {
-            // The word at the cursor is the value of an option.
+            // If the word before is an option with a value, the word at the cursor is that value.
             let before = rest.strip_suffix(word).unwrap_or(rest).split_whitespace().last();
             if before.and_then(|word| word.strip_prefix("--")).is_some_and(|name| takes_value(command, name))
             {

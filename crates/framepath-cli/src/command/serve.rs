@@ -162,7 +162,8 @@ impl ServeArgs {
             (Some(listener), None) => (listener, "the socket passed by the service manager".to_owned()),
             (None, named) => {
                 let path = named.unwrap_or_else(default_socket);
-                // The service checks the client's user, not the permissions of the socket's name.
+                // With other users allowed, every user may connect to the socket, because the service itself
+                // checks the client's user.
                 let others = !self.allow_uid.is_empty() || !self.allow_gid.is_empty();
                 let listener = Listener::bind(&path, if others { 0o666 } else { 0o600 });
                 let listener = listener.with_context(|| format!("listening at `{}`", path.display()))?;

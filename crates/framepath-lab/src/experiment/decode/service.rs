@@ -81,7 +81,7 @@ impl Served {
             sleep(BETWEEN);
         }
         Err(LabError::Missing(
-            "framepath serve is not ready within 10 s; start it by hand to see its error".to_owned(),
+            "framepath serve is not ready and idle within 10 s; start it by hand to see its error".to_owned(),
         ))
     }
 

@@ -168,7 +168,7 @@ impl Display {
             Ok(listing) if !lists_window(&listing.stdout) => {
                 Err("opened no window, and was stopped".to_owned())
             }
-            // The check needs xwininfo.
+            // There is a window, or xwininfo is missing or failed, so that no check is possible.
             _ => Ok(()),
         }
     }

@@ -167,7 +167,8 @@ impl Started {
             file.try_clone().map_err(LabError::io("duplicating the handle of a file in memory"))
         };
         let output = Output { stdout: file()?, stderr: file()? };
-        // A player that reads standard input blocks for ever; the watch detects and stops it.
+        // A player that reads standard input blocks, because nothing is written to the pipe. The function
+        // `watch` detects such a player; the time limit ends every other program that blocks.
         command.stdin(Stdio::piped()).stdout(clone(&output.stdout)?).stderr(clone(&output.stderr)?);
         let start_ns = now_ns();
         let child = children::on_a_lead(command)
