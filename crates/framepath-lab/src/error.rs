@@ -29,8 +29,8 @@ pub enum LabError {
         /// Exit code of the program; `None` if a signal ended the program, or if the error is not
         /// about its exit.
         exit_code: Option<i32>,
-        /// Details: the last lines of the program's standard error, or a library's error. May be
-        /// empty.
+        /// Details: the last lines of the program's standard error, a library's error, or a description of
+        /// wrong frames. May be empty.
         stderr: String,
     },
     /// A system call or an operation on a file failed, or a program could not be started although it exists.

@@ -95,7 +95,7 @@ pub fn complete(mut report: Report) -> Result<Report, LabError> {
     if losses.is_empty() { Ok(report) } else { Err(LabError::Lost(losses.join("; "))) }
 }
 
-/// Participant of a comparison.
+/// Participant of a comparison: a path, a program or a function, with its name.
 pub struct Contender<'a> {
     /// Stable name, as in summaries and budgets: renaming a contender breaks both.
     pub name: String,

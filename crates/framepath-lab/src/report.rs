@@ -21,7 +21,7 @@ mod table;
 use framepath_model::summary::Summary;
 use serde::{Deserialize, Serialize};
 
-/// One run of the lab: the contents of a run folder.
+/// One run of the lab: the contents of a run folder, or the summaries of one file.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LabRun {
     /// Name of the run in the report: that of its folder or file.
@@ -33,7 +33,7 @@ pub struct LabRun {
     pub slow_frames: Vec<FrameTimeline>,
 }
 
-/// Time of one frame along its path.
+/// Latency of one frame along its path, divided by hop and cause.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FrameTimeline {
     /// Name of the path: experiment, case and contender, such as `decode vp9-1080p8 inline`.
@@ -50,7 +50,7 @@ pub struct FrameTimeline {
 /// A part of a frame's latency that one cause took within one hop.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CauseSegment {
-    /// Text of the stage or link in which the time passed.
+    /// Text of the hop (source, stage, link or sink) in which the time passed.
     pub hop: String,
     /// The cause, by its name in
     /// [`CausesUs`](framepath_model::summary::CausesUs).

@@ -118,8 +118,8 @@ fn skip(summary: &mut Summary, contender: &str, case: Option<&str>, reason: Stri
     summary.skipped.push(Skipped { contender: contender.to_owned(), case, reason });
 }
 
-/// Outputs that this machine has, and the displays for them; a display is `None` if it is absent or no
-/// output needs it.
+/// Outputs to measure, as far as this machine has them, and the displays for them. A display is `None` if it is
+/// absent or no output to measure needs it.
 struct Screens {
     outputs: Vec<PlayerOutput>,
     x: Option<Display>,
