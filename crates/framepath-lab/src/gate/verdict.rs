@@ -237,8 +237,8 @@ fn same_metric(one: &str, other: &str) -> bool {
     canonical(one) == canonical(other)
 }
 
-/// Returns the names near to the one in which the budget's ratio differs from the ratios of the case: the
-/// metrics of the two contenders, otherwise the pairs of contenders.
+/// Returns near names for the error of a missing ratio, as [`near_names`] formats them: if the case has ratios
+/// of these two contenders, the metrics near to `metric`; otherwise the pairs of contenders near to a/b.
 fn near_ratios(ratios: &[Ratio], case: &str, metric: &str, [a, b]: [&str; 2]) -> String {
     let of_case = || ratios.iter().filter(|ratio| ratio.case == case);
     let of_pair = |r: &&Ratio| (r.a == a && r.b == b) || (r.a == b && r.b == a);
@@ -303,8 +303,9 @@ fn count_findings(
     }
 }
 
-/// Formats the reason why the summaries have no figure for a budget: the first of its names that they
-/// lack, with the near names that they have.
+/// Formats the reason why the summaries have no figure for a budget: the experiment, case, contender or figure
+/// that they lack (the first one, in this order), with the near names that they have. If a contender of the
+/// budget was skipped, the reason for that instead of the case, contender or figure.
 fn nothing_found(budget: &Budget, summaries: &[Summary]) -> String {
     let of_experiment: Vec<&Summary> =
         summaries.iter().filter(|s| matches(&budget.experiment, &s.experiment)).collect();
