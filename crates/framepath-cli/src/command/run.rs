@@ -79,8 +79,8 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     frames: Option<u64>,
 
-    /// Maximum number of ledger rows per thread; newer rows overwrite the oldest. Without effect with
-    /// --ledger off
+    /// Maximum number of ledger rows per thread (1 to 67108864); newer rows overwrite the oldest. Without
+    /// effect with --ledger off
     #[arg(long, value_name = "N", default_value_t = 65_536,
           value_parser = clap::value_parser!(u32).range(1..=1 << 26))]
     rows: u32,
