@@ -63,7 +63,7 @@ pub(crate) struct FixtureArgs {
     algo: Option<String>,
 
     /// With --device: let the device write its result into the input frame, which must be a dmabuf (see --heap)
-    /// [default: into a buffer of its own]
+    /// [default: into another buffer]
     #[arg(long, requires = "device", conflicts_with = "reference")]
     in_place: bool,
 
