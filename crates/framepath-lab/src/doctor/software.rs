@@ -78,7 +78,7 @@ fn ffmpeg() -> Probe {
     // Removes the copyright from "ffmpeg version 7.1 Copyright (c) ...".
     let version = first_output("ffmpeg", &["-version"])
         .map(|line| line.split(" Copyright").next().unwrap_or_default().to_owned());
-    tool("ffmpeg tool", "contenders `ffmpeg*` of lab `decode`, lab `inject`", version, "apt install ffmpeg")
+    tool("ffmpeg tool", "`ffmpeg*` of lab `decode`, made clips of `inject`", version, "apt install ffmpeg")
 }
 
 fn gstreamer() -> Probe {
