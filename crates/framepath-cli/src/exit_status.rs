@@ -13,8 +13,8 @@ use framepath_os::process::signal;
 
 use crate::terminal;
 
-/// Exit code of a command whose path lost packets or frames, and of `run --strict` if the stream is
-/// damaged.
+/// Exit code of `run`, `lab` and `compare` if a path lost packets or frames, and of `run --strict` if the
+/// stream is damaged.
 const LOST: u8 = 3;
 // The lab distinguishes a loss from a failure by this code.
 #[cfg(feature = "lab")]
@@ -32,7 +32,7 @@ pub(crate) enum ExitStatus {
     Done,
     /// The command has reported a failure or a difference. Exit code 1.
     Failed,
-    /// The command has reported lost packets or frames, or with `run --strict` a damaged stream. Exit
+    /// `run`, `lab` or `compare` has reported lost packets or frames, or `run --strict` a damaged stream. Exit
     /// code 3.
     Lost,
     /// `gate --strict` has reported a figure that may be within or beyond its limit, and no failure.
@@ -40,8 +40,8 @@ pub(crate) enum ExitStatus {
     #[cfg(feature = "lab")]
     Inconclusive,
     /// SIGINT, SIGTERM or Ctrl-C ended the command. The commands that collect results over time (`run`,
-    /// `lab`, `meta`, `fixture`) have shown the results up to the signal; the others show no result then.
-    /// Exit code 130.
+    /// `lab`, `meta`, `fixture`) have shown the results up to the signal; `compare`, `asked` and `handoff`
+    /// show none. Exit code 130.
     Interrupted,
 }
 

@@ -39,8 +39,8 @@ struct Temporary {
 
 impl Temporary {
     /// Creates a temporary file in the folder of `target`, under an unused hidden name. If `target` is a
-    /// symbolic link, the file to which the link refers is the target. Fails if the folder is not
-    /// writable, or if `target` has no file name.
+    /// symbolic link, the file to which the link refers is the target. Fails if the file cannot be created,
+    /// for example because the folder is missing or not writable, or if `target` has no file name.
     fn create_beside(target: &Path) -> io::Result<Temporary> {
         let target =
             fs::canonicalize(target).or_else(|_| link_target(target)).unwrap_or_else(|_| target.to_owned());

@@ -22,12 +22,13 @@ use serde::Serialize;
 
 pub use probe::{Probe, ProbeState};
 
-/// Folders that contain the parts of framepath outside its binary.
+/// Folders that the probes of clips and peers look into.
 #[derive(Clone, Debug)]
 pub struct Places {
     /// Folder of the committed clips.
     pub clips: PathBuf,
-    /// Folder of the built peers: the small programs that drive other people's software.
+    /// Folder of the built peers: small programs that are contenders of the lab, most of which drive other
+    /// people's software.
     pub peers: PathBuf,
 }
 

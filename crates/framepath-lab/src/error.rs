@@ -12,7 +12,7 @@ pub enum LabError {
     /// reason. An experiment that gets this error from a contender skips the contender and continues.
     #[error("{0}")]
     Missing(String),
-    /// A path could not start, or failed while it ran.
+    /// A path that runs in the lab's own process could not start, or failed while it ran.
     #[error(transparent)]
     Run(#[from] RunError),
     /// The text of a path is invalid.
@@ -29,11 +29,11 @@ pub enum LabError {
         /// Exit code of the program; `None` if a signal ended the program, or if the error is not
         /// about its exit.
         exit_code: Option<i32>,
-        /// Details: the last lines of the program's standard error, or a library's error. May be
-        /// empty.
+        /// Details: the last lines of the program's standard error, a library's error, or a description of
+        /// wrong frames. May be empty.
         stderr: String,
     },
-    /// A system call or a file failed.
+    /// A system call or an operation on a file failed, or a program could not be started although it exists.
     #[error("{what}: {error}")]
     Io {
         /// The operation and its object, such as `starting NAME`.
@@ -49,7 +49,7 @@ pub enum LabError {
     /// A path lost packets or frames, so its figures are invalid.
     #[error("{0}")]
     Lost(String),
-    /// SIGINT or SIGTERM stopped the experiment before its end.
+    /// SIGINT or SIGTERM stopped the experiment, the comparison or the contender's run before its end.
     #[error("interrupted")]
     Interrupted,
 }

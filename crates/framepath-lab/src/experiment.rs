@@ -34,23 +34,24 @@ pub enum Size {
 /// Settings of an experiment.
 #[derive(Clone, Debug)]
 pub struct ExperimentSettings {
-    /// Amount of work.
+    /// Amount of work: selects input, contenders and the default number of rounds.
     pub size: Size,
     /// Number of rounds, in each of which every contender runs once; in lab `faults` the number of
     /// kills in its two kill cases together. `None` for the experiment's own number. Lab `inject`
     /// ignores it.
     pub pairs: Option<usize>,
-    /// Names of the cases to run, whatever the size; empty for all cases of `size`. Without effect on
-    /// `files`, which all run.
+    /// Names of the cases to run, whatever the size; empty for all cases of `size`. An experiment that runs with
+    /// `files` ignores this field. [`with_cases`] selects the experiments that have one of these cases.
     pub cases: Vec<String>,
-    /// Files to use instead of the committed clips, for experiments that
-    /// accept files.
+    /// Files that the experiments with `takes_files` use instead of the committed clips; empty for the
+    /// committed clips. The other experiments ignore this field.
     pub files: Vec<PathBuf>,
     /// Path of the `framepath` binary, for contenders that are separate processes.
     pub framepath: PathBuf,
     /// Folder of the committed clips.
     pub clips: PathBuf,
-    /// Folder of the built peers: the small programs that drive other people's software.
+    /// Folder of the built peers: small programs that are contenders, most of which drive other people's
+    /// software.
     pub peers: PathBuf,
 }
 
@@ -84,7 +85,7 @@ impl ExperimentSettings {
 
 /// Results of an experiment.
 pub struct ExperimentResult {
-    /// The figures.
+    /// Figures, ratios, skipped contenders and notes, as `run.json` has them.
     pub summary: Summary,
     /// Ledgers of selected runs, for the run folder; may be empty.
     pub ledgers: Vec<KeptLedger>,

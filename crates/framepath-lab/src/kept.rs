@@ -14,7 +14,7 @@ const SLOWEST: usize = 3;
 pub struct KeptLedger {
     /// Experiment, case and contender, such as `decode vp9-1080p8 inline`.
     pub name: String,
-    /// Report of the run.
+    /// Report of the run, with the rows of the ledger.
     pub report: Report,
 }
 

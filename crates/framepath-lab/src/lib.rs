@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Lab of framepath: touches other people's programs, the loopback network, V4L2 devices, displays, /proc,
+//! Lab of framepath: experiments that measure framepath and other people's programs, reports about them, and a
+//! check of the machine. The lab starts programs, and uses the loopback network, V4L2 devices, displays, /proc,
 //! temporary files and the terminal's progress bar.
 //!
 //! An *experiment* runs *contenders* (paths, and programs of other people) over the same cases and compares

@@ -14,12 +14,13 @@ pub struct Measured {
     /// Number of frames of the run, of pushes in lab `queue`, 1 in lab `loopback`; 0 if not
     /// known.
     pub frames: u64,
-    /// Wall time, nanoseconds; in lab `players` that of the measurement window, in labs `queue` and
-    /// `handoff` without start-up.
+    /// Wall time of the measured part of the run, nanoseconds. For a program that is its whole life, for a
+    /// path its run. Labs `queue`, `handoff` and `loopback` and the cases `crossing-*` of lab `rpc` leave out
+    /// the start-up; lab `players` measures only a window of time.
     pub wall_ns: u64,
-    /// CPU time of the contender and of the processes that it started and waited for, in lab
-    /// `decode` also of the service that the contender used, nanoseconds; in lab `players` of all
-    /// the player's processes within the window, in labs `queue` and `handoff` without start-up.
+    /// CPU time in the measured part of the run, nanoseconds: of the contender and of the processes that it
+    /// started and waited for; in lab `decode` also of the service that the contender used; in lab `players`
+    /// of the player's processes that exist at the end of the window.
     pub cpu_ns: u64,
     /// Largest resident set of one process, in lab `players` the sum over the player's processes, KiB;
     /// `None` if not known.
@@ -36,7 +37,7 @@ pub struct Measured {
     pub hops: Vec<HopSummary>,
     /// CPU time for each frame that no hop accounts for, microseconds; `None` if not known.
     pub other_cpu_us: Option<f64>,
-    /// Figures that only this experiment has, by the metric's name.
+    /// Figures that only the contender's experiment has, by the metric's name.
     pub extra: BTreeMap<String, f64>,
 }
 
@@ -58,9 +59,9 @@ impl Measured {
         }
     }
 
-    /// Converts the report of a path that ran in this process. Peak memory stays unknown.
-    /// Above ledger level `off` sorts the report's rows, and removes those of frames with
-    /// overwritten rows.
+    /// Converts the report of a path that ran in this process. Peak memory stays unknown; at ledger level `off`
+    /// also latency, causes, hops, switches and `other_cpu_us`. At the other levels this function sorts the
+    /// report's rows, and removes those of frames with overwritten rows.
     pub fn from_report(report: &mut Report) -> Measured {
         let row = export::summary::row(report, "");
         Measured {
@@ -94,7 +95,7 @@ pub fn complete(mut report: Report) -> Result<Report, LabError> {
     if losses.is_empty() { Ok(report) } else { Err(LabError::Lost(losses.join("; "))) }
 }
 
-/// Participant of a comparison.
+/// Participant of a comparison: a path, a program or a function, with its name.
 pub struct Contender<'a> {
     /// Stable name, as in summaries and budgets: renaming a contender breaks both.
     pub name: String,

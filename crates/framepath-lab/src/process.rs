@@ -31,7 +31,7 @@ pub struct Finished {
     /// Peak memory of this process before the spawn, in KiB; the kernel counts it as the child's
     /// too. `None` if not known.
     spawner_peak_kib: Option<u64>,
-    /// Standard output of the program; empty if it was discarded.
+    /// Standard output of the program; empty if it was discarded or cannot be read.
     pub stdout: String,
 }
 
@@ -53,7 +53,8 @@ impl Program {
     /// Runs the program to its end, with empty standard input. Keeps its standard output if
     /// `keep_output` is true, otherwise discards it. If the program fails, the error has the last three
     /// lines of its standard error. If SIGINT or SIGTERM arrives at this process meanwhile, sends SIGTERM to
-    /// the program, and SIGKILL if the program has not ended 0.7 s after the signal.
+    /// the program, and SIGKILL if the program has not ended 0.7 s after the signal; this needs
+    /// [`signal::install`](framepath_os::process::signal::install).
     ///
     /// # Errors
     /// [`LabError::Missing`] if the program is not installed, [`LabError::Io`] if it cannot be

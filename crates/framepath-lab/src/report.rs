@@ -21,7 +21,7 @@ mod table;
 use framepath_model::summary::Summary;
 use serde::{Deserialize, Serialize};
 
-/// One run of the lab: the contents of a run folder.
+/// One run of the lab: the contents of a run folder, or the summaries of one file.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LabRun {
     /// Name of the run in the report: that of its folder or file.
@@ -33,24 +33,24 @@ pub struct LabRun {
     pub slow_frames: Vec<FrameTimeline>,
 }
 
-/// Time of one frame along its path.
+/// Latency of one frame along its path, divided by hop and cause.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FrameTimeline {
     /// Name of the path: experiment, case and contender, such as `decode vp9-1080p8 inline`.
     pub path: String,
     /// The frame's sequence number.
     pub seq: u64,
-    /// Segments of the frame's latency, one cause each, in order of time. They do not overlap, unless the
-    /// measured causes of a hop are longer than the hop's time. Within one hop the order of the causes is
-    /// not known, and arbitrary here. A gap between two segments is time outside all hops, which is
-    /// unexplained too.
+    /// Segments of the frame's latency, one cause each: hop by hop, in order of the hops' start. Segments
+    /// overlap if two hops have the frame at the same time (branches of a `tee`), or if the measured causes of a
+    /// hop are longer than the hop's time. Within one hop the order of the causes is not known, and arbitrary
+    /// here. A gap between two segments is time outside all hops, which is unexplained too.
     pub segments: Vec<CauseSegment>,
 }
 
 /// A part of a frame's latency that one cause took within one hop.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CauseSegment {
-    /// Text of the stage or link in which the time passed.
+    /// Text of the hop (source, stage, link or sink) in which the time passed.
     pub hop: String,
     /// The cause, by its name in
     /// [`CausesUs`](framepath_model::summary::CausesUs).

@@ -40,8 +40,8 @@ pub(crate) struct CompareArgs {
     #[arg(value_name = "PATH")]
     paths: Vec<String>,
 
-    /// The words after the first `--`: two commands, each in quotes, or unquoted with another `--` between
-    /// them; after a path, one command
+    /// The words after the first `--`: without a path two commands, each in quotes, or unquoted with another
+    /// `--` between them; after one path one command, in quotes or unquoted
     #[arg(last = true, value_name = "COMMAND")]
     commands: Vec<String>,
 
@@ -51,6 +51,7 @@ pub(crate) struct CompareArgs {
     pairs: u32,
 
     /// Write the figures as JSON; `-` is standard output, and the text then goes to standard error
+    /// [default: write none]
     #[arg(long, value_name = "FILE")]
     json: Option<String>,
 }

@@ -9,7 +9,7 @@ use crate::terminal::TextTarget;
 
 #[derive(clap::Args)]
 pub(crate) struct CompleteArgs {
-    /// The word at the cursor, with its opening quote
+    /// The word at the cursor, with its opening quote if it has one
     #[arg(allow_hyphen_values = true)]
     word: String,
 
@@ -28,8 +28,8 @@ impl CompleteArgs {
 }
 
 /// Returns the words that can replace `word`, the end of the command line `line`: names of stages after
-/// `stages`, of experiments after `lab`, and words of a path after `run` and `compare`. Returns none for an
-/// option's name or value, or another command.
+/// `stages` and `path`, of experiments after `lab`, and words of a path after `run` and `compare`. Returns none
+/// for another command, for an option's name, and after `run` and `compare` for an option's value.
 fn replacements(word: &str, line: &str) -> Vec<String> {
     let definitions = Registry::built_in().definitions();
     let mut parts = line.trim_start().splitn(3, char::is_whitespace);
@@ -41,7 +41,7 @@ fn replacements(word: &str, line: &str) -> Vec<String> {
         Some("stages" | "path") => starting(definitions.iter().map(|one| one.name).collect()),
         Some("lab") => starting(experiments()),
         Some(command @ ("run" | "compare")) if !word.starts_with('-') => {
-            // The word at the cursor is the value of an option.
+            // If the word before is an option with a value, the word at the cursor is that value.
             let before = rest.strip_suffix(word).unwrap_or(rest).split_whitespace().last();
             if before.and_then(|word| word.strip_prefix("--")).is_some_and(|name| takes_value(command, name))
             {

@@ -24,7 +24,8 @@ Exit code: 0, whatever is missing; 1 if the result cannot be written.";
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct DoctorArgs {
-    /// Write the findings as JSON; `-` is standard output, in place of the text
+    /// Write the findings as JSON, besides the text; `-` is standard output, in place of the text
+    /// [default: write none]
     #[arg(long, value_name = "FILE")]
     json: Option<String>,
 

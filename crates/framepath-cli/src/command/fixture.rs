@@ -29,11 +29,13 @@ pub(crate) struct FixtureArgs {
     /// The picture: binary PGM of 8 bits
     file: String,
 
-    /// Device file of the measuring node of framepath.ko, such as /dev/video2
+    /// Device file of the measuring node of framepath.ko, such as /dev/video2. Either this option or
+    /// --reference is required
     #[arg(long, value_name = "NODE", group = "where")]
     device: Option<String>,
 
-    /// Run the same stage in user space, without a device; `framepath diff` compares the results
+    /// Run the same stage in user space, without a device; `framepath diff` compares the results. Either this
+    /// option or --device is required
     #[arg(long, group = "where")]
     reference: bool,
 
@@ -42,7 +44,7 @@ pub(crate) struct FixtureArgs {
     #[arg(long, value_name = "HEAP")]
     heap: Option<String>,
 
-    /// Buffer type of the device's input: mmap (copies the frame), dmabuf or userptr (no copy)
+    /// With --device: buffer type of the device's input, mmap (copies the frame), dmabuf or userptr (no copy)
     /// [default: dmabuf for frames in a dmabuf, else mmap]
     #[arg(long, value_name = "IO", requires = "device", conflicts_with = "reference")]
     io: Option<String>,
@@ -55,15 +57,18 @@ pub(crate) struct FixtureArgs {
     #[arg(long, value_name = "X,Y,W,H")]
     roi: Option<String>,
 
-    /// Algorithm: threshold, or none to leave the pixels unchanged [default: threshold]
+    /// With --device: the device's algorithm, threshold, or none to leave the pixels unchanged
+    /// [default: threshold]
     #[arg(long, value_name = "NAME", requires = "device", conflicts_with = "reference")]
     algo: Option<String>,
 
-    /// Let the device write its result into the input frame, which must be a dmabuf (see --heap)
+    /// With --device: let the device write its result into the input frame, which must be a dmabuf (see --heap)
+    /// [default: into another buffer]
     #[arg(long, requires = "device", conflicts_with = "reference")]
     in_place: bool,
 
-    /// Let the device add the CRC-32 of each result to its record of the frame (see `framepath meta`)
+    /// With --device: let the device add the CRC-32 of each result to its record of the frame (see
+    /// `framepath meta`) [default: no CRC-32]
     #[arg(long, requires = "device", conflicts_with = "reference")]
     crc32: bool,
 

@@ -44,12 +44,13 @@ pub(crate) struct GateArgs {
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 
-    /// Compare the summaries with this older run (a file or a run folder), instead of with budgets
+    /// Compare the summaries with this older run (a file or a run folder), instead of with a budget file
+    /// [default: use the budget file, the first argument]
     #[arg(long, value_name = "OLD.json", conflicts_with = "names")]
     baseline: Option<PathBuf>,
 
-    /// With --baseline: how much worse a time or a ratio may be, in percent (0 to 1000); counts may not be
-    /// greater at all
+    /// With --baseline: how much worse a time or a ratio may be, in percent (0 to 1000). The counts of bytes
+    /// copied per frame, and of what was lost, undecodable or concealed, may not grow at all
     #[arg(long, value_name = "PERCENT", default_value_t = 5.0, requires = "baseline",
           value_parser = tolerance)]
     tolerance: f64,
@@ -86,7 +87,8 @@ impl GateArgs {
     }
 
     /// Checks the summaries in the other files against the budgets in the first file, and prints a line per
-    /// budget. A summary in place of the budget file, and a missing summary, are usage errors.
+    /// budget. An invalid budget file (also a summary in its place) and a missing summary are usage errors; a
+    /// file that cannot be read is another error.
     fn check(&self) -> anyhow::Result<GateOutcome> {
         let Some((file, summaries)) = self.files.split_first() else {
             return Err(UsageError("no budget file".to_owned()).into());

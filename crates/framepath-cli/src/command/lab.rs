@@ -58,22 +58,24 @@ pub(crate) struct LabArgs {
     #[arg(long)]
     full: bool,
 
-    /// Number of rounds of every contender; overrides the experiment's own number. In `faults` the number of
-    /// kills; without effect in `inject`
+    /// Number of rounds: every contender runs once per round. In `faults` the number of kills of workers;
+    /// without effect in `inject` [default: the experiment's own number, which --full raises]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pairs: Option<u32>,
 
-    /// Run only this case, and only the experiments that have it; may be given several times. Files among
-    /// the arguments all run
+    /// Run only this case, and only the experiments that have it; may be given several times. With files, the
+    /// cases of `decode` and `players` are the files' names without extension, and naming one runs all files
+    /// [default: every case of the chosen size]
     #[arg(long = "case", value_name = "CASE")]
     cases: Vec<String>,
 
-    /// Write the summary as JSON: an object for one experiment, an array for several; `-` is standard
-    /// output, and the tables then go to standard error
+    /// Also write the summaries as JSON to this file: an object for one experiment, an array for several; `-`
+    /// is standard output, and the tables then go to standard error [default: only run.json in the run folder]
     #[arg(long, value_name = "FILE")]
     json: Option<String>,
 
-    /// Run folder to write; it may exist [default: a new folder runs/TIME]
+    /// Run folder to write; in an existing folder the results replace earlier ones [default: a new folder
+    /// runs/TIME in the current folder, with the time in UTC]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 
@@ -125,7 +127,7 @@ impl LabArgs {
     }
 
     /// Splits the arguments into experiments, by name, and files for the experiments that accept
-    /// files. Without arguments, returns the quick set, or all experiments with `--full`.
+    /// files. Without arguments, returns the experiments of the quick set, or all experiments with `--full`.
     ///
     /// # Errors
     /// An unknown experiment, or a file without an experiment that accepts files. An unknown word with a dot

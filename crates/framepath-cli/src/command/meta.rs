@@ -35,7 +35,7 @@ pub(crate) struct MetaArgs {
     #[arg(long, value_name = "NODE", default_value = META_NODE)]
     device: PathBuf,
 
-    /// File for the records: a heading, then a line per frame; `-` is standard output
+    /// File for the records, overwritten if it exists: a heading, then a line per frame; `-` is standard output
     #[arg(long, value_name = "FILE", default_value = "-")]
     csv: String,
 

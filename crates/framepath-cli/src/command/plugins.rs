@@ -30,10 +30,11 @@ Exit code: 0; 1 if the named plug-in cannot be loaded, 2 if there is no such plu
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct PluginsArgs {
-    /// Show only this plug-in, with its parameters; the prefix `frei0r:` may be omitted
+    /// Show only this plug-in, with its parameters; the prefix `frei0r:` may be omitted [default: list all]
     name: Option<String>,
 
-    /// Write the descriptions as JSON; `-` is standard output, in place of the text
+    /// Write the descriptions as JSON, besides the text; `-` is standard output, in place of the text
+    /// [default: write none]
     #[arg(long, value_name = "FILE")]
     json: Option<String>,
 }

@@ -50,26 +50,28 @@ pub(crate) struct RunArgs {
     #[arg(required = true, value_name = "PATH")]
     path: Vec<String>,
 
-    /// Detail of the ledger: `times` records timestamps and copied bytes of every hop, `full` adds CPU
-    /// time, run delay, context switches and page faults, `off` records nothing and costs nothing
+    /// Detail of the ledger: `off` records no rows, `times` records timestamps and copied bytes of every hop,
+    /// `full` adds CPU time, run delay, context switches and page faults and, where the machine counts them,
+    /// cycles, instructions and cache misses
     #[arg(long, value_enum, default_value_t = Ledger::Full)]
     ledger: Ledger,
 
-    /// Write the ledger as CSV, a line per frame and hop; `-` is standard output
+    /// Write the ledger as CSV, a line per frame and hop; `-` is standard output [default: write none]
     #[arg(long, value_name = "FILE")]
     csv: Option<String>,
 
     /// Write a trace for Perfetto (ui.perfetto.dev): a track for each thread, decoder thread and
-    /// worker, bars of waits, depths of queues; `-` is standard output
+    /// worker, bars of waits, depths of queues; `-` is standard output [default: write none]
     #[arg(long, value_name = "FILE")]
     trace: Option<String>,
 
     /// Write a report that says where the time went: one HTML file with pictures, which needs no
-    /// network; `-` is standard output
+    /// network; `-` is standard output [default: write none]
     #[arg(long, value_name = "FILE")]
     report: Option<String>,
 
     /// Write the figures as JSON; for a path that cannot start, the error; `-` is standard output
+    /// [default: write none]
     #[arg(long, value_name = "FILE")]
     json: Option<String>,
 
@@ -77,14 +79,14 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     frames: Option<u64>,
 
-    /// Maximum number of ledger rows per thread; newer rows overwrite the oldest. Without effect with
-    /// --ledger off
+    /// Maximum number of ledger rows per thread (1 to 67108864); newer rows overwrite the oldest. Without
+    /// effect with --ledger off
     #[arg(long, value_name = "N", default_value_t = 65_536,
           value_parser = clap::value_parser!(u32).range(1..=1 << 26))]
     rows: u32,
 
     /// Exit with code 3 also if the stream is damaged: packets that cannot be decoded or are left out after
-    /// damage, or frames with parts that the decoder concealed
+    /// damage, or frames with parts that the decoder concealed. Without this option, damage is only reported
     #[arg(long)]
     strict: bool,
 

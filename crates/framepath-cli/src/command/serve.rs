@@ -45,39 +45,43 @@ pub(crate) struct ServeArgs {
     socket: Option<PathBuf>,
 
     /// Serve figures for Prometheus at http://ADDR/metrics; ADDR is a loopback address with a port, such as
-    /// 127.0.0.1:9477
+    /// 127.0.0.1:9477 [default: serve no figures]
     #[arg(long, value_name = "ADDR", value_parser = address)]
     metrics: Option<SocketAddr>,
 
     /// Also decode for clients of the kernel module's V4L2 decoder (framepath.ko); PATH is the module's
-    /// node, /dev/framepath if omitted
+    /// node, /dev/framepath if only PATH is omitted [default, without --device: serve no device]
     #[arg(long, value_name = "PATH", num_args = 0..=1, default_missing_value = "/dev/framepath")]
     device: Option<PathBuf>,
 
-    /// Threads of each decoder behind the device (1 to 16); more threads need more of the client's buffers
+    /// With --device: threads of each decoder behind the device (1 to 16); more threads need more of the
+    /// client's buffers
     #[arg(long, value_name = "N", default_value_t = device::DeviceSettings::default().threads, requires = "device",
           value_parser = clap::value_parser!(u32).range(1..=16))]
     device_threads: u32,
 
-    /// Spare workers for the device: the number of streams that can start at the same time without a delay
+    /// With --device: spare workers for the device (0 to 64), so that as many of its streams can start at the
+    /// same time without a delay
     #[arg(long, value_name = "N", default_value_t = device::DeviceSettings::default().spares, requires = "device",
           value_parser = clap::value_parser!(u32).range(0..=64))]
     device_spares: u32,
 
-    /// Maximum number of simultaneous device streams per user; clients with CAP_SYS_RESOURCE have no limit
+    /// With --device: maximum number of simultaneous device streams per user (1 to 64); clients with
+    /// CAP_SYS_RESOURCE have no limit
     #[arg(long, value_name = "N", default_value_t = device::DeviceSettings::default().user_streams, requires = "device",
           value_parser = clap::value_parser!(u32).range(1..=64))]
     device_user_streams: u32,
 
     /// Allow clients of this user, besides those of the service's own user; may be given several times
+    /// [default: only the service's own user]
     #[arg(long, value_name = "UID")]
     allow_uid: Vec<u32>,
 
-    /// Allow clients that are members of this group; may be given several times
+    /// Allow clients that are members of this group, too; may be given several times [default: no group]
     #[arg(long, value_name = "GID")]
     allow_gid: Vec<u32>,
 
-    /// Number of spare workers, which run before they are needed, so that as many new streams or
+    /// Number of spare workers (0 to 64), which run before they are needed, so that as many new streams or
     /// replacements of crashed workers start without a delay
     #[arg(long, value_name = "N", default_value_t = ServiceSettings::default().spares,
           value_parser = clap::value_parser!(u32).range(0..=64))]
@@ -103,12 +107,14 @@ pub(crate) struct ServeArgs {
           value_parser = clap::value_parser!(u32).range(0..))]
     replacements_per_minute: u32,
 
-    /// Maximum address space of a worker beyond its program, MiB; also for workers behind the device
+    /// Maximum address space of a worker beyond its program, in MiB (64 to 1048576); also for workers behind
+    /// the device
     #[arg(long, value_name = "MIB", default_value_t = ServiceSettings::default().memory_bytes >> 20,
           value_parser = clap::value_parser!(u64).range(64..=1 << 20))]
     memory: u64,
 
-    /// Seconds that running streams may continue after Ctrl-C or SIGTERM; a second signal ends them at once
+    /// Seconds (0 to 86400) that running streams may continue after Ctrl-C or SIGTERM; a second signal ends
+    /// them at once
     #[arg(long, value_name = "SECONDS", default_value_t = ServiceSettings::default().grace.as_secs(),
           value_parser = clap::value_parser!(u64).range(0..=86_400))]
     grace: u64,
@@ -161,7 +167,8 @@ impl ServeArgs {
             (Some(listener), None) => (listener, "the socket passed by the service manager".to_owned()),
             (None, named) => {
                 let path = named.unwrap_or_else(default_socket);
-                // The service checks the client's user, not the permissions of the socket's name.
+                // With other users allowed, every user may connect to the socket, because the service itself
+                // checks the client's user.
                 let others = !self.allow_uid.is_empty() || !self.allow_gid.is_empty();
                 let listener = Listener::bind(&path, if others { 0o666 } else { 0o600 });
                 let listener = listener.with_context(|| format!("listening at `{}`", path.display()))?;

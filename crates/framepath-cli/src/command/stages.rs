@@ -29,7 +29,7 @@ Examples:
 #[derive(clap::Args)]
 #[command(before_long_help = SYNTAX, after_help = EXAMPLES, after_long_help = after())]
 pub(crate) struct StagesArgs {
-    /// Show only this stage, with all its options
+    /// Show only this part of a path (source, stage, link or sink), with all its options [default: list all]
     #[arg(value_name = "STAGE")]
     stage: Option<String>,
 }

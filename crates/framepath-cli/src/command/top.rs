@@ -40,7 +40,7 @@ pub(crate) struct TopArgs {
     socket: Option<PathBuf>,
 
     /// Also accept a service that runs as this user; services of root and of your own user are always
-    /// accepted
+    /// accepted [default: no other user]
     #[arg(long, value_name = "UID")]
     service_uid: Option<u32>,
 
@@ -49,7 +49,8 @@ pub(crate) struct TopArgs {
     #[arg(long)]
     once: bool,
 
-    /// Seconds between two updates of the live table (a key or a resized window updates it at once)
+    /// Seconds between two updates of the live table, 1 to 3600 (a key or a resized window updates it at
+    /// once). Without effect on a single table (--once)
     #[arg(long, value_name = "SECONDS", default_value_t = 1,
           value_parser = clap::value_parser!(u64).range(1..=3600))]
     every: u64,

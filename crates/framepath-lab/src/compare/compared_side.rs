@@ -39,11 +39,12 @@ pub enum SideError {
          compare 'test ! null' 'test ! queue ! null'; compare -- 'COMMAND A' 'COMMAND B'"
     )]
     Count {
-        /// Number of sides given.
+        /// Number of sides given; if there are more than two paths, the number of paths alone.
         found: usize,
     },
-    /// The words after the first `--` look like one unquoted command, or several unquoted commands without
-    /// another `--` between them: more than two words, or two words of which the second begins with `-`.
+    /// There is no path, and the words after the first `--` look like one unquoted command, or several unquoted
+    /// commands without another `--` between them: more than two words, or two words of which the second
+    /// begins with `-`.
     #[error(
         "expected two commands after `--`, found {found} words; quote each command: compare -- {quoted} 'OTHER \
          COMMAND'; or put `--` between two commands: compare -- {plain} -- OTHER COMMAND"

@@ -25,7 +25,7 @@ pub(super) fn probes(places: &Places) -> Vec<Probe> {
         peer(
             &places.peers,
             ("peer gst-push", "gst-push"),
-            "contenders `gst-direct`, `gst-queue` and `gst-queue2` of lab `queue`",
+            "the contenders `gst-*` of lab `queue`",
             "`make build` in the checkout",
         ),
         peer(
@@ -78,7 +78,7 @@ fn ffmpeg() -> Probe {
     // Removes the copyright from "ffmpeg version 7.1 Copyright (c) ...".
     let version = first_output("ffmpeg", &["-version"])
         .map(|line| line.split(" Copyright").next().unwrap_or_default().to_owned());
-    tool("ffmpeg tool", "contenders `ffmpeg` and `ffmpeg-t1` of lab `decode`", version, "apt install ffmpeg")
+    tool("ffmpeg tool", "`ffmpeg*` of lab `decode`, made clips of `inject`", version, "apt install ffmpeg")
 }
 
 fn gstreamer() -> Probe {
@@ -121,7 +121,7 @@ fn peer(peers: &Path, (name, program): (&'static str, &str), unlocks: &'static s
 }
 
 fn clips(folder: &Path) -> Probe {
-    let (name, unlocks) = ("committed clips", "lab `decode`");
+    let (name, unlocks) = ("committed clips", "lab `decode`, `players`, `faults`, `rpc` and `aa`");
     let is_clip = |path: &PathBuf| {
         path.extension()
             .is_some_and(|e| ["ivf", "h264", "hevc", "mp4", "mkv", "webm"].iter().any(|k| e == *k))

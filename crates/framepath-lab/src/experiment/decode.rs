@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Experiment `decode`: repeats the decode comparison that the project daedalus-v4l2 published. Each
-//! clip is decoded at full speed to NV12 (P010 for more than 8 bits), and the frames are discarded. Every
-//! contender runs in its own process; the contender's CPU time includes the start of its process, and for
-//! `service`, `device` and `ffmpeg-v4l2m2m` the CPU time of the service. The runs with the ledger at `full`
-//! are in the lab's process, and no comparison uses them. Case `paced-30` (module [`paced`]) differs: its
-//! contenders decode at 30 frames per second with the ledger at `times`.
+//! clip is decoded at full speed, and the frames are discarded. The frames are NV12 (P010 for more than 8
+//! bits); only `bare` and `bare-t1` (libavcodec alone) and `inline-native` do not convert. Every compared
+//! contender runs in its own process; its CPU time includes the start of that process, and for `service`,
+//! `device` and `ffmpeg-v4l2m2m` the CPU time of the service. The runs with the ledger at `full`, among them
+//! `inline-native`, are in the lab's process, and no comparison uses them. Case `paced-30` (module [`paced`])
+//! differs: its contenders decode at 30 frames per second with the ledger at `times`.
 
 mod device;
 mod paced;

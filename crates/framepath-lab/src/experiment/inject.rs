@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `inject`: the proof that the ledger names the right cause. Each case injects a known cost of one
 //! cause into a path. The cost must appear as that cause on the hop where it was injected. The case knows
-//! the cost from the injecting stage's own record, in a worker from the request, and in the cases
-//! `decoder-order` and `decoder-depth` from the rate of the packets. The cases `queue` and `process-queue`
-//! also use one stamp of the ledger: the time at which the source handed the frame over.
+//! the cost from the own record of the injecting stage (in `decoder-compute*` and `decoder-preempted`: of a hook
+//! in the decoder). Exceptions: `process-compute`, `process-copy` and `process-blocked` take the requested cost,
+//! and `decoder-order` and `decoder-depth` derive the cost from the rate of the packets. The cases `queue` and
+//! `process-queue` also use one stamp of the ledger: the time at which the source handed the frame over.
 //!
 //! The cases `advice-*` inject no cost: they check the ledger's advice (module [`advised`]).
 

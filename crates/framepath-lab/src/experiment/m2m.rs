@@ -6,7 +6,10 @@
 //! ```text
 //! capture          vivid ──read|mmap|dmabuf|userptr──▶ null
 //! vivid-ALGO       vivid ──mmap|dmabuf|userptr──▶ measuring node ──▶ null
-//! heap-ALGO        dma-heap or udmabuf ──dmabuf──▶ measuring node | vim2m ──▶ null
+//! heap-ALGO        dma-heap or udmabuf ──dmabuf──▶ measuring node ──▶ null
+//!                  plain memory ──mmap|userptr──▶ measuring node ──▶ null
+//! heap-none        also: dma-heap or udmabuf ──dmabuf──▶ vim2m
+//! *-threshold      also: the same source ──▶ `threshold` in this process ──▶ null
 //! ```
 
 mod nodes;
@@ -39,7 +42,7 @@ const RATE: u32 = 60;
 
 const LEVEL: u8 = 128;
 
-/// One of framepath's contenders: its path, and the devices that the path needs.
+/// One of framepath's contenders: its path, and the devices and memory that the path needs.
 struct Way {
     contender: &'static str,
     path: String,
@@ -48,7 +51,8 @@ struct Way {
     device_hop: Option<u16>,
 }
 
-/// Device that a path requires.
+/// Device or memory that a path requires: vivid, the measuring node, or a dma-heap or udmabuf. A contender
+/// without it is skipped.
 #[derive(Clone, Copy)]
 enum Need {
     Camera,

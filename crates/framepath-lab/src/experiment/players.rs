@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `players`: Beauchesne's comparison of players. Every installed player plays every clip at the
 //! clip's own rate, by every decode API and to every output that both the player and the machine
-//! have. The quick size has only two committed clips, and the outputs null and x11. A cell is one
-//! combination of player, API and output, and its main figure is the CPU share.
+//! have. The quick size has only the outputs null and x11 and, if neither cases nor files are named, only two
+//! committed clips. A cell is one combination of player, API and output; its main figure is the CPU share.
 
 mod accuracy;
 mod api;
@@ -118,8 +118,8 @@ fn skip(summary: &mut Summary, contender: &str, case: Option<&str>, reason: Stri
     summary.skipped.push(Skipped { contender: contender.to_owned(), case, reason });
 }
 
-/// Outputs that this machine has, and the displays for them; a display is `None` if it is absent or no
-/// output needs it.
+/// Outputs to measure, as far as this machine has them, and the displays for them. A display is `None` if it is
+/// absent or no output to measure needs it.
 struct Screens {
     outputs: Vec<PlayerOutput>,
     x: Option<Display>,

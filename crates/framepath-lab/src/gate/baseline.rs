@@ -18,8 +18,8 @@ const MORE_IS_BETTER: [&str; 4] = ["throughput_mb_s", "frames_per_s", "shown", "
 /// Result of a comparison with a baseline.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BaselineReport {
-    /// One line for each compared figure, and for each experiment, row or ratio that the new run lacks, in
-    /// the order of the baseline.
+    /// One line for each compared figure, and for each experiment, row, ratio or count that only the baseline
+    /// has, in the order of the baseline.
     pub lines: Vec<BudgetLine>,
     /// Number of the times and ratios whose whole interval is better than the baseline by more than the
     /// tolerance. These figures are among those that passed.
@@ -29,10 +29,12 @@ pub struct BaselineReport {
 }
 
 /// Compares the summaries `new` with `old`: every ratio and CPU time of `old`, the wall time of rows with the
-/// same number of frames, and the counts. A time or ratio passes if its whole interval is at most `tolerance`
-/// worse than in `old` (0.05: 5 %), fails if its whole interval is worse by more, and is inconclusive
-/// otherwise, also without an interval. A count passes if it is not greater. An experiment, row, ratio or
-/// count that only `old` has is missing; what only `new` has is ignored.
+/// same number of frames, and the counts of bytes copied per frame and of what was lost, undecodable or
+/// concealed. A time or ratio passes if its whole interval is at most `tolerance` worse than in `old`
+/// (0.05: 5 %), fails if its whole interval is worse by more, and is
+/// inconclusive otherwise, also without an interval or if a figure is not above 0. A count passes if it is not
+/// greater. An experiment, row, ratio or count that only `old` has is missing; a time that only one row has,
+/// and everything that only `new` has, is ignored.
 ///
 /// Times are not compared if the machines differ in the processor or the number of processors; ratios and
 /// counts are.

@@ -15,7 +15,8 @@ pub struct Budget {
     pub case: String,
     /// The limited figure and its limit.
     pub limit: Limit,
-    /// True if a missing figure, or a ratio of a single pair, skips the budget instead of failing it.
+    /// True if a missing figure, or a ratio without an interval, gives the budget the result
+    /// [`Skipped`](super::BudgetOutcome::Skipped) in place of [`Missing`](super::BudgetOutcome::Missing).
     pub optional: bool,
 }
 
@@ -31,13 +32,14 @@ pub enum Limit {
         a: String,
         /// Name of the contender in the denominator.
         b: String,
-        /// Limits of the ratio: the budget fails if the whole interval lies beyond one of them.
+        /// Limits of the ratio: the budget fails if the ratio's whole 95 % interval lies beyond one of them.
         limits: FigureLimits,
     },
     /// A figure of one contender, or of every contender that fits a pattern.
     Count {
-        /// Path of the figure in a row of the JSON, such as `latency_us.p99`; or one of the names of
-        /// [`SummaryRow::figure`](framepath_model::summary::SummaryRow::figure).
+        /// Name of the figure, in a form that [`find`](super::find) accepts: its path in a row of the JSON, such
+        /// as `latency_us.p99`, with or without the name of a hop's stage (`hops[decode].cpu_us`), or one of the
+        /// names of [`SummaryRow::figure`](framepath_model::summary::SummaryRow::figure).
         metric: String,
         /// Name of the contender; `*` stands for any number of characters. With `*`, rows without
         /// the figure are ignored; otherwise a row without it counts as missing.
@@ -68,7 +70,7 @@ pub enum BudgetError {
     UnknownKey {
         /// Number of the budget, and its name if the budget has one; or `the file`.
         place: String,
-        /// The unknown key.
+        /// The unknown key, cut after 60 characters.
         key: String,
         /// Text `, did you mean ...?`; empty without a similar key.
         guess: String,
@@ -106,7 +108,7 @@ pub enum BudgetError {
         key: &'static str,
         /// Description of valid values.
         must: &'static str,
-        /// The invalid value, or its TOML type.
+        /// The invalid text (cut after 60 characters), number or boolean; of another value only its TOML type.
         found: String,
     },
     /// The least value that passes is above the greatest, so no figure would pass.

@@ -140,8 +140,9 @@ pub(super) fn unique(names: impl IntoIterator<Item = String>) -> Vec<String> {
     seen
 }
 
-/// Formats every figure of the summaries, a line each: experiment, case, contender, path and value, in
-/// aligned columns; for a ratio `a/b` as contender, and the metric as path. Budgets use these words.
+/// Formats every figure of the summaries, a line each, in aligned columns: experiment, case, contender, path
+/// of the figure and value. The line of a ratio has `a/b` as contender and the metric as path. A budget names
+/// a figure by these words.
 pub fn names(summaries: &[Summary]) -> String {
     let mut lines = Vec::new();
     for summary in summaries {

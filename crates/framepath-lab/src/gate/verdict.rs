@@ -19,8 +19,8 @@ pub enum BudgetOutcome {
     /// Beyond a limit, with its whole interval if it has one.
     Fail,
     /// The interval spans a limit, so that the figure may be within or beyond it; in a comparison with a
-    /// baseline also a figure without an interval, and one that is not above 0. The gate does not pass if it
-    /// is strict.
+    /// baseline also a time or ratio without an interval, or not above 0. The gate does not fail for it;
+    /// `framepath gate --strict` exits with 4 if no other budget fails or misses a figure.
     Inconclusive,
     /// A figure is missing, or a budget's ratio has no interval, so the limit cannot be checked. The gate
     /// fails.
@@ -32,12 +32,14 @@ pub enum BudgetOutcome {
 /// The gate's result for one budget, or for one figure of a comparison with a baseline, on one line.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BudgetLine {
-    /// The budget's name, or the experiment, case, contender and path of the compared figure.
+    /// The budget's name. In a comparison with a baseline: experiment, case, contender and path of the figure;
+    /// of a ratio the experiment, case, both contenders and the metric; of a missing experiment only its name.
     pub name: String,
     /// Result of the budget or of the figure.
     pub outcome: BudgetOutcome,
-    /// The figures and their limit, or the missing figures, as text; of a passed budget with several
-    /// cases only the figure nearest to the limit.
+    /// Reason for the result, as text. Of a budget: the figures that fail, are missing or are inconclusive; if
+    /// it passes, the figure nearest to its limit. Of a comparison with a baseline: the old and the new
+    /// figure, or what the new run lacks.
     pub details: String,
 }
 
@@ -65,7 +67,7 @@ pub enum GateOutcome {
     Failed,
 }
 
-/// Returns the result of the whole gate.
+/// Returns the result of the whole gate from the lines of all its budgets or compared figures.
 pub fn outcome(lines: &[BudgetLine]) -> GateOutcome {
     let has = |outcome| lines.iter().any(|line| line.outcome == outcome);
     if has(BudgetOutcome::Fail) || has(BudgetOutcome::Missing) {
@@ -184,7 +186,7 @@ impl fmt::Display for FigureLimits {
     }
 }
 
-/// Adds a finding for each case of the budget that has a row of contender `a` or the ratio.
+/// Adds a finding for each case of the budget that has a row of contender `a`, or the ratio a/b or b/a.
 fn ratio_findings(
     budget: &Budget,
     summary: &Summary,
@@ -235,8 +237,8 @@ fn same_metric(one: &str, other: &str) -> bool {
     canonical(one) == canonical(other)
 }
 
-/// Returns the names near to the one in which the budget's ratio differs from the ratios of the case: the
-/// metrics of the two contenders, otherwise the pairs of contenders.
+/// Returns near names for the error of a missing ratio, as [`near_names`] formats them: if the case has ratios
+/// of these two contenders, the metrics near to `metric`; otherwise the pairs of contenders near to a/b.
 fn near_ratios(ratios: &[Ratio], case: &str, metric: &str, [a, b]: [&str; 2]) -> String {
     let of_case = || ratios.iter().filter(|ratio| ratio.case == case);
     let of_pair = |r: &&Ratio| (r.a == a && r.b == b) || (r.a == b && r.b == a);
@@ -301,8 +303,9 @@ fn count_findings(
     }
 }
 
-/// Formats the reason why the summaries have no figure for a budget: the first of its names that they
-/// lack, with the near names that they have.
+/// Formats the reason why the summaries have no figure for a budget: the experiment, case, contender or figure
+/// that they lack (the first one, in this order), with the near names that they have. If a contender of the
+/// budget was skipped, the reason for that instead of the case, contender or figure.
 fn nothing_found(budget: &Budget, summaries: &[Summary]) -> String {
     let of_experiment: Vec<&Summary> =
         summaries.iter().filter(|s| matches(&budget.experiment, &s.experiment)).collect();

@@ -54,7 +54,7 @@ impl HeaderReader {
         let seen = &mut self.seen;
         let last = number + 1 == seen.latency_ns.len() as u64;
         let Some(latency) = seen.latency_ns.get_mut(number as usize) else {
-            return Err(StageError::Option(format!("frame {number} was never requested")));
+            return Err(StageError::Option(format!("frame {number} is not one of the awaited frames")));
         };
         if *latency > 0 {
             seen.duplicated += 1;

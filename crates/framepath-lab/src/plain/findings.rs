@@ -429,8 +429,8 @@ fn figures_of(row: &SummaryRow) -> Option<String> {
     Some(format!("takes {} of CPU per run", time_us(cpu.median * 1000.0)))
 }
 
-/// Adds a finding about the ledger: whether the unexplained share of every row is at most [`CLOSES`].
-/// Adds none if the unexplained share of no row is known.
+/// Adds a finding about the ledger: whether the unexplained share is at most [`CLOSES`] in every row that has
+/// this figure. Adds none if no row has it.
 fn ledger(summary: &Summary, found: &mut Vec<String>) {
     let mut worst: Option<(f64, &SummaryRow)> = None;
     let mut closed = 0;

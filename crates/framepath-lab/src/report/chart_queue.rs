@@ -40,8 +40,8 @@ fn lines(run: &LabRun) -> Vec<Line> {
 }
 
 /// Returns the title: the cost of `queue` at 64 bytes, where a push has only its constant cost, or
-/// a general title if that figure is missing. Compares with GStreamer only if a summary has the
-/// ratio.
+/// a general title if that figure is missing. Compares with GStreamer's `queue` only if the run has the
+/// ratio and the figure of `gst-queue`.
 fn title(run: &LabRun, lines: &[Line]) -> String {
     let at = |name: &str| {
         let line = lines.iter().find(|line| line.contender == name)?;

@@ -278,7 +278,8 @@ fn method(body: &mut String) {
          bootstrap of that median (10,000 resamples), widened to the order statistics that cover it for \
          any distribution of the noise. With fewer than six pairs no order statistics reach 95 %, and \
          Student&#39;s interval of the logarithms replaces them; it is wide, and only a hint. A verdict is \
-         given only if the interval excludes 1; every other result is &ldquo;no difference&rdquo;.</p>\
+         given only if the interval excludes 1; a result whose interval includes 1 is &ldquo;no \
+         difference&rdquo;, and a single pair has no interval and no verdict.</p>\
          <h4>How each figure is known</h4><div class=\"scroll\"><table>\
          <tr><th>figure</th><th>known by</th><th></th></tr>\
          <tr><td>wall, latency</td><td>measured</td><td class=\"wrap\">CLOCK_MONOTONIC at the start and the \

@@ -2,8 +2,9 @@
 //! Case `paced-30` of `decode`, at a camera's frame rate: the latency that a worker adds to a frame.
 //!
 //! Each run is a process that decodes a clip at 30 frames per second with the
-//! ledger at `times`. The figure is a difference and not a ratio, because the time
-//! to reach the worker and return does not depend on the decoding time.
+//! ledger at `times`. The added latency is a difference and not a ratio, because the time
+//! to reach the worker and return does not depend on the decoding time. The summary also has the ratios of
+//! the latency percentiles and of the CPU time.
 
 use std::path::Path;
 
@@ -23,7 +24,7 @@ pub(super) const CASE: &str = "paced-30";
 const CLIP: &str = "vp9-1080p8.ivf";
 const FRAMES: u64 = 150;
 
-/// Names and hosts of the contenders; the first is the baseline.
+/// Names of the contenders, each with the value of `host=` of its `decode`. The first contender is the baseline.
 const CONTENDERS: [(&str, &str); 2] = [("inline-t1", "inline"), ("process-t1", "process")];
 
 /// Seed of the bootstrap, constant for reproducible summaries.

@@ -57,10 +57,10 @@ impl Served {
         Ok(served)
     }
 
-    /// Waits until the service has no stream, has a spare worker, and has waited for every worker that has
-    /// ended. With a device, the last condition is instead that the number of the service's children stays
-    /// the same for [`STILL`] polls. The service's CPU time then includes all of a run. Fails after about
-    /// ten seconds, or after SIGINT or SIGTERM.
+    /// Waits until the service has no stream, has a spare worker, and has no child process besides its spare
+    /// workers: it has then waited for every worker that has ended, so that its CPU time includes all of a run.
+    /// With a device, it is also enough that the number of children stays the same for [`STILL`] polls. Fails
+    /// after about ten seconds, or after SIGINT or SIGTERM.
     fn wait_until_idle(&self) -> Result<(), LabError> {
         let pid = self.child.as_ref().map_or(0, Child::id);
         let (mut before, mut still) = (0, 0);
@@ -81,7 +81,7 @@ impl Served {
             sleep(BETWEEN);
         }
         Err(LabError::Missing(
-            "framepath serve is not ready within 10 s; start it by hand to see its error".to_owned(),
+            "framepath serve is not ready and idle within 10 s; start it by hand to see its error".to_owned(),
         ))
     }
 
@@ -108,7 +108,7 @@ impl Served {
 impl Drop for Served {
     fn drop(&mut self) {
         if let Some(child) = self.child.take() {
-            // The service may have ended already.
+            // The error is ignored, because the service may have ended already.
             let _ = children::signal(&child, SIGTERM);
             let _ = children::wait(child);
         }

@@ -25,16 +25,16 @@ pub(super) struct ClientKills {
     /// Number of processes that the killed clients had started and that ran at the kill, spare
     /// workers included.
     pub(super) workers: u64,
-    /// Number of those processes that still ran five seconds after the kill of their client.
+    /// Number of those processes that still ran five seconds after the end of their client.
     pub(super) left: u64,
-    /// Longest time from the kill of a client until the last of its processes had ended, or until
-    /// the time limit of five seconds, milliseconds.
+    /// Longest time, over all kills, from the end of the killed client until the last of its processes had
+    /// ended, or until the time limit of five seconds; milliseconds.
     pub(super) longest_ms: f64,
 }
 
-/// Starts one client for each clip, and kills the clients one after the other, each at a random moment
-/// within 0.1 s after the client has a worker, or after five seconds without a worker; does so `rounds`
-/// times.
+/// Starts one client for each clip, then goes through the clients in order: waits until the client has a
+/// worker (at most five seconds), sleeps for a random time below 0.1 s, kills the client with SIGKILL, and
+/// waits until the client's processes have ended (at most five seconds). Does all this `rounds` times.
 ///
 /// # Errors
 /// A client cannot be started or killed, or SIGINT or SIGTERM interrupted the case.

@@ -35,11 +35,11 @@ pub(super) struct KillRun {
 }
 
 /// Runs one stream of `passes` passes for each clip, all streams at the same time, and kills
-/// workers `kills` times. A kill is due when a random frame has reached the sink, and follows after a
-/// random delay of at most 8 ms. The kills are divided evenly among the streams, and lie in the first 90 %
-/// of a stream's frames, because the worker may have ended before the last frames. `rate` is packets per
-/// second; 0 is full speed. A due kill that finds no living worker, or only one that was killed before, is
-/// tried again; kills still due at the end of all streams do not happen.
+/// workers `kills` times. A kill is due when a random number of frames has reached the stream's sink, and
+/// follows after a random delay below 8 ms. The kills are divided evenly among the streams, and become due in
+/// the first 90 % of a stream's frames, because the worker may have ended before the last frames. `rate` is
+/// packets per second; 0 is full speed. A due kill that finds no worker, or only a worker that was killed
+/// before, is tried again; kills still due at the end of all streams do not happen.
 ///
 /// # Errors
 /// A stream fails or hangs, or SIGINT or SIGTERM interrupted the run.

@@ -97,7 +97,7 @@ impl AdvisedCase {
         }
         let cause = self.cause.name();
         Err(LabError::Missing(format!(
-            "`{text}` got no advice for {cause} in {ATTEMPTS} runs; the machine is too busy"
+            "`{text}` got no advice for {cause} in {ATTEMPTS} runs; run the case on an idle machine"
         )))
     }
 

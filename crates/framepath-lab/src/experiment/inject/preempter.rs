@@ -59,7 +59,7 @@ impl Preempter {
         match started.recv() {
             Ok(Ok(())) => Ok(preempter),
             Ok(Err(error)) => Err(LabError::Missing(format!(
-                "no real-time priority ({error}); run as root, or raise RLIMIT_RTPRIO"
+                "no pinned thread with real-time priority ({error}); run as root, or raise RLIMIT_RTPRIO"
             ))),
             Err(_) => Err(LabError::Missing("the real-time thread did not start".to_owned())),
         }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Stages and records of `inject`: the stages inject a cost and record it themselves, without the ledger.
+//! Stages and records of `inject`. The stages inject a cost and record it themselves, without the ledger; a
+//! hook in a decoder uses the same records.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +12,7 @@ use framepath_os::time::{now_ns, sleep_until, thread_cpu_ns};
 
 use super::preempter::Preempter;
 
-/// A stage's own record of the work that it injected into one frame.
+/// Record, made by a stage or by a hook in a decoder, of the work that it injected into one frame.
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
     /// Time before the injected work, nanoseconds of the monotonic clock.
@@ -22,13 +23,13 @@ struct Entry {
     /// CPU time of the thread between `start_ns` and `end_ns`, nanoseconds; 0 in a
     /// [`PreemptStage`].
     cpu_ns: u64,
-    /// Start and end of the preemption, nanoseconds of the monotonic clock; `None` if the stage
-    /// does not preempt.
+    /// Start and end of the preemption, nanoseconds of the monotonic clock; `None` if the injected work has
+    /// no preemption.
     taken: Option<(u64, u64)>,
 }
 
-/// A stage's records by the frames' sequence numbers. Clones share the records, so that the caller
-/// can read them after the run.
+/// Records of one stage, or of a hook in a decoder, by the frames' sequence numbers. Clones share the records,
+/// so that the caller can read them after the run.
 #[derive(Clone, Default)]
 pub(super) struct Log(Arc<Mutex<HashMap<u64, Entry>>>);
 

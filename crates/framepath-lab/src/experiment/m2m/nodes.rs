@@ -18,7 +18,7 @@ pub(super) struct Nodes {
 
 impl Nodes {
     /// Finds the devices on this machine: vivid as the camera, the measuring node of the kernel
-    /// module, vim2m, and any dma-heap or udmabuf.
+    /// module, vim2m, and as the heap the system's dma-heap or else udmabuf.
     pub(super) fn find() -> Nodes {
         let find = |is: fn(&Node) -> bool, remedy: &str| find_node(is).ok_or_else(|| remedy.to_owned());
         let camera = find(

@@ -37,7 +37,9 @@ pub(super) struct Clip {
 
 impl Clip {
     /// Opens the clip in `file`: reads all packets for the duration, and decodes all frames with one thread
-    /// to count them and to time the decoding. A clip without a frame rate counts as 25 frames per second.
+    /// to count them and to time the decoding. The duration is the span of the packets' timestamps plus one
+    /// frame interval; without usable timestamps, the number of frames times the interval. The interval is
+    /// that of the clip's frame rate; without a frame rate, 40 ms.
     ///
     /// # Errors
     /// The file cannot be read, decoded or decoded without loss, or the decoding was interrupted.

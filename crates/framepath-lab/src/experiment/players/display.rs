@@ -168,7 +168,7 @@ impl Display {
             Ok(listing) if !lists_window(&listing.stdout) => {
                 Err("opened no window, and was stopped".to_owned())
             }
-            // The check needs xwininfo.
+            // There is a window, or xwininfo is missing or failed, so that no check is possible.
             _ => Ok(()),
         }
     }
@@ -196,7 +196,7 @@ impl Display {
 impl Drop for Display {
     fn drop(&mut self) {
         if let Some(child) = self.own.take() {
-            // The server may have ended by itself.
+            // The error is ignored, because the server may have ended by itself.
             let _ = children::signal_group(&child, SIGTERM);
             for _ in 0..LOOKS {
                 if process(child.id()).is_none() {

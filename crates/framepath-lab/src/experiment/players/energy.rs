@@ -12,8 +12,8 @@ pub(super) struct Energy {
     /// Energy counter of each processor package, and the value at which the counter wraps, in
     /// microjoules; empty if the machine has none or this user may not read them.
     packages: Vec<(u64, u64)>,
-    /// Power that all discharging batteries supply now, microwatts; `None` if no battery discharges
-    /// or none reports its power.
+    /// Sum of the powers that the discharging batteries report now, microwatts; `None` if no battery discharges
+    /// or no discharging battery reports its power.
     battery_uw: Option<u64>,
 }
 

@@ -25,7 +25,8 @@ pub(super) struct Player {
     program: &'static str,
     /// Advice on how to install the player.
     remedy: &'static str,
-    /// True if the player plays as root. If false, a lab that runs as root starts the player as user nobody.
+    /// True if the player works when it runs as root. If false, a lab that runs as root starts the player by
+    /// `setpriv` as user nobody; without `setpriv`, as root.
     as_root: bool,
     /// Option that prints the player's version, and the text before the version in the printed line.
     version: (&'static str, &'static str),

@@ -55,7 +55,8 @@ impl Window {
 pub(super) struct Watched {
     pub(super) window_ns: u64,
     pub(super) cpu_ns: u64,
-    /// Number of voluntary context switches of all the player's threads within the window.
+    /// Number of voluntary context switches within the window, of the player's threads that exist at the
+    /// window's end.
     pub(super) wakeups: u64,
     /// CPU time of the display server within the window, nanoseconds; `None` if its process is not known.
     pub(super) server_cpu_ns: Option<u64>,
@@ -166,7 +167,8 @@ impl Started {
             file.try_clone().map_err(LabError::io("duplicating the handle of a file in memory"))
         };
         let output = Output { stdout: file()?, stderr: file()? };
-        // A player that reads standard input blocks for ever; the watch detects and stops it.
+        // A player that reads standard input blocks, because nothing is written to the pipe. The function
+        // `watch` detects such a player; the time limit ends every other program that blocks.
         command.stdin(Stdio::piped()).stdout(clone(&output.stdout)?).stderr(clone(&output.stderr)?);
         let start_ns = now_ns();
         let child = children::on_a_lead(command)
@@ -239,7 +241,8 @@ fn between(before: &Usage, after: &Usage) -> Watched {
 struct Player {
     /// Process of the player; `None` once the player has been reaped.
     child: Option<Child>,
-    /// Processes of the player at the last measurement; `reap` kills those that still run.
+    /// Processes of the player at the end of the window, and when it is stopped; `reap` kills those that still
+    /// run.
     known: Vec<Descendant>,
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! VLC without an interface. VLC refuses to run as root, so a lab that runs as root starts VLC as user nobody.
+//! VLC without an interface. VLC refuses to run as root, so a lab that runs as root starts VLC as user nobody,
+//! if the tool `setpriv` is installed.
 
 use std::process::Command;
 
