@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Recorder of the ledger: writes one row for each frame and hop.
 //!
-//! Each thread of a run has one recorder. The memory of the rows is allocated and touched when the thread
-//! starts, before its first frame.
+//! Each thread of a run has one recorder. The memory of all rows is reserved when the thread starts, and that of the
+//! first [`TOUCHED`] rows is touched, before its first frame. A later row can cost a page fault, one in about 20
+//! rows: touching all rows at the start would cost a short run more.
 
 mod spans;
 mod stretch;
@@ -53,12 +54,17 @@ pub(crate) struct Recorded {
     pub(crate) helpers: Vec<HelperInfo>,
 }
 
+/// Number of rows whose memory is touched before the first frame: 0.8 MB.
+const TOUCHED: usize = 4096;
+
 /// One thread's ledger. All calls come from that thread.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     level: Level,
     thread: u16,
-    rows: Box<[Row]>,
+    rows: Vec<Row>,
+    /// Maximum number of rows; 0 at level `off`.
+    most: usize,
     /// Number of rows written, including those that were overwritten.
     written: u64,
     /// Index of the next row: `written` modulo the capacity, kept to avoid a division per row.
@@ -87,13 +93,17 @@ impl Recorder {
     /// `rows` rows, at least 1; for none at level `off`. When they are full, new rows overwrite the oldest.
     /// Sets the level of this thread's meter.
     pub(crate) fn new(level: Level, thread: u16, rows: usize) -> Recorder {
-        let rows = if level == Level::Off { 0 } else { rows.max(1) };
+        let most = if level == Level::Off { 0 } else { rows.max(1) };
+        let mut rows = Vec::with_capacity(most);
+        // Written and removed again, so that no page fault occurs during the first frames.
+        rows.resize(most.min(TOUCHED), Row::default());
+        rows.clear();
         meter::set_level(level);
         Recorder {
             level,
             thread,
-            // Written, not only reserved, so that no page fault occurs during a frame.
-            rows: vec![Row { thread, ..Row::default() }; rows].into_boxed_slice(),
+            rows,
+            most,
             written: 0,
             next: 0,
             last_ns: now_ns(),
@@ -102,7 +112,7 @@ impl Recorder {
             resumed: None,
             split: (0, 0),
             without_frame: Vec::new(),
-            spans: SpanLog::new(rows),
+            spans: SpanLog::new(most),
             copied_bytes: 0,
         }
     }
@@ -518,15 +528,12 @@ impl Recorder {
     pub(crate) fn finish(mut self) -> Recorded {
         self.copied_bytes += meter::take().copied_bytes;
         meter::set_level(Level::Off);
-        let capacity = self.rows.len() as u64;
-        let kept = self.written.min(capacity);
-        let mut rows = self.rows.into_vec();
-        if self.written > capacity {
-            rows.rotate_left((self.written % capacity) as usize);
+        let mut rows = self.rows;
+        if self.written > rows.len() as u64 {
+            rows.rotate_left(self.next);
         }
-        rows.truncate(kept as usize);
         let (spans, helpers) = self.spans.finish();
-        let overwritten = self.written - kept;
+        let overwritten = self.written - rows.len() as u64;
         Recorded { rows, overwritten, copied_bytes: self.copied_bytes, spans, helpers }
     }
 
@@ -535,13 +542,18 @@ impl Recorder {
         *self.next_row() = row;
     }
 
-    /// Returns the memory of the next row, for the caller to fill, and counts the row. The memory may have the
-    /// values of an overwritten row.
+    /// Returns the next row, empty, for the caller to fill, and counts the row.
     #[inline]
     fn next_row(&mut self) -> &mut Row {
         let at = self.next;
-        self.next = if at + 1 == self.rows.len() { 0 } else { at + 1 };
+        self.next = if at + 1 == self.most { 0 } else { at + 1 };
         self.written += 1;
+        if at == self.rows.len() {
+            // Within the capacity, so nothing is allocated.
+            self.rows.push(Row::default());
+        } else {
+            self.rows[at] = Row::default();
+        }
         &mut self.rows[at]
     }
 
