@@ -53,9 +53,10 @@ pub struct Demuxer {
     /// True if the next [`read`](Demuxer::read) returns the first packet after a seek or
     /// [`skip_to_key`](Demuxer::skip_to_key).
     restarts: bool,
-    /// True if libavformat could not read the rest of the file.
+    /// True once libavformat has reported invalid data in place of a packet (AVERROR_INVALIDDATA) since
+    /// the file was opened or rewound. The second such report is the end of the file.
     is_unreadable: bool,
-    /// Last palette of the stream, with its marker; `None` before the first.
+    /// Last palette of the stream, with the marker of [`palette`] in front; `None` before the first.
     palette: Option<Vec<u8>>,
     /// Number of packets of the network that were lost since the last [`take_lost`](Demuxer::take_lost).
     lost: u64,
@@ -94,8 +95,8 @@ impl Demuxer {
     ///
     /// # Errors
     /// The file cannot be read, is not a container of [`Formats::Known`], is a playlist, has no
-    /// video or none that libavcodec decodes, or its head names a video codec outside
-    /// [`Codec::KNOWN`]; or there is not enough memory.
+    /// video or none that libavcodec decodes, or has a video codec outside [`Codec::KNOWN`] (see
+    /// [`CodecError::OtherCodec`]); or there is not enough memory.
     pub fn new(file: MediaFile) -> Result<Demuxer, CodecError> {
         Demuxer::open_track(file, None, Formats::Known)
     }
@@ -157,13 +158,13 @@ impl Demuxer {
         &self.info
     }
 
-    /// Returns the next packet of the video; `None` at the end. An empty damaged packet stands for
-    /// the rest of a file that libavformat cannot read. Time spent waiting for the disk is recorded
-    /// as blocked.
+    /// Returns the next packet of the video; `None` at the end. An empty damaged packet stands for a
+    /// part of the file, mostly the rest, that libavformat cannot read. The time of reading the file is
+    /// recorded as blocked.
     ///
     /// # Errors
-    /// The file cannot be read further, or changes the size of NAL unit lengths; the connection of
-    /// a network stream is lost; or there is not enough memory. Earlier packets were returned.
+    /// The file cannot be read further, or changes the size of NAL unit lengths; a network stream ended
+    /// without the sender's goodbye; or there is not enough memory. Earlier packets were returned.
     /// Damage is no error: see [`Packet::is_damaged`].
     pub fn read(&mut self) -> Result<Option<Packet>, CodecError> {
         let packet = match self.read_ahead.take() {
@@ -245,8 +246,8 @@ impl Demuxer {
 
     /// Returns `packet`. If the codec's head changes at the packet, puts the new head's parameter
     /// sets in front of the packet's bytes, because a head beside a packet would not reach decoders
-    /// in other processes. Fails if the new head changes the size of NAL unit lengths, or without
-    /// memory.
+    /// in other processes. Fails if the new head changes the form or size of NAL unit lengths, or
+    /// without memory.
     fn with_new_head(&self, packet: Packet) -> Result<Packet, CodecError> {
         let Some(new) = packet.new_head() else { return Ok(packet) };
         let sets = in_band(self.info.coding(), self.info.head(), new);
@@ -263,8 +264,8 @@ impl Demuxer {
         packet.prefixed(palette).ok_or_else(|| self.demux_error("read", ff::AVERROR(libc::ENOMEM)))
     }
 
-    /// Restarts the file: the next [`read`](Demuxer::read) returns the first packet, with the
-    /// same timestamps as the first time.
+    /// Goes back to the start of the file: the next [`read`](Demuxer::read) returns the first packet,
+    /// with the same timestamps as the first time.
     ///
     /// # Errors
     /// The input is not a regular file (a pipe, a device or a network stream), or the file can no
@@ -295,7 +296,7 @@ impl Demuxer {
         Ok(())
     }
 
-    /// Makes the error for repeating a file without packets.
+    /// Makes the error for a file that has to be repeated but has no packets.
     pub fn nothing_to_repeat(&self) -> CodecError {
         let message = "the file contains no packet".to_owned();
         CodecError::Demux { file: self.name(), operation: "repeat", message }
@@ -319,7 +320,7 @@ unsafe impl Send for Context {}
 impl Context {
     /// Opens the container that `input` reads, and selects the video track with the number `track`,
     /// or the best one. libavformat discards the packets of other streams. Returns the context and
-    /// the index of the track's stream.
+    /// the index of the track's stream. Fails for a network.
     fn open(
         name: &str,
         input: &mut DemuxerInput,
@@ -467,7 +468,8 @@ impl Context {
         self.pictures(false)
     }
 
-    /// Returns the indices of the cover pictures, or of the video tracks, in the order of the file.
+    /// Returns the indices of the cover pictures if `covers` is true, otherwise those of the video
+    /// tracks, in the order of the file.
     fn pictures(&self, covers: bool) -> Vec<c_int> {
         let video = ff::AVMediaType::AVMEDIA_TYPE_VIDEO as c_int;
         // SAFETY: an open context; streams are read within `nb_streams`, and enums as integers as
@@ -519,8 +521,8 @@ impl Context {
     }
 
     /// Makes libavformat calculate presentation times that the container leaves out (MPEG program
-    /// streams), from the decoding times of later packets. Only for [`Codec::Other`]: for the other
-    /// codecs, the type of a picture decides where its time is missing.
+    /// streams), from the decoding times of later packets. Does nothing for the codecs of
+    /// [`Codec::KNOWN`], whose packets stay without the time.
     fn complete_times(&mut self, info: &TrackInfo) {
         if matches!(info.codec, Codec::Other(_)) {
             // SAFETY: a valid context, between two reads.
@@ -567,7 +569,8 @@ fn io_or(input: &mut DemuxerInput, name: &str, error: CodecError) -> CodecError 
     }
 }
 
-/// Returns a name for a codec without a decoder: libavcodec's, or the container's tag if libavcodec has none.
+/// Returns a name for a codec without a decoder: libavcodec's name for the number `id`, or the container's
+/// tag if `id` is the number for no codec.
 fn unknown_codec(id: u32, tag: u32) -> String {
     if id != ff::AVCodecID::AV_CODEC_ID_NONE as u32 {
         return codec_name(id).to_owned();

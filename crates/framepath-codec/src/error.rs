@@ -157,9 +157,9 @@ pub enum CodecError {
         packet: u64,
     },
     /// The container marks a packet as damaged, or ends or is damaged inside it, or packets of a
-    /// network stream were lost before it. The stage `decode` returns this error, unless its option
-    /// `damage` is `show` or `skip`. This crate never returns the error: its demuxer only marks the
-    /// packet ([`Packet::is_damaged`](crate::Packet::is_damaged)).
+    /// network stream were lost before it. The stage `decode` returns this error with `damage=stop`.
+    /// This crate never returns the error: its demuxer only marks the packet
+    /// ([`Packet::is_damaged`](crate::Packet::is_damaged)).
     #[error(
         "{codec}: the demuxer reports that packet {packet} is damaged or cut short; damage=show and damage=skip go on"
     )]
