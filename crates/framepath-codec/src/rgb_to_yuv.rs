@@ -29,12 +29,12 @@ pub(crate) fn converts(from: PixelFormat, to: PixelFormat) -> bool {
         && matches!(to, PixelFormat::Nv12 | PixelFormat::Yuv420p)
 }
 
-/// Converter with its scratch memory.
+/// Converter from BGR0 and BGRA to NV12 and YUV420P, with its scratch memory.
 #[derive(Debug, Default)]
 pub(crate) struct RgbToYuv {
     /// Copies of two rows of pixels, used only for a frame that another process may change.
     pixels: [Vec<u8>; 2],
-    /// A row of each chroma plane: blue, red.
+    /// Scratch memory for one row of each chroma plane: blue, red.
     chroma: [Vec<u8>; 2],
 }
 
@@ -89,7 +89,7 @@ fn row_mut(frame: &mut FrameMut, plane: usize, y: usize) -> &mut [u8] {
     &mut frame.plane_mut(plane)[y * layout.stride..][..layout.width]
 }
 
-/// Vector instructions for the loops below, which the compiler vectorises.
+/// Instructions with which the loops below run: those of every machine of the architecture, or AVX2.
 #[derive(Clone, Copy)]
 enum Kernels {
     Baseline,
@@ -141,7 +141,8 @@ unsafe fn luma_avx2(pixels: &[u8], to: &mut [u8]) {
 #[cfg(target_arch = "x86_64")]
 const STEP: usize = 16;
 
-/// Does the work of [`chroma`], whose pairs of pixels the compiler does not add well.
+/// Does the work of [`chroma`] with AVX2 instructions chosen by hand, because the compiler adds pairs of
+/// pixels slowly.
 ///
 /// # Safety
 /// The machine has AVX2.

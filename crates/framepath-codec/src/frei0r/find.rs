@@ -22,8 +22,8 @@ pub struct Found {
 
 /// Returns the folders to search, in order of priority: those of the environment variable
 /// `FREI0R_PATH` (a list with colons) if it is set and not empty, otherwise `/usr/lib/frei0r-1`,
-/// Debian's folder of the architecture, `/usr/local/lib/frei0r-1` and `~/.frei0r-1/lib`. They need not
-/// exist.
+/// `/usr/lib/ARCH-linux-gnu/frei0r-1`, `/usr/local/lib/frei0r-1` and, if `HOME` is set,
+/// `$HOME/.frei0r-1/lib`. The folders need not exist.
 pub fn folders() -> Vec<PathBuf> {
     if let Some(set) = env::var_os("FREI0R_PATH").filter(|set| !set.is_empty()) {
         return env::split_paths(&set).filter(|folder| !folder.as_os_str().is_empty()).collect();
