@@ -23,8 +23,8 @@ pub struct AnnexB {
 
 impl AnnexB {
     /// Makes a converter for the packets of `track`. For codecs other than H.264 and HEVC the
-    /// converter changes nothing. In streams with start codes it only adds the track's parameter sets to
-    /// a decoder's first packet, if that packet has none.
+    /// converter changes nothing. In streams with start codes it only adds the track's parameter
+    /// sets to a decoder's first packet, if that packet has none.
     ///
     /// # Errors
     /// The track's head is damaged.

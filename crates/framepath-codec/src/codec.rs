@@ -101,8 +101,8 @@ impl fmt::Display for Codec {
     }
 }
 
-/// Returns libavcodec's first video decoder for the codec with the number `id` that is neither a hardware
-/// decoder nor experimental; `None` if there is none.
+/// Returns libavcodec's first video decoder for the codec with the number `id` that is neither a
+/// hardware decoder nor experimental; `None` if there is none.
 pub(crate) fn software_decoder(id: u32) -> Option<*const ff::AVCodec> {
     const HARDWARE: u32 = ff::AV_CODEC_CAP_HARDWARE | ff::AV_CODEC_CAP_EXPERIMENTAL;
     let mut state = ptr::null_mut();
@@ -131,8 +131,8 @@ pub(crate) fn codec_name(id: u32) -> &'static str {
     unsafe { CStr::from_ptr(codec_name_of(id)) }.to_str().unwrap_or("unknown_codec")
 }
 
-/// Returns true if each packet of the codec with the number `id` is decoded alone: libavcodec says so, or
-/// the codec is PNG.
+/// Returns true if each packet of the codec with the number `id` is decoded alone: libavcodec says
+/// so, or the codec is PNG.
 fn has_only_intra(id: u32) -> bool {
     // SAFETY: any number is valid; the result is null or a static description.
     let descriptor = unsafe { descriptor_of(id).as_ref() };

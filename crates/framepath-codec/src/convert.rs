@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Conversion of frames into another pixel format or size, by libswscale; from BGR0 and BGRA to NV12 and
-//! YUV420P of the same size by [`rgb_to_yuv`](crate::rgb_to_yuv).
+//! Conversion of frames into another pixel format or size, by libswscale; from BGR0 and BGRA to
+//! NV12 and YUV420P of the same size by [`rgb_to_yuv`](crate::rgb_to_yuv).
 //!
 //! The pixels are the same on every machine, because libswscale is set to exact conversion without
 //! its faster approximations. (One exception: from planar RGB of an odd width, libswscale
@@ -101,8 +101,8 @@ pub struct Converter {
     to: PixelFormat,
     /// Size of the converted pictures, and the filter; `None` for the size of the source.
     scale: Option<((u32, u32), ScaleFilter)>,
-    /// libswscale's context; null before the first conversion by libswscale, and if libswscale cannot
-    /// convert pictures like `made_for`.
+    /// libswscale's context; null before the first conversion by libswscale, and if libswscale
+    /// cannot convert pictures like `made_for`.
     context: *mut ff::SwsContext,
     /// Properties of the source for which `context` was made; `None` before the first.
     made_for: Option<Key>,
@@ -164,8 +164,8 @@ impl Converter {
     }
 
     /// Converts `from` into `into`, according to the layout of `into`. The meter counts every byte
-    /// of the converted picture. If libswscale converts, the meter also counts the last rows of `from`,
-    /// which are first copied to memory where reading beyond the end is harmless.
+    /// of the converted picture. If libswscale converts, the meter also counts the last rows of
+    /// `from`, which are first copied to memory where reading beyond the end is harmless.
     ///
     /// # Errors
     /// libswscale cannot convert, `from` is not a picture (see [`Layout::opaque`]), or the slot
@@ -325,8 +325,8 @@ impl TailRows {
         tail
     }
 
-    /// Returns the number of bytes from the tail's first row to the end of the last row, in the plane in
-    /// which this number is smallest.
+    /// Returns the number of bytes from the tail's first row to the end of the last row, in the
+    /// plane in which this number is smallest.
     fn shortest(&self) -> usize {
         let planes = self.layout.planes().iter().enumerate();
         let bytes = planes.map(|(index, plane)| {
@@ -345,8 +345,8 @@ impl TailRows {
         }
     }
 
-    /// Replaces the contents of `into` by a copy of the tail's rows of `from`. Returns the addresses and
-    /// strides of the copied planes.
+    /// Replaces the contents of `into` by a copy of the tail's rows of `from`. Returns the
+    /// addresses and strides of the copied planes.
     pub(crate) fn copy(&self, from: &Frame, into: &mut Vec<u8>) -> ([*const u8; 4], [c_int; 4]) {
         let (mut starts, mut strides) = ([0; 4], [0; 4]);
         into.clear();

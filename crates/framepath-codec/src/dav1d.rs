@@ -158,17 +158,17 @@ pub(crate) struct Dav1dDecoder {
     pictures: u32,
     state: Dav1dState,
     failure: Option<CodecError>,
-    /// True if decoding continues after packets that dav1d rejects, except for lack of memory: the option
-    /// [`DecoderOptions::conceals`].
+    /// True if decoding continues after packets that dav1d rejects, except for lack of memory: the
+    /// option [`DecoderOptions::conceals`].
     conceals: bool,
     /// Number of the last packet that was put into `rejections`; -1 before the first.
     undecoded: i64,
-    /// Rejected packets that `receive` has not reported yet, oldest first; always empty if `conceals` is
-    /// false.
+    /// Rejected packets that `receive` has not reported yet, oldest first; always empty if
+    /// `conceals` is false.
     rejections: VecDeque<DecoderOutput>,
-    /// Number of the first packet that a rejection which ends decoding may concern: its picture and later
-    /// pictures are withheld. `i64::MAX` without such a rejection. AV1 shows pictures in the order of
-    /// packets.
+    /// Number of the first packet that a rejection which ends decoding may concern: its picture and
+    /// later pictures are withheld. `i64::MAX` without such a rejection. AV1 shows pictures in the
+    /// order of packets.
     stop_at: i64,
 }
 
@@ -500,15 +500,16 @@ unsafe extern "C" fn allocate(picture: *mut ffi::Dav1dPicture, cookie: *mut c_vo
     0
 }
 
-/// Callback of dav1d: drops the hold on the slot of a picture that dav1d and this decoder have released.
-/// The slot returns to the pool when no frame uses it any more. Called on any thread.
+/// Callback of dav1d: drops the hold on the slot of a picture that dav1d and this decoder have
+/// released. The slot returns to the pool when no frame uses it any more. Called on any thread.
 unsafe extern "C" fn release(picture: *mut ffi::Dav1dPicture, _cookie: *mut c_void) {
     // SAFETY: the box that `allocate` attached to this picture, freed once.
     drop(unsafe { Box::from_raw((*picture).allocator_data.cast::<Slot>()) });
 }
 
-/// Returns strides and rows like those of dav1d's own allocator: whole blocks of 128x128 pixels. No stride
-/// is a multiple of 1024 bytes, because the rows of a block would then compete for the same cache lines.
+/// Returns strides and rows like those of dav1d's own allocator: whole blocks of 128x128 pixels. No
+/// stride is a multiple of 1024 bytes, because the rows of a block would then compete for the same
+/// cache lines.
 fn padded(request: SlotRequest, colors: Colors) -> Padded {
     let align = ffi::DAV1D_PICTURE_ALIGNMENT as usize;
     let spread = |stride: usize| if stride % 1024 == 0 { stride + align } else { stride };
@@ -525,7 +526,8 @@ fn padded(request: SlotRequest, colors: Colors) -> Padded {
     }
 }
 
-/// Returns the colours that the picture's sequence header declares; [`Colors::UNKNOWN`] without a header.
+/// Returns the colours that the picture's sequence header declares; [`Colors::UNKNOWN`] without a
+/// header.
 ///
 /// # Safety
 /// `picture` was filled by dav1d, or dav1d requests memory for it.

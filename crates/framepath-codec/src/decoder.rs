@@ -39,9 +39,9 @@ pub enum DecoderThreading {
     /// picture. If the codec has no frame threads, libavcodec decodes with one thread. For dav1d as
     /// `Auto`.
     Frame,
-    /// All threads share one picture, without a delay, if the stream divides its pictures into slices or
-    /// tiles. In libavcodec, one thread does all the work if a picture has one slice, or the codec has no
-    /// slice threads.
+    /// All threads share one picture, without a delay, if the stream divides its pictures into
+    /// slices or tiles. In libavcodec, one thread does all the work if a picture has one slice, or
+    /// the codec has no slice threads.
     Slice,
 }
 
@@ -60,8 +60,8 @@ pub struct DecoderOptions {
     /// Pixel format of the frames.
     pub output: OutputFormat,
     /// Number of slots of the pool; `None` selects a number sufficient for any stream of the codec,
-    /// or for a hardware decoder two more than `downstream_frames` (at most 4096). Only used slots take
-    /// memory, unless `vm.overcommit_memory` is 2.
+    /// or for a hardware decoder two more than `downstream_frames` (at most 4096). Only used slots
+    /// take memory, unless `vm.overcommit_memory` is 2.
     pub pool_slots: Option<u32>,
     /// Maximum number of frames that later stages hold at a time, queues included. If `pool_slots`
     /// is `None`, the pool gets that many additional slots, at most 4096.
@@ -100,9 +100,9 @@ impl Default for DecoderOptions {
 }
 
 impl DecoderOptions {
-    /// Returns the minimum number of frames that later stages hold while a software decoder of `codec`
-    /// with these options waits for a slot of its own pool. At least 1. The decoder itself may need all
-    /// other slots. Ignores `provider`.
+    /// Returns the minimum number of frames that later stages hold while a software decoder of
+    /// `codec` with these options waits for a slot of its own pool. At least 1. The decoder itself
+    /// may need all other slots. Ignores `provider`.
     pub fn least_out(&self, codec: Codec) -> u32 {
         let threads = match self.threads {
             DecoderThreads::Count(count) => count,
@@ -126,8 +126,8 @@ pub enum DecoderOutput {
     /// [`DecoderOptions::conceals`].
     Undecoded {
         /// Metadata of the packet; if the library does not report which packet it could not decode,
-        /// metadata of a packet sent shortly before or after it (default metadata if the decoder has
-        /// already forgotten this packet).
+        /// metadata of a packet sent shortly before or after it (default metadata if the decoder
+        /// has already forgotten this packet).
         packet: FrameMeta,
         /// Error with which the library rejected the packet.
         error: CodecError,
@@ -143,12 +143,14 @@ pub enum DecoderOutput {
 /// Way in which a decoder divides the work on pictures among threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkDivision {
-    /// The thread that calls the decoder decodes, mostly inside [`Decoder::send`]. Also stands for a
-    /// hardware decoder.
+    /// The thread that calls the decoder decodes, mostly inside [`Decoder::send`]. Also stands for
+    /// a hardware decoder.
     Caller,
-    /// Each picture is decoded by one of several threads of the library (libavcodec's frame threads).
+    /// Each picture is decoded by one of several threads of the library (libavcodec's frame
+    /// threads).
     FrameThreads,
-    /// Several threads of the library share the work on the pictures (dav1d, libavcodec's slice threads).
+    /// Several threads of the library share the work on the pictures (dav1d, libavcodec's slice
+    /// threads).
     Pool,
 }
 
@@ -267,9 +269,9 @@ impl Decoder {
     /// the library's threads, and until a later stage releases a frame.
     ///
     /// # Errors
-    /// Decoding failed: a rejected packet, a damaged picture, an unsupported format, an invalid layout, a
-    /// failed pool or provider. A software decoder returns the error after the frames that precede it,
-    /// with exceptions (see [`Decoder`]).
+    /// Decoding failed: a rejected packet, a damaged picture, an unsupported format, an invalid
+    /// layout, a failed pool or provider. A software decoder returns the error after the frames
+    /// that precede it, with exceptions (see [`Decoder`]).
     pub fn receive(&mut self) -> Result<DecoderOutput, CodecError> {
         match &mut self.backend {
             Backend::Libav(decoder) => decoder.receive(),

@@ -53,10 +53,11 @@ pub struct Demuxer {
     /// True if the next [`read`](Demuxer::read) returns the first packet after a seek or
     /// [`skip_to_key`](Demuxer::skip_to_key).
     restarts: bool,
-    /// True once libavformat has reported invalid data in place of a packet (AVERROR_INVALIDDATA) since
-    /// the file was opened or rewound. The second such report is the end of the file.
+    /// True once libavformat has reported invalid data in place of a packet (AVERROR_INVALIDDATA)
+    /// since the file was opened or rewound. The second such report is the end of the file.
     is_unreadable: bool,
-    /// Last palette of the stream, with the marker of [`palette`] in front; `None` before the first.
+    /// Last palette of the stream, with the marker of [`palette`] in front; `None` before the
+    /// first.
     palette: Option<Vec<u8>>,
     /// Number of packets of the network that were lost since the last [`take_lost`](Demuxer::take_lost).
     lost: u64,
@@ -158,14 +159,14 @@ impl Demuxer {
         &self.info
     }
 
-    /// Returns the next packet of the video; `None` at the end. An empty damaged packet stands for a
-    /// part of the file, mostly the rest, that libavformat cannot read. The time of reading the file is
-    /// recorded as blocked.
+    /// Returns the next packet of the video; `None` at the end. An empty damaged packet stands for
+    /// a part of the file, mostly the rest, that libavformat cannot read. The time of reading the
+    /// file is recorded as blocked.
     ///
     /// # Errors
-    /// The file cannot be read further, or changes the size of NAL unit lengths; a network stream ended
-    /// without the sender's goodbye; or there is not enough memory. Earlier packets were returned.
-    /// Damage is no error: see [`Packet::is_damaged`].
+    /// The file cannot be read further, or changes the size of NAL unit lengths; a network stream
+    /// ended without the sender's goodbye; or there is not enough memory. Earlier packets were
+    /// returned. Damage is no error: see [`Packet::is_damaged`].
     pub fn read(&mut self) -> Result<Option<Packet>, CodecError> {
         let packet = match self.read_ahead.take() {
             Some(packet) => Some(packet),
@@ -264,8 +265,8 @@ impl Demuxer {
         packet.prefixed(palette).ok_or_else(|| self.demux_error("read", ff::AVERROR(libc::ENOMEM)))
     }
 
-    /// Goes back to the start of the file: the next [`read`](Demuxer::read) returns the first packet,
-    /// with the same timestamps as the first time.
+    /// Goes back to the start of the file: the next [`read`](Demuxer::read) returns the first
+    /// packet, with the same timestamps as the first time.
     ///
     /// # Errors
     /// The input is not a regular file (a pipe, a device or a network stream), or the file can no
@@ -569,8 +570,8 @@ fn io_or(input: &mut DemuxerInput, name: &str, error: CodecError) -> CodecError 
     }
 }
 
-/// Returns a name for a codec without a decoder: libavcodec's name for the number `id`, or the container's
-/// tag if `id` is the number for no codec.
+/// Returns a name for a codec without a decoder: libavcodec's name for the number `id`, or the
+/// container's tag if `id` is the number for no codec.
 fn unknown_codec(id: u32, tag: u32) -> String {
     if id != ff::AVCodecID::AV_CODEC_ID_NONE as u32 {
         return codec_name(id).to_owned();

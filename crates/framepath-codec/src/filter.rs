@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Graphs of libavfilter: the filters of `ffmpeg -vf`.
 //!
-//! The graph reads frames in place or in copies ([`InputMemory`]) and must not write to them; a filter
-//! that changes pixels in place makes a copy first. With [`InputMemory::InPlace`], a frame that comes
-//! out unchanged is the same frame, or the copy that the filters have read. Every other picture, and
-//! with [`InputMemory::Copied`] every picture, is copied once into the memory of the caller.
+//! The graph reads frames in place or in copies ([`InputMemory`]) and must not write to them; a
+//! filter that changes pixels in place makes a copy first. With [`InputMemory::InPlace`], a frame
+//! that comes out unchanged is the same frame, or the copy that the filters have read. Every other
+//! picture, and with [`InputMemory::Copied`] every picture, is copied once into the memory of the
+//! caller.
 
 mod input;
 mod library;
@@ -30,8 +31,8 @@ use library::{FilterContext, FilterFunctions, Graph, OpenEnd, functions};
 /// Alignment of the rows of output pictures in bytes, for the vector code of later stages.
 const ROW_ALIGN: usize = 64;
 
-/// Number of spare bytes of a slot behind an output picture or the copy of an input frame, because vector
-/// code reads beyond the last row.
+/// Number of spare bytes of a slot behind an output picture or the copy of an input frame, because
+/// vector code reads beyond the last row.
 const SLACK: usize = 256;
 
 /// Number of input frames whose metadata is kept for the output. Filters that keep more frames than this
@@ -72,20 +73,21 @@ impl GraphError {
 /// Way in which filters read their input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputMemory {
-    /// In place, except frames that another process or a device can change, and frames with less than
-    /// 64 bytes of their slot after the last plane: these are copied first. Frames that the filters do not
-    /// change are output themselves; if they were copied first, their copies are output.
+    /// In place, except frames that another process or a device can change, and frames with less
+    /// than 64 bytes of their slot after the last plane: these are copied first. Frames that the
+    /// filters do not change are output themselves; if they were copied first, their copies are
+    /// output.
     InPlace,
-    /// In a copy, for a caller whose frames the graph must not keep after [`FilterGraph::push`]. Every
-    /// output picture is new.
+    /// In a copy, for a caller whose frames the graph must not keep after [`FilterGraph::push`].
+    /// Every output picture is new.
     Copied,
 }
 
 /// Output of a [`FilterGraph`].
 #[derive(Debug)]
 pub enum Filtered {
-    /// An input frame that no filter has changed, with its own time; or the graph's copy of the frame, if
-    /// the graph copied the frame to read it. Only with [`InputMemory::InPlace`].
+    /// An input frame that no filter has changed, with its own time; or the graph's copy of the
+    /// frame, if the graph copied the frame to read it. Only with [`InputMemory::InPlace`].
     Same(Frame),
     /// A new picture, in memory that the caller has provided.
     New(FrameMut, FrameMeta),
@@ -195,8 +197,9 @@ impl FilterGraph {
         NonNull::new(made).filter(|_| code >= 0).ok_or_else(|| GraphError::graph("make", code))
     }
 
-    /// Adds the filters of `text` between the source and `last`. Fails with [`GraphError::Unknown`] if the
-    /// parser of libavfilter fails and the text names an unknown filter, otherwise with the parser's error.
+    /// Adds the filters of `text` between the source and `last`. Fails with [`GraphError::Unknown`]
+    /// if the parser of libavfilter fails and the text names an unknown filter, otherwise with the
+    /// parser's error.
     fn parse(&self, text: &str, last: NonNull<FilterContext>) -> Result<(), GraphError> {
         let invalid = |code| GraphError::graph("parse", code);
         let c_text = CString::new(text).map_err(|_| invalid(ff::AVERROR(libc::EINVAL)))?;
@@ -240,8 +243,8 @@ impl FilterGraph {
         }
     }
 
-    /// Returns the first word of `text` that stands in the place of a filter's name but names no filter of
-    /// libavfilter; `None` if there is none.
+    /// Returns the first word of `text` that stands in the place of a filter's name but names no
+    /// filter of libavfilter; `None` if there is none.
     fn unknown_filter(&self, text: &str) -> Option<String> {
         let plain = |part: &str| {
             let part = part
@@ -288,8 +291,8 @@ impl FilterGraph {
         layout.size + SLACK
     }
 
-    /// Sends the next frame to the filters. The caller then calls [`receive`](FilterGraph::receive) until
-    /// [`Filtered::NeedsFrame`].
+    /// Sends the next frame to the filters. The caller then calls [`receive`](FilterGraph::receive)
+    /// until [`Filtered::NeedsFrame`].
     ///
     /// # Errors
     /// The frame is not a picture, the filters reject it, or there is not enough memory.
@@ -309,8 +312,8 @@ impl FilterGraph {
         if code < 0 { Err(rejected(code)) } else { Ok(()) }
     }
 
-    /// Announces that no frame follows: [`receive`](FilterGraph::receive) then returns the frames that the
-    /// filters still hold, and [`Filtered::End`].
+    /// Announces that no frame follows: [`receive`](FilterGraph::receive) then returns the frames
+    /// that the filters still hold, and [`Filtered::End`].
     pub fn drain(&mut self) {
         // SAFETY: the source of a configured graph; a null frame means the end. It fails only if the end
         // was announced before.

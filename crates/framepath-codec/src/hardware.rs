@@ -38,8 +38,8 @@ impl Hardware {
     /// Opens the machine's default device for `api`.
     ///
     /// # Errors
-    /// [`CodecError::Hardware`] if libavutil cannot open the device, for example because there is no
-    /// device, or no driver for it.
+    /// [`CodecError::Hardware`] if libavutil cannot open the device, for example because there is
+    /// no device, or no driver for it.
     pub fn open(api: HardwareApi) -> Result<Hardware, CodecError> {
         let mut device = ptr::null_mut();
         // SAFETY: writes a new reference, or leaves null.
@@ -96,8 +96,8 @@ impl Drop for Hardware {
     }
 }
 
-/// Returns the device node or display that `api` needs if it is obviously missing, as a text that begins
-/// with `no`; otherwise `None`. The drivers' errors have less detail.
+/// Returns the device node or display that `api` needs if it is obviously missing, as a text that
+/// begins with `no`; otherwise `None`. The drivers' errors have less detail.
 fn absent(api: HardwareApi) -> Option<&'static str> {
     let none = |folder, prefix| nodes(folder, prefix).is_empty();
     match api {
@@ -342,8 +342,8 @@ impl HardwareDecoder {
         }
     }
 
-    /// Returns the format in which to copy the received picture: the first one offered by the driver that
-    /// is in [`FORMATS`] and that the requested output allows. Fails if there is none.
+    /// Returns the format in which to copy the received picture: the first one offered by the
+    /// driver that is in [`FORMATS`] and that the requested output allows. Fails if there is none.
     fn transfer_format(&self) -> Result<PixelFormat, CodecError> {
         let mut formats: *mut ff::AVPixelFormat = ptr::null_mut();
         // SAFETY: the picture is on the device, by `choose`; the list is ours to free and ends

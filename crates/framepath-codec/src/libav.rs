@@ -5,8 +5,8 @@
 //! can write into it and framepath supports the pixel format. Otherwise libavcodec decodes into its
 //! own memory, and [`own_memory`] copies or converts the picture into a slot. The slot is wrapped
 //! in an `AVBufferRef`, whose last reference releases the slot. Each packet carries its number in
-//! `pts`, and libavcodec copies the number to the packet's picture. [`Numbers`] assigns pictures that
-//! come without a known number.
+//! `pts`, and libavcodec copies the number to the packet's picture. [`Numbers`] assigns pictures
+//! that come without a known number.
 
 use std::collections::VecDeque;
 use std::ffi::c_int;
@@ -96,8 +96,8 @@ impl CodecContext {
         Ok(context)
     }
 
-    /// Sets the kind of threads; with `low_delay`, also makes libavcodec output each picture without
-    /// delay. Has an effect only before the context is opened.
+    /// Sets the kind of threads; with `low_delay`, also makes libavcodec output each picture
+    /// without delay. Has an effect only before the context is opened.
     fn set_threading(&mut self, threading: DecoderThreading, low_delay: bool) {
         let kind = match threading {
             DecoderThreading::Auto => ff::FF_THREAD_FRAME | ff::FF_THREAD_SLICE,
@@ -180,28 +180,28 @@ pub(crate) struct LibavDecoder {
     context: CodecContext,
     picture: PictureRef,
     conversion: Conversion,
-    /// State for libavcodec's callbacks, which find its address in the context's field `opaque`. Not a
-    /// `Box`, because moving a box asserts that no other pointer into it exists.
+    /// State for libavcodec's callbacks, which find its address in the context's field `opaque`.
+    /// Not a `Box`, because moving a box asserts that no other pointer into it exists.
     shared: Arc<CallbackState>,
     /// Number that the last returned picture carried, normally that of its packet; -1 before the
     /// first.
     output: i64,
     numbers: Numbers,
     state: LibavState,
-    /// True if an H.264 picture that libavcodec did not mark as corrupt was received since the start or
-    /// the last flush; while the decoder drains, only an I picture makes this true. Later pictures, in
-    /// presentation order, then have all their references, unless libavcodec marks them as corrupt.
-    /// Not used for other codecs.
+    /// True if an H.264 picture that libavcodec did not mark as corrupt was received since the
+    /// start or the last flush; while the decoder drains, only an I picture makes this true. Later
+    /// pictures, in presentation order, then have all their references, unless libavcodec marks
+    /// them as corrupt. Not used for other codecs.
     recovered: bool,
-    /// First failure since the start or the last flush, whose error `receive` returns after the earlier
-    /// pictures; `None` if there is none, or if its error was returned.
+    /// First failure since the start or the last flush, whose error `receive` returns after the
+    /// earlier pictures; `None` if there is none, or if its error was returned.
     failure: Option<LibavFailure>,
     /// True if decoding continues after damage: the option [`DecoderOptions::conceals`].
     conceals: bool,
     /// Number of the last packet that was put into `rejections`; -1 before the first.
     undecoded: i64,
-    /// Rejected packets that `receive` has not reported yet, oldest first; always empty if `conceals` is
-    /// false.
+    /// Rejected packets that `receive` has not reported yet, oldest first; always empty if
+    /// `conceals` is false.
     rejections: VecDeque<DecoderOutput>,
 }
 
@@ -210,10 +210,10 @@ struct LibavFailure {
     error: CodecError,
     /// Number of the first packet that the failure may concern.
     packet: i64,
-    /// Presentation time, in ticks, of the first picture that may be missing because of the failure:
-    /// pictures from this time on are withheld. The earliest time of the packets from `packet` on that
-    /// [`Numbers`] still stores. `None` if one of them has no time, if there is none, or after a damaged
-    /// picture.
+    /// Presentation time, in ticks, of the first picture that may be missing because of the
+    /// failure: pictures from this time on are withheld. The earliest time of the packets from
+    /// `packet` on that [`Numbers`] still stores. `None` if one of them has no time, if there is
+    /// none, or after a damaged picture.
     shown_from: Option<i64>,
 }
 
@@ -360,9 +360,9 @@ impl LibavDecoder {
 
     /// Returns true if the received picture has all its references, as far as libavcodec shows it;
     /// always true for codecs other than H.264. libavcodec marks H.264 pictures before the recovery
-    /// point as corrupt, except at the drain. If the drain begins before the recovery point, the first I
-    /// picture counts as this point (open GOP): the pictures shown before it are leading pictures, which
-    /// lack references. Updates `recovered`.
+    /// point as corrupt, except at the drain. If the drain begins before the recovery point, the
+    /// first I picture counts as this point (open GOP): the pictures shown before it are leading
+    /// pictures, which lack references. Updates `recovered`.
     fn is_recovered(&mut self) -> bool {
         if self.shared.slots.codec() != Codec::H264.name() {
             return true;
@@ -383,10 +383,11 @@ impl LibavDecoder {
     }
 
     /// Returns the received picture as a frame; `None` if the picture is withheld: references are
-    /// missing, it is preroll, it does not come before a failure, it could not be copied or converted
-    /// into a slot, or it is damaged and the decoder does not conceal damage. A failed copy is recorded
-    /// as a failure; damage is too, and ends decoding at once. Marks the picture's packet as received,
-    /// unless references are missing. Fails as [`Slot::frame`](crate::slots::Slot::frame).
+    /// missing, it is preroll, it does not come before a failure, it could not be copied or
+    /// converted into a slot, or it is damaged and the decoder does not conceal damage. A failed
+    /// copy is recorded as a failure; damage is too, and ends decoding at once. Marks the picture's
+    /// packet as received, unless references are missing. Fails as
+    /// [`Slot::frame`](crate::slots::Slot::frame).
     fn take_picture(&mut self) -> Result<Option<Frame>, CodecError> {
         let codec = self.shared.slots.codec();
         let picture = self.picture.as_ptr();
@@ -494,10 +495,10 @@ impl LibavDecoder {
         self.drain();
     }
 
-    /// Returns true if the picture of packet `number` comes before every picture that may be missing
-    /// because of `failure`: its packet was sent before the packet of the failure, and its time in
-    /// `meta` is before `failure.shown_from`. If one of these two times is not known, the picture comes
-    /// before only if the stream's pictures are not reordered.
+    /// Returns true if the picture of packet `number` comes before every picture that may be
+    /// missing because of `failure`: its packet was sent before the packet of the failure, and its
+    /// time in `meta` is before `failure.shown_from`. If one of these two times is not known, the
+    /// picture comes before only if the stream's pictures are not reordered.
     fn comes_before(&self, failure: &LibavFailure, number: i64, meta: FrameMeta) -> bool {
         // SAFETY: an open context.
         let reorders = unsafe { (*self.context.as_ptr()).has_b_frames } > 0;
@@ -508,8 +509,8 @@ impl LibavDecoder {
         number < failure.packet && shown_before
     }
 
-    /// Returns the number of frame threads, each of which decodes a picture of its own; 1 if the decoder
-    /// has no frame threads.
+    /// Returns the number of frame threads, each of which decodes a picture of its own; 1 if the
+    /// decoder has no frame threads.
     pub(crate) fn frame_threads(&self) -> u32 {
         // SAFETY: an open context.
         let kind = unsafe { (*self.context.as_ptr()).active_thread_type };

@@ -2,9 +2,9 @@
 //! Session description in memory, as an input of libavformat; and the record of libavformat's messages about
 //! a stream from the network.
 //!
-//! libavformat reports lost RTP packets and the sender's goodbye only as log messages. The worker process that
-//! demuxes a network stream prints no messages of FFmpeg's libraries, so this module sets its own log callback
-//! there.
+//! libavformat reports lost RTP packets and the sender's goodbye only as log messages. The worker
+//! process that demuxes a network stream prints no messages of FFmpeg's libraries, so this module
+//! sets its own log callback there.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::NonNull;
@@ -133,8 +133,9 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// Sets the log callback of FFmpeg's libraries to one that counts lost packets and records goodbyes, in
-/// the whole process and for ever. No message of FFmpeg's libraries is printed any more.
+/// Sets the log callback of FFmpeg's libraries to one that counts lost packets and records
+/// goodbyes, in the whole process and for ever. No message of FFmpeg's libraries is printed any
+/// more.
 pub(crate) fn watch_messages() {
     static ONCE: Once = Once::new();
     // SAFETY: sets one global pointer of libavutil, to a function that lives as long as the process.

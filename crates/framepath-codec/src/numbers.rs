@@ -68,9 +68,9 @@ impl Numbers {
     }
 
     /// Drops all packets, because the decoder was flushed. Returns the number of packets whose
-    /// picture was neither received nor discarded and is shown after the last received picture (if a
-    /// presentation time is missing: whose number is higher). Pictures that a [`Skip`] would have withheld
-    /// count, too.
+    /// picture was neither received nor discarded and is shown after the last received picture (if
+    /// a presentation time is missing: whose number is higher). Pictures that a [`Skip`] would have
+    /// withheld count, too.
     pub(crate) fn flush(&mut self) -> u64 {
         let last = self.last.take();
         let comes = |entry: &Entry| match (entry.meta.pts, last) {
@@ -97,8 +97,8 @@ impl Numbers {
         self.next as u64
     }
 
-    /// Returns the earliest presentation time of the stored packets with number `number` or later since
-    /// the last flush; `None` if such a packet has no time, or there is no such packet.
+    /// Returns the earliest presentation time of the stored packets with number `number` or later
+    /// since the last flush; `None` if such a packet has no time, or there is no such packet.
     pub(crate) fn earliest_from(&self, number: i64) -> Option<i64> {
         let from = number.max(self.next - self.entries.len() as i64).max(self.first);
         let times = (from..self.next).map(|number| self.entries[self.place(number)]?.meta.pts);

@@ -49,8 +49,8 @@ impl Packet {
     }
 
     /// Returns the metadata, mutable. The demuxer sets `pts`, `duration` and `orientation`; the
-    /// source stage sets `seq` and `birth_ns`, and for a live stream replaces `pts`; the stage `decode`
-    /// sets `is_damaged`.
+    /// source stage sets `seq` and `birth_ns`, and for a live stream replaces `pts`; the stage
+    /// `decode` sets `is_damaged`.
     pub fn meta_mut(&mut self) -> &mut FrameMeta {
         &mut self.0.meta
     }
@@ -76,9 +76,9 @@ impl Packet {
     }
 
     /// Makes a packet with bytes in memory that another process can write, so that
-    /// [`bytes`](Packet::bytes) returns `None`. `key` is true if decoding can start at the packet. `bytes`
-    /// is dropped with the last reference to the packet's buffer, also libavcodec's, on any thread. Returns
-    /// `None` if there is not enough memory, or for 2 GiB or more.
+    /// [`bytes`](Packet::bytes) returns `None`. `key` is true if decoding can start at the packet.
+    /// `bytes` is dropped with the last reference to the packet's buffer, also libavcodec's, on any
+    /// thread. Returns `None` if there is not enough memory, or for 2 GiB or more.
     pub fn shared(bytes: SharedBytes, meta: FrameMeta, key: bool) -> Option<Packet> {
         let mut packet = Packet::new()?;
         packet.0.meta = meta;
@@ -127,9 +127,9 @@ impl Packet {
         Some(packet)
     }
 
-    /// Copies the bytes into `area`, from which a process at the other end reads packets; the meter counts
-    /// the bytes. Returns their offset in the area, or `None` if there is no room until that process
-    /// releases packets; always `None` for more bytes than [`PacketArea::largest`].
+    /// Copies the bytes into `area`, from which a process at the other end reads packets; the meter
+    /// counts the bytes. Returns their offset in the area, or `None` if there is no room until that
+    /// process releases packets; always `None` for more bytes than [`PacketArea::largest`].
     ///
     /// # Errors
     /// The other process violated the protocol of the area.
@@ -141,8 +141,9 @@ impl Packet {
     }
 
     /// Returns a packet whose bytes belong only to this process. If another process could write the
-    /// bytes, this is a copy, which the meter counts, with the same metadata, preroll and flags, without
-    /// side data; otherwise it is the packet itself. Returns `None` if there is not enough memory.
+    /// bytes, this is a copy, which the meter counts, with the same metadata, preroll and flags,
+    /// without side data; otherwise it is the packet itself. Returns `None` if there is not enough
+    /// memory.
     pub fn private(self) -> Option<Packet> {
         if !self.0.shared {
             return Some(self);
@@ -165,9 +166,9 @@ impl Packet {
         Some(packet)
     }
 
-    /// Makes a packet of `before` and the bytes of this packet, with the same metadata, preroll and flags,
-    /// without side data. The meter counts the copy of all bytes. Returns `None` if there is not enough
-    /// memory, or for 2 GiB or more.
+    /// Makes a packet of `before` and the bytes of this packet, with the same metadata, preroll and
+    /// flags, without side data. The meter counts the copy of all bytes. Returns `None` if there is
+    /// not enough memory, or for 2 GiB or more.
     pub fn prefixed(&self, before: &[u8]) -> Option<Packet> {
         let (from, len) = self.data();
         let mut packet = Packet::new()?;

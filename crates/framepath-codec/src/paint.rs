@@ -56,8 +56,8 @@ pub struct PaintArea {
 /// for YUV420P frames that are painted unscaled, fill whole rows of the screen, and have a width in
 /// multiples of 16 and a height in multiples of 8. For a shared screen, a slide or a cartoon this
 /// reduces the cost to a comparison. After a frame that changes more than half of the bands, the
-/// next 16 frames are painted whole: 15 without a copy of the picture, and one more, of which the painter
-/// makes the copy for the next comparison.
+/// next 16 frames are painted whole: 15 without a copy of the picture, and one more, of which the
+/// painter makes the copy for the next comparison.
 #[derive(Debug)]
 pub struct Painter {
     whole: ScaleContext,
@@ -67,8 +67,8 @@ pub struct Painter {
     seen: PaintedCopy,
     /// Rows of the screen that the last frame changed, from top to bottom.
     changed: Vec<Range<usize>>,
-    /// Scratch memory for the frame being painted: the picture converted to planar 8-bit YUV, or a copy of
-    /// the last rows of a picture that libswscale otherwise reads in place.
+    /// Scratch memory for the frame being painted: the picture converted to planar 8-bit YUV, or a
+    /// copy of the last rows of a picture that libswscale otherwise reads in place.
     planar: Vec<u8>,
     /// Scratch memory for the painted picture, which is then copied to the screen. Unused if the area is as wide as
     /// the screen's rows and a multiple of [`BLOCK`] pixels: libswscale then writes to the screen directly.
@@ -100,22 +100,22 @@ impl Painter {
         matches!(format, Grey | Yuv420p | Nv12 | Yuv420p10 | P010 | Rgba)
     }
 
-    /// Makes the painter paint the next frame whole. For callers whose screen may no longer show the
-    /// previous picture.
+    /// Makes the painter paint the next frame whole. For callers whose screen may no longer show
+    /// the previous picture.
     pub fn forget(&mut self) {
         self.seen.forget();
     }
 
-    /// Returns the rows of the screen that the last call of [`paint`](Painter::paint) painted, as ranges
-    /// from top to bottom; none before the first frame, or if a comparison with the previous frame found
-    /// no change.
+    /// Returns the rows of the screen that the last call of [`paint`](Painter::paint) painted, as
+    /// ranges from top to bottom; none before the first frame, or if a comparison with the previous
+    /// frame found no change.
     pub fn changed(&self) -> &[Range<usize>] {
         &self.changed
     }
 
     /// Paints `frame` into `area` of `screen`, whose rows are `stride` bytes apart. The meter
-    /// counts every byte that is written to the screen or to memory of the painter. With an empty area,
-    /// paints nothing and leaves the result of [`changed`](Painter::changed) as it is.
+    /// counts every byte that is written to the screen or to memory of the painter. With an empty
+    /// area, paints nothing and leaves the result of [`changed`](Painter::changed) as it is.
     ///
     /// # Errors
     /// The frame is not a picture, its format is not one that the painter [paints](Painter::paints), or
@@ -341,8 +341,8 @@ fn samples(frame: &Frame, plane: usize, y: usize, format: PixelFormat, to: &mut 
     });
 }
 
-/// Separates row `y` of interleaved chroma, with `size` bytes per sample, into two rows that start at
-/// `starts` in `to`: the highest byte of each sample.
+/// Separates row `y` of interleaved chroma, with `size` bytes per sample, into two rows that start
+/// at `starts` in `to`: the highest byte of each sample.
 fn pairs(frame: &Frame, y: usize, size: usize, to: &mut [u8], starts: (usize, usize)) {
     let mut at = 0;
     frame.row(1, y).visit(|bytes| {

@@ -89,7 +89,8 @@ fn row_mut(frame: &mut FrameMut, plane: usize, y: usize) -> &mut [u8] {
     &mut frame.plane_mut(plane)[y * layout.stride..][..layout.width]
 }
 
-/// Instructions with which the loops below run: those of every machine of the architecture, or AVX2.
+/// Instructions with which the loops below run: those of every machine of the architecture, or
+/// AVX2.
 #[derive(Clone, Copy)]
 enum Kernels {
     Baseline,
@@ -141,8 +142,8 @@ unsafe fn luma_avx2(pixels: &[u8], to: &mut [u8]) {
 #[cfg(target_arch = "x86_64")]
 const STEP: usize = 16;
 
-/// Does the work of [`chroma`] with AVX2 instructions chosen by hand, because the compiler adds pairs of
-/// pixels slowly.
+/// Does the work of [`chroma`] with AVX2 instructions chosen by hand, because the compiler adds
+/// pairs of pixels slowly.
 ///
 /// # Safety
 /// The machine has AVX2.

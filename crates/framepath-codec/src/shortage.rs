@@ -17,7 +17,8 @@ impl Shortage {
     }
 
     /// Returns true if `errno` is ENOMEM: an allocation of this thread has failed since
-    /// [`watch`](Shortage::watch). Misses the failure if a later system call failed for another reason.
+    /// [`watch`](Shortage::watch). Misses the failure if a later system call failed for another
+    /// reason.
     pub(crate) fn occurred(&self) -> bool {
         get() == libc::ENOMEM
     }

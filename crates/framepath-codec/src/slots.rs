@@ -51,8 +51,8 @@ struct SlotsState {
     surface: Option<(SlotRequest, Surface)>,
 }
 
-/// Source of the slots of one decoder, with its current pool. The decoder's callbacks share this value,
-/// and may run on any thread of the codec library.
+/// Source of the slots of one decoder, with its current pool. The decoder's callbacks share this
+/// value, and may run on any thread of the codec library.
 pub(crate) struct Slots {
     codec: &'static str,
     output: OutputFormat,
@@ -74,9 +74,9 @@ pub(crate) struct Slots {
     /// True after a failure, until [`forget_failure`](Slots::forget_failure), even if `failure` was
     /// taken. With this flag, `has_failed` needs no lock.
     failed: AtomicBool,
-    /// First failure that was not taken yet: the number of the packet whose picture could not be made,
-    /// and the reason. `None` without a failure and after it was taken or forgotten. Kept here, because
-    /// codec libraries pass at most an error number from a callback to the caller.
+    /// First failure that was not taken yet: the number of the packet whose picture could not be
+    /// made, and the reason. `None` without a failure and after it was taken or forgotten. Kept
+    /// here, because codec libraries pass at most an error number from a callback to the caller.
     failure: Mutex<Option<(i64, CodecError)>>,
 }
 
@@ -116,11 +116,11 @@ impl Slots {
     }
 
     /// Takes a slot for the picture of packet `number`. Calls `pad`, which returns the decoder's
-    /// requirements, only if `request` differs from the last one that got a layout. Sleeps while later
-    /// stages hold all slots, and waits for a provider that makes a new pool. Returns `None` if this call
-    /// fails, or a failure was recorded since the last [`forget_failure`](Slots::forget_failure);
-    /// [`take_failure`](Slots::take_failure) then returns the first failure, unless it was taken
-    /// before.
+    /// requirements, only if `request` differs from the last one that got a layout. Sleeps while
+    /// later stages hold all slots, and waits for a provider that makes a new pool. Returns `None`
+    /// if this call fails, or a failure was recorded since the last
+    /// [`forget_failure`](Slots::forget_failure); [`take_failure`](Slots::take_failure) then
+    /// returns the first failure, unless it was taken before.
     pub(crate) fn take(
         &self,
         number: i64,
@@ -200,8 +200,8 @@ impl Slots {
 
     /// Requests memory for pictures of `request` from the provider. Returns the layout of a slot,
     /// and the pool in that memory, never `None`. Fails if the decoder's format is neither YUV420P
-    /// nor YUV420P10, if a size needs more than 32 bits, if the provider has no such memory, or if its
-    /// slots are too small.
+    /// nor YUV420P10, if a size needs more than 32 bits, if the provider has no such memory, or if
+    /// its slots are too small.
     fn request_memory(
         &self,
         ProviderRef(provider): ProviderRef,
@@ -260,8 +260,8 @@ impl Slots {
         }
     }
 
-    /// Records `error`, the reason why the picture of packet `number` cannot be made, unless an earlier
-    /// failure was recorded and not taken yet.
+    /// Records `error`, the reason why the picture of packet `number` cannot be made, unless an
+    /// earlier failure was recorded and not taken yet.
     pub(crate) fn fail(&self, number: i64, error: CodecError) {
         unpoisoned(&self.failure).get_or_insert((number, error));
         // Release: pairs with the Acquire in `has_failed`.
@@ -295,9 +295,9 @@ pub(crate) struct Slot {
     hold: Hold,
     pub(crate) surface: Surface,
     codec: &'static str,
-    /// Picture that was converted in this slot; empty before a conversion, and if none is needed. If the
-    /// decoder outputs a picture twice, only the first output converts, because a reader may already read
-    /// the result.
+    /// Picture that was converted in this slot; empty before a conversion, and if none is needed.
+    /// If the decoder outputs a picture twice, only the first output converts, because a reader may
+    /// already read the result.
     converted: OnceLock<DecodedPicture>,
 }
 
@@ -312,11 +312,11 @@ impl Slot {
         self.hold.len()
     }
 
-    /// Makes a frame of the decoded picture. Converts the picture the first time if the output format
-    /// requires it; the meter counts the bytes.
-    /// `starts` has the address of the first visible pixel of each plane, `strides` the bytes
-    /// between its rows. Fails if a plane is outside the slot, the layout is invalid, or the slot's
-    /// picture was converted before with another layout.
+    /// Makes a frame of the decoded picture. Converts the picture the first time if the output
+    /// format requires it; the meter counts the bytes. `starts` has the address of the first
+    /// visible pixel of each plane, `strides` the bytes between its rows. Fails if a plane is
+    /// outside the slot, the layout is invalid, or the slot's picture was converted before with
+    /// another layout.
     ///
     /// # Safety
     /// The decoder has finished the picture in this slot.

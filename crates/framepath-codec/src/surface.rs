@@ -63,7 +63,8 @@ pub(crate) struct Surface {
     pub(crate) areas: [PlaneArea; 4],
     /// Plane of the converted luma; exists only if the output is P010.
     luma: PlaneArea,
-    /// Plane of the interleaved chroma; exists only for pictures that are converted to NV12 or P010.
+    /// Plane of the interleaved chroma; exists only for pictures that are converted to NV12 or
+    /// P010.
     chroma: PlaneArea,
     /// Number of bytes that a slot needs.
     pub(crate) bytes: usize,
@@ -226,8 +227,8 @@ impl DecodedPicture {
         self.from.format != self.to.format
     }
 
-    /// Writes the planes of the frame that are not the decoder's own: chroma for NV12, luma and chroma for
-    /// P010; nothing if the formats are equal.
+    /// Writes the planes of the frame that are not the decoder's own: chroma for NV12, luma and
+    /// chroma for P010; nothing if the formats are equal.
     ///
     /// # Safety
     /// `base` is the first byte of a slot that both layouts [fit](DecodedPicture::fits), divided

@@ -20,8 +20,8 @@ use crate::{Codec, CodecError, Packet};
 /// at an earlier time than the previous seek; the distance between the two times doubles.
 const TRIES: u32 = 24;
 
-/// State of marking the packets after a seek or [`skip_to_key`](Demuxer::skip_to_key): a packet whose
-/// picture is shown before the target is marked, and the decoder discards the picture.
+/// State of marking the packets after a seek or [`skip_to_key`](Demuxer::skip_to_key): a packet
+/// whose picture is shown before the target is marked, and the decoder discards the picture.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Marking {
     /// Presentation time before which pictures are discarded, in ticks: the target of an exact
@@ -147,9 +147,10 @@ impl Demuxer {
         Ok(())
     }
 
-    /// Returns the last random access point that is shown at or before `latest` (in ticks), as far as the
-    /// container's index and the packets' times show. The next read returns the packet after this point.
-    /// Returns `None` if decoding has to start at the first packet of the file; the caller then rewinds.
+    /// Returns the last random access point that is shown at or before `latest` (in ticks), as far
+    /// as the container's index and the packets' times show. The next read returns the packet after
+    /// this point. Returns `None` if decoding has to start at the first packet of the file; the
+    /// caller then rewinds.
     fn read_to_target(&mut self, latest: i64) -> Result<Option<Packet>, CodecError> {
         let base = self.info.stream.time_base;
         let (mut step, _) = base.ticks_around(Duration::from_secs(1)).unwrap_or_default();
@@ -172,8 +173,8 @@ impl Demuxer {
         self.land_by_reading(latest)
     }
 
-    /// Drops the packet that was read ahead, and seeks to a packet at or before `ticks`. Returns false if
-    /// libavformat cannot seek, or memory was short.
+    /// Drops the packet that was read ahead, and seeks to a packet at or before `ticks`. Returns
+    /// false if libavformat cannot seek, or memory was short.
     fn go_before(&mut self, ticks: i64) -> bool {
         self.read_ahead = None;
         let shortage = Shortage::watch();
@@ -226,8 +227,9 @@ impl Demuxer {
         self.read()
     }
 
-    /// Returns the next random access point that is not damaged; `None` at the end of the file. Skips
-    /// damaged points, because the first packet after a seek into a transport stream may be incomplete.
+    /// Returns the next random access point that is not damaged; `None` at the end of the file.
+    /// Skips damaged points, because the first packet after a seek into a transport stream may be
+    /// incomplete.
     fn read_key(&mut self) -> Result<Option<Packet>, CodecError> {
         loop {
             match self.read_next() {
@@ -285,15 +287,15 @@ impl Demuxer {
 }
 
 impl Context {
-    /// Seeks to the start time of the stream, or to time 0 if the start is not known. Returns true on
-    /// success, false also if the container has no timestamps.
+    /// Seeks to the start time of the stream, or to time 0 if the start is not known. Returns true
+    /// on success, false also if the container has no timestamps.
     pub(super) fn seek_to_start(&mut self, stream: c_int) -> bool {
         self.seek_before(stream, self.start(stream).unwrap_or(0))
     }
 
-    /// Seeks to a packet at or before `ticks` that libavformat considers a random access point,
-    /// by its index or by a search. Returns true on success, false also if the container has no timestamps.
-    /// Only the next read shows which packet was found.
+    /// Seeks to a packet at or before `ticks` that libavformat considers a random access point, by
+    /// its index or by a search. Returns true on success, false also if the container has no
+    /// timestamps. Only the next read shows which packet was found.
     fn seek_before(&mut self, stream: c_int, ticks: i64) -> bool {
         // SAFETY: the context is valid and has this stream; `iformat` is set
         // by the successful open.

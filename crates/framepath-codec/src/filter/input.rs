@@ -48,9 +48,9 @@ impl InputFrames {
         InputFrames { memory, copies: None, held: HeldFrames::default() }
     }
 
-    /// Returns an `AVFrame` for libavfilter with the pixels of `frame`, or of a copy if libavfilter must
-    /// not read the frame in place; the meter counts the copy. The `AVFrame` has `number` as a mark that
-    /// filters copy to their output. Returns `None` if there is not enough memory.
+    /// Returns an `AVFrame` for libavfilter with the pixels of `frame`, or of a copy if libavfilter
+    /// must not read the frame in place; the meter counts the copy. The `AVFrame` has `number` as a
+    /// mark that filters copy to their output. Returns `None` if there is not enough memory.
     ///
     /// # Errors
     /// The frame is not a picture.
@@ -132,9 +132,9 @@ impl InputFrames {
         Some(picture)
     }
 
-    /// Returns the input frame, or the graph's copy of it, whose whole unchanged pixels `picture` shows in
-    /// place; `None` if `picture` lies in other memory or is a part of the frame, and always with
-    /// [`InputMemory::Copied`].
+    /// Returns the input frame, or the graph's copy of it, whose whole unchanged pixels `picture`
+    /// shows in place; `None` if `picture` lies in other memory or is a part of the frame, and
+    /// always with [`InputMemory::Copied`].
     ///
     /// # Safety
     /// `picture` is a valid frame.
@@ -188,7 +188,8 @@ unsafe fn set_colors(raw: *mut ff::AVFrame, colors: Colors) {
     }
 }
 
-/// Callback that drops the handle to a frame after libavfilter's last reference to it. Called on any thread.
+/// Callback that drops the handle to a frame after libavfilter's last reference to it. Called on
+/// any thread.
 unsafe extern "C" fn release(held: *mut c_void, _data: *mut u8) {
     // SAFETY: the box that `picture_of` attached to this buffer, freed once.
     let held = unsafe { Box::from_raw(held.cast::<HeldFrame>()) };

@@ -27,8 +27,8 @@ pub enum Frei0rError {
         /// Message of the dynamic linker.
         message: String,
     },
-    /// The file is a shared object without one of frei0r's functions; or the plug-in lacks the update
-    /// function of its kind.
+    /// The file is a shared object without one of frei0r's functions; or the plug-in lacks the
+    /// update function of its kind.
     #[error("{plugin}: not a frei0r plug-in: it has no `{symbol}`")]
     NoSymbol {
         /// Name of the plug-in's file, without `.so`.

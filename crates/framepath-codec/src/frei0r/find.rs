@@ -40,9 +40,9 @@ pub fn folders() -> Vec<PathBuf> {
 }
 
 /// Returns all plug-ins in [`folders`], sorted by name; if several files have the same name, the
-/// first folder wins. A subfolder belongs to a vendor: this function searches it too, after the files of
-/// the folder, but not its own subfolders. Leaves out folders that cannot be read, and files whose names
-/// are not UTF-8.
+/// first folder wins. A subfolder belongs to a vendor: this function searches it too, after the
+/// files of the folder, but not its own subfolders. Leaves out folders that cannot be read, and
+/// files whose names are not UTF-8.
 pub fn list() -> Vec<Found> {
     in_folders(&folders())
 }

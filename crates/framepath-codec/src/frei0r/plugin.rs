@@ -118,8 +118,8 @@ pub(super) struct Loaded {
     pub(super) name: String,
     pub(super) info: Info,
     pub(super) functions: Functions,
-    /// Lock for calls after loading. The specification says nothing about threads, and plug-ins have
-    /// global variables, so each plug-in gets one call at a time.
+    /// Lock for calls after loading. The specification says nothing about threads, and plug-ins
+    /// have global variables, so each plug-in gets one call at a time.
     calls: Mutex<()>,
 }
 
@@ -128,8 +128,8 @@ pub(super) struct Loaded {
 static LOADED: Mutex<Vec<&'static Loaded>> = Mutex::new(Vec::new());
 
 impl Loaded {
-    /// Waits until no other thread calls into the plug-in. Other calls then wait until the returned guard
-    /// is dropped.
+    /// Waits until no other thread calls into the plug-in. Other calls then wait until the returned
+    /// guard is dropped.
     pub(super) fn lock_calls(&self) -> MutexGuard<'_, ()> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -149,9 +149,9 @@ impl fmt::Debug for Plugin {
 }
 
 impl Plugin {
-    /// Loads the file `path` and its libraries, initialises the plug-in and reads its declarations. All
-    /// of this runs foreign code. If this process has loaded the file before, only returns another
-    /// handle.
+    /// Loads the file `path` and its libraries, initialises the plug-in and reads its declarations.
+    /// All of this runs foreign code. If this process has loaded the file before, only returns
+    /// another handle.
     ///
     /// # Errors
     /// The linker's error, a missing symbol, a failure of `f0r_init`, a declared value that the

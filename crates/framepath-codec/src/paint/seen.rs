@@ -7,8 +7,8 @@ use framepath_os::memory::pool::Frame;
 
 use super::{BAND, SLACK, planar8};
 
-/// Number of frames that are neither compared nor copied after a frame of which more than half of the bands
-/// changed.
+/// Number of frames that are neither compared nor copied after a frame of which more than half of
+/// the bands changed.
 const MOVING: u32 = 15;
 
 /// Copy of the picture on the screen. A copy is needed, because the slot of the previous frame may
