@@ -98,7 +98,8 @@ enum Unit {
 }
 
 impl Codec {
-    /// Returns the kind of a NAL unit by its first byte.
+    /// Returns the kind of a NAL unit by its first byte; always `Other` for codecs other than H.264
+    /// and HEVC.
     fn kind(self, first: u8) -> Unit {
         match (self, first & 0x1f, first >> 1 & 0x3f) {
             (Codec::H264, 7 | 8, _) | (Codec::Hevc, _, 32..=34) => Unit::Head,

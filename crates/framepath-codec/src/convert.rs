@@ -45,8 +45,9 @@ const TAIL: usize = 16;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConvertError {
-    /// libswscale has no conversion between the two formats for pictures of this size, or failed to
-    /// convert all rows. From a [`Painter`](crate::Painter), also: it cannot scale to the area.
+    /// libswscale has no conversion between the two formats for pictures of this size, had not
+    /// enough memory, or failed to convert all rows. From a [`Painter`](crate::Painter), also: it
+    /// cannot scale to the area.
     #[error("libswscale: cannot convert {width}x{height} {from} to {to}; use another format")]
     NoWay {
         /// Format of the source, or of its planar 8-bit copy in a [`Painter`](crate::Painter).
@@ -83,7 +84,8 @@ pub enum ScaleFilter {
 }
 
 impl ScaleFilter {
-    /// Returns libswscale's flag; its macros are those of libswscale/swscale.h in all versions.
+    /// Returns libswscale's flag for the filter. Its value is the same in all versions of
+    /// libswscale/swscale.h.
     fn flag(self) -> c_int {
         match self {
             ScaleFilter::Nearest => 0x10,

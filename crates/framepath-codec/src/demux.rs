@@ -214,7 +214,8 @@ impl Demuxer {
                 packet.set_damaged();
                 return Ok(Some(packet));
             }
-            // Some demuxers (RoQ) report the end of the file as an I/O error; the file's own errors are above.
+            // Some demuxers (RoQ) report the end of the file as an I/O error. Errors of the file
+            // itself were returned above.
             let is_end = code == ff::AVERROR(libc::EIO) && self.input.is_at_end();
             if code == ff::AVERROR_EOF || code == ff::AVERROR_INVALIDDATA || is_end {
                 return Ok(None);
@@ -257,8 +258,8 @@ impl Demuxer {
         packet.prefixed(&sets).ok_or_else(|| self.demux_error("read", ff::AVERROR(libc::ENOMEM)))
     }
 
-    /// Returns `packet`, with the stream's last palette in front of its bytes if there is one.
-    /// Fails without memory.
+    /// Returns `packet`, with the marker and the stream's last palette in front of its bytes if
+    /// there is such a palette. Fails without memory.
     fn with_palette(&mut self, packet: Packet) -> Result<Packet, CodecError> {
         self.palette = palette::of_packet(&packet).or_else(|| self.palette.take());
         let Some(palette) = &self.palette else { return Ok(packet) };

@@ -169,7 +169,9 @@ pub enum CodecError {
         /// Number of the packet, from 0, in the order of the source.
         packet: u64,
     },
-    /// The installed libavcodec has no software decoder for the codec of the video.
+    /// The installed libavcodec has no software decoder for the codec of the video, which is
+    /// outside [`Codec::KNOWN`](crate::Codec::KNOWN). (For a known codec, the decoder reports
+    /// [`CodecError::NoDecoder`].)
     #[error("{file}: the installed libavcodec has no software decoder for the codec {codec}")]
     UnsupportedCodec {
         /// Name of the input: the path as specified by the user, `standard input`, or for a network

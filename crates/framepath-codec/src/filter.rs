@@ -126,9 +126,10 @@ impl FilterGraph {
         functions().map(drop)
     }
 
-    /// Makes the graph that `text` describes, in libavfilter's syntax (`ffmpeg-filters(1)`), for frames of the
-    /// layout `layout` of the stream `info`. Each filter that can divide a picture divides it among `threads` threads;
-    /// with more than 1, the graph starts threads of its own.
+    /// Makes the graph that `text` describes, in libavfilter's syntax (`ffmpeg-filters(1)`), for
+    /// frames of the layout `layout` of the stream `info`. Each filter that can divide a picture
+    /// divides it among `threads` threads (0: as many as libavfilter chooses); with more than 1,
+    /// the graph starts threads of its own.
     ///
     /// # Errors
     /// libavfilter cannot be loaded; the text is wrong; the last filter has no output in a

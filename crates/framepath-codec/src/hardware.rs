@@ -170,7 +170,8 @@ pub(crate) struct Download {
 
 pub(crate) struct HardwareDecoder {
     context: CodecContext,
-    /// Last received picture, in the driver's memory; empty after the copy.
+    /// Last received picture, in the driver's memory. Released after its copy; a picture that is
+    /// not copied is released by the next receive.
     picture: PictureRef,
     /// Destination of the copy: refers to a slot of the pool while the copy runs, otherwise empty.
     target: PictureRef,

@@ -498,7 +498,7 @@ impl LibavDecoder {
     /// Returns true if the picture of packet `number` comes before every picture that may be
     /// missing because of `failure`: its packet was sent before the packet of the failure, and its
     /// time in `meta` is before `failure.shown_from`. If one of these two times is not known, the
-    /// picture comes before only if the stream's pictures are not reordered.
+    /// second condition is instead that the decoder does not reorder pictures.
     fn comes_before(&self, failure: &LibavFailure, number: i64, meta: FrameMeta) -> bool {
         // SAFETY: an open context.
         let reorders = unsafe { (*self.context.as_ptr()).has_b_frames } > 0;

@@ -20,9 +20,9 @@ use crate::{CodecError, OutputFormat, ProviderRef};
 pub(crate) struct SlotRequest {
     /// Format of the decoder's picture.
     pub(crate) decoded: PixelFormat,
-    /// Coded width in pixels.
+    /// Width in pixels: the coded width, or the visible width of a picture that is copied.
     pub(crate) width: usize,
-    /// Coded height in pixels.
+    /// Height in pixels: the coded height, or the visible height of a picture that is copied.
     pub(crate) height: usize,
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct Padded {
 struct SlotsState {
     /// Current pool; `None` before the first picture.
     pool: Option<Pool>,
-    /// Last request, and the layout of a slot for this request; `None` before the first picture.
+    /// Last request that got a layout, and this layout of a slot; `None` before the first picture.
     surface: Option<(SlotRequest, Surface)>,
 }
 

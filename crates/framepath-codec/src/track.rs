@@ -170,8 +170,8 @@ impl TrackInfo {
     /// result has the given `stream`, but with the pixel format of the bytes.
     ///
     /// # Errors
-    /// There are too few or too many bytes, libavcodec has no software decoder for the codec, or
-    /// there is not enough memory.
+    /// There are too few or too many bytes; the codec is outside [`Codec::KNOWN`], and libavcodec
+    /// has no software decoder for it; or there is not enough memory.
     pub fn from_bytes(bytes: &[u8], stream: StreamInfo) -> Result<TrackInfo, CodecError> {
         let (fixed, head) = bytes.split_at_checked(FIXED).ok_or(CodecError::Track { detail: "too short" })?;
         let word = |index: usize| {

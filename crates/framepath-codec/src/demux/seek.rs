@@ -69,8 +69,9 @@ impl Demuxer {
 
     /// Seeks to the time `to`, counted from the start of the stream. The next
     /// [`read`](Demuxer::read) returns the random access point from which a flushed decoder can
-    /// decode the requested frames. Pictures before the requested frames are
-    /// [preroll](Packet::preroll). If `to` is after the last frame, an exact seek leaves no frame.
+    /// decode the requested frames, or the first packet if there is no such point. Pictures before
+    /// the requested frames are [preroll](Packet::preroll). If `to` is after the last frame, an
+    /// exact seek leaves no frame.
     ///
     /// In a stream without timestamps, the time of frame n is n divided by the frame rate; the
     /// demuxer then reads the file from the beginning.

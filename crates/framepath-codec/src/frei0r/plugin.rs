@@ -185,7 +185,8 @@ impl Plugin {
         &self.loaded.info
     }
 
-    /// Returns the file's name without `.so`.
+    /// Returns the file's name without `.so`, as in the path with which the plug-in was first
+    /// loaded.
     pub fn name(&self) -> &'static str {
         &self.loaded.name
     }

@@ -15,7 +15,7 @@ const MOVING: u32 = 15;
 /// have been returned to its pool.
 #[derive(Debug, Default)]
 pub(super) struct PaintedCopy {
-    /// Layout of `picture`; `None` if the screen's content is not known.
+    /// Layout of `picture`; `None` if `picture` is not a copy of the screen's content.
     pub(super) layout: Option<Layout>,
     pub(super) picture: Vec<u8>,
     /// Number of coming frames that are neither compared nor copied.
