@@ -192,7 +192,8 @@ impl Dav1dDecoder {
             settings.assume_init()
         };
         settings.n_threads = count as c_int;
-        // One thread also means a delay of one picture; 0 lets dav1d choose.
+        // 1 makes dav1d work on one picture at a time, as a single thread does; 0 lets dav1d
+        // choose.
         let one_picture = count == 1 || options.low_delay || options.threading == DecoderThreading::Slice;
         settings.max_frame_delay = c_int::from(one_picture);
         let pictures = if one_picture { 1 } else { count };
@@ -290,8 +291,8 @@ impl Dav1dDecoder {
     }
 
     pub(crate) fn receive(&mut self) -> Result<DecoderOutput, CodecError> {
-        // The first empty result after a packet only means that dav1d's threads are working. From
-        // the second call on, dav1d waits for them.
+        // While the decoder drains, the first empty result only means that dav1d's threads are
+        // working. In the next call, dav1d waits for them.
         let mut empty_results = 0;
         loop {
             if let Some(rejection) = self.rejections.pop_front() {

@@ -207,8 +207,8 @@ impl Demuxer {
                 self.check_end(code)?;
             }
             if code == ff::AVERROR_INVALIDDATA && !self.is_unreadable {
-                // libavformat cannot read the rest of the file. An empty damaged packet stands for
-                // this rest.
+                // libavformat cannot read a part of the file, mostly the rest. An empty damaged
+                // packet stands for this part.
                 self.is_unreadable = true;
                 self.packets += 1;
                 packet.set_damaged();

@@ -400,7 +400,7 @@ impl LibavDecoder {
             let (number, flags) = ((*picture).pts, (*picture).decode_error_flags);
             (number, flags, (*picture).buf[0], data, linesizes, width, height)
         };
-        // A picture that lacks references is not counted as output.
+        // A picture that lacks references is not marked as received in `numbers`.
         let meta = if self.is_recovered() { self.numbers.find(number) } else { None };
         let Some(mut meta) = meta else {
             // SAFETY: our frame; this releases its slot now, not with the next picture.
@@ -414,7 +414,8 @@ impl LibavDecoder {
         meta = unsafe { described(picture, meta) };
         meta.is_damaged |= flags & DAMAGED != 0;
         if flags & DAMAGED != 0 && !self.conceals {
-            // The earlier pictures were output, in presentation order.
+            // Decoding can end at once, because the earlier pictures, in presentation order, were
+            // output.
             self.state = LibavState::Ended;
             let error = CodecError::DamagedPicture { codec, packet: number.max(0) as u64 };
             self.failure.get_or_insert(LibavFailure { error, packet: number, shown_from: None });

@@ -50,7 +50,8 @@ impl InputFrames {
 
     /// Returns an `AVFrame` for libavfilter with the pixels of `frame`, or of a copy if libavfilter
     /// must not read the frame in place; the meter counts the copy. The `AVFrame` has `number` as a
-    /// mark that filters copy to their output. Returns `None` if there is not enough memory.
+    /// mark that filters copy to their output. Returns `None` if there is not enough memory. A copy
+    /// waits while libavfilter holds 256 copies.
     ///
     /// # Errors
     /// The frame is not a picture.
@@ -76,7 +77,8 @@ impl InputFrames {
             Layout::aligned(from.format, from.width, from.height, ROW_ALIGN)?.with_colors(from.colors);
         let bytes = layout.size + SLACK;
         if self.copies.as_ref().is_none_or(|pool| pool.slot_bytes() < bytes) {
-            // 256 slots, as many as the frames that a graph may hold; only used slots take memory.
+            // Only used slots take memory. If libavfilter holds all 256 copies, the next copy waits
+            // for one of them.
             let Ok(pool) = Pool::new(bytes, 256) else { return Ok(None) };
             self.copies = Some(pool);
         }
