@@ -26,8 +26,8 @@ pub enum Codec {
 }
 
 /// Codec of libavcodec that has no variant of its own in [`Codec`]. Its decoder was fuzzed less
-/// than those of the others, so a path of the crate `framepath` decodes it in a sandboxed process
-/// unless the option `host` of the stage `decode` says otherwise.
+/// than those of the others, so a path of the crate `framepath` decodes the codec in a sandboxed
+/// process unless the path sets the option `host` of the stage `decode`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OtherCodec(u32);
 

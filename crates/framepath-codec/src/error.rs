@@ -264,8 +264,8 @@ pub enum CodecError {
         /// Name of the codec, as in libavcodec.
         codec: &'static str,
     },
-    /// A software decoder needs another slot while it holds all slots of its pool, or of the
-    /// provider's pool.
+    /// A software decoder needs another slot, but it holds all slots of its pool (or of the
+    /// provider's pool) itself, and no frame uses any of them.
     #[error(
         "{codec}: a pool of {slots} slots is too small, the decoder holds all of them; use pool={advised} or more"
     )]

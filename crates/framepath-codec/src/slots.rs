@@ -63,7 +63,8 @@ pub(crate) struct Slots {
     /// Receiver of the frames that another process returns; `None` if no other process reads them.
     give_back: Option<&'static GiveBack>,
     /// Provider of the memory, and the number of slots to request in addition to
-    /// [`Padded::references`]; `None` if this `Slots` makes its pools.
+    /// [`Padded::references`] (together at most [`MOST_BUFFERS`]); `None` if this `Slots` makes its
+    /// pools.
     provider: Option<(ProviderRef, u32)>,
     state: Mutex<SlotsState>,
     /// True after [`close`](Slots::close): no thread may wait for a slot any more.
@@ -106,7 +107,7 @@ impl Slots {
     }
 
     /// Makes the decoder use the memory of `provider`. The decoder needs `slots` slots in addition
-    /// to the references that the stream declares.
+    /// to [`Padded::references`], but requests at most [`MOST_BUFFERS`] slots.
     pub(crate) fn with_provider(self, provider: ProviderRef, slots: u32) -> Slots {
         Slots { provider: Some((provider, slots)), ..self }
     }
