@@ -81,7 +81,7 @@ impl Demuxer {
     /// [`rewind`](Demuxer::rewind).
     pub fn seek(&mut self, to: Duration, mode: SeekTo) -> Result<(), CodecError> {
         if !self.is_seekable() {
-            return Err(self.cannot_seek("it is a pipe or a device, not a regular file"));
+            return Err(self.cannot_seek("it is a pipe, a device or a network stream"));
         }
         self.marking = None;
         if self.first.is_none() {
