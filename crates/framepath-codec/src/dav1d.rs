@@ -131,8 +131,8 @@ impl Drop for PictureRef {
 enum Dav1dState {
     /// A packet was sent since the last request for output, so another request is due.
     Sent,
-    /// No packet was sent yet, or output was requested since the last packet. Another request
-    /// before the next packet would make dav1d wait for its threads.
+    /// No packet was sent since the start or the last flush, or output was requested since the last
+    /// packet. Another request before the next packet would make dav1d wait for its threads.
     Idle,
     Draining,
     Ended,

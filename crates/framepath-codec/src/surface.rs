@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Layout of a decoder's picture in a slot of the pool.
 //!
-//! A slot has the planes as the decoder requires them (padded, aligned). If the output needs
-//! other planes, the slot has room for them after the decoder's planes, which stay unchanged
-//! because the decoder still reads them as a reference.
+//! A slot has the planes as the decoder requires them (padded, aligned). If the output needs other
+//! planes, the slot has room for these planes, too. The decoder's planes stay unchanged, because
+//! the decoder still reads them as a reference.
 
 use std::cell::Cell;
 
