@@ -17,7 +17,7 @@ use crate::{HardwareApi, OutputFormat};
 pub enum CodecError {
     /// An operation on the input failed: a system call, a request to the process that reads the
     /// file, the allocation of the read buffer, or the rewind of an input that is not a regular
-    /// file. Also if an open or a read was canceled because the run ends.
+    /// file. Also if a signal canceled an open or a read, or a stop request canceled a read.
     #[error("{file}: cannot {operation}: {source}")]
     Io {
         /// Name of the input: the path as specified by the user, `standard input`, or for a network
@@ -25,9 +25,9 @@ pub enum CodecError {
         file: String,
         /// Failed operation: `open`, `stat`, `read` or `rewind`.
         operation: &'static str,
-        /// Error of the operating system: ECANCELED if the run ends, EIO for a failed request,
-        /// ESPIPE for the rewind of an input that is not a regular file.
-        /// [`io::ErrorKind::OutOfMemory`] for the read buffer.
+        /// Error of the operating system: ECANCELED after a signal or a stop request, EIO or an
+        /// error of the socket for a failed request, ESPIPE for the rewind of an input that is not
+        /// a regular file. [`io::ErrorKind::OutOfMemory`] for the read buffer.
         source: io::Error,
     },
     /// The path names a directory.
@@ -213,7 +213,9 @@ pub enum CodecError {
     },
     /// The installed libavcodec has no software decoder for this codec; for AV1 in
     /// [`bare`](crate::bare), no wrapper of dav1d.
-    #[error("{codec}: the installed libavcodec has no decoder for this codec; install a build that has one")]
+    #[error(
+        "{codec}: the installed libavcodec has no software decoder for this codec; install a build that has one"
+    )]
     NoDecoder {
         /// Name of the codec, as in libavcodec.
         codec: &'static str,

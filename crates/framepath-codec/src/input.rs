@@ -360,8 +360,8 @@ fn errno(error: &io::Error) -> c_int {
 }
 
 /// Callback of the I/O context: reads up to `size` bytes into `buffer`. Returns their number, or a
-/// negative error code: `AVERROR_EOF` at the end of the file, ECANCELED if the run ends. Keeps the
-/// error in the [`Reader`]. No path in it panics, so nothing unwinds into C.
+/// negative error code: `AVERROR_EOF` at the end of the file, ECANCELED after a signal or a stop
+/// request. Keeps the error in the [`Reader`]. No path in it panics, so nothing unwinds into C.
 unsafe extern "C" fn read(opaque: *mut c_void, buffer: *mut u8, size: c_int) -> c_int {
     // SAFETY: `opaque` is the reader passed to avio_alloc_context. libav calls back only within a
     // call of ours, which borrows the input exclusively.
