@@ -50,7 +50,7 @@ pub fn list() -> Vec<Found> {
 /// Finds the plug-in named `name`.
 ///
 /// # Errors
-/// [`Frei0rError::NotFound`], with the nearest existing name.
+/// [`Frei0rError::NotFound`], with the most similar existing name if any is similar.
 pub fn find(name: &str) -> Result<Found, Frei0rError> {
     let folders = folders();
     let mut all = in_folders(&folders);

@@ -196,8 +196,8 @@ impl Plugin {
     /// words do not matter ([`plain_name`]).
     ///
     /// # Errors
-    /// [`Frei0rError::NoParam`] with the nearest name; [`Frei0rError::Value`] with the accepted
-    /// values.
+    /// [`Frei0rError::NoParam`] with the most similar name if any is similar;
+    /// [`Frei0rError::Value`] with the accepted values.
     pub fn check(&self, name: &str, value: &str) -> Result<(usize, ParamValue), Frei0rError> {
         let params = &self.loaded.info.params;
         let plain = plain_name(name);
