@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Compressed packets from libavformat.
+//! Compressed packets, from libavformat or from other code.
 
 use std::borrow::Cow;
 use std::ffi::{c_int, c_void};

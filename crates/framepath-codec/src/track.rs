@@ -129,9 +129,9 @@ impl TrackInfo {
     }
 
     /// Returns the parameter sets of `new`, a description of the same track in another session, as
-    /// bytes to put in front of a packet of this track. Empty if the two heads are equal. `None` if
-    /// the codecs differ, or the form or size of NAL unit lengths. Compares nothing else of the two
-    /// tracks.
+    /// bytes to put in front of a packet of this track. Empty if the two heads are equal, or if
+    /// `new` has no parameter sets. `None` if the codecs differ, or the form or size of NAL unit
+    /// lengths. Compares nothing else of the two tracks.
     pub fn sets_of(&self, new: &TrackInfo) -> Option<Vec<u8>> {
         match (self.codec == new.codec, self.head() == new.head()) {
             (false, _) => None,
