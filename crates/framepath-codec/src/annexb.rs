@@ -16,15 +16,15 @@ pub struct AnnexB {
     codec: Codec,
     /// Parameter sets, each with a start code; empty if none are known.
     head: Vec<u8>,
-    /// Size of a NAL unit's length prefix in bytes, 1 to 4; `None` if packets have start codes, or
-    /// the codec is neither H.264 nor HEVC.
+    /// Size of a NAL unit's length prefix in bytes, 1 to 4; `None` if the packets have start codes
+    /// already, or the codec is neither H.264 nor HEVC.
     length_bytes: Option<usize>,
 }
 
 impl AnnexB {
     /// Makes a converter for the packets of `track`. For codecs other than H.264 and HEVC the
-    /// converter changes nothing; in streams with start codes it only adds parameter sets to a
-    /// decoder's first packet.
+    /// converter changes nothing. In streams with start codes it only adds the track's parameter
+    /// sets to a decoder's first packet, if that packet has none.
     ///
     /// # Errors
     /// The track's head is damaged.
@@ -84,7 +84,7 @@ impl AnnexB {
     }
 }
 
-/// Kind of a NAL unit, as far as the start of decoding depends on it.
+/// Kind of a NAL unit, from which the converter decides where to put the parameter sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unit {
     /// A parameter set (SPS or PPS; in HEVC also VPS).
@@ -98,7 +98,8 @@ enum Unit {
 }
 
 impl Codec {
-    /// Returns the kind of a NAL unit by its first byte.
+    /// Returns the kind of a NAL unit by its first byte; always `Other` for codecs other than H.264
+    /// and HEVC.
     fn kind(self, first: u8) -> Unit {
         match (self, first & 0x1f, first >> 1 & 0x3f) {
             (Codec::H264, 7 | 8, _) | (Codec::Hevc, _, 32..=34) => Unit::Head,

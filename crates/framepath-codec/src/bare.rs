@@ -16,8 +16,8 @@ use crate::{Codec, CodecError, DecoderThreads, Demuxer, TrackInfo};
 /// Decodes the video of `path` and discards it. Returns the number of pictures.
 ///
 /// # Errors
-/// As [`Demuxer::open`] and [`Demuxer::read`]; libavcodec has no decoder for the codec, cannot set
-/// up the decoder, or rejects a packet.
+/// As [`Demuxer::open`] and [`Demuxer::read`]. Also if libavcodec has no software decoder for the
+/// codec (for AV1, FFmpeg's wrapper of dav1d), cannot set up the decoder, or rejects a packet.
 pub fn decode(path: &Path, threads: DecoderThreads) -> Result<u64, CodecError> {
     let mut demuxer = Demuxer::open(path)?;
     let track = demuxer.info().clone();

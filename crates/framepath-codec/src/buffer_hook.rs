@@ -16,8 +16,9 @@ static HOOK: RwLock<Option<Hook>> = RwLock::new(None);
 /// For measurements: injects a known cost into a decoder. The hook runs for each picture that a
 /// [`Decoder`](crate::Decoder) of this process decodes with a software decoder of libavcodec, when
 /// libavcodec requests memory for the picture, after framepath has recorded that the decoding
-/// begins. It runs on the decoding thread. Hidden pictures do not call it, and neither do AV1
-/// pictures, which dav1d decodes, nor pictures of hardware decoders.
+/// begins. The hook runs on the decoding thread, and again if libavcodec requests memory for the
+/// same picture again. It does not run for hidden pictures, for AV1 pictures, which dav1d decodes,
+/// and for pictures of hardware decoders.
 #[derive(Debug)]
 pub struct BufferHook(());
 

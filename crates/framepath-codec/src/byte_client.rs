@@ -48,8 +48,8 @@ impl ByteClient {
 }
 
 impl Seek for ByteClient {
-    /// Sets the position of the next read; sends no request. Fails for a place before the first byte, and,
-    /// if the size is not known, for a place relative to the end.
+    /// Sets the position of the next read; sends no request. Fails for a place before the first
+    /// byte or beyond 2^63 - 1, and, if the size is not known, for a place relative to the end.
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         let place = match to {
             SeekFrom::Start(offset) => Some(offset),

@@ -26,8 +26,8 @@ pub enum Codec {
 }
 
 /// Codec of libavcodec that has no variant of its own in [`Codec`]. Its decoder was fuzzed less
-/// than those of the others, so a path of the crate `framepath` decodes it in a sandboxed process
-/// unless the option `host` of the stage `decode` says otherwise.
+/// than those of the others, so a path of the crate `framepath` decodes the codec in a sandboxed
+/// process unless the path sets the option `host` of the stage `decode`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OtherCodec(u32);
 
@@ -81,7 +81,7 @@ impl Codec {
         known.or_else(|| software_decoder(id).map(|_| Codec::Other(OtherCodec(id))))
     }
 
-    /// Returns the way in which the codec's packets are recognized as random access points.
+    /// Returns the rules by which random access points are found in the codec's packets.
     pub fn coding(self) -> Coding {
         match self {
             Codec::H264 => Coding::H264,
@@ -101,8 +101,8 @@ impl fmt::Display for Codec {
     }
 }
 
-/// Returns libavcodec's first decoder for the codec with the number `id` that is neither a hardware decoder
-/// nor experimental.
+/// Returns libavcodec's first video decoder for the codec with the number `id` that is neither a
+/// hardware decoder nor experimental; `None` if there is none.
 pub(crate) fn software_decoder(id: u32) -> Option<*const ff::AVCodec> {
     const HARDWARE: u32 = ff::AV_CODEC_CAP_HARDWARE | ff::AV_CODEC_CAP_EXPERIMENTAL;
     let mut state = ptr::null_mut();
@@ -131,7 +131,8 @@ pub(crate) fn codec_name(id: u32) -> &'static str {
     unsafe { CStr::from_ptr(codec_name_of(id)) }.to_str().unwrap_or("unknown_codec")
 }
 
-/// Returns true if libavcodec knows that each packet of the codec is decoded alone.
+/// Returns true if each packet of the codec with the number `id` is decoded alone: libavcodec says
+/// so, or the codec is PNG.
 fn has_only_intra(id: u32) -> bool {
     // SAFETY: any number is valid; the result is null or a static description.
     let descriptor = unsafe { descriptor_of(id).as_ref() };

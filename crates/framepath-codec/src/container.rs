@@ -2,8 +2,9 @@
 //! Supported and rejected containers.
 //!
 //! A path names one file, and only this file is read. libavformat has demuxers that open other
-//! files (playlists, manifests, image sequences, network descriptions). `check` rejects these
-//! demuxers by their names, and libavformat may open no protocol for a file.
+//! files (playlists, manifests, image sequences, network descriptions). [`check`] rejects these
+//! demuxers by their names, and the options of [`Formats::limits`] let libavformat open no
+//! protocol.
 
 use std::ffi::CStr;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Conversion of frames into another pixel format or size, by libswscale; from BGR0 and BGRA to 4:2:0 by
-//! [`rgb_to_yuv`](crate::rgb_to_yuv).
+//! Conversion of frames into another pixel format or size, by libswscale; from BGR0 and BGRA to
+//! NV12 and YUV420P of the same size by [`rgb_to_yuv`](crate::rgb_to_yuv).
 //!
 //! The pixels are the same on every machine, because libswscale is set to exact conversion without
 //! its faster approximations. (One exception: from planar RGB of an odd width, libswscale
@@ -45,8 +45,9 @@ const TAIL: usize = 16;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConvertError {
-    /// libswscale has no conversion between the two formats for pictures of this size, or failed to
-    /// convert all rows. From a [`Painter`](crate::Painter), also: it cannot scale to the area.
+    /// libswscale has no conversion between the two formats for pictures of this size, had not
+    /// enough memory, or failed to convert all rows. From a [`Painter`](crate::Painter), also: it
+    /// cannot scale to the area.
     #[error("libswscale: cannot convert {width}x{height} {from} to {to}; use another format")]
     NoWay {
         /// Format of the source, or of its planar 8-bit copy in a [`Painter`](crate::Painter).
@@ -63,7 +64,7 @@ pub enum ConvertError {
     Layout(#[from] LayoutError),
 }
 
-/// Key of a context: format, size and colours of the source.
+/// Properties of the source for which a context was made: format, size and colours.
 type Key = (PixelFormat, (u32, u32), Colors);
 
 /// Filter by which libswscale calculates the pixels of another size.
@@ -83,7 +84,8 @@ pub enum ScaleFilter {
 }
 
 impl ScaleFilter {
-    /// Returns libswscale's flag; its macros are those of libswscale/swscale.h in all versions.
+    /// Returns libswscale's flag for the filter. Its value is the same in all versions of
+    /// libswscale/swscale.h.
     fn flag(self) -> c_int {
         match self {
             ScaleFilter::Nearest => 0x10,
@@ -101,11 +103,14 @@ pub struct Converter {
     to: PixelFormat,
     /// Size of the converted pictures, and the filter; `None` for the size of the source.
     scale: Option<((u32, u32), ScaleFilter)>,
+    /// libswscale's context; null before the first conversion by libswscale, and if libswscale
+    /// cannot convert pictures like `made_for`.
     context: *mut ff::SwsContext,
+    /// Properties of the source for which `context` was made; `None` before the first.
     made_for: Option<Key>,
     /// Copy of the last rows of a picture, with [`SLACK`] bytes after each row.
     tail: Vec<u8>,
-    /// Converter of the pairs of formats that do not need libswscale.
+    /// Converter from BGR0 and BGRA to NV12 and YUV420P of the same size, without libswscale.
     rgb_to_yuv: RgbToYuv,
 }
 
@@ -161,8 +166,8 @@ impl Converter {
     }
 
     /// Converts `from` into `into`, according to the layout of `into`. The meter counts every byte
-    /// of the picture. If libswscale converts, the meter also counts the last rows of `from`, which
-    /// are first copied to memory where reading beyond the end is harmless.
+    /// of the converted picture. If libswscale converts, the meter also counts the last rows of
+    /// `from`, which are first copied to memory where reading beyond the end is harmless.
     ///
     /// # Errors
     /// libswscale cannot convert, `from` is not a picture (see [`Layout::opaque`]), or the slot
@@ -239,7 +244,7 @@ impl Converter {
     }
 
     /// Makes the context for pictures like `source`, unless the present context matches. The
-    /// context is null if libswscale has no such conversion.
+    /// context is null afterwards if libswscale has no such conversion, or without memory.
     fn prepare(&mut self, source: &Layout) {
         let key = (source.format, (source.width, source.height), source.colors);
         if self.made_for == Some(key) {
@@ -322,8 +327,8 @@ impl TailRows {
         tail
     }
 
-    /// Returns the number of bytes from the tail's first row to the end of the plane's last row, in
-    /// the plane with the fewest.
+    /// Returns the number of bytes from the tail's first row to the end of the last row, in the
+    /// plane in which this number is smallest.
     fn shortest(&self) -> usize {
         let planes = self.layout.planes().iter().enumerate();
         let bytes = planes.map(|(index, plane)| {
@@ -342,8 +347,8 @@ impl TailRows {
         }
     }
 
-    /// Copies the tail to `into`, and replaces what was there. Returns the addresses and strides of
-    /// its planes there.
+    /// Replaces the contents of `into` by a copy of the tail's rows of `from`. Returns the
+    /// addresses and strides of the copied planes.
     pub(crate) fn copy(&self, from: &Frame, into: &mut Vec<u8>) -> ([*const u8; 4], [c_int; 4]) {
         let (mut starts, mut strides) = ([0; 4], [0; 4]);
         into.clear();

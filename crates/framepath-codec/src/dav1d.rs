@@ -55,7 +55,7 @@ impl Drop for Context {
     }
 }
 
-/// Bytes for dav1d, released on drop if dav1d did not take them.
+/// Bytes of a packet for dav1d, released on drop if dav1d did not take them.
 struct Data(ffi::Dav1dData);
 
 // SAFETY: refers to a packet, which may move between threads.
@@ -131,8 +131,8 @@ impl Drop for PictureRef {
 enum Dav1dState {
     /// A packet was sent since the last request for output, so another request is due.
     Sent,
-    /// No packet was sent yet, or output was requested since the last packet. Another request
-    /// before the next packet would make dav1d wait for its threads.
+    /// No packet was sent since the start or the last flush, or output was requested since the last
+    /// packet. Another request before the next packet would make dav1d wait for its threads.
     Idle,
     Draining,
     Ended,
@@ -158,14 +158,17 @@ pub(crate) struct Dav1dDecoder {
     pictures: u32,
     state: Dav1dState,
     failure: Option<CodecError>,
-    /// True if decoding continues after packets that dav1d rejects.
+    /// True if decoding continues after packets that dav1d rejects, except for lack of memory: the
+    /// option [`DecoderOptions::conceals`].
     conceals: bool,
-    /// Number of the last packet that was reported as undecoded; -1 before the first.
+    /// Number of the last packet that was put into `rejections`; -1 before the first.
     undecoded: i64,
-    /// Rejections to report while decoding continues.
+    /// Rejected packets that `receive` has not reported yet, oldest first; always empty if
+    /// `conceals` is false.
     rejections: VecDeque<DecoderOutput>,
-    /// Number of the first packet that a rejection may concern: its picture and later pictures are
-    /// withheld. `i64::MAX` without a rejection. AV1 shows pictures in the order of packets.
+    /// Number of the first packet that a rejection which ends decoding may concern: its picture and
+    /// later pictures are withheld. `i64::MAX` without such a rejection. AV1 shows pictures in the
+    /// order of packets.
     stop_at: i64,
 }
 
@@ -189,7 +192,8 @@ impl Dav1dDecoder {
             settings.assume_init()
         };
         settings.n_threads = count as c_int;
-        // One thread also means a delay of one picture; 0 lets dav1d choose.
+        // 1 makes dav1d work on one picture at a time, as a single thread does; 0 lets dav1d
+        // choose.
         let one_picture = count == 1 || options.low_delay || options.threading == DecoderThreading::Slice;
         settings.max_frame_delay = c_int::from(one_picture);
         let pictures = if one_picture { 1 } else { count };
@@ -287,8 +291,8 @@ impl Dav1dDecoder {
     }
 
     pub(crate) fn receive(&mut self) -> Result<DecoderOutput, CodecError> {
-        // The first empty result after a packet only means that dav1d's threads are working. From
-        // the second call on, dav1d waits for them.
+        // While the decoder drains, the first empty result only means that dav1d's threads are
+        // working. In the next call, dav1d waits for them.
         let mut empty_results = 0;
         loop {
             if let Some(rejection) = self.rejections.pop_front() {
@@ -497,16 +501,16 @@ unsafe extern "C" fn allocate(picture: *mut ffi::Dav1dPicture, cookie: *mut c_vo
     0
 }
 
-/// Callback of dav1d: frees the slot of a picture that dav1d and this decoder have released. Called
-/// on any thread.
+/// Callback of dav1d: drops the hold on the slot of a picture that dav1d and this decoder have
+/// released. The slot returns to the pool when no frame uses it any more. Called on any thread.
 unsafe extern "C" fn release(picture: *mut ffi::Dav1dPicture, _cookie: *mut c_void) {
     // SAFETY: the box that `allocate` attached to this picture, freed once.
     drop(unsafe { Box::from_raw((*picture).allocator_data.cast::<Slot>()) });
 }
 
-/// Returns strides and rows like those of dav1d's own allocator: whole blocks of 128 pixels, and
-/// no multiple of 1024 bytes, because the rows of a block would then compete for the same cache
-/// lines.
+/// Returns strides and rows like those of dav1d's own allocator: whole blocks of 128x128 pixels. No
+/// stride is a multiple of 1024 bytes, because the rows of a block would then compete for the same
+/// cache lines.
 fn padded(request: SlotRequest, colors: Colors) -> Padded {
     let align = ffi::DAV1D_PICTURE_ALIGNMENT as usize;
     let spread = |stride: usize| if stride % 1024 == 0 { stride + align } else { stride };
@@ -523,7 +527,8 @@ fn padded(request: SlotRequest, colors: Colors) -> Padded {
     }
 }
 
-/// Returns the colours that the sequence header declares; unknown ones without a header.
+/// Returns the colours that the picture's sequence header declares; [`Colors::UNKNOWN`] without a
+/// header.
 ///
 /// # Safety
 /// `picture` was filled by dav1d, or dav1d requests memory for it.
@@ -534,7 +539,7 @@ unsafe fn colors_of(picture: &ffi::Dav1dPicture) -> Colors {
     Colors::of(sequence.pri, sequence.trc, sequence.mtrx, range)
 }
 
-/// Returns libav's name for a format of dav1d.
+/// Returns libav's name for a format of dav1d with `depth` bits per sample.
 fn format_name(layout: ffi::Dav1dPixelLayout, depth: c_int) -> String {
     let name = match layout {
         ffi::DAV1D_PIXEL_LAYOUT_I400 => "gray",

@@ -36,10 +36,12 @@ pub enum DecoderThreading {
     #[default]
     Auto,
     /// Each thread decodes a picture of its own. Each thread but one delays the output by a
-    /// picture. If the codec has no frame threads, libavcodec decodes with one thread.
+    /// picture. If the codec has no frame threads, libavcodec decodes with one thread. For dav1d as
+    /// `Auto`.
     Frame,
-    /// All threads share one picture, without a delay, if the stream divides its pictures into slices or
-    /// tiles. With one slice in a picture, or a codec without slices, one thread does all the work.
+    /// All threads share one picture, without a delay, if the stream divides its pictures into
+    /// slices or tiles. In libavcodec, one thread does all the work if a picture has one slice, or
+    /// the codec has no slice threads.
     Slice,
 }
 
@@ -58,7 +60,8 @@ pub struct DecoderOptions {
     /// Pixel format of the frames.
     pub output: OutputFormat,
     /// Number of slots of the pool; `None` selects a number sufficient for any stream of the codec,
-    /// or for a hardware decoder two more than `downstream_frames`. Only used slots take memory.
+    /// or for a hardware decoder two more than `downstream_frames` (at most 4096). Only used slots
+    /// take memory, unless `vm.overcommit_memory` is 2.
     pub pool_slots: Option<u32>,
     /// Maximum number of frames that later stages hold at a time, queues included. If `pool_slots`
     /// is `None`, the pool gets that many additional slots, at most 4096.
@@ -97,9 +100,9 @@ impl Default for DecoderOptions {
 }
 
 impl DecoderOptions {
-    /// Returns a number, at least 1: while a software decoder of `codec` waits for a slot of its
-    /// own pool, later stages hold at least this many frames. The decoder can need all other slots
-    /// for itself. Ignores `provider`.
+    /// Returns the minimum number of frames that later stages hold while a software decoder of
+    /// `codec` with these options waits for a slot of its own pool. At least 1. The decoder itself
+    /// may need all other slots. Ignores `provider`.
     pub fn least_out(&self, codec: Codec) -> u32 {
         let threads = match self.threads {
             DecoderThreads::Count(count) => count,
@@ -119,10 +122,12 @@ impl DecoderOptions {
 pub enum DecoderOutput {
     /// A picture, in presentation order; the order may differ with [`DecoderOptions::low_delay`].
     Frame(Frame),
-    /// A packet cannot be decoded, and decoding continues; only with [`DecoderOptions::conceals`].
+    /// A packet cannot be decoded, and decoding continues; only from a software decoder with
+    /// [`DecoderOptions::conceals`].
     Undecoded {
         /// Metadata of the packet; if the library does not report which packet it could not decode,
-        /// metadata of a packet sent shortly before or after it.
+        /// metadata of a packet sent shortly before or after it (default metadata if the decoder
+        /// has already forgotten this packet).
         packet: FrameMeta,
         /// Error with which the library rejected the packet.
         error: CodecError,
@@ -138,12 +143,14 @@ pub enum DecoderOutput {
 /// Way in which a decoder divides the work on pictures among threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkDivision {
-    /// The thread that sends the picture's packet, mostly inside [`Decoder::send`]. Also stands for
+    /// The thread that calls the decoder decodes, mostly inside [`Decoder::send`]. Also stands for
     /// a hardware decoder.
     Caller,
-    /// One thread of the library for each picture (libavcodec's frame threads).
+    /// Each picture is decoded by one of several threads of the library (libavcodec's frame
+    /// threads).
     FrameThreads,
-    /// Threads of the library that share the pictures (dav1d, libavcodec's slice threads).
+    /// Several threads of the library share the work on the pictures (dav1d, libavcodec's slice
+    /// threads).
     Pool,
 }
 
@@ -262,9 +269,9 @@ impl Decoder {
     /// the library's threads, and until a later stage releases a frame.
     ///
     /// # Errors
-    /// Decoding failed: a rejected packet, a damaged picture, an unsupported format, a failed pool
-    /// or provider. A software decoder returns the error after the frames that precede it (see
-    /// [`Decoder`]).
+    /// Decoding failed: a rejected packet, a damaged picture, an unsupported format, an invalid
+    /// layout, a failed pool or provider. A software decoder returns the error after the frames
+    /// that precede it, with exceptions (see [`Decoder`]).
     pub fn receive(&mut self) -> Result<DecoderOutput, CodecError> {
         match &mut self.backend {
             Backend::Libav(decoder) => decoder.receive(),

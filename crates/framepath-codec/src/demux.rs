@@ -53,9 +53,11 @@ pub struct Demuxer {
     /// True if the next [`read`](Demuxer::read) returns the first packet after a seek or
     /// [`skip_to_key`](Demuxer::skip_to_key).
     restarts: bool,
-    /// True if libavformat could not read the rest of the file.
+    /// True once libavformat has reported invalid data in place of a packet (AVERROR_INVALIDDATA)
+    /// since the file was opened or rewound. The second such report is the end of the file.
     is_unreadable: bool,
-    /// Last palette of the stream, with its marker; `None` before the first.
+    /// Last palette of the stream, with the marker of [`palette`] in front; `None` before the
+    /// first.
     palette: Option<Vec<u8>>,
     /// Number of packets of the network that were lost since the last [`take_lost`](Demuxer::take_lost).
     lost: u64,
@@ -94,8 +96,8 @@ impl Demuxer {
     ///
     /// # Errors
     /// The file cannot be read, is not a container of [`Formats::Known`], is a playlist, has no
-    /// video or none that libavcodec decodes, or its head names a video codec outside
-    /// [`Codec::KNOWN`]; or there is not enough memory.
+    /// video or none that libavcodec decodes, or has a video codec outside [`Codec::KNOWN`] (see
+    /// [`CodecError::OtherCodec`]); or there is not enough memory.
     pub fn new(file: MediaFile) -> Result<Demuxer, CodecError> {
         Demuxer::open_track(file, None, Formats::Known)
     }
@@ -158,13 +160,13 @@ impl Demuxer {
     }
 
     /// Returns the next packet of the video; `None` at the end. An empty damaged packet stands for
-    /// the rest of a file that libavformat cannot read. Time spent waiting for the disk is recorded
-    /// as blocked.
+    /// a part of the file, mostly the rest, that libavformat cannot read. The time of reading the
+    /// file is recorded as blocked.
     ///
     /// # Errors
-    /// The file cannot be read further, or changes the size of NAL unit lengths; the connection of
-    /// a network stream is lost; or there is not enough memory. Earlier packets were returned.
-    /// Damage is no error: see [`Packet::is_damaged`].
+    /// The file cannot be read further, or changes the size of NAL unit lengths; a network stream
+    /// ended without the sender's goodbye; or there is not enough memory. Earlier packets were
+    /// returned. Damage is no error: see [`Packet::is_damaged`].
     pub fn read(&mut self) -> Result<Option<Packet>, CodecError> {
         let packet = match self.read_ahead.take() {
             Some(packet) => Some(packet),
@@ -205,14 +207,15 @@ impl Demuxer {
                 self.check_end(code)?;
             }
             if code == ff::AVERROR_INVALIDDATA && !self.is_unreadable {
-                // libavformat cannot read the rest of the file. An empty damaged packet stands for
-                // this rest.
+                // libavformat cannot read a part of the file, mostly the rest. An empty damaged
+                // packet stands for this part.
                 self.is_unreadable = true;
                 self.packets += 1;
                 packet.set_damaged();
                 return Ok(Some(packet));
             }
-            // Some demuxers (RoQ) report the end of the file as an I/O error; the file's own errors are above.
+            // Some demuxers (RoQ) report the end of the file as an I/O error. Errors of the file
+            // itself were returned above.
             let is_end = code == ff::AVERROR(libc::EIO) && self.input.is_at_end();
             if code == ff::AVERROR_EOF || code == ff::AVERROR_INVALIDDATA || is_end {
                 return Ok(None);
@@ -245,8 +248,8 @@ impl Demuxer {
 
     /// Returns `packet`. If the codec's head changes at the packet, puts the new head's parameter
     /// sets in front of the packet's bytes, because a head beside a packet would not reach decoders
-    /// in other processes. Fails if the new head changes the size of NAL unit lengths, or without
-    /// memory.
+    /// in other processes. Fails if the new head changes the form or size of NAL unit lengths, or
+    /// without memory.
     fn with_new_head(&self, packet: Packet) -> Result<Packet, CodecError> {
         let Some(new) = packet.new_head() else { return Ok(packet) };
         let sets = in_band(self.info.coding(), self.info.head(), new);
@@ -255,16 +258,16 @@ impl Demuxer {
         packet.prefixed(&sets).ok_or_else(|| self.demux_error("read", ff::AVERROR(libc::ENOMEM)))
     }
 
-    /// Returns `packet`, with the stream's last palette in front of its bytes if there is one.
-    /// Fails without memory.
+    /// Returns `packet`, with the marker and the stream's last palette in front of its bytes if
+    /// there is such a palette. Fails without memory.
     fn with_palette(&mut self, packet: Packet) -> Result<Packet, CodecError> {
         self.palette = palette::of_packet(&packet).or_else(|| self.palette.take());
         let Some(palette) = &self.palette else { return Ok(packet) };
         packet.prefixed(palette).ok_or_else(|| self.demux_error("read", ff::AVERROR(libc::ENOMEM)))
     }
 
-    /// Restarts the file: the next [`read`](Demuxer::read) returns the first packet, with the
-    /// same timestamps as the first time.
+    /// Goes back to the start of the file: the next [`read`](Demuxer::read) returns the first
+    /// packet, with the same timestamps as the first time.
     ///
     /// # Errors
     /// The input is not a regular file (a pipe, a device or a network stream), or the file can no
@@ -295,7 +298,7 @@ impl Demuxer {
         Ok(())
     }
 
-    /// Makes the error for repeating a file without packets.
+    /// Makes the error for a file that has to be repeated but has no packets.
     pub fn nothing_to_repeat(&self) -> CodecError {
         let message = "the file contains no packet".to_owned();
         CodecError::Demux { file: self.name(), operation: "repeat", message }
@@ -319,7 +322,7 @@ unsafe impl Send for Context {}
 impl Context {
     /// Opens the container that `input` reads, and selects the video track with the number `track`,
     /// or the best one. libavformat discards the packets of other streams. Returns the context and
-    /// the index of the track's stream.
+    /// the index of the track's stream. Fails for a network.
     fn open(
         name: &str,
         input: &mut DemuxerInput,
@@ -467,7 +470,8 @@ impl Context {
         self.pictures(false)
     }
 
-    /// Returns the indices of the cover pictures, or of the video tracks, in the order of the file.
+    /// Returns the indices of the cover pictures if `covers` is true, otherwise those of the video
+    /// tracks, in the order of the file.
     fn pictures(&self, covers: bool) -> Vec<c_int> {
         let video = ff::AVMediaType::AVMEDIA_TYPE_VIDEO as c_int;
         // SAFETY: an open context; streams are read within `nb_streams`, and enums as integers as
@@ -519,8 +523,8 @@ impl Context {
     }
 
     /// Makes libavformat calculate presentation times that the container leaves out (MPEG program
-    /// streams), from the decoding times of later packets. Only for [`Codec::Other`]: for the other
-    /// codecs, the type of a picture decides where its time is missing.
+    /// streams), from the decoding times of later packets. Does nothing for the codecs of
+    /// [`Codec::KNOWN`], whose packets stay without the time.
     fn complete_times(&mut self, info: &TrackInfo) {
         if matches!(info.codec, Codec::Other(_)) {
             // SAFETY: a valid context, between two reads.
@@ -567,7 +571,8 @@ fn io_or(input: &mut DemuxerInput, name: &str, error: CodecError) -> CodecError 
     }
 }
 
-/// Returns a name for a codec without a decoder: libavcodec's, or the container's tag if libavcodec has none.
+/// Returns a name for a codec without a decoder: libavcodec's name for the number `id`, or the
+/// container's tag if `id` is the number for no codec.
 fn unknown_codec(id: u32, tag: u32) -> String {
     if id != ff::AVCodecID::AV_CODEC_ID_NONE as u32 {
         return codec_name(id).to_owned();

@@ -15,16 +15,19 @@ use crate::{HardwareApi, OutputFormat};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodecError {
-    /// An operation on the file failed: a system call, the allocation of the read buffer, or the
-    /// rewind of an input that is not a regular file. Also if a read was canceled because the run
-    /// ends.
+    /// An operation on the input failed: a system call, a request to the process that reads the
+    /// file, the allocation of the read buffer, or the rewind of an input that is not a regular
+    /// file. Also if a signal canceled an open or a read, or a stop request canceled a read.
     #[error("{file}: cannot {operation}: {source}")]
     Io {
-        /// File, as specified by the user.
+        /// Name of the input: the path as specified by the user, `standard input`, or for a network
+        /// stream `connection` (RTSP) or `session` (SDP).
         file: String,
         /// Failed operation: `open`, `stat`, `read` or `rewind`.
         operation: &'static str,
-        /// Error of the operating system, or [`io::ErrorKind::OutOfMemory`] for the read buffer.
+        /// Error of the operating system: ECANCELED after a signal or a stop request, EIO or an
+        /// error of the socket for a failed request, ESPIPE for the rewind of an input that is not
+        /// a regular file. [`io::ErrorKind::OutOfMemory`] for the read buffer.
         source: io::Error,
     },
     /// The path names a directory.
@@ -36,35 +39,39 @@ pub enum CodecError {
     /// The file is a regular file without bytes.
     #[error("{file}: empty file")]
     Empty {
-        /// File, as specified by the user.
+        /// Path, as specified by the user.
         file: String,
     },
-    /// The file has a format that refers to other files or to network addresses.
+    /// The file has a format that refers to other files or to network addresses, or makes pictures
+    /// from a text (`lavfi`); or libavformat's demuxer for the format opens its input itself.
     #[error("{file}: a playlist ({container}) is not supported; use the media file itself")]
     Playlist {
-        /// File, as specified by the user.
+        /// Name of the file: the path as specified by the user, or `standard input`.
         file: String,
         /// libavformat's name of the format; the first name if the format has several.
         container: String,
     },
-    /// The container of the file is not supported.
+    /// The container of the file is not one of [`containers`](crate::containers), and only
+    /// [`Formats::Known`](crate::Formats::Known) may be read.
     #[error(
         "{file}: container {container} is not supported; supported: {}",
         crate::containers().collect::<Vec<_>>().join(", ")
     )]
     UnsupportedContainer {
-        /// File, as specified by the user.
+        /// Name of the file: the path as specified by the user, or `standard input`.
         file: String,
         /// libavformat's name of the container; the first name if the container has several.
         container: String,
     },
-    /// The head of the container names a video codec outside [`Codec::KNOWN`](crate::Codec::KNOWN), and only known
-    /// formats may be read in this process.
+    /// A video codec outside [`Codec::KNOWN`](crate::Codec::KNOWN), while only
+    /// [`Formats::Known`](crate::Formats::Known) may be read in this process. Either the head of
+    /// the container names this codec for any video track, or for a cover picture of a file without
+    /// video tracks; or the selected track turns out to have the codec.
     #[error(
         "{file}: has a codec other than H.264, HEVC, VP8, VP9 and AV1; open it with `Formats::All`, in a sandbox"
     )]
     OtherCodec {
-        /// File, as specified by the user.
+        /// Name of the file: the path as specified by the user, or `standard input`.
         file: String,
     },
     /// A track description is invalid, its parameter sets are damaged, or memory for it is missing.
@@ -81,17 +88,18 @@ pub enum CodecError {
         /// Size of the packet, bytes.
         bytes: usize,
     },
-    /// libavformat failed on the input or a part of it, there is no memory for a packet, the file
-    /// has no packet to repeat, or the connection of a network stream ended without the sender's
-    /// goodbye (RTCP BYE).
+    /// libavformat failed on the input or a part of it, there is no memory for libavformat's
+    /// context, the track's parameters or a packet, the file has no packet to repeat, or a network
+    /// stream ended without the sender's goodbye (RTCP BYE).
     #[error("{file}: cannot {operation}: {message}")]
     Demux {
-        /// File, as specified by the user; `connection` or `session` for a network stream.
+        /// Name of the input: the path as specified by the user, `standard input`, or for a network
+        /// stream `connection` (RTSP) or `session` (SDP).
         file: String,
         /// Failed operation, as a verb phrase.
         operation: &'static str,
         /// Message of libavformat; this crate's own if the file has no packet to repeat, or the
-        /// connection ended without a goodbye.
+        /// stream ended without a goodbye; both if an RTSP server sent no valid answer.
         message: String,
     },
     /// The demuxer had not enough memory for a part of the file or of the network stream.
@@ -99,7 +107,8 @@ pub enum CodecError {
         "{file}: cannot {operation} the file: out of memory; if the demuxer runs in a worker, raise `memory=`"
     )]
     Memory {
-        /// File, as specified by the user; `connection` or `session` for a network stream.
+        /// Name of the input: the path as specified by the user, `standard input`, or for a network
+        /// stream `connection` (RTSP) or `session` (SDP).
         file: String,
         /// Failed operation, as a verb whose object is the file: `open`, `read` or `look into`.
         operation: &'static str,
@@ -107,43 +116,50 @@ pub enum CodecError {
     /// The file was opened but has no video.
     #[error("{file}: no video stream")]
     NoVideo {
-        /// File, as specified by the user; `connection` or `session` for a network stream.
+        /// Name of the input: the path as specified by the user, `standard input`, or for a network
+        /// stream `connection` (RTSP) or `session` (SDP).
         file: String,
     },
     /// The requested video track does not exist.
     #[error("{file}: no video track {track}; the file has {}", tracks_of(*.tracks))]
     NoTrack {
-        /// File, as specified by the user; `connection` or `session` for a network stream.
+        /// Name of the input: the path as specified by the user, `standard input`, or for a network
+        /// stream `connection` (RTSP) or `session` (SDP).
         file: String,
         /// Requested track number, from 0.
         track: usize,
         /// Number of video tracks in the file; 0 if it has only a cover picture.
         tracks: usize,
     },
-    /// The file is not seekable, the time is out of range, or the stream has neither timestamps
-    /// nor a frame rate.
+    /// The input is not a regular file, the time is out of range, or the stream has neither
+    /// timestamps nor a frame rate.
     #[error("{file}: cannot seek: {reason}")]
     CannotSeek {
-        /// File, as specified by the user; `connection` or `session` for a network stream.
+        /// Name of the input: the path as specified by the user, `standard input`, or for a network
+        /// stream `connection` (RTSP) or `session` (SDP).
         file: String,
         /// Reason why the seek is not possible.
         reason: &'static str,
     },
-    /// A packet changes the size of the NAL unit length fields.
+    /// A packet changes the size of the NAL unit length fields, or changes between length fields
+    /// and start codes.
     #[error(
         "{file}: packet {packet} has another codec configuration, with NAL unit lengths of another size, which is \
          not supported"
     )]
     OtherFraming {
-        /// File, as specified by the user; `connection` or `session` for a network stream.
+        /// Name of the input: the path as specified by the user, `standard input`, or for a network
+        /// stream `connection` (RTSP) or `session` (SDP).
         file: String,
-        /// Number of packets that the demuxer has read before this one since the file was opened or
-        /// rewound. Packets that the demuxer reads while it seeks count.
+        /// Number of packets of the track that the demuxer has read before this one since the file
+        /// was opened or rewound. Packets that the demuxer reads while it seeks count. A seek may
+        /// rewind the file.
         packet: u64,
     },
     /// The container marks a packet as damaged, or ends or is damaged inside it, or packets of a
-    /// network stream were lost before it. The stage `decode` returns this error; the demuxer does
-    /// not: see [`Packet::is_damaged`](crate::Packet::is_damaged).
+    /// network stream were lost before it. The stage `decode` returns this error with
+    /// `damage=stop`. This crate never returns the error: its demuxer only marks the packet
+    /// ([`Packet::is_damaged`](crate::Packet::is_damaged)).
     #[error(
         "{codec}: the demuxer reports that packet {packet} is damaged or cut short; damage=show and damage=skip go on"
     )]
@@ -153,16 +169,20 @@ pub enum CodecError {
         /// Number of the packet, from 0, in the order of the source.
         packet: u64,
     },
-    /// The installed libavcodec has no software decoder for the codec of the video.
+    /// The installed libavcodec has no software decoder for the codec of the video, which is
+    /// outside [`Codec::KNOWN`](crate::Codec::KNOWN). (For a known codec, the decoder reports
+    /// [`CodecError::NoDecoder`].)
     #[error("{file}: the installed libavcodec has no software decoder for the codec {codec}")]
     UnsupportedCodec {
-        /// File, as specified by the user; `connection` or `session` for a network stream.
+        /// Name of the input: the path as specified by the user, `standard input`, or for a network
+        /// stream `connection` (RTSP) or `session` (SDP).
         file: String,
         /// Name of the codec in libavcodec, or the tag in the container.
         codec: String,
     },
-    /// framepath does not support the format of the decoder's pictures, and cannot convert it to a supported
-    /// one.
+    /// framepath does not support the format of the decoder's pictures and cannot convert it to a
+    /// supported one, for example for lack of memory; or a picture in a supported format lacks a
+    /// plane, so that it cannot be copied.
     #[error("{codec}: pixel format `{format}` is not supported, and libswscale cannot convert it")]
     UnsupportedPixelFormat {
         /// Name of the codec, as in libavcodec.
@@ -191,21 +211,25 @@ pub enum CodecError {
         /// Missing device, codec or format, or libav's message for the driver's error.
         reason: String,
     },
-    /// The installed FFmpeg was built without a decoder for this codec.
-    #[error("{codec}: the installed libavcodec has no decoder for this codec; install a build that has one")]
+    /// The installed libavcodec has no software decoder for this codec; for AV1 in
+    /// [`bare`](crate::bare), no wrapper of dav1d.
+    #[error(
+        "{codec}: the installed libavcodec has no software decoder for this codec; install a build that has one"
+    )]
     NoDecoder {
         /// Name of the codec, as in libavcodec.
         codec: &'static str,
     },
-    /// A call of a decoder library failed, the memory provider failed, or a repeated picture
-    /// changed its size.
+    /// A call of a decoder library failed, the memory provider failed, or the decoder output a
+    /// picture again with another layout after the picture was converted.
     #[error("{codec}: cannot {operation}: {message}")]
     Decoder {
         /// Name of the codec, as in libavcodec.
         codec: &'static str,
         /// Failed operation, as a verb phrase.
         operation: &'static str,
-        /// Message of the library or of the memory provider, or the change of the repeated picture.
+        /// Message of the library or of the memory provider; this crate's own for a repeated
+        /// picture.
         message: String,
     },
     /// The decoder rejected a packet.
@@ -213,8 +237,9 @@ pub enum CodecError {
     Rejected {
         /// Name of the codec, as in libavcodec.
         codec: &'static str,
-        /// Number of the rejected packet, from 0, in the order of sending since the decoder was opened;
-        /// the last packet sent if the library does not report which packet failed.
+        /// Number of the rejected packet, from 0, in the order of sending since the decoder was
+        /// opened. Packets that a [`Decoder`](crate::Decoder) ignores, such as empty ones, do not
+        /// count. The last packet sent if the library does not report which packet failed.
         packet: u64,
         /// Number of earlier packets that may have caused the error as well, because a decoder with
         /// several threads reports a rejection only after later packets were sent. 0 if only `packet`
@@ -223,13 +248,16 @@ pub enum CodecError {
         /// Message of the decoder library.
         message: String,
     },
-    /// The decoder made a picture although the packet was damaged. The picture is withheld,
-    /// because parts of it are invalid.
+    /// The decoder reports that the picture it made of a packet is damaged. The picture is
+    /// withheld, because parts of it may be wrong. Without
+    /// [`DecoderOptions::conceals`](crate::DecoderOptions::conceals) only.
     #[error("{codec}: the picture of packet {packet} is damaged")]
     DamagedPicture {
         /// Name of the codec, as in libavcodec.
         codec: &'static str,
         /// Number of the packet, from 0, in the order of sending since the decoder was opened.
+        /// Packets that the decoder ignores, such as empty ones, do not count. 0 also if the
+        /// decoder does not report the packet.
         packet: u64,
     },
     /// A packet was sent before all frames of the earlier packets were received.
@@ -238,7 +266,8 @@ pub enum CodecError {
         /// Name of the codec, as in libavcodec.
         codec: &'static str,
     },
-    /// The pool has fewer slots than the decoder holds at a time.
+    /// A software decoder needs another slot, but it holds all slots of its pool (or of the
+    /// provider's pool) itself, and no frame uses any of them.
     #[error(
         "{codec}: a pool of {slots} slots is too small, the decoder holds all of them; use pool={advised} or more"
     )]
@@ -250,7 +279,9 @@ pub enum CodecError {
         /// Recommended number of slots; more than `slots`.
         advised: u32,
     },
-    /// The frame pool could not be created, or no slot of the pool could be taken.
+    /// The frame pool could not be created, the slots of a provider are too small, or no slot of
+    /// the pool could be taken. If a software decoder holds all slots itself, the error is
+    /// [`CodecError::PoolTooSmall`].
     #[error("{codec}: frame pool: {source}")]
     Pool {
         /// Name of the codec, as in libavcodec.
@@ -266,7 +297,9 @@ pub enum CodecError {
         /// Defect of the layout.
         source: LayoutError,
     },
-    /// A plane of a decoded picture is not inside its slot, has a negative stride, or has no slot.
+    /// A plane of a decoded picture is not inside its slot, or dav1d output a picture with a
+    /// negative stride or without a slot. Also if a picture cannot be copied into a slot because of
+    /// an earlier failure.
     #[error("{codec}: decoded picture is outside its slot")]
     OutsideSlot {
         /// Name of the codec, as in libavcodec.
@@ -275,7 +308,10 @@ pub enum CodecError {
 }
 
 impl CodecError {
-    /// Returns true if the error is damage of the stream: decoding can restart at a later packet.
+    /// Returns true if the error means damage of the stream, so that decoding can restart at a
+    /// later packet: [`DamagedPacket`](CodecError::DamagedPacket),
+    /// [`DamagedPicture`](CodecError::DamagedPicture), [`Rejected`](CodecError::Rejected) and
+    /// [`UnitLength`](CodecError::UnitLength).
     pub fn is_damage(&self) -> bool {
         use CodecError::{DamagedPacket, DamagedPicture, Rejected, UnitLength};
         matches!(self, DamagedPacket { .. } | DamagedPicture { .. } | Rejected { .. } | UnitLength { .. })
@@ -294,7 +330,8 @@ fn or_earlier(in_flight: u32) -> String {
     if in_flight == 0 { String::new() } else { format!(" (or one of the {in_flight} before it)") }
 }
 
-/// Returns libav's text for an error code, also for an unknown one.
+/// Returns libav's text for an error code; a text with the number for a code that libav does not
+/// know.
 pub(crate) fn libav_message(code: c_int) -> String {
     let mut text = [0; 256];
     // SAFETY: the buffer has the stated length; av_strerror always ends the text with a zero, for

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Graphs of libavfilter: the filters of `ffmpeg -vf`.
 //!
-//! The graph reads frames in place and must not write to them; a filter that changes pixels in
-//! place makes a copy first. With [`InputMemory::InPlace`], a frame that comes out unchanged is the
-//! same frame, or the copy that the filters have read; any other picture is copied once into the
-//! memory of the caller.
+//! The graph reads frames in place or in copies ([`InputMemory`]) and must not write to them; a
+//! filter that changes pixels in place makes a copy first. With [`InputMemory::InPlace`], a frame
+//! that comes out unchanged is the same frame, or the copy that the filters have read. Every other
+//! picture, and with [`InputMemory::Copied`] every picture, is copied once into the memory of the
+//! caller.
 
 mod input;
 mod library;
@@ -30,7 +31,8 @@ use library::{FilterContext, FilterFunctions, Graph, OpenEnd, functions};
 /// Alignment of the rows of output pictures in bytes, for the vector code of later stages.
 const ROW_ALIGN: usize = 64;
 
-/// Number of bytes of a slot behind a picture, for the same purpose.
+/// Number of spare bytes of a slot behind an output picture or the copy of an input frame, because
+/// vector code reads beyond the last row.
 const SLACK: usize = 256;
 
 /// Number of input frames whose metadata is kept for the output. Filters that keep more frames than this
@@ -56,7 +58,7 @@ pub enum GraphError {
         /// libav's message.
         message: String,
     },
-    /// The frame is not a picture, the output cannot be described, or the provided slot is too
+    /// The frame is not a picture, the output has an invalid layout, or the provided slot is too
     /// small for the output.
     #[error(transparent)]
     Layout(#[from] LayoutError),
@@ -71,18 +73,21 @@ impl GraphError {
 /// Way in which filters read their input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputMemory {
-    /// In place, except frames that another process can change, and frames with less than 64 bytes
-    /// of their slot after the last plane: these are copied first. Frames that the filters do not
-    /// change are output themselves; if they were copied first, their copies are output.
+    /// In place, except frames that another process or a device can change, and frames with less
+    /// than 64 bytes of their slot after the last plane: these are copied first. Frames that the
+    /// filters do not change are output themselves; if they were copied first, their copies are
+    /// output.
     InPlace,
-    /// In a copy, because the frames must not be kept after [`FilterGraph::push`].
+    /// In a copy, for a caller whose frames the graph must not keep after [`FilterGraph::push`].
+    /// Every output picture is new.
     Copied,
 }
 
 /// Output of a [`FilterGraph`].
 #[derive(Debug)]
 pub enum Filtered {
-    /// An input frame, or its first copy, that no filter has changed, with its own time.
+    /// An input frame that no filter has changed, with its own time; or the graph's copy of the
+    /// frame, if the graph copied the frame to read it. Only with [`InputMemory::InPlace`].
     Same(Frame),
     /// A new picture, in memory that the caller has provided.
     New(FrameMut, FrameMeta),
@@ -103,7 +108,7 @@ pub struct FilterGraph {
     inputs: InputFrames,
     /// Duration of one tick of the input and output frames' presentation times, seconds.
     time_base: Rational,
-    /// Numbers and metadata of the last input frames, at most [`MOST_INSIDE`].
+    /// Numbers and metadata of the last input frames, at most [`MOST_INSIDE`], oldest first.
     metas: VecDeque<(u64, FrameMeta)>,
     /// Number of input frames so far; frames count from 1.
     pushed: u64,
@@ -121,9 +126,10 @@ impl FilterGraph {
         functions().map(drop)
     }
 
-    /// Makes the graph that `text` describes, in libavfilter's syntax (`ffmpeg-filters(1)`), for frames of the
-    /// layout `layout` of the stream `info`. Each filter that can divide a picture divides it among `threads` threads;
-    /// with more than 1, the graph starts threads of its own.
+    /// Makes the graph that `text` describes, in libavfilter's syntax (`ffmpeg-filters(1)`), for
+    /// frames of the layout `layout` of the stream `info`. Each filter that can divide a picture
+    /// divides it among `threads` threads (0: as many as libavfilter chooses); with more than 1,
+    /// the graph starts threads of its own.
     ///
     /// # Errors
     /// libavfilter cannot be loaded; the text is wrong; the last filter has no output in a
@@ -192,7 +198,9 @@ impl FilterGraph {
         NonNull::new(made).filter(|_| code >= 0).ok_or_else(|| GraphError::graph("make", code))
     }
 
-    /// Adds the filters of `text` between the source and `last`.
+    /// Adds the filters of `text` between the source and `last`. Fails with [`GraphError::Unknown`]
+    /// if the parser of libavfilter fails and the text names an unknown filter, otherwise with the
+    /// parser's error.
     fn parse(&self, text: &str, last: NonNull<FilterContext>) -> Result<(), GraphError> {
         let invalid = |code| GraphError::graph("parse", code);
         let c_text = CString::new(text).map_err(|_| invalid(ff::AVERROR(libc::EINVAL)))?;
@@ -236,7 +244,8 @@ impl FilterGraph {
         }
     }
 
-    /// Returns the first word of `text` that stands for a filter and is not one; `None` if there is none.
+    /// Returns the first word of `text` that stands in the place of a filter's name but names no
+    /// filter of libavfilter; `None` if there is none.
     fn unknown_filter(&self, text: &str) -> Option<String> {
         let plain = |part: &str| {
             let part = part
@@ -283,7 +292,8 @@ impl FilterGraph {
         layout.size + SLACK
     }
 
-    /// Sends the next frame to the filters. Receive all output afterwards.
+    /// Sends the next frame to the filters. The caller then calls [`receive`](FilterGraph::receive)
+    /// until [`Filtered::NeedsFrame`].
     ///
     /// # Errors
     /// The frame is not a picture, the filters reject it, or there is not enough memory.
@@ -303,7 +313,8 @@ impl FilterGraph {
         if code < 0 { Err(rejected(code)) } else { Ok(()) }
     }
 
-    /// Announces that no frame follows: [`receive`](FilterGraph::receive) then returns the frames inside.
+    /// Announces that no frame follows: [`receive`](FilterGraph::receive) then returns the frames
+    /// that the filters still hold, and [`Filtered::End`].
     pub fn drain(&mut self) {
         // SAFETY: the source of a configured graph; a null frame means the end. It fails only if the end
         // was announced before.
@@ -318,7 +329,7 @@ impl FilterGraph {
     /// meter counts the copy of a new picture.
     ///
     /// # Errors
-    /// A filter or `slot` failed.
+    /// A filter or `slot` failed, or the picture has an invalid layout or does not fit the slot.
     pub fn receive<E: From<GraphError>>(
         &mut self,
         slot: impl FnOnce(&Layout) -> Result<FrameMut, E>,
@@ -402,7 +413,7 @@ fn source_options(layout: &Layout, info: &StreamInfo) -> String {
     options
 }
 
-/// Copies `picture` into a slot.
+/// Copies `picture` into the memory that `slot` provides. The meter counts the bytes.
 ///
 /// # Safety
 /// `picture` is a frame that came out of a graph, whose last filter outputs supported formats only.

@@ -4,7 +4,7 @@
 //!
 //! [`list`] and [`find`] only read folders. [`Plugin::load`] is the first call that runs foreign
 //! code: the constructors of the object and of its libraries, then `f0r_init`. A program that
-//! runs plug-ins in a sandbox enters it before that call.
+//! runs plug-ins in a sandbox enters the sandbox before it calls [`Plugin::load`].
 //!
 //! A plug-in is native code with all rights of this process. This module is safe only with a
 //! plug-in that conforms to the specification, version 1.2. Run any other plug-in in another

@@ -2,7 +2,7 @@
 //! Decoding by hardware decoders, through FFmpeg's hwaccel layer.
 //!
 //! The picture stays in the driver's memory until libavutil copies it into a slot of the pool:
-//! one copy, counted.
+//! one copy, which the meter counts.
 
 use std::ffi::{c_int, c_void};
 use std::fmt;
@@ -38,7 +38,8 @@ impl Hardware {
     /// Opens the machine's default device for `api`.
     ///
     /// # Errors
-    /// [`CodecError::Hardware`]: there is no device, or no driver for it.
+    /// [`CodecError::Hardware`] if libavutil cannot open the device, for example because there is
+    /// no device, or no driver for it.
     pub fn open(api: HardwareApi) -> Result<Hardware, CodecError> {
         let mut device = ptr::null_mut();
         // SAFETY: writes a new reference, or leaves null.
@@ -95,8 +96,8 @@ impl Drop for Hardware {
     }
 }
 
-/// Returns the part of the machine that this API needs and that is obviously missing; `None` if
-/// no such part is known. The drivers' errors have less detail.
+/// Returns the device node or display that `api` needs if it is obviously missing, as a text that
+/// begins with `no`; otherwise `None`. The drivers' errors have less detail.
 fn absent(api: HardwareApi) -> Option<&'static str> {
     let none = |folder, prefix| nodes(folder, prefix).is_empty();
     match api {
@@ -157,7 +158,7 @@ fn decoder_for(codec: Codec, api: HardwareApi) -> Option<(*const ff::AVCodec, c_
     }
 }
 
-/// Options of the copy from the device.
+/// Options of the copy of pictures from the device into a pool.
 pub(crate) struct Download {
     /// Number of slots of the pool.
     pub(crate) slots: u32,
@@ -169,7 +170,8 @@ pub(crate) struct Download {
 
 pub(crate) struct HardwareDecoder {
     context: CodecContext,
-    /// Last received picture, in the driver's memory; empty after the copy.
+    /// Last received picture, in the driver's memory. Released after its copy; a picture that is
+    /// not copied is released by the next receive.
     picture: PictureRef,
     /// Destination of the copy: refers to a slot of the pool while the copy runs, otherwise empty.
     target: PictureRef,
@@ -264,7 +266,7 @@ impl HardwareDecoder {
     }
 
     /// Drops the pending pictures; decoding restarts with the next packet. Returns the number of
-    /// dropped pictures that would have been output.
+    /// dropped pictures, as [`Numbers::flush`] counts them.
     pub(crate) fn flush(&mut self) -> u64 {
         // SAFETY: an open context; no picture is left that was not received.
         unsafe { ff::avcodec_flush_buffers(self.context.as_ptr()) };
@@ -273,7 +275,7 @@ impl HardwareDecoder {
     }
 
     /// Copies the received picture into a slot of the pool and returns it as a frame; `None` if the
-    /// picture is preroll.
+    /// picture is preroll. Waits while later stages hold all slots.
     fn next_downloaded(&mut self) -> Result<Option<Frame>, CodecError> {
         let picture = self.picture.as_ptr();
         // SAFETY: a filled frame, ours until the next receive. No reference to it is made,
@@ -341,8 +343,8 @@ impl HardwareDecoder {
         }
     }
 
-    /// Returns the format in which to copy the received picture: the first one that the driver
-    /// offers, framepath supports and the requested output allows.
+    /// Returns the format in which to copy the received picture: the first one offered by the
+    /// driver that is in [`FORMATS`] and that the requested output allows. Fails if there is none.
     fn transfer_format(&self) -> Result<PixelFormat, CodecError> {
         let mut formats: *mut ff::AVPixelFormat = ptr::null_mut();
         // SAFETY: the picture is on the device, by `choose`; the list is ours to free and ends

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! File input of libavformat. The time of opening a path and of every read is recorded as blocked.
+//! File input of libavformat. The time of [`MediaFile::open`] and of every read is recorded as
+//! blocked.
 
 use std::ffi::{c_int, c_void};
 use std::fs::File;
@@ -19,16 +20,17 @@ use framepath_os::process::signal;
 use crate::byte_client::ByteClient;
 use crate::{CodecError, shortage};
 
-/// Maximum size of one read request of libavformat, bytes: few calls for a 1080p stream, and small
-/// compared with a decoded picture.
+/// Size of the buffer through which libavformat reads the input, bytes: few calls for a 1080p
+/// stream, and small compared with a decoded picture. Larger reads of libavformat bypass the
+/// buffer.
 const BUFFER_BYTES: usize = 256 * 1024;
 
 /// Maximum number of bytes that [`MediaFile::keep_bytes`] keeps. Three times as many as libavformat examines to
 /// recognize a stream; without a limit, a pipe of zeros would fill the memory.
 const MOST_KEPT: usize = 16 << 20;
 
-/// Media file that is open for reading and was not read yet: the input of a demuxer, in this
-/// process or another.
+/// Input of a demuxer in this process or another: a media file that is open for reading, or a
+/// socket on which the demuxer requests the file's bytes.
 #[derive(Debug)]
 pub struct MediaFile {
     file: File,
@@ -89,17 +91,19 @@ impl MediaFile {
         Ok(flags & libc::O_ACCMODE == libc::O_RDONLY && !is_socket)
     }
 
-    /// Opens the same regular file for reading only, at its first byte.
+    /// Opens the same regular file for reading only, at its first byte, through `/proc/self/fd`.
     ///
     /// # Errors
-    /// The user may not read the file, or `/proc` is missing.
+    /// From open(2), for example if the user may not read the file, or `/proc` is missing.
+    /// ECANCELED if a signal ends the program during the call.
     pub fn reopened_to_read(&self) -> io::Result<MediaFile> {
         let file = cancel::open(Path::new(&format!("/proc/self/fd/{}", self.file.as_raw_fd())))?;
         Ok(MediaFile::new(file, self.name.clone(), self.seekable))
     }
 
-    /// Creates the input from a file that another process opened. `name` is for errors, and its
-    /// extension is a hint for the container. `seekable` is true for a regular file.
+    /// Creates the input from the open file or pipe `fd`, for example one that another process
+    /// opened. `name` is for errors, and its extension is a hint for the container. `seekable` has
+    /// to be true only for a regular file.
     pub fn from_fd(fd: OwnedFd, name: String, seekable: bool) -> MediaFile {
         MediaFile::new(File::from(fd), name, seekable)
     }
@@ -138,12 +142,14 @@ impl MediaFile {
 
     /// Makes a demuxer that reads from this handle keep a copy of the bytes, until the copy is
     /// taken from the returned [`ReadBytes`]. If the copy would exceed 16 MiB, the demuxer drops
-    /// all of it.
+    /// all of it. Another call returns a handle to the same copy.
     pub fn keep_bytes(&mut self) -> ReadBytes {
         self.read_bytes.get_or_insert_with(|| ReadBytes(Arc::new(Mutex::new(Some(Vec::new()))))).clone()
     }
 
-    /// Returns the file's name, as specified by the user.
+    /// Returns the file's name for errors: the path as specified by the user, `standard input`, or
+    /// the name given to [`from_fd`](MediaFile::from_fd) or
+    /// [`by_requests`](MediaFile::by_requests).
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -155,7 +161,8 @@ impl MediaFile {
     }
 }
 
-/// Copy of the bytes that a demuxer has read from a file, for another reader of a pipe.
+/// Copy of the bytes that a demuxer has read from a file, so that another demuxer can read the same
+/// pipe from its start. Clones share the copy.
 #[derive(Clone, Debug)]
 pub struct ReadBytes(Arc<Mutex<Option<Vec<u8>>>>);
 
@@ -219,8 +226,9 @@ struct Reader {
     bytes: Bytes,
     /// Receiver of a copy of the bytes; `None` without a call of [`MediaFile::keep_bytes`].
     read_bytes: Option<ReadBytes>,
-    /// Last error of a read; `None` if no read failed since the error was taken. Kept here, because
-    /// libav passes on only the error's number, or nothing. Errors of seeks are not kept.
+    /// Last error of a read; `None` if no read failed since the error was taken, or since the last
+    /// [`rewind`](ContainerInput::rewind). Kept here, because libav passes on only the error's
+    /// number, or nothing. Errors of seeks are not kept.
     error: Option<io::Error>,
 }
 
@@ -287,6 +295,7 @@ impl ContainerInput {
     }
 
     /// Moves the file back to its first byte, and clears the context's buffer and the kept error.
+    /// Fails if the file is not seekable.
     pub(crate) fn rewind(&mut self) -> io::Result<()> {
         // SAFETY: the reader lives as long as `self`, and its callbacks run
         // only inside calls that borrow `self` mutably.
@@ -306,7 +315,8 @@ impl ContainerInput {
         Ok(())
     }
 
-    /// Returns true if a read has reached the end of the file.
+    /// Returns true if a read since the last seek or rewind has reached the end of the file, or has
+    /// failed.
     pub(crate) fn is_at_end(&self) -> bool {
         // SAFETY: the context is valid.
         unsafe { (*self.context.as_ptr()).eof_reached != 0 }
@@ -334,8 +344,8 @@ impl Drop for ContainerInput {
     }
 }
 
-/// Callback that ends libavformat's own waits and searches after an interrupting signal to this
-/// process, or when the run was requested to stop.
+/// Callback that ends libavformat's own waits and searches after SIGINT or SIGTERM to this process,
+/// or when the run of the calling thread was requested to stop.
 pub(crate) const INTERRUPT: ff::AVIOInterruptCB =
     ff::AVIOInterruptCB { callback: Some(interrupted), opaque: std::ptr::null_mut() };
 
@@ -350,8 +360,8 @@ fn errno(error: &io::Error) -> c_int {
 }
 
 /// Callback of the I/O context: reads up to `size` bytes into `buffer`. Returns their number, or a
-/// negative error code; `AVERROR_EOF` at the end of the file. No path in it panics, so nothing
-/// unwinds into C.
+/// negative error code: `AVERROR_EOF` at the end of the file, ECANCELED after a signal or a stop
+/// request. Keeps the error in the [`Reader`]. No path in it panics, so nothing unwinds into C.
 unsafe extern "C" fn read(opaque: *mut c_void, buffer: *mut u8, size: c_int) -> c_int {
     // SAFETY: `opaque` is the reader passed to avio_alloc_context. libav calls back only within a
     // call of ours, which borrows the input exclusively.

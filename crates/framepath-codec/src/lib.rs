@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Codec libraries of framepath: touches files, FFmpeg's libraries, dav1d, frei0r plug-ins and, in
+//! Codecs of framepath: this crate uses files, FFmpeg's libraries, dav1d, frei0r plug-ins and, in
 //! [`Demuxer::open_network`], the network.
 //!
 //! No other crate of the workspace uses these libraries. Programs that move frames use the crate

@@ -4,8 +4,9 @@
 //! libavcodec calls `get_buffer2` for the memory of each picture and gets a slot, if the decoder
 //! can write into it and framepath supports the pixel format. Otherwise libavcodec decodes into its
 //! own memory, and [`own_memory`] copies or converts the picture into a slot. The slot is wrapped
-//! in an `AVBufferRef`, which releases the slot with the last reference. Packets carry a number in
-//! `pts`, which every decoder copies to the picture.
+//! in an `AVBufferRef`, whose last reference releases the slot. Each packet carries its number in
+//! `pts`, and libavcodec copies the number to the packet's picture. [`Numbers`] assigns pictures
+//! that come without a known number.
 
 use std::collections::VecDeque;
 use std::ffi::c_int;
@@ -35,8 +36,8 @@ mod own_memory;
 use get_buffer::{CallbackState, LentSlots, get_buffer};
 use own_memory::Conversion;
 
-/// Maximum number of threads that a decoder requests from libavcodec, which itself uses fewer for
-/// some codecs.
+/// Maximum number of threads that [`DecoderThreads::Count`] requests from libavcodec, which itself
+/// uses fewer for some codecs.
 const MAX_THREADS: u32 = 64;
 
 /// Values of `AVFrame::decode_error_flags` that count as damage: an invalid bitstream, concealed
@@ -57,7 +58,7 @@ unsafe impl Send for CodecContext {}
 
 impl CodecContext {
     /// Allocates a context for `track` and sets the stream's parameters and the number of threads.
-    /// The context is not open yet.
+    /// The context is not open yet. Fails if libavcodec does, for example for lack of memory.
     pub(crate) fn new(
         track: &TrackInfo,
         codec: *const ff::AVCodec,
@@ -95,7 +96,8 @@ impl CodecContext {
         Ok(context)
     }
 
-    /// Sets the kind of threads, and whether pictures are output without delay. The context is not open yet.
+    /// Sets the kind of threads; with `low_delay`, also makes libavcodec output each picture
+    /// without delay. Has an effect only before the context is opened.
     fn set_threading(&mut self, threading: DecoderThreading, low_delay: bool) {
         let kind = match threading {
             DecoderThreading::Auto => ff::FF_THREAD_FRAME | ff::FF_THREAD_SLICE,
@@ -178,25 +180,28 @@ pub(crate) struct LibavDecoder {
     context: CodecContext,
     picture: PictureRef,
     conversion: Conversion,
-    /// Slots and frame threads for the callbacks, which have the address. Not a `Box`, because moving a
-    /// box asserts that no other pointer into it exists.
+    /// State for libavcodec's callbacks, which find its address in the context's field `opaque`.
+    /// Not a `Box`, because moving a box asserts that no other pointer into it exists.
     shared: Arc<CallbackState>,
-    /// Number of the packet whose picture was returned last; -1 before the first.
+    /// Number that the last returned picture carried, normally that of its packet; -1 before the
+    /// first.
     output: i64,
     numbers: Numbers,
     state: LibavState,
-    /// H.264 only: true after a picture with all references was received since the start or the
-    /// last flush; while the decoder drains, after an I picture. Later pictures, in presentation
-    /// order, then have all their references, too.
+    /// True if an H.264 picture that libavcodec did not mark as corrupt was received since the
+    /// start or the last flush; while the decoder drains, only an I picture makes this true. Later
+    /// pictures, in presentation order, then have all their references, unless libavcodec marks
+    /// them as corrupt. Not used for other codecs.
     recovered: bool,
-    /// First failure, returned after the earlier pictures; `None` if there is none, or if its error
-    /// was returned.
+    /// First failure since the start or the last flush, whose error `receive` returns after the
+    /// earlier pictures; `None` if there is none, or if its error was returned.
     failure: Option<LibavFailure>,
-    /// True if decoding continues after damage.
+    /// True if decoding continues after damage: the option [`DecoderOptions::conceals`].
     conceals: bool,
-    /// Number of the last packet that was reported as undecoded; -1 before the first.
+    /// Number of the last packet that was put into `rejections`; -1 before the first.
     undecoded: i64,
-    /// Rejections to report while decoding continues.
+    /// Rejected packets that `receive` has not reported yet, oldest first; always empty if
+    /// `conceals` is false.
     rejections: VecDeque<DecoderOutput>,
 }
 
@@ -205,9 +210,10 @@ struct LibavFailure {
     error: CodecError,
     /// Number of the first packet that the failure may concern.
     packet: i64,
-    /// Presentation time of the first picture that may be missing because of the failure: pictures
-    /// from this time on are withheld. `None` if one of the packets from `packet` on has no time or
-    /// is no longer stored in [`Numbers`], or after a damaged picture.
+    /// Presentation time, in ticks, of the first picture that may be missing because of the
+    /// failure: pictures from this time on are withheld. The earliest time of the packets from
+    /// `packet` on that [`Numbers`] still stores. `None` if one of them has no time, if there is
+    /// none, or after a damaged picture.
     shown_from: Option<i64>,
 }
 
@@ -352,10 +358,11 @@ impl LibavDecoder {
         }
     }
 
-    /// Returns true if the received picture has all its references. Only H.264 pictures may lack
-    /// some: libavcodec marks pictures before the recovery point as corrupt, except at the drain.
-    /// At the drain, the first I picture counts as the recovery point (open GOP); the pictures
-    /// shown before it are leading pictures, which lack references. Updates `recovered`.
+    /// Returns true if the received picture has all its references, as far as libavcodec shows it;
+    /// always true for codecs other than H.264. libavcodec marks H.264 pictures before the recovery
+    /// point as corrupt, except at the drain. If the drain begins before the recovery point, the
+    /// first I picture counts as this point (open GOP): the pictures shown before it are leading
+    /// pictures, which lack references. Updates `recovered`.
     fn is_recovered(&mut self) -> bool {
         if self.shared.slots.codec() != Codec::H264.name() {
             return true;
@@ -376,9 +383,11 @@ impl LibavDecoder {
     }
 
     /// Returns the received picture as a frame; `None` if the picture is withheld: references are
-    /// missing, it is preroll, it follows a failure, there is no slot for its copy, or it is
-    /// damaged and the decoder does not conceal damage. A picture withheld for damage also ends
-    /// decoding. Marks the picture's packet as received, unless references are missing.
+    /// missing, it is preroll, it does not come before a failure, it could not be copied or
+    /// converted into a slot, or it is damaged and the decoder does not conceal damage. A failed
+    /// copy is recorded as a failure; damage is too, and ends decoding at once. Marks the picture's
+    /// packet as received, unless references are missing. Fails as
+    /// [`Slot::frame`](crate::slots::Slot::frame).
     fn take_picture(&mut self) -> Result<Option<Frame>, CodecError> {
         let codec = self.shared.slots.codec();
         let picture = self.picture.as_ptr();
@@ -391,7 +400,7 @@ impl LibavDecoder {
             let (number, flags) = ((*picture).pts, (*picture).decode_error_flags);
             (number, flags, (*picture).buf[0], data, linesizes, width, height)
         };
-        // A picture that lacks references is not counted as output.
+        // A picture that lacks references is not marked as received in `numbers`.
         let meta = if self.is_recovered() { self.numbers.find(number) } else { None };
         let Some(mut meta) = meta else {
             // SAFETY: our frame; this releases its slot now, not with the next picture.
@@ -405,7 +414,8 @@ impl LibavDecoder {
         meta = unsafe { described(picture, meta) };
         meta.is_damaged |= flags & DAMAGED != 0;
         if flags & DAMAGED != 0 && !self.conceals {
-            // The earlier pictures were output, in presentation order.
+            // Decoding can end at once, because the earlier pictures, in presentation order, were
+            // output.
             self.state = LibavState::Ended;
             let error = CodecError::DamagedPicture { codec, packet: number.max(0) as u64 };
             self.failure.get_or_insert(LibavFailure { error, packet: number, shown_from: None });
@@ -445,14 +455,14 @@ impl LibavDecoder {
     }
 
     /// Returns the work of a frame thread on the picture that was returned last; `None` if it is not
-    /// known.
+    /// known, and in a second call for the same picture.
     pub(crate) fn work(&self) -> Option<PictureWork> {
         self.shared.frame_threads.output(self.output)
     }
 
-    /// Handles the library's error `code` for a packet. If the decoder conceals damage, records a
-    /// rejection to report, and decoding continues. Records a failure if the decoder does not
-    /// conceal damage, if memory ran out, or if [`Slots`] has recorded a failure.
+    /// Handles the library's error `code` for a packet. Records a failure, which ends decoding, if
+    /// [`Slots`] has recorded one, if memory ran out, or if the decoder does not conceal damage.
+    /// Otherwise records a rejection, which `receive` reports, and decoding continues.
     fn reject(&mut self, code: c_int) {
         if let Some((number, failure)) = self.shared.slots.take_failure() {
             return self.fail(number, failure);
@@ -486,8 +496,10 @@ impl LibavDecoder {
         self.drain();
     }
 
-    /// Returns true if a picture is decoded and shown before any picture that is missing because
-    /// of the failure.
+    /// Returns true if the picture of packet `number` comes before every picture that may be
+    /// missing because of `failure`: its packet was sent before the packet of the failure, and its
+    /// time in `meta` is before `failure.shown_from`. If one of these two times is not known, the
+    /// second condition is instead that the decoder does not reorder pictures.
     fn comes_before(&self, failure: &LibavFailure, number: i64, meta: FrameMeta) -> bool {
         // SAFETY: an open context.
         let reorders = unsafe { (*self.context.as_ptr()).has_b_frames } > 0;
@@ -498,7 +510,8 @@ impl LibavDecoder {
         number < failure.packet && shown_before
     }
 
-    /// Returns the number of threads that decode one picture each; 1 without frame threads.
+    /// Returns the number of frame threads, each of which decodes a picture of its own; 1 if the
+    /// decoder has no frame threads.
     pub(crate) fn frame_threads(&self) -> u32 {
         // SAFETY: an open context.
         let kind = unsafe { (*self.context.as_ptr()).active_thread_type };
@@ -527,7 +540,7 @@ fn active_threads(context: &CodecContext) -> u32 {
 }
 
 /// Returns the maximum number of threads that libavcodec will use: `Count` limited to 1 to
-/// [`MAX_THREADS`]; for `Auto`, the number of processors plus one, up to 16.
+/// [`MAX_THREADS`]; for `Auto`, the number of available processors plus one, up to 16.
 fn expected_threads(threads: DecoderThreads) -> u32 {
     match threads {
         DecoderThreads::Count(count) => count.clamp(1, MAX_THREADS),

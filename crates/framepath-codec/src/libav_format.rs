@@ -7,8 +7,8 @@ use ff::AVPixelFormat as Av;
 use ffmpeg_sys_next as ff;
 use framepath_model::format::PixelFormat;
 
-/// Returns libav's pixel format for `format`. Differences of meaning that the bytes do not show
-/// (full range) are left to the frame's colours.
+/// Returns libav's pixel format for `format`. Never returns libav's separate formats for full range
+/// (YUVJ...): the frame's colours declare the range.
 pub(crate) fn libav_format(format: PixelFormat) -> Av {
     match format {
         PixelFormat::Grey => Av::AV_PIX_FMT_GRAY8,
@@ -52,7 +52,8 @@ pub(crate) fn libav_format(format: PixelFormat) -> Av {
     }
 }
 
-/// Formats of JPEG: full range, otherwise equal to the format beside them.
+/// libav's formats of JPEG, each with framepath's format, which has the same bytes. libav's formats
+/// mean full range.
 const FULL_RANGE: [(Av, PixelFormat); 3] = [
     (Av::AV_PIX_FMT_YUVJ420P, PixelFormat::Yuv420p),
     (Av::AV_PIX_FMT_YUVJ422P, PixelFormat::Yuv422p),
@@ -66,7 +67,8 @@ pub(crate) fn pixel_format(format: c_int) -> Option<PixelFormat> {
     full.or_else(|| PixelFormat::ALL.into_iter().find(|ours| libav_format(*ours) as c_int == format))
 }
 
-/// Returns true if libav's number `format` means full range whatever the frame declares.
+/// Returns true if libav's number `format` is a YUVJ format, which means full range whatever the
+/// frame declares.
 pub(crate) fn is_full_range(format: c_int) -> bool {
     format == Av::AV_PIX_FMT_YUVJ440P as c_int
         || FULL_RANGE.iter().any(|(libav, _)| *libav as c_int == format)

@@ -2,8 +2,9 @@
 //! Session description in memory, as an input of libavformat; and the record of libavformat's messages about
 //! a stream from the network.
 //!
-//! libavformat reports lost RTP packets and the sender's goodbye only as log messages. The worker that demuxes
-//! a network stream has no logger of its own, so this module takes its place there.
+//! libavformat reports lost RTP packets and the sender's goodbye only as log messages. The worker
+//! process that demuxes a network stream prints no messages of FFmpeg's libraries, so this module
+//! sets its own log callback there.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::NonNull;
@@ -132,8 +133,9 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// Makes libavformat's messages count lost packets and record goodbyes, in the whole process and
-/// for ever. No message of FFmpeg's libraries is printed any more.
+/// Sets the log callback of FFmpeg's libraries to one that counts lost packets and records
+/// goodbyes, in the whole process and for ever. No message of FFmpeg's libraries is printed any
+/// more.
 pub(crate) fn watch_messages() {
     static ONCE: Once = Once::new();
     // SAFETY: sets one global pointer of libavutil, to a function that lives as long as the process.
@@ -145,7 +147,8 @@ pub(crate) fn take_lost() -> u64 {
     LOST.swap(0, Ordering::Relaxed)
 }
 
-/// Returns true if a sender has ever said goodbye for a network stream of this process.
+/// Returns true if a sender has said goodbye for any network stream of this process since
+/// [`watch_messages`].
 pub(crate) fn has_goodbye() -> bool {
     GOODBYE.load(Ordering::Relaxed)
 }

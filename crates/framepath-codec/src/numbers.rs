@@ -2,7 +2,7 @@
 //! Matching of decoded pictures with their packets.
 //!
 //! Decoders reorder, hide and repeat pictures, but copy one 64-bit number from packet to picture.
-//! So each packet gets a number, and its metadata is stored here.
+//! So each packet gets a number, and the packet's metadata is stored here.
 
 use std::collections::VecDeque;
 
@@ -12,6 +12,7 @@ use framepath_model::stream::{FrameMeta, Preroll};
 struct Entry {
     number: i64,
     meta: FrameMeta,
+    /// True if a picture of the packet was received from the decoder, also if it is not output.
     shown: bool,
     /// True if the packet's [`Preroll`] discards its picture. Pictures withheld by a [`Skip`] have
     /// false.
@@ -45,9 +46,9 @@ pub(crate) struct Numbers {
 }
 
 impl Numbers {
-    /// Creates a table for a decoder of `threads` threads: four times two packets per thread plus
-    /// 32, rounded up to a power of two. A thread works on at most two packets, codecs reorder over
-    /// at most 16 pictures, and hidden pictures may lie between them.
+    /// Creates a table for a decoder of `threads` threads. The table has room for `4 * (2 * threads
+    /// + 32)` packets, rounded up to a power of two: a thread works on at most two packets, codecs
+    /// reorder over at most 16 pictures, and hidden pictures may lie between them.
     pub(crate) fn new(threads: u32) -> Numbers {
         let length = (4 * (2 * threads as usize + 32)).next_power_of_two();
         Numbers { entries: vec![None; length], next: 0, first: 0, skips: VecDeque::new(), last: None }
@@ -67,8 +68,9 @@ impl Numbers {
     }
 
     /// Drops all packets, because the decoder was flushed. Returns the number of packets whose
-    /// picture was neither received nor discarded and is shown after the last received picture.
-    /// Pictures that a [`Skip`] would have withheld count, too.
+    /// picture was neither received nor discarded and is shown after the last received picture (if
+    /// a presentation time is missing: whose number is higher). Pictures that a [`Skip`] would have
+    /// withheld count, too.
     pub(crate) fn flush(&mut self) -> u64 {
         let last = self.last.take();
         let comes = |entry: &Entry| match (entry.meta.pts, last) {
@@ -95,8 +97,8 @@ impl Numbers {
         self.next as u64
     }
 
-    /// Returns the earliest presentation time of the stored packets with number `number` or later;
-    /// `None` if such a packet has no time, or there is no such packet.
+    /// Returns the earliest presentation time of the stored packets with number `number` or later
+    /// since the last flush; `None` if such a packet has no time, or there is no such packet.
     pub(crate) fn earliest_from(&self, number: i64) -> Option<i64> {
         let from = number.max(self.next - self.entries.len() as i64).max(self.first);
         let times = (from..self.next).map(|number| self.entries[self.place(number)]?.meta.pts);

@@ -9,14 +9,16 @@ use std::fmt;
 pub enum OutputFormat {
     /// The decoder's own format. Nothing is copied, unless the decoder cannot write into
     /// framepath's memory; a format that framepath does not support is converted to the nearest
-    /// supported one.
+    /// supported one. For a hardware decoder, the first format offered by the driver that framepath
+    /// can copy.
     #[default]
     Native,
-    /// NV12 of 8-bit 4:2:0. Luma stays where the decoder wrote it; chroma is copied into
-    /// interleaved order.
+    /// NV12; a software decoder makes it only from 8-bit 4:2:0 pictures (YUV420P). Luma stays where
+    /// the decoder wrote it; chroma is copied into interleaved order.
     Nv12,
-    /// P010 of 10-bit 4:2:0. Luma and chroma are copied, because P010 has its ten bits at the
-    /// high end and the decoder still reads its own planes.
+    /// P010; a software decoder makes it only from 10-bit 4:2:0 pictures (YUV420P10). Luma and
+    /// chroma are copied, because P010 has its ten bits at the high end of 16 and the decoder still
+    /// reads its own planes.
     P010,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Compressed packets from libavformat.
+//! Compressed packets, from libavformat or from other code.
 
 use std::borrow::Cow;
 use std::ffi::{c_int, c_void};
@@ -49,7 +49,8 @@ impl Packet {
     }
 
     /// Returns the metadata, mutable. The demuxer sets `pts`, `duration` and `orientation`; the
-    /// source stage sets `seq` and `birth_ns`.
+    /// source stage sets `seq` and `birth_ns`, and for a live stream replaces `pts`; the stage
+    /// `decode` sets `is_damaged`.
     pub fn meta_mut(&mut self) -> &mut FrameMeta {
         &mut self.0.meta
     }
@@ -74,10 +75,10 @@ impl Packet {
         self.0.raw.as_ptr()
     }
 
-    /// Makes a packet with bytes in memory that another process can write; for decoders only. `key`
-    /// says whether decoding can start at the packet. The bytes are released after the decoder has
-    /// processed them, on any thread. Returns `None` if there is not enough memory, or for 2 GiB or
-    /// more.
+    /// Makes a packet with bytes in memory that another process can write, so that
+    /// [`bytes`](Packet::bytes) returns `None`. `key` is true if decoding can start at the packet.
+    /// `bytes` is dropped with the last reference to the packet's buffer, also libavcodec's, on any
+    /// thread. Returns `None` if there is not enough memory, or for 2 GiB or more.
     pub fn shared(bytes: SharedBytes, meta: FrameMeta, key: bool) -> Option<Packet> {
         let mut packet = Packet::new()?;
         packet.0.meta = meta;
@@ -106,7 +107,7 @@ impl Packet {
         Some(packet)
     }
 
-    /// Makes a packet with a copy of `bytes`; the meter counts the copy. `key` says whether
+    /// Makes a packet with a copy of `bytes`; the meter counts the copy. `key` is true if
     /// decoding can start at the packet. Returns `None` if there is not enough memory, or for 2 GiB
     /// or more.
     pub fn copied(bytes: &[u8], meta: FrameMeta, key: bool) -> Option<Packet> {
@@ -126,12 +127,12 @@ impl Packet {
         Some(packet)
     }
 
-    /// Copies the bytes into `area`; the meter counts them. Returns their offset in the area, or
-    /// `None` if there is no room until the worker releases packets; always `None` for more bytes
-    /// than [`PacketArea::largest`].
+    /// Copies the bytes into `area`, from which a process at the other end reads packets; the meter
+    /// counts the bytes. Returns their offset in the area, or `None` if there is no room until that
+    /// process releases packets; always `None` for more bytes than [`PacketArea::largest`].
     ///
     /// # Errors
-    /// The worker violated the protocol of the area.
+    /// The other process violated the protocol of the area.
     pub fn copy_into(&self, area: &mut PacketArea) -> Result<Option<u64>, Breach> {
         let (data, len) = self.data();
         // SAFETY: `len` bytes that are valid while `self` lives, in a mapping or a heap outside
@@ -139,9 +140,10 @@ impl Packet {
         unsafe { area.push_raw(data, len) }
     }
 
-    /// Returns a packet whose bytes belong only to this process: a counted copy if another
-    /// process could write the bytes, otherwise the packet itself. Returns `None` if there is not
-    /// enough memory.
+    /// Returns a packet whose bytes belong only to this process. If another process could write the
+    /// bytes, this is a copy, which the meter counts, with the same metadata, preroll and flags,
+    /// without side data; otherwise it is the packet itself. Returns `None` if there is not enough
+    /// memory.
     pub fn private(self) -> Option<Packet> {
         if !self.0.shared {
             return Some(self);
@@ -164,9 +166,9 @@ impl Packet {
         Some(packet)
     }
 
-    /// Makes a packet of `before` and the bytes of this packet, in a counted copy, with the same
-    /// metadata and without side data. Returns `None` if there is not enough memory, or for 2 GiB
-    /// or more.
+    /// Makes a packet of `before` and the bytes of this packet, with the same metadata, preroll and
+    /// flags, without side data. The meter counts the copy of all bytes. Returns `None` if there is
+    /// not enough memory, or for 2 GiB or more.
     pub fn prefixed(&self, before: &[u8]) -> Option<Packet> {
         let (from, len) = self.data();
         let mut packet = Packet::new()?;

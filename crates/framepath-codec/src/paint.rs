@@ -56,18 +56,19 @@ pub struct PaintArea {
 /// for YUV420P frames that are painted unscaled, fill whole rows of the screen, and have a width in
 /// multiples of 16 and a height in multiples of 8. For a shared screen, a slide or a cartoon this
 /// reduces the cost to a comparison. After a frame that changes more than half of the bands, the
-/// next 15 frames are painted whole, without a comparison.
+/// next 16 frames are painted whole: 15 without a copy of the picture, and one more, of which the
+/// painter makes the copy for the next comparison.
 #[derive(Debug)]
 pub struct Painter {
     whole: ScaleContext,
     /// Context for [`BAND`] rows at a time, without scaling.
     band: ScaleContext,
-    /// Copy of the picture on the screen.
+    /// Copy of the picture on the screen, if the next frame can be compared with it.
     seen: PaintedCopy,
     /// Rows of the screen that the last frame changed, from top to bottom.
     changed: Vec<Range<usize>>,
-    /// Scratch memory: the picture converted to planar 8-bit YUV, or a copy of the last rows of a
-    /// picture that libswscale reads directly.
+    /// Scratch memory for the frame being painted: the picture converted to planar 8-bit YUV, or a
+    /// copy of the last rows of a picture that libswscale otherwise reads in place.
     planar: Vec<u8>,
     /// Scratch memory for the painted picture, which is then copied to the screen. Unused if the area is as wide as
     /// the screen's rows and a multiple of [`BLOCK`] pixels: libswscale then writes to the screen directly.
@@ -99,21 +100,22 @@ impl Painter {
         matches!(format, Grey | Yuv420p | Nv12 | Yuv420p10 | P010 | Rgba)
     }
 
-    /// Drops the copy of the painted picture, because the screen may have lost the picture: the
-    /// next frame is painted whole.
+    /// Makes the painter paint the next frame whole. For callers whose screen may no longer show
+    /// the previous picture.
     pub fn forget(&mut self) {
         self.seen.forget();
     }
 
-    /// Returns the rows of the screen that the last frame changed, as ranges from top to bottom;
-    /// none before the first frame, or if a comparison with the previous frame found no change.
+    /// Returns the rows of the screen that the last call of [`paint`](Painter::paint) painted, as
+    /// ranges from top to bottom; none before the first frame, or if a comparison with the previous
+    /// frame found no change.
     pub fn changed(&self) -> &[Range<usize>] {
         &self.changed
     }
 
     /// Paints `frame` into `area` of `screen`, whose rows are `stride` bytes apart. The meter
-    /// counts every written byte. An empty area paints nothing, and keeps the result of
-    /// [`changed`](Painter::changed).
+    /// counts every byte that is written to the screen or to memory of the painter. With an empty
+    /// area, paints nothing and leaves the result of [`changed`](Painter::changed) as it is.
     ///
     /// # Errors
     /// The frame is not a picture, its format is not one that the painter [paints](Painter::paints), or
@@ -262,7 +264,7 @@ fn no_way(source: &Layout) -> ConvertError {
     ConvertError::NoWay { from: source.format, to: PixelFormat::Rgba, width, height }
 }
 
-/// Number of rows that are compared and painted at a time.
+/// Number of luma rows of a band, which is compared and painted as a whole.
 const BAND: usize = 8;
 
 /// Returns the layout of one band of a planar 8-bit YUV picture with the layout `layout`.
@@ -339,8 +341,8 @@ fn samples(frame: &Frame, plane: usize, y: usize, format: PixelFormat, to: &mut 
     });
 }
 
-/// Separates row `y` of interleaved chroma, with `size` bytes per sample, into two rows of bytes
-/// that start at `starts` in `to`.
+/// Separates row `y` of interleaved chroma, with `size` bytes per sample, into two rows that start
+/// at `starts` in `to`: the highest byte of each sample.
 fn pairs(frame: &Frame, y: usize, size: usize, to: &mut [u8], starts: (usize, usize)) {
     let mut at = 0;
     frame.row(1, y).visit(|bytes| {

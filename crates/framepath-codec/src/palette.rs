@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Palettes of packets, as part of the packet's bytes.
 //!
-//! libavformat passes a palette beside the packet's bytes (AV_PKT_DATA_PALETTE), often with the first packet only.
-//! Only bytes reach a decoder in another process, and it may start at any packet. So the demuxer puts the
-//! palette in front of the bytes of each packet, and the decoder takes it off again. A stranger's packet may
-//! begin with the same marker: it then chooses its own palette.
+//! libavformat passes a palette beside the packet's bytes (AV_PKT_DATA_PALETTE), often with the
+//! first packet only. Only bytes reach a decoder in another process, and that decoder may start at
+//! any packet. So the demuxer puts a marker and the palette in front of the bytes of each packet,
+//! and the decoder takes both off again. A packet of a file may itself begin with the same marker:
+//! the bytes after the marker then become its palette.
 
 use std::ptr;
 

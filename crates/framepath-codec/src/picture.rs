@@ -105,7 +105,8 @@ pub(crate) unsafe fn stream_orientation(stream: *const ff::AVStream) -> Orientat
     found.unwrap_or_default()
 }
 
-/// Returns the orientation of the display matrix in the `size` bytes at `data`; `None` if they are no matrix.
+/// Returns the orientation of the display matrix in the `size` bytes at `data`; `None` if `data` is
+/// null or has fewer bytes than a matrix.
 ///
 /// # Safety
 /// `data` is null or has `size` readable bytes.

@@ -12,15 +12,16 @@ use framepath_os::memory::pool::{Frame, FrameMut};
 /// Number of fractional bits of the factors.
 const BITS: u32 = 14;
 
-/// Factors of blue, green and red for luma: 24.966, 128.553 and 65.481 levels (BT.601) of 255, times `1 << BITS`.
+/// Factors of blue, green and red for luma, with [`BITS`] fractional bits: 24.966, 128.553 and
+/// 65.481 (BT.601), each divided by 255.
 const LUMA: [i32; 3] = [1604, 8260, 4207];
 
-/// Factors of blue, green and red for the chroma of blue, scaled as [`LUMA`]: 112, -74.203 and -37.797 levels. Their
-/// sum is 0, so that grey has no colour.
+/// Factors of blue, green and red for the chroma of blue, with [`BITS`] fractional bits: 112,
+/// -74.203 and -37.797, each divided by 255. Their sum is 0, so that grey has no colour.
 const BLUE: [i32; 3] = [7196, -4768, -2428];
 
-/// Factors of blue, green and red for the chroma of red, scaled as [`LUMA`]: -18.214, -93.786 and 112 levels. Their
-/// sum is 0.
+/// Factors of blue, green and red for the chroma of red, with [`BITS`] fractional bits: -18.214,
+/// -93.786 and 112, each divided by 255. Their sum is 0, so that grey has no colour.
 const RED: [i32; 3] = [-1170, -6026, 7196];
 
 /// Returns true if [`RgbToYuv`] converts pictures in `from` to `to`.
@@ -29,12 +30,13 @@ pub(crate) fn converts(from: PixelFormat, to: PixelFormat) -> bool {
         && matches!(to, PixelFormat::Nv12 | PixelFormat::Yuv420p)
 }
 
-/// Converter with its scratch memory.
+/// Converter from BGR0 and BGRA to NV12 and YUV420P, with its scratch memory.
 #[derive(Debug, Default)]
 pub(crate) struct RgbToYuv {
-    /// Copies of two rows of pixels, used only for a frame that another process may change.
+    /// Copies of two rows of pixels, used only for a frame that another process or a device may
+    /// change.
     pixels: [Vec<u8>; 2],
-    /// A row of each chroma plane: blue, red.
+    /// Scratch memory for one row of each chroma plane: blue, red.
     chroma: [Vec<u8>; 2],
 }
 
@@ -71,7 +73,8 @@ impl RgbToYuv {
     }
 }
 
-/// Returns the pixels of row `y`, in `copy` if another process may change them.
+/// Returns the pixels of row `y` of `frame`; copied into `copy` if another process or a device may
+/// change them.
 fn stable<'a>(frame: &'a Frame, y: usize, copy: &'a mut Vec<u8>) -> &'a [u8] {
     let row = frame.row(0, y);
     match row.as_stable() {
@@ -89,7 +92,8 @@ fn row_mut(frame: &mut FrameMut, plane: usize, y: usize) -> &mut [u8] {
     &mut frame.plane_mut(plane)[y * layout.stride..][..layout.width]
 }
 
-/// Vector instructions for the loops below, which the compiler vectorises.
+/// Instructions with which the loops below run: those of every machine of the architecture, or
+/// AVX2.
 #[derive(Clone, Copy)]
 enum Kernels {
     Baseline,
@@ -106,7 +110,7 @@ impl Kernels {
         Kernels::Baseline
     }
 
-    /// Writes a row of luma.
+    /// Writes the luma of the row `pixels` to `to`.
     fn luma(self, pixels: &[u8], to: &mut [u8]) {
         match self {
             Kernels::Baseline => luma(pixels, to),
@@ -141,7 +145,8 @@ unsafe fn luma_avx2(pixels: &[u8], to: &mut [u8]) {
 #[cfg(target_arch = "x86_64")]
 const STEP: usize = 16;
 
-/// Does the work of [`chroma`], whose pairs of pixels the compiler does not add well.
+/// Does the work of [`chroma`] with AVX2 instructions chosen by hand, because the compiler adds
+/// pairs of pixels slowly.
 ///
 /// # Safety
 /// The machine has AVX2.

@@ -16,8 +16,9 @@ impl Shortage {
         Shortage
     }
 
-    /// Returns true if an allocation of this thread has failed since [`watch`](Shortage::watch),
-    /// unless a later system call failed for another reason.
+    /// Returns true if `errno` is ENOMEM: an allocation of this thread has failed since
+    /// [`watch`](Shortage::watch). Misses the failure if a later system call failed for another
+    /// reason.
     pub(crate) fn occurred(&self) -> bool {
         get() == libc::ENOMEM
     }

@@ -20,9 +20,9 @@ use crate::{CodecError, OutputFormat, ProviderRef};
 pub(crate) struct SlotRequest {
     /// Format of the decoder's picture.
     pub(crate) decoded: PixelFormat,
-    /// Coded width in pixels.
+    /// Width in pixels: the coded width, or the visible width of a picture that is copied.
     pub(crate) width: usize,
-    /// Coded height in pixels.
+    /// Height in pixels: the coded height, or the visible height of a picture that is copied.
     pub(crate) height: usize,
 }
 
@@ -47,12 +47,12 @@ pub(crate) struct Padded {
 struct SlotsState {
     /// Current pool; `None` before the first picture.
     pool: Option<Pool>,
-    /// Last request, and the layout of a slot for this request; `None` before the first picture.
+    /// Last request that got a layout, and this layout of a slot; `None` before the first picture.
     surface: Option<(SlotRequest, Surface)>,
 }
 
-/// Current pool of one decoder. The decoder's callbacks share this value, and may run on any thread of
-/// the codec library.
+/// Source of the slots of one decoder, with its current pool. The decoder's callbacks share this
+/// value, and may run on any thread of the codec library.
 pub(crate) struct Slots {
     codec: &'static str,
     output: OutputFormat,
@@ -63,7 +63,8 @@ pub(crate) struct Slots {
     /// Receiver of the frames that another process returns; `None` if no other process reads them.
     give_back: Option<&'static GiveBack>,
     /// Provider of the memory, and the number of slots to request in addition to
-    /// [`Padded::references`]; `None` if this `Slots` makes its pools.
+    /// [`Padded::references`] (together at most [`MOST_BUFFERS`]); `None` if this `Slots` makes its
+    /// pools.
     provider: Option<(ProviderRef, u32)>,
     state: Mutex<SlotsState>,
     /// True after [`close`](Slots::close): no thread may wait for a slot any more.
@@ -74,9 +75,9 @@ pub(crate) struct Slots {
     /// True after a failure, until [`forget_failure`](Slots::forget_failure), even if `failure` was
     /// taken. With this flag, `has_failed` needs no lock.
     failed: AtomicBool,
-    /// Number of the packet whose picture could not be made, and the reason, for the first failure;
-    /// `None` without a failure and after it was taken. Kept here, because codec libraries pass at
-    /// most an error number from a callback to the caller.
+    /// First failure that was not taken yet: the number of the packet whose picture could not be
+    /// made, and the reason. `None` without a failure and after it was taken or forgotten. Kept
+    /// here, because codec libraries pass at most an error number from a callback to the caller.
     failure: Mutex<Option<(i64, CodecError)>>,
 }
 
@@ -106,7 +107,7 @@ impl Slots {
     }
 
     /// Makes the decoder use the memory of `provider`. The decoder needs `slots` slots in addition
-    /// to the references that the stream declares.
+    /// to [`Padded::references`], but requests at most [`MOST_BUFFERS`] slots.
     pub(crate) fn with_provider(self, provider: ProviderRef, slots: u32) -> Slots {
         Slots { provider: Some((provider, slots)), ..self }
     }
@@ -116,11 +117,11 @@ impl Slots {
     }
 
     /// Takes a slot for the picture of packet `number`. Calls `pad`, which returns the decoder's
-    /// requirements, only if `request` differs from the last request. Sleeps while later stages
-    /// hold all slots, and waits for a provider that makes a new pool. Returns `None` if this call
-    /// fails, or a failure was recorded since the last [`forget_failure`](Slots::forget_failure);
-    /// [`take_failure`](Slots::take_failure) then returns the first failure, unless it was taken
-    /// before.
+    /// requirements, only if `request` differs from the last one that got a layout. Sleeps while
+    /// later stages hold all slots, and waits for a provider that makes a new pool. Returns `None`
+    /// if this call fails, or a failure was recorded since the last
+    /// [`forget_failure`](Slots::forget_failure); [`take_failure`](Slots::take_failure) then
+    /// returns the first failure, unless it was taken before.
     pub(crate) fn take(
         &self,
         number: i64,
@@ -200,7 +201,8 @@ impl Slots {
 
     /// Requests memory for pictures of `request` from the provider. Returns the layout of a slot,
     /// and the pool in that memory, never `None`. Fails if the decoder's format is neither YUV420P
-    /// nor YUV420P10, if the provider has no such memory, or if its slots are too small.
+    /// nor YUV420P10, if a size needs more than 32 bits, if the provider has no such memory, or if
+    /// its slots are too small.
     fn request_memory(
         &self,
         ProviderRef(provider): ProviderRef,
@@ -259,8 +261,8 @@ impl Slots {
         }
     }
 
-    /// Records `error`, the reason why the picture of packet `number` cannot be made. Keeps only the
-    /// first failure.
+    /// Records `error`, the reason why the picture of packet `number` cannot be made, unless an
+    /// earlier failure was recorded and not taken yet.
     pub(crate) fn fail(&self, number: i64, error: CodecError) {
         unpoisoned(&self.failure).get_or_insert((number, error));
         // Release: pairs with the Acquire in `has_failed`.
@@ -277,7 +279,7 @@ impl Slots {
         self.failed.store(false, Ordering::Release);
     }
 
-    /// Takes the first failure; `None` without a failure, and in later calls.
+    /// Takes the recorded failure; `None` if there is none, or if it was taken before.
     pub(crate) fn take_failure(&self) -> Option<(i64, CodecError)> {
         if self.has_failed() { unpoisoned(&self.failure).take() } else { None }
     }
@@ -294,8 +296,9 @@ pub(crate) struct Slot {
     hold: Hold,
     pub(crate) surface: Surface,
     codec: &'static str,
-    /// Picture that was converted in this slot; empty before the conversion. If the decoder outputs a
-    /// picture twice, only the first output converts, because a reader may already read the result.
+    /// Picture that was converted in this slot; empty before a conversion, and if none is needed.
+    /// If the decoder outputs a picture twice, only the first output converts, because a reader may
+    /// already read the result.
     converted: OnceLock<DecodedPicture>,
 }
 
@@ -310,10 +313,11 @@ impl Slot {
         self.hold.len()
     }
 
-    /// Makes a frame of the decoded picture. Converts the picture if the output format requires it.
-    /// `starts` has the address of the first visible pixel of each plane, `strides` the bytes
-    /// between its rows. Fails if a plane is outside the slot, the layout is invalid, or the slot's
-    /// picture was converted before with another layout.
+    /// Makes a frame of the decoded picture. Converts the picture the first time if the output
+    /// format requires it; the meter counts the bytes. `starts` has the address of the first
+    /// visible pixel of each plane, `strides` the bytes between its rows. Fails if a plane is
+    /// outside the slot, the layout is invalid, or the slot's picture was converted before with
+    /// another layout.
     ///
     /// # Safety
     /// The decoder has finished the picture in this slot.

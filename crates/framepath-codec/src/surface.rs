@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Layout of a decoder's picture in a slot of the pool.
 //!
-//! A slot has the planes as the decoder requires them (padded, aligned). If the output needs
-//! other planes, the slot has room for them after the decoder's planes, which stay unchanged
-//! because the decoder still reads them as a reference.
+//! A slot has the planes as the decoder requires them (padded, aligned). If the output needs other
+//! planes, the slot has room for these planes, too. The decoder's planes stay unchanged, because
+//! the decoder still reads them as a reference.
 
 use std::cell::Cell;
 
@@ -61,9 +61,10 @@ pub(crate) struct Surface {
     pub(crate) output: PixelFormat,
     /// The decoder's planes, in the order of the format.
     pub(crate) areas: [PlaneArea; 4],
-    /// Plane of the converted luma; exists only for P010.
+    /// Plane of the converted luma; exists only if the output is P010.
     luma: PlaneArea,
-    /// Plane of the interleaved chroma; exists only for NV12 and P010.
+    /// Plane of the interleaved chroma; exists only for pictures that are converted to NV12 or
+    /// P010.
     chroma: PlaneArea,
     /// Number of bytes that a slot needs.
     pub(crate) bytes: usize,
@@ -226,7 +227,8 @@ impl DecodedPicture {
         self.from.format != self.to.format
     }
 
-    /// Writes the planes that only the output format has; nothing if the formats are equal.
+    /// Writes the planes of the frame that are not the decoder's own: chroma for NV12, luma and
+    /// chroma for P010; nothing if the formats are equal.
     ///
     /// # Safety
     /// `base` is the first byte of a slot that both layouts [fit](DecodedPicture::fits), divided

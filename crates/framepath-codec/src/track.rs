@@ -63,8 +63,9 @@ impl fmt::Debug for Parameters {
 pub struct TrackInfo {
     /// Codec of the packets.
     pub codec: Codec,
-    /// Geometry, time base and rate, as declared by the container. `format` is the expected format
-    /// of the decoder's pictures; `None` if this format is unknown or framepath converts it.
+    /// Geometry, time base, rate and orientation, as declared by the container or found in the
+    /// first packets. `format` is the expected format of the decoder's pictures; `None` if this
+    /// format is unknown, or if framepath does not support it and so converts the pictures.
     pub stream: StreamInfo,
     pub(crate) parameters: Arc<Parameters>,
 }
@@ -115,10 +116,9 @@ impl TrackInfo {
         }
     }
 
-    /// Returns the name of the pixel format that the container or the decoder declares, and the
-    /// supported format to which the decoder's pictures are converted; `None` if they are not
-    /// converted, if they cannot be converted, or if the format is not known before the first
-    /// picture.
+    /// Returns libav's name of the pixel format of the decoder's pictures, as far as it is known
+    /// before decoding, and the supported format to which framepath converts the pictures. `None`
+    /// if framepath supports the format, if it cannot convert it, or if the format is not known.
     pub fn converted_format(&self) -> Option<(String, PixelFormat)> {
         // SAFETY: a field of a valid parameter set that nothing writes.
         let format = unsafe { (*self.parameters.as_ptr()).format };
@@ -129,8 +129,9 @@ impl TrackInfo {
     }
 
     /// Returns the parameter sets of `new`, a description of the same track in another session, as
-    /// the start of a packet of this track; empty if they are the same, `None` if the codecs
-    /// differ, or the form or size of NAL unit lengths. Compares nothing else of the two tracks.
+    /// bytes to put in front of a packet of this track. Empty if the two heads are equal, or if
+    /// `new` has no parameter sets. `None` if the codecs differ, or the form or size of NAL unit
+    /// lengths. Compares nothing else of the two tracks.
     pub fn sets_of(&self, new: &TrackInfo) -> Option<Vec<u8>> {
         match (self.codec == new.codec, self.head() == new.head()) {
             (false, _) => None,
@@ -169,7 +170,8 @@ impl TrackInfo {
     /// result has the given `stream`, but with the pixel format of the bytes.
     ///
     /// # Errors
-    /// There are too few or too many bytes, the codec is unknown, or there is not enough memory.
+    /// There are too few or too many bytes; the codec is outside [`Codec::KNOWN`], and libavcodec
+    /// has no software decoder for it; or there is not enough memory.
     pub fn from_bytes(bytes: &[u8], stream: StreamInfo) -> Result<TrackInfo, CodecError> {
         let (fixed, head) = bytes.split_at_checked(FIXED).ok_or(CodecError::Track { detail: "too short" })?;
         let word = |index: usize| {

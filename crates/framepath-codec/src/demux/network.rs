@@ -16,7 +16,8 @@ use crate::network_input::{NetworkInput, has_goodbye, take_lost, watch_messages}
 use crate::shortage::Shortage;
 use crate::{CodecError, Packet};
 
-/// Number of datagrams that libavformat keeps while it waits for an earlier one: its own default.
+/// Maximum number of datagrams that libavformat keeps while it waits for an earlier one:
+/// libavformat's own default.
 const REORDERED: &CStr = c"500";
 
 /// Description of a stream to receive from the network.
@@ -27,13 +28,14 @@ pub struct NetworkStream {
     /// URL with the address of the server as numbers; the text of a session description for
     /// [`NetworkProtocol::Sdp`].
     pub text: Vec<u8>,
-    /// Maximum time to wait for a late datagram, at most about 35 minutes (2^31 - 1 microseconds).
-    /// Without effect for [`NetworkProtocol::RtspTcp`].
+    /// Maximum time to wait for a late datagram; a time beyond about 35 minutes (2^31 - 1
+    /// microseconds) counts as this. Without effect for [`NetworkProtocol::RtspTcp`].
     pub latency: Duration,
-    /// Maximum time of one wait for the server, at most about 35 minutes (2^31 - 1 microseconds).
-    /// Without effect for [`NetworkProtocol::Sdp`], which has no server.
+    /// Maximum time of one wait for the server; a time beyond about 35 minutes (2^31 - 1
+    /// microseconds) counts as this. Without effect for [`NetworkProtocol::Sdp`], which has no
+    /// server.
     pub timeout: Duration,
-    /// Number of the video track, from 0; `None` chooses the best.
+    /// Number of the video track, from 0; `None` chooses the best by libavformat's rating.
     pub track: Option<usize>,
 }
 
@@ -58,7 +60,7 @@ impl NetworkProtocol {
         }
     }
 
-    /// Returns libavformat's names of the protocols that it may open, separated by commas.
+    /// Returns the names of the protocols that libavformat may open, separated by commas.
     fn allowed(self) -> &'static CStr {
         match self {
             NetworkProtocol::RtspTcp => c"tcp",
@@ -106,15 +108,16 @@ impl NetworkStream {
 }
 
 impl Demuxer {
-    /// Connects to the sender of `stream`, and reads the stream's first packets, up to the first random
-    /// access point. Only for a process in a sandbox, because libavformat and libavcodec may use all of
-    /// their demuxers and decoders. From the first call on, this crate counts the log messages of
-    /// FFmpeg's libraries about lost packets and goodbyes in the whole process, and none of their
-    /// messages is printed any more.
+    /// Connects to the sender of `stream`, and reads the stream's first packets, up to the first
+    /// random access point that is not damaged. Only for a process in a sandbox, because
+    /// libavformat and libavcodec may use all of their demuxers and decoders. From the first call
+    /// on, this crate counts the log messages of FFmpeg's libraries about lost packets and goodbyes
+    /// in the whole process, and none of their messages is printed any more.
     ///
     /// # Errors
-    /// The server cannot be reached or refuses the stream, sends nothing for too long, or the stream has no
-    /// video that libavcodec decodes; or there is not enough memory.
+    /// The server cannot be reached or refuses the stream, sends nothing for too long, or the
+    /// stream has no video that libavcodec decodes, or not the requested track; there is not enough
+    /// memory; or an error of [`read`](Demuxer::read).
     pub fn open_network(stream: &NetworkStream) -> Result<Demuxer, CodecError> {
         watch_messages();
         let name = stream.name();
@@ -163,7 +166,8 @@ impl Demuxer {
 }
 
 impl Context {
-    /// Opens `stream`, whose session description `input` has, or which is at `url`.
+    /// Opens `stream`: reads its session description from `input`, or connects to `url` if `input`
+    /// is that of a URL. Fails with libavformat's error.
     fn open_network(stream: &NetworkStream, input: &NetworkInput, url: &CStr) -> Result<Context, CodecError> {
         let failed = |code| {
             let message = libav_message(code);

@@ -23,7 +23,8 @@ impl DemuxerInput {
         }
     }
 
-    /// Returns true if a read has reached the end of the file; always false for a network.
+    /// Returns true if a read since the last seek or rewind has reached the end of the file, or has
+    /// failed; always false for a network.
     pub(super) fn is_at_end(&self) -> bool {
         matches!(self, DemuxerInput::File(input) if input.is_at_end())
     }

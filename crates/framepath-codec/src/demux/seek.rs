@@ -20,8 +20,8 @@ use crate::{Codec, CodecError, Packet};
 /// at an earlier time than the previous seek; the distance between the two times doubles.
 const TRIES: u32 = 24;
 
-/// State of marking the packets after a seek: a packet whose picture is shown before the target of the
-/// seek is marked, and the decoded picture is discarded.
+/// State of marking the packets after a seek or [`skip_to_key`](Demuxer::skip_to_key): a packet
+/// whose picture is shown before the target is marked, and the decoder discards the picture.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Marking {
     /// Presentation time before which pictures are discarded, in ticks: the target of an exact
@@ -33,7 +33,7 @@ pub(super) struct Marking {
     /// packet that is shown after the point ends the marking, because the stream's times may
     /// restart afterwards.
     next_key: Option<i64>,
-    /// True until [`mark`](Marking::mark) has got the first packet after the seek.
+    /// True until [`mark`](Marking::mark) has got the first packet, at which decoding starts.
     is_new: bool,
 }
 
@@ -69,8 +69,9 @@ impl Demuxer {
 
     /// Seeks to the time `to`, counted from the start of the stream. The next
     /// [`read`](Demuxer::read) returns the random access point from which a flushed decoder can
-    /// decode the requested frames. Pictures before the requested frames are
-    /// [preroll](Packet::preroll). If `to` is after the last frame, an exact seek leaves no frame.
+    /// decode the requested frames, or the first packet if there is no such point. Pictures before
+    /// the requested frames are [preroll](Packet::preroll). If `to` is after the last frame, an
+    /// exact seek leaves no frame.
     ///
     /// In a stream without timestamps, the time of frame n is n divided by the frame rate; the
     /// demuxer then reads the file from the beginning.
@@ -80,7 +81,7 @@ impl Demuxer {
     /// [`rewind`](Demuxer::rewind).
     pub fn seek(&mut self, to: Duration, mode: SeekTo) -> Result<(), CodecError> {
         if !self.is_seekable() {
-            return Err(self.cannot_seek("it is a pipe or a device, not a regular file"));
+            return Err(self.cannot_seek("it is a pipe, a device or a network stream"));
         }
         self.marking = None;
         if self.first.is_none() {
@@ -102,7 +103,8 @@ impl Demuxer {
     }
 
     /// Skips packets up to the next random access point that is not damaged, where a flushed
-    /// decoder can start. The next [`read`](Demuxer::read) returns this point, or `None` if the
+    /// decoder can start. (A point that a seek or a rewind has already read is used even if it is
+    /// damaged.) The next [`read`](Demuxer::read) returns this point, or `None` if the
     /// file has no further one. Later packets whose pictures are shown before the point are marked
     /// as [preroll](Packet::preroll).
     ///
@@ -146,9 +148,10 @@ impl Demuxer {
         Ok(())
     }
 
-    /// Returns the last random access point that is shown at or before `latest` (in ticks). The
-    /// next read returns the packet after this point. Returns `None` if decoding has to start at
-    /// the first packet of the file.
+    /// Returns the last random access point that is shown at or before `latest` (in ticks), as far
+    /// as the container's index and the packets' times show. The next read returns the packet after
+    /// this point. Returns `None` if decoding has to start at the first packet of the file; the
+    /// caller then rewinds.
     fn read_to_target(&mut self, latest: i64) -> Result<Option<Packet>, CodecError> {
         let base = self.info.stream.time_base;
         let (mut step, _) = base.ticks_around(Duration::from_secs(1)).unwrap_or_default();
@@ -171,7 +174,7 @@ impl Demuxer {
         self.land_by_reading(latest)
     }
 
-    /// Seeks to a packet at or before `ticks`, and drops the packet that was read ahead. Returns
+    /// Drops the packet that was read ahead, and seeks to a packet at or before `ticks`. Returns
     /// false if libavformat cannot seek, or memory was short.
     fn go_before(&mut self, ticks: i64) -> bool {
         self.read_ahead = None;
@@ -225,8 +228,9 @@ impl Demuxer {
         self.read()
     }
 
-    /// Returns the next random access point that is not damaged; `None` at the end of the file. After a
-    /// seek into a transport stream, the first packet may be incomplete.
+    /// Returns the next random access point that is not damaged; `None` at the end of the file.
+    /// Skips damaged points, because the first packet after a seek into a transport stream may be
+    /// incomplete.
     fn read_key(&mut self) -> Result<Option<Packet>, CodecError> {
         loop {
             match self.read_next() {
@@ -284,15 +288,15 @@ impl Demuxer {
 }
 
 impl Context {
-    /// Seeks to the first packet. Returns true on success, false also if the container has no
-    /// timestamps.
+    /// Seeks to the start time of the stream, or to time 0 if the start is not known. Returns true
+    /// on success, false also if the container has no timestamps.
     pub(super) fn seek_to_start(&mut self, stream: c_int) -> bool {
         self.seek_before(stream, self.start(stream).unwrap_or(0))
     }
 
-    /// Seeks to a packet at or before `ticks` that libavformat considers a random access point,
-    /// by its index or by a search. Returns true on success. Only the next read shows which
-    /// packet was found.
+    /// Seeks to a packet at or before `ticks` that libavformat considers a random access point, by
+    /// its index or by a search. Returns true on success, false also if the container has no
+    /// timestamps. Only the next read shows which packet was found.
     fn seek_before(&mut self, stream: c_int, ticks: i64) -> bool {
         // SAFETY: the context is valid and has this stream; `iformat` is set
         // by the successful open.

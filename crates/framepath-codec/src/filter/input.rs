@@ -19,7 +19,7 @@ use crate::picture::set_field_order;
 /// Number of bytes that must be readable behind the last row: vector code reads beyond it.
 const TOO_FAR: usize = 64;
 
-/// The input frames that libavfilter holds.
+/// Maker of libavfilter's input frames, and list of those that libavfilter holds.
 pub(super) struct InputFrames {
     memory: InputMemory,
     /// Pool for copies of frames that libavfilter must not read in place; `None` before the first.
@@ -27,7 +27,7 @@ pub(super) struct InputFrames {
     held: HeldFrames,
 }
 
-/// Addresses of the frames that libavfilter holds, to tell their buffers from its own.
+/// Addresses of the [`HeldFrame`]s of libavfilter, to tell their buffers from libavfilter's own.
 #[derive(Clone, Default)]
 struct HeldFrames(Arc<Mutex<Vec<usize>>>);
 
@@ -48,9 +48,10 @@ impl InputFrames {
         InputFrames { memory, copies: None, held: HeldFrames::default() }
     }
 
-    /// Returns `frame`, or a copy if libavfilter must not read it in place, as libavfilter takes
-    /// it, with `number` as a mark that filters copy to their output. Returns `None` if there is
-    /// not enough memory.
+    /// Returns an `AVFrame` for libavfilter with the pixels of `frame`, or of a copy if libavfilter
+    /// must not read the frame in place; the meter counts the copy. The `AVFrame` has `number` as a
+    /// mark that filters copy to their output. Returns `None` if there is not enough memory. A copy
+    /// waits while libavfilter holds 256 copies.
     ///
     /// # Errors
     /// The frame is not a picture.
@@ -76,7 +77,8 @@ impl InputFrames {
             Layout::aligned(from.format, from.width, from.height, ROW_ALIGN)?.with_colors(from.colors);
         let bytes = layout.size + SLACK;
         if self.copies.as_ref().is_none_or(|pool| pool.slot_bytes() < bytes) {
-            // 256 slots, as many as the frames that a graph may hold; only used slots take memory.
+            // Only used slots take memory. If libavfilter holds all 256 copies, the next copy waits
+            // for one of them.
             let Ok(pool) = Pool::new(bytes, 256) else { return Ok(None) };
             self.copies = Some(pool);
         }
@@ -132,8 +134,9 @@ impl InputFrames {
         Some(picture)
     }
 
-    /// Returns the input frame, or its first copy, that `picture` is, unchanged and whole; `None`
-    /// if it is another picture, and always with [`InputMemory::Copied`].
+    /// Returns the input frame, or the graph's copy of it, whose whole unchanged pixels `picture`
+    /// shows in place; `None` if `picture` lies in other memory or is a part of the frame, and
+    /// always with [`InputMemory::Copied`].
     ///
     /// # Safety
     /// `picture` is a valid frame.
@@ -187,7 +190,8 @@ unsafe fn set_colors(raw: *mut ff::AVFrame, colors: Colors) {
     }
 }
 
-/// Drops a frame to which libavfilter has no reference left. Called on any thread.
+/// Callback that drops the handle to a frame after libavfilter's last reference to it. Called on
+/// any thread.
 unsafe extern "C" fn release(held: *mut c_void, _data: *mut u8) {
     // SAFETY: the box that `picture_of` attached to this buffer, freed once.
     let held = unsafe { Box::from_raw(held.cast::<HeldFrame>()) };

@@ -73,8 +73,9 @@ pub(super) type Destruct = unsafe extern "C" fn(Handle);
 /// Type of `f0r_set_param_value` and `f0r_get_param_value`. The pointer refers to a `c_double`, a
 /// [`Color`], a [`Position`] or a `*mut c_char`.
 pub(super) type ParamAccess = unsafe extern "C" fn(Handle, *mut c_void, c_int);
-/// Type of `f0r_update`: time in seconds, input picture, output picture.
+/// Type of `f0r_update`: time in seconds, input picture (null for a source), output picture.
 pub(super) type Update = unsafe extern "C" fn(Handle, c_double, *const u32, *mut u32);
-/// Type of `f0r_update2`: time in seconds, three input pictures, output picture.
+/// Type of `f0r_update2`: time in seconds, three input pictures (null for those that the plug-in
+/// does not take), output picture.
 pub(super) type Update2 =
     unsafe extern "C" fn(Handle, c_double, *const u32, *const u32, *const u32, *mut u32);

@@ -27,13 +27,14 @@ pub enum Frei0rError {
         /// Message of the dynamic linker.
         message: String,
     },
-    /// The file is a shared object, but not a frei0r plug-in; or the plug-in lacks the update
-    /// function of its kind.
+    /// The file is a shared object without one of frei0r's functions; or the plug-in lacks the
+    /// update function of its kind.
     #[error("{plugin}: not a frei0r plug-in: it has no `{symbol}`")]
     NoSymbol {
         /// Name of the plug-in's file, without `.so`.
         plugin: String,
-        /// Missing function.
+        /// Missing function; `f0r_update` for a filter or source that has neither this function nor
+        /// `f0r_update2`.
         symbol: &'static str,
     },
     /// The plug-in declares a value that the specification does not define, or an implausible
@@ -90,7 +91,7 @@ pub enum Frei0rError {
         /// Description of the accepted values.
         wants: &'static str,
     },
-    /// The plug-in takes several pictures at a time; a path provides one.
+    /// The plug-in is a mixer: it takes two or three pictures at a time, and a path provides one.
     #[error(
         "{plugin}: a {kind} takes {inputs} frames at a time, and a path carries one; only filters and sources run as a stage"
     )]

@@ -21,8 +21,9 @@ pub struct Found {
 }
 
 /// Returns the folders to search, in order of priority: those of the environment variable
-/// `FREI0R_PATH` (a list with colons) if it is set and not empty, otherwise the usual ones. They
-/// need not exist.
+/// `FREI0R_PATH` (a list with colons) if it is set and not empty, otherwise `/usr/lib/frei0r-1`,
+/// `/usr/lib/ARCH-linux-gnu/frei0r-1`, `/usr/local/lib/frei0r-1` and, if `HOME` is set,
+/// `$HOME/.frei0r-1/lib`. The folders need not exist.
 pub fn folders() -> Vec<PathBuf> {
     if let Some(set) = env::var_os("FREI0R_PATH").filter(|set| !set.is_empty()) {
         return env::split_paths(&set).filter(|folder| !folder.as_os_str().is_empty()).collect();
@@ -39,8 +40,9 @@ pub fn folders() -> Vec<PathBuf> {
 }
 
 /// Returns all plug-ins in [`folders`], sorted by name; if several files have the same name, the
-/// first folder wins. A subfolder belongs to a vendor, and is searched too, but not its own
-/// subfolders. Leaves out folders that cannot be read.
+/// first folder wins. A subfolder belongs to a vendor: this function searches it too, after the
+/// files of the folder, but not its own subfolders. Leaves out folders that cannot be read, and
+/// files whose names are not UTF-8.
 pub fn list() -> Vec<Found> {
     in_folders(&folders())
 }
@@ -48,7 +50,7 @@ pub fn list() -> Vec<Found> {
 /// Finds the plug-in named `name`.
 ///
 /// # Errors
-/// [`Frei0rError::NotFound`], with the nearest existing name.
+/// [`Frei0rError::NotFound`], with the most similar existing name if any is similar.
 pub fn find(name: &str) -> Result<Found, Frei0rError> {
     let folders = folders();
     let mut all = in_folders(&folders);

@@ -82,7 +82,8 @@ impl Instance {
         }
     }
 
-    /// Returns the value of the parameter at index `place`; in a new instance the default.
+    /// Returns the value of the parameter at index `place`; in a new instance the default. A text
+    /// is returned without white space at its ends.
     ///
     /// # Panics
     /// There is no such parameter.

@@ -102,8 +102,8 @@ impl Param {
     }
 }
 
-/// Writes the text that [`ParamKind::read`] parses. An exception is a number from the plug-in
-/// outside of the specified range.
+/// Writes a text that [`ParamKind::read`] parses to the same value, except for a number from the
+/// plug-in outside of the range from 0 to 1, which `read` rejects.
 impl fmt::Display for ParamValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

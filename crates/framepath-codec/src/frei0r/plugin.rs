@@ -112,14 +112,14 @@ pub(super) struct Functions {
 /// Loaded plug-in. It stays loaded until the process ends, because its code may still run on
 /// threads that it started, and at the end of the process.
 pub(super) struct Loaded {
-    /// Path with all symlinks resolved, so that two names of one file are one plug-in.
+    /// Path of the file with all symlinks resolved, so that two paths to one file are one plug-in.
     path: PathBuf,
     /// Name of the file without `.so`, for messages.
     pub(super) name: String,
     pub(super) info: Info,
     pub(super) functions: Functions,
-    /// Lock for calls. The specification says nothing about threads, and plug-ins have global
-    /// variables, so each plug-in gets one call at a time.
+    /// Lock for calls after loading. The specification says nothing about threads, and plug-ins
+    /// have global variables, so each plug-in gets one call at a time.
     calls: Mutex<()>,
 }
 
@@ -128,8 +128,8 @@ pub(super) struct Loaded {
 static LOADED: Mutex<Vec<&'static Loaded>> = Mutex::new(Vec::new());
 
 impl Loaded {
-    /// Waits until no other thread calls into the plug-in, and keeps such calls out until the guard
-    /// is dropped.
+    /// Waits until no other thread calls into the plug-in. Other calls then wait until the returned
+    /// guard is dropped.
     pub(super) fn lock_calls(&self) -> MutexGuard<'_, ()> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -149,9 +149,9 @@ impl fmt::Debug for Plugin {
 }
 
 impl Plugin {
-    /// Loads `path` and its libraries, initialises the plug-in and reads its declarations. All of
-    /// this runs foreign code. If this process has loaded the file before, only returns another
-    /// handle.
+    /// Loads the file `path` and its libraries, initialises the plug-in and reads its declarations.
+    /// All of this runs foreign code. If this process has loaded the file before, only returns
+    /// another handle.
     ///
     /// # Errors
     /// The linker's error, a missing symbol, a failure of `f0r_init`, a declared value that the
@@ -174,8 +174,7 @@ impl Plugin {
         Ok(Plugin { loaded })
     }
 
-    /// Returns the plug-in of the file `path`; `None` if the file was not loaded before under this
-    /// path.
+    /// Returns the plug-in that was loaded from the resolved path `path`; `None` if there is none.
     fn loaded(path: &Path) -> Option<Plugin> {
         let all = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
         all.iter().find(|loaded| loaded.path == path).map(|loaded| Plugin { loaded })
@@ -186,18 +185,19 @@ impl Plugin {
         &self.loaded.info
     }
 
-    /// Returns the file's name without `.so`.
+    /// Returns the file's name without `.so`, as in the path with which the plug-in was first
+    /// loaded.
     pub fn name(&self) -> &'static str {
         &self.loaded.name
     }
 
     /// Checks that the plug-in has the parameter `name` and that it accepts `value`. Returns the
     /// index in [`Info::params`] and the parsed value. In `name`, case and the characters between
-    /// words do not matter.
+    /// words do not matter ([`plain_name`]).
     ///
     /// # Errors
-    /// [`Frei0rError::NoParam`] with the nearest name; [`Frei0rError::Value`] with the accepted
-    /// values.
+    /// [`Frei0rError::NoParam`] with the most similar name if any is similar;
+    /// [`Frei0rError::Value`] with the accepted values.
     pub fn check(&self, name: &str, value: &str) -> Result<(usize, ParamValue), Frei0rError> {
         let params = &self.loaded.info.params;
         let plain = plain_name(name);

@@ -16,20 +16,22 @@ use crate::slots::{Padded, Slot, SlotRequest, Slots};
 /// State that the callbacks use, on any thread of libavcodec.
 pub(super) struct CallbackState {
     pub(super) slots: Slots,
-    /// Observer of the frame threads; idle without frame threads, and below the ledger's level
-    /// `full`.
+    /// Observer of the frame threads. Idle until a thread that has the ledger's level `full` sends
+    /// a packet to a decoder with frame threads.
     pub(super) frame_threads: FrameThreads,
     /// True if the decoder may write into memory of the caller (AV_CODEC_CAP_DR1).
     pub(super) direct: bool,
-    /// True if libavcodec has to regard each picture as read-only as soon as it has the memory, so that it
-    /// copies a picture before it changes it. Some decoders output a picture and then change its memory
-    /// into the next one; the frame keeps the slot and not libavcodec's reference.
+    /// True for codecs outside [`Codec::KNOWN`](crate::Codec::KNOWN): each slot is a read-only
+    /// buffer for libavcodec. A decoder still writes the first picture into the slot, but copies
+    /// the picture before it makes the next one from it. Without this flag, some decoders would
+    /// change the slot of a picture that they have output, because a frame keeps the slot and no
+    /// reference to libavcodec's buffer.
     pub(super) read_only: bool,
     pub(super) lent: LentSlots,
 }
 
-/// Addresses of the slots that libavcodec holds. Decoders also output pictures in other memory; the
-/// buffers of that memory must not be taken for slots.
+/// Addresses of the [`LentSlot`]s that libavcodec holds. Decoders also output pictures in other
+/// memory; the buffers of that memory must not be taken for slots.
 #[derive(Clone, Default)]
 pub(super) struct LentSlots(Arc<Mutex<Vec<usize>>>);
 
@@ -119,7 +121,8 @@ pub(super) unsafe extern "C" fn get_buffer(
     0
 }
 
-/// Frees the slot of a picture to which no reference is left. Called on any thread.
+/// Callback that drops the decoder's hold on a slot after libavcodec's last reference to the
+/// buffer. The slot returns to the pool when no frame uses it any more. Called on any thread.
 unsafe extern "C" fn release(lent: *mut c_void, _data: *mut u8) {
     // SAFETY: the box that `get_buffer` attached to this buffer, freed once.
     let lent = unsafe { Box::from_raw(lent.cast::<LentSlot>()) };
@@ -127,7 +130,8 @@ unsafe extern "C" fn release(lent: *mut c_void, _data: *mut u8) {
     lent.list.addresses().retain(|listed| *listed != address);
 }
 
-/// Returns strides and rows like those of libavcodec's own allocator.
+/// Returns strides and rows like those of libavcodec's own allocator, and the properties of the
+/// stream that a provider needs.
 ///
 /// # Safety
 /// `context` is a valid context of an opened decoder with direct rendering.

@@ -19,7 +19,8 @@ use crate::slots::{Padded, Slot, SlotRequest, Slots};
 /// Alignment of the rows in the slot, in bytes.
 const ROW_ALIGN: usize = 64;
 
-/// libswscale's context for conversions of one decoder's pictures; null before the first.
+/// libswscale's context for conversions of one decoder's pictures; null before the first
+/// conversion, and after libswscale could not make a context.
 pub(super) struct Conversion(*mut ff::SwsContext);
 
 // SAFETY: a context belongs to the owner of the pointer, and may be used on any thread.
@@ -42,7 +43,8 @@ impl Conversion {
     /// later stages hold all slots.
     ///
     /// # Errors
-    /// There is no slot, no conversion, or not enough memory.
+    /// No slot can be taken; framepath and libswscale have no conversion for the format; the
+    /// conversion fails, for example for lack of memory; or the picture lacks a plane.
     ///
     /// # Safety
     /// `frame` is a picture that a decoder has output.

@@ -13,11 +13,12 @@ use framepath_model::format::{Layout, PixelFormat};
 use super::{PixelOrder, no_way};
 use crate::convert::ConvertError;
 
-/// Flags of libswscale: `SWS_BILINEAR`. Unchanged sizes use the vector code, other sizes are
-/// smooth.
+/// Flags of libswscale: `SWS_BILINEAR`. With this flag, libswscale uses its vector code at an
+/// unchanged size, and interpolates at other sizes.
 const FLAGS: c_int = 2;
 
-/// Key of a context: format, size and colours of the source, painted size, pixel order.
+/// Arguments for which a context was made: format, size and colours of the source, painted size,
+/// pixel order.
 type Key = (PixelFormat, (u32, u32), Colors, (usize, usize), PixelOrder);
 
 #[derive(Debug)]

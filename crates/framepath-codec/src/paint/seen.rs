@@ -7,17 +7,18 @@ use framepath_os::memory::pool::Frame;
 
 use super::{BAND, SLACK, planar8};
 
-/// Number of frames without comparison after a frame of which more than half of the bands changed.
+/// Number of frames that are neither compared nor copied after a frame of which more than half of
+/// the bands changed.
 const MOVING: u32 = 15;
 
 /// Copy of the picture on the screen. A copy is needed, because the slot of the previous frame may
 /// have been returned to its pool.
 #[derive(Debug, Default)]
 pub(super) struct PaintedCopy {
-    /// Layout of `picture`; `None` if the screen's content is not known.
+    /// Layout of `picture`; `None` if `picture` is not a copy of the screen's content.
     pub(super) layout: Option<Layout>,
     pub(super) picture: Vec<u8>,
-    /// Number of coming frames that will not be compared.
+    /// Number of coming frames that are neither compared nor copied.
     moving: u32,
 }
 
