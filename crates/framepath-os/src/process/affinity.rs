@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! CPU affinity and scheduling priority of the calling thread.
+//! CPU affinity of the calling thread or of another process's main thread, and scheduling priority of the
+//! calling thread.
 
 use std::io;
 

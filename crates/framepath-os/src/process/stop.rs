@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Request to stop one run, among several runs in one process. It ends waits of this crate
-//! ([`sleep_unless`] and others), not other blocking system calls.
+//! Request to stop one run (of a path), among several runs in one process. The request ends some waits of
+//! this crate ([`sleep_unless`], [`cancel::read`](crate::process::cancel::read) and the wait for a V4L2
+//! device), not other blocking system calls.
 //!
 //! [`signal`](crate::process::signal) ends the whole program. A [`Stop`] ends the threads that
 //! have [entered](Stop::enter) it. Code that waits handles both in the same way:
@@ -30,15 +31,15 @@ pub struct Stop(Arc<Request>);
 
 #[derive(Default)]
 struct Request {
-    /// Futex word: [`REQUESTED`] is set after the request; the higher bits count the wake-ups.
-    /// Sleepers wait on it.
+    /// Futex word on which [`sleep_unless`] sleeps: the bit [`REQUESTED`] is set by the request; the higher
+    /// bits count the calls of [`Stop::wake`].
     word: AtomicU32,
     /// Time of the stop request, CLOCK_MONOTONIC nanoseconds; 0 before the request.
     since_ns: AtomicU64,
     /// Event descriptor that the request makes readable. Made by the first thread of the run that waits
     /// for a descriptor, and not readable if it was made after the request; `None` if it could not be made.
     event: OnceLock<Option<OwnedFd>>,
-    /// Event descriptor that a wake-up makes readable, until the next [`poll_unless`] of the woken thread.
+    /// Event descriptor that [`Stop::wake`] makes readable, until the next [`poll_unless`] in the run.
     /// Made by the first [`poll_unless`]; `None` if it could not be made.
     nudged: OnceLock<Option<OwnedFd>>,
 }
@@ -129,12 +130,13 @@ impl Drop for Entered {
     }
 }
 
-/// Returns true if the calling thread's run was requested to stop.
+/// Returns true if the calling thread's run, which is the one that the thread entered last, was requested to
+/// stop; false if the thread is in no run.
 pub(crate) fn requested() -> bool {
     ENTERED.with_borrow(|entered| entered.last().is_some_and(Stop::is_requested))
 }
 
-/// Returns true if the calling thread's run was requested to stop longer than [`GRACE`] ago.
+/// Returns true if the calling thread's run was requested to stop [`GRACE`] ago or earlier.
 pub(crate) fn overdue() -> bool {
     ENTERED.with_borrow(|entered| entered.last().is_some_and(Stop::is_overdue))
 }

@@ -32,8 +32,8 @@ pub enum Layer {
     /// Landlock: no file can be opened, made or removed; while a plug-in is loaded, its file and the
     /// system's libraries can be read.
     LandlockFiles,
-    /// Landlock: no TCP port can be bound or connected to; for a worker that reaches the network, one port can be
-    /// connected to.
+    /// Landlock: no TCP port can be bound or connected to, except that a worker that reaches the network may
+    /// connect to one port ([`SandboxRole::Network`](super::SandboxRole::Network)).
     LandlockNet,
     /// Landlock: the process can send no signal to other processes, and connect to no abstract unix socket of
     /// theirs.
@@ -83,8 +83,8 @@ impl Layer {
         }
     }
 
-    /// Returns true if the layer prevents access to something. A cgroup only limits resource
-    /// usage, and few users have one delegated.
+    /// Returns true for every layer except [`Layer::Cgroup`], which only limits resource usage, and for which
+    /// few users have a part of the cgroup hierarchy delegated.
     pub fn confines(self) -> bool {
         self != Layer::Cgroup
     }
@@ -102,7 +102,8 @@ pub enum LayerState {
     /// The layer is in force.
     Given,
     /// The kernel does not support the layer, or has it switched off. For seccomp, also if framepath has no
-    /// policy for the processor's architecture.
+    /// policy for the processor's architecture, or its filter cannot be made or installed for another reason
+    /// than a refusal by seccomp(2).
     NotInKernel,
     /// The kernel supports the layer but denied it to this process. Also for a namespace or cgroup that the
     /// worker does not have for another reason, such as the network namespace of a worker that reaches the
@@ -168,8 +169,9 @@ impl Layers {
         })
     }
 
-    /// Returns these layers, as far as they are in force in `other`, too: a layer that is missing in one of
-    /// the two is missing in the result. A layer that is untried in one has the state of the other.
+    /// Returns the layers that are in force both here and in `other`: a layer that is not in the kernel or
+    /// refused in one of the two has this state in the result. A layer that is untried in one of the two has
+    /// the state of the other.
     #[must_use]
     pub fn weaker(self, other: Layers) -> Layers {
         Layer::ALL.into_iter().fold(self, |layers, layer| match (layers.state(layer), other.state(layer)) {
@@ -179,7 +181,7 @@ impl Layers {
         })
     }
 
-    /// Returns the confining layers that are not in force.
+    /// Returns the layers that [confine](Layer::confines) and are not in force, untried layers included.
     pub fn missing(self) -> impl Iterator<Item = Layer> {
         Layer::ALL.into_iter().filter(move |layer| layer.confines() && !self.has(*layer))
     }
