@@ -46,7 +46,8 @@ pub enum SandboxRole<'a> {
     Plugin,
     /// Demuxes as in [`SandboxRole::Decode`], and reads its stream from the network: makes TCP and UDP sockets
     /// (IPv4, IPv6), connects them, and binds UDP sockets. Listens on no TCP port. With Landlock's network
-    /// layer, connects by TCP to one port at most. The process has to be in a network namespace that has the network.
+    /// layer, connects by TCP to one port at most. The process has to be in a network namespace that has the
+    /// network.
     Network {
         /// TCP port of the server, at any address, to which Landlock allows connections; `None` if the worker
         /// needs no TCP, and Landlock then allows none.
