@@ -21,7 +21,7 @@ const BACKLOG: i32 = 128;
 #[derive(Debug)]
 pub struct Listener {
     socket: OwnedFd,
-    /// Path of the socket, if this process made it; `None` if a service manager passed the socket.
+    /// Path of the socket, if this process made the path; `None` if a service manager passed the socket.
     made: Option<MadeName>,
 }
 
@@ -108,8 +108,9 @@ impl Listener {
         Ok(Some(Listener { socket, made: None }))
     }
 
-    /// Accepts a waiting connection. Returns the connection and its peer's credentials, or `None`
-    /// if no connection waits, the connection has ended already, or a signal arrived. Never sleeps.
+    /// Accepts a waiting connection. Returns this side's end of the connection, which is nonblocking, and the
+    /// peer's credentials. Returns `None` if no connection waits, the connection has ended already, or a
+    /// signal arrived. Never sleeps.
     ///
     /// # Errors
     /// From accept4(2), such as too many open descriptors, or from getsockopt(2); in the second case the

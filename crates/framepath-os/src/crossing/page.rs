@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Page of words that one process writes and another process reads at any time: the counters of a
-//! worker, for observers.
+//! Page of words that one process writes and another process reads at any time: the counters and other
+//! figures of a worker, for observers.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};

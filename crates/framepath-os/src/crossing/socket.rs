@@ -34,8 +34,9 @@ pub fn is_crowded(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::TOOMANYREFS.raw_os_error())
 }
 
-/// One end of a connection that preserves record boundaries (SOCK_SEQPACKET). Threads may share
-/// it.
+/// One end of a connection that preserves record boundaries (SOCK_SEQPACKET). Threads may share it. An end
+/// from [`Listener::accept`](super::Listener::accept) is nonblocking: [`Socket::send`] and
+/// [`Socket::receive`] fail with `WouldBlock` where they would wait on another end.
 #[derive(Debug)]
 pub struct Socket(OwnedFd);
 

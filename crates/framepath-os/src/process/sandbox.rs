@@ -118,7 +118,8 @@ pub enum SandboxError {
 /// needed any more. Missing or refused Landlock is reported in the result. If the seccomp filter cannot be
 /// installed, the error is [`SandboxError::NoSeccomp`], all other layers have been entered, and the caller
 /// decides whether to continue. A failure of any other layer is
-/// [`SandboxError::Refused`]. The parent adds the states of the namespaces ([`Layers::with_namespaces`]).
+/// [`SandboxError::Refused`]. The worker's parent adds the states of the
+/// namespaces and of the cgroup ([`WorkerProcess::layers`](crate::process::spawn::WorkerProcess::layers)).
 ///
 /// Afterwards the system call fstat works; stat and newfstatat fail, except that newfstatat works in
 /// [`SandboxRole::PluginLoading`]. The C library's `fstat` may use newfstatat; rustix's uses fstat.

@@ -82,7 +82,8 @@ fn handle(number: libc::c_int, handler: extern "C" fn(libc::c_int)) -> io::Resul
     Ok(())
 }
 
-/// Guard that makes blocking calls of this thread end after a signal, until it is dropped.
+/// Guard of [`interruptible`]: makes blocking calls of the thread that made the guard end after SIGINT or
+/// SIGTERM, until the guard is dropped.
 #[derive(Debug)]
 pub struct Interruptible {
     thread: libc::pid_t,
@@ -180,7 +181,7 @@ impl Stops {
     }
 }
 
-/// Descriptor that is readable after a signal.
+/// Descriptor that is readable while a SIGINT or SIGTERM is pending.
 impl AsFd for Stops {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()

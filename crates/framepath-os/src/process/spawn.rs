@@ -90,7 +90,8 @@ pub struct WorkerProcess {
     pid: libc::pid_t,
     pidfd: OwnedFd,
     namespaces: Namespaces,
-    /// Cgroup of the worker, removed after the process was reaped; `None` if it has no own cgroup.
+    /// Cgroup of the worker, removed when this value is dropped, after the process was reaped; `None` if the
+    /// worker has no cgroup of its own.
     group: Option<Group>,
     /// Resource usage of the process; `None` until the process was reaped. From then on `pid` may belong
     /// to another process.

@@ -33,9 +33,9 @@ impl<'a> GiveBackWords<'a> {
 
     /// Wraps the words of `counts.len()` slots. `waits` is 1 while the owner sleeps or is about to sleep.
     /// `summary` has one bit per slot, set if the slot was returned since the owner's last collection.
-    /// `counts` has the number of returns of each slot since then. Returns `None` if there are no slots or more than
-    /// [`GIVE_BACK_SLOTS`], or if `summary` does not have [`summary_words`](GiveBackWords::summary_words)
-    /// words.
+    /// `counts` has the number of returns of each slot since then. Returns `None` if there are no slots or
+    /// more than [`GIVE_BACK_SLOTS`], or if the number of words of `summary` is not
+    /// [`summary_words`](GiveBackWords::summary_words).
     pub fn new(
         waits: &'a AtomicU32,
         summary: &'a [AtomicU64],

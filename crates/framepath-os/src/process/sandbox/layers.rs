@@ -97,7 +97,7 @@ impl Layer {
 /// State of one sandbox layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LayerState {
-    /// No result: the layer was not tried yet, or the other process (parent or worker) tries it.
+    /// No result: the layer was not tried, or not yet, or the other process (parent or worker) tries it.
     Untried,
     /// The layer is in force.
     Given,
@@ -192,8 +192,9 @@ impl Layers {
         self.0
     }
 
-    /// Reads the wire form; `None` if an invalid bit is set. A worker's own report is trusted
-    /// only before it reads the first untrusted byte.
+    /// Converts the wire form ([`Layers::bits`]); `None` if a bit above those of the last layer is set. The
+    /// caller trusts a worker's report of its own layers only if the worker sent the report before it read the
+    /// first untrusted byte.
     pub fn from_bits(bits: u32) -> Option<Layers> {
         (bits >> (2 * Layer::ALL.len()) == 0).then_some(Layers(bits))
     }
