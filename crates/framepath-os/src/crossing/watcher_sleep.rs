@@ -51,7 +51,7 @@ impl WatcherSleep {
         }
     }
 
-    /// Sets the word to 0. Called by the watcher's thread, after another thread has woken it, or if it does
+    /// Sets the word to 0. Called by the watcher's thread: after another thread has woken it, or when it will
     /// not sleep without a limit after all.
     pub(super) fn wake_up(&self) {
         self.0.store(0, Ordering::Relaxed);

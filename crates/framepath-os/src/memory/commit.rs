@@ -3,8 +3,8 @@
 //!
 //! The kernel allocates the pages of a memfd on first access, even by a reader. With
 //! `vm.overcommit_memory=2` the kernel may then have no memory left, and the process that accesses the
-//! page dies of SIGBUS. In this mode only, all pages of a memfd that is shared with another process are
-//! allocated when the memfd is made, and a lack of memory is an error.
+//! page dies of SIGBUS. In this mode only, all pages of the memfd of a pool or of memory for another process
+//! are allocated when the memfd is made, and a lack of memory is an error.
 
 use std::os::fd::AsFd;
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Opening, reading and writing files that may block forever (a pipe, a fifo, a terminal), until a
-//! signal ends the program ([`crate::process::signal`]). A stop request ([`stop`]) ends only [`read`]s
-//! and later writes, because it interrupts no system call.
+//! signal ends the program ([`crate::process::signal`]). A stop request ([`stop`]) interrupts no system
+//! call of these functions except the wait in [`read`]; a write that begins after the request's grace period
+//! fails if it would block.
 //!
 //! The standard library repeats a call that a signal interrupted. These functions first check
 //! whether the program has to end, and if so fail with ECANCELED. The first signal ends a wait for input.

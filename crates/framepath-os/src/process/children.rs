@@ -10,7 +10,8 @@ use std::time::Duration;
 /// longer than framepath, as the child, needs to end after SIGTERM.
 const PATIENCE: Duration = Duration::from_millis(700);
 
-/// Resources used by an ended child and every descendant that it waited for.
+/// Resources used by an ended child and by its descendants that had ended and whose parents waited for
+/// them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResourceUsage {
     /// User and system CPU time, nanoseconds.

@@ -26,7 +26,7 @@ mod x86_64;
 
 pub use layers::{Layer, LayerState, Layers};
 
-/// Purpose of a worker. It determines the allowed system calls and files.
+/// Purpose of a worker. The role determines the allowed system calls, files and TCP ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SandboxRole<'a> {
     /// Runs a decoder, demuxer or other stage on received data, in its own memory and in memory that its
@@ -116,10 +116,10 @@ pub enum SandboxError {
 ///
 /// Call this on the main thread while it is the only thread, and when no capability or file is
 /// needed any more. Missing or refused Landlock is reported in the result. If the seccomp filter cannot be
-/// installed, the error is [`SandboxError::NoSeccomp`], all other layers have been entered, and the caller
-/// decides whether to continue. A failure of any other layer is
-/// [`SandboxError::Refused`]. The worker's parent adds the states of the
-/// namespaces and of the cgroup ([`WorkerProcess::layers`](crate::process::spawn::WorkerProcess::layers)).
+/// installed, the error is [`SandboxError::NoSeccomp`], which comes after all other layers were tried, and
+/// the caller decides whether to continue. A failure of any other layer is [`SandboxError::Refused`]. The
+/// worker's parent adds the states of the namespaces and of the cgroup
+/// ([`WorkerProcess::layers`](crate::process::spawn::WorkerProcess::layers)).
 ///
 /// Afterwards the system call fstat works; stat and newfstatat fail, except that newfstatat works in
 /// [`SandboxRole::PluginLoading`]. The C library's `fstat` may use newfstatat; rustix's uses fstat.

@@ -156,8 +156,8 @@ fn event() -> Option<OwnedFd> {
 /// Only one thread of a run may wait here and be woken. If the event descriptors cannot be made, a request
 /// or a wake-up during the wait does not end it.
 ///
-/// A request made before the call does not end the wait: the run still waits for its frames. After such a
-/// request, a wake-up does not end it either.
+/// A stop request made before the call does not end the wait: the run still waits for its frames. After such
+/// a request, a wake-up does not end the wait either.
 ///
 /// Errors from poll(2), except EINTR.
 pub(crate) fn poll_unless(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Bounded ring between one producer and one consumer, without locks and without sleeping;
-//! `queue` adds the sleeping.
+//! Bounded ring between one producer and one consumer, without sleeping; `queue` adds the sleeping. Only a
+//! ring whose producer may remove the oldest value has a lock, around each removal of a value.
 
 use std::mem::MaybeUninit;
 

@@ -125,8 +125,8 @@ impl Mapped {
     }
 }
 
-/// Size of a foreign pool, bytes, from which on a failure to map it is not a lack of this process: no
-/// worker may allocate so much, so the size is a false report.
+/// Size of a foreign pool, bytes, at and above which a failure to map the pool does not count as a lack of
+/// this process: no worker may allocate so much, so the size is a false report.
 const LARGEST: usize = 1 << 40;
 
 impl ForeignError {

@@ -21,8 +21,8 @@ use crate::process::crash;
 /// Name in errors in place of a program's path, because a zygote starts no program.
 const PROGRAM: &str = "this process";
 
-/// Handle of a process that forks workers from itself. Dropping it kills the first process of the workers'
-/// pid namespace, if there is one, and with it all workers.
+/// Handle by which a process forks workers from itself. Dropping the handle kills the first process of the
+/// workers' pid namespace, if there is one, and the kernel then kills all workers.
 #[derive(Debug)]
 pub struct Zygote {
     namespaces: Namespaces,
