@@ -139,7 +139,7 @@ impl AsFd for Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         if let Some(made) = &self.made {
-            // Fails only if the path is gone already.
+            // Fails if the path is gone already, for example; there is nothing else to do.
             let _ = made.folder.remove(&made.name, made.device, made.inode);
         }
     }

@@ -169,7 +169,7 @@ impl PacketPool {
 struct Extents(BTreeMap<usize, usize>);
 
 impl Extents {
-    /// Creates the free range from offset `from` to offset `to`; nothing is free if it is empty.
+    /// Makes the bytes from offset `from` to offset `to` free; no bytes if `from` is not below `to`.
     fn new(from: usize, to: usize) -> Extents {
         Extents((from < to).then_some((from, to - from)).into_iter().collect())
     }

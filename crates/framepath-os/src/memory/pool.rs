@@ -438,7 +438,8 @@ impl Pool {
         self.inner().id
     }
 
-    /// Returns the number of the pool's first slot in an [`Exported`]; 0 if the pool is not shared.
+    /// Returns the number of the pool's slot 0 among all slots of its [`GiveBack`], as in [`Exported::slot`]; 0
+    /// if the pool is not shared.
     #[cfg(not(any(loom, miri)))]
     pub fn first_slot(&self) -> u32 {
         self.inner().first_slot()

@@ -104,7 +104,7 @@ impl Delegated {
         let group = Group(path);
         write(&group.0.join("memory.max"), &memory_bytes.to_string())?;
         write(&group.0.join("pids.max"), &threads.to_string())?;
-        // Kernels without swap accounting lack this file.
+        // Kernels without swap accounting lack the first file, kernels before 4.19 the second.
         let _ = write(&group.0.join("memory.swap.max"), "0");
         let _ = write(&group.0.join("memory.oom.group"), "1");
         Ok(group)

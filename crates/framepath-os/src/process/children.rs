@@ -58,7 +58,7 @@ pub fn wait(child: Child) -> io::Result<ResourceUsage> {
     loop {
         if crate::process::signal::interrupted() && !asked_to_end {
             asked_to_end = true;
-            // Fails only if the child has already ended.
+            // Fails only if the child may not be signalled, for example because it changed its user.
             let _ = signal(&child, libc::SIGTERM);
         }
         if asked_to_end && !killed && crate::process::signal::since().is_some_and(|since| since > PATIENCE) {

@@ -57,7 +57,7 @@ pub fn install() -> io::Result<()> {
         return Ok(());
     }
     let event = eventfd(0, EventfdFlags::CLOEXEC)?;
-    // The descriptor is never closed, because the handler writes to it.
+    // The thread keeps the descriptor open forever, because the handler writes to it.
     FIRST_SIGNAL.store(event.as_raw_fd(), Ordering::Release);
     std::thread::Builder::new().name("fp-signal".to_owned()).spawn(move || interrupt_others(&event))?;
     threads().push(thread_id());

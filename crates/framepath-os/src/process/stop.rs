@@ -98,7 +98,8 @@ impl Stop {
     }
 
     /// Makes the calling thread a thread of this run, until the result is dropped: the run's stop request
-    /// and wake-ups end the thread's waits. If a thread enters several runs, the last one counts.
+    /// then ends the thread's waits that the module's documentation names, and [`Stop::wake`] ends its
+    /// sleeps. If a thread enters several runs, the last one counts.
     pub fn enter(&self) -> Entered {
         ENTERED.with_borrow_mut(|entered| entered.push(self.clone()));
         Entered { stays: PhantomData }

@@ -37,7 +37,7 @@ pub(super) struct FrameTarget {
     /// Number of handles to this target, if it is boxed: made by [`Hold::frame`] or for a foreign frame.
     /// Always 0 for a target in `Inner::places`, which lives as long as the pool.
     handles: AtomicU32,
-    /// True if the target is the head of a [`ForeignPlace`]; always boxed.
+    /// True if the target is the head of a [`ForeignPlace`]. Such a target is always boxed.
     foreign: bool,
     written: Written,
 }

@@ -78,8 +78,8 @@ impl Zygote {
         single_threaded()?;
         let mut worker = fork(Some(socket), bounds.group(), |socket| {
             let own = Namespaces { pid: false, ..self.namespaces };
-            // A limit may deny more namespaces. The worker then stays in those of the zygote,
-            // which are separate from the host's too.
+            // A limit may deny more namespaces. The worker then stays in those of the zygote, which
+            // are of the same kinds and separate from the host's, too.
             // SAFETY: unshare(2) takes any number.
             unsafe { libc::unshare(own.flags()) };
             match socket {
