@@ -107,7 +107,7 @@ impl PacketArea {
         }
     }
 
-    /// Makes the memory of released packets free again.
+    /// Makes the memory of released packets free again. Fails as [`PacketArea::push`] does.
     fn reclaim(&mut self) -> Result<(), Breach> {
         let released = self.released()?;
         self.live.drain(..(released - self.taken_back) as usize);
@@ -116,7 +116,8 @@ impl PacketArea {
     }
 
     /// Returns the offset of free room for `bytes` bytes, or `None` if there is none. In an area without
-    /// packets the room is at the start, so that a path that keeps up uses the same few warm pages.
+    /// packets the room is at the start (after the bytes of [`PacketArea::keep`]), so that a path that keeps
+    /// up uses the same few warm pages.
     /// Otherwise the room is after the newest packet or before the oldest.
     fn place(&self, bytes: usize) -> Option<usize> {
         let (Some(&(oldest, _)), Some(&(_, end))) = (self.live.front(), self.live.back()) else {

@@ -12,7 +12,7 @@ use super::sealed::{Sealed, SealedError};
 
 const BYTES: usize = 4096;
 
-/// Number of words of a page.
+/// Number of words of a page: 512, each of 64 bits.
 pub const PAGE_WORDS: usize = BYTES / 8;
 
 /// Sealed memfd of one page, mapped. Each word is a number that the writing process sets or adds to. All

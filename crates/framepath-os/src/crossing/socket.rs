@@ -24,8 +24,8 @@ use crate::process::cancel::canceled;
 use crate::process::signal;
 use crate::time::timespec;
 
-/// Maximum time that the sender of a descriptor waits until other descriptors have been received,
-/// milliseconds.
+/// Maximum time that [`Socket::send`] waits, while too many descriptors of this user are unread, before it
+/// fails with ETOOMANYREFS; milliseconds, approximately.
 const CROWDED: u32 = 10_000;
 
 /// Returns true for ETOOMANYREFS: too many descriptors of this user are in unread sockets, so

@@ -80,7 +80,7 @@ pub enum PoolError {
         call: &'static str,
         /// Size of the whole pool, bytes.
         bytes: usize,
-        /// The kernel's error.
+        /// The kernel's error; or `OVERFLOW` or `INVAL` for memory from another process, as the variant says.
         errno: rustix::io::Errno,
     },
     /// No slot is free, and only the decoder's own references ([`Hold`]) hold the slots: waiting would never
@@ -101,7 +101,7 @@ pub enum PoolError {
     NotGranted {
         /// Size of the whole pool, bytes.
         bytes: usize,
-        /// Reason that the function returned.
+        /// Description of the error that the function returned.
         reason: String,
     },
     /// The pool is shared, and its [`GiveBack`] has no free range of so many consecutive slot numbers. Numbers
@@ -272,7 +272,7 @@ impl Pool {
     /// through which another process can return frames, and as [`Pool::new`] otherwise.
     ///
     /// # Errors
-    /// As the two functions.
+    /// As [`Pool::new_shared`] with a `give_back`, as [`Pool::new`] without.
     pub fn for_stage(
         slot_bytes: usize,
         slots: u32,

@@ -15,7 +15,8 @@ const CLOSED: u32 = u32::MAX - 1;
 /// the pool's owner takes.
 #[derive(Debug)]
 pub(crate) struct ReturnStack {
-    /// Top slot, `EMPTY`, or `CLOSED` once the owner is gone.
+    /// Number of the top slot; `EMPTY` if no slot is on the stack; `CLOSED` after the owner has closed the
+    /// stack.
     head: CacheAligned<AtomicU32>,
     /// Slot below each slot. The one thread that returns slot `n` writes `next[n]` before `n`
     /// becomes the head.
@@ -26,7 +27,8 @@ pub(crate) struct ReturnStack {
     unaccounted: AtomicUsize,
 }
 
-/// Result of [`ReturnStack::push`] and [`ReturnStack::close`].
+/// Result of [`ReturnStack::push`] and [`ReturnStack::close`]: whether the owner can take the slot, and
+/// whether the pool has to be freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Returned {
     /// The slot is on the stack; the owner can take it.

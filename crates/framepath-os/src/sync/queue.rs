@@ -33,7 +33,7 @@ use std::sync::Arc;
 /// Policy of [`Sender::send`] when the queue is full, with the names and meanings of GStreamer's `leaky`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leaky {
-    /// The producer waits until there is room.
+    /// The sender waits until there is room or the receiver is gone.
     No,
     /// The new value is rejected and returned to the sender.
     Upstream,
@@ -171,7 +171,7 @@ impl<T: Send> Sender<T> {
         self.producer.len()
     }
 
-    /// Returns true if the receiver has taken all values.
+    /// Returns true if no value is in the queue.
     pub fn is_empty(&self) -> bool {
         self.producer.is_empty()
     }

@@ -133,8 +133,8 @@ impl<T: Send> Producer<T> {
         Ok(())
     }
 
-    /// Removes and returns the value that is oldest now. Returns `None` if the consumer has taken all
-    /// values.
+    /// Removes and returns the value that is oldest now. Returns `None` if no value is in the ring (any
+    /// more), because the consumer may take values at any time.
     ///
     /// # Panics
     /// The ring was not made with `leaks_oldest`.
@@ -150,7 +150,7 @@ impl<T: Send> Producer<T> {
         self.tail.wrapping_sub(self.ring.head.0.load(Ordering::Acquire))
     }
 
-    /// Returns true if the consumer has taken all values.
+    /// Returns true if no value is in the ring.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -213,7 +213,8 @@ impl GiveBack {
         OwnerWait::shared(self.words.waits)
     }
 
-    /// Keeps the handle `frame` until the other side returns slot `slot`.
+    /// Keeps the handle `frame` of slot number `slot` until the other side has returned this slot as often as
+    /// it was exported up to now.
     pub(super) fn keep(&self, slot: u32, frame: Frame) {
         self.table().exported[slot as usize].push_back(frame);
     }

@@ -17,7 +17,7 @@ pub enum Layer {
     NetNamespace,
     /// IPC namespace: no System V IPC objects and POSIX message queues of other processes.
     IpcNamespace,
-    /// UTS namespace: a separate host name.
+    /// UTS namespace: a host name of its own, separate from the machine's.
     UtsNamespace,
     /// A program started by the process gains no rights.
     NoNewPrivileges,
