@@ -25,7 +25,8 @@ use crate::time::{now_ns, sleep_until, timespec};
 
 /// Handle that stops one run from any thread; clones stop the same run.
 ///
-/// After the request, the run delivers its pending frames within [`GRACE`], and ends.
+/// After the request, the run still delivers the pending frames that it can deliver within [`GRACE`], and
+/// ends.
 #[derive(Clone, Default)]
 pub struct Stop(Arc<Request>);
 

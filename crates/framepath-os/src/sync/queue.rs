@@ -35,9 +35,9 @@ use std::sync::Arc;
 pub enum Leaky {
     /// The sender waits until there is room or the receiver is gone.
     No,
-    /// The new value is rejected and returned to the sender.
+    /// The new value does not enter the queue, and [`Sender::send`] returns it.
     Upstream,
-    /// The oldest value is removed and returned to the sender.
+    /// The oldest value is removed from the queue to make room, and [`Sender::send`] returns it.
     Downstream,
 }
 

@@ -5,10 +5,10 @@ use std::fmt;
 
 use crate::process::spawn::Namespaces;
 
-/// One layer of a worker's sandbox. The order determines the bits of [`Layers::bits`].
+/// One layer of a worker's sandbox. The order of the variants determines the bits of [`Layers::bits`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Layer {
-    /// User namespace: no capability outside of it.
+    /// User namespace: the process has no capability over anything outside of its user namespace.
     UserNamespace,
     /// Pid namespace: processes outside of it have no id in the worker, so the worker cannot signal or trace
     /// them.
@@ -170,8 +170,8 @@ impl Layers {
     }
 
     /// Returns the layers that are in force both here and in `other`: a layer that is not in the kernel or
-    /// refused in one of the two has this state in the result. A layer that is untried in one of the two has
-    /// the state of the other.
+    /// refused in one of the two has this state in the result (if in both, the state here). A layer that is
+    /// untried in one of the two has the state of the other.
     #[must_use]
     pub fn weaker(self, other: Layers) -> Layers {
         Layer::ALL.into_iter().fold(self, |layers, layer| match (layers.state(layer), other.state(layer)) {

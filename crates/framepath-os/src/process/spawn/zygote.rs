@@ -123,8 +123,9 @@ fn enter_most() -> io::Result<Namespaces> {
     Ok(Namespaces::default())
 }
 
-/// Maps `user` and `group`, the ids that this process had, in its new user namespace. Otherwise its
-/// children could not make a user namespace of their own that maps no user.
+/// Maps `user` and `group`, the effective ids that this process had before, to the same ids in this process's
+/// new user namespace. Without the map, this process's children could not make a user namespace of their own
+/// that maps no user. Ignores a failure.
 fn map_self(user: u32, group: u32) {
     // If a file cannot be written, the workers stay in the zygote's user namespace.
     let write = |file: &str, text: &str| std::fs::write(format!("/proc/self/{file}"), text).is_ok();
