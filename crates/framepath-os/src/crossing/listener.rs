@@ -45,8 +45,7 @@ impl Listener {
     /// `PermissionDenied` if any other user owns the folder, a folder above it or a symbolic link on the
     /// way, or could replace entries of such a folder. `AddrInUse` if the path exists and is not a socket of
     /// this user, or is a socket that may have a listener, in this process or another. Other errors from the
-    /// system, or if the path refers to another file or another user's file right after the socket was
-    /// made.
+    /// system, or if another process replaced the path right after this function made the socket.
     pub fn bind(path: &Path, mode: u32) -> io::Result<Listener> {
         let (folder, name) = SocketFolder::of(path)?;
         let address = folder.address(&name)?;

@@ -144,7 +144,7 @@ impl Layers {
     }
 
     /// Returns these layers with the states of the five namespace layers replaced: in force where `own` is
-    /// true, refused otherwise. The worker's parent knows them.
+    /// true, refused otherwise. Called by the worker's parent, which knows the worker's namespaces.
     #[must_use]
     pub fn with_namespaces(self, own: Namespaces) -> Layers {
         [
