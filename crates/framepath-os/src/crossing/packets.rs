@@ -117,8 +117,7 @@ impl PacketArea {
 
     /// Returns the offset of free room for `bytes` bytes, or `None` if there is none. In an area without
     /// packets the room is at the start (after the bytes of [`PacketArea::keep`]), so that a path that keeps
-    /// up uses the same few warm pages.
-    /// Otherwise the room is after the newest packet or before the oldest.
+    /// up uses the same few warm pages. Otherwise the room is after the newest packet or before the oldest.
     fn place(&self, bytes: usize) -> Option<usize> {
         let (Some(&(oldest, _)), Some(&(_, end))) = (self.live.front(), self.live.back()) else {
             return (self.kept + bytes <= self.capacity()).then_some(self.kept);

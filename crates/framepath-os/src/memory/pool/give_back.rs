@@ -220,8 +220,7 @@ impl GiveBack {
     }
 
     /// Takes the lowest free range of `slots` consecutive numbers for the slots of a pool. No other live pool
-    /// of this [`GiveBack`] has these numbers.
-    /// Returns `None` if no range of this length is free.
+    /// of this [`GiveBack`] has these numbers. Returns `None` if no range of this length is free.
     pub(super) fn take_range(&'static self, slots: u32) -> Option<SlotNumbers> {
         let mut table = self.table();
         let mut first = 0;

@@ -13,7 +13,7 @@ pub enum Layer {
     /// Pid namespace: processes outside of it have no id in the worker, so the worker cannot signal or trace
     /// them.
     PidNamespace,
-    /// Network namespace: no network.
+    /// Network namespace of the process's own, which reaches no network.
     NetNamespace,
     /// IPC namespace: no System V IPC objects and POSIX message queues of other processes.
     IpcNamespace,
@@ -38,7 +38,7 @@ pub enum Layer {
     /// Landlock: the process can send no signal to other processes, and connect to no abstract unix socket of
     /// theirs.
     LandlockScope,
-    /// Only the system calls of the role's policy are allowed.
+    /// Seccomp filter: only the system calls of the role's policy are allowed, under the policy's conditions.
     Seccomp,
     /// Separate cgroup: a limit on all memory and on threads.
     Cgroup,
