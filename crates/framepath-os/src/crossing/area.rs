@@ -56,8 +56,8 @@ pub(super) enum AreaWord {
     /// Number of packets of a [`PacketArea`](super::PacketArea), since the start, that the worker has
     /// released, in order of submission.
     PacketsReleased,
-    /// Bell on which the owner of a pool of frames or packets in one process sleeps until the other process
-    /// returns one of them.
+    /// Bell on which the owner of a pool of frames or packets, in one process, sleeps until one of them is
+    /// returned, by the other process or by another thread of its own process.
     SlotBell,
 }
 

@@ -52,8 +52,8 @@ pub fn create(path: &Path) -> io::Result<File> {
     repeated(signal::overdue, || rustix::fs::open(path, flags, mode)).map(File::from)
 }
 
-/// Reads into `buffer`; waits until there are bytes. Returns the number of bytes, 0 at the end of the
-/// file.
+/// Reads into `buffer`; waits until there are bytes or the file ends. Returns the number of bytes, 0 at the
+/// end of the file.
 ///
 /// # Errors
 /// From read(2) or poll(2); [`canceled`] if a signal interrupts the wait for bytes, or if the calling

@@ -13,7 +13,7 @@ use super::frame::Frame;
 use super::owner_wait::OwnerWait;
 use crate::sync::atomics::{AtomicU32, AtomicU64, Ordering};
 
-/// Maximum number of slots of one [`GiveBack`].
+/// Maximum number of slot numbers of one [`GiveBack`], which its pools share.
 pub const GIVE_BACK_SLOTS: u32 = 4096;
 
 /// Words in shared memory through which one process (the reader) returns slots to another (the owner).
@@ -26,7 +26,8 @@ pub struct GiveBackWords<'a> {
 }
 
 impl<'a> GiveBackWords<'a> {
-    /// Returns the number of words that `summary` has for `slots` slots: one per 64 slots.
+    /// Returns the number of words that `summary` has for `slots` slots: one per 64 slots,
+    /// rounded up.
     pub const fn summary_words(slots: u32) -> usize {
         slots.div_ceil(64) as usize
     }
