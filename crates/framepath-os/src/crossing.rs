@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Communication between two processes: one shared memfd with rings of cells, packet bytes, bells and
-//! words for returned slots, and a socket for rare messages and file descriptors.
+//! words for returned slots, and a socket for rare messages and file descriptors. The module also has the
+//! listening socket of a service, the page of a worker's counters, and threads that watch a connection.
 //!
 //! One side is the *caller*, whose path has the stage; the other side is the *worker*, which runs the
 //! stage. Neither side trusts the other. Everything in the shared area except the packet bytes is an
 //! atomic word that is read once, then checked, then used. A peer that violates the protocol never causes
-//! undefined behaviour: the side that notices the violation gets a [`Breach`]. The frames' pixels are not
-//! in this area but in pools (`pool::foreign`).
+//! undefined behaviour. A side that notices a violation gets a [`Breach`]; a violation that only delays or
+//! falsifies data may stay unnoticed. The frames' pixels are not in this area but in pools
+//! (`pool::foreign`).
 //!
 //! `framepath_model::wire` defines the words of a cell.
 
@@ -56,8 +58,8 @@ pub use wait::{PollEvents, Wait, wait};
 pub use watch::{Watcher, at_end, watch};
 pub use watcher_sleep::WatchResult;
 
-/// Violation of the protocol by the peer in the shared area, with its description. The side that
-/// detects the violation must not use the area's data any more.
+/// Violation of the protocol by the peer, in the shared area or by a message on the socket; contains a
+/// description of the violation. The side that detects the violation must not use the area's data any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("shared memory: the other process violated the protocol: {0}")]
+#[error("the other process violated the protocol: {0}")]
 pub struct Breach(pub &'static str);

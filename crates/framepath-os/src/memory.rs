@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory of frames: pools in sealed memfds, and mappings of other processes' memory.
+//! Memory of frames: pools, usually in sealed memfds, and mappings of other processes' memory.
 
 #[cfg(not(loom))]
 pub mod commit;
@@ -7,7 +7,8 @@ pub(crate) mod mapping;
 pub mod pool;
 pub(crate) mod return_stack;
 
-/// Creates an empty memfd, readable and writable, closed on exec. `name` only shows in /proc.
+/// Creates an empty memfd, readable and writable, closed on exec, without seals. `name` only shows in
+/// /proc.
 ///
 /// # Errors
 /// From memfd_create(2).

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! This process and its children: signals and stop requests, CPUs, resource limits, and the
-//! sandbox of workers.
+//! This process and its children: signals and stop requests, CPUs, resource usage and limits, and the
+//! start and the sandbox of workers.
 
 #[cfg(not(loom))]
 pub mod affinity;

@@ -2,8 +2,8 @@
 //! Layout of the shared area.
 //!
 //! ```text
-//! lines of 128 bytes   one word each: ring positions, bells, counters
-//! give-back words      as pool::GiveBack has them
+//! lines of 128 bytes   one word each: ring positions, bells, counters (AreaWord)
+//! give-back words      a bit per slot, then a counter per slot (pool::GiveBackWords)
 //! submission cells     Sizes::cells x 64 bytes
 //! completion cells     Sizes::cells x 64 bytes
 //! packet bytes         from a page boundary, Sizes::packet_bytes
@@ -16,18 +16,19 @@ pub use modelled::SharedArea;
 #[cfg(not(loom))]
 pub use shared::SharedArea;
 
-/// Sizes of the parts of an area. The side that makes the area chooses them, and the other side receives
-/// them once. Both sides check them; they never change.
+/// Sizes of the variable parts of an area. The side that makes the area chooses them, and the other side
+/// receives them once. Both sides check them; they never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
     /// Number of cells of each ring; a power of two from 2 to 65,536.
     pub cells: u32,
-    /// Number of bytes for packets; a multiple of 4096 from 0 to 1 GiB.
+    /// Number of bytes for packets, their padding included; a multiple of 4096 from 0 to 1 GiB.
     pub packet_bytes: u64,
 }
 
-/// Words of the area, each on cache lines of its own. Counters start at 0. A bell is 1 while a thread
-/// sleeps on it or is about to sleep (see [`super::Bell`]).
+/// Words of the area, each on cache lines of its own. All words start at 0. A bell is 1 while a thread
+/// sleeps on it or is about to sleep (see [`super::Bell`]). *Caller* and *worker* are the two processes (see
+/// [`crossing`](super)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub(super) enum AreaWord {
@@ -43,22 +44,26 @@ pub(super) enum AreaWord {
     WorkerBell,
     /// Bell on which the caller sleeps until there is a completion.
     CallerBell,
-    /// Bell on which the caller sleeps until half the submission ring is free.
+    /// Bell on which the caller sleeps while the submission ring is full. The worker rings it when half the
+    /// ring is free.
     RoomBell,
-    /// Bell on which the worker sleeps until half the completion ring is free.
+    /// Bell on which the worker sleeps while the completion ring is full. The caller rings it when half the
+    /// ring is free.
     CompletionRoomBell,
-    /// Bell on which the caller sleeps until the worker releases packets.
+    /// Bell on which the caller sleeps until the worker releases packets of a
+    /// [`PacketArea`](super::PacketArea).
     PacketBell,
-    /// Number of packets that the worker has released, in order of submission.
+    /// Number of packets of a [`PacketArea`](super::PacketArea), since the start, that the worker has
+    /// released, in order of submission.
     PacketsReleased,
-    /// Bell on which the owner of a pool of frames or packets in one process sleeps until the other process
-    /// returns one of them.
+    /// Bell on which the owner of a pool of frames or packets, in one process, sleeps until one of them is
+    /// returned, by the other process or by another thread of its own process.
     SlotBell,
 }
 
 const LINE: usize = 128;
 const LINES: usize = 16;
-/// Offset of the words of `pool::GiveBack`: a bit per slot, then a counter per slot.
+/// Offset of the words of `pool::GiveBackWords` in the area, bytes: a bit per slot, then a counter per slot.
 const GIVE_BACK: usize = LINE * LINES;
 /// Number of slots (or packet ids) that have a give-back word in an area.
 pub(super) const SLOTS: usize = 4096;
@@ -105,8 +110,8 @@ pub(super) enum RingName {
 /// Reason why an area cannot be made or mapped.
 #[derive(Debug, thiserror::Error)]
 pub enum AreaError {
-    /// The sizes are out of range, or the peer's memfd is too small for them, not sealed, or of huge
-    /// pages.
+    /// The sizes are out of range, or the peer's memfd is too small for them, not sealed against a change of
+    /// its size, or of huge pages.
     #[error("shared area: {cells} cells and {packet_bytes} packet bytes: {reason}")]
     Sizes {
         /// Requested number of cells of each ring.
@@ -135,8 +140,9 @@ mod shared {
     use super::super::sealed::{Sealed, SealedError};
     use super::*;
 
-    /// Sealed memfd that is mapped in both processes. The memory is accessed through atomics, or
-    /// through raw pointers whose users are responsible for them.
+    /// Memory that both processes map: a memfd, sealed against a change of its size, and this process's
+    /// mapping of it. The memory is accessed through atomics, or through raw pointers whose users are
+    /// responsible for them.
     #[derive(Debug)]
     pub struct SharedArea {
         memory: Sealed,
@@ -230,8 +236,9 @@ mod shared {
             self.flag(AreaWord::SlotBell)
         }
 
-        /// Returns the words with a bit per slot or packet id, 64 per word. A bit is set if its frames
-        /// or packets were returned and not yet collected by the pool's owner.
+        /// Returns the words with a bit per slot or packet id, 64 bits per word, lowest first. The process
+        /// that returns a frame or packet sets the bit of its slot or id; the pool's owner clears the bit
+        /// when it collects the return.
         pub fn slot_summary(&self) -> &[AtomicU64] {
             // SAFETY: the range lies inside the mapping, is aligned, and
             // atomics are valid for all bit patterns.
@@ -240,8 +247,8 @@ mod shared {
             }
         }
 
-        /// Returns one counter per slot or packet id: the number of its frames or packets that were
-        /// returned and not yet collected by the pool's owner.
+        /// Returns one counter per slot or packet id: the number of times that a frame of the slot, or the
+        /// packet of the id, was returned and not yet collected by the pool's owner.
         pub fn slot_counts(&self) -> &[AtomicU32] {
             // SAFETY: as above.
             unsafe {
@@ -259,7 +266,7 @@ mod shared {
         }
 
         /// Returns the atomic word `offset` bytes after the start of the area. Panics if the offset is
-        /// not aligned or lies among the packet bytes.
+        /// not aligned for the word, or if the word does not end before the packet bytes.
         fn at<T: Atomic>(&self, offset: usize) -> &T {
             assert!(offset + size_of::<T>() <= self.sizes.packets() && offset % align_of::<T>() == 0);
             // SAFETY: the mapping is that large (checked when it was made, and

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The two rings, and the bells that wake threads sleeping on them.
+//! The two rings of cells in the shared area, and the bells that wake threads sleeping on them.
 //!
 //! Each side keeps its own position in private memory and publishes a copy. A side accepts only
 //! positions of the other side that are possible with its own position: the writer's position is at least
@@ -17,7 +17,8 @@ use crate::sync::adaptive_poll::AdaptivePoll;
 use crate::sync::atomics::{AtomicU32, Ordering, fence};
 use crate::sync::futex;
 
-/// Futex word across processes: 1 while a thread sleeps on it or is about to sleep.
+/// Futex word in the shared area, for sleepers and ringers in both processes. The word is 1 while a thread
+/// sleeps on it or is about to sleep, until a ringer sets it to 0.
 ///
 /// ```text
 /// sleeper: bell = 1; fence; look again; futex wait
@@ -36,8 +37,8 @@ impl Bell {
         self.area.flag(self.line)
     }
 
-    /// Wakes the thread that sleeps on the bell, if the word is not 0, and sets the word to 0. Call this
-    /// after the change that the sleeper waits for.
+    /// If the word is not 0, sets it to 0 and wakes one thread that sleeps on the bell. Call this after the
+    /// change that the sleeper waits for.
     pub fn ring(&self) {
         // Pairs with the fence in `sleep_unless`.
         fence(Ordering::SeqCst);
@@ -47,9 +48,9 @@ impl Bell {
         }
     }
 
-    /// Calls `ready` once, after the bell's word is set. If `ready` returns false, sleeps until the bell
-    /// rings, for at most `limit` (`None`: no limit). May return early, so the caller has to check again.
-    /// Returns false if `limit` has passed, and true otherwise.
+    /// Sets the bell's word to 1, and then calls `ready` once. If `ready` returns false, sleeps until another
+    /// thread rings the bell, for at most `limit` (`None`: no limit). May return early, so the caller has to
+    /// check again. Sets the word to 0 at the end. Returns false if `limit` has passed, and true otherwise.
     pub fn sleep_unless(&self, ready: impl Fn() -> bool, limit: Option<Duration>) -> bool {
         self.flag().store(1, Ordering::Relaxed);
         // Pairs with the fence in `ring`.
@@ -81,8 +82,8 @@ impl Bell {
         Bell { area: area.clone(), line: AreaWord::SlotBell }
     }
 
-    /// Wakes all sleepers, whatever the word's value, and sets the word to 0. A dead or hostile peer may
-    /// have written any value, and may sleep on the bell itself. One system call.
+    /// Sets the word to 0 and wakes all threads that sleep on the bell, whatever the word's value was: a dead
+    /// or hostile peer may have written any value, and may sleep on the bell itself. One system call.
     pub fn ring_out(&self) {
         fence(Ordering::SeqCst);
         self.flag().store(0, Ordering::Relaxed);
@@ -107,7 +108,7 @@ pub struct CellWriter {
     tail: u64,
     /// Bell on which the reader sleeps until there is a cell.
     bell: Bell,
-    /// Bell on which this end sleeps until half the ring is free.
+    /// Bell on which this end sleeps while the ring is full; the reader rings it when half the ring is free.
     room: Bell,
 }
 
@@ -122,7 +123,7 @@ pub struct CellReader {
     head: u64,
     /// Bell on which this end sleeps until there is a cell.
     bell: Bell,
-    /// Bell on which the writer sleeps until half the ring is free.
+    /// Bell on which the writer sleeps while the ring is full; this end rings it when half the ring is free.
     room: Bell,
     patience: AdaptivePoll,
 }
@@ -239,7 +240,8 @@ impl CellWriter {
     }
 
     /// Writes a cell as [`CellWriter::push`] does, but waits while the ring is full, without a limit; the
-    /// time is recorded as blocked. The end of the peer does not end the wait.
+    /// meter of the calling thread records the time as blocked. The end of the peer's process does not end the
+    /// wait.
     ///
     /// # Errors
     /// As [`CellWriter::len`].
@@ -275,7 +277,8 @@ impl CellReader {
     /// a writer that waits for room if the ring is exactly half full, or empty, afterwards.
     ///
     /// # Errors
-    /// As [`CellReader::available`], which is checked before and after the cell is taken.
+    /// As [`CellReader::available`], which is checked before and after the cell is taken. After the second
+    /// check, the cell is lost.
     pub fn pop(&mut self) -> Result<Option<Cell>, Breach> {
         if self.available()? == 0 {
             return Ok(None);
@@ -296,8 +299,9 @@ impl CellReader {
     }
 
     /// Waits until there is a cell, the writer's position is invalid, or `gone` returns true; may
-    /// return early. The thread that makes `gone` true has to ring [`CellReader::bell`] afterwards. Returns
-    /// false if `limit` has passed (`None`: no limit), and true otherwise.
+    /// return early. Polls for a few microseconds before it sleeps, if the last sleep was short. The thread
+    /// that makes `gone` true has to ring [`CellReader::bell`] afterwards. Returns false if the sleep has
+    /// lasted `limit` (`None`: no limit), and true otherwise.
     pub fn sleep(&mut self, gone: impl Fn() -> bool, limit: Option<Duration>) -> bool {
         let mut patience = std::mem::take(&mut self.patience);
         let ready = || gone() || self.available() != Ok(0);

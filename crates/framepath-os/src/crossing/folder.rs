@@ -21,7 +21,7 @@ const MOST_LINKS: u32 = 40;
 /// Flags for opening the entry itself: does not follow a link, gives no access to the content.
 const NAMED: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Open folder in which no user outside of [`Trusted`] can replace this user's files.
+/// Open folder in which, when it was opened, no user outside of [`Trusted`] could replace this user's files.
 #[derive(Debug)]
 pub(super) struct SocketFolder(OwnedFd);
 
@@ -32,8 +32,8 @@ impl SocketFolder {
     /// # Errors
     /// `PermissionDenied` if a user not in [`Trusted`] owns the folder, a folder above it or a symbolic
     /// link on the way, or if the group or all users may write to one of these folders and it has no sticky
-    /// bit. `InvalidInput` if `path` has no file name. ENOTDIR if a component is not a folder, ELOOP after
-    /// [`MOST_LINKS`] links. Other errors from the system calls.
+    /// bit. `InvalidInput` if `path` has no file name. ENOTDIR if a component is neither a folder nor a
+    /// symbolic link, ELOOP after [`MOST_LINKS`] links. Other errors from the system calls.
     pub(super) fn of(path: &Path) -> io::Result<(SocketFolder, OsString)> {
         let no_name = || io::Error::new(io::ErrorKind::InvalidInput, "the path has no file name");
         let path = std::path::absolute(path)?;
@@ -43,7 +43,7 @@ impl SocketFolder {
     }
 
     /// Returns the socket address of `name` in this folder. The address names the folder by its
-    /// descriptor, so a renamed folder does not redirect it.
+    /// descriptor, so it stays correct if the folder is renamed. Fails if `name` is too long.
     pub(super) fn address(&self, name: &OsStr) -> io::Result<SocketAddrUnix> {
         Ok(SocketAddrUnix::new(by_descriptor(self.0.as_fd()).join(name))?)
     }
@@ -56,8 +56,8 @@ impl SocketFolder {
         Ok((file, stat))
     }
 
-    /// Removes `name` if it is the file with this device and inode; leaves any other file. Fails if
-    /// `name` does not exist.
+    /// Removes `name` if it is the file with this device and inode; leaves any other file, without an error.
+    /// Fails if `name` does not exist or a system call fails.
     pub(super) fn remove(&self, name: &OsStr, device: u64, inode: u64) -> io::Result<()> {
         let now = statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)?;
         if (now.st_dev, now.st_ino) == (device, inode) {
@@ -99,8 +99,8 @@ pub(super) fn by_descriptor(fd: BorrowedFd<'_>) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()))
 }
 
-/// Users who could replace this process's files anyway: root, this process's own user, and the
-/// owner of `/` (in a user namespace, the outside's root).
+/// Users who could replace this process's files anyway: root, this process's own (effective) user, and
+/// the owner of `/` (in a user namespace, the outside's root).
 struct Trusted([u32; 3]);
 
 impl Trusted {

@@ -17,16 +17,16 @@ use crate::process::inherited;
 /// Maximum number of connections that wait to be accepted.
 const BACKLOG: i32 = 128;
 
-/// Listening socket that preserves record boundaries (SOCK_SEQPACKET).
+/// Listening unix socket whose connections preserve record boundaries (SOCK_SEQPACKET).
 #[derive(Debug)]
 pub struct Listener {
     socket: OwnedFd,
-    /// Path of the socket, if this process made it; `None` if a service manager passed the socket.
+    /// Path of the socket, if this process made the path; `None` if a service manager passed the socket.
     made: Option<MadeName>,
 }
 
-/// Path of a socket that this process made. Device and inode identify the file, so that a later file of
-/// the same name is not removed.
+/// Path of a socket that this process made, as the open folder and the name in it. Device and inode identify
+/// the file, so that a later file of the same name is not removed.
 #[derive(Debug)]
 struct MadeName {
     folder: SocketFolder,
@@ -43,8 +43,9 @@ impl Listener {
     ///
     /// # Errors
     /// `PermissionDenied` if any other user owns the folder, a folder above it or a symbolic link on the
-    /// way, or could replace entries of such a folder; `AddrInUse` if another process listens, or the path
-    /// is not a socket of this user; other errors from the system.
+    /// way, or could replace entries of such a folder. `AddrInUse` if the path exists and is not a socket of
+    /// this user, or is a socket that may have a listener, in this process or another. Other errors from the
+    /// system, or if another process replaced the path right after this function made the socket.
     pub fn bind(path: &Path, mode: u32) -> io::Result<Listener> {
         let (folder, name) = SocketFolder::of(path)?;
         let address = folder.address(&name)?;
@@ -79,12 +80,12 @@ impl Listener {
     }
 
     /// Takes the socket that a service manager passed to this process as descriptor 3 (the variables
-    /// LISTEN_PID and LISTEN_FDS). Returns `None` if LISTEN_PID is not this process's id. Call this before
-    /// the process opens anything; a second call fails if the first returned a socket.
+    /// LISTEN_PID and LISTEN_FDS). Returns `None` if LISTEN_PID is not set or is not this process's id. Call
+    /// this before the process opens anything; a second call fails if the first returned a socket.
     ///
     /// # Errors
-    /// The number of sockets is not one, the socket is not a listening SOCK_SEQPACKET unix socket, or
-    /// descriptor 3 is not open or was already claimed.
+    /// LISTEN_FDS is not 1, the socket is not a listening SOCK_SEQPACKET unix socket, descriptor 3 is not
+    /// open or was already claimed, or a system call failed.
     pub fn passed() -> io::Result<Option<Listener>> {
         let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u32>().ok());
         if number("LISTEN_PID") != Some(std::process::id()) {
@@ -106,8 +107,9 @@ impl Listener {
         Ok(Some(Listener { socket, made: None }))
     }
 
-    /// Accepts a waiting connection. Returns the connection and its peer's credentials, or `None`
-    /// if no connection waits, the connection has ended already, or a signal arrived. Never sleeps.
+    /// Accepts a waiting connection. Returns this side's end of the connection, which is nonblocking, and the
+    /// peer's credentials. Returns `None` if no connection waits, the connection has ended already, or a
+    /// signal arrived. Never sleeps.
     ///
     /// # Errors
     /// From accept4(2), such as too many open descriptors, or from getsockopt(2); in the second case the
@@ -131,11 +133,12 @@ impl AsFd for Listener {
     }
 }
 
-/// Removes the path if [`Listener::bind`] made it and it still refers to this socket.
+/// Removes the path of the socket if [`Listener::bind`] made the path and the path still refers to this
+/// socket.
 impl Drop for Listener {
     fn drop(&mut self) {
         if let Some(made) = &self.made {
-            // Fails only if the path is gone already.
+            // Fails if the path is gone already, for example; there is nothing else to do.
             let _ = made.folder.remove(&made.name, made.device, made.inode);
         }
     }

@@ -16,7 +16,7 @@ use super::{Bell, Breach, SharedArea};
 use crate::measure::meter;
 use crate::memory::pool::GiveBackWords;
 
-/// Maximum number of packets that the reader can hold at a time.
+/// Number of packet ids, and so the maximum number of packets that the reader can hold at a time: 4096.
 pub const PACKET_IDS: u32 = crate::memory::pool::GIVE_BACK_SLOTS;
 
 /// Writing end of the packet bytes, for packets that the reader releases in any order. Used by one
@@ -31,14 +31,16 @@ pub struct PacketPool {
     area: Arc<SharedArea>,
     stay: Extents,
     transit: Extents,
-    /// Memory of the packets that the reader holds, by id; `None` for an unused id.
+    /// Memory of the packets that were pushed and whose release was not yet collected, by id; `None` for an
+    /// unused id.
     held: Vec<Option<Held>>,
     /// Ids that no packet has now; the last one is used next.
     ids: Vec<u32>,
     largest: usize,
 }
 
-/// Memory of one packet that the reader holds: offset and size in bytes, padding included.
+/// Memory of one packet that the reader holds: offset and size in bytes, padding included, and true in
+/// `transit` if the memory is in the second half.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     offset: usize,
@@ -53,13 +55,14 @@ pub struct Placed {
     pub offset: u64,
     /// Number under which the reader releases the packet; below [`PACKET_IDS`].
     pub id: u32,
-    /// True if the reader has to copy the packet immediately.
+    /// True if the packet is in the second half of the memory, so that the reader has to copy and release it
+    /// immediately.
     pub transit: bool,
 }
 
 impl PacketPool {
     /// Creates the writing end of all of `area`'s packet bytes. Copies `first` to the start, where it
-    /// stays permanently. Returns `None` if `first` does not fit into the first half.
+    /// stays permanently. Returns `None` if `first` and its padding do not fit into the first half.
     pub fn new(area: Arc<SharedArea>, first: &[u8]) -> Option<PacketPool> {
         let capacity = area.sizes().packet_bytes as usize;
         let middle = capacity / 2;
@@ -83,8 +86,8 @@ impl PacketPool {
     }
 
     /// Makes the memory of released packets free again, and copies a packet into the area; the meter
-    /// counts the copy. Returns its position, or `None` if there is no memory or no id until the reader
-    /// releases packets; always `None` for a packet above [`PacketPool::largest`].
+    /// counts the copy. Returns the packet's position and id, or `None` if there is no memory or no id until
+    /// the reader releases packets; always `None` for a packet above [`PacketPool::largest`].
     ///
     /// # Errors
     /// The reader released a packet that it does not hold, or released a packet twice.
@@ -112,8 +115,8 @@ impl PacketPool {
     }
 
     /// Sleeps until the reader releases a packet; may return early. Does not sleep if the reader has
-    /// released packets since the last [`PacketPool::push`]. Returns false if `limit` has passed (`None`: no
-    /// limit), and true otherwise.
+    /// released a packet that no [`PacketPool::push`] has collected yet. Returns false if `limit` has passed
+    /// (`None`: no limit), and true otherwise.
     pub fn wait(&self, limit: Option<Duration>) -> bool {
         // Both this access and the reader's are read-modify-writes, so the later one sees the
         // earlier one: either the bit is seen here, or the reader sees the bell's flag.
@@ -160,18 +163,19 @@ impl PacketPool {
     }
 }
 
-/// Free ranges of one half of the memory: length by offset, both in bytes. Adjacent ranges are merged.
+/// Free ranges of one half of the memory: a map from the offset of each range to its length, both in bytes.
+/// Adjacent ranges are merged.
 #[derive(Debug)]
 struct Extents(BTreeMap<usize, usize>);
 
 impl Extents {
-    /// Creates the free range from offset `from` to offset `to`; nothing is free if it is empty.
+    /// Makes the bytes from offset `from` to offset `to` free; no bytes if `from` is not below `to`.
     fn new(from: usize, to: usize) -> Extents {
         Extents((from < to).then_some((from, to - from)).into_iter().collect())
     }
 
-    /// Takes `bytes` bytes from the lowest free range that is large enough. Returns their offset, or
-    /// `None` if no range is.
+    /// Takes `bytes` bytes from the free range with the lowest offset that is large enough. Returns their
+    /// offset, or `None` if no range is large enough.
     fn take(&mut self, bytes: usize) -> Option<usize> {
         let (&offset, &free) = self.0.iter().find(|(_, free)| **free >= bytes)?;
         self.0.remove(&offset);
@@ -200,7 +204,7 @@ impl Extents {
 #[derive(Debug)]
 pub struct PooledPackets {
     area: Arc<SharedArea>,
-    /// Words with a bit per id; set while a packet with the id exists.
+    /// Words with a bit per id; set while a handle ([`SharedBytes`]) to the packet with the id exists.
     live: Vec<AtomicU64>,
 }
 
@@ -236,8 +240,8 @@ impl PooledPackets {
         kept(&self.area, len)
     }
 
-    /// Releases packet `id` to the writer, and wakes the writer if it sleeps. Called once for each
-    /// packet, when it is dropped.
+    /// Releases packet `id` to the writer, and wakes the writer if it sleeps. Called once for each handle of
+    /// [`PooledPackets::packet`], when the handle is dropped.
     pub(super) fn release(&self, id: u32) {
         self.live[id as usize / 64].fetch_and(!(1 << (id % 64)), Ordering::Relaxed);
         let area = &self.area;

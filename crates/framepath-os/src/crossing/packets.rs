@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Packet bytes in the shared area, written once by the caller. The worker's decoder reads them
-//! in place.
+//! Packet bytes in the shared area, written by the caller and read in place by the worker's decoder. The
+//! worker releases packets in the order of submission, and the caller then reuses their memory.
 
 use std::collections::VecDeque;
 use std::ptr::NonNull;
@@ -25,7 +25,7 @@ pub struct PacketArea {
     /// Ranges of the packets that the worker may still read, oldest first: offsets of the first byte and
     /// of the end, padding included.
     live: VecDeque<(usize, usize)>,
-    /// Number of packets, since the start, whose memory was reclaimed.
+    /// Number of packets, since the start, whose memory this end has made free again.
     taken_back: u64,
     /// Number of bytes at the start of the area that [`PacketArea::keep`] uses, padding included; 0
     /// before that call.
@@ -39,8 +39,8 @@ impl PacketArea {
     }
 
     /// Copies `bytes` to the start of the area, where they stay permanently. Call this before the first
-    /// packet. Returns false, and copies nothing, if the bytes do not fit, or if packets or such bytes
-    /// are already in the area.
+    /// packet. Returns false, and copies nothing, if the bytes and their padding do not fit, if an earlier
+    /// call succeeded, or if a packet in the area was not made free yet.
     pub fn keep(&mut self, bytes: &[u8]) -> bool {
         let fits = self.live.is_empty() && self.kept == 0 && room(bytes.len()) <= self.capacity();
         if fits {
@@ -51,7 +51,8 @@ impl PacketArea {
         fits
     }
 
-    /// Returns a size, in bytes: every packet up to this size fits if the area has no other packets.
+    /// Returns a size, in bytes: every packet up to this size fits if the area has no other packets. A
+    /// slightly larger packet may fit, too.
     pub fn largest(&self) -> usize {
         (self.capacity() - self.kept).saturating_sub(PADDING + ALIGN)
     }
@@ -61,7 +62,7 @@ impl PacketArea {
     /// worker releases packets. A packet up to [`PacketArea::largest`] fits when all others are released.
     ///
     /// # Errors
-    /// The worker reports more released packets than it received, or fewer than it had reported when an
+    /// The worker reports more released packets than were pushed, or fewer than it had reported when an
     /// earlier packet was pushed.
     pub fn push(&mut self, bytes: &[u8]) -> Result<Option<u64>, Breach> {
         // SAFETY: the slice is readable, and this area is not part of it.
@@ -95,7 +96,7 @@ impl PacketArea {
     }
 
     /// Returns the number of packets, since the start, that the worker has released. Fails if the worker
-    /// reports more packets than were sent, or fewer than `taken_back`.
+    /// reports more packets than were pushed, or fewer than `taken_back`.
     fn released(&self) -> Result<u64, Breach> {
         // Acquire: pairs with the Release in `SharedPackets::release`. The decoder's last reads
         // come before this end's next writes.
@@ -106,7 +107,7 @@ impl PacketArea {
         }
     }
 
-    /// Makes the memory of released packets free again.
+    /// Makes the memory of released packets free again. Fails as [`PacketArea::push`] does.
     fn reclaim(&mut self) -> Result<(), Breach> {
         let released = self.released()?;
         self.live.drain(..(released - self.taken_back) as usize);
@@ -115,8 +116,8 @@ impl PacketArea {
     }
 
     /// Returns the offset of free room for `bytes` bytes, or `None` if there is none. In an area without
-    /// packets the room is at the start, so that a path that keeps up uses the same few warm pages.
-    /// Otherwise the room is after the newest packet or before the oldest.
+    /// packets the room is at the start (after the bytes of [`PacketArea::keep`]), so that a path that keeps
+    /// up uses the same few warm pages. Otherwise the room is after the newest packet or before the oldest.
     fn place(&self, bytes: usize) -> Option<usize> {
         let (Some(&(oldest, _)), Some(&(_, end))) = (self.live.front(), self.live.back()) else {
             return (self.kept + bytes <= self.capacity()).then_some(self.kept);
@@ -180,8 +181,8 @@ pub(super) fn kept(area: &SharedArea, len: u32) -> Result<Vec<u8>, Breach> {
     Ok(bytes)
 }
 
-/// Returns the number of bytes that a packet of `len` bytes takes in the area: with its padding, rounded
-/// up to [`ALIGN`].
+/// Returns the number of bytes that a packet of `len` bytes takes in the area: `len` and the padding, rounded
+/// up to a multiple of [`ALIGN`].
 pub(super) fn room(len: usize) -> usize {
     (len + PADDING).next_multiple_of(ALIGN)
 }
@@ -195,14 +196,14 @@ pub struct SharedPackets {
     bell: Bell,
 }
 
-/// Packets that were received and not yet released to the caller.
+/// Packets of which the worker made a handle, and which are not yet released to the caller.
 #[derive(Debug, Default)]
 struct Held {
-    /// Number of packets, since the start, that were released without a gap in the order of submission;
+    /// Number of packets, since the start, that were released to the caller, in the order of submission;
     /// the caller sees this number.
     released: u64,
-    /// States of the packets after those, in the order of submission: true if the packet was dropped
-    /// before an earlier one.
+    /// One value for each packet after the released ones, in the order of submission: true if the packet's
+    /// handle was dropped, so that the packet only waits for the release of an earlier packet.
     later: VecDeque<bool>,
 }
 
@@ -234,8 +235,9 @@ impl SharedPackets {
         kept(&self.area, len)
     }
 
-    /// Records that packet `number`, counted from 0, is no longer read; releases it to the caller when
-    /// all earlier packets are released, and rings the bell.
+    /// Records that the worker no longer reads packet `number`, counted from 0. Releases to the caller all
+    /// packets up to the first one that the worker still reads, and rings the caller's bell, even if no packet
+    /// was released.
     fn release(&self, number: u64) {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let index = (number - held.released) as usize;
@@ -251,9 +253,10 @@ impl SharedPackets {
     }
 }
 
-/// Packet in the shared area, followed by 64 bytes that the writer has zeroed. The writing process may
-/// change all these bytes at any time, so only parsers of untrusted bytes may read them, and no slice of
-/// them is made. Dropping the packet releases its memory to the writer.
+/// Reader's handle of a packet in the shared area. The packet is followed by 64 bytes that an honest writer
+/// has zeroed. The writing process may change all these bytes at any time, so only parsers of untrusted bytes
+/// may read them, and no slice of them is made. Dropping the handle releases the packet's memory to the
+/// writer.
 #[derive(Debug)]
 pub struct SharedBytes {
     owner: Owner,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Page of words that one process writes and another process reads at any time: the counters of a
-//! worker, for observers.
+//! Page of words that one process writes and another process reads at any time: the counters and other
+//! figures of a worker, for observers.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,11 +12,11 @@ use super::sealed::{Sealed, SealedError};
 
 const BYTES: usize = 4096;
 
-/// Number of words of a page.
+/// Number of words of a page: 512, each of 64 bits.
 pub const PAGE_WORDS: usize = BYTES / 8;
 
-/// Sealed memfd of one page, mapped. Each word is a counter. All accesses are Relaxed: a counter
-/// orders nothing, and a value may be slightly old.
+/// Sealed memfd of one page, mapped. Each word is a number that the writing process sets or adds to. All
+/// accesses are Relaxed: a word orders nothing, and a value that is read may be slightly old.
 #[derive(Debug)]
 pub struct Page(Sealed);
 
@@ -60,8 +60,8 @@ impl Page {
         self.word(at).store(value, Ordering::Relaxed);
     }
 
-    /// Adds `value` to word `at`, from 0, and wraps on overflow. The addition is not atomic: only one
-    /// thread may write the page. Panics as [`Page::get`] does.
+    /// Adds `value` to word `at`, from 0, and wraps on overflow. The addition is not atomic: an addition by
+    /// another thread at the same time may be lost. Panics as [`Page::get`] does.
     pub fn add(&self, at: usize, value: u64) {
         self.set(at, self.get(at).wrapping_add(value));
     }

@@ -50,9 +50,10 @@ impl Sealed {
     }
 
     /// Maps the first `bytes` bytes (at least 1) of a memfd made by another process. Fails if the memfd is
-    /// not sealed against a change of its size, has huge pages, or is smaller than `bytes`.
+    /// not sealed against a change of its size, has huge pages, or is smaller than `bytes`, or if a system
+    /// call fails.
     pub(super) fn open(fd: OwnedFd, bytes: usize) -> Result<Sealed, SealedError> {
-        // Only memfds have seals.
+        // Fails for a file that cannot have seals.
         let seals = fcntl_get_seals(&fd).map_err(failed("fcntl(F_GET_SEALS)"))?;
         if !seals.contains(SealFlags::SHRINK | SealFlags::GROW) {
             return Err(SealedError::Kind("the memfd is not sealed against a change of its size"));
@@ -76,7 +77,7 @@ impl Sealed {
         Ok(Sealed { base, bytes, fd })
     }
 
-    /// Returns the address of the first byte, at a page boundary. Valid as long as `self` lives.
+    /// Returns the address of the first byte, at a page boundary. The address is valid while `self` lives.
     pub(super) fn base(&self) -> NonNull<u8> {
         self.base
     }

@@ -24,8 +24,8 @@ use crate::process::cancel::canceled;
 use crate::process::signal;
 use crate::time::timespec;
 
-/// Maximum time that the sender of a descriptor waits until other descriptors have been received,
-/// milliseconds.
+/// Maximum time that [`Socket::send`] waits, while too many descriptors of this user are unread, before it
+/// fails with ETOOMANYREFS; milliseconds, approximately.
 const CROWDED: u32 = 10_000;
 
 /// Returns true for ETOOMANYREFS: too many descriptors of this user are in unread sockets, so
@@ -34,8 +34,9 @@ pub fn is_crowded(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::TOOMANYREFS.raw_os_error())
 }
 
-/// One end of a connection that preserves record boundaries (SOCK_SEQPACKET). Threads may share
-/// it.
+/// One end of a connection that preserves record boundaries (SOCK_SEQPACKET). Threads may share it. An end
+/// from [`Listener::accept`](super::Listener::accept) is nonblocking: [`Socket::send`] and
+/// [`Socket::receive`] fail with `WouldBlock` where they would wait on another end.
 #[derive(Debug)]
 pub struct Socket(OwnedFd);
 
@@ -52,9 +53,9 @@ impl Socket {
     /// Connects to the listener at `path`. Waits while the listener's backlog is full.
     ///
     /// # Errors
-    /// From connect(2): `NotFound` if the path does not exist, `ConnectionRefused` if no process
-    /// listens on it. ECANCELED if the grace period of a signal ends during the wait; a stop request
-    /// does not interrupt the wait.
+    /// `path` is too long for a socket's address. From socket(2) and connect(2): `NotFound` if the path does
+    /// not exist, `ConnectionRefused` if no process listens on it, for example. ECANCELED if the grace period
+    /// of a signal ends during the wait; a stop request does not interrupt the wait.
     pub fn connect(path: &Path) -> io::Result<Socket> {
         let address = SocketAddrUnix::new(path)?;
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
@@ -69,7 +70,9 @@ impl Socket {
         Ok(Socket(socket))
     }
 
-    /// Returns the credentials of the peer: the process that connected, or that listens.
+    /// Returns the credentials of the peer, as they were when the peer connected (for the side that accepted),
+    /// when the peer called listen(2) (for the side that connected), or when [`Socket::pair`] was called (the
+    /// calling process's own).
     ///
     /// # Errors
     /// From getsockopt(2).
@@ -80,7 +83,8 @@ impl Socket {
     /// Sends a record, with the descriptor `fd` if there is one. Waits while the socket has no room.
     ///
     /// # Errors
-    /// `BrokenPipe` if the peer is gone; ETOOMANYREFS ([`is_crowded`]) if the descriptor could not be
+    /// `BrokenPipe` if the peer is gone, this side has [finished](Socket::finish), or one side has
+    /// [shut](Socket::shut) the connection; ETOOMANYREFS ([`is_crowded`]) if the descriptor could not be
     /// sent for about 10 s; ECANCELED if the grace period of a signal ends during the wait (a stop request
     /// does not interrupt it); other errors from send(2) or sendmsg(2).
     pub fn send(&self, record: &[u8], fd: Option<BorrowedFd<'_>>) -> io::Result<()> {
@@ -140,10 +144,10 @@ impl Socket {
         }
     }
 
-    /// Receives a record into `buffer`. Returns the length of the record and the descriptor that
-    /// was sent with it. Sleeps until there is a record. Length 0 means that the peer is gone or has
-    /// [finished](Socket::finish). A record longer than `buffer` is cut, without an error. Descriptors after
-    /// the first are closed.
+    /// Receives a record into `buffer`. Returns the number of bytes stored there, and the descriptor that was
+    /// sent with the record, if any. Sleeps until there is a record. Length 0 means an empty record, or that
+    /// the peer is gone or has [finished](Socket::finish). A record longer than `buffer` is cut, without an
+    /// error. Descriptors after the first are closed.
     ///
     /// # Errors
     /// From recvmsg(2); EMFILE if a descriptor was sent and this process has reached its limit of
@@ -173,9 +177,9 @@ impl Socket {
         Ok((received.bytes, fd))
     }
 
-    /// Receives a record as [`Socket::receive`] does, without waiting and without descriptors:
-    /// they are closed. Returns the length of the record, 0 if the peer is gone or has
-    /// [finished](Socket::finish), or `None` if there is no record now or a signal arrived.
+    /// Receives a record as [`Socket::receive`] does, but does not wait, and closes descriptors that were sent
+    /// with the record. Returns the number of bytes stored in `buffer` (0 also if the peer is gone or has
+    /// [finished](Socket::finish)), or `None` if there is no record now or a signal arrived.
     ///
     /// # Errors
     /// From recvfrom(2).
@@ -187,8 +191,9 @@ impl Socket {
         }
     }
 
-    /// Waits for at most `limit`, and returns true as soon as there is a record, or the connection has
-    /// ended. Returns false if `limit` has passed. A signal starts the time anew.
+    /// Waits for at most `limit`, and returns true as soon as there is a record, the peer has
+    /// [finished](Socket::finish), or the connection has ended. Returns false if `limit` has passed. A signal
+    /// starts the time anew.
     ///
     /// # Errors
     /// From poll(2); ECANCELED if the grace period of a signal ends during the wait.
@@ -204,14 +209,15 @@ impl Socket {
         }
     }
 
-    /// Ends the sending direction; the peer still reads earlier records.
+    /// Ends the direction from this side to the peer. The peer can still receive earlier records, and this
+    /// side can still receive.
     pub fn finish(&self) {
         // Fails only if the peer is gone.
         let _ = shutdown(&self.0, Shutdown::Write);
     }
 
     /// Returns true if the connection has ended: both sides have finished, one side has
-    /// [shut](Socket::shut) it, or the peer is gone. Does not wait.
+    /// [shut](Socket::shut) it, or the peer is gone. Returns false if poll(2) fails. Does not wait.
     pub fn has_ended(&self) -> bool {
         let mut fds = [PollFd::new(self, PollFlags::empty())];
         poll(&mut fds, Some(&timespec(Duration::ZERO))).is_ok_and(|ended| ended > 0)

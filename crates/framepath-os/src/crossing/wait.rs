@@ -10,8 +10,8 @@ use rustix::io::Errno;
 
 use crate::time::timespec;
 
-/// Events of a descriptor for which [`wait`] waits. The end of a connection and errors always count,
-/// too.
+/// Events of a descriptor for which [`wait`] waits. The end of a connection and an error of the descriptor
+/// end the wait, too, whichever variant is selected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PollEvents {
     /// The descriptor is readable.
@@ -38,12 +38,13 @@ impl<'a> Wait<'a> {
     }
 }
 
-/// Sleeps until a descriptor of `waits` is ready, a signal arrives or `limit` has passed (`None`: no
-/// limit). One system call. Returns one value per descriptor, in the order of `waits`: true if one of
-/// its events has occurred. After a signal or the limit, all values are false.
+/// Sleeps until one of the selected events of a descriptor in `waits`, the end of its connection or an
+/// error of the descriptor, or until a signal arrives or `limit` has passed (`None`: no limit). One system
+/// call. Returns one value per descriptor, in the order of `waits`: true if such an event has occurred for
+/// the descriptor. After a signal or the limit, all values are false.
 ///
 /// # Errors
-/// From poll(2).
+/// From poll(2), except EINTR.
 pub fn wait(waits: Vec<Wait<'_>>, limit: Option<Duration>) -> io::Result<Vec<bool>> {
     let limit = limit.map(timespec);
     let mut fds: Vec<PollFd<'_>> = waits.into_iter().map(|wait| wait.0).collect();

@@ -14,8 +14,8 @@ use super::Socket;
 use super::watcher_sleep::{WatchResult, WatcherSleep};
 use crate::time::timespec;
 
-/// Thread that waits for the end of a connection, made by [`watch`]. Dropping the watcher ends the
-/// connection for both sides, and waits for the end of the thread.
+/// Owner of the thread that [`watch`] starts. Dropping the watcher ends the connection for both sides, and
+/// waits until the thread has ended.
 #[derive(Debug)]
 pub struct Watcher {
     socket: Arc<Socket>,
@@ -23,18 +23,20 @@ pub struct Watcher {
     thread: Option<JoinHandle<()>>,
 }
 
-/// State that a [`Watcher`] shares with its thread.
+/// State that a [`Watcher`] shares with its thread. The watcher is *quiet* while the word in `quiet` is 1:
+/// the thread then sleeps without a limit.
 #[derive(Debug)]
 struct Shared {
     quiet: WatcherSleep,
-    /// Eventfd that wakes the watcher's thread while it sleeps without a limit.
+    /// Eventfd by which [`Watcher::notify`] wakes the watcher's thread while the watcher is quiet.
     stirred: OwnedFd,
 }
 
-/// Watches the peer of `socket` in a new thread. The thread calls `look` every `period`. If `look`
-/// returns [`WatchResult::Quiet`], the thread calls `look` again immediately; if the result is `Quiet`
-/// again, the thread makes no more calls until [`Watcher::notify`], and then continues every `period`. The
-/// thread calls `gone` once, and ends, when the connection has ended or the watcher is dropped.
+/// Watches the peer of `socket` in a new thread. The thread calls `look` every `period`, the first time after
+/// one period. If `look` returns [`WatchResult::Quiet`], the thread calls `look` again immediately; if the
+/// result is `Quiet` again, the thread makes no more calls until [`Watcher::notify`], and then continues every
+/// `period`. The thread calls `gone` once, and ends, when the connection has ended (dropping the watcher ends
+/// it, too) or poll(2) fails.
 ///
 /// # Errors
 /// The thread or event descriptor could not be made.
@@ -60,9 +62,9 @@ pub fn watch(
     Ok(Watcher { socket, shared, thread: Some(thread) })
 }
 
-/// Calls `gone` once, from a new thread, when the peer of `socket` is gone or the connection was shut.
-/// For a side that watches nothing else and may not make an event descriptor. Only the end of the
-/// connection ends the thread.
+/// Calls `gone` once, from a new thread, when the connection of `socket` has ended
+/// ([`Socket::has_ended`]), or poll(2) fails. For a side that watches nothing else and may not make an event
+/// descriptor. The caller has no handle to end the thread earlier.
 ///
 /// # Errors
 /// The thread could not be started.
@@ -75,19 +77,19 @@ pub fn at_end(socket: Arc<Socket>, gone: impl FnOnce() + Send + 'static) -> io::
     Ok(())
 }
 
-/// Reason why the thread of a [`Watcher`] woke from its wait for the end of the peer.
+/// Reason why the thread of a [`Watcher`] woke from its wait for the end of the connection.
 enum Woken {
     /// The connection has ended, or poll(2) failed.
     Gone,
-    /// Another thread reported a change, or a signal arrived.
+    /// Another thread called [`Watcher::notify`], or a signal arrived.
     Stirred,
-    /// The period has passed.
+    /// The period has passed: it is time to call `look`.
     Period,
 }
 
 impl Shared {
-    /// Sleeps for `period`, or without a limit if the watcher is quiet, and returns the reason of the
-    /// wake-up.
+    /// Sleeps on the watcher's thread for at most `period`, or without a limit if the watcher is quiet.
+    /// Returns the reason of the wake-up. After a [`Watcher::notify`], the watcher is not quiet any more.
     fn wait(&self, socket: &Socket, period: Duration) -> Woken {
         let limit = timespec(period);
         let quiet = self.quiet.is_settled();
@@ -108,9 +110,9 @@ impl Shared {
 }
 
 impl Watcher {
-    /// Makes the thread of a quiet watcher call `look` every period again, the first time after one period.
-    /// Call this after the change that the thread has to see. Makes no system call if the watcher is not
-    /// quiet.
+    /// Makes the thread of the watcher call `look` every period again, the first time after one period, if
+    /// the watcher is quiet: `look` returned [`WatchResult::Quiet`] twice. Call this after the change that
+    /// `look` has to see. Makes no system call if the watcher is not quiet.
     pub fn notify(&self) {
         if self.shared.quiet.must_wake() {
             // Fails only after 2^64 notifications.

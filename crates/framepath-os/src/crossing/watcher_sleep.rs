@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Handshake between a watcher that sleeps without a limit and threads that report changes. No
-//! change is missed.
+//! Handshake between the thread of a [`Watcher`](super::Watcher), which may sleep without a limit, and
+//! threads that report changes to it. No change is missed.
+//!
+//! In these steps, `quiet` is the word of [`WatcherSleep`]:
 //!
 //! ```text
 //! watcher:  quiet = 1; fence; look again; sleep
@@ -11,17 +13,19 @@
 
 use crate::sync::atomics::{AtomicU32, Ordering, fence};
 
-/// Result of the watcher's check of its peer: the time of the next check.
+/// Result of the function `look` of [`watch`](super::watch()), which checks the peer: the time of the next
+/// call of `look`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchResult {
-    /// Check again after the watcher's period.
+    /// Call `look` again after the watcher's period.
     Again,
-    /// Check once more immediately. If the result is `Quiet` again, do not check until another thread
-    /// reports a change.
+    /// Call `look` once more immediately. If the result is `Quiet` again, do not call `look` until another
+    /// thread reports a change, and then one period later.
     Quiet,
 }
 
-/// Word of a watcher: 1 while the watcher sleeps without a limit or is about to, 0 otherwise.
+/// Word that is 1 while the thread of a [`Watcher`](super::Watcher) sleeps without a limit or is about to,
+/// and 0 while the thread checks its peer every period.
 #[derive(Debug)]
 pub(super) struct WatcherSleep(AtomicU32);
 
@@ -47,17 +51,20 @@ impl WatcherSleep {
         }
     }
 
-    /// Sets the word to 0: the watcher was woken, or does not sleep without a limit after all.
+    /// Sets the word to 0. Called by the watcher's thread: after another thread has woken it, or when it will
+    /// not sleep without a limit after all.
     pub(super) fn wake_up(&self) {
         self.0.store(0, Ordering::Relaxed);
     }
 
-    /// Returns true if the watcher may sleep without a limit. Called by the watcher.
+    /// Returns true if the word is 1, so that the watcher's thread may sleep without a limit. Called by that
+    /// thread.
     pub(super) fn is_settled(&self) -> bool {
         self.0.load(Ordering::Relaxed) != 0
     }
 
-    /// Returns true if the watcher has to be woken to see a change. Called after the change.
+    /// Returns true if the watcher's thread has to be woken to see a change. Called by a thread that reports
+    /// a change, after the change.
     pub(super) fn must_wake(&self) -> bool {
         // Pairs with the fence in `check_and_sleep`. An atomic of any order is not enough: every
         // processor may reorder a store and a later load of another word.

@@ -3,8 +3,8 @@
 //!
 //! The kernel allocates the pages of a memfd on first access, even by a reader. With
 //! `vm.overcommit_memory=2` the kernel may then have no memory left, and the process that accesses the
-//! page dies of SIGBUS. In this mode only, all pages are allocated when the memfd is made, and a lack of
-//! memory is an error.
+//! page dies of SIGBUS. In this mode only, all pages of the memfd of a pool or of memory for another process
+//! are allocated when the memfd is made, and a lack of memory is an error.
 
 use std::os::fd::AsFd;
 
@@ -17,7 +17,8 @@ use rustix::io::Errno;
 /// another value or cannot be read.
 ///
 /// # Errors
-/// There is not enough memory; the error names the call.
+/// There is not enough memory, or fallocate(2) fails for another reason. The error contains the name of the
+/// call and the kernel's error.
 pub(crate) fn reserve(memfd: impl AsFd, bytes: u64) -> Result<(), (&'static str, Errno)> {
     if is_strict(&std::fs::read_to_string("/proc/sys/vm/overcommit_memory").unwrap_or_default()) {
         take(memfd, bytes)?;
@@ -25,13 +26,14 @@ pub(crate) fn reserve(memfd: impl AsFd, bytes: u64) -> Result<(), (&'static str,
     Ok(())
 }
 
-/// Returns true if the first access to a page can fail, which is so in mode 2. `overcommit` is the text
-/// of vm.overcommit_memory.
+/// Returns true if `overcommit`, the text of vm.overcommit_memory, is `2` (white space around it does not
+/// count). In this mode the first access to a page can fail.
 fn is_strict(overcommit: &str) -> bool {
     overcommit.trim() == "2"
 }
 
-/// Allocates all pages of a memfd of `bytes` bytes. The error names the call.
+/// Allocates all pages of a memfd of `bytes` bytes, in every mode. The error contains the name of the call
+/// and the kernel's error.
 fn take(memfd: impl AsFd, bytes: u64) -> Result<(), (&'static str, Errno)> {
     loop {
         match fallocate(&memfd, FallocateFlags::empty(), 0, bytes) {
@@ -42,8 +44,8 @@ fn take(memfd: impl AsFd, bytes: u64) -> Result<(), (&'static str, Errno)> {
 }
 
 /// Makes memory in which another process makes a pool
-/// ([`GrantedMemory`](crate::memory::pool::GrantedMemory)): `bytes` bytes, at least 1, sealed
-/// against a change of its size.
+/// ([`GrantedMemory`](crate::memory::pool::GrantedMemory)): a memfd of `bytes` zeroed bytes, at least 1, sealed
+/// against a change of its size, to which further seals can be added.
 ///
 /// # Errors
 /// The name of the failed call and its error.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Memory of a pool: a sealed memfd of this process, memory that another process provides for
 //! writing, or another process's memfd that is mapped read-only; anonymous memory in a process that may
-//! not create files. The model checkers use zeroed heap pages instead.
+//! not create files. Under loom and Miri, zeroed heap pages take the place of all of these.
 
 use std::ptr::NonNull;
 
@@ -12,8 +12,8 @@ pub(crate) use heap::{Mapping, ReadOnly};
 #[cfg(not(any(loom, miri)))]
 pub(crate) use memfd::{MapError, Mapping, ReadOnly};
 
-/// Returns true if the memfd has ordinary pages. Huge pages come from a reserve that can be empty at a
-/// page fault, which causes SIGBUS. Errors of fstatfs(2).
+/// Returns true if `memfd` is on tmpfs, as a memfd with ordinary pages is. Huge pages come from a reserve that
+/// can be empty at a page fault, which causes SIGBUS. Fails if fstatfs(2) fails.
 #[cfg(not(loom))]
 pub(crate) fn has_ordinary_pages(memfd: &std::os::fd::OwnedFd) -> Result<bool, Errno> {
     /// File system type of a memfd with ordinary pages, from linux/magic.h.
@@ -63,8 +63,8 @@ mod memfd {
             Ok(Span { base: NonNull::new(base.cast()).ok_or(("mmap", Errno::FAULT))?, bytes })
         }
 
-        /// Requests huge pages for a range of at least 2 MiB, for fewer TLB misses and faults; does nothing
-        /// for a smaller range. Ignores a failure, because nothing else depends on it.
+        /// Requests transparent huge pages for a range of at least 2 MiB, for fewer TLB misses and faults;
+        /// does nothing for a smaller range. Ignores a failure, because nothing else depends on it.
         fn prefer_huge_pages(&self) {
             if self.bytes >= 2 << 20 {
                 // SAFETY: the range is this mapping.
@@ -87,7 +87,8 @@ mod memfd {
         span: Span,
         /// Memfd of the memory; `None` if another process made the memory, or for anonymous memory.
         fd: Option<OwnedFd>,
-        /// True if the memfd is sealed so that no other writable mapping can be made.
+        /// True if the memory is a memfd that is sealed (F_SEAL_FUTURE_WRITE) so that no further writable
+        /// mapping can be made. In granted memory, the other process may have an older one.
         only_writer: bool,
         /// Number under which another process granted the memory; `None` for other memory.
         granted: Option<u32>,
@@ -125,8 +126,9 @@ mod memfd {
         }
 
         /// Maps `count` buffers of another process one after the other, `each` bytes of each
-        /// buffer: whole pages, at least one. `buffer` returns the buffer with an index. Other processes
-        /// that have a buffer may write it, too. Fails if a buffer is smaller than `each` bytes.
+        /// buffer: whole pages, at least one. `buffer` returns the buffer with an index; the descriptor is
+        /// closed after mapping. Other processes that have a buffer may write it, too. Fails if `buffer`
+        /// fails, if a buffer is smaller than `each` bytes, or if a system call fails.
         pub(crate) fn map_buffers(
             count: u32,
             each: usize,
@@ -157,15 +159,16 @@ mod memfd {
         /// Maps the first `bytes` bytes, at least 1, of memory that another process granted under
         /// `number`. Seals the memory so that no further writable mapping can be made; writable mappings
         /// that exist stay. Closes the descriptor, so that a process with few descriptors can have many
-        /// pools. Fails if the memory is not a memfd of ordinary pages and fixed size, or is smaller than
-        /// `bytes`.
+        /// pools. Fails if the memory is not a memfd of ordinary pages and fixed size, cannot get further
+        /// seals, or is smaller than `bytes`, or if a system call fails.
         pub(crate) fn map_granted(
             fd: OwnedFd,
             number: u32,
             bytes: usize,
         ) -> Result<Mapping, (&'static str, Errno)> {
             let failed = |call| move |errno| (call, errno);
-            // Only memfds have seals. An access to a memfd that can shrink could end in SIGBUS.
+            // Fails for a file that cannot have seals. An access to a memfd that can shrink could end in
+            // SIGBUS.
             let seals = fcntl_get_seals(&fd).map_err(failed("fcntl(F_GET_SEALS)"))?;
             let fixed = seals.contains(SealFlags::SHRINK | SealFlags::GROW);
             if !fixed || !has_ordinary_pages(&fd).map_err(failed("fstatfs"))? {
@@ -201,8 +204,9 @@ mod memfd {
             self.fd.as_ref().map(AsFd::as_fd)
         }
 
-        /// Returns a descriptor with which other processes can read the memory. If the seal does not
-        /// prevent writing, the descriptor is reopened read-only. `Unsupported` if there is no memfd.
+        /// Returns a descriptor with which other processes can read the memory: a copy of the memfd's
+        /// descriptor if a seal prevents writing, otherwise a new read-only one (opened through /proc).
+        /// `Unsupported` if this process has no memfd of the memory ([`Mapping::fd`]).
         pub(crate) fn read_only_fd(&self) -> io::Result<OwnedFd> {
             let fd = self.fd.as_ref().ok_or(io::ErrorKind::Unsupported)?;
             if self.only_writer {
@@ -216,8 +220,8 @@ mod memfd {
     /// Reason why another process's memory is not mapped.
     #[derive(Clone, Copy, Debug)]
     pub(crate) enum MapError {
-        /// The memory is not a memfd of ordinary pages and fixed size, or this process could
-        /// write it.
+        /// The memory is not a memfd of ordinary pages and fixed size, or it has neither the seal
+        /// F_SEAL_FUTURE_WRITE nor a read-only descriptor. Contains a description.
         Kind(&'static str),
         /// The memory is smaller than expected; its size in bytes.
         Short(u64),
@@ -225,7 +229,8 @@ mod memfd {
         Os(&'static str, Errno),
     }
 
-    /// Another process's memory, mapped read-only. It may change at any time.
+    /// Another process's memory, mapped read-only, or zeroes in its place ([`ReadOnly::blank`]). The other
+    /// process may change its memory at any time.
     #[derive(Debug)]
     pub(crate) struct ReadOnly {
         span: Span,
@@ -244,7 +249,8 @@ mod memfd {
         /// F_SEAL_FUTURE_WRITE nor a read-only descriptor, or if a system call fails.
         pub(crate) fn new(fd: OwnedFd, bytes: usize) -> Result<ReadOnly, MapError> {
             let failed = |call| move |errno| MapError::Os(call, errno);
-            // Only memfds have seals. An access to a memfd that can shrink could end in SIGBUS.
+            // Fails for a file that cannot have seals. An access to a memfd that can shrink could end in
+            // SIGBUS.
             let seals = fcntl_get_seals(&fd).map_err(|_| MapError::Kind("not a memfd"))?;
             if !seals.contains(SealFlags::SHRINK | SealFlags::GROW) {
                 return Err(MapError::Kind("not sealed against a change of its size"));

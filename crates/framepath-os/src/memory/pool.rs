@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Pools of frame memory: equal slots of memory that is mapped once and reused. The memory is usually one
 //! sealed memfd of this process. A process that may not create files has anonymous memory, or memory from
-//! another process, instead.
+//! another process, instead. ([`ForeignPool`] is for reading the frames of another process's pool or of a
+//! device.)
 //!
 //! Three kinds of handle own a slot in use: [`FrameMut`] (for writing; then it is the only handle of the
 //! slot), [`Frame`] (a reader downstream; up to 65,535 for one slot), and [`Hold`] (a decoder that keeps the
@@ -50,9 +51,9 @@ const PAGE: usize = 4096;
 /// Largest slot size, bytes, at which the owner takes a slot that was never used before it collects returned
 /// slots. With larger slots, the owner first collects returned slots.
 const SMALL_SLOT: usize = PAGE;
-/// Value of one [`Frame`], or of the only [`FrameMut`], in [`Slot::refs`].
+/// Amount by which one [`Frame`], or the only [`FrameMut`], raises [`Slot::refs`].
 const FRAME: u32 = 1;
-/// Value of one decoder's reference ([`Hold`]) in [`Slot::refs`].
+/// Amount by which one decoder's reference ([`Hold`]) raises [`Slot::refs`].
 const HOLD: u32 = 1 << 16;
 /// Bits of [`Slot::refs`] that count the readers.
 const FRAMES: u32 = HOLD - 1;
@@ -79,7 +80,7 @@ pub enum PoolError {
         call: &'static str,
         /// Size of the whole pool, bytes.
         bytes: usize,
-        /// The kernel's error.
+        /// The kernel's error; or `OVERFLOW` or `INVAL` for memory from another process, as the variant says.
         errno: rustix::io::Errno,
     },
     /// No slot is free, and only the decoder's own references ([`Hold`]) hold the slots: waiting would never
@@ -100,18 +101,18 @@ pub enum PoolError {
     NotGranted {
         /// Size of the whole pool, bytes.
         bytes: usize,
-        /// Reason that the function returned.
+        /// Description of the error that the function returned.
         reason: String,
     },
-    /// The pool is shared, and its [`GiveBack`] has not enough slot numbers left. Numbers become free
-    /// when another pool of the same [`GiveBack`] is freed.
+    /// The pool is shared, and its [`GiveBack`] has no free range of so many consecutive slot numbers. Numbers
+    /// become free when another pool of the same [`GiveBack`] is freed.
     #[error("pool: export table full: cannot register {slots} more slots")]
     NoNumbers {
         /// Number of slots of the new pool.
         slots: u32,
     },
-    /// The pool's memory belongs to another process, which may write it at any time. So it cannot
-    /// be written as a slice.
+    /// The pool's memory belongs to another process ([`Pool::from_buffers`]), which may write it at any time.
+    /// So [`Pool::acquire`] gives no handle to write it as a slice.
     #[error("pool: the memory belongs to another process, which can write it; use acquire_hold")]
     PeerOwned,
 }
@@ -140,12 +141,13 @@ struct Inner {
     places: Box<[FrameTarget]>,
     /// Slots that were returned and not yet collected by the owner.
     returned: ReturnStack,
-    /// Word that is 1 while the owner sleeps, or is about to sleep, until a slot is returned. The word is
-    /// outside `Inner`, because it is used after a slot was returned, when `Inner` may be freed.
+    /// Word that is 1 while the pool's owner sleeps, or is about to sleep, until a slot is returned. Pools of
+    /// one [`GiveBack`] share its word. The word is outside `Inner`, because a thread that has returned a slot
+    /// uses the word afterwards, when `Inner` may be freed.
     owner_waits: OwnerWait,
     closer: Closer,
-    /// True if the slots are buffers of another process ([`Pool::from_buffers`]), which may write them at any
-    /// time.
+    /// True if the slots are buffers of another process ([`Pool::from_buffers`]), which may write the buffers
+    /// at any time.
     peer_owned: bool,
     /// Numbers under which another process returns the pool's slots; `None` if the pool is not shared.
     range: Option<SlotNumbers>,
@@ -168,7 +170,8 @@ impl Inner {
         self.range.as_ref().map_or(0, |range| range.first)
     }
 
-    /// Returns the pool's own copy of `layout`, which lives as long as the pool; adds it if needed.
+    /// Returns the pool's own copy of `layout`, which lives as long as this `Inner`; makes the copy if the pool
+    /// has none.
     fn intern(&self, layout: &Layout) -> NonNull<Layout> {
         let mut layouts = self.layouts.lock().unwrap_or_else(|e| e.into_inner());
         if let Some(known) = layouts.iter().rev().find(|l| ***l == *layout) {
@@ -235,8 +238,8 @@ fn next_id() -> u64 {
     NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
 }
 
-/// Pool of equal slots: the owner's handle, and the only one that takes slots out of the pool. Dropping
-/// it leaves existing frames valid.
+/// Owner's handle of a pool of equal slots, and the only handle that takes slots out of the pool. Dropping
+/// it leaves existing frames and holds valid.
 #[derive(Debug)]
 pub struct Pool {
     inner: NonNull<Inner>,
@@ -269,7 +272,7 @@ impl Pool {
     /// through which another process can return frames, and as [`Pool::new`] otherwise.
     ///
     /// # Errors
-    /// As the two functions.
+    /// As [`Pool::new_shared`] with a `give_back`, as [`Pool::new`] without.
     pub fn for_stage(
         slot_bytes: usize,
         slots: u32,
@@ -283,12 +286,16 @@ impl Pool {
 
     /// Makes a pool whose frames another process may read: see [`Frame::export`] and
     /// [`Frame::read_only_memory`]. The memory is sealed so that no process can map it writable
-    /// afterwards. The process at the other end of `give_back` can do no more harm than make the owner of
-    /// the pool wait, or return a slot early and so see a later frame overwrite the slot while it reads.
+    /// afterwards (if another process granted the memory, that process may still have an older writable
+    /// mapping). Apart from that, the process at the other end of `give_back` can do no more harm than make the
+    /// owner of the pool wait, or return a slot early and so see a later frame overwrite the slot while it
+    /// reads.
     ///
     /// # Errors
-    /// As [`Pool::new`]. Also if the kernel does not support the seal (before 5.1), or if `give_back` has
-    /// a full table ([`PoolError::NoNumbers`]) or is denied the memory ([`PoolError::NotGranted`]).
+    /// As [`Pool::new`]. Also if the kernel does not support the seal (before 5.1), if `give_back` has
+    /// a full table ([`PoolError::NoNumbers`]) or is denied the memory ([`PoolError::NotGranted`]), if the
+    /// granted memory is of the wrong kind, or if this process may not create files and `give_back` has no
+    /// source of memory.
     pub fn new_shared(
         slot_bytes: usize,
         slots: u32,
@@ -431,7 +438,8 @@ impl Pool {
         self.inner().id
     }
 
-    /// Returns the number of the pool's first slot in an [`Exported`]; 0 if the pool is not shared.
+    /// Returns the number of the pool's slot 0 among all slots of its [`GiveBack`], as in [`Exported::slot`]; 0
+    /// if the pool is not shared.
     #[cfg(not(any(loom, miri)))]
     pub fn first_slot(&self) -> u32 {
         self.inner().first_slot()
@@ -447,13 +455,13 @@ impl Pool {
         self.inner().slot_bytes
     }
 
-    /// Returns a handle that ends waits for a slot of this pool. Any thread may use it.
+    /// Returns a handle by which any thread can end waits for a slot of this pool.
     pub fn closer(&self) -> Closer {
         self.inner().closer.clone()
     }
 
-    /// Returns the sealed memfd of the pool; `None` if the memory came from another process, or if this
-    /// process may not create files.
+    /// Returns the sealed memfd of the pool; `None` if the memory came from another process, or is anonymous
+    /// because this process may not create files.
     ///
     /// # Safety
     /// No code writes through the memfd, or through a mapping of it, to a slot of which a
@@ -561,15 +569,16 @@ impl Pool {
     }
 
     /// Polls for a few microseconds for frames that another process returns, if the last sleep was short.
-    /// Returns true if frames were returned; false if not, or if the pool is not shared. A reader that
-    /// returns a frame meanwhile makes no system call.
+    /// Returns true if frames were returned; false if not, if the pool is not shared, or if the last sleep was
+    /// long. A process that returns a frame meanwhile makes no system call.
     fn comes_soon(&self) -> bool {
         let range = self.inner().range.as_ref();
         range.is_some_and(|range| self.patience.spin(|| range.give_back.has_returns()))
     }
 
-    /// Checks for a slot one last time before the owner sleeps. Returns a slot, `Some(Ok(None))` if returned
-    /// frames have to be collected first, or an error. Returns `None` if the owner may sleep.
+    /// Checks for a slot one last time before the owner sleeps. Returns a slot, `Some(Ok(None))` if frames that
+    /// another process returned have to be collected first, or the error [`PoolError::Closed`] or
+    /// [`PoolError::Starved`]. Returns `None` if the owner may sleep.
     fn look(&mut self) -> Option<Result<Option<u32>, PoolError>> {
         // Waiting does not return a slot that only decoders hold. A slot without a reference, or
         // with the reference of a free slot, is already on its way to the stack or in it.

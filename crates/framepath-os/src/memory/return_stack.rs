@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Return of pool slots: any thread pushes, one owner takes all at once.
+//! Return of a pool's slots: any thread pushes a slot, and the pool's owner takes all pushed slots at once.
 //!
 //! There is no ABA problem, because slots are never popped singly: a push only compares the head
 //! that it read with the current head.
@@ -15,29 +15,32 @@ const CLOSED: u32 = u32::MAX - 1;
 /// the pool's owner takes.
 #[derive(Debug)]
 pub(crate) struct ReturnStack {
-    /// Top slot, `EMPTY`, or `CLOSED` once the owner is gone.
+    /// Number of the top slot; `EMPTY` if no slot is on the stack; `CLOSED` after the owner has closed the
+    /// stack.
     head: CacheAligned<AtomicU32>,
     /// Slot below each slot. The one thread that returns slot `n` writes `next[n]` before `n`
     /// becomes the head.
     next: Box<[AtomicU32]>,
-    /// Slot count plus one for the owner, until the owner closes the stack. Afterwards every free or
-    /// returned slot, and the owner, subtract one. At 0 the pool is freed.
+    /// Number of slots plus one for the owner, until the owner closes the stack. Closing subtracts one for the
+    /// owner and one for each slot that is free or on the stack; each later return subtracts one. At 0 the
+    /// pool is freed.
     unaccounted: AtomicUsize,
 }
 
-/// Result of [`ReturnStack::push`] and [`ReturnStack::close`].
+/// Result of [`ReturnStack::push`] and [`ReturnStack::close`]: whether the owner can take the slot, and
+/// whether the pool has to be freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Returned {
-    /// The slot is on the stack; the owner will take it.
+    /// The slot is on the stack; the owner can take it.
     ToOwner,
-    /// The owner is gone; other slots are still in use.
+    /// The owner has closed the stack; slots are still in use, so the pool is not freed yet.
     Closed,
-    /// The owner is gone and no slot is in use any more: the caller frees the pool.
+    /// The owner has closed the stack, and no slot is in use any more: the caller frees the pool.
     LastOfClosed,
 }
 
 impl ReturnStack {
-    /// Creates an empty stack for `slots` slots, all of which the owner has.
+    /// Creates an empty stack for `slots` slots, numbered from 0. The owner has all of them at first.
     pub(crate) fn new(slots: u32) -> ReturnStack {
         debug_assert!(slots < CLOSED);
         ReturnStack {
@@ -47,7 +50,8 @@ impl ReturnStack {
         }
     }
 
-    /// Returns slot `slot`. Any thread. The caller owns the slot until this call.
+    /// Returns slot `slot` to the pool: pushes it on the stack, or, if the owner has closed the stack, only
+    /// counts it. Any thread. The caller owns the slot until this call.
     ///
     /// # Safety
     /// `this` is live until the slot is returned. It may be freed before the call returns, so the

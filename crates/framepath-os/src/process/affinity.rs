@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! CPU affinity and scheduling priority of the calling thread.
+//! CPU affinity of the calling thread or of another process's main thread, and scheduling priority of the
+//! calling thread.
 
 use std::io;
 
@@ -38,7 +39,8 @@ fn only(cpu: usize) -> io::Result<CpuSet> {
 }
 
 /// Gives the calling thread the policy SCHED_FIFO with the lowest real-time priority, so that it
-/// runs before every ordinary thread of its CPU. Needs CAP_SYS_NICE or an RLIMIT_RTPRIO.
+/// runs before every ordinary thread of its CPU. Fails with EPERM without CAP_SYS_NICE and without an
+/// RLIMIT_RTPRIO of at least 1.
 pub fn become_realtime() -> io::Result<()> {
     let param = libc::sched_param { sched_priority: 1 };
     // SAFETY: `param` outlives the call; 0 names the calling thread.

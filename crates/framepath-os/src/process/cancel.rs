@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Opening, reading and writing files that may block forever (a pipe, a fifo, a terminal), until a
-//! signal ends the program ([`crate::process::signal`]). A stop request ([`stop`]) ends only [`read`]s
-//! and later writes, because it interrupts no system call.
+//! signal ends the program ([`crate::process::signal`]). A stop request ([`stop`]) interrupts no system
+//! call of these functions except the wait in [`read`]; a write that begins after the request's grace period
+//! fails if it would block.
 //!
 //! The standard library repeats a call that a signal interrupted. These functions first check
-//! whether the program has to end, and then fail with ECANCELED. Input ends with the first
-//! signal. Output has [`signal::GRACE`] to write the remaining frames. A signal ends only the waits of
-//! threads that are [`signal::interruptible`].
+//! whether the program has to end, and if so fail with ECANCELED. The first signal ends a wait for input.
+//! A wait for output lasts up to [`signal::GRACE`] after it, to write the remaining frames. A signal ends
+//! only the waits of threads that are [`signal::interruptible`].
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -51,8 +52,8 @@ pub fn create(path: &Path) -> io::Result<File> {
     repeated(signal::overdue, || rustix::fs::open(path, flags, mode)).map(File::from)
 }
 
-/// Reads into `buffer`; waits until there are bytes. Returns the number of bytes, 0 at the end of the
-/// file.
+/// Reads into `buffer`; waits until there are bytes or the file ends. Returns the number of bytes, 0 at the
+/// end of the file.
 ///
 /// # Errors
 /// From read(2) or poll(2); [`canceled`] if a signal interrupts the wait for bytes, or if the calling
@@ -65,14 +66,14 @@ pub fn read(file: &File, buffer: &mut [u8]) -> io::Result<usize> {
 }
 
 /// Returns true if a read would not block: there are bytes, the file is at its end, or poll(2)
-/// does not support this kind of file.
+/// does not support this kind of file. Also returns true if poll(2) fails.
 pub fn is_readable(file: &impl AsFd) -> bool {
     let now = timespec(std::time::Duration::ZERO);
     !matches!(poll(&mut [PollFd::new(file, PollFlags::IN)], Some(&now)), Ok(0))
 }
 
-/// Unbuffered writer to a file or stream. A write that would block fails after the grace period of a
-/// signal, or of a stop request made before the write.
+/// Unbuffered writer to a file or stream. A write that would block fails when the grace period
+/// ([`signal::GRACE`]) of a signal has passed, or had passed before the write for a stop request.
 #[derive(Debug)]
 pub struct StoppableWriter<F: AsFd>(F);
 
@@ -105,15 +106,15 @@ impl<F: AsFd> Write for StoppableWriter<F> {
     }
 }
 
-/// Returns true if a write would not block. EINTR is not enough: a terminal also returns it for a
-/// signal that arrived before the call.
+/// Returns true if poll(2) says that a write to `to` would not block. An EINTR of write(2) does not prove the
+/// opposite: a terminal also returns it for a signal that arrived before the call.
 fn has_room(to: &impl AsFd) -> bool {
     let now = timespec(std::time::Duration::ZERO);
     poll(&mut [PollFd::new(to, PollFlags::OUT)], Some(&now)).is_ok_and(|ready| ready > 0)
 }
 
-/// Calls `call`, and again after each EINTR, and returns the first other result. Returns [`canceled`] if
-/// `ends` returns true after an EINTR.
+/// Calls `call`, again after each EINTR, and returns its first other result. Returns the error [`canceled`]
+/// if `ends` returns true after an EINTR.
 fn repeated<T>(ends: impl Fn() -> bool, mut call: impl FnMut() -> Result<T, Errno>) -> io::Result<T> {
     loop {
         match call() {

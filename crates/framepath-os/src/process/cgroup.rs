@@ -19,14 +19,15 @@ pub enum CgroupError {
     /// This process is in no cgroup of version 2.
     #[error("cgroup: no version 2 hierarchy; mount it at {MOUNT}")]
     NotMounted,
-    /// The parent of this process's group does not exist, or lacks the controllers memory and pids.
+    /// The cgroup in which the workers' groups would be made, which is the parent of this process's group for
+    /// [`Delegated::find`], does not exist, or lacks the controllers memory and pids.
     #[error(
         "cgroup: the parent of this process's group is missing or lacks the controllers memory and pids; \
          start the program by systemd with Delegate=yes and DelegateSubgroup=main"
     )]
     NoParent,
-    /// This user may not change the group, which is not delegated to this user, or the kernel refuses the
-    /// controllers.
+    /// This user may not change the cgroup `path`, because it is not delegated to this user, or the kernel
+    /// refuses to switch on the controllers memory and pids for its child groups.
     #[error("cgroup {path}: not delegated to this user; use Delegate=yes in the unit: {source}")]
     NotDelegated {
         /// Folder of the cgroup, under /sys/fs/cgroup.
@@ -36,8 +37,8 @@ pub enum CgroupError {
     },
 }
 
-/// Cgroup in which this user can make a child group for each worker. It contains no process itself, unless
-/// it is the root of the hierarchy.
+/// Cgroup in which this user can make a child group for each worker. The cgroup contains no process itself,
+/// unless it is the root of the hierarchy.
 #[derive(Clone, Debug)]
 pub struct Delegated(PathBuf);
 
@@ -51,8 +52,8 @@ impl Delegated {
     /// itself is not usable, because a group with processes cannot have child groups with limits.
     ///
     /// # Errors
-    /// [`CgroupError::NotMounted`] if this process is in no cgroup of version 2; otherwise as
-    /// [`Delegated::at`] for the parent.
+    /// [`CgroupError::NotMounted`] if this process is in no cgroup of version 2; [`CgroupError::NoParent`] if
+    /// its group is the root of the hierarchy; otherwise as [`Delegated::at`] for the parent.
     pub fn find() -> Result<Delegated, CgroupError> {
         let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let own = own_group(&own).ok_or(CgroupError::NotMounted)?;
@@ -61,8 +62,8 @@ impl Delegated {
         Delegated::at(parent.ok_or(CgroupError::NoParent)?)
     }
 
-    /// Uses the group with the folder `path`. Switches on the controllers memory and pids for its child
-    /// groups if they are off.
+    /// Prepares the group with the folder `path` for child groups of workers: switches on the controllers
+    /// memory and pids for its child groups if they are off.
     ///
     /// # Errors
     /// [`CgroupError::NoParent`] if the group does not exist or lacks the controllers memory and pids;
@@ -91,8 +92,7 @@ impl Delegated {
     /// that lack these two settings do without.
     ///
     /// # Errors
-    /// From the file system. In this case no group with the new group's name (`framepath-`, the id of this
-    /// process and a number) is left.
+    /// From the file system. In this case, no group made by this call is left.
     pub fn group(&self, memory_bytes: u64, threads: u64) -> io::Result<Group> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         // Relaxed: the numbers only have to differ.
@@ -104,7 +104,7 @@ impl Delegated {
         let group = Group(path);
         write(&group.0.join("memory.max"), &memory_bytes.to_string())?;
         write(&group.0.join("pids.max"), &threads.to_string())?;
-        // Kernels without swap accounting lack this file.
+        // Kernels without swap accounting lack the first file, kernels before 4.19 the second.
         let _ = write(&group.0.join("memory.swap.max"), "0");
         let _ = write(&group.0.join("memory.oom.group"), "1");
         Ok(group)
@@ -120,7 +120,7 @@ impl Group {
         fs::File::options().write(true).open(self.0.join("cgroup.procs"))
     }
 
-    /// Returns true if a process is in the group.
+    /// Returns true if a process is in the group; false also if the group cannot be read.
     pub fn has_process(&self) -> bool {
         fs::read(self.0.join("cgroup.procs")).is_ok_and(|ids| !ids.is_empty())
     }

@@ -6,17 +6,18 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 use std::time::Duration;
 
-/// Time after the first signal to this process at which [`wait`] kills a child that has not ended:
-/// longer than a path of framepath needs to end.
+/// Time after the first SIGINT or SIGTERM to this process at which [`wait`] kills a child that has not ended:
+/// longer than framepath, as the child, needs to end after SIGTERM.
 const PATIENCE: Duration = Duration::from_millis(700);
 
-/// Resources used by an ended child and every descendant that it waited for.
+/// Resources used by an ended child and by its descendants that had ended and whose parents waited for
+/// them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResourceUsage {
     /// User and system CPU time, nanoseconds.
     pub cpu_ns: u64,
-    /// Largest resident set of a single process, KiB. At least that of the spawning process, because
-    /// the kernel includes the memory before the exec.
+    /// Largest resident set of a single one of these processes, KiB. Includes the child's memory before its
+    /// exec, which it has from the process that started it.
     pub peak_memory_kib: u64,
     /// Number of context switches, voluntary and involuntary.
     pub switches: u64,
@@ -44,7 +45,7 @@ impl ResourceUsage {
 }
 
 /// Waits for `child` to end (wait4(2)) and returns its resource usage. Takes the child by value,
-/// because its id may be reused. If SIGINT or SIGTERM arrives at this process before or during the
+/// because its id may be reused afterwards. If SIGINT or SIGTERM arrives at this process before or during the
 /// wait, sends SIGTERM to the child, and SIGKILL if it has not ended 700 ms after the signal. This
 /// needs [`signal::install`](crate::process::signal::install) and an interruptible calling thread. If the
 /// calling thread's run was requested to stop before the call, sends SIGTERM, too, but no SIGKILL. A stop
@@ -57,7 +58,7 @@ pub fn wait(child: Child) -> io::Result<ResourceUsage> {
     loop {
         if crate::process::signal::interrupted() && !asked_to_end {
             asked_to_end = true;
-            // Fails only if the child has already ended.
+            // Fails only if the child may not be signalled, for example because it changed its user.
             let _ = signal(&child, libc::SIGTERM);
         }
         if asked_to_end && !killed && crate::process::signal::since().is_some_and(|since| since > PATIENCE) {
@@ -80,7 +81,8 @@ pub fn wait(child: Child) -> io::Result<ResourceUsage> {
     Ok(ResourceUsage::of(status, &usage))
 }
 
-/// Sends the signal with number `signal` to `child`, which was not waited for yet.
+/// Sends the signal with number `signal` to `child`, which was not waited for yet. Succeeds without an effect
+/// if the child has ended.
 pub fn signal(child: &Child, signal: i32) -> io::Result<()> {
     // SAFETY: plain system call; the child is unreaped, so the id still belongs to it.
     if unsafe { libc::kill(child.id() as libc::pid_t, signal) } == 0 {
@@ -109,7 +111,8 @@ pub fn signal_group(child: &Child, signal: i32) -> io::Result<()> {
 /// intended process.
 ///
 /// # Errors
-/// There is no such process, it belongs to another user, or `pid` is 0 or 1.
+/// There is no such process, the kernel does not permit the signal (the process belongs to another user, for
+/// example), `signal` is no signal's number, or `pid` is 0, 1 or above `i32::MAX`.
 pub fn signal_process(pid: u32, signal: i32) -> io::Result<()> {
     let pid = i32::try_from(pid).ok().filter(|pid| *pid > 1).ok_or(io::ErrorKind::InvalidInput)?;
     // SAFETY: plain system call; the number is one process and no group.

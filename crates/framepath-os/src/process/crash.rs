@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Deliberate faults, for workers under test.
+//! Deliberate faults for workers under test. Other code uses two of the functions, too: [`leave`] ends a
+//! worker whose caller is gone, and [`hang`] keeps a zygote's first process alive.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::sync::futex;
 
-/// Ends the process by SIGSEGV.
+/// Causes SIGSEGV, which ends the process unless the process handles this signal.
 pub fn segmentation_fault() -> ! {
     // SAFETY: nothing is mapped at the lowest addresses (mmap_min_addr), so the store never
     // happens: the process ends here, as intended.
     unsafe { std::ptr::without_provenance_mut::<u8>(8).write_volatile(0) };
-    // Reached only if a signal handler returned.
+    // Reached only if a signal handler made the process continue after the store.
     hang()
 }
 
@@ -23,7 +24,8 @@ pub fn hang() -> ! {
     }
 }
 
-/// Allocates and writes memory until there is no more, which ends the process.
+/// Allocates and writes memory until there is no more, which ends the process by SIGABRT, SIGSEGV or
+/// SIGKILL.
 pub fn take_all_memory() -> ! {
     const STEP: usize = 16 << 20;
     let mut taken: Vec<Vec<u8>> = Vec::new();

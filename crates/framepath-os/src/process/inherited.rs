@@ -2,8 +2,8 @@
 //! Descriptor that this process inherited at its start; it is claimed once.
 //!
 //! A process cannot prove that a descriptor number has no owner. Two facts are sufficient in
-//! practice: the spawner identifies the file at the number by its inode, and no code has claimed
-//! the number before.
+//! practice: the environment says that this process inherited the descriptor (a spawner names the socket's
+//! device and inode, a service manager this process's id), and no code has claimed the number before.
 
 use std::io;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -30,12 +30,14 @@ pub(crate) fn identity(socket: BorrowedFd<'_>) -> io::Result<String> {
 /// Takes ownership of the descriptor [`FIRST`], once, if `expected` accepts the descriptor.
 ///
 /// # Errors
-/// The descriptor was claimed before, is not open, or was rejected by `expected`. A rejected
-/// descriptor stays open and can be claimed later.
+/// The descriptor was claimed before, is not open, or was rejected by `expected`; or fcntl(2) fails. A
+/// rejected descriptor stays open and can be claimed later.
 pub(crate) fn claim(expected: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>) -> io::Result<OwnedFd> {
     // SAFETY: fcntl(2) on any number is harmless.
     if unsafe { libc::fcntl(FIRST, libc::F_GETFD) } < 0 {
-        return Err(io::Error::other("descriptor 3 is not open; only framepath itself starts workers"));
+        return Err(io::Error::other(
+            "descriptor 3 is not open; framepath (for a worker) or a service manager has to pass it",
+        ));
     }
     // SAFETY: open (checked above), and not kept beyond this call.
     expected(unsafe { BorrowedFd::borrow_raw(FIRST) })?;

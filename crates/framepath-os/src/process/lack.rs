@@ -7,8 +7,9 @@ use std::io;
 
 use rustix::io::Errno;
 
-/// Returns true if `error` reports a lack of descriptors, memory or buffers on this side, or is
-/// [`canceled`](crate::process::cancel::canceled). In both cases the peer is not at fault, and starting
+/// Returns true if `error` is EMFILE, ENFILE, ENOMEM, ENOBUFS or ETOOMANYREFS, which report a lack of
+/// descriptors, memory or buffers on this side, or ECANCELED
+/// ([`canceled`](crate::process::cancel::canceled)). In both cases the peer is not at fault, and starting
 /// another peer would not help.
 #[cfg(not(loom))]
 pub fn is_lack(error: &io::Error) -> bool {

@@ -7,7 +7,8 @@ use std::mem::MaybeUninit;
 
 use crate::time::{cpu_ns_of, process_cpu_ns};
 
-/// Resources used by the threads of a process since its start.
+/// Resources used by the threads of a process since its start, or between two times
+/// ([`Used::since`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Used {
     /// User and system CPU time, nanoseconds.
@@ -53,7 +54,7 @@ pub fn of(pid: u32) -> io::Result<Used> {
 /// in steps of the kernel's clock tick (usually 10 ms).
 ///
 /// # Errors
-/// There is no such process, or its /proc is not accessible.
+/// There is no such process, or its file `stat` in /proc is not accessible or not as in proc(5).
 pub fn with_children(pid: u32) -> io::Result<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     ticks_in(&stat)
@@ -75,7 +76,8 @@ fn ticks_in(stat: &str) -> Option<u64> {
 /// its program, although wait4(2) may not report it yet. Reads one file.
 ///
 /// # Errors
-/// There is no such process, or its /proc is not accessible.
+/// There is no such process (any more), or its file `stat` in /proc is not accessible or not as in
+/// proc(5).
 pub fn is_exiting(pid: u32) -> io::Result<bool> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     exiting_in(&stat).ok_or_else(|| unexpected_format(pid))

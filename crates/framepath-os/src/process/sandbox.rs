@@ -3,10 +3,10 @@
 //! byte.
 //!
 //! Afterwards a worker may still compute, on several threads, in memory up to its limit, and use
-//! the file descriptors that it has or receives; some roles ([`SandboxRole`]) may do more. A forbidden
-//! call fails with EPERM (clone3 with ENOSYS) and is not fatal: libraries that read /sys or /proc continue
-//! without. Only a call with the numbering of another architecture ends the process. `docs/sandbox.md`
-//! defines the guarantees.
+//! the file descriptors that it has or receives; some roles ([`SandboxRole`]) may do more. A system call
+//! that the seccomp filter forbids fails with EPERM (clone3 with ENOSYS) and is not fatal: libraries that read
+//! /sys or /proc continue without. Only a call with the numbering of another architecture ends the process.
+//! `docs/sandbox.md` defines the guarantees.
 
 use std::io;
 use std::path::Path;
@@ -26,7 +26,7 @@ mod x86_64;
 
 pub use layers::{Layer, LayerState, Layers};
 
-/// Purpose of a worker. It determines the allowed system calls and files.
+/// Purpose of a worker. The role determines the allowed system calls, files and TCP ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SandboxRole<'a> {
     /// Runs a decoder, demuxer or other stage on received data, in its own memory and in memory that its
@@ -45,10 +45,12 @@ pub enum SandboxRole<'a> {
     /// Runs a loaded plug-in: opens no file, maps no code.
     Plugin,
     /// Demuxes as in [`SandboxRole::Decode`], and reads its stream from the network: makes TCP and UDP sockets
-    /// (IPv4, IPv6) and connects them. Listens on no TCP port. With Landlock's network layer, connects TCP to one
-    /// port only. The process has to be in a network namespace that has the network.
+    /// (IPv4, IPv6), connects them, and binds UDP sockets. Listens on no TCP port. With Landlock's network
+    /// layer, connects by TCP to one port at most. The process has to be in a network namespace that has the
+    /// network.
     Network {
-        /// TCP port of the server, at any address; `None` if TCP is not needed.
+        /// TCP port of the server, at any address, to which Landlock allows connections; `None` if the worker
+        /// needs no TCP, and Landlock then allows none.
         tcp_port: Option<u16>,
     },
 }
@@ -56,10 +58,10 @@ pub enum SandboxRole<'a> {
 /// Limits on the resources of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResourceLimits {
-    /// Address space in bytes, in addition to the part that is mapped when the sandbox is
-    /// entered: stacks, heap and later mappings.
+    /// Maximum address space that the worker may map after it entered the sandbox (stacks, heap and other
+    /// mappings), in addition to what was mapped before, bytes.
     pub memory_bytes: u64,
-    /// Maximum size of a regular file that the worker can write, bytes.
+    /// Maximum size to which the worker can extend a file by writing (RLIMIT_FSIZE), bytes.
     pub file_bytes: u64,
     /// Maximum number of open file descriptors. Unmapped memfds are not part of the address
     /// space: a worker can keep as many as it has descriptors, each of at most
@@ -71,8 +73,8 @@ pub struct ResourceLimits {
 }
 
 impl ResourceLimits {
-    /// Returns the size in bytes of the largest memfd that a worker with `memory_bytes` is
-    /// granted. The worker itself cannot make memfds.
+    /// Returns the size in bytes of the largest memfd that a worker with the limit `memory_bytes` is
+    /// granted by its caller: a quarter of `memory_bytes`. The worker itself cannot make memfds.
     pub const fn largest_grant(memory_bytes: u64) -> u64 {
         memory_bytes / 4
     }
@@ -85,7 +87,8 @@ impl Default for ResourceLimits {
     }
 }
 
-/// Error of entering the sandbox. The process may be partly confined: end it.
+/// Error of entering the sandbox. The process (or, for [`try_on_a_thread`], the thread) may be partly
+/// confined.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
     /// The kernel refused a layer that every machine has.
@@ -112,12 +115,14 @@ pub enum SandboxError {
 /// Returns the states of the layers.
 ///
 /// Call this on the main thread while it is the only thread, and when no capability or file is
-/// needed any more. Missing Landlock is reported in the result. Missing seccomp is
-/// [`SandboxError::NoSeccomp`], and the caller decides whether to continue. A failure of any other layer is
-/// [`SandboxError::Refused`]. The parent adds the states of the namespaces ([`Layers::with_namespaces`]).
+/// needed any more. Missing or refused Landlock is reported in the result. If the seccomp filter cannot be
+/// installed, the error is [`SandboxError::NoSeccomp`], which comes after all other layers were tried, and
+/// the caller decides whether to continue. A failure of any other layer is [`SandboxError::Refused`]. The
+/// worker's parent adds the states of the namespaces and of the cgroup
+/// ([`WorkerProcess::layers`](crate::process::spawn::WorkerProcess::layers)).
 ///
-/// Afterwards fstat(2) works and stat(2) does not. The C library's `fstat` uses either of them;
-/// rustix's uses fstat(2).
+/// Afterwards the system call fstat works; stat and newfstatat fail, except that newfstatat works in
+/// [`SandboxRole::PluginLoading`]. The C library's `fstat` may use newfstatat; rustix's uses fstat.
 pub fn enter(role: SandboxRole<'_>, limits: &ResourceLimits) -> Result<Layers, SandboxError> {
     let refused = |layer, call| {
         move |errno: rustix::io::Errno| SandboxError::Refused { layer, call, source: errno.into() }

@@ -4,7 +4,8 @@
 //!
 //! This module does nothing until a program calls [`install`]. Without that call there is no
 //! handler, no thread and no signal, [`interrupted`] and [`overdue`] follow only stop requests
-//! ([`stop`]), and [`interruptible`] only stores a number.
+//! ([`stop`]), and [`interruptible`] only stores a number. ([`Stops`] is for programs that receive the two
+//! signals by poll(2) instead, and works without [`install`].)
 //!
 //! A signal interrupts the system call of one thread only. From the first signal on, a thread of
 //! this module sends SIGURG, whose handler does nothing, to every [`interruptible`] thread, and
@@ -33,11 +34,14 @@ const NUDGE: Duration = Duration::from_millis(20);
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 static OVERDUE: AtomicBool = AtomicBool::new(false);
-/// Time at which the first signal was seen, CLOCK_MONOTONIC nanoseconds; 0 if none was seen.
+/// Time at which the thread of [`install`] noticed the first SIGINT or SIGTERM, CLOCK_MONOTONIC nanoseconds;
+/// 0 before that.
 static SINCE_NS: AtomicU64 = AtomicU64::new(0);
-/// Event descriptor to which the handler writes, and which is never closed; -1 before [`install`].
+/// Event descriptor to which the handler of SIGINT and SIGTERM writes; -1 before [`install`]. Never closed
+/// once that handler is installed.
 static FIRST_SIGNAL: AtomicI32 = AtomicI32::new(-1);
-/// Ids of the [`interruptible`] threads; a thread with several guards is here several times.
+/// Ids of the [`interruptible`] threads, and of the thread that called [`install`]; a thread with several
+/// guards is here several times.
 static THREADS: Mutex<Vec<libc::pid_t>> = Mutex::new(Vec::new());
 
 /// Installs the handler for SIGINT, SIGTERM and SIGURG, and starts the thread that interrupts the
@@ -53,7 +57,7 @@ pub fn install() -> io::Result<()> {
         return Ok(());
     }
     let event = eventfd(0, EventfdFlags::CLOEXEC)?;
-    // The descriptor is never closed, because the handler writes to it.
+    // The thread keeps the descriptor open forever, because the handler writes to it.
     FIRST_SIGNAL.store(event.as_raw_fd(), Ordering::Release);
     std::thread::Builder::new().name("fp-signal".to_owned()).spawn(move || interrupt_others(&event))?;
     threads().push(thread_id());
@@ -78,7 +82,8 @@ fn handle(number: libc::c_int, handler: extern "C" fn(libc::c_int)) -> io::Resul
     Ok(())
 }
 
-/// Guard that makes blocking calls of this thread end after a signal, until it is dropped.
+/// Guard of [`interruptible`]: makes blocking calls of the thread that made the guard end after SIGINT or
+/// SIGTERM, until the guard is dropped.
 #[derive(Debug)]
 pub struct Interruptible {
     thread: libc::pid_t,
@@ -176,15 +181,15 @@ impl Stops {
     }
 }
 
-/// Descriptor that is readable after a signal.
+/// Descriptor that is readable while a SIGINT or SIGTERM is pending.
 impl AsFd for Stops {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 }
 
-/// Returns true after SIGINT or SIGTERM, or if the calling thread's run was requested to [`stop`].
-/// Sources then stop, and pending frames are still delivered.
+/// Returns true if SIGINT or SIGTERM has arrived (in a program that called [`install`]), or if the calling
+/// thread's run was requested to [`stop`]. Sources then stop, and pending frames are still delivered.
 #[inline]
 pub fn interrupted() -> bool {
     INTERRUPTED.load(Ordering::Relaxed) || stop::requested()
@@ -197,7 +202,8 @@ pub fn overdue() -> bool {
     OVERDUE.load(Ordering::Relaxed) || stop::overdue()
 }
 
-/// Returns the time since the first signal; `None` if no signal has arrived.
+/// Returns the time since the first SIGINT or SIGTERM; `None` if none has arrived, and always in a program
+/// that did not call [`install`].
 pub fn since() -> Option<Duration> {
     let since = SINCE_NS.load(Ordering::Relaxed);
     (since > 0).then(|| Duration::from_nanos(now_ns().saturating_sub(since)))

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Starts workers: children with namespaces of their own and one socket.
+//! Starts workers: children with one socket and, except for [`spawn_zygote`], namespaces of their own.
 //!
 //! The child has four file descriptors: the socket at [`SOCKET`], and /dev/null at 0, 1 and 2 (at 2 the
-//! parent's standard error with [`KEEP_STDERR`], and always for a [`Zygote`]'s fork). It has a session
+//! parent's standard error with [`KEEP_STDERR`], and always for a [`Zygote`]'s fork). The child has a session
 //! of its own, so that Ctrl-C at the terminal does not reach it, and default signal dispositions. Its
 //! environment has the parent's `LANG` and `LD_LIBRARY_PATH` if they are set, and `FRAMEPATH_SOCKET`,
-//! which identifies the socket; a fork has the zygote's environment. The kernel kills it when the
+//! which identifies the socket; a fork has the zygote's environment. The kernel kills the child when the
 //! thread that started it ends.
 
 use std::ffi::{CString, OsStr};
@@ -38,18 +38,18 @@ pub const SOCKET: RawFd = inherited::FIRST;
 /// parent's standard error; otherwise they get /dev/null.
 pub const KEEP_STDERR: &str = "FRAMEPATH_WORKER_STDERR";
 
-/// Takes the worker's end of its socket, once. Fails in any other process, on a second call, and
-/// for a descriptor that is not the spawner's socket: [`spawn`] identifies the socket in the
-/// worker's environment.
+/// Takes the socket that [`spawn`] or one of its variants passed to this process as descriptor [`SOCKET`],
+/// once. The environment variable FRAMEPATH_SOCKET, which [`spawn`] sets, identifies the socket.
 ///
 /// # Errors
-/// This process was not started as a worker, or the socket was already taken.
+/// The descriptor is not open or not the socket of FRAMEPATH_SOCKET, because this process was not started
+/// by [`spawn`] or a variant, or the socket was already taken; or a system call failed.
 pub fn take_socket() -> io::Result<OwnedFd> {
     let named = std::env::var(inherited::SOCKET_VARIABLE).ok();
     inherited::claim(|fd| inherited::is_workers_socket(fd, named.as_deref()))
 }
 
-/// Error of starting a worker.
+/// Error of starting a worker, or of making a [`Zygote`].
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {
     /// The program's path, an argument or an environment variable contains a zero byte.
@@ -57,17 +57,18 @@ pub enum SpawnError {
     ZeroByte {
         /// Path of the worker's program.
         program: PathBuf,
-        /// Description of the text with the zero byte: its path, an argument or the environment.
+        /// Description of the text with the zero byte: `its path`, `an argument` or `the environment`.
         what: &'static str,
     },
-    /// The parent could not prepare or make the child, or read its report.
+    /// The parent could not prepare or make the child, read its report, or reap it after a reported error; or
+    /// a process cannot become a [`Zygote`] or fork (it has several threads, for example).
     #[error("worker {program}: start: {call}: {source}")]
     Parent {
         /// Path of the worker's program; `this process` for a [`Zygote`].
         program: PathBuf,
         /// Name of the system call or step that failed.
         call: &'static str,
-        /// Error of the kernel.
+        /// Error of the call or step.
         source: io::Error,
     },
     /// The child was made, but a step of its preparation or its execve failed.
@@ -85,11 +86,12 @@ pub enum SpawnError {
 /// Started worker, a child of this process. Dropping it kills and reaps the process.
 #[derive(Debug)]
 pub struct WorkerProcess {
-    /// Process id in the namespace of this process.
+    /// Process id of the worker in the pid namespace of this process.
     pid: libc::pid_t,
     pidfd: OwnedFd,
     namespaces: Namespaces,
-    /// Cgroup of the worker, removed after the process was reaped; `None` if it has no own cgroup.
+    /// Cgroup of the worker, removed when this value is dropped, after the process was reaped; `None` if the
+    /// worker has no cgroup of its own.
     group: Option<Group>,
     /// Resource usage of the process; `None` until the process was reaped. From then on `pid` may belong
     /// to another process.
@@ -99,10 +101,11 @@ pub struct WorkerProcess {
 /// Starts `program` with `args` (after its own name) and with `socket` as file descriptor
 /// [`SOCKET`]. The parent's copy stays open.
 ///
-/// Returns after the child's execve succeeded. The kernel kills the child when the calling
-/// *thread* ends (PR_SET_PDEATHSIG), so call this on a thread that lives as long as the worker.
+/// Returns after the child's execve succeeded, or after the child was killed before. The kernel kills the
+/// child when the calling *thread* ends (PR_SET_PDEATHSIG), so call this on a thread that lives as long as
+/// the worker.
 ///
-/// The worker gets the largest of five sets of namespaces that the kernel allows this user
+/// The worker gets the first of five sets of namespaces, largest first, that the kernel allows this user
 /// ([`WorkerProcess::namespaces`]); the last set is empty, so a denied namespace is not an error. A user
 /// namespace of the worker maps no user, so a worker with one has no capability from its execve on. The
 /// worker opens files with the rights of the user who started it. Its environment has only the parent's
@@ -225,9 +228,10 @@ fn exec(
     prepared.outcome(program, made.map_err(failed("clone"))?)
 }
 
-/// Descriptors for a child that is not made yet. The child copies them, except the cgroup's file, to the
-/// numbers 0 to 4. Their numbers in the parent are higher, so no copy overwrites a descriptor that is still
-/// needed.
+/// Descriptors with which the parent makes a child. The parent reads the child's report from `report_reader`.
+/// The child copies `null`, `socket` and `report_writer` to the numbers 0 to 4, and enters the cgroup by the
+/// file in `group`. The numbers of these files in the parent are 10 or more, so no copy overwrites a
+/// descriptor that is still needed.
 struct Prepared {
     report_reader: OwnedFd,
     null: OwnedFd,
@@ -274,8 +278,8 @@ impl Prepared {
         }
     }
 
-    /// Waits until the child `made` has executed the program or, for a fork, is ready; returns the worker.
-    /// If the child reports an error instead, reaps the child and returns the error.
+    /// Waits until the child `made` has executed the program or, for a fork, is ready, or was killed before;
+    /// returns the worker. If the child reports an error instead, reaps the child and returns the error.
     fn outcome(self, program: &Path, made: Made) -> Result<WorkerProcess, SpawnError> {
         let failed =
             |call| move |source: io::Error| SpawnError::Parent { program: program.to_owned(), call, source };
@@ -301,8 +305,8 @@ impl Prepared {
     }
 }
 
-/// Returns the namespaces that a worker of [`spawn`] gets if this process starts it, by making a child that
-/// exits immediately.
+/// Returns the namespaces that a worker gets if this process starts it by [`spawn`]. Finds out by making a
+/// child that exits immediately. Fails if the child cannot be made or waited for.
 pub fn namespaces_given() -> io::Result<Namespaces> {
     let made = namespaces::clone_with_most(true, || child::exit(0))?;
     let mut process = WorkerProcess {
@@ -327,7 +331,8 @@ impl WorkerProcess {
         self.pidfd.as_fd()
     }
 
-    /// Returns the kinds of namespaces in which the worker is separate from the rest of the machine.
+    /// Returns the kinds of namespaces in which the worker is separate from the rest of the machine. Workers
+    /// of one [`Zygote`] may share them (see [`Namespaces`]).
     pub fn namespaces(&self) -> Namespaces {
         self.namespaces
     }
@@ -344,7 +349,8 @@ impl WorkerProcess {
         kill(self.pidfd())
     }
 
-    /// Waits until the process has ended. Returns its resource usage; later calls return the same.
+    /// Waits until the process has ended, and reaps it. Returns its resource usage; later calls return the
+    /// same. Signals do not end the wait.
     pub fn wait(&mut self) -> io::Result<ResourceUsage> {
         loop {
             match self.reap(0) {
@@ -356,8 +362,8 @@ impl WorkerProcess {
         }
     }
 
-    /// Sleeps until the process has ended, or `limit` is over. Returns true if the process has ended. A
-    /// signal's handler does not end the wait, and begins `limit` anew.
+    /// Sleeps until the process has ended, or `limit` is over. Returns true if the process has ended, and false
+    /// otherwise or if poll(2) fails. A signal's handler does not end the wait, and begins `limit` anew.
     pub fn ends_within(&self, limit: Duration) -> bool {
         let mut end = [rustix::event::PollFd::new(&self.pidfd, rustix::event::PollFlags::IN)];
         loop {
@@ -368,7 +374,8 @@ impl WorkerProcess {
         }
     }
 
-    /// Returns the worker's resource usage if the worker has ended; `None` while it runs.
+    /// Reaps the worker if it has ended, and returns its resource usage. Returns `None` while the worker
+    /// runs.
     pub fn try_wait(&mut self) -> io::Result<Option<ResourceUsage>> {
         self.reap(libc::WNOHANG)
     }
@@ -435,10 +442,11 @@ fn kill(pidfd: BorrowedFd<'_>) -> io::Result<()> {
 }
 
 /// Sleeps until `socket` is readable or its peer is gone. Meanwhile, reaps the `children` that end, and
-/// removes them from the list. For a process that only starts workers.
+/// removes them from the list (also a child that cannot be waited for). For a process that only starts
+/// workers. Signals do not end the sleep.
 ///
 /// # Errors
-/// From poll(2).
+/// From poll(2), except EINTR.
 pub fn serve_spawner(socket: &Socket, children: &mut Vec<WorkerProcess>) -> io::Result<()> {
     use rustix::event::{PollFd, PollFlags, poll};
     loop {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Request to stop one run, among several runs in one process. It ends waits of this crate
-//! ([`sleep_unless`] and others), not other blocking system calls.
+//! Request to stop one run (of a path), among several runs in one process. The request ends some waits of
+//! this crate ([`sleep_unless`], [`cancel::read`](crate::process::cancel::read) and the wait for a V4L2
+//! device), not other blocking system calls.
 //!
 //! [`signal`](crate::process::signal) ends the whole program. A [`Stop`] ends the threads that
 //! have [entered](Stop::enter) it. Code that waits handles both in the same way:
@@ -24,21 +25,22 @@ use crate::time::{now_ns, sleep_until, timespec};
 
 /// Handle that stops one run from any thread; clones stop the same run.
 ///
-/// After the request, the run delivers its pending frames within [`GRACE`], and ends.
+/// After the request, the run still delivers the pending frames that it can deliver within [`GRACE`], and
+/// ends.
 #[derive(Clone, Default)]
 pub struct Stop(Arc<Request>);
 
 #[derive(Default)]
 struct Request {
-    /// Futex word: [`REQUESTED`] is set after the request; the higher bits count the wake-ups.
-    /// Sleepers wait on it.
+    /// Futex word on which [`sleep_unless`] sleeps: the bit [`REQUESTED`] is set by the request; the higher
+    /// bits count the calls of [`Stop::wake`].
     word: AtomicU32,
     /// Time of the stop request, CLOCK_MONOTONIC nanoseconds; 0 before the request.
     since_ns: AtomicU64,
     /// Event descriptor that the request makes readable. Made by the first thread of the run that waits
     /// for a descriptor, and not readable if it was made after the request; `None` if it could not be made.
     event: OnceLock<Option<OwnedFd>>,
-    /// Event descriptor that a wake-up makes readable, until the next [`poll_unless`] of the woken thread.
+    /// Event descriptor that [`Stop::wake`] makes readable, until the next [`poll_unless`] in the run.
     /// Made by the first [`poll_unless`]; `None` if it could not be made.
     nudged: OnceLock<Option<OwnedFd>>,
 }
@@ -97,7 +99,8 @@ impl Stop {
     }
 
     /// Makes the calling thread a thread of this run, until the result is dropped: the run's stop request
-    /// and wake-ups end the thread's waits. If a thread enters several runs, the last one counts.
+    /// then ends the thread's waits that the module's documentation names, and [`Stop::wake`] ends its
+    /// sleeps. If a thread enters several runs, the last one counts.
     pub fn enter(&self) -> Entered {
         ENTERED.with_borrow_mut(|entered| entered.push(self.clone()));
         Entered { stays: PhantomData }
@@ -129,12 +132,13 @@ impl Drop for Entered {
     }
 }
 
-/// Returns true if the calling thread's run was requested to stop.
+/// Returns true if the calling thread's run, which is the one that the thread entered last, was requested to
+/// stop; false if the thread is in no run.
 pub(crate) fn requested() -> bool {
     ENTERED.with_borrow(|entered| entered.last().is_some_and(Stop::is_requested))
 }
 
-/// Returns true if the calling thread's run was requested to stop longer than [`GRACE`] ago.
+/// Returns true if the calling thread's run was requested to stop [`GRACE`] ago or earlier.
 pub(crate) fn overdue() -> bool {
     ENTERED.with_borrow(|entered| entered.last().is_some_and(Stop::is_overdue))
 }
@@ -154,8 +158,8 @@ fn event() -> Option<OwnedFd> {
 /// Only one thread of a run may wait here and be woken. If the event descriptors cannot be made, a request
 /// or a wake-up during the wait does not end it.
 ///
-/// A request made before the call does not end the wait: the run still waits for its frames. After such a
-/// request, a wake-up does not end it either.
+/// A stop request made before the call does not end the wait: the run still waits for its frames. After such
+/// a request, a wake-up does not end the wait either.
 ///
 /// Errors from poll(2), except EINTR.
 pub(crate) fn poll_unless(

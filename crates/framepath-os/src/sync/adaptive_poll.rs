@@ -9,8 +9,8 @@ const LOOKS: u32 = 8;
 /// Number of pauses (`spin_loop`) before each check. A check moves the other side's cache line away
 /// from that side, so the pauses give the other side time to add several values.
 const PAUSES: u32 = 32;
-/// Limit of a short sleep, nanoseconds. After a sleep shorter than this, the next wait polls first,
-/// because polling would have cost less than the sleep.
+/// Duration below which a sleep is short, nanoseconds. After a sleep shorter than this, the next wait polls
+/// first, because polling would have cost less than the sleep.
 const WORTH_SPINNING_NS: u64 = 50_000;
 
 /// Polling state of one side that waits: an end of a queue or ring, or the owner of a pool. Polling is off

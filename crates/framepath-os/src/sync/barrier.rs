@@ -4,8 +4,8 @@
 //! The handshake of a queue needs a full barrier on both sides. The side that passes frames would
 //! pay for the barrier with every frame, because the processor waits until its last stores are
 //! visible to the other core. The sleeping side pays only before it sleeps. With membarrier(2)
-//! the sleeper makes every running thread of the process pass a barrier, so the other side needs
-//! none of its own.
+//! the sleeper makes every running thread of the process execute a barrier, so the other side needs
+//! none of its own. If the kernel has no membarrier(2), both sides execute a barrier.
 
 use crate::sync::atomics::{Ordering, fence};
 
@@ -76,8 +76,8 @@ mod system {
     /// Command of membarrier(2) by which a process registers, before its first [`PRIVATE_EXPEDITED`].
     const REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
 
-    /// Registers this process for [`barrier`]. Returns true if the kernel accepted. Only the first call
-    /// makes a system call; later calls return the same answer.
+    /// Registers this process for [`barrier`]. Returns true if the kernel accepts the registration. Only the
+    /// first call makes a system call; later calls return the same result.
     pub(super) fn register() -> bool {
         static REGISTERED: OnceLock<bool> = OnceLock::new();
         *REGISTERED.get_or_init(|| call(REGISTER_PRIVATE_EXPEDITED))

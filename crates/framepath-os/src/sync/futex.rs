@@ -14,9 +14,9 @@ use crate::sync::atomics::{AtomicU32, CacheAligned};
 #[cfg(not(loom))]
 use crate::time::timespec;
 
-/// Sleeps until a thread of this process wakes a sleeper on `word`. Returns immediately if `word` is not
-/// `expected`. May return early (a signal, a spurious wake-up), so callers have to check their condition
-/// again. One system call.
+/// Sleeps until a thread of this process wakes this thread ([`wake_one`] or `wake_all` on `word`). Returns
+/// immediately if `word` is not `expected`. May return early (a signal, a spurious wake-up), so callers have
+/// to check their condition again. One system call.
 #[cfg(not(loom))]
 pub fn wait(word: &AtomicU32, expected: u32) {
     // EAGAIN (the word changed) and EINTR both make the caller check again.
@@ -91,8 +91,8 @@ pub(crate) fn wake_all_shared(_: &AtomicU32) {}
 
 /// Futex word whose memory is never freed, for wakers that may run after the object with the sleeping
 /// thread was freed. Words are reused, so the process allocates only as many as were ever in use at once
-/// (under loom, words are not reused). A late waker may find the word in use by another object. The
-/// waker then sets the word to 0 and causes a spurious wake-up.
+/// (under loom, words are not reused). A late waker may find the word in use by another object. Then the
+/// waker sets the word to 0, and the thread that sleeps on it wakes without need.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LastingWord(&'static CacheAligned<AtomicU32>);
 

@@ -33,11 +33,11 @@ use std::sync::Arc;
 /// Policy of [`Sender::send`] when the queue is full, with the names and meanings of GStreamer's `leaky`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leaky {
-    /// The producer waits until there is room.
+    /// The sender waits until there is room or the receiver is gone.
     No,
-    /// The new value is rejected and returned to the sender.
+    /// The new value does not enter the queue, and [`Sender::send`] returns it.
     Upstream,
-    /// The oldest value is removed and returned to the sender.
+    /// The oldest value is removed from the queue to make room, and [`Sender::send`] returns it.
     Downstream,
 }
 
@@ -95,7 +95,8 @@ pub struct Sender<T: Send> {
 }
 
 impl<T: Send> Sender<T> {
-    /// Adds `value`. If the queue is full, follows the queue's [`Leaky`] policy.
+    /// Adds `value`. If the queue is full, follows the queue's [`Leaky`] policy. Wakes the receiver if it
+    /// sleeps. The meter of the calling thread records the time of a sleep as blocked.
     ///
     /// # Errors
     /// The receiver is gone; the error contains `value`. If the receiver goes during the call, an oldest
@@ -170,7 +171,7 @@ impl<T: Send> Sender<T> {
         self.producer.len()
     }
 
-    /// Returns true if the queue is empty.
+    /// Returns true if no value is in the queue.
     pub fn is_empty(&self) -> bool {
         self.producer.is_empty()
     }
@@ -208,8 +209,9 @@ pub struct Waker<T: Send> {
 }
 
 impl<T: Send> Waker<T> {
-    /// Makes a waiting receiver call its `news` function again. The caller makes `news` true before
-    /// this call. Makes a system call only if the receiver sleeps or is about to sleep.
+    /// Makes the thread that waits in [`Receiver::recv_unless`] call its `news` function again. The caller
+    /// makes `news` true before this call. Makes a system call only if that thread sleeps or is about to
+    /// sleep.
     pub fn wake(&self) {
         self.barrier.before_look();
         wake(&self.ring.consumer_sleeps.0);
@@ -331,7 +333,7 @@ impl<T: Send> Drop for Receiver<T> {
 
 /// Sets `flag` to 1 and sleeps on it until the other side sets it to 0 and wakes this thread. Does not
 /// sleep if `idle` returns false after the flag was set. May return early. If the barrier failed, sleeps
-/// for [`UNWOKEN_NAP`] instead, without the flag. The flag is 0 afterwards.
+/// for [`UNWOKEN_NAP`] instead, whatever the flag is. Sets the flag to 0 at the end.
 fn sleep_while(idle: impl Fn() -> bool, flag: &AtomicU32, barrier: Barrier) {
     flag.store(1, Ordering::Relaxed);
     let will_be_woken = barrier.before_sleep();
@@ -351,7 +353,8 @@ fn sleep_while(idle: impl Fn() -> bool, flag: &AtomicU32, barrier: Barrier) {
     flag.store(0, Ordering::Relaxed);
 }
 
-/// Sets the word `sleeps` to 0 and wakes the side that sleeps on it. Does nothing if the word is 0.
+/// Sets the word `sleeps` to 0 and wakes the side of the queue that sleeps on this word. Does nothing if the
+/// word is 0.
 #[inline]
 fn wake(sleeps: &AtomicU32) {
     if sleeps.load(Ordering::Relaxed) != 0 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Bounded ring between one producer and one consumer, without locks and without sleeping;
-//! `queue` adds the sleeping.
+//! Bounded ring between one producer and one consumer, without sleeping; `queue` adds the sleeping. Only a
+//! ring whose producer may remove the oldest value has a lock, around each removal of a value.
 
 use std::mem::MaybeUninit;
 
@@ -16,7 +16,7 @@ use std::sync::Arc;
 pub enum Reason {
     /// The ring already holds `depth` values.
     Full,
-    /// The consumer is gone.
+    /// The consumer was closed or dropped.
     Closed,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct RingState<T> {
     /// Lock around each pop, 1 while locked. Used only if `leaks_oldest`, because then both ends pop.
     pop_lock: CacheAligned<AtomicU32>,
     leaks_oldest: bool,
-    /// Ends that were closed or dropped: bits [`PRODUCER_GONE`] and [`CONSUMER_GONE`].
+    /// Ends of the ring that were closed or dropped, as bits: [`PRODUCER_GONE`] and [`CONSUMER_GONE`].
     pub(crate) closed: AtomicU32,
     /// Futex word: 1 while the consumer sleeps on it or is about to.
     pub(crate) consumer_sleeps: CacheAligned<AtomicU32>,
@@ -92,7 +92,7 @@ pub fn ring<T: Send>(depth: usize, leaks_oldest: bool) -> (Producer<T>, Consumer
     (Producer { ring: ring.clone(), tail: 0, seen_head: 0 }, Consumer { ring, head: 0, seen_tail: 0 })
 }
 
-/// Writing end of a ring. When it is dropped, the values in the ring can still be read.
+/// Writing end of a ring. When this end is dropped, the consumer can still take the values in the ring.
 pub struct Producer<T> {
     pub(crate) ring: Arc<RingState<T>>,
     /// Next position to write: private copy of `ring.tail`.
@@ -133,8 +133,8 @@ impl<T: Send> Producer<T> {
         Ok(())
     }
 
-    /// Removes and returns the value that is oldest now. Returns `None` if the consumer has taken all
-    /// values.
+    /// Removes and returns the value that is oldest now. Returns `None` if no value is in the ring (any
+    /// more), because the consumer may take values at any time.
     ///
     /// # Panics
     /// The ring was not made with `leaks_oldest`.
@@ -150,12 +150,12 @@ impl<T: Send> Producer<T> {
         self.tail.wrapping_sub(self.ring.head.0.load(Ordering::Acquire))
     }
 
-    /// Returns true if the consumer has taken all values.
+    /// Returns true if no value is in the ring.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Returns true if the consumer is gone.
+    /// Returns true if the consumer was closed or dropped.
     pub fn consumer_gone(&self) -> bool {
         self.ring.closed.load(Ordering::Relaxed) & CONSUMER_GONE != 0
     }
@@ -176,8 +176,8 @@ impl<T> Drop for Producer<T> {
     }
 }
 
-/// Reading end of a ring. When it is dropped, later pushes fail. Values that are left in the ring are
-/// dropped when both ends are gone.
+/// Reading end of a ring. When this end is dropped, later pushes fail. Values that are left in the ring are
+/// dropped when both ends are dropped.
 pub struct Consumer<T> {
     pub(crate) ring: Arc<RingState<T>>,
     /// Next position to read: private copy of `ring.head`. Stays 0 in rings that drop the oldest value.
@@ -230,8 +230,8 @@ impl<T: Send> Consumer<T> {
         self.ring.tail.0.load(Ordering::Acquire) == self.ring.head.0.load(Ordering::Acquire)
     }
 
-    /// Returns true if the producer is gone. The caller then has to check for values once more,
-    /// because the producer may have pushed some before it left.
+    /// Returns true if the producer was closed or dropped. The caller then has to check for values once more,
+    /// because the producer may have pushed some before.
     pub fn producer_gone(&self) -> bool {
         // Acquire: pairs with the Release in `Producer::close`.
         self.ring.closed.load(Ordering::Acquire) & PRODUCER_GONE != 0

@@ -28,7 +28,7 @@ pub trait Returns: Send + Sync {
     fn give_back(&self, slot: u32);
 }
 
-/// Reason why another process's memory, or a frame in it, is rejected.
+/// Reason why a [`ForeignPool`] cannot be made, or a frame in it is rejected.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ForeignError {
@@ -45,12 +45,13 @@ pub enum ForeignError {
         /// Reported number of the first slot.
         first_slot: u32,
     },
-    /// The memory is of a kind that cannot be read safely.
+    /// The memory is of a kind that this process does not map: it is no memfd, its size can change, its pages
+    /// are huge, or it has neither the seal F_SEAL_FUTURE_WRITE nor a read-only descriptor.
     #[error(
         "pool of another process or a device: the memory is {what}; expected a sealed memfd of ordinary pages"
     )]
     Memory {
-        /// Kind of the memory, such as `not a memfd`.
+        /// Description of the defect, such as `not a memfd`.
         what: &'static str,
     },
     /// The memory is smaller than the slots that the other process reports.
@@ -71,7 +72,7 @@ pub enum ForeignError {
         /// The kernel's error.
         errno: rustix::io::Errno,
     },
-    /// The pool does not have the slot of a frame.
+    /// The pool does not have the slot that the other process or the device named for a frame.
     #[error("frame of another process or a device: no slot {slot}; the pool has {first_slot} to {}", first_slot + (slots - 1))]
     Slot {
         /// Reported number of the slot.
@@ -81,13 +82,13 @@ pub enum ForeignError {
         /// Number of slots in the pool.
         slots: u32,
     },
-    /// The frame is larger than its slot.
+    /// The frame's layout is larger than a slot of the pool.
     #[error("frame of another process or a device: {0}")]
     Layout(#[from] LayoutError),
 }
 
-/// Pool of another process or of a device, whose frames this process reads. Frames may outlive this
-/// handle.
+/// Handle of a pool of another process, or of memory that a device uses. This process makes and reads frames
+/// of it. Frames may outlive this handle.
 pub struct ForeignPool {
     memory: Arc<Memory>,
 }
@@ -106,7 +107,8 @@ struct Memory {
 
 /// Mapped memory of a foreign pool.
 enum Mapped {
-    /// Memfd of another process's pool, or blank memory in its place.
+    /// Memfd of another process's pool (or memory that this process granted to it), or blank memory in its
+    /// place.
     Memfd(ReadOnly),
     /// Buffers of a device, or memory that this process made for devices.
     #[cfg(not(any(loom, miri)))]
@@ -123,13 +125,14 @@ impl Mapped {
     }
 }
 
-/// Size of a foreign pool, bytes, from which on a failure to map it is not a lack of this process: no
-/// worker may allocate so much, so the size is a false report.
+/// Size of a foreign pool, bytes, at and above which a failure to map the pool does not count as a lack of
+/// this process: no worker may allocate so much, so the size is a false report.
 const LARGEST: usize = 1 << 40;
 
 impl ForeignError {
-    /// Returns true if this process lacks the memory, descriptors or mappings to read the pool, which
-    /// is not an error of the pool's owner. Returns false for a pool of 1 TiB or more.
+    /// Returns true for an [`Os`](ForeignError::Os) error by which this process lacks memory, mappings or
+    /// descriptors (EMFILE, ENFILE, ENOMEM, ENOBUFS, ETOOMANYREFS), which is not an error of the pool's owner.
+    /// Returns false for a pool of 1 TiB or more, and for all other errors.
     pub fn is_lack(&self) -> bool {
         match self {
             ForeignError::Os { bytes, errno, .. } => {
@@ -141,8 +144,8 @@ impl ForeignError {
 }
 
 impl ForeignPool {
-    /// Makes a pool of all slots of a device's memory, numbered from 0. Frames are returned through
-    /// `returns`.
+    /// Makes a pool of all slots of `region`, which is a device's memory or memory for devices, numbered from
+    /// 0. Frames are returned through `returns`.
     #[cfg(not(any(loom, miri)))]
     pub(crate) fn from_region(region: Arc<Region>, returns: Arc<dyn Returns>) -> ForeignPool {
         let (id, slot_bytes, slots) = (super::next_id(), region.slot_bytes(), region.slots());
@@ -155,9 +158,9 @@ impl ForeignPool {
     /// numbers. Frames are returned through `returns`.
     ///
     /// # Errors
-    /// The memory is not a memfd of ordinary pages, is not sealed against a change of its size, can be
-    /// written through the descriptor, or is smaller than reported; the numbers are out of range; or a
-    /// system call failed.
+    /// The memory is not a memfd of ordinary pages, is not sealed against a change of its size, has neither
+    /// the seal F_SEAL_FUTURE_WRITE nor a read-only descriptor, or is smaller than reported; the numbers are
+    /// out of range; or a system call failed.
     #[cfg(not(any(loom, miri)))]
     pub fn new(
         fd: OwnedFd,
@@ -316,7 +319,7 @@ impl ForeignPlace {
     }
 
     /// Returns the dmabuf of the frame's slot and the slot's size in bytes; `None` if the memory is not a
-    /// device's dmabuf.
+    /// [`Region`], or the region has no dmabuf of the slot.
     #[cfg(not(any(loom, miri)))]
     pub(super) fn dmabuf(&self) -> Option<(BorrowedFd<'_>, usize)> {
         match &self.memory.mapping {

@@ -22,13 +22,13 @@ pub use memory::{GrantedPool, PoolMemory};
 /// Maximum number of handles to one boxed target; [`Frame::share`] panics at this number.
 const MOST_HANDLES: u32 = 1 << 30;
 
-/// Target of the pointer in a frame's handle: slot, layout and metadata. The first cache lines of a
+/// Target of the pointer in a [`Frame`] or [`FrameMut`]: slot, layout and metadata. The first cache lines of a
 /// target in `Inner::places` do not change while the pool is in use, so these lines stay in the caches of
 /// all cores. The fields that a producer writes for every frame are on other lines (`written`).
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct FrameTarget {
-    /// Shared part of the pool. Dangling if `foreign` is true.
+    /// Part of the pool that its owner and all handles share. Dangling if `foreign` is true.
     inner: NonNull<Inner>,
     /// First byte of the slot.
     first: NonNull<u8>,
@@ -37,7 +37,7 @@ pub(super) struct FrameTarget {
     /// Number of handles to this target, if it is boxed: made by [`Hold::frame`] or for a foreign frame.
     /// Always 0 for a target in `Inner::places`, which lives as long as the pool.
     handles: AtomicU32,
-    /// True if the target is the head of a [`ForeignPlace`]; always boxed.
+    /// True if the target is the head of a [`ForeignPlace`]. Such a target is always boxed.
     foreign: bool,
     written: Written,
 }
@@ -54,7 +54,8 @@ struct Written {
 }
 
 impl FrameTarget {
-    /// Creates the target of slot `slot`, whose first byte is `first`.
+    /// Creates the target of slot `slot` of the pool `inner`. `first` is the slot's first byte. The target is
+    /// not boxed: it counts no handles.
     pub(super) fn new(
         inner: NonNull<Inner>,
         slot: u32,
@@ -121,10 +122,12 @@ impl FrameTarget {
         unsafe { self.written.layout.get().read().as_ref() }
     }
 
-    /// Drops one handle to the target, and the handle's share of the slot.
+    /// Drops one handle to the target, and the handle's share of the slot. If this was the last handle, frees a
+    /// boxed target, and returns a foreign frame.
     ///
     /// # Safety
-    /// `this` is live. The caller owns one reader's share of the target's slot, and uses neither afterwards.
+    /// `this` is live. The caller owns one reader's share of the target's slot, and uses neither the target nor
+    /// the slot afterwards.
     #[inline]
     unsafe fn let_go(this: NonNull<FrameTarget>) {
         // SAFETY: as the caller promises.
@@ -148,7 +151,8 @@ impl FrameTarget {
     }
 }
 
-/// Handle for writing a slot. No other handle to the slot exists. Dropping it returns the slot to the pool.
+/// Handle for writing a slot. No other handle to the slot exists. Dropping the handle returns the slot to the
+/// pool.
 ///
 /// ```
 /// use framepath_model::format::{Layout, PixelFormat};
@@ -187,7 +191,8 @@ impl FrameMut {
         unsafe { self.place.as_ref() }
     }
 
-    /// Returns the layout; opaque bytes until [`FrameMut::set_layout`], except after [`Frame::try_unique`].
+    /// Returns the layout of the picture in the slot: opaque bytes until [`FrameMut::set_layout`], or the
+    /// frame's layout after [`Frame::try_unique`].
     pub fn layout(&self) -> &Layout {
         self.place().layout()
     }
@@ -195,7 +200,7 @@ impl FrameMut {
     /// Sets the layout of the picture in the slot.
     ///
     /// # Errors
-    /// The layout is larger than the slot.
+    /// The layout is larger than the slot. The handle then keeps its former layout.
     pub fn set_layout(&mut self, layout: &Layout) -> Result<(), LayoutError> {
         if layout == self.layout() {
             return Ok(());
@@ -438,7 +443,7 @@ impl Frame {
         self.is_foreign().then(|| unsafe { self.place.cast().as_ref() })
     }
 
-    /// Makes the first handle to a foreign target.
+    /// Makes the first handle to a foreign frame's target.
     ///
     /// # Safety
     /// The target was made by [`FrameTarget::foreign`], is leaked and has no handle.
@@ -508,7 +513,7 @@ unsafe impl Send for Hold {}
 unsafe impl Sync for Hold {}
 
 impl Hold {
-    /// Makes the only handle to a slot that was just taken.
+    /// Makes the only handle to a slot that was just taken, and whose count is [`HOLD`].
     pub(super) fn new(inner: NonNull<Inner>, slot: u32) -> Hold {
         Hold { inner, slot }
     }

@@ -2,8 +2,8 @@
 //! Return of frames from another process, through words of memory that both processes map. The
 //! reader counts the frames that it returned; the owner collects them.
 //!
-//! The owner trusts none of these words. It drops no more handles of a slot than it exported. It
-//! counts invalid words and ignores them otherwise.
+//! The owner trusts none of these words. The owner drops no more handles of a slot than it exported. It
+//! counts invalid returns and ignores them otherwise.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -13,7 +13,7 @@ use super::frame::Frame;
 use super::owner_wait::OwnerWait;
 use crate::sync::atomics::{AtomicU32, AtomicU64, Ordering};
 
-/// Maximum number of slots of one [`GiveBack`].
+/// Maximum number of slot numbers of one [`GiveBack`], which its pools share.
 pub const GIVE_BACK_SLOTS: u32 = 4096;
 
 /// Words in shared memory through which one process (the reader) returns slots to another (the owner).
@@ -26,16 +26,17 @@ pub struct GiveBackWords<'a> {
 }
 
 impl<'a> GiveBackWords<'a> {
-    /// Returns the number of words that `summary` has for `slots` slots: one per 64 slots.
+    /// Returns the number of words that `summary` has for `slots` slots: one per 64 slots,
+    /// rounded up.
     pub const fn summary_words(slots: u32) -> usize {
         slots.div_ceil(64) as usize
     }
 
-    /// Wraps the words of `counts.len()` slots. `waits` is 1 while the owner sleeps. `summary` has
-    /// one bit per slot, set if the slot was returned since the owner's last collection. `counts` has the
-    /// number of returns of each slot since then. Returns `None` if there are no slots or more than
-    /// [`GIVE_BACK_SLOTS`], or if `summary` does not have [`summary_words`](GiveBackWords::summary_words)
-    /// words.
+    /// Wraps the words of `counts.len()` slots. `waits` is 1 while the owner sleeps or is about to sleep.
+    /// `summary` has one bit per slot, set if the slot was returned since the owner's last collection.
+    /// `counts` has the number of returns of each slot since then. Returns `None` if there are no slots or
+    /// more than [`GIVE_BACK_SLOTS`], or if the number of words of `summary` is not
+    /// [`summary_words`](GiveBackWords::summary_words).
     pub fn new(
         waits: &'a AtomicU32,
         summary: &'a [AtomicU64],
@@ -82,16 +83,16 @@ pub type MemorySource = Box<dyn Fn(u64) -> Result<GrantedMemory, String> + Send 
 #[cfg(not(any(loom, miri)))]
 #[derive(Debug)]
 pub struct GrantedMemory {
-    /// Number that the process which made the memory gave it; [`GrantedPool`](super::GrantedPool) names
-    /// the memory by it.
+    /// Number that the process which made the memory gave to the memory;
+    /// [`GrantedPool::memory`](super::GrantedPool::memory) is this number.
     pub number: u32,
     /// Memfd of ordinary pages, sealed only against a change of its size.
     pub fd: std::os::fd::OwnedFd,
 }
 
-/// The owner's side of the return of frames: keeps a handle to each exported frame until the reader
-/// returns it. It serves all pools of one stage. Pools are made and dropped as the stream changes, and at
-/// most one of them waits at a time.
+/// Owner's side of the return of frames: keeps a handle to each exported frame until the reader returns the
+/// frame. One value serves all shared pools of one stage. Pools are made and dropped as the stream changes,
+/// and at most one of them waits for a slot at a time.
 pub struct GiveBack {
     words: GiveBackWords<'static>,
     /// Source of the pools' memory; `None` if pools make their own memory by memfd_create(2).
@@ -151,8 +152,9 @@ impl GiveBack {
         self.table().exported.iter().map(VecDeque::len).sum()
     }
 
-    /// Drops the handles of all frames returned since the last call, and counts invalid returns. Called when
-    /// a pool is made, and when a pool looks for returned slots. Any thread.
+    /// Drops one handle for each frame that the other process returned since the last call, and counts invalid
+    /// returns. Called when a shared pool is made, and when a shared pool looks for returned slots. Any
+    /// thread.
     pub fn collect(&self) {
         for (index, word) in self.used_words().iter().enumerate() {
             // Relaxed: a first check that saves the swap; `has_returns` checks in order.
@@ -190,8 +192,8 @@ impl GiveBack {
         self.breaches.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns true if [`GiveBack::collect`] would find anything. The owner calls it between
-    /// raising its flag and sleeping.
+    /// Returns true if the other process has returned a frame that [`GiveBack::collect`] has not found yet.
+    /// The owner calls this function while it polls, and between raising its flag and sleeping.
     pub(super) fn has_returns(&self) -> bool {
         // AcqRel, as a read-modify-write: the later of this and a `give_back` sees the earlier,
         // either the word or the flag.
@@ -206,18 +208,20 @@ impl GiveBack {
         &self.words.summary[..words]
     }
 
-    /// Returns the wait through which the owner sleeps until the other process returns a slot.
+    /// Returns the wait on the shared word through which the owner of a pool sleeps until this process or the
+    /// other returns a slot.
     pub(super) fn waits(&self) -> OwnerWait {
         OwnerWait::shared(self.words.waits)
     }
 
-    /// Keeps the handle `frame` until the other side returns slot `slot`.
+    /// Keeps the handle `frame` of slot number `slot` until the other side has returned this slot as often as
+    /// it was exported up to now.
     pub(super) fn keep(&self, slot: u32, frame: Frame) {
         self.table().exported[slot as usize].push_back(frame);
     }
 
-    /// Takes a range of `slots` numbers for the slots of a pool. No other live pool has these numbers.
-    /// Returns `None` if no range of this length is free.
+    /// Takes the lowest free range of `slots` consecutive numbers for the slots of a pool. No other live pool
+    /// of this [`GiveBack`] has these numbers. Returns `None` if no range of this length is free.
     pub(super) fn take_range(&'static self, slots: u32) -> Option<SlotNumbers> {
         let mut table = self.table();
         let mut first = 0;
@@ -259,7 +263,7 @@ impl fmt::Debug for GiveBack {
     }
 }
 
-/// Range of slot numbers of one pool; the numbers are free again when this is dropped.
+/// Range of slot numbers of one pool; dropping the value makes the numbers free again.
 #[derive(Debug)]
 pub(super) struct SlotNumbers {
     pub(super) give_back: &'static GiveBack,

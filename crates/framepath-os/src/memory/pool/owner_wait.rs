@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::sync::atomics::{AtomicU32, Ordering};
 use crate::sync::futex::{self, LastingWord};
 
-/// Word on which a pool's owner sleeps: 1 while the owner sleeps or is about to sleep. The word is never
-/// freed, because a waker may be late: the pool may be freed as soon as a slot is returned.
+/// Word on which a pool's owner sleeps: 1 while the owner sleeps or is about to sleep. The memory of the word
+/// is never freed, because a waker may be late: the pool may be freed as soon as a slot is returned.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OwnerWait {
     word: &'static AtomicU32,
@@ -39,8 +39,8 @@ impl OwnerWait {
         self.word.store(0, Ordering::Relaxed);
     }
 
-    /// Sleeps until another thread sets the word to 0 and wakes the owner; may return early. Without a
-    /// limit.
+    /// Sleeps, on the owner's thread and without a limit, until another thread sets the word to 0 and wakes
+    /// this thread. May return early.
     pub(super) fn sleep(self) {
         match self.own {
             Some(_) => futex::wait(self.word, 1),
@@ -50,8 +50,8 @@ impl OwnerWait {
         }
     }
 
-    /// Wakes the owner if the word says that it sleeps. The word may belong to another pool by now; the
-    /// owner of that pool then checks for a slot once more without need.
+    /// Wakes the owner if the word is not 0. The word may belong to another pool by now; the owner of that
+    /// pool then checks for a slot once more without need.
     #[inline]
     pub(super) fn wake(self) {
         // Relaxed: either the read-modify-write before this call has seen the owner's, which
@@ -80,7 +80,7 @@ impl OwnerWait {
     }
 }
 
-/// Handle by which any thread ends the waits for a slot of one pool. It may outlive the pool.
+/// Handle by which any thread ends the waits for a slot of one pool. The handle may outlive the pool.
 #[derive(Clone, Debug)]
 pub struct Closer {
     closed: Arc<AtomicU32>,
@@ -103,8 +103,8 @@ impl Closer {
         self.waits.wake_now();
     }
 
-    /// Returns true if the pool is closed. The owner calls it between raising its flag and
-    /// sleeping.
+    /// Returns true if the pool is closed. The pool's owner calls this function between
+    /// [`OwnerWait::announce_sleep`] and [`OwnerWait::sleep`].
     pub(super) fn is_closed(&self) -> bool {
         // AcqRel: see `close`.
         self.closed.fetch_or(0, Ordering::AcqRel) != 0

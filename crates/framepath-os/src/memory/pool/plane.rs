@@ -66,7 +66,7 @@ impl<'a> Plane<'a> {
     /// Returns the bytes `range` of the plane, as a plane that borrows from the same frame.
     ///
     /// # Panics
-    /// The range ends after the last byte, or before it starts.
+    /// The range ends after the last byte of the plane, or its end is before its start.
     #[inline]
     pub fn sub(&self, range: Range<usize>) -> Plane<'a> {
         assert!(range.start <= range.end && range.end <= self.len, "{range:?} of {} bytes", self.len);

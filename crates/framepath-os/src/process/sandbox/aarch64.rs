@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Policies of aarch64, one file per role.
+//! Policies of aarch64: a file for the two roles of decoders (and a loaded plug-in), one for the network role
+//! and one for loading a plug-in.
 
 use super::policy::{Policies, Policy};
 

@@ -9,8 +9,8 @@ use rustix::thread::{
 
 /// Drops the calling thread's capabilities from all of its sets.
 ///
-/// Shrinking the bounding set needs a capability. Without it the set stays unchanged, which is
-/// safe: the set only limits the capabilities gained by an execve, and with no_new_privs an
+/// Shrinking the bounding set needs CAP_SETPCAP. In a thread without this capability the bounding set stays
+/// unchanged, which is safe: the set only limits the capabilities gained by an execve, and with no_new_privs an
 /// execve gains none.
 pub(super) fn drop_all() -> io::Result<()> {
     if capabilities(None)?.effective.contains(CapabilitySet::SETPCAP) {

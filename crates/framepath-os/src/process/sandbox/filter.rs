@@ -134,7 +134,7 @@ fn alternative(argument: u8, operator: SeccompCmpOp, value: u64) -> Result<Secco
     SeccompRule::new(vec![SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)?])
 }
 
-/// Returns one rule per system call number of `policy`: that of the last table with the call.
+/// Returns one rule per system call number of `policy`: the rule in the last table that has the call.
 fn merged(policy: Policy) -> BTreeMap<i64, Rule> {
     policy.tables.iter().copied().flatten().map(|rule| (rule.number, *rule)).collect()
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Landlock: restricts files, ports and access to other processes.
+//! Landlock: restricts files, TCP ports, and signals and abstract unix sockets of other processes.
 
 use std::path::Path;
 
@@ -23,7 +23,8 @@ const LIBRARIES: [&str; 6] =
     ["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/etc/ld.so.cache"];
 
 /// Restricts the calling thread and threads that it starts afterwards, as `role` requires. A second call
-/// can only add restrictions. Returns `layers` with the states of the three Landlock layers.
+/// can only add restrictions. Returns `layers` with the states of the three Landlock layers: a failure is not
+/// an error, but such a state.
 pub(super) fn enter(role: SandboxRole<'_>, layers: Layers) -> Layers {
     let abi = landlock_abi().unwrap_or(0);
     let enforced = matches!(

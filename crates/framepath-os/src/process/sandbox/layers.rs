@@ -5,19 +5,19 @@ use std::fmt;
 
 use crate::process::spawn::Namespaces;
 
-/// One layer of a worker's sandbox. The order determines the bits of [`Layers::bits`].
+/// One layer of a worker's sandbox. The order of the variants determines the bits of [`Layers::bits`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Layer {
-    /// User namespace: no capability outside of it.
+    /// User namespace: the process has no capability over anything outside of its user namespace.
     UserNamespace,
     /// Pid namespace: processes outside of it have no id in the worker, so the worker cannot signal or trace
     /// them.
     PidNamespace,
-    /// Network namespace: no network.
+    /// Network namespace of the process's own, which reaches no network.
     NetNamespace,
     /// IPC namespace: no System V IPC objects and POSIX message queues of other processes.
     IpcNamespace,
-    /// UTS namespace: a separate host name.
+    /// UTS namespace: a host name of its own, separate from the machine's.
     UtsNamespace,
     /// A program started by the process gains no rights.
     NoNewPrivileges,
@@ -32,13 +32,13 @@ pub enum Layer {
     /// Landlock: no file can be opened, made or removed; while a plug-in is loaded, its file and the
     /// system's libraries can be read.
     LandlockFiles,
-    /// Landlock: no TCP port can be bound or connected to; for a worker that reaches the network, one port can be
-    /// connected to.
+    /// Landlock: no TCP port can be bound or connected to, except that a worker that reaches the network may
+    /// connect to one port ([`SandboxRole::Network`](super::SandboxRole::Network)).
     LandlockNet,
     /// Landlock: the process can send no signal to other processes, and connect to no abstract unix socket of
     /// theirs.
     LandlockScope,
-    /// Only the system calls of the role's policy are allowed.
+    /// Seccomp filter: only the system calls of the role's policy are allowed, under the policy's conditions.
     Seccomp,
     /// Separate cgroup: a limit on all memory and on threads.
     Cgroup,
@@ -83,8 +83,8 @@ impl Layer {
         }
     }
 
-    /// Returns true if the layer prevents access to something. A cgroup only limits resource
-    /// usage, and few users have one delegated.
+    /// Returns true for every layer except [`Layer::Cgroup`], which only limits resource usage, and for which
+    /// few users have a part of the cgroup hierarchy delegated.
     pub fn confines(self) -> bool {
         self != Layer::Cgroup
     }
@@ -97,12 +97,13 @@ impl Layer {
 /// State of one sandbox layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LayerState {
-    /// No result: the layer was not tried yet, or the other process (parent or worker) tries it.
+    /// No result: the layer was not tried, or not yet, or the other process (parent or worker) tries it.
     Untried,
     /// The layer is in force.
     Given,
     /// The kernel does not support the layer, or has it switched off. For seccomp, also if framepath has no
-    /// policy for the processor's architecture.
+    /// policy for the processor's architecture, or its filter cannot be made or installed for another reason
+    /// than a refusal by seccomp(2).
     NotInKernel,
     /// The kernel supports the layer but denied it to this process. Also for a namespace or cgroup that the
     /// worker does not have for another reason, such as the network namespace of a worker that reaches the
@@ -143,7 +144,7 @@ impl Layers {
     }
 
     /// Returns these layers with the states of the five namespace layers replaced: in force where `own` is
-    /// true, refused otherwise. The worker's parent knows them.
+    /// true, refused otherwise. Called by the worker's parent, which knows the worker's namespaces.
     #[must_use]
     pub fn with_namespaces(self, own: Namespaces) -> Layers {
         [
@@ -168,8 +169,9 @@ impl Layers {
         })
     }
 
-    /// Returns these layers, as far as they are in force in `other`, too: a layer that is missing in one of
-    /// the two is missing in the result. A layer that is untried in one has the state of the other.
+    /// Returns the layers that are in force both here and in `other`: a layer that is not in the kernel or
+    /// refused in one of the two has this state in the result (if in both, the state here). A layer that is
+    /// untried in one of the two has the state of the other.
     #[must_use]
     pub fn weaker(self, other: Layers) -> Layers {
         Layer::ALL.into_iter().fold(self, |layers, layer| match (layers.state(layer), other.state(layer)) {
@@ -179,7 +181,7 @@ impl Layers {
         })
     }
 
-    /// Returns the confining layers that are not in force.
+    /// Returns the layers that [confine](Layer::confines) and are not in force, untried layers included.
     pub fn missing(self) -> impl Iterator<Item = Layer> {
         Layer::ALL.into_iter().filter(move |layer| layer.confines() && !self.has(*layer))
     }
@@ -190,8 +192,9 @@ impl Layers {
         self.0
     }
 
-    /// Reads the wire form; `None` if an invalid bit is set. A worker's own report is trusted
-    /// only before it reads the first untrusted byte.
+    /// Converts the wire form ([`Layers::bits`]); `None` if a bit above those of the last layer is set. The
+    /// caller trusts a worker's report of its own layers only if the worker sent the report before it read the
+    /// first untrusted byte.
     pub fn from_bits(bits: u32) -> Option<Layers> {
         (bits >> (2 * Layer::ALL.len()) == 0).then_some(Layers(bits))
     }

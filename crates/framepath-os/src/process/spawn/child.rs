@@ -11,7 +11,8 @@ use super::SOCKET;
 /// Descriptor of the child's end of the pipe on which it reports a failed step; closed by execve or, in
 /// a fork, by [`Files::done`].
 const REPORT: RawFd = SOCKET + 1;
-/// Lowest descriptor number to which the parent's files are moved before the clone.
+/// Lowest number of the descriptors that the parent duplicates for the child before it makes the child. It is
+/// above all numbers to which the child copies them.
 pub(super) const FIRST_SPARE: RawFd = 10;
 /// Highest signal number plus one.
 const SIGNALS: libc::c_int = 65;
@@ -35,7 +36,8 @@ pub(super) struct Files {
     pub(super) null: RawFd,
     /// Writing end of the report pipe.
     pub(super) report_fd: RawFd,
-    /// The worker's end of its socket; /dev/null for a zygote's first process, which has none.
+    /// The worker's end of its socket; /dev/null for the first process of a zygote's pid namespace, which has
+    /// no socket.
     pub(super) socket: RawFd,
     /// True if the child keeps the parent's standard error; false if it gets /dev/null.
     pub(super) keep_stderr: bool,
@@ -43,7 +45,7 @@ pub(super) struct Files {
     pub(super) group: RawFd,
 }
 
-/// Everything that the child needs, allocated before the child is made.
+/// Everything that a child needs to execute a program, allocated before the child is made.
 pub(super) struct ChildPlan<'a> {
     path: &'a CStr,
     argv: Vec<*const libc::c_char>,
@@ -88,9 +90,9 @@ impl<'a> ChildPlan<'a> {
 
 impl Files {
     /// Detaches the child from the parent's session, files and signals, enters its cgroup if there is
-    /// one and it can be entered, moves the child's descriptors to their final numbers, and closes all
-    /// others. Makes the kernel kill the child when the thread that started it ends, and sets
-    /// no_new_privs. The error is the failed step, by its index in [`STEPS`].
+    /// one and it can be entered, copies the child's descriptors to their final numbers, and closes all
+    /// others. Makes the kernel kill the child when the thread that started it ends, and sets no_new_privs.
+    /// Called in the child. The error is the failed step, by its index in [`STEPS`].
     pub(super) fn confine(&self) -> Result<(), u8> {
         let Files { null, report_fd, socket, keep_stderr, group } = *self;
         // SAFETY: system calls with numbers, and with pointers to sets and
@@ -174,7 +176,8 @@ impl Files {
     }
 }
 
-/// Ends this process without running the exit functions of the parent.
+/// Ends the calling process with exit code `code`, without the exit functions (atexit(3)) that it has from
+/// its parent.
 pub(super) fn exit(code: libc::c_int) -> ! {
     // SAFETY: _exit is async-signal-safe and takes any number.
     unsafe { libc::_exit(code) }
@@ -187,7 +190,8 @@ pub(super) struct ChildFailure {
 }
 
 impl ChildFailure {
-    /// Parses the report from the pipe. Returns `None` for an empty report, which means success.
+    /// Parses the report from the pipe. Returns `None` for an empty report, which means success, or that the
+    /// child was killed before it could report. In an incomplete report the error is EIO.
     pub(super) fn decode(report: &[u8]) -> Option<ChildFailure> {
         let (step, errno) = report.split_first()?;
         let errno = errno.try_into().map_or(libc::EIO, i32::from_ne_bytes);

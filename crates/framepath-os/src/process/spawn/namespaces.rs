@@ -6,8 +6,8 @@ use std::io;
 use super::{Made, clone_child};
 
 /// Kinds of namespaces in which a worker is separate from the rest of the machine. Each is the worker's
-/// own, except that the workers of one zygote share their pid namespace, and the others too if the kernel
-/// denies a worker more namespaces.
+/// own, except that the workers of one zygote share their pid namespace, and share the zygote's other
+/// namespaces if the kernel denies a worker namespaces of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Namespaces {
     /// True for a separate user namespace: separate users and capabilities.
@@ -28,8 +28,8 @@ impl Namespaces {
     /// All kinds except the user namespace.
     const OTHERS: Namespaces = Namespaces { user: false, pid: true, net: true, ipc: true, uts: true };
 
-    /// Sets of namespaces to try, largest first. Without a user namespace only root may make the
-    /// others; root in a chroot may make all except a user namespace.
+    /// Sets of namespaces in the order in which they are tried; the last one is empty. Without a user
+    /// namespace only root may make the others; root in a chroot may make all except a user namespace.
     pub(super) const CANDIDATES: [Namespaces; 5] = [
         Namespaces { user: true, ..Namespaces::OTHERS },
         Namespaces { user: true, net: false, ..Namespaces::OTHERS },
@@ -59,7 +59,8 @@ pub(super) fn clone_with_none(child: impl FnOnce()) -> io::Result<Made> {
 }
 
 /// Makes a child process that runs `child` in the first set of [`Namespaces::CANDIDATES`] that
-/// the kernel allows. If `net` is false, the child stays in the network namespace of this process.
+/// the kernel allows. If `net` is false, the child stays in the network namespace of this process. Fails
+/// with the first error that is not a refusal ([`is_refusal`]), such as ENOMEM.
 pub(super) fn clone_with_most(net: bool, child: impl Fn()) -> io::Result<Made> {
     let mut refusal = io::Error::from_raw_os_error(libc::EPERM);
     for candidate in Namespaces::CANDIDATES {
@@ -73,7 +74,8 @@ pub(super) fn clone_with_most(net: bool, child: impl Fn()) -> io::Result<Made> {
     Err(refusal)
 }
 
-/// Returns true if `error` says that this user, this kernel or a limit does not allow a namespace.
+/// Returns true if `error` is EPERM, EACCES, EINVAL, ENOSPC or EUSERS: this user, this kernel or a limit does
+/// not allow a namespace.
 pub(super) fn is_refusal(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),

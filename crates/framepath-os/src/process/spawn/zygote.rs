@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Zygote: a process that is loaded but has done nothing yet, from which workers are forked.
+//! Zygote: a process that has loaded its program but read no untrusted data yet, and that forks workers from
+//! itself.
 //!
 //! The workers of one zygote share a pid namespace, which the zygote makes once; each has its own
-//! user, network, IPC and UTS namespace (or stays in the zygote's, if the kernel allows no more). The
+//! user, network, IPC and UTS namespace (or stays in the zygote's, if the kernel allows no more). If the
+//! kernel denies the zygote some kinds of namespaces, its workers stay in those of the machine. The
 //! first process of the pid namespace only keeps the namespace alive. No worker runs as that process: for
 //! it, the kernel ignores signals that have their default action, so a worker could not die of its own
 //! SIGABRT.
@@ -19,8 +21,8 @@ use crate::process::crash;
 /// Name in errors in place of a program's path, because a zygote starts no program.
 const PROGRAM: &str = "this process";
 
-/// Handle of a process that forks workers from itself. Dropping it kills the first process of the workers'
-/// pid namespace, if there is one, and with it all workers.
+/// Handle by which a process forks workers from itself. Dropping the handle kills the first process of the
+/// workers' pid namespace, if there is one, and the kernel then kills all workers.
 #[derive(Debug)]
 pub struct Zygote {
     namespaces: Namespaces,
@@ -30,8 +32,8 @@ pub struct Zygote {
 }
 
 impl Zygote {
-    /// Turns the calling process into a zygote: enters the largest of five sets of namespaces that the
-    /// kernel allows this user (the last set is empty, so a denied namespace is not an error), and
+    /// Turns the calling process into a zygote: enters the first of five sets of namespaces, largest first,
+    /// that the kernel allows this user (the last set is empty, so a denied namespace is not an error), and
     /// forks the first process of the pid namespace, if the set has one.
     ///
     /// # Errors
@@ -56,9 +58,10 @@ impl Zygote {
         self.namespaces
     }
 
-    /// Forks a worker that continues with `run`. The worker has `socket`, and the zygote's environment
-    /// and standard error. It is in a cgroup with `bounds` if possible. In the worker, `run` gets the
-    /// socket; its result is the exit code, and a panic exits with 101.
+    /// Forks a worker that continues with `run`, and returns when the worker is about to call `run`. The
+    /// worker has `socket`, and the zygote's environment and standard error. The worker is in a cgroup with
+    /// `bounds` if one can be made and entered. In the worker, `run` gets the socket; its result is the exit
+    /// code, and a panic exits with 101.
     ///
     /// The child is made by fork(3), so that the C library knows its thread: raise(3), abort(3)
     /// and mutexes that check their owner work in it.
@@ -75,8 +78,8 @@ impl Zygote {
         single_threaded()?;
         let mut worker = fork(Some(socket), bounds.group(), |socket| {
             let own = Namespaces { pid: false, ..self.namespaces };
-            // A limit may deny more namespaces. The worker then stays in those of the zygote,
-            // which are separate from the host's too.
+            // A limit may deny more namespaces. The worker then stays in those of the zygote, which
+            // are of the same kinds and separate from the host's, too.
             // SAFETY: unshare(2) takes any number.
             unsafe { libc::unshare(own.flags()) };
             match socket {
@@ -120,8 +123,9 @@ fn enter_most() -> io::Result<Namespaces> {
     Ok(Namespaces::default())
 }
 
-/// Maps `user` and `group`, the ids that this process had, in its new user namespace. Otherwise its
-/// children could not make a user namespace of their own that maps no user.
+/// Maps `user` and `group`, the effective ids that this process had before, to the same ids in this process's
+/// new user namespace. Without the map, this process's children could not make a user namespace of their own
+/// that maps no user. Ignores a failure.
 fn map_self(user: u32, group: u32) {
     // If a file cannot be written, the workers stay in the zygote's user namespace.
     let write = |file: &str, text: &str| std::fs::write(format!("/proc/self/{file}"), text).is_ok();
@@ -131,7 +135,8 @@ fn map_self(user: u32, group: u32) {
 }
 
 /// Calls fork(3). The child prepares its files, session and signals, calls `run` with its socket (`None`
-/// if there is none), and exits with the result. Returns the child when it is prepared.
+/// if there is none), and exits with the result, or with 101 after a panic. Returns the child, in the parent,
+/// when the child is prepared.
 fn fork(
     socket: Option<BorrowedFd<'_>>,
     group: Option<Group>,

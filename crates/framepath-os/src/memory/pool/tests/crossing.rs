@@ -44,8 +44,8 @@ fn both_sides(slots: u32) -> (&'static GiveBack, Arc<Reader>) {
     (owner_of(words), Arc::new(Reader(words)))
 }
 
-/// Returns the pool of `frame`, mapped a second time as another process would. Its frames are returned
-/// through `reader`.
+/// Returns the pool of `frame`, mapped a second time as another process would map it. The frames of the
+/// result are returned through `reader`.
 #[cfg(not(miri))]
 fn mapped(frame: &Frame, reader: Arc<Reader>) -> ForeignPool {
     let PoolMemory { fd, slot_bytes, slots, first_slot, .. } = frame.read_only_memory().unwrap();

@@ -30,8 +30,8 @@ impl Handle {
 enum Step {
     Acquire,
     AcquireHold,
-    /// Freezes the handle if it is writable, tries to make it writable if it is readable, or outputs a frame
-    /// of it, and keeps it, if it is a hold.
+    /// Freezes a writable handle, tries to make a readable handle writable, or outputs a frame of a hold and
+    /// keeps the hold.
     Turn(usize),
     Share(usize),
     Drop(usize),

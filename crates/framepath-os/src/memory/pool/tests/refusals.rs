@@ -72,7 +72,7 @@ fn a_foreign_place_has_no_pool() {
     let _ = place.pool_slots();
 }
 
-/// The table of layouts grows while older frames point into it.
+/// The pool's table of layouts grows while older frames point to layouts in the table.
 #[test]
 fn layouts_stay_where_they_are_while_others_come() {
     let mut pool = Pool::new(4096, 8).unwrap();

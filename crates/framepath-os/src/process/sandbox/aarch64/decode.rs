@@ -5,7 +5,8 @@ use crate::process::sandbox::policy::condition::*;
 use crate::process::sandbox::policy::{When, table};
 
 table! {
-    /// System calls allowed in [`crate::process::sandbox::SandboxRole::Decode`].
+    /// System calls allowed in [`crate::process::sandbox::SandboxRole::Decode`] and
+    /// [`crate::process::sandbox::SandboxRole::Plugin`]. The other roles add calls and replace some rules.
     DECODE on "aarch64":
     // Memory that is not executable.
     SYS_mmap = 222 if NOT_EXECUTABLE,

@@ -6,7 +6,8 @@ use crate::process::sandbox::policy::{condition, table};
 
 table! {
     /// Calls for loading a plug-in, in addition to those of a decoder: the dynamic loader's, and those
-    /// for entering the next role.
+    /// for entering the next role. The rules for SYS_mmap, SYS_mprotect and SYS_prctl replace the decoder's
+    /// rules.
     LOADING on "aarch64":
     // The dynamic loader: reads libraries, maps their code. Landlock limits the files.
     SYS_openat = 56 if condition::reading(2),

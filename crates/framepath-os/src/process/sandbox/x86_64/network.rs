@@ -7,7 +7,7 @@ use crate::process::sandbox::policy::table;
 
 table! {
     /// System calls allowed in [`crate::process::sandbox::SandboxRole::Network`], in addition to those of
-    /// a decoder.
+    /// a decoder. The rule for SYS_sendto replaces the decoder's rule.
     NETWORK on "x86_64":
     // TCP and UDP. No listen and no accept: a worker only connects.
     SYS_socket = 41 if INTERNET_SOCKET,
