@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use ffmpeg_sys_next as ff;
 
+use super::Demuxer;
+use super::context::Context;
 use super::origin::DemuxerInput;
-use super::{Context, Demuxer};
 use crate::container::Formats;
 use crate::error::libav_message;
 use crate::input::INTERRUPT;

@@ -12,7 +12,8 @@ use ffmpeg_sys_next as ff;
 use framepath_model::access_unit::Coding;
 use framepath_model::stream::SeekTo;
 
-use super::{Context, Demuxer};
+use super::Demuxer;
+use super::context::Context;
 use crate::shortage::Shortage;
 use crate::{Codec, CodecError, Packet};
 

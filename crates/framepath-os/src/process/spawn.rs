@@ -271,6 +271,7 @@ impl Prepared {
     fn files(&self) -> child::Files {
         child::Files {
             null: self.null.as_raw_fd(),
+            report_reader: self.report_reader.as_raw_fd(),
             report_fd: self.report_writer.as_raw_fd(),
             socket: self.socket.as_raw_fd(),
             keep_stderr: self.keep_stderr,

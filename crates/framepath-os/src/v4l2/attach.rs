@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `/dev/framepath`: how a decoder in user space serves the kernel module's
-//! decoder node. The interface is `kernel/uapi/framepath.h`; names and
-//! meanings are those.
+//! `/dev/framepath`: how a decoder in user space serves the kernel module's decoder node. The interface, with
+//! the same names, is `kernel/uapi/framepath.h`.
 
 pub(crate) mod layout;
 

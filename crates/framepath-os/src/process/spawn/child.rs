@@ -34,6 +34,8 @@ const STEPS: [&str; 9] = [
 pub(super) struct Files {
     /// /dev/null, for standard input and output, and for standard error unless `keep_stderr` is true.
     pub(super) null: RawFd,
+    /// Reading end of the report pipe, of which the child closes its copy.
+    pub(super) report_reader: RawFd,
     /// Writing end of the report pipe.
     pub(super) report_fd: RawFd,
     /// The worker's end of its socket; /dev/null for the first process of a zygote's pid namespace, which has
@@ -94,7 +96,7 @@ impl Files {
     /// others. Makes the kernel kill the child when the thread that started it ends, and sets no_new_privs.
     /// Called in the child. The error is the failed step, by its index in [`STEPS`].
     pub(super) fn confine(&self) -> Result<(), u8> {
-        let Files { null, report_fd, socket, keep_stderr, group } = *self;
+        let Files { null, report_reader, report_fd, socket, keep_stderr, group } = *self;
         // SAFETY: system calls with numbers, and with pointers to sets and
         // structures on this stack.
         unsafe {
@@ -105,8 +107,9 @@ impl Files {
             if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong) != 0 {
                 return Err(1);
             }
-            // If the parent died before the prctl call, the kernel sends no signal, but the pipe
-            // has no reader.
+            // If the parent died before the prctl call, the kernel sends no signal, but the pipe has no
+            // reader without this child's copy. The child has a descriptor table of its own.
+            libc::close(report_reader);
             let mut pipe = libc::pollfd { fd: report_fd, events: 0, revents: 0 };
             if libc::poll(&mut pipe, 1, 0) != 0 {
                 return Err(2);
@@ -197,5 +200,53 @@ impl ChildFailure {
         let errno = errno.try_into().map_or(libc::EIO, i32::from_ne_bytes);
         let step = STEPS.get(usize::from(*step)).copied().unwrap_or("an unknown step");
         Some(ChildFailure { step, error: io::Error::from_raw_os_error(errno) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::fd::AsRawFd;
+
+    use super::super::namespaces::clone_with_none;
+    use super::*;
+
+    /// Returns the exit code of a child that enters its final state after the only reader of its report is gone:
+    /// the index of the step that failed, or 99.
+    fn orphaned() -> i32 {
+        let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
+        let (wait, go) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
+        let null = File::open("/dev/null").unwrap();
+        let files = Files {
+            null: null.as_raw_fd(),
+            report_reader: reader.as_raw_fd(),
+            report_fd: writer.as_raw_fd(),
+            socket: null.as_raw_fd(),
+            keep_stderr: true,
+            group: -1,
+        };
+        let (wait_fd, go_fd) = (wait.as_raw_fd(), go.as_raw_fd());
+        // SAFETY: the child makes system calls only, with its own copies of descriptors.
+        let made = clone_with_none(|| unsafe {
+            libc::close(go_fd);
+            let mut byte = 0_u8;
+            // Returns once the test has dropped `go`.
+            libc::read(wait_fd, (&raw mut byte).cast(), 1);
+            libc::_exit(files.confine().err().unwrap_or(99).into());
+        })
+        .unwrap();
+        drop((reader, go));
+        let mut status = 0;
+        // SAFETY: waits for the child made above; the pointer is valid.
+        assert_eq!(unsafe { libc::waitpid(made.pid, &mut status, 0) }, made.pid);
+        assert!(libc::WIFEXITED(status));
+        libc::WEXITSTATUS(status)
+    }
+
+    #[test]
+    fn a_child_whose_parent_is_gone_does_not_go_on() {
+        // A child that another test makes meanwhile can hold a copy of the reader for a moment.
+        let step = (0..5).map(|_| orphaned()).find(|step| *step != 99);
+        assert_eq!(step.map(|step| STEPS[step as usize]), Some(STEPS[2]));
     }
 }
