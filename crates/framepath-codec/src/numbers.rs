@@ -46,9 +46,9 @@ pub(crate) struct Numbers {
 }
 
 impl Numbers {
-    /// Creates a table for a decoder of `threads` threads. The table has room for `4 * (2 * threads
-    /// + 32)` packets, rounded up to a power of two: a thread works on at most two packets, codecs
-    /// reorder over at most 16 pictures, and hidden pictures may lie between them.
+    /// Creates a table for a decoder of `threads` threads. The table has room for
+    /// `4 * (2 * threads + 32)` packets, rounded up to a power of two: a thread works on at most two
+    /// packets, codecs reorder over at most 16 pictures, and hidden pictures may lie between them.
     pub(crate) fn new(threads: u32) -> Numbers {
         let length = (4 * (2 * threads as usize + 32)).next_power_of_two();
         Numbers { entries: vec![None; length], next: 0, first: 0, skips: VecDeque::new(), last: None }

@@ -7,15 +7,15 @@ use std::path::Path;
 
 /// User ids whose programs this process may start.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Users(Vec<u32>);
+pub struct TrustedUsers(Vec<u32>);
 
-impl Users {
+impl TrustedUsers {
     /// Returns root, the user of this process, the owner of `own`, which is this process's program file, and
     /// the owner of `/` (in a user namespace, the outside's root). Leaves out the owner of a file that cannot be read.
-    pub fn trusted_with(own: &Path) -> Users {
+    pub fn of_program(own: &Path) -> TrustedUsers {
         let owner = |path: &Path| fs::metadata(path).ok().map(|file| file.uid());
         let user = rustix::process::geteuid().as_raw();
-        Users([Some(0), Some(user), owner(own), owner(Path::new("/"))].into_iter().flatten().collect())
+        TrustedUsers([Some(0), Some(user), owner(own), owner(Path::new("/"))].into_iter().flatten().collect())
     }
 
     /// Checks that only these users can replace the file `program`: they own it and its folder, also those behind a
@@ -58,7 +58,7 @@ mod tests {
     fn a_program_that_another_user_can_replace_is_left_out() {
         let set_mode =
             |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-        let check = |file: &Path, user| Users(vec![user]).check_program(file);
+        let check = |file: &Path, user| TrustedUsers(vec![user]).check_program(file);
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("program");
         fs::write(&program, "").unwrap();

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use framepath_os::process::owners::Users;
+use framepath_os::process::owners::TrustedUsers;
 
 use super::HostError;
 
@@ -79,7 +79,7 @@ pub(super) fn named() -> Option<PathBuf> {
 
 /// Finds the worker's program: the named program; or this program if it can be a worker; else
 /// `framepath` next to this program, in the package's libexec folder, or in PATH. Leaves out a `framepath`
-/// that a user outside [`Users::trusted_with`] can replace.
+/// that a user outside [`TrustedUsers::of_program`] can replace.
 ///
 /// # Errors
 /// No program was found; the error lists every searched folder, and the reason for each program that was left
@@ -94,7 +94,7 @@ pub(super) fn find() -> Result<WorkerProgram, HostError> {
         return Ok(WorkerProgram { file: PathBuf::from("/proc/self/exe"), name: own });
     }
     let places = places(&own, Path::new(LIBEXEC), &std::env::var_os("PATH").unwrap_or_default());
-    let users = Users::trusted_with(&own);
+    let users = TrustedUsers::of_program(&own);
     let mut searched = Vec::new();
     for folder in places {
         let program = folder.join(NAME);
