@@ -21,7 +21,7 @@ pub fn framepath(args: &[&str]) -> Command {
 }
 
 /// Runs the binary `framepath` with `args` to its end and returns its output. Panics as
-/// [`framepath`] and [`finish`] do, for example if the run takes longer than 120 s.
+/// [`framepath()`] and [`finish`] do, for example if the run takes longer than 120 s.
 pub fn run(args: &[&str]) -> CommandOutput {
     finish(framepath(args))
 }
