@@ -28,8 +28,8 @@ use super::stash::{Stash, StashEntry};
 use super::{DeviceSettings, coding_of, print_note};
 use framepath::host::for_serve::Stretch;
 use framepath::host::for_serve::{
-    CollectEnd, HostError, InjectedFaults, SandboxChoice, Session, Spec, SubmitEnd, WorkerInput, WorkerKind,
-    WorkerOptions,
+    CollectEnd, HostError, InjectedFaults, SandboxChoice, Session, Spec, SubmitEnd, SubmitError, WorkerInput,
+    WorkerKind, WorkerOptions,
 };
 
 /// Maximum number of packet marks kept for frames in the decoder: the number of latest packets for which the
@@ -303,9 +303,13 @@ impl Serving {
         let pts = i64::try_from(entry.mark.timestamp).ok();
         let meta = FrameMeta { seq: entry.seq, pts, ..FrameMeta::default() };
         let packet = Packet::copied(&entry.bytes, meta, entry.key).ok_or(io::ErrorKind::OutOfMemory)?;
-        // An error is ignored. Most often the session is over, and the code that ended it decides how to
-        // continue. A packet that is too large, or for which this process lacks a resource, is skipped.
-        let _ = submit.submit(meta, WorkerInput::Packet(packet), Stretch::default(), Stretch::default);
+        let packet = WorkerInput::Packet(packet);
+        match submit.submit(meta, packet, Stretch::default(), Stretch::default) {
+            // Where the session is over, the code that ended it decides how to continue.
+            Ok(()) | Err(SubmitError::Closed) => {}
+            // The packet is too large, or this process lacks a resource.
+            Err(SubmitError::Host(error)) => log::error!("packet {} is skipped: {error}", entry.seq),
+        }
         Ok(())
     }
 
