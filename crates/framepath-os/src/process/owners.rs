@@ -11,25 +11,25 @@ pub struct TrustedUsers(Vec<u32>);
 
 impl TrustedUsers {
     /// Returns root, the user of this process, the owner of `own`, which is this process's program file, and
-    /// the owner of `/` (in a user namespace, the outside's root). Leaves out the owner of a file that cannot be read.
+    /// the owner of `/`. In a user namespace without root, this is the user id that stands for all users
+    /// outside. Leaves out the owner of a file that cannot be read.
     pub fn of_program(own: &Path) -> TrustedUsers {
         let owner = |path: &Path| fs::metadata(path).ok().map(|file| file.uid());
         let user = rustix::process::geteuid().as_raw();
         TrustedUsers([Some(0), Some(user), owner(own), owner(Path::new("/"))].into_iter().flatten().collect())
     }
 
-    /// Checks that only these users can replace the file `program`: they own it and its folder, also those behind a
-    /// symbolic link, and no other user may write them. Members of a file's group are trusted. Does not check the
-    /// folders above.
+    /// Checks that only these users can replace the file `program`, an absolute path: they own it and all folders
+    /// above it, also those behind a symbolic link, and no other user may write them. Members of a file's group
+    /// are trusted.
     ///
     /// # Errors
-    /// A text that names the user or the mode that is the reason.
+    /// A text that names the user or the mode that is the reason, or the system's error.
     pub fn check_program(&self, program: &Path) -> Result<(), String> {
         const STICKY: u32 = 0o1000;
         const OTHERS_WRITE: u32 = 0o002;
         let real = program.canonicalize().map_err(|error| error.to_string())?;
-        let folders = [program, &real].map(|file| file.parent().unwrap_or(Path::new("/")));
-        for path in [program, &real].into_iter().chain(folders) {
+        for path in program.ancestors().chain(real.ancestors()) {
             let file = path.symlink_metadata().map_err(|error| error.to_string())?;
             if !self.0.contains(&file.uid()) {
                 return Err(format!("{} belongs to user {}", path.display(), file.uid()));
@@ -58,7 +58,8 @@ mod tests {
     fn a_program_that_another_user_can_replace_is_left_out() {
         let set_mode =
             |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-        let check = |file: &Path, user| TrustedUsers(vec![user]).check_program(file);
+        // Root owns the folders above the temporary one.
+        let check = |file: &Path, user| TrustedUsers(vec![user, 0]).check_program(file);
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("program");
         fs::write(&program, "").unwrap();
@@ -72,7 +73,13 @@ mod tests {
         set_mode(folder.path(), 0o777);
         let error = check(&program, own).unwrap_err();
         assert!(error.starts_with("every user may write") && error.ends_with("(mode 0777)"), "{error}");
+        // Nor may others exchange a folder above.
+        let inner = folder.path().join("inner");
+        fs::create_dir(&inner).unwrap();
+        fs::write(inner.join("program"), "").unwrap();
+        assert!(check(&inner.join("program"), own).is_err());
         set_mode(folder.path(), 0o755);
+        assert_eq!(check(&inner.join("program"), own), Ok(()));
         set_mode(&program, 0o757);
         assert!(check(&program, own).is_err());
         let link = folder.path().join("link");
