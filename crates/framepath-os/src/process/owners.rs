@@ -65,7 +65,7 @@ mod tests {
         fs::write(&program, "").unwrap();
         let own = fs::metadata(&program).unwrap().uid();
         assert_eq!(check(&program, own), Ok(()));
-        let error = check(&program, own + 1).unwrap_err();
+        let error = TrustedUsers(vec![own + 1]).check_program(&program).unwrap_err();
         assert!(error.ends_with(&format!("belongs to user {own}")), "{error}");
         // Others may add files to a sticky folder, but not replace this one.
         set_mode(folder.path(), 0o1777);
