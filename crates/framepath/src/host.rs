@@ -299,7 +299,7 @@ pub enum HostError {
         what: &'static str,
     },
     /// The service denied the request.
-    #[error("request to the service: denied: {text}")]
+    #[error("the service denied the request: {text}")]
     Denied {
         /// Message of the service.
         text: String,

@@ -136,8 +136,10 @@ impl ValueKind {
                 "a time from 0 to 60s with its unit (ns, us, ms, s), such as `2ms`".to_owned()
             }
             ValueKind::Bytes { min, max } => format!(
-                "a number of bytes from {min} to {}, plain or in KiB, MiB or GiB, such as `64KiB`",
-                print_bytes(max)
+                "a number of bytes from {} to {}, plain or in KiB, MiB or GiB, such as `{}`",
+                print_bytes(min),
+                print_bytes(max),
+                print_bytes(min.max(64 << 10))
             ),
             ValueKind::Roi => "a region in pixels, X,Y,WIDTH,HEIGHT, such as `0,0,320,240`".to_owned(),
             ValueKind::Choice { now } => match now {

@@ -74,7 +74,7 @@ pub enum V4l2Error {
         call: &'static str,
     },
     /// The device delivered no result within the time limit.
-    #[error("{}: {awaited} for {} ms", node.display(), waited_ms)]
+    #[error("{}: the device delivered {awaited} for {} ms", node.display(), waited_ms)]
     Silent {
         /// Path of the node.
         node: PathBuf,

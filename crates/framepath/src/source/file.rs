@@ -47,7 +47,7 @@ pub(super) const TRACK: Arg = Arg::option(
     "track",
     ValueKind::count(0, 99),
     DefaultValue::Unset("the best track"),
-    "number of the video track, counted from 0",
+    "video track to read: its number among the video tracks, counted from 0; cover pictures do not count",
 );
 /// The option `loop` of `file`, and of `url` for a file on a web server.
 pub(super) const LOOP: Arg = Arg::option(

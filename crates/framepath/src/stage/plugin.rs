@@ -26,12 +26,14 @@ use crate::item::Item;
 use crate::out::{HopFailure, Out};
 use crate::stage::Stage;
 
-static DEFINITION: Definition =
-    Definition::stage("plugin", "a frei0r filter or source: frames into RGBA frames")
-        .args(&[Arg::word("plugin", ValueKind::Plugin, "name of the plug-in's file, without `.so`")])
-        .hosts(Hosts::NoService)
-        .open("a parameter that the plug-in declares, as `framepath plugins NAME` lists it")
-        .known_as(&["frei0r"]);
+static DEFINITION: Definition = Definition::stage(
+    "plugin",
+    "a frei0r plug-in: a filter changes each frame, a source replaces it; outputs RGBA",
+)
+.args(&[Arg::word("plugin", ValueKind::Plugin, "name of the plug-in's file, without `.so`")])
+.hosts(Hosts::NoService)
+.open("a parameter that the plug-in declares, as `framepath plugins NAME` lists it")
+.known_as(&["frei0r"]);
 
 pub(crate) fn element() -> Element {
     Element::stage(&DEFINITION, make).with_task(task).with_least_out(|_, _| SLOTS - 1)
