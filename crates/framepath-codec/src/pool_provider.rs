@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Interface of a provider of memory for decoders.
+//! Trait that providers of memory for decoders implement.
 
 use std::fmt;
 

@@ -97,7 +97,8 @@ struct Record {
     /// Packets to report to the process that runs the path: number of the packet, and number of skipped
     /// packets or 0. Always empty unless `is_in_worker`.
     unsent: Vec<(u64, u64)>,
-    /// True if the stage that decodes the stream runs in a worker, and this process is that worker.
+    /// True if this process is a worker that runs a stage. The process that runs the path then gets the packets
+    /// of `unsent`.
     is_in_worker: bool,
     /// Damaged packets in the decoder of which no frame has come so far, oldest first; at most
     /// [`MOST_PENDING`].

@@ -60,7 +60,8 @@ pub enum RequestError {
     /// The source cannot seek. The run goes on as without the request.
     #[error("{source_hop}: cannot seek: {reason}")]
     CannotSeek {
-        /// Text of the source in the path.
+        /// Text of the source in the path; for a source of the caller's own, its name
+        /// ([`Source::name`](crate::Source::name) or [`Pipeline::named`](crate::Pipeline::named)).
         source_hop: String,
         /// Reason why the source cannot seek.
         reason: String,

@@ -94,8 +94,8 @@ const MEMORY: Arg = Arg::option(
     "memory",
     ValueKind::Bytes { min: 64 << 20, max: 1 << 40 },
     DefaultValue::Is("4GiB"),
-    "host=process: address space that a worker may use beyond what its program has mapped; for host=service, the \
-     service's --memory limits it",
+    "host=process: address space that a worker may use beyond what the worker's program has mapped at its start; \
+     for host=service, the service's --memory limits it",
 );
 const SANDBOX: Arg = Arg::option(
     "sandbox",

@@ -83,8 +83,9 @@ impl Socket {
     /// Sends a record, with the descriptor `fd` if there is one. Waits while the socket has no room.
     ///
     /// # Errors
-    /// `BrokenPipe` if the peer is gone, this side has [finished](Socket::finish), or one side has
-    /// [shut](Socket::shut) the connection; ETOOMANYREFS ([`is_crowded`]) if the descriptor could not be
+    /// `BrokenPipe` if the peer is gone (the first time `ConnectionReset` if the peer had not received all records
+    /// sent to it), this side has [finished](Socket::finish), or one side has [shut](Socket::shut) the
+    /// connection; ETOOMANYREFS ([`is_crowded`]) if the descriptor could not be
     /// sent for about 10 s; ECANCELED if the grace period of a signal ends during the wait (a stop request
     /// does not interrupt it); other errors from send(2) or sendmsg(2).
     pub fn send(&self, record: &[u8], fd: Option<BorrowedFd<'_>>) -> io::Result<()> {

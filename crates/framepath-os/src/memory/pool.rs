@@ -74,7 +74,7 @@ pub enum PoolError {
     },
     /// A system call failed, or memory from another process is too small or of the wrong kind (`errno` is
     /// then `OVERFLOW` or `INVAL`).
-    #[error("pool: {call} for {bytes} bytes: {errno}")]
+    #[error("pool: memory of {bytes} bytes refused by {call}: {errno}")]
     Os {
         /// Name of the system call.
         call: &'static str,

@@ -36,8 +36,8 @@ pub fn take_all_memory() -> ! {
     }
 }
 
-/// Ends the process immediately with exit code 0 and without a message, as a worker does when its caller
-/// is gone.
+/// Ends the process immediately with exit code 0 and without a message, as a worker or zygote does when the
+/// process at the other end of its socket is gone.
 pub fn leave() -> ! {
     // SAFETY: does not return, and runs nothing of this process.
     unsafe { libc::_exit(0) }

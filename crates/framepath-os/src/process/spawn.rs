@@ -57,7 +57,7 @@ pub enum SpawnError {
     ZeroByte {
         /// Path of the worker's program.
         program: PathBuf,
-        /// Text that contains the zero byte: `its path` (the program's), `an argument` or `the environment`.
+        /// Text that contains the zero byte: `its path` (that of `program`), `an argument` or `the environment`.
         what: &'static str,
     },
     /// The parent could not prepare or make the child, read its report, or reap it after a reported error; or

@@ -298,10 +298,12 @@ impl Node {
         V4l2Error::Format { node: self.path.clone(), wanted: wanted.to_owned(), offers }
     }
 
-    /// Returns a queue's format.
+    /// Returns a queue's format. A decoder knows CAPTURE's format only after the stream's head: before, some
+    /// drivers return an error, and others another format; framepath's kernel module waits for it for a
+    /// limited time while packets are queued.
     ///
     /// # Errors
-    /// The error of the driver. A decoder knows CAPTURE's format only after the stream's head.
+    /// The error of the driver.
     pub fn format(&self, direction: Direction) -> Result<QueueFormat, V4l2Error> {
         Ok(self.picture(&self.raw_format(direction)?))
     }

@@ -46,7 +46,7 @@ pub(super) const START: Arg = Arg::option(
 pub(super) const TRACK: Arg = Arg::option(
     "track",
     ValueKind::count(0, 99),
-    DefaultValue::Unset("the best track"),
+    DefaultValue::Unset("the track that libavformat rates best"),
     "video track to read: its number among the video tracks, counted from 0; cover pictures do not count",
 );
 /// The option `loop` of `file`, and of `url` for a file on a web server.

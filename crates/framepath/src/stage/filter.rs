@@ -72,7 +72,8 @@ pub(crate) struct Filter {
     /// The graph, and the layout of the frames that it takes; `None` before the first frame, and before the
     /// first after a seek, flush or drain.
     graph: Option<(FilterGraph, Layout)>,
-    /// Pool of the output frames; `None` before the first new picture.
+    /// Pool of the output frames; `None` until the graph first outputs a picture that is not an unchanged input
+    /// frame.
     pool: Option<Pool>,
     /// In a worker: the last [`MOST_UNANSWERED`] inputs of which no frame came out. Always empty outside a worker.
     unanswered: Unanswered,
