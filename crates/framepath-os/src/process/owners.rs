@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// User ids whose programs this process may start.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,13 +19,14 @@ impl TrustedUsers {
         TrustedUsers([Some(0), Some(user), owner(own), owner(Path::new("/"))].into_iter().flatten().collect())
     }
 
-    /// Checks that only these users can replace the file `program`, an absolute path: they own it and all folders
-    /// above it, also those behind a symbolic link, and no other user may write them. Members of a file's group
-    /// are trusted.
+    /// Returns the path, without symbolic links, of the file `program` (an absolute path), which only these users can
+    /// replace: they own the file, its symbolic link, and all folders above the two, and no other user may
+    /// write them. The members of the groups of these files and folders are trusted. Start the returned path: a link
+    /// inside another link is not checked.
     ///
     /// # Errors
     /// A text that names the user or the mode that is the reason, or the system's error.
-    pub fn check_program(&self, program: &Path) -> Result<(), String> {
+    pub fn resolve_program(&self, program: &Path) -> Result<PathBuf, String> {
         const STICKY: u32 = 0o1000;
         const OTHERS_WRITE: u32 = 0o002;
         let real = program.canonicalize().map_err(|error| error.to_string())?;
@@ -44,7 +45,7 @@ impl TrustedUsers {
                 ));
             }
         }
-        Ok(())
+        Ok(real)
     }
 }
 
@@ -59,17 +60,18 @@ mod tests {
         let set_mode =
             |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
         // Root owns the folders above the temporary one.
-        let check = |file: &Path, user| TrustedUsers(vec![user, 0]).check_program(file);
+        let check = |file: &Path, user| TrustedUsers(vec![user, 0]).resolve_program(file);
         let folder = tempfile::tempdir().unwrap();
-        let program = folder.path().join("program");
+        // The temporary folder may be behind a link.
+        let program = folder.path().canonicalize().unwrap().join("program");
         fs::write(&program, "").unwrap();
         let own = fs::metadata(&program).unwrap().uid();
-        assert_eq!(check(&program, own), Ok(()));
-        let error = TrustedUsers(vec![own + 1]).check_program(&program).unwrap_err();
+        assert_eq!(check(&program, own), Ok(program.clone()));
+        let error = TrustedUsers(vec![own + 1]).resolve_program(&program).unwrap_err();
         assert!(error.ends_with(&format!("belongs to user {own}")), "{error}");
         // Others may add files to a sticky folder, but not replace this one.
         set_mode(folder.path(), 0o1777);
-        assert_eq!(check(&program, own), Ok(()));
+        assert_eq!(check(&program, own), Ok(program.clone()));
         set_mode(folder.path(), 0o777);
         let error = check(&program, own).unwrap_err();
         assert!(error.starts_with("every user may write") && error.ends_with("(mode 0777)"), "{error}");
@@ -79,13 +81,13 @@ mod tests {
         fs::write(inner.join("program"), "").unwrap();
         assert!(check(&inner.join("program"), own).is_err());
         set_mode(folder.path(), 0o755);
-        assert_eq!(check(&inner.join("program"), own), Ok(()));
+        assert!(check(&inner.join("program"), own).is_ok());
         set_mode(&program, 0o757);
         assert!(check(&program, own).is_err());
         let link = folder.path().join("link");
         std::os::unix::fs::symlink(&program, &link).unwrap();
         assert!(check(&link, own).is_err());
         set_mode(&program, 0o755);
-        assert_eq!(check(&link, own), Ok(()));
+        assert_eq!(check(&link, own), Ok(program));
     }
 }

@@ -100,8 +100,8 @@ pub(super) fn find() -> Result<WorkerProgram, HostError> {
         let program = folder.join(NAME);
         let mut place = folder.display().to_string();
         if program.is_file() {
-            match users.check_program(&program) {
-                Ok(()) => return Ok(WorkerProgram::of(program)),
+            match users.resolve_program(&program) {
+                Ok(file) => return Ok(WorkerProgram { file, name: program }),
                 Err(why) => place += &format!(" (not used: {why})"),
             }
         }
