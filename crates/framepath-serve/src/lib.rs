@@ -117,7 +117,7 @@ pub enum ServeError {
         source: io::Error,
     },
     /// Waiting for events of clients, workers and metrics readers by poll(2) failed.
-    #[error("wait for clients: {0}")]
+    #[error("cannot wait for events of clients and workers: {0}")]
     Poll(io::Error),
 }
 

@@ -18,7 +18,8 @@ use framepath::host::for_serve::{HostError, Spare, Spares, WorkerKind, send, sta
 /// Number by which the broker names a worker: from 0, not reused.
 pub(super) type WorkerId = u64;
 
-/// Work done by a worker, as the kernel and the worker's page report it.
+/// Work done by a worker: CPU time from the kernel, and the counters that the worker writes into its page, memory
+/// that it shares with the service.
 #[derive(Debug, Default)]
 pub(super) struct WorkerActivity {
     /// Counters from the worker's page.

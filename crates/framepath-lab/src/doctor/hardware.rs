@@ -48,7 +48,8 @@ fn probe(api: HardwareApi) -> Probe {
 }
 
 /// Lists, as text for the report, the codecs that FFmpeg has for `api`, the sizes that the driver
-/// reports, and for VA-API the profiles from the tool `vainfo`, or how to install the tool if it cannot be run.
+/// reports, and for VA-API the profiles from the tool `vainfo`, or, if the tool is missing or fails, how to
+/// install it.
 fn offers(api: HardwareApi, device: &Hardware) -> String {
     let codecs: Vec<&str> = Hardware::codecs(api).map(Codec::name).collect();
     let mut text = codecs.join(", ");

@@ -85,17 +85,18 @@ const WATCHDOG: Arg = Arg::option(
     ValueKind::Duration,
     DefaultValue::Is("2s"),
     "not inline: a stage's worker that has work and makes no progress for this time is killed and replaced (with a \
-     V4L2 device, the time is at least 12s). A demuxer's worker is not replaced; its stream fails, or a network \
+     V4L2 device, a shorter time than 12s counts as 12s; 0 does not switch the watchdog off). A demuxer's worker is not replaced; its stream fails, or a network \
      stream's connection is lost: after this CPU time without a packet, after 10 times this CPU time to open the \
-     input or to seek, and, for a file, after 10 times this time without a packet or answer while there are bytes \
-     to read",
+     input or to seek, and, for a file, after 10 times this time by the clock without a packet or answer \
+     while there are bytes to read",
 );
 const MEMORY: Arg = Arg::option(
     "memory",
     ValueKind::Bytes { min: 64 << 20, max: 1 << 40 },
     DefaultValue::Is("4GiB"),
-    "host=process: address space that a worker may use beyond what the worker's program has mapped at its start; \
-     for host=service, the service's --memory limits it",
+    "not inline: limit of the memory of all of a worker's pools together, of which one pool may have a quarter; with \
+     host=process also of the address space that the worker may use beyond what its program has mapped at its \
+     start (with host=service, the service's --memory limits that)",
 );
 const SANDBOX: Arg = Arg::option(
     "sandbox",

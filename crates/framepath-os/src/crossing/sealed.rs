@@ -36,8 +36,9 @@ unsafe impl Send for Sealed {}
 unsafe impl Sync for Sealed {}
 
 impl Sealed {
-    /// Makes a memfd of `bytes` zeroed bytes (at least 1), named `name` for debugging, and maps it. The
-    /// kernel allocates the pages on first access, or now with `vm.overcommit_memory=2`.
+    /// Makes a memfd of `bytes` zeroed bytes, named `name` for debugging, seals its size, and maps it. With 0
+    /// bytes the mapping fails. The kernel allocates the pages on first access, or in this call if
+    /// `vm.overcommit_memory` is 2. Fails if a system call fails.
     pub(super) fn new(name: &str, bytes: usize) -> Result<Sealed, SealedError> {
         let fd = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
             .map_err(failed("memfd_create"))?;

@@ -16,7 +16,8 @@ const CONTROLLERS: [&str; 2] = ["memory", "pids"];
 /// Reason why no cgroups can be made for workers.
 #[derive(Debug, thiserror::Error)]
 pub enum CgroupError {
-    /// This process is in no cgroup of version 2.
+    /// /proc/self/cgroup names no cgroup of version 2 for this process, mostly because no hierarchy of version 2 is
+    /// mounted.
     #[error("cgroup: no version 2 hierarchy; mount it at {MOUNT}")]
     NotMounted,
     /// The cgroup in which the workers' groups would be made, which is the parent of this process's group for

@@ -35,8 +35,8 @@ unsafe impl<T> Ioctl for Call<'_, T> {
 /// the result of ioctl(2).
 ///
 /// # Safety
-/// `T` is the structure of `opcode`, and the call may read and write the memory to which it
-/// points.
+/// `T` is the structure of `opcode`, and all memory to which pointers in `body` refer is valid for the reads and
+/// writes of this ioctl.
 pub(super) unsafe fn call<T>(fd: BorrowedFd<'_>, opcode: Opcode, body: &mut T) -> Result<i32> {
     loop {
         // SAFETY: guaranteed by the caller.

@@ -71,7 +71,7 @@ pub(crate) struct DeviceDecode {
     /// True from the start of a drain until a restart.
     draining: bool,
     /// Time from which the device counts as silent: its last sign of progress, or the start of a later wait
-    /// for it.
+    /// for the device.
     progress: Instant,
 }
 

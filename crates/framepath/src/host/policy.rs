@@ -164,7 +164,8 @@ pub(super) struct WorkerProgress {
     /// Number of cells that the worker has taken, plus number of cells taken from the worker that count as
     /// progress.
     pub(super) cells: u64,
-    /// True if the worker waits for the caller.
+    /// True if the worker cannot be expected to go on: the caller (the process that runs the path) has not taken
+    /// the worker's output, holds the frames whose slots the worker waits for, or is providing buffers.
     pub(super) waits_for_caller: bool,
     /// True if the worker has no work.
     pub(super) has_no_work: bool,

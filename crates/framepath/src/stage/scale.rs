@@ -25,14 +25,18 @@ static DEFINITION: Definition = Definition::stage("scale", "pictures of another 
         Arg::option(
             "width",
             ValueKind::count(1, Layout::MAX_SIDE as u64),
-            DefaultValue::Unset("in proportion to `height`, rounded to an even number"),
+            DefaultValue::Unset(
+                "from `height` and the input's proportions, rounded to the nearest even number",
+            ),
             "width of the output in pixels",
         )
         .excluding(&["size"]),
         Arg::option(
             "height",
             ValueKind::count(1, Layout::MAX_SIDE as u64),
-            DefaultValue::Unset("in proportion to `width`, rounded to an even number"),
+            DefaultValue::Unset(
+                "from `width` and the input's proportions, rounded to the nearest even number",
+            ),
             "height of the output in pixels",
         )
         .excluding(&["size"]),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Contender `vim2m`: the kernel's own test device, used frame by frame like the measuring
-//! node by `threshold device=`.
+//! Contender `vim2m`: the kernel's own test device vim2m. Each frame is sent after the previous one has come
+//! back, as `threshold device=` does with the measuring node of framepath's kernel module.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

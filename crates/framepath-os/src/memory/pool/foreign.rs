@@ -65,7 +65,7 @@ pub enum ForeignError {
     /// A system call failed.
     #[error("pool of another process or a device: {call} for {bytes} bytes: {errno}")]
     Os {
-        /// Name of the system call.
+        /// Name of the system call that failed.
         call: &'static str,
         /// Size of the whole pool, bytes.
         bytes: usize,
