@@ -181,7 +181,7 @@ pub(crate) struct LibavDecoder {
     picture: PictureRef,
     conversion: Conversion,
     /// State for libavcodec's callbacks, which find its address in the context's field `opaque`.
-    /// Memory outside a `Box`, because moving a box asserts that no other pointer into it exists.
+    /// In an `Arc`, because moving a `Box` asserts that no other pointer into it exists.
     shared: Arc<CallbackState>,
     /// Number that the last returned picture carried, normally that of its packet; -1 before the
     /// first.
