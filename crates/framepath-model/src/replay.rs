@@ -299,6 +299,11 @@ impl<P> ReplayLog<P> {
         self.resumption.admits_all()
     }
 
+    /// Returns true if the history has packet `seq`, and it was submitted to the present worker.
+    pub fn is_submitted(&self, seq: u64) -> bool {
+        self.find(seq).is_some_and(|at| at < self.cursor)
+    }
+
     /// Records a frame of packet `seq` from the present worker, and may move the history's start.
     /// Returns the action.
     pub fn arrived(&mut self, seq: u64) -> Arrived {

@@ -60,12 +60,16 @@
 //! | request | `138:8`, request`:8` | bits a second | 0 | 0 | 0 |
 //! | damaged frame | `139:8`, as a frame | seq | enter | leave | work |
 //! | undecoded | `140:8` | seq | packets skipped up to this one | 0 | 0 |
+//! | frame time | `141:8`, flags`:8` (bit 0: has a time; bit 6: extra) | seq | pts | 0 | 0 |
 //!
 //! A demuxer's worker sends packets as completions. The caller gives a packet's memory back by the packet's
 //! id, in the same words as a frame's slot.
 //!
 //! Requests of a stage to the hops before it: 1 keyframe (bits a second 0); 2 bit rate, 1 to
 //! 2^40.
+//!
+//! A frame time belongs to the frame of the next completion. The `seq` of an extra frame's completion is the
+//! number of the newest input; that of another frame is the frame time's.
 //!
 //! A frame of pool 65,535 is the submitted frame, passed on unchanged. Work of a frame: word 4
 //! inside`:24`, idle`:24`; word 5 blocked`:24`, compute`:24`; word 6 preempted`:24`, copy`:24`; the upper
@@ -180,6 +184,7 @@ mod bytes;
 mod cell;
 mod error;
 pub mod figures;
+mod frame_time;
 mod layout;
 mod message;
 mod opening;
@@ -194,13 +199,14 @@ pub use cell::{
 };
 pub use error::WireError;
 pub use figures::{Figures, Histogram, StreamStatus, Totals};
+pub use frame_time::FrameTime;
 pub use message::{FAULTS_BYTES, MAX_CELLS, MAX_LEVEL, MESSAGE_BYTES, Message, STAGE_BYTES, TEXT_BYTES};
 pub use opening::{Demux, DemuxNetwork, InputBytes, NETWORK_TEXT_BYTES, NetworkTransport, Open};
 pub use work::{MOST_INVOLUNTARY, WorkerTime};
 
 /// Version of this format. It changes with every table above and with the positions of words in
 /// the shared area (`framepath_os::crossing`).
-pub const VERSION: u16 = 11;
+pub const VERSION: u16 = 12;
 
 /// First bytes of every message.
 pub const MAGIC: [u8; 4] = *b"FPWM";

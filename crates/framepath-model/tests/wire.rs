@@ -11,7 +11,7 @@ use framepath_model::stream::{FieldOrder, PictureFlags, Preroll, Rational, SeekT
 use framepath_model::wire::figures::{BUCKETS, LABEL_BYTES};
 use framepath_model::wire::{
     BYTES_PER_FRAME, ByteAnswer, ByteRequest, Cell, Completion, Demux, DemuxNetwork, DemuxPosition,
-    FAULTS_BYTES, Figures, Histogram, InputBytes, MAGIC, MAX_BIT_RATE, MAX_CELLS, MAX_LEVEL, MESSAGE_BYTES,
+    FAULTS_BYTES, Figures, FrameTime, Histogram, InputBytes, MAGIC, MAX_BIT_RATE, MAX_CELLS, MAX_LEVEL, MESSAGE_BYTES,
     MOST_INVOLUNTARY, MOST_REQUESTED_BYTES, Message, NETWORK_TEXT_BYTES, NetworkTransport, Open, STAGE_BYTES,
     StreamStatus, Submission, TEXT_BYTES, Totals, UpstreamRequest, VERSION, WireError, WorkerTime,
 };
@@ -149,6 +149,8 @@ fn completion() -> impl Strategy<Value = Completion> {
         Just(Completion::End),
         Just(Completion::MemoryRequest),
         any::<u64>().prop_map(|seq| Completion::Passed { seq }),
+        any::<(u64, Option<i64>, bool)>()
+            .prop_map(|(seq, pts, is_extra)| Completion::FrameTime(FrameTime { seq, pts, is_extra })),
         any::<u64>().prop_map(|number| Completion::Flushed { number }),
         Just(Completion::Request(UpstreamRequest::Keyframe)),
         (1..=MAX_BIT_RATE).prop_map(|bits| Completion::Request(UpstreamRequest::BitRate(bits))),
@@ -496,6 +498,8 @@ fn the_words_are_those_of_the_tables() {
     let word = 11 << 32 | 2 << 16 | 1 << 8 | 2;
     assert_eq!(submitted.encode(), [word, 4, 6, 5 << 10 | 2 << 8 | 33, 0, 0, 0, 0]);
     assert_eq!(Completion::Undecoded { seq: 4, skipped: 2 }.encode(), [140, 4, 2, 0, 0, 0, 0, 0]);
+    let extra = Completion::FrameTime(FrameTime { seq: 4, pts: Some(6), is_extra: true });
+    assert_eq!(extra.encode(), [65 << 8 | 141, 4, 6, 0, 0, 0, 0, 0]);
     let layout = Layout::packed(PixelFormat::Nv12, 16, 8).unwrap();
     let layout_record = Completion::Layout { id: 5, layout };
     assert_eq!(
@@ -503,7 +507,7 @@ fn the_words_are_those_of_the_tables() {
         [2 << 40 | 2 << 32 | 2 << 24 | 23 << 16 | 5 << 8 | 130, 8 << 32 | 16, 0, 128, 0, 0, 16 << 32 | 16, 0]
     );
     let bytes = bytes_of(&Message::Replace { stream: 258, kill: true });
-    assert_eq!(bytes[..16], *b"FPWM\x0b\0\x22\0\x02\x01\0\0\x01\0\0\0");
+    assert_eq!(bytes[..16], *b"FPWM\x0c\0\x22\0\x02\x01\0\0\x01\0\0\0");
     assert!(bytes[16..].iter().all(|byte| *byte == 0));
     const { assert!(BYTES_PER_FRAME <= 128) };
 }

@@ -41,12 +41,6 @@ pub enum StageError {
     /// not support the size of the frames.
     #[error(transparent)]
     Plugin(#[from] Frei0rError),
-    /// The graph of a filter cannot run in a worker.
-    #[error("the graph {does}, which is not supported in a worker; use host=inline")]
-    FilterInWorker {
-        /// Verb phrase for what the graph does.
-        does: &'static str,
-    },
     /// A pipe has no known container with video of a known codec, so only a worker may read it. The worker
     /// needs the pipe from its first byte, but this process has read more than the 16 MiB that it keeps.
     #[error(

@@ -82,6 +82,7 @@ mod fault;
 #[doc(hidden)]
 pub mod for_serve;
 pub mod forks;
+mod frame_inputs;
 mod health;
 mod history;
 mod input;

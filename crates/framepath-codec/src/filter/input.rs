@@ -19,11 +19,15 @@ use crate::picture::set_field_order;
 /// Number of bytes that must be readable behind the last row: vector code reads beyond it.
 const TOO_FAR: usize = 64;
 
+/// Number of slots of the first pool for copies. Only used slots take memory.
+const FIRST_COPIES: u32 = 16;
+
 /// Maker of libavfilter's input frames, and list of those that libavfilter holds.
 pub(super) struct InputFrames {
     memory: InputMemory,
-    /// Pool for copies of frames that libavfilter must not read in place; `None` before the first.
-    copies: Option<Pool>,
+    /// Pools for copies of frames that libavfilter must not read in place, each with twice as many slots as the
+    /// one before it. Filters such as `reverse` hold all frames, so that a copy waits for no other.
+    copies: Vec<Pool>,
     held: HeldFrames,
 }
 
@@ -45,13 +49,12 @@ impl HeldFrames {
 
 impl InputFrames {
     pub(super) fn new(memory: InputMemory) -> InputFrames {
-        InputFrames { memory, copies: None, held: HeldFrames::default() }
+        InputFrames { memory, copies: Vec::new(), held: HeldFrames::default() }
     }
 
     /// Returns an `AVFrame` for libavfilter with the pixels of `frame`, or of a copy if libavfilter
     /// must not read the frame in place; the meter counts the copy. The `AVFrame` has `number` as a
-    /// mark that filters copy to their output. Returns `None` if there is not enough memory. A copy
-    /// waits while libavfilter holds 256 copies.
+    /// mark that filters copy to their output. Returns `None` if there is not enough memory.
     ///
     /// # Errors
     /// The frame is not a picture.
@@ -62,7 +65,10 @@ impl InputFrames {
         Layout::from_planes(layout.format, layout.width, layout.height, layout.planes())?;
         let ends = layout.planes().iter().map(|plane| plane.end()).max().unwrap_or(0);
         let is_short = frame.slot_bytes() < ends + TOO_FAR;
-        let frame = if is_short || self.memory == InputMemory::Copied || frame.may_change() {
+        // The hop in front waits for a free slot of its pool, so libavfilter gets at most half of them.
+        let is_scarce = frame.pool_slots().is_some_and(|slots| self.held.addresses().len() >= slots as usize / 2);
+        let is_copied = is_short || is_scarce || self.memory == InputMemory::Copied || frame.may_change();
+        let frame = if is_copied {
             let Some(copy) = self.copy(&frame)? else { return Ok(None) };
             copy
         } else {
@@ -76,14 +82,19 @@ impl InputFrames {
         let layout =
             Layout::aligned(from.format, from.width, from.height, ROW_ALIGN)?.with_colors(from.colors);
         let bytes = layout.size + SLACK;
-        if self.copies.as_ref().is_none_or(|pool| pool.slot_bytes() < bytes) {
-            // Only used slots take memory. If libavfilter holds all 256 copies, the next copy waits
-            // for one of them.
-            let Ok(pool) = Pool::new(bytes, 256) else { return Ok(None) };
-            self.copies = Some(pool);
+        if self.copies.first().is_some_and(|pool| pool.slot_bytes() < bytes) {
+            self.copies.clear();
         }
-        let Some(pool) = &mut self.copies else { return Ok(None) };
-        let Ok(mut copy) = pool.acquire() else { return Ok(None) };
+        let mut copy = match self.copies.iter_mut().find_map(Pool::try_acquire) {
+            Some(copy) => copy,
+            None => {
+                let slots = self.copies.last().map_or(FIRST_COPIES, |pool| pool.slots() * 2);
+                let Ok(pool) = Pool::new(bytes, slots) else { return Ok(None) };
+                self.copies.push(pool);
+                let Some(copy) = self.copies.last_mut().and_then(Pool::try_acquire) else { return Ok(None) };
+                copy
+            }
+        };
         copy.set_layout(&layout)?;
         meter::copy(layout.pixel_bytes(), || {
             for (index, plane) in layout.planes().iter().enumerate() {

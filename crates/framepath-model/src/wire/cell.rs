@@ -3,7 +3,7 @@
 
 use super::error::check;
 use super::picture::{PICTURE_BITS, picture_bits, picture_of};
-use super::{WireError, WorkerTime, layout};
+use super::{FrameTime, WireError, WorkerTime, layout};
 use crate::format::Layout;
 use crate::stream::{PictureFlags, Preroll, SeekTo};
 
@@ -53,6 +53,7 @@ const FLUSHED: u8 = 137;
 const REQUEST: u8 = 138;
 const DAMAGED_FRAME_OUT: u8 = 139;
 const UNDECODED: u8 = 140;
+const FRAME_TIME: u8 = 141;
 
 const REQUEST_KEYFRAME: u64 = 1;
 const REQUEST_BIT_RATE: u64 = 2;
@@ -63,6 +64,7 @@ const TRANSIT: u64 = 4;
 const DISCARDED: u64 = 8;
 const RESTARTS: u64 = 16;
 const DAMAGED: u64 = 32;
+const EXTRA: u64 = 64;
 
 /// Record of a submission ring, from the caller to the worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,7 +150,8 @@ pub enum DemuxPosition {
 pub enum Completion {
     /// A frame that the stage output.
     Frame {
-        /// Number of the packet or frame from which the frame was made.
+        /// Number of the packet or frame from which the frame was made; of the newest input for an
+        /// [extra](FrameTime::is_extra) frame.
         seq: u64,
         /// Number of a pool that the worker announced earlier, or [`SAME_FRAME`].
         pool: u16,
@@ -163,6 +166,8 @@ pub enum Completion {
         /// Time and resources that the worker spent on the frame.
         work: WorkerTime,
     },
+    /// Time of the next completion's frame, which is not [`SAME_FRAME`].
+    FrameTime(FrameTime),
     /// Definition of a layout, sent before the first frame that uses it. A slot with such a frame
     /// has at least `layout.size` bytes.
     Layout {
@@ -192,8 +197,8 @@ pub enum Completion {
     End,
     /// The worker waits for memory or buffers; the request itself is on the socket.
     MemoryRequest,
-    /// The stage took an input frame and output no frame while it worked on the input. Not sent for
-    /// packets.
+    /// The stage took an input frame and output no frame of it while it worked on the input. Not sent
+    /// for packets.
     Passed {
         /// Number of the input frame.
         seq: u64,
@@ -385,6 +390,10 @@ impl Completion {
                 alone_word(u64::from(REQUEST) | REQUEST_BIT_RATE << 8, bits)
             }
             Completion::Undecoded { seq, skipped } => [UNDECODED.into(), seq, skipped, 0, 0, 0, 0, 0],
+            Completion::FrameTime(FrameTime { seq, pts, is_extra }) => {
+                let flags = has_pts(pts) | if is_extra { EXTRA } else { 0 };
+                [u64::from(FRAME_TIME) | flags << 8, seq, pts.unwrap_or(0) as u64, 0, 0, 0, 0, 0]
+            }
         }
     }
 
@@ -488,6 +497,16 @@ impl Completion {
                 only_kind(cell, "undecoded packet")?;
                 zero(cell, 3, "undecoded packet")?;
                 Ok(Completion::Undecoded { seq, skipped: cell[2] })
+            }
+            FRAME_TIME => {
+                const RECORD: &str = "frame time";
+                zero(cell, 3, RECORD)?;
+                let flags = word >> 8;
+                if flags & !(HAS_PTS | EXTRA) != 0 {
+                    return Err(WireError::Reserved { record: RECORD });
+                }
+                let pts = pts_of(flags, cell[2], RECORD)?;
+                Ok(Completion::FrameTime(FrameTime { seq, pts, is_extra: flags & EXTRA != 0 }))
             }
             kind => Err(WireError::Kind { family: "completion", kind: kind.into() }),
         }

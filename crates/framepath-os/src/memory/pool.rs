@@ -24,6 +24,8 @@ use framepath_model::stream::FrameMeta;
 use crate::measure::meter;
 use crate::memory::mapping::Mapping;
 use crate::memory::return_stack::{ReturnStack, Returned};
+#[cfg(not(any(loom, miri)))]
+use crate::process::signal;
 use crate::sync::adaptive_poll::AdaptivePoll;
 use crate::sync::atomics::{AtomicU32, Ordering};
 #[cfg(not(any(loom, miri)))]
@@ -476,8 +478,8 @@ impl Pool {
     ///
     /// # Errors
     /// If all slots are in use: [`PoolError::Starved`] if only decoders' references ([`Hold`]) hold them, so
-    /// that waiting would never end, and [`PoolError::Closed`] if a [`Closer`] closed the pool, before or
-    /// during the wait. [`PoolError::PeerOwned`] for a pool of [`Pool::from_buffers`].
+    /// that waiting would never end, and [`PoolError::Closed`] if a [`Closer`] closed the pool, or the grace
+    /// period of a signal ended ([`signal::overdue`](crate::process::signal::overdue)), before or during the wait. [`PoolError::PeerOwned`] for a pool of [`Pool::from_buffers`].
     #[inline]
     pub fn acquire(&mut self) -> Result<FrameMut, PoolError> {
         if self.inner().peer_owned {
@@ -485,6 +487,16 @@ impl Pool {
         }
         let slot = self.take_slot()?;
         Ok(self.unwritten(slot))
+    }
+
+    /// Takes a slot as [`Pool::acquire`] does, without a wait; `None` if all slots are in use, and for a pool of
+    /// [`Pool::from_buffers`].
+    pub fn try_acquire(&mut self) -> Option<FrameMut> {
+        if self.inner().peer_owned {
+            return None;
+        }
+        let slot = self.take_unused()?;
+        Some(self.unwritten(slot))
     }
 
     /// Makes the only handle to `slot`, which was just taken. For another process's memory, the handle must
@@ -507,20 +519,27 @@ impl Pool {
 
     #[inline]
     fn take_slot(&mut self) -> Result<u32, PoolError> {
+        match self.take_unused() {
+            Some(slot) => Ok(slot),
+            None => meter::blocked(|| self.wait()),
+        }
+    }
+
+    #[inline]
+    fn take_unused(&mut self) -> Option<u32> {
         if let Some(slot) = self.free.pop() {
-            return Ok(slot);
+            return Some(slot);
         }
         // An unused slot costs page faults and cold caches; a returned slot costs an atomic swap.
         // The first costs far more for a picture, the second for a few bytes.
         let fresh_first = self.inner().slot_bytes <= SMALL_SLOT;
         if fresh_first && self.fresh < self.slots() {
-            return Ok(self.take_fresh());
+            return Some(self.take_fresh());
         }
         self.refill();
         match self.free.pop() {
-            Some(slot) => Ok(slot),
-            None if self.fresh < self.slots() => Ok(self.take_fresh()),
-            None => meter::blocked(|| self.wait()),
+            None if self.fresh < self.slots() => Some(self.take_fresh()),
+            slot => slot,
         }
     }
 
@@ -541,6 +560,9 @@ impl Pool {
     #[cold]
     fn wait(&mut self) -> Result<u32, PoolError> {
         let waits = self.inner().owner_waits;
+        // Any thread may wait here, also one of a decoder.
+        #[cfg(not(any(loom, miri)))]
+        let _interruptible = signal::interruptible();
         loop {
             // Comes before the flag is raised, so that frames returned by another process do not
             // make this thread wake itself.
@@ -594,6 +616,10 @@ impl Pool {
             return Some(Ok(Some(slot)));
         }
         if inner.closer.is_closed() {
+            return Some(Err(PoolError::Closed));
+        }
+        #[cfg(not(any(loom, miri)))]
+        if signal::overdue() {
             return Some(Err(PoolError::Closed));
         }
         if inner.range.as_ref().is_some_and(|range| range.give_back.has_returns()) {

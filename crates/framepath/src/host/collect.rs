@@ -313,6 +313,7 @@ impl CollectEnd {
     fn on_message(&mut self, message: WorkerMessage) -> Result<Option<WorkerOutput<Arrival>>, HostError> {
         if let WorkerMessage::Frame { seq, .. }
         | WorkerMessage::Same { seq, .. }
+        | WorkerMessage::Extra { newest: seq, .. }
         | WorkerMessage::Nothing { seq } = message
         {
             match self.history.check_output(seq) {
@@ -333,6 +334,7 @@ impl CollectEnd {
         let (seq, frame, work) = match message {
             WorkerMessage::Frame { seq, frame, work } => (seq, Some(frame), work),
             WorkerMessage::Same { seq, work } => (seq, None, work),
+            WorkerMessage::Extra { newest, frame, work } => return self.on_extra(newest, frame, work).map(Some),
             WorkerMessage::Nothing { seq } => return self.on_no_output(seq).map(|()| None),
             WorkerMessage::Constant => return Ok(None),
             WorkerMessage::Undecoded { seq, skipped } => {
@@ -373,14 +375,7 @@ impl CollectEnd {
         if self.history.sending.is_some() {
             self.submit_rest()?;
         }
-        if self.is_recovering {
-            let is_new = arrived == Arrived::Deliver;
-            self.session.stats.recoveries.arrived(&work, is_new);
-            self.is_recovering = !is_new;
-            if is_new {
-                self.restarts.delivered();
-            }
-        }
+        self.recover(&work, arrived == Arrived::Deliver);
         match arrived {
             Arrived::Deliver => {
                 self.session.stats.damage.frame(&frame.meta());
@@ -391,6 +386,40 @@ impl CollectEnd {
                 Err(Breach("output of an input that was never submitted to this worker").into())
             }
         }
+    }
+
+    /// Records a frame that arrived during a recovery; `is_new` is true if it is delivered, which ends the
+    /// recovery.
+    fn recover(&mut self, work: &WorkerTime, is_new: bool) {
+        if self.is_recovering {
+            self.session.stats.recoveries.arrived(work, is_new);
+            self.is_recovering = !is_new;
+            if is_new {
+                self.restarts.delivered();
+            }
+        }
+    }
+
+    /// Returns a frame that answers no input, for the next thread. The worker has no later input than `newest`.
+    /// Stages that take frames are not repeated by another worker, so that the frame is always new.
+    ///
+    /// # Errors
+    /// Input `newest` was not submitted to this worker; or as [`CollectEnd::submit_rest`].
+    fn on_extra(
+        &mut self,
+        newest: u64,
+        frame: Frame,
+        work: WorkerTime,
+    ) -> Result<WorkerOutput<Arrival>, HostError> {
+        let sent = self.history.get(newest).map(|sent| sent.stretch);
+        let stretch = sent.filter(|_| self.history.book.is_submitted(newest));
+        let stretch = stretch.ok_or(Breach("an extra frame after an input that the worker does not have"))?;
+        if self.history.sending.is_some() {
+            self.submit_rest()?;
+        }
+        self.recover(&work, true);
+        self.session.stats.damage.frame(&frame.meta());
+        Ok(WorkerOutput::Frame(Arrival { frame, stretch, work }))
     }
 
     /// Counts packet `seq` as not decoded if `skipped` is 0. Otherwise counts `skipped` packets as skipped,

@@ -11,6 +11,7 @@ use framepath_os::crossing::{CellWriter, Socket};
 use framepath_os::memory::pool::{Frame, GrantedPool, Pool};
 
 use super::HostError;
+use super::frame_inputs::FrameInputs;
 use super::message_io::send;
 use super::names::Names;
 use super::tally::Tally;
@@ -30,8 +31,8 @@ pub(super) struct Exporter {
     names: Names,
     /// Time that the worker was idle before the present input arrived, nanoseconds, at most `u32::MAX`.
     pub(super) idle_ns: u32,
-    /// Number of frames that the stage has emitted since the last call of [`Exporter::take_count`].
-    frames: u64,
+    /// Input frames of a stage that takes frames; `None` for a stage that takes packets.
+    pub(super) inputs: Option<FrameInputs>,
     /// Counters for the service; `None` in a worker that no service has started.
     tally: Option<Tally>,
 }
@@ -43,19 +44,17 @@ pub(super) fn locked(exporter: &Mutex<Exporter>) -> MutexGuard<'_, Exporter> {
 
 impl Exporter {
     pub(super) fn new(completions: CellWriter, socket: Arc<Socket>, tally: Option<Tally>) -> Exporter {
-        Exporter { completions, socket, names: Names::default(), idle_ns: 0, frames: 0, tally }
+        Exporter { completions, socket, names: Names::default(), idle_ns: 0, inputs: None, tally }
     }
 
-    /// Counts packet or frame `seq` as taken by the stage, in the counters for the service.
-    pub(super) fn count_input(&mut self, seq: u64) {
+    /// Counts packet or frame `seq`, with the time `pts`, as taken by the stage.
+    pub(super) fn count_input(&mut self, seq: u64, pts: Option<i64>) {
         if let Some(tally) = &mut self.tally {
             tally.count_input(seq);
         }
-    }
-
-    /// Returns the number of frames that the stage has emitted since the last call of this function.
-    pub(super) fn take_count(&mut self) -> u64 {
-        std::mem::take(&mut self.frames)
+        if let Some(inputs) = &mut self.inputs {
+            inputs.input(seq, pts);
+        }
     }
 
     /// Writes a completion; waits while the ring has no room. Fails if the caller broke the rules.
@@ -64,8 +63,9 @@ impl Exporter {
     }
 
     fn send_frame(&mut self, frame: Frame, work: WorkerTime) -> Result<(), HostError> {
-        self.frames += 1;
-        let (seq, picture) = (frame.meta().seq, frame.meta().picture());
+        let meta = frame.meta();
+        let (seq, picture) = (meta.seq, meta.picture());
+        let answer = self.inputs.as_mut().map(|inputs| inputs.output(&meta));
         if let Some(tally) = &mut self.tally {
             tally.count_output(seq, &work, frame.layout());
         }
@@ -82,6 +82,10 @@ impl Exporter {
                     .to_owned(),
             });
         };
+        let (seq, time) = answer.unwrap_or((seq, None));
+        if let Some(time) = time {
+            self.complete(&Completion::FrameTime(time))?;
+        }
         self.complete(&Completion::Frame { seq, pool, slot: exported.slot, layout, picture, work })
     }
 

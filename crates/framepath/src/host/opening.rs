@@ -109,7 +109,7 @@ pub(super) fn open(
     let (writer, reader) = (submissions(&area).0, completions(&area).1);
     let link =
         Arc::new(WorkerStream { number, area, socket, health, watcher, worker, threads, replayable, stream });
-    let receiving = Receiving::new(&link, reader, granter, spec.provider.clone());
+    let receiving = Receiving::new(&link, reader, granter, spec);
     Ok((link.clone(), Box::new(Sending::new(link, writer, packets)), receiving))
 }
 

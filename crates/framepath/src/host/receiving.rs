@@ -12,7 +12,7 @@ use std::time::Duration;
 use framepath_model::buffer_request::BufferRequest;
 use framepath_model::format::Layout;
 use framepath_model::stream::FrameMeta;
-use framepath_model::wire::{Completion, Message, SAME_FRAME, UpstreamRequest, WorkerTime};
+use framepath_model::wire::{Completion, FrameTime, Message, SAME_FRAME, UpstreamRequest, WorkerTime};
 use framepath_os::crossing::{Breach, CellReader, SharedArea};
 use framepath_os::memory::pool::{ForeignPool, Frame, GiveBackWords, Returns};
 
@@ -22,6 +22,7 @@ use super::health::WorkerHealth;
 use super::memory::{Grant, GrantShare, Granter};
 use super::message_io::{check_answers_received, recv_within, send};
 use super::policy::RequestBudget;
+use super::spec::Spec;
 use super::worker_stream::WorkerStream;
 
 /// Time limit for a message that a cell announces: zero, because the worker sends the message before
@@ -45,6 +46,10 @@ pub(super) struct Receiving {
     /// Budget of the reports about packets that were not decoded.
     reports: RequestBudget,
     provider: Option<Arc<dyn BufferProvider>>,
+    /// True if the stage takes frames.
+    takes_frames: bool,
+    /// Time of the next completion's frame; `None` if the frame has the time of its input.
+    time: Option<FrameTime>,
 }
 
 /// A message that a worker sent through the ring or the socket, checked.
@@ -52,6 +57,9 @@ pub(super) enum WorkerMessage {
     /// A frame that the stage emitted for the input with number `seq`, in a pool that the worker has
     /// announced.
     Frame { seq: u64, frame: Frame, work: WorkerTime },
+    /// A frame that answers no input, in a pool that the worker has announced. The worker claims that its
+    /// newest input has the number `newest`.
+    Extra { newest: u64, frame: Frame, work: WorkerTime },
     /// The stage emitted the input frame with number `seq` itself as the output.
     Same { seq: u64, work: WorkerTime },
     /// The worker has finished the input frame with number `seq` without output.
@@ -76,11 +84,21 @@ impl Receiving {
         link: &Arc<WorkerStream>,
         reader: CellReader,
         granter: Granter,
-        provider: Option<Arc<dyn BufferProvider>>,
+        spec: &Spec,
     ) -> Receiving {
         let pools = WorkerPools::new(link, granter);
         let (requests, reports) = (RequestBudget::default(), RequestBudget::default());
-        Receiving { link: link.clone(), reader, pools, constants: 0, requests, reports, provider }
+        Receiving {
+            link: link.clone(),
+            reader,
+            pools,
+            constants: 0,
+            requests,
+            reports,
+            provider: spec.provider.clone(),
+            takes_frames: spec.track.is_none(),
+            time: None,
+        }
     }
 
     /// Takes and checks the next completion; `None` if there is none now. `meta` returns the metadata of an
@@ -96,21 +114,38 @@ impl Receiving {
     ) -> Result<Option<WorkerMessage>, HostError> {
         let Some(cell) = self.reader.pop()? else { return Ok(None) };
         let completion = Completion::decode(&cell)?;
-        let is_answer = matches!(completion, Completion::Frame { .. } | Completion::Passed { .. });
+        let time = self.time.take();
+        let is_frame = matches!(completion, Completion::Frame { .. });
+        let is_extra = time.is_some_and(|time| time.is_extra);
+        let is_answer = (is_frame && !is_extra) || matches!(completion, Completion::Passed { .. });
         self.link.health.completed(is_answer);
-        if is_answer {
+        if is_answer || is_frame {
             self.constants = 0;
         }
         match completion {
+            _ if time.is_some() && !is_frame => Err(Breach("the time of a frame without the frame").into()),
             Completion::Frame { seq, pool: SAME_FRAME, work, .. } => {
+                if time.is_some() {
+                    return Err(Breach("a new time of an input frame that was passed on").into());
+                }
                 Ok(Some(WorkerMessage::Same { seq, work }))
             }
             Completion::Frame { seq, pool, slot, layout, picture, work } => {
+                if time.is_some_and(|time| !time.is_extra && time.seq != seq) {
+                    return Err(Breach("the time of a frame with another number").into());
+                }
                 let mut meta = meta;
-                let meta = |seq| meta(seq).map(|meta| meta.with_picture(picture));
+                let meta = |seq| output_meta(seq, time, &mut meta).map(|meta| meta.with_picture(picture));
                 let frame = self.pools.frame(pool, slot, layout, seq, meta)?;
                 self.link.health.frame_out();
-                Ok(Some(WorkerMessage::Frame { seq, frame, work }))
+                Ok(Some(match is_extra {
+                    true => WorkerMessage::Extra { newest: seq, frame, work },
+                    false => WorkerMessage::Frame { seq, frame, work },
+                }))
+            }
+            Completion::FrameTime(time) if self.takes_frames => {
+                self.time = Some(time);
+                Ok(Some(WorkerMessage::Constant))
             }
             Completion::Passed { seq } => Ok(Some(WorkerMessage::Nothing { seq })),
             Completion::End => Ok(Some(WorkerMessage::End)),
@@ -246,6 +281,21 @@ impl Receiving {
         let health = &self.link.health;
         self.reader.bell().sleep_unless(|| health.is_attention_requested() || has_request(), None);
     }
+}
+
+/// Returns the metadata of a frame whose completion has the number `seq`: that of the input from which the frame
+/// was made, with the frame's own `time` if it has one. For an extra frame whose input is no longer known, takes
+/// the metadata of input `seq`, the worker's newest. `meta` returns the metadata of an input; `None` if input
+/// `seq` is not known.
+fn output_meta(
+    seq: u64,
+    time: Option<FrameTime>,
+    mut meta: impl FnMut(u64) -> Option<FrameMeta>,
+) -> Option<FrameMeta> {
+    let newest = meta(seq)?;
+    let Some(time) = time else { return Some(newest) };
+    let source = if time.seq == seq { None } else { meta(time.seq) };
+    Some(FrameMeta { pts: time.pts, ..source.unwrap_or(newest) })
 }
 
 /// Maximum number of pools that are kept for a worker. A further pool removes the oldest.

@@ -27,6 +27,7 @@ use super::buffer_provider::Borrower;
 use super::demux_worker;
 use super::export::{Export, Exporter, locked};
 use super::fault::InjectedFaults;
+use super::frame_inputs::FrameInputs;
 use super::kind::{Task, WorkerKind};
 use super::memory::MemoryClient;
 use super::message_io::{recv, send};
@@ -226,7 +227,8 @@ impl Stream {
             )
         })?;
         let tally = page.map(|page| Tally::new(page, &open.stage));
-        let exporter = Exporter::new(completions(&area).0, socket.clone(), tally);
+        let mut exporter = Exporter::new(completions(&area).0, socket.clone(), tally);
+        exporter.inputs = (!takes_packets).then(FrameInputs::default);
         let exporter = Arc::new(Mutex::new(exporter));
         let memory = MemoryClient::new(socket.clone(), exporter.clone());
         let give_back = give_back(&area, memory.clone());
@@ -282,7 +284,7 @@ impl Stream {
             match Submission::decode(&cell).map_err(|_| Stopped::Caller)? {
                 Submission::Packet { seq, pts, offset, len, key, is_damaged, preroll } => {
                     self.recorder.mark();
-                    locked(&self.exporter).count_input(seq);
+                    locked(&self.exporter).count_input(seq, pts);
                     self.inject(seq);
                     let bytes = self.packets.packet(offset, len)?;
                     let orientation = self.orientation;
@@ -298,13 +300,13 @@ impl Stream {
                 }
                 Submission::Frame { seq, pts, pool, slot, layout, picture } => {
                     self.recorder.mark();
-                    locked(&self.exporter).count_input(seq);
+                    locked(&self.exporter).count_input(seq, pts);
                     self.inject(seq);
                     let meta = FrameMeta { seq, pts, ..FrameMeta::default() }.with_picture(picture);
                     let frame = self.input(pool, slot, layout, meta)?;
                     self.push(Item::Frame(frame))?;
                     let mut exporter = locked(&self.exporter);
-                    if exporter.take_count() == 0 {
+                    if exporter.inputs.as_ref().is_some_and(|inputs| inputs.is_unanswered(seq)) {
                         complete(&mut exporter, &Completion::Passed { seq })?;
                     }
                 }
@@ -367,7 +369,11 @@ impl Stream {
         let flushed = flush(0, &mut self.chain, &mut self.recorder, &self.delivery);
         flushed.map_err(stopped)?;
         self.send_requests()?;
-        complete(&mut locked(&self.exporter), &Completion::Flushed { number: seq })
+        let mut exporter = locked(&self.exporter);
+        if let Some(inputs) = &mut exporter.inputs {
+            inputs.flush();
+        }
+        complete(&mut exporter, &Completion::Flushed { number: seq })
     }
 
     fn drain(&mut self) -> Result<(), Stopped> {

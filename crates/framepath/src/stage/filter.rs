@@ -5,12 +5,10 @@
 //! A frame that was read in place and comes out unchanged costs no copy; every other output picture is copied
 //! once into the stage's own pool.
 
-use std::collections::BTreeMap;
-
 use framepath_codec::filter::{FilterGraph, Filtered, InputMemory};
 use framepath_model::format::Layout;
 use framepath_model::path::{Arg, DefaultValue, Definition, Hop, Hosts, ValueKind};
-use framepath_model::stream::{FrameMeta, StreamInfo};
+use framepath_model::stream::StreamInfo;
 use framepath_os::memory::pool::{GiveBack, Pool};
 use framepath_os::process::signal;
 
@@ -54,9 +52,6 @@ fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<Filter, StageError> {
 /// hops behind. The stage waits while all are in use.
 const SLOTS: u32 = 8;
 
-/// Maximum number of inputs without output that a worker remembers; libavfilter's graphs keep fewer frames.
-const MOST_UNANSWERED: usize = 1024;
-
 /// Stage that runs a graph of filters. The graph is made for the first frame, and again when frames change
 /// their format, size or colours, and after a seek, flush or drain. If the format of the input is known, the start
 /// of the stage also makes a graph, only to check the text and to describe the output.
@@ -75,16 +70,13 @@ pub(crate) struct Filter {
     /// Pool of the output frames; `None` until the graph first outputs a picture that is not an unchanged input
     /// frame.
     pool: Option<Pool>,
-    /// In a worker: the last [`MOST_UNANSWERED`] inputs of which no frame came out. Always empty outside a worker.
-    unanswered: Unanswered,
     /// Number of frames that went in and did not come out; an estimate if the filters add or drop frames.
     inside: u64,
 }
 
 impl Filter {
     fn new(text: &str, threads: u32, give_back: Option<&'static GiveBack>) -> Filter {
-        let (text, unanswered) = (text.to_owned(), Unanswered::default());
-        Filter { text, threads, give_back, info: None, graph: None, pool: None, unanswered, inside: 0 }
+        Filter { text: text.to_owned(), threads, give_back, info: None, graph: None, pool: None, inside: 0 }
     }
 
     fn graph_for(&self, layout: &Layout, info: &StreamInfo) -> Result<FilterGraph, StageError> {
@@ -110,41 +102,9 @@ impl Filter {
                 Filtered::New(frame, meta) => frame.freeze(meta),
                 Filtered::NeedsFrame | Filtered::End => return Ok(()),
             };
-            if give_back.is_some() {
-                self.unanswered.output(&frame.meta()).map_err(|error| out.fail(error))?;
-            }
             out.push(Item::Frame(frame))?;
         }
         Ok(())
-    }
-}
-
-/// Inputs of a worker of which no frame came out, by number, with their times. Each output frame of a worker
-/// must have the number and time of one of its inputs, and no two frames the same number, because the process
-/// that runs the path counts losses by these numbers.
-#[derive(Default)]
-struct Unanswered(BTreeMap<u64, Option<i64>>);
-
-impl Unanswered {
-    fn input(&mut self, meta: &FrameMeta) {
-        self.0.insert(meta.seq, meta.pts);
-        if self.0.len() > MOST_UNANSWERED {
-            // Filters that choose frames never output some of them.
-            self.0.pop_first();
-        }
-    }
-
-    /// Removes the input of the output frame `meta`.
-    ///
-    /// # Errors
-    /// The frame has another time than its input, or its input is not here: a frame of it came out before, or
-    /// [`MOST_UNANSWERED`] later inputs have removed it.
-    fn output(&mut self, meta: &FrameMeta) -> Result<(), StageError> {
-        match self.0.remove(&meta.seq) {
-            Some(pts) if pts == meta.pts => Ok(()),
-            Some(_) => Err(StageError::FilterInWorker { does: "changes the times of frames" }),
-            None => Err(StageError::FilterInWorker { does: "outputs several frames for one" }),
-        }
     }
 }
 
@@ -173,9 +133,6 @@ impl Stage for Filter {
         }
         if let Some((graph, _)) = &mut self.graph {
             self.inside += 1;
-            if self.give_back.is_some() {
-                self.unanswered.input(&frame.meta());
-            }
             graph.push(frame).map_err(|error| out.fail(error))?;
         }
         self.pass_output(out)
@@ -191,7 +148,7 @@ impl Stage for Filter {
     }
 
     fn flush(&mut self, out: &mut Out<'_>) -> Result<(), HopFailure> {
-        (self.graph, self.unanswered) = (None, Unanswered::default());
+        self.graph = None;
         out.flushed(std::mem::take(&mut self.inside));
         Ok(())
     }

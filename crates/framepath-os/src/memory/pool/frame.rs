@@ -360,6 +360,13 @@ impl Frame {
         }
     }
 
+    /// Returns the number of slots of the frame's pool; `None` for a frame of a
+    /// [`ForeignPool`](super::ForeignPool).
+    pub fn pool_slots(&self) -> Option<u32> {
+        let is_own = !self.is_foreign();
+        is_own.then(|| self.place().inner().slots.len() as u32)
+    }
+
     /// Describes the pool's memory for another process that reads the memory. If the pool is shared, that
     /// process can only read. If the pool is not shared, that process cannot map the descriptor for writing,
     /// but could open the memory again through the descriptor's path in /proc; a sandbox has to prevent this.
