@@ -10,8 +10,9 @@ use std::ffi::CStr;
 
 use crate::CodecError;
 
-/// Supported containers: the first libavformat name of each.
-const CONTAINERS: [&str; 19] = [
+/// Supported containers: the first libavformat name of each. GXF is not one of them, because its demuxer runs the
+/// MPEG-2 parser on a track that the file's map leaves out.
+const CONTAINERS: [&str; 18] = [
     "mov",
     "matroska",
     "avi",
@@ -27,7 +28,6 @@ const CONTAINERS: [&str; 19] = [
     "asf",
     "nut",
     "mxf",
-    "gxf",
     "rm",
     "dv",
     "mpegvideo",
@@ -83,7 +83,7 @@ const LIMITS: [(&CStr, &CStr); 4] = [
 const KNOWN_ONLY: [(&CStr, &CStr); 2] = [
     (
         c"format_whitelist",
-        c"mov,matroska,avi,mpegts,mpeg,flv,ivf,obu,av1,h264,hevc,ogg,asf,nut,mxf,gxf,rm,dv,mpegvideo",
+        c"mov,matroska,avi,mpegts,mpeg,flv,ivf,obu,av1,h264,hevc,ogg,asf,nut,mxf,rm,dv,mpegvideo",
     ),
     (c"codec_whitelist", c"h264,hevc,vp8,vp9,libdav1d,libaom-av1,av1"),
 ];

@@ -96,6 +96,35 @@ fn a_cover_beside_a_video_track_changes_nothing() {
     assert_eq!(std::iter::from_fn(|| demuxer.read().unwrap()).count(), FRAMES);
 }
 
+/// libavformat adds a track that the map leaves out while it searches the packets of another track, and runs the MPEG-2
+/// parser on it.
+#[test]
+fn gxf_is_read_only_with_all_formats() {
+    let clips = Clips::new();
+    let path = clips.make("a.gxf", "720x576", "-c:v mpeg2video");
+    let refuse = |path: &std::path::Path| {
+        let error = Demuxer::open(path).unwrap_err();
+        assert!(
+            matches!(&error, CodecError::UnsupportedContainer { container, .. } if container == "gxf"),
+            "{error}"
+        );
+    };
+    refuse(&path);
+    // The map's first track becomes track 9 with the codec H.264.
+    let mut bytes = std::fs::read(&path).unwrap();
+    let material = usize::from(u16::from_be_bytes([bytes[18], bytes[19]]));
+    let first = &mut bytes[22 + material..][..2];
+    assert_eq!(first[1], 0xc0, "track 0");
+    first.copy_from_slice(&[0x80 | 29, 0xc0 | 9]);
+    let hidden = clips.path("hidden.gxf");
+    std::fs::write(&hidden, bytes).unwrap();
+    refuse(&hidden);
+    // The attack works: the demuxer adds the track with its codec.
+    let open = |track| Demuxer::open_track(MediaFile::open(&hidden).unwrap(), Some(track), Formats::All);
+    assert_eq!(open(0).unwrap().info().codec, Codec::H264);
+    assert_eq!(open(1).unwrap().info().codec.to_string(), "mpeg2video");
+}
+
 #[test]
 fn a_codec_that_shows_after_the_head_is_not_decoded_with_the_known_ones() {
     let clips = Clips::new();

@@ -271,6 +271,16 @@ fn an_unusual_container_is_read_and_decoded_in_workers_whatever_its_codec() {
 }
 
 #[test]
+fn gxf_is_read_and_decoded_in_workers() {
+    let film = Film::new("film.gxf", "-vf scale=720:576 -c:v mpeg2video");
+    let path = format!("file {} ! decode ! framemd5 -", film.path);
+    let by_default = run(&["run", "--quiet", &path]).ended(0);
+    assert_eq!(hashes(&by_default.frames()), film.by_ffmpeg(""));
+    assert_eq!(by_default.frames().len(), FRAMES);
+    by_default.prints("mpeg2video is decoded in a sandboxed process (host=inline: in this process)");
+}
+
+#[test]
 fn a_graph_that_a_worker_cannot_count_is_an_error() {
     let film = Film::new("film.avi", "-c:v mpeg4");
     for (graph, reason) in [
