@@ -11,9 +11,10 @@ use framepath_model::stream::{FieldOrder, PictureFlags, Preroll, Rational, SeekT
 use framepath_model::wire::figures::{BUCKETS, LABEL_BYTES};
 use framepath_model::wire::{
     BYTES_PER_FRAME, ByteAnswer, ByteRequest, Cell, Completion, Demux, DemuxNetwork, DemuxPosition,
-    FAULTS_BYTES, Figures, FrameTime, Histogram, InputBytes, MAGIC, MAX_BIT_RATE, MAX_CELLS, MAX_LEVEL, MESSAGE_BYTES,
-    MOST_INVOLUNTARY, MOST_REQUESTED_BYTES, Message, NETWORK_TEXT_BYTES, NetworkTransport, Open, STAGE_BYTES,
-    StreamStatus, Submission, TEXT_BYTES, Totals, UpstreamRequest, VERSION, WireError, WorkerTime,
+    FAULTS_BYTES, Figures, FrameTime, Histogram, InputBytes, MAGIC, MAX_BIT_RATE, MAX_CELLS, MAX_LEVEL,
+    MESSAGE_BYTES, MOST_INVOLUNTARY, MOST_REQUESTED_BYTES, Message, NETWORK_TEXT_BYTES, NetworkTransport,
+    Open, STAGE_BYTES, StreamStatus, Submission, TEXT_BYTES, Totals, UpstreamRequest, VERSION, WireError,
+    WorkerTime,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -149,8 +150,11 @@ fn completion() -> impl Strategy<Value = Completion> {
         Just(Completion::End),
         Just(Completion::MemoryRequest),
         any::<u64>().prop_map(|seq| Completion::Passed { seq }),
-        any::<(u64, Option<i64>, bool)>()
-            .prop_map(|(seq, pts, is_extra)| Completion::FrameTime(FrameTime { seq, pts, is_extra })),
+        any::<(u64, Option<i64>, bool)>().prop_map(|(seq, pts, is_extra)| Completion::FrameTime(FrameTime {
+            seq,
+            pts,
+            is_extra
+        })),
         any::<u64>().prop_map(|number| Completion::Flushed { number }),
         Just(Completion::Request(UpstreamRequest::Keyframe)),
         (1..=MAX_BIT_RATE).prop_map(|bits| Completion::Request(UpstreamRequest::BitRate(bits))),

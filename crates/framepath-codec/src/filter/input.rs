@@ -66,7 +66,8 @@ impl InputFrames {
         let ends = layout.planes().iter().map(|plane| plane.end()).max().unwrap_or(0);
         let is_short = frame.slot_bytes() < ends + TOO_FAR;
         // The hop in front waits for a free slot of its pool, so libavfilter gets at most half of them.
-        let is_scarce = frame.pool_slots().is_some_and(|slots| self.held.addresses().len() >= slots as usize / 2);
+        let is_scarce =
+            frame.pool_slots().is_some_and(|slots| self.held.addresses().len() >= slots as usize / 2);
         let is_copied = is_short || is_scarce || self.memory == InputMemory::Copied || frame.may_change();
         let frame = if is_copied {
             let Some(copy) = self.copy(&frame)? else { return Ok(None) };

@@ -334,7 +334,9 @@ impl CollectEnd {
         let (seq, frame, work) = match message {
             WorkerMessage::Frame { seq, frame, work } => (seq, Some(frame), work),
             WorkerMessage::Same { seq, work } => (seq, None, work),
-            WorkerMessage::Extra { newest, frame, work } => return self.on_extra(newest, frame, work).map(Some),
+            WorkerMessage::Extra { newest, frame, work } => {
+                return self.on_extra(newest, frame, work).map(Some);
+            }
             WorkerMessage::Nothing { seq } => return self.on_no_output(seq).map(|()| None),
             WorkerMessage::Constant => return Ok(None),
             WorkerMessage::Undecoded { seq, skipped } => {
