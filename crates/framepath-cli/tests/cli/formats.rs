@@ -281,21 +281,44 @@ fn gxf_is_read_and_decoded_in_workers() {
 }
 
 #[test]
-fn a_graph_that_a_worker_cannot_count_is_an_error() {
+fn a_graph_outputs_the_same_frames_and_times_in_this_process_and_in_a_worker() {
     let film = Film::new("film.avi", "-c:v mpeg4");
-    for (graph, reason) in [
-        ("fps=50", "outputs several frames for one"),
-        ("loop=loop=3:size=10", "outputs several frames for one"),
-        ("setpts=N*2", "changes the times of frames"),
+    let frames = |graph: &str, host: &str| {
+        let path = format!("file {} ! decode ! filter '{graph}' host={host} ! framemd5 -", film.path);
+        run(&["run", "--quiet", &path]).ended(0).frames()
+    };
+    for (graph, count) in [
+        ("fps=50", 18),
+        ("fps=10", 4),
+        ("loop=loop=3:size=10", 40),
+        ("setpts=N*2", 10),
+        ("setpts=N*2,fps=50", 40),
+        ("reverse", 10),
+        ("tpad=start=5:stop=7:stop_mode=clone", 22),
+        ("tile=2x2", 3),
+        ("bwdif=mode=send_field", 20),
+        ("select=eq(n\\,3),loop=loop=600:size=1", 601),
+        ("framerate=fps=60", 24),
+        ("tmix=frames=3", 10),
     ] {
-        let path = format!("file {} ! decode ! filter '{graph}' host=process ! null", film.path);
-        let output = run(&["run", "--quiet", &path]).ended(1);
-        output.prints(reason).prints("not supported in a worker; use host=inline");
+        let [inline, process] = ["inline", "process"].map(|host| frames(graph, host));
+        assert_eq!(inline, process, "{graph}");
+        assert_eq!(inline.len(), count, "{graph}");
     }
-    for graph in ["tmix=frames=3", "yadif"] {
-        let by_host = ["inline", "process"]
-            .map(|host| film.by_framepath("", &format!("filter '{graph}' host={host} !")));
-        assert_eq!(by_host[0], by_host[1], "{graph}");
+}
+
+#[test]
+fn a_graph_that_keeps_all_frames_does_not_wait_for_the_hop_in_front() {
+    // More frames than the decoder's pool has slots, and a source with a small pool.
+    let long = Film::new("long.mkv", "-vf scale=64x48,loop=loop=99:size=10 -frames:v 1000 -c:v mpeg4");
+    for path in [
+        format!("file {} ! decode host=inline ! filter reverse host=HOST ! framemd5 -", long.path),
+        "test size=64x48 frames=1000 pool=4 ! filter reverse host=HOST ! framemd5 -".to_owned(),
+    ] {
+        let [inline, process] = ["inline", "process"]
+            .map(|host| run(&["run", "--quiet", &path.replace("HOST", host)]).ended(0).frames());
+        assert_eq!(inline.len(), 1000, "{path}");
+        assert_eq!(inline, process, "{path}");
     }
 }
 

@@ -9,7 +9,8 @@ use framepath_model::format::{Layout, PixelFormat};
 use framepath_model::orientation::Orientation;
 use framepath_model::stream::{PictureFlags, Rational, StreamInfo};
 use framepath_model::wire::{
-    Completion, MAX_BIT_RATE, MESSAGE_BYTES, Message, SAME_FRAME, UpstreamRequest, VERSION, WorkerTime,
+    Completion, FrameTime, MAX_BIT_RATE, MESSAGE_BYTES, Message, SAME_FRAME, UpstreamRequest, VERSION,
+    WorkerTime,
 };
 use framepath_os::crossing::Socket;
 use rustix::fs::SealFlags;
@@ -93,6 +94,13 @@ fn offers(bytes: u64, seals: SealFlags, slots: u32, slot_bytes: u64) -> impl Fn(
         peer.pool_of(0, bytes, seals, slots, slot_bytes);
         stay()
     }
+}
+
+fn extra_frame(mut peer: Peer, newest: u64) -> ! {
+    peer.names();
+    peer.complete(&Completion::FrameTime(FrameTime { seq: 0, pts: Some(5), is_extra: true }));
+    peer.frame(newest, 0);
+    stay()
 }
 
 fn wild_words(socket: Socket) -> ! {
@@ -505,6 +513,31 @@ pub const ACTS: &[Act] = &[
             work: WorkerTime::default(),
         };
         endlessly(|| peer.complete(&same))
+    }),
+    frames("gives-extra-frames-of-a-replayable-stage", Then::Broken, |socket| extra_frame(opened(socket), 0)),
+    frames("gives-an-extra-frame-of-an-input-to-come", Then::Wrong, |socket| {
+        let mut peer = opened_quietly(socket, false);
+        peer.next();
+        extra_frame(peer, 1 << 40)
+    }),
+    frames("gives-the-time-of-another-frame", Then::Broken, |socket| {
+        let mut peer = opened(socket);
+        peer.names();
+        peer.complete(&Completion::FrameTime(FrameTime { seq: 1, pts: None, is_extra: false }));
+        peer.frame(0, 0);
+        stay()
+    }),
+    frames("gives-times-without-frames", Then::Broken, |socket| {
+        let mut peer = opened(socket);
+        let time = FrameTime { seq: 0, pts: Some(i64::MIN), is_extra: false };
+        endlessly(|| peer.complete(&Completion::FrameTime(time)))
+    }),
+    packets("gives-the-time-of-a-decoded-frame", Then::Broken, |socket| {
+        let mut peer = opened(socket);
+        peer.names();
+        peer.complete(&Completion::FrameTime(FrameTime { seq: 0, pts: None, is_extra: false }));
+        peer.frame(0, 0);
+        stay()
     }),
     frames("claims-frames-and-sleeps", Then::Broken, |socket| {
         let peer = opened_quietly(socket, true);

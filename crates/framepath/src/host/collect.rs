@@ -403,16 +403,19 @@ impl CollectEnd {
     }
 
     /// Returns a frame that answers no input, for the next thread. The worker has no later input than `newest`.
-    /// Stages that take frames are not repeated by another worker, so that the frame is always new.
     ///
     /// # Errors
-    /// Input `newest` was not submitted to this worker; or as [`CollectEnd::submit_rest`].
+    /// Input `newest` was not submitted to this worker; another worker would repeat the frame; or as
+    /// [`CollectEnd::submit_rest`].
     fn on_extra(
         &mut self,
         newest: u64,
         frame: Frame,
         work: WorkerTime,
     ) -> Result<WorkerOutput<Arrival>, HostError> {
+        if self.link.replayable {
+            return Err(Breach("an extra frame of a stage that is replayable").into());
+        }
         let sent = self.history.get(newest).map(|sent| sent.stretch);
         let stretch = sent.filter(|_| self.history.book.is_submitted(newest));
         let stretch = stretch.ok_or(Breach("an extra frame after an input that the worker does not have"))?;

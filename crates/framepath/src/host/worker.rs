@@ -227,8 +227,7 @@ impl Stream {
             )
         })?;
         let tally = page.map(|page| Tally::new(page, &open.stage));
-        let mut exporter = Exporter::new(completions(&area).0, socket.clone(), tally);
-        exporter.inputs = (!takes_packets).then(FrameInputs::default);
+        let exporter = Exporter::new(completions(&area).0, socket.clone(), tally);
         let exporter = Arc::new(Mutex::new(exporter));
         let memory = MemoryClient::new(socket.clone(), exporter.clone());
         let give_back = give_back(&area, memory.clone());
@@ -250,6 +249,7 @@ impl Stream {
         let mut stage = registry.make_stage(&hop, &place)?;
         let stream = stage.start(&open.stream)?;
         let (threads, replayable) = (stage.threads(), stage.replayable());
+        locked(&exporter).inputs = (!takes_packets).then(|| FrameInputs::new(replayable));
         let export = Box::new(Export(exporter.clone()));
         let level = level_of(open.level);
         let stream_in_worker = Stream {
