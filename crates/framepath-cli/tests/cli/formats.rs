@@ -308,6 +308,24 @@ fn a_graph_outputs_the_same_frames_and_times_in_this_process_and_in_a_worker() {
 }
 
 #[test]
+fn the_time_of_a_frame_inside_a_graph_is_held() {
+    let film = Film::new("film.avi", "-c:v mpeg4");
+    let json = film.file("run.json");
+    for host in ["inline", "process"] {
+        // The second graph outputs each frame at once.
+        let [held, not_held] = ["yadif", "scale=320:-2"].map(|graph| {
+            let path = format!("file {} ! decode ! filter '{graph}' host={host} ! null", film.path);
+            run(&["run", "--quiet", &path, "--json", &json]).ended(0);
+            let summary: serde_json::Value =
+                serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
+            summary["rows"][0]["hops"][2]["causes_us"]["held"].as_f64().unwrap_or(0.0)
+        });
+        assert!(held > 0.0, "{host}");
+        assert_eq!(not_held, 0.0, "{host}");
+    }
+}
+
+#[test]
 fn a_graph_that_keeps_all_frames_does_not_wait_for_the_hop_in_front() {
     // More frames than the decoder's pool has slots, and a source with a small pool.
     let long = Film::new("long.mkv", "-vf scale=64x48,loop=loop=99:size=10 -frames:v 1000 -c:v mpeg4");

@@ -419,6 +419,8 @@ impl CollectEnd {
         let sent = self.history.get(newest).map(|sent| sent.stretch);
         let stretch = sent.filter(|_| self.history.book.is_submitted(newest));
         let stretch = stretch.ok_or(Breach("an extra frame after an input that the worker does not have"))?;
+        // The costs of the submission are in the row of the frame that answers the input.
+        let stretch = stretch.later(work.enter_ns);
         if self.history.sending.is_some() {
             self.submit_rest()?;
         }

@@ -4,6 +4,7 @@
 use framepath_model::ledger::{Cause, Row};
 use framepath_os::measure::counters::Counts;
 use framepath_os::measure::frame_threads::PictureWork;
+use framepath_os::time::now_ns;
 
 /// A stretch of the time that one thread spent on one frame: its costs in nanoseconds and bytes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,6 +26,13 @@ pub struct Stretch {
 }
 
 impl Stretch {
+    /// Returns an empty stretch inside the time from the end of this one to now: at `ns`, CLOCK_MONOTONIC
+    /// nanoseconds, or at the nearer end of that time.
+    pub(crate) fn later(&self, ns: u64) -> Stretch {
+        let at = ns.clamp(self.end_ns, now_ns().max(self.end_ns));
+        Stretch { start_ns: at, end_ns: at, ..Stretch::default() }
+    }
+
     /// Appends a later stretch of the same frame.
     pub(super) fn join(&mut self, later: &Stretch) {
         self.apart_ns += later.start_ns.saturating_sub(self.end_ns) + later.apart_ns;

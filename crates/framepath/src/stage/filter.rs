@@ -70,13 +70,24 @@ pub(crate) struct Filter {
     /// Pool of the output frames; `None` until the graph first outputs a picture that is not an unchanged input
     /// frame.
     pool: Option<Pool>,
+    /// True if a frame has not come out at once: then the ledger shows how long each frame is inside.
+    delays: bool,
     /// Number of frames that went in and did not come out; an estimate if the filters add or drop frames.
     inside: u64,
 }
 
 impl Filter {
     fn new(text: &str, threads: u32, give_back: Option<&'static GiveBack>) -> Filter {
-        Filter { text: text.to_owned(), threads, give_back, info: None, graph: None, pool: None, inside: 0 }
+        Filter {
+            text: text.to_owned(),
+            threads,
+            give_back,
+            info: None,
+            graph: None,
+            pool: None,
+            delays: false,
+            inside: 0,
+        }
     }
 
     fn graph_for(&self, layout: &Layout, info: &StreamInfo) -> Result<FilterGraph, StageError> {
@@ -85,9 +96,11 @@ impl Filter {
         Ok(FilterGraph::new(&self.text, layout, info, memory, self.threads)?)
     }
 
-    /// Passes all frames that the graph can output now to the next hop.
-    fn pass_output(&mut self, out: &mut Out<'_>) -> Result<(), HopFailure> {
-        let (Some((graph, _)), give_back) = (&mut self.graph, self.give_back) else { return Ok(()) };
+    /// Passes all frames that the graph can output now to the next hop. `input` is the number of the frame that
+    /// went in last; `None` at a drain. Returns true if the graph has output that frame.
+    fn pass_output(&mut self, input: Option<u64>, out: &mut Out<'_>) -> Result<bool, HopFailure> {
+        let (Some((graph, _)), give_back) = (&mut self.graph, self.give_back) else { return Ok(false) };
+        let mut has_passed = false;
         // Some graphs output frames without end.
         while !signal::overdue() {
             let pool = &mut self.pool;
@@ -100,11 +113,16 @@ impl Filter {
             let frame = match received {
                 Filtered::Same(frame) => frame,
                 Filtered::New(frame, meta) => frame.freeze(meta),
-                Filtered::NeedsFrame | Filtered::End => return Ok(()),
+                Filtered::NeedsFrame | Filtered::End => break,
             };
+            let seq = frame.meta().seq;
+            has_passed |= Some(seq) == input;
+            if self.delays {
+                out.resume(seq);
+            }
             out.push(Item::Frame(frame))?;
         }
-        Ok(())
+        Ok(has_passed)
     }
 }
 
@@ -131,18 +149,27 @@ impl Stage for Filter {
             self.drain(out)?;
             self.graph = Some((self.graph_for(&layout, &info).map_err(|error| out.fail(error))?, layout));
         }
+        let seq = frame.meta().seq;
+        if self.delays {
+            // The work that follows belongs to the frames that come out.
+            out.hold(seq);
+        }
         if let Some((graph, _)) = &mut self.graph {
             self.inside += 1;
             graph.push(frame).map_err(|error| out.fail(error))?;
         }
-        self.pass_output(out)
+        if !self.pass_output(Some(seq), out)? && !self.delays {
+            self.delays = true;
+            out.hold(seq);
+        }
+        Ok(())
     }
 
     fn drain(&mut self, out: &mut Out<'_>) -> Result<(), HopFailure> {
         if let Some((graph, _)) = &mut self.graph {
             graph.drain();
         }
-        self.pass_output(out)?;
+        self.pass_output(None, out)?;
         (self.graph, self.inside) = (None, 0);
         Ok(())
     }
