@@ -33,8 +33,8 @@ pub struct HopInfo {
     /// branch it is the tee, for the others the hop before the tee.
     pub before: Option<u16>,
     /// CPU time of the hop that is in no row of the ledger, nanoseconds: hidden pictures, threads of a
-    /// decoder that share the pictures, the start of a worker. 0 below level `full`, and for a decoder in
-    /// this process that was not drained.
+    /// decoder that share the pictures (except for a decoder in this process that was not drained), the start
+    /// of a worker, the return of the hop's memory at its end. 0 below level `full`.
     pub cpu_without_frame_ns: u64,
 }
 

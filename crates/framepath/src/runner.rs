@@ -2,6 +2,8 @@
 //! Runner of a pipeline: runs the first segment, which has the source, in the calling thread, and starts a
 //! thread for each other segment.
 
+mod ended;
+
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::thread;
@@ -20,12 +22,13 @@ use crate::options::Options;
 use crate::out::{HopFailure, HopStage, Out, ThreadContext};
 use crate::pipeline::{Pipeline, SegmentInput, ThreadSegment};
 use crate::queue::Queued;
-use crate::recorder::{Recorded, Recorder};
+use crate::recorder::Recorder;
 use crate::report::{HopInfo, NetworkReport, PlayReport, Report, SinkReport, WorkerReport};
 use crate::request::{Answered, Request};
 use crate::requests::{Mailbox, Pending, RequestThread, Wake};
 use crate::source::Source;
 use crate::stage::HopRole;
+use ended::Ended;
 
 /// Builds `path` and runs its hops in this thread and one more for each queue and each stage in a worker.
 /// Returns when the run has ended. A run that ends by itself, without an error and without a frame, has
@@ -39,19 +42,6 @@ use crate::stage::HopRole;
 /// [`Report::error`], beside the results until then.
 pub fn run(path: &Path, options: &Options) -> Result<Report, RunError> {
     Pipeline::from_path(path)?.run(options)
-}
-
-/// Result of one thread.
-#[derive(Default)]
-struct Ended {
-    recorded: Recorded,
-    /// CPU time on no frame in particular: hop index and nanoseconds.
-    cpu_without_frame: Vec<(u16, u64)>,
-    /// Number of items that the thread's sink took; 0 without a sink.
-    delivered: u64,
-    /// First failure in the thread; also one that only reports that a hop takes no more items. Failures after
-    /// a signal or stop request do not count. `None` if there is none.
-    failure: Option<HopFailure>,
 }
 
 /// Returns a note for each hop of `workers` whose workers lack layers of the sandbox.
@@ -326,7 +316,7 @@ fn produce(
             failure = hold(chain, &mut recorder, delivery);
             if failure.is_some() {
                 delivery.requests.end_source(None);
-                return end(recorder, delivery, failure);
+                return Ended::new(segment.chain, recorder, delivery, failure);
             }
             is_held = true;
             Ok(())
@@ -342,7 +332,7 @@ fn produce(
     // Also after a failure, because a seek would discard the items passed on before the failure.
     delivery.requests.end_source(None);
     let failure = if is_held { failure } else { drain(chain, &mut recorder, delivery, failure) };
-    end(recorder, delivery, failure)
+    Ended::new(segment.chain, recorder, delivery, failure)
 }
 
 /// Runs the hops of `segment`, which are behind a queue or a worker, in thread number `number`.
@@ -352,7 +342,7 @@ fn consume(segment: ThreadSegment, number: usize, options: &Options, delivery: &
     let ThreadSegment { input, mut chain, .. } = segment;
     let mut recorder = recorder(number, options);
     let failure = match input {
-        None => return end(recorder, delivery, None),
+        None => return Ended::new(chain, recorder, delivery, None),
         Some(SegmentInput::Queue(link, receiver)) => {
             from_queue(link, receiver, number, &mut chain, &mut recorder, delivery)
         }
@@ -360,9 +350,9 @@ fn consume(segment: ThreadSegment, number: usize, options: &Options, delivery: &
             from_worker(collect, number, &mut chain, &mut recorder, delivery)
         }
     };
-    // The drop of the input informs the thread before. The drop of the chain closes its queue and so
+    // The drop of the input has informed the thread before. The drop of the chain closes its queue and so
     // informs the thread behind.
-    end(recorder, delivery, failure)
+    Ended::new(chain, recorder, delivery, failure)
 }
 
 fn from_queue(
@@ -589,10 +579,4 @@ fn recorder(number: usize, options: &Options) -> Recorder {
         let _ = affinity::pin_to(*cpu);
     }
     Recorder::new(options.level, number as u16, options.rows)
-}
-
-fn end(mut recorder: Recorder, delivery: &ThreadContext, failure: Option<HopFailure>) -> Ended {
-    let cpu_without_frame = recorder.take_cpu_without_frame();
-    let recorded = recorder.finish();
-    Ended { recorded, cpu_without_frame, delivered: delivery.delivered(), failure }
 }
