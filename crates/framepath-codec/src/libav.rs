@@ -286,7 +286,7 @@ impl LibavDecoder {
         }
         let number = self.numbers.insert(packet.meta(), packet.preroll());
         if self.frame_threads() > 1 {
-            self.shared.frame_threads.sending();
+            self.shared.frame_threads.sending(number);
         }
         // SAFETY: only this call uses the packet; the context is open.
         let code = unsafe {

@@ -8,7 +8,7 @@
 //! time is the thread's own CPU clock; the waits are in the kernel's switch records, which the thread opens,
 //! or in a sandbox has inherited.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -20,6 +20,9 @@ use crate::time::{ThreadClock, now_ns};
 /// Maximum number of finished pictures that are kept until they are output. One more replaces the picture
 /// with the lowest packet number. The maximum exceeds the reorder delay of any decoder.
 const MOST_FINISHED: usize = 128;
+
+/// Number of the last packets whose times are kept. It exceeds the number of a decoder's threads.
+const MOST_SENT: usize = 128;
 
 /// Work of one frame thread on one picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +72,9 @@ pub struct FrameThreads {
 struct State {
     /// Threads that have begun a picture, without those whose CPU clock could not be read.
     threads: Vec<FrameThread>,
+    /// Numbers of the last [`MOST_SENT`] packets, and the times at which they were sent, CLOCK_MONOTONIC
+    /// nanoseconds.
+    sent: VecDeque<(i64, u64)>,
     /// Work on finished pictures that were not output yet, by the packet's number.
     finished: BTreeMap<i64, PictureWork>,
 }
@@ -109,13 +115,21 @@ struct Picture {
 
 impl FrameThreads {
     /// Activates the observer, and the inherited switch records, if the calling thread has the ledger's level
-    /// `full`. The thread that sends packets to the decoder calls this before each packet.
-    pub fn sending(&self) {
-        if meter::level() == Level::Full && !self.active.load(Ordering::Relaxed) {
+    /// `full`. The thread that sends packets to the decoder calls this before it sends packet `number`.
+    pub fn sending(&self, number: i64) {
+        if meter::level() != Level::Full {
+            return;
+        }
+        if !self.active.load(Ordering::Relaxed) {
             inherited_switches::enable();
             // Release: pairs with the Acquire in `begun` and `output`.
             self.active.store(true, Ordering::Release);
         }
+        let mut state = self.lock();
+        if state.sent.len() == MOST_SENT {
+            state.sent.pop_front();
+        }
+        state.sent.push_back((number, now_ns()));
     }
 
     /// Records that the calling thread, a thread of the decoder, begins the picture of packet
@@ -127,11 +141,13 @@ impl FrameThreads {
         }
         let clock = ThreadClock::current();
         let mut state = self.lock();
+        let sent = state.sent.iter().rev().find(|(sent, _)| Some(*sent) == number);
+        let sent_ns = sent.map_or(0, |(_, ns)| *ns);
         let Some(thread) = state.threads.iter_mut().find(|thread| thread.clock == clock) else {
             state.threads.extend(FrameThread::begin(clock, number));
             return;
         };
-        if let Some((number, work)) = thread.begin_next(number) {
+        if let Some((number, work)) = thread.begin_next(number, sent_ns) {
             state.finished.insert(number, work);
             if state.finished.len() > MOST_FINISHED {
                 // Pictures that the decoder withholds are never output.
@@ -184,17 +200,17 @@ impl FrameThread {
         self.clock.id().unsigned_abs()
     }
 
-    /// Begins the picture of packet `number` (`None`: a hidden picture) on the calling thread; does
-    /// nothing, and returns `None`, if it is the present picture already. Returns the number and the work of
+    /// Begins the picture of packet `number` (`None`: a hidden picture), which was sent at `sent_ns` (0 if not
+    /// known), on the calling thread; does nothing, and returns `None`, if it is the present picture already. Returns the number and the work of
     /// the picture before; `None` if there was none, if it was hidden or already output, or if the CPU clock
     /// cannot be read.
-    fn begin_next(&mut self, number: Option<i64>) -> Option<(i64, PictureWork)> {
+    fn begin_next(&mut self, number: Option<i64>, sent_ns: u64) -> Option<(i64, PictureWork)> {
         if number.is_some() && self.picture.is_some_and(|picture| picture.number == number) {
             // Another buffer for the same picture.
             return None;
         }
         let before = self.picture.take();
-        let mut tally = Tally::new(before.map(|picture| picture.waits), self.off_cpu.take());
+        let mut tally = Tally::new(before.map(|picture| picture.waits), self.off_cpu.take(), sent_ns);
         if let Some(switches) = &mut self.switches {
             switches.drain(|record| tally.record(record));
         }
@@ -214,7 +230,7 @@ impl FrameThread {
     /// work; `None` without a picture, or if the thread has ended.
     fn finish(&mut self) -> Option<PictureWork> {
         let picture = self.picture.take();
-        let mut tally = Tally::new(picture.map(|picture| picture.waits), self.off_cpu);
+        let mut tally = Tally::new(picture.map(|picture| picture.waits), self.off_cpu, 0);
         let waits = self.switches.as_mut().map(|switches| {
             switches.drain(|record| tally.record(record));
             self.off_cpu = tally.off_cpu;
@@ -276,16 +292,22 @@ impl PictureWaits {
 struct Tally {
     /// Waits of the present picture up to the last sleep; without use if there is no picture.
     present: PictureWaits,
-    /// Waits after the last sleep, which lasted from their `idle_since_ns` to their `begin_ns`; `None` before
-    /// the first sleep.
+    /// Waits after the sleep before the next picture, which lasted from their `idle_since_ns` to their
+    /// `begin_ns`; `None` before this sleep.
     since_sleep: Option<PictureWaits>,
+    /// Waits of a thread that has not slept since `sent_ns`: only preemptions.
+    since_sent: PictureWaits,
+    /// Time at which the next picture's packet was sent; 0 if not known.
+    sent_ns: u64,
     /// As [`FrameThread::off_cpu`].
     off_cpu: Option<(u64, bool)>,
 }
 
 impl Tally {
-    fn new(present: Option<PictureWaits>, off_cpu: Option<(u64, bool)>) -> Tally {
-        Tally { present: present.unwrap_or(PictureWaits::new(0, 0)), since_sleep: None, off_cpu }
+    fn new(present: Option<PictureWaits>, off_cpu: Option<(u64, bool)>, sent_ns: u64) -> Tally {
+        let present = present.unwrap_or(PictureWaits::new(0, 0));
+        let since_sent = PictureWaits::new(sent_ns, sent_ns);
+        Tally { present, since_sleep: None, since_sent, sent_ns, off_cpu }
     }
 
     fn record(&mut self, record: SwitchRecord) {
@@ -294,9 +316,15 @@ impl Tally {
             SwitchRecord::Out { at_ns, preempted } => self.off_cpu = Some((at_ns, preempted)),
             SwitchRecord::In { at_ns } => match self.off_cpu.take() {
                 Some((out_ns, true)) => {
-                    let waits = self.since_sleep.as_mut().unwrap_or(&mut self.present);
+                    let is_late = self.sent_ns > 0 && out_ns >= self.sent_ns;
+                    let sleepless = if is_late { &mut self.since_sent } else { &mut self.present };
+                    let waits = self.since_sleep.as_mut().unwrap_or(sleepless);
                     waits.preempted_ns += at_ns.saturating_sub(out_ns);
                     waits.preemptions += 1;
+                }
+                // The thread did not wait for a packet that was not sent yet.
+                Some((out_ns, false)) if at_ns < self.sent_ns => {
+                    self.present.join(&PictureWaits::new(out_ns, at_ns));
                 }
                 Some((out_ns, false)) => {
                     // The sleep before was a wait of the present picture.
@@ -310,10 +338,12 @@ impl Tally {
     }
 
     /// Returns the waits of the present picture and of the next one, which the running thread begins at
-    /// `now_ns`. The thread's last sleep was the one for the next packet: the headers, which it has read
-    /// since, need no waits. If it did not sleep, `now_ns` divides the two.
+    /// `now_ns`. The thread's last sleep after the packet was sent was the one for the packet: the headers, which
+    /// it has read since, need no waits. If it did not sleep, it had ended the present picture when the packet was
+    /// sent; if that time is not known, `now_ns` divides the two.
     fn split(mut self, now_ns: u64) -> (PictureWaits, PictureWaits) {
-        let next = self.since_sleep.unwrap_or(PictureWaits::new(now_ns, now_ns));
+        let sleepless = if self.sent_ns > 0 { self.since_sent } else { PictureWaits::new(now_ns, now_ns) };
+        let next = self.since_sleep.unwrap_or(sleepless);
         self.present.end_ns = next.idle_since_ns.max(self.present.begin_ns);
         (self.present, next)
     }
@@ -342,8 +372,12 @@ mod tests {
     }
 
     fn tally(off_cpu: Option<u64>, records: &[SwitchRecord]) -> Tally {
+        tally_of_sent(0, off_cpu, records)
+    }
+
+    fn tally_of_sent(sent_ns: u64, off_cpu: Option<u64>, records: &[SwitchRecord]) -> Tally {
         let off_cpu = off_cpu.map(|since| (since, false));
-        let mut tally = Tally::new(Some(PictureWaits::new(5, 10)), off_cpu);
+        let mut tally = Tally::new(Some(PictureWaits::new(5, 10)), off_cpu, sent_ns);
         records.iter().for_each(|record| tally.record(*record));
         tally
     }
@@ -372,6 +406,29 @@ mod tests {
     fn a_thread_that_did_not_sleep_is_divided_when_the_next_picture_begins() {
         let (present, next) = tally(None, &[]).split(1000);
         assert_eq!((present.end_ns, next.idle_since_ns, next.begin_ns), (1000, 1000, 1000));
+    }
+
+    #[test]
+    fn a_sleep_before_the_packet_was_sent_is_a_wait_of_the_picture_before() {
+        let wait = [
+            out(20),
+            SwitchRecord::In { at_ns: 25 },
+            SwitchRecord::Out { at_ns: 30, preempted: true },
+            SwitchRecord::In { at_ns: 33 },
+        ];
+        let late = [SwitchRecord::Out { at_ns: 60, preempted: true }, SwitchRecord::In { at_ns: 64 }];
+        // The thread has not slept since: it ended the picture before when the packet was sent.
+        let (present, next) = tally_of_sent(50, None, &[&wait[..], &late].concat()).split(1000);
+        assert_eq!(
+            (present.begin_ns, present.end_ns, present.slept_ns, present.preempted_ns),
+            (10, 50, 5, 3)
+        );
+        assert_eq!((next.idle_since_ns, next.begin_ns, next.preempted_ns), (50, 50, 4));
+        // It slept while the packet was sent.
+        let records = [&wait[..], &[out(40), SwitchRecord::In { at_ns: 55 }]].concat();
+        let (present, next) = tally_of_sent(50, None, &records).split(1000);
+        assert_eq!((present.end_ns, present.slept_ns, present.preempted_ns), (40, 5, 3));
+        assert_eq!((next.idle_since_ns, next.begin_ns, next.preempted_ns), (40, 55, 0));
     }
 
     #[test]
@@ -413,7 +470,7 @@ mod tests {
                 })
                 .collect();
             for number in 0..6 {
-                observer.sending();
+                observer.sending(number);
                 threads[number as usize % 2].send(number).unwrap();
                 assert_eq!(collected.recv().unwrap(), number);
                 // Time in which the thread falls asleep.
@@ -437,16 +494,16 @@ mod tests {
     #[test]
     fn nothing_is_recorded_below_level_full_and_hidden_pictures_have_no_number() {
         let observer = FrameThreads::default();
-        observer.sending();
+        observer.sending(0);
         observer.begun(Some(0));
         assert_eq!(observer.output(0), None);
         meter::set_level(Level::Full);
-        observer.sending();
+        observer.sending(1);
         observer.begun(None);
         observer.begun(Some(1));
         assert!(observer.output(1).is_some());
         assert_eq!(observer.output(1), None);
-        observer.sending();
+        observer.sending(2);
         observer.begun(Some(2));
         observer.flush();
         assert_eq!(observer.output(2), None);
