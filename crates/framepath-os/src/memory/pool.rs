@@ -479,7 +479,7 @@ impl Pool {
     /// # Errors
     /// If all slots are in use: [`PoolError::Starved`] if only decoders' references ([`Hold`]) hold them, so
     /// that waiting would never end, and [`PoolError::Closed`] if a [`Closer`] closed the pool, or the grace
-    /// period of a signal ended ([`signal::overdue`](crate::process::signal::overdue)), before or during the wait. [`PoolError::PeerOwned`] for a pool of [`Pool::from_buffers`].
+    /// period of a signal ended ([`signal::overdue`]), before or during the wait. [`PoolError::PeerOwned`] for a pool of [`Pool::from_buffers`].
     #[inline]
     pub fn acquire(&mut self) -> Result<FrameMut, PoolError> {
         if self.inner().peer_owned {
