@@ -487,7 +487,7 @@ impl<P> ReplayLog<P> {
         let taken = popped.map_or(0, |at| at + 1);
         let seek_skips = &mut self.seek_skips;
         let mut lost = Abandoned { count: self.forgotten.clear(|seq| !seek_skips.lost(seq)), first: None };
-        let missing = self.history.drain(..taken).filter(ReplayEntry::is_outstanding);
+        let missing = self.history.drain(..taken).filter(|entry| self.forgotten.may_output(entry));
         for entry in missing.filter(|entry| !seek_skips.lost(entry.seq)) {
             lost.first.get_or_insert(entry.seq);
             lost.count += 1;

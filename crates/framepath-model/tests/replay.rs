@@ -510,6 +510,24 @@ fn packets_never_taken_by_a_dead_worker_are_kept() {
     }
 }
 
+#[test]
+fn frames_that_a_reversing_stage_has_not_output_are_lost() {
+    let taken = |outputs: &[u64]| {
+        let mut log = ReplayLog::new(|_| ());
+        for seq in 0..10 {
+            log.append(seq, Some(seq as i64), access(true), ());
+            log.sent();
+        }
+        for seq in outputs {
+            assert_eq!(log.arrived(*seq), Arrived::Deliver);
+        }
+        log.abandon(Some(9)).count
+    };
+    assert_eq!(taken(&[9, 8, 7]), 7);
+    // A stage that leaves frames out: only those behind its last output may come.
+    assert_eq!(taken(&[0, 3, 6]), 3);
+}
+
 /// Checks a file that is looped: times restart at a key picture, and the pictures after the restart
 /// are no leading pictures of the key picture before it.
 #[test]

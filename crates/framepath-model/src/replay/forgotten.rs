@@ -30,6 +30,11 @@ pub(super) struct Forgotten<P> {
     /// presentation time of these packets, perhaps of another one. `None` before the first, and
     /// before the first with a time.
     delivered: (Option<u64>, Option<i64>),
+    /// Number and presentation time of the packet that [`Forgotten::delivered`] recorded last.
+    last: (Option<u64>, Option<i64>),
+    /// True if a frame came right behind one of a later packet and a later time, as from a filter that reverses
+    /// a stream. Decoders do not do this. From then on, the frame of every packet may still arrive.
+    reorders: bool,
 }
 
 impl<P> Forgotten<P> {
@@ -40,6 +45,8 @@ impl<P> Forgotten<P> {
             outstanding: 0,
             may_come: 0,
             delivered: (None, None),
+            last: (None, None),
+            reorders: false,
         }
     }
 
@@ -86,8 +93,10 @@ impl<P> Forgotten<P> {
     /// withheld because a seek skips it. (A frame that is withheld because it lacks references is
     /// not recorded.) `pts` is the packet's presentation time; `None` if not known.
     pub(super) fn delivered(&mut self, seq: u64, pts: Option<i64>) {
+        self.reorders |= Some(seq) < self.last.0 && pts < self.last.1;
+        self.last = (Some(seq), pts);
         self.delivered = (self.delivered.0.max(Some(seq)), self.delivered.1.max(pts));
-        if Some(seq) > self.unknown {
+        if Some(seq) > self.unknown && !self.reorders {
             // Decoders output frames in presentation order: a missing frame that would be shown before
             // this one never arrives.
             self.outstanding = 0;
@@ -97,10 +106,11 @@ impl<P> Forgotten<P> {
     /// Returns true if the packet may still yield a frame for the reader: the packet yielded none;
     /// its frame is not discarded, withheld or without references in a replay; and the packet
     /// follows every packet with a delivered frame, in decode order or in presentation time. (One
-    /// of the two is enough, because times may restart if a file is looped.)
-    fn may_output(&self, entry: &ReplayEntry<P>) -> bool {
+    /// of the two is enough, because times may restart if a file is looped.) If the stage reorders frames,
+    /// the place of the packet does not matter.
+    pub(super) fn may_output(&self, entry: &ReplayEntry<P>) -> bool {
         let is_behind = Some(entry.seq) > self.delivered.0 || entry.pts > self.delivered.1;
-        entry.is_outstanding() && !entry.closed && is_behind
+        entry.is_outstanding() && !entry.closed && (is_behind || self.reorders)
     }
 
     /// Drops all packets, because their frames can no longer arrive. Calls `counts` with the number
