@@ -27,6 +27,7 @@ mod run;
 mod serve;
 mod stages;
 mod top;
+mod trace;
 
 use crate::exit_status::ExitStatus;
 
@@ -58,6 +59,8 @@ pub(crate) enum Command {
     Serve(serve::ServeArgs),
     /// Show a running service live: streams, frames per second, CPU, latency, crashes
     Top(top::TopArgs),
+    /// Run any command, or watch a running process, and show when its threads ran and waited
+    Trace(trace::TraceArgs),
     /// Send a picture through the kernel's measuring node, or through the same stage in user space
     #[command(hide = true)]
     Fixture(fixture::FixtureArgs),
@@ -106,6 +109,7 @@ impl Command {
             Command::Stages(_) => "stages",
             Command::Serve(_) => "serve",
             Command::Top(_) => "top",
+            Command::Trace(_) => "trace",
             Command::Fixture(_) => "fixture",
             Command::Diff(_) => "diff",
             Command::Meta(_) => "meta",
@@ -147,6 +151,7 @@ impl Command {
             Command::Stages(stages) => stages.run(),
             Command::Serve(serve) => serve.run(),
             Command::Top(top) => top.run(),
+            Command::Trace(trace) => trace.run(),
             Command::Fixture(fixture) => fixture.run(),
             Command::Diff(diff) => diff.run(),
             Command::Meta(meta) => meta.run(),

@@ -39,8 +39,11 @@ pub(crate) enum ExitStatus {
     /// Exit code 4.
     #[cfg(feature = "lab")]
     Inconclusive,
+    /// `trace` has run a command that ended with this exit code, which is not 0, or 128 and the number of the signal
+    /// that ended it.
+    OfCommand(u8),
     /// SIGINT, SIGTERM or Ctrl-C ended the command. The commands that collect results over time (`run`,
-    /// `lab`, `meta`, `fixture`) have shown the results up to the signal; `compare`, `asked` and `handoff`
+    /// `lab`, `meta`, `fixture`, `trace`) have shown the results up to the signal; `compare`, `asked` and `handoff`
     /// show none. Exit code 130.
     Interrupted,
 }
@@ -80,6 +83,7 @@ pub(crate) fn code(command: &str, outcome: anyhow::Result<ExitStatus>) -> ExitCo
         Ok(ExitStatus::Lost) => ExitCode::from(LOST),
         #[cfg(feature = "lab")]
         Ok(ExitStatus::Inconclusive) => ExitCode::from(INCONCLUSIVE),
+        Ok(ExitStatus::OfCommand(code)) => ExitCode::from(code),
         Ok(ExitStatus::Interrupted) => ExitCode::from(INTERRUPTED),
         // If the signal ended a wait, the error is an interruption and not a failure.
         Err(error) if signal::interrupted() && is_canceled(&error) => ExitCode::from(INTERRUPTED),

@@ -18,9 +18,10 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-const EXAMPLES: [&str; 4] = [
+const EXAMPLES: [&str; 5] = [
     "run 'file clip.mp4 ! decode ! null'          the cost of decoding, cause by cause",
     "run 'file clip.mp4 ! decode ! framemd5 -'    the MD5 of every frame",
+    "trace -- ffmpeg -i clip.mp4 -f null -        the times of a program's threads",
     "serve & framepath top                        a service for every program, and its state",
     "stages                                       the parts of a path; stages NAME: options",
 ];

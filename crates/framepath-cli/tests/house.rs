@@ -32,6 +32,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("framepath-codec", &["framepath-model", "framepath-os"]),
     ("framepath", &["framepath-model", "framepath-os", "framepath-codec"]),
     ("framepath-serve", &["framepath-model", "framepath-os", "framepath-codec", "framepath"]),
+    ("framepath-trace", &["framepath-model", "framepath-os"]),
     (
         "framepath-lab",
         &["framepath-model", "framepath-os", "framepath-codec", "framepath", "framepath-serve"],
@@ -44,6 +45,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
             "framepath-codec",
             "framepath",
             "framepath-serve",
+            "framepath-trace",
             "framepath-lab",
         ],
     ),
@@ -64,6 +66,7 @@ const FORBIDS_UNSAFE: &[&str] = &[
     "crates/framepath/src/lib.rs",
     "crates/framepath-lab/src/lib.rs",
     "crates/framepath-serve/src/lib.rs",
+    "crates/framepath-trace/src/lib.rs",
     "crates/framepath-cli/src/main.rs",
     "crates/framepath-testkit/src/lib.rs",
 ];

@@ -12,6 +12,8 @@ pub mod cgroup;
 pub mod children;
 #[cfg(not(loom))]
 pub mod crash;
+#[cfg(not(any(loom, miri)))]
+pub mod held_child;
 #[cfg(not(loom))]
 pub(crate) mod inherited;
 pub mod lack;

@@ -18,5 +18,6 @@ mod pictures;
 mod play;
 mod players;
 mod plugins;
+mod trace;
 mod words;
 mod workers;

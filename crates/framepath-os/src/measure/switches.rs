@@ -6,20 +6,15 @@
 //! Format: perf_event_open(2), PERF_RECORD_SWITCH.
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::os::fd::AsFd;
 
-use perf_event_open_sys as sys;
-use rustix::param::page_size;
-use sys::bindings as perf;
+use perf_event_open_sys::bindings as perf;
+
+use super::perf_ring::{PerfRing, attributes, open_event};
 
 /// Size of a thread's ring without its control page, bytes. The ring holds 2,730 switches between reads. The
 /// size is a power of two of pages for every page size up to 64 KiB.
 const DATA_BYTES: usize = 64 << 10;
-
-/// Size of a switch record, bytes: header, process and thread, time. No record of another type is smaller.
-const RECORD_BYTES: u64 = 24;
 
 /// Time that the thread spent off the CPU since the log was opened, without periods whose records were
 /// lost.
@@ -87,21 +82,15 @@ pub(super) struct ThreadRecord {
     pub(super) record: SwitchRecord,
 }
 
-/// Mapped ring in which the kernel writes switch records. The event's descriptor is closed after the mapping
-/// is made; the mapping keeps the event.
+/// Ring with switch records.
 #[derive(Debug)]
-pub(super) struct SwitchRing {
-    map: NonNull<u8>,
-    data_bytes: usize,
-}
-
-// SAFETY: the mapping is shared memory of this process, and only `&mut self` reads the records.
-unsafe impl Send for SwitchRing {}
+pub(super) struct SwitchRing(PerfRing);
 
 impl SwitchRing {
     /// Opens a ring for the calling thread, on every CPU.
     fn of_thread() -> io::Result<SwitchRing> {
-        SwitchRing::open(&mut attributes(), -1, DATA_BYTES)
+        let event = open_event(&mut attributes(), 0, -1)?;
+        PerfRing::map(event.as_fd(), DATA_BYTES).map(SwitchRing)
     }
 
     /// Opens a ring for the calling thread and all threads that it and they start later, while they run on
@@ -111,86 +100,16 @@ impl SwitchRing {
         attr.set_inherit(1);
         attr.set_disabled(1);
         let cpu = i32::try_from(cpu).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
-        SwitchRing::open(&mut attr, cpu, data_bytes)
-    }
-
-    fn open(attr: &mut perf::perf_event_attr, cpu: i32, data_bytes: usize) -> io::Result<SwitchRing> {
-        // SAFETY: `attr` is a valid, sized attribute block; pid 0 means this thread.
-        let raw = unsafe { sys::perf_event_open(attr, 0, cpu, -1, perf::PERF_FLAG_FD_CLOEXEC.into()) };
-        if raw < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the call returned a new descriptor without another owner.
-        let fd = unsafe { OwnedFd::from_raw_fd(raw) };
-        // SAFETY: a new shared mapping of the event's ring: one control page and a power of two
-        // of data pages.
-        let map = unsafe {
-            libc::mmap(
-                ptr::null_mut(),
-                page_size() + data_bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                fd.as_raw_fd(),
-                0,
-            )
-        };
-        if map == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let map = NonNull::new(map.cast()).ok_or_else(io::Error::last_os_error)?;
-        Ok(SwitchRing { map, data_bytes })
+        PerfRing::map(open_event(&mut attr, 0, cpu)?.as_fd(), data_bytes).map(SwitchRing)
     }
 
     /// Calls `take` with each record since the last call of this function, in the order of the ring. Skips
     /// the rest after a record of an impossible size. No system call.
     pub(super) fn drain(&mut self, mut take: impl FnMut(ThreadRecord)) {
-        let control = self.map.as_ptr().cast::<perf::perf_event_mmap_page>();
-        // SAFETY: the control page is mapped for as long as `self` lives and
-        // both fields are aligned u64s that only the kernel (head) and the
-        // owner of `self` (tail) write.
-        let (head, tail) = unsafe {
-            (
-                AtomicU64::from_ptr(&raw mut (*control).data_head),
-                AtomicU64::from_ptr(&raw mut (*control).data_tail),
-            )
-        };
-        // Acquire: pairs with the kernel's store of data_head after it has written the records.
-        let end = head.load(Ordering::Acquire);
-        let mut at = tail.load(Ordering::Relaxed);
-        while at < end {
-            let header = self.word(at);
-            let size = header >> 48;
-            if size < RECORD_BYTES {
-                at = end;
-                break;
-            }
-            // Each record ends with the process and thread, and the time.
-            let (ids, at_ns) = (self.word(at + size - 16), self.word(at + size - 8));
-            let record = SwitchRecord::parse(header as u32, (header >> 32) as u16, at_ns);
-            take(ThreadRecord { thread: (ids >> 32) as i32, at_ns, record });
-            at += size;
-        }
-        // The kernel may overwrite data before data_tail once it sees the store, so all reads
-        // above have to come first.
-        fence(Ordering::SeqCst);
-        tail.store(at, Ordering::Release);
-    }
-
-    /// Reads eight bytes at ring position `at`; records are 8-byte aligned.
-    fn word(&self, at: u64) -> u64 {
-        let offset = page_size() + (at as usize & (self.data_bytes - 1));
-        // SAFETY: the masked offset stays inside the data pages, and all
-        // record sizes are multiples of 8, so eight bytes fit before the end.
-        unsafe { self.map.as_ptr().add(offset).cast::<u64>().read_volatile() }
-    }
-}
-
-impl Drop for SwitchRing {
-    fn drop(&mut self) {
-        // SAFETY: unmaps what `open` mapped; nothing refers to it any more.
-        unsafe {
-            libc::munmap(self.map.as_ptr().cast(), page_size() + self.data_bytes);
-        }
+        self.0.drain(|raw| {
+            let ((_, thread), at_ns) = (raw.ids(), raw.at_ns());
+            take(ThreadRecord { thread, at_ns, record: SwitchRecord::parse(raw.kind, raw.misc, at_ns) });
+        });
     }
 }
 
@@ -199,24 +118,6 @@ impl Drop for SwitchRing {
 pub(super) fn enable() {
     // SAFETY: the operation has no arguments, and changes only perf events of this thread. It does not fail.
     unsafe { libc::prctl(libc::PR_TASK_PERF_EVENTS_ENABLE, 0, 0, 0, 0) };
-}
-
-/// Returns the attributes of a dummy event whose switch records have thread and time.
-fn attributes() -> perf::perf_event_attr {
-    let mut attr = perf::perf_event_attr {
-        type_: perf::PERF_TYPE_SOFTWARE,
-        size: size_of::<perf::perf_event_attr>() as u32,
-        config: u64::from(perf::PERF_COUNT_SW_DUMMY),
-        sample_type: u64::from(perf::PERF_SAMPLE_TID | perf::PERF_SAMPLE_TIME),
-        clockid: libc::CLOCK_MONOTONIC,
-        ..Default::default()
-    };
-    attr.set_context_switch(1);
-    attr.set_sample_id_all(1);
-    attr.set_use_clockid(1);
-    attr.set_exclude_kernel(1);
-    attr.set_exclude_hv(1);
-    attr
 }
 
 /// Sum of switch records. Does no I/O, so that tests can use it.
@@ -247,7 +148,7 @@ impl Tally {
 impl SwitchRecord {
     /// Parses a record of type `kind` with the flags `misc` and the time `at_ns`. A type that is not a switch
     /// counts as lost records.
-    fn parse(kind: u32, misc: u16, at_ns: u64) -> SwitchRecord {
+    pub(super) fn parse(kind: u32, misc: u16, at_ns: u64) -> SwitchRecord {
         let has = |flag: u32| u32::from(misc) & flag != 0;
         if kind != perf::PERF_RECORD_SWITCH {
             SwitchRecord::Lost

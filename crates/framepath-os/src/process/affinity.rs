@@ -13,6 +13,23 @@ pub fn allowed_cpus() -> io::Result<Vec<usize>> {
     Ok((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
 }
 
+/// Returns the numbers of the machine's CPUs that are online, in rising order.
+///
+/// # Errors
+/// /sys cannot be read.
+pub fn online_cpus() -> io::Result<Vec<usize>> {
+    Ok(cpu_list(&std::fs::read_to_string("/sys/devices/system/cpu/online")?))
+}
+
+/// Returns the numbers in a list of the kernel, such as `0-3,6`; leaves out words that are no numbers.
+fn cpu_list(text: &str) -> Vec<usize> {
+    let range = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        Some(first.parse().ok()?..=last.parse().ok()?)
+    };
+    text.trim().split(',').filter_map(range).flatten().collect()
+}
+
 /// Pins the calling thread to CPU number `cpu`; EINVAL if the thread may not run there or there is no
 /// such CPU.
 pub fn pin_to(cpu: usize) -> io::Result<()> {
@@ -54,6 +71,13 @@ pub fn become_realtime() -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_kernels_lists_of_cpus_have_numbers_and_ranges() {
+        assert_eq!(cpu_list("0-2,5,7-8\n"), [0, 1, 2, 5, 7, 8]);
+        assert_eq!(cpu_list("0\n"), [0]);
+        assert!(cpu_list("\n").is_empty());
+    }
 
     #[test]
     fn a_cpu_beyond_all_sets_is_an_error() {

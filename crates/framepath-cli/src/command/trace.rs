@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `framepath trace`: shows when the threads of any program ran, were preempted and waited.
+
+use std::process;
+use std::time::Duration;
+
+use anyhow::Context;
+use framepath_os::process::signal;
+use framepath_trace::{Recording, TraceReport};
+
+use crate::exit_status::{ExitStatus, UsageError};
+use crate::output_file::OutputFile;
+use crate::terminal::TextTarget;
+
+const EXAMPLES: &str = "\
+Examples:
+  framepath trace -- ffmpeg -i clip.mp4 -vf scale=640:-2 -f null -
+  framepath trace -- gst-launch-1.0 filesrc location=clip.mp4 ! decodebin ! fakesink
+  framepath trace -p $(pidof mpv) --seconds 10
+  framepath trace --json times.json -- make
+
+Level `threads`: for each thread of the program and of all that it starts, the time on a CPU, the
+time in which another thread had its CPU, and the time in which it waited. The program needs no
+change, no debug information and no privilege; it may be static or stripped. Frames are not shown.
+
+The table for a command goes to standard error, because standard output is the command's.
+
+Exit code:
+  that of the command; 128 and the signal's number if a signal ended it
+  0    a running process (-p) was recorded
+  1    the command cannot be started, or the kernel denies the observation
+  2    an argument is invalid
+  130  SIGINT (Ctrl-C) or SIGTERM; the times until then are shown";
+
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct TraceArgs {
+    /// Number of a running process, instead of a command; the process goes on when the recording ends
+    #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..=i32::MAX as i64))]
+    pid: Option<u32>,
+
+    /// Record for N seconds at most; a command that has not ended then gets SIGTERM
+    /// [default: until the command or process ends]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    seconds: Option<u32>,
+
+    /// Write the times as JSON; `-` is standard output, and the table then goes to standard error
+    /// [default: write none]
+    #[arg(long, value_name = "FILE")]
+    json: Option<String>,
+
+    /// Print no table
+    #[arg(long)]
+    quiet: bool,
+
+    /// Program to start, and its arguments, after `--`; it runs without a shell
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+impl TraceArgs {
+    pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
+        let recording = match (self.pid, self.command.split_first()) {
+            (Some(pid), None) => Recording::of_process(pid)?,
+            (None, Some((program, arguments))) => {
+                let mut command = process::Command::new(program);
+                command.args(arguments);
+                Recording::of_command(command)?
+            }
+            (Some(_), Some(_)) => return Err(usage("-p PID and a command exclude each other")),
+            (None, None) => {
+                return Err(usage("what to trace: `-- COMMAND`, or `-p PID` for a running process"));
+            }
+        };
+        let json = OutputFile::option(self.json.as_deref())?;
+        signal::install().context("installing the handler of Ctrl-C")?;
+        let has_data = self.pid.is_none() || json.as_ref().is_some_and(OutputFile::is_stdout);
+        let report = recording.run(self.seconds.map(|seconds| Duration::from_secs(seconds.into())))?;
+        if !self.quiet {
+            TextTarget::beside_data(has_data).print(&report.text())?;
+        }
+        if let Some(json) = json {
+            json.json(serde_json::to_string_pretty(&report))?;
+        }
+        Ok(exit_status(&report))
+    }
+}
+
+fn usage(text: &str) -> anyhow::Error {
+    UsageError(text.to_owned()).into()
+}
+
+fn exit_status(report: &TraceReport) -> ExitStatus {
+    // The number of a signal is below 65, and an exit code is a byte.
+    let byte = |code: i32| u8::try_from(code).unwrap_or(u8::MAX);
+    match (report.usage.exit_code, report.usage.signal) {
+        _ if signal::interrupted() => ExitStatus::Interrupted,
+        (Some(0), _) | (None, None) => ExitStatus::Done,
+        (Some(code), _) => ExitStatus::OfCommand(byte(code)),
+        (None, Some(signal)) => ExitStatus::OfCommand(byte(128 + signal)),
+    }
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `framepath trace`: the command is not changed, its threads are seen, and the kernel counts the same CPU time.
+
+use std::process::Command;
+
+use framepath_testkit::{framepath, in_checkout, run};
+use serde_json::Value;
+
+/// Path that needs about half a second of CPU time in several threads.
+fn decode() -> String {
+    format!("file {} ! decode threads=3 ! null", in_checkout("clips/hard-h264-1080p8.h264").display())
+}
+
+fn program() -> String {
+    framepath(&[]).get_program().to_str().unwrap().to_owned()
+}
+
+#[test]
+fn the_output_and_the_exit_code_are_those_of_the_command() {
+    let ran = run(&["trace", "--", "sh", "-c", "echo out; echo err >&2; exit 7"]).ended(7);
+    assert_eq!(ran.stdout, "out\n");
+    ran.prints("err\n").prints("sh: ").prints("thread ");
+    let killed = run(&["trace", "--quiet", "--", "sh", "-c", "kill -SEGV $$"]).ended(128 + 11);
+    assert_eq!((killed.stdout.as_str(), killed.stderr.as_str()), ("", ""));
+}
+
+#[test]
+fn the_threads_of_all_processes_are_recorded_with_the_kernels_cpu_time() {
+    let script = format!("'{0}' run --quiet '{1}'; '{0}' run --quiet '{1}'", program(), decode());
+    let ran = run(&["trace", "--json", "-", "--", "sh", "-c", &script]).ended(0);
+    let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!((&report["level"], &report["lost_events"]), (&"threads".into(), &0.into()));
+    let threads = report["threads"].as_array().unwrap();
+    let of = |key: &'static str| threads.iter().map(move |row| row[key].as_u64().unwrap());
+    assert_eq!(of("gaps").sum::<u64>(), 0, "{threads:?}");
+    let mut processes: Vec<u64> = of("process").collect();
+    processes.sort_unstable();
+    processes.dedup();
+    assert_eq!(processes.len(), 3, "the shell and two commands");
+    // Each command has its main thread and three of the decoder.
+    assert!(threads.len() > 2 * 4 && threads.iter().any(|row| row["name"] == "framepath"), "{threads:?}");
+    assert!(threads.iter().all(|row| row["has_ended"] == true));
+    // Two counts of the same time, so that load does not matter.
+    let (running, kernel) =
+        (of("running_ns").sum::<u64>() as f64, report["usage"]["cpu_ns"].as_f64().unwrap());
+    assert!((running / kernel - 1.0).abs() < 0.05, "{running} and {kernel}");
+}
+
+#[test]
+fn a_running_process_goes_on_after_the_recording() {
+    let mut sleeper = Command::new("sleep").arg("600").spawn().unwrap();
+    let pid = sleeper.id().to_string();
+    let ran = run(&["trace", "-p", &pid, "--seconds", "1"]).ended(0);
+    assert!(ran.stdout.starts_with(&format!("process {pid} (sleep): ")), "{}", ran.stdout);
+    assert_eq!(sleeper.try_wait().unwrap(), None);
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
+    run(&["trace", "-p", &pid]).ended(1).prints(&format!("there is no process {pid}"));
+}
+
+#[test]
+fn a_command_that_does_not_end_is_ended_with_the_recording() {
+    run(&["trace", "--seconds", "1", "--", "sleep", "600"]).ended(128 + 15).prints("sleep ");
+}
+
+#[test]
+fn wrong_arguments_and_programs_are_errors() {
+    run(&["trace"]).ended(2).prints("what to trace");
+    run(&["trace", "-p", "1", "--", "true"]).ended(2).prints("exclude each other");
+    run(&["trace", "--", "/nonexistent/program"]).ended(1).prints("cannot start /nonexistent/program");
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Errors of a recording.
+
+use std::io;
+
+/// Error of a recording.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TraceError {
+    /// The command cannot be started.
+    #[error("cannot start {program}: {error}")]
+    Start {
+        /// The program, as it was named.
+        program: String,
+        /// The system's error.
+        #[source]
+        error: io::Error,
+    },
+    /// There is no process with this number, or it has ended.
+    #[error("there is no process {pid}")]
+    NoProcess {
+        /// The number.
+        pid: u32,
+    },
+    /// The process belongs to another user, or the kernel denies perf to this user.
+    #[error(
+        "the kernel denies the observation of {what}: it must be a process of this user, and \
+         /proc/sys/kernel/perf_event_paranoid at most 2; root may observe every process"
+    )]
+    Denied {
+        /// The command or process.
+        what: String,
+    },
+    /// The process has more threads than this process may have descriptors for.
+    #[error("{what} has {threads} threads, too many for the limit of open files; raise it with `ulimit -n`")]
+    TooManyThreads {
+        /// The command or process.
+        what: String,
+        /// Number of its threads.
+        threads: usize,
+    },
+    /// Another system call failed.
+    #[error("cannot {operation}: {error}")]
+    System {
+        /// Failed operation, as a verb phrase.
+        operation: &'static str,
+        /// The system's error.
+        #[source]
+        error: io::Error,
+    },
+}

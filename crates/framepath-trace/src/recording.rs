@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Recording of a command, or of a running process.
+
+use std::fs;
+use std::io;
+use std::process::{Child, Command};
+use std::time::Duration;
+
+use framepath_os::measure::process_events::{ObserveError, ProcessEvents, ThreadEvent};
+use framepath_os::process::children::{self, ResourceUsage};
+use framepath_os::process::held_child::HeldChild;
+use framepath_os::process::running;
+use framepath_os::process::signal;
+use framepath_os::time::now_ns;
+
+use crate::error::TraceError;
+use crate::report::{TraceReport, Usage};
+use crate::thread_times::ThreadTimes;
+
+/// Longest sleep between two looks at the recorded process.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Time in which a CPU certainly has written an event to its ring, nanoseconds.
+const WRITTEN_NS: u64 = 1_000_000;
+
+/// Time that a command gets to end by itself after a signal or at the end of the recording; then it gets SIGTERM, and
+/// after the same time again SIGKILL.
+const PATIENCE_NS: u64 = 2_000_000_000;
+
+const SIGTERM: i32 = 15;
+const SIGKILL: i32 = 9;
+
+/// Recording that has begun, or, for a command, begins when its program is executed.
+#[derive(Debug)]
+pub struct Recording {
+    log: EventLog,
+    target: Target,
+    /// Name of the command or process in texts.
+    what: String,
+    /// Time at which the recording began, CLOCK_MONOTONIC nanoseconds.
+    start_ns: u64,
+}
+
+/// What is recorded.
+#[derive(Debug)]
+enum Target {
+    /// A command that this process starts.
+    Command(HeldChild),
+    /// A running process, and its CPU time before the recording, nanoseconds.
+    Process { pid: u32, cpu_ns: u64 },
+}
+
+/// Events in the order of their times.
+#[derive(Debug)]
+struct EventLog {
+    events: ProcessEvents,
+    times: ThreadTimes,
+    /// Events whose turn has not come: another CPU may still write earlier ones.
+    waiting: Vec<ThreadEvent>,
+}
+
+impl Recording {
+    /// Prepares the recording of `command`, and of all that it starts. The program runs from
+    /// [`Recording::run`] on.
+    ///
+    /// # Errors
+    /// [`TraceError::Start`] if the command cannot be started, [`TraceError::Denied`] if the kernel denies perf.
+    pub fn of_command(command: Command) -> Result<Recording, TraceError> {
+        let what = command.get_program().to_string_lossy().into_owned();
+        let failed = |error| TraceError::Start { program: what.clone(), error };
+        let child = HeldChild::start(command).map_err(failed)?;
+        let events = ProcessEvents::of_threads(&[child.pid()], true);
+        let events = events.map_err(|error| cannot_observe(&what, 1, error))?;
+        let log = EventLog { events, times: ThreadTimes::default(), waiting: Vec::new() };
+        Ok(Recording { log, target: Target::Command(child), what, start_ns: now_ns() })
+    }
+
+    /// Begins the recording of the process `pid`, and of all that it starts from now on. Its children so far are
+    /// not recorded.
+    ///
+    /// # Errors
+    /// [`TraceError::NoProcess`], [`TraceError::TooManyThreads`], or [`TraceError::Denied`] if the kernel denies
+    /// perf for the process.
+    pub fn of_process(pid: u32) -> Result<Recording, TraceError> {
+        let no_process = |_| TraceError::NoProcess { pid };
+        let threads = threads_of(pid).map_err(no_process)?;
+        let main = threads.iter().find(|thread| thread.number.unsigned_abs() == pid);
+        let what = format!("process {pid} ({})", main.map(|main| main.name.as_str()).unwrap_or_default());
+        let cpu_ns = running::of(pid).map_err(no_process)?.cpu_ns;
+        let start_ns = now_ns();
+        let mut times = ThreadTimes::default();
+        for Thread { number, name, waits } in &threads {
+            times.add(pid as i32, *number, name, waits.then_some(start_ns));
+        }
+        let numbers: Vec<i32> = threads.iter().map(|thread| thread.number).collect();
+        let events = ProcessEvents::of_threads(&numbers, false).map_err(|error| match error {
+            ObserveError::NoThread => TraceError::NoProcess { pid },
+            error => cannot_observe(&what, numbers.len(), error),
+        })?;
+        let log = EventLog { events, times, waiting: Vec::new() };
+        Ok(Recording { log, target: Target::Process { pid, cpu_ns }, what, start_ns })
+    }
+
+    /// Records until the command or process ends, `limit` has passed, or SIGINT or SIGTERM has arrived (in a program
+    /// that installed its handlers). A command that does not end within 2 s then gets SIGTERM, at the end of
+    /// `limit` at once; a running process goes on.
+    ///
+    /// # Errors
+    /// The command's program cannot be executed, or a system call failed.
+    pub fn run(self, limit: Option<Duration>) -> Result<TraceReport, TraceError> {
+        let Recording { mut log, target, what, mut start_ns } = self;
+        let _interruptible = signal::interruptible();
+        let (mut child, before_ns) = match target {
+            Target::Command(held) => {
+                // The child has run a little before it executes the program.
+                let cpu_ns = running::of(held.pid().unsigned_abs()).map_or(0, |used| used.cpu_ns);
+                start_ns = now_ns();
+                let start = |error| TraceError::Start { program: what.clone(), error };
+                (Ok(held.release().map_err(start)?), cpu_ns)
+            }
+            Target::Process { pid, cpu_ns } => (Err(pid), cpu_ns),
+        };
+        let pid = child.as_ref().map_or_else(|pid| *pid, Child::id);
+        let until_ns = limit.map(|limit| start_ns + limit.as_nanos() as u64);
+        let is_over = || signal::interrupted() || until_ns.is_some_and(|until| now_ns() >= until);
+        while !has_ended(pid) && !is_over() {
+            log.read(LOOK)?;
+        }
+        let stopped = is_over() && !has_ended(pid);
+        if let (Ok(child), true) = (&mut child, stopped) {
+            log.end(child)?;
+        }
+        let end_ns = now_ns();
+        let cpu_ns = running::of(pid).map(|used| used.cpu_ns.saturating_sub(before_ns)).ok();
+        let usage = match child {
+            Ok(child) => Usage::of_command(&wait(child)?, before_ns),
+            Err(_) => Usage { cpu_ns, ..Usage::default() },
+        };
+        let (threads, lost) = log.finish(end_ns)?;
+        Ok(TraceReport::new(what, end_ns - start_ns, usage, threads, lost))
+    }
+}
+
+impl EventLog {
+    /// Sleeps until there are many events, at most for `limit`, and reads the events.
+    fn read(&mut self, limit: Duration) -> Result<(), TraceError> {
+        self.events
+            .wait(limit)
+            .map_err(|error| TraceError::System { operation: "wait for events", error })?;
+        self.take();
+        Ok(())
+    }
+
+    /// Reads the events, and passes on those that no earlier one can follow.
+    fn take(&mut self) {
+        let written_ns = now_ns().saturating_sub(WRITTEN_NS);
+        let waiting = &mut self.waiting;
+        self.events.drain(|event| waiting.push(event));
+        self.pass_on(written_ns);
+    }
+
+    fn pass_on(&mut self, before_ns: u64) {
+        // Stable: events of one CPU with one time keep their order.
+        self.waiting.sort_by_key(|event| event.at_ns);
+        let ready = self.waiting.partition_point(|event| event.at_ns < before_ns);
+        for event in self.waiting.drain(..ready) {
+            self.times.record(&event);
+        }
+    }
+
+    /// Lets `child` end by itself, then by SIGTERM, then by SIGKILL; reads the events meanwhile.
+    fn end(&mut self, child: &mut Child) -> Result<(), TraceError> {
+        // A signal from the terminal has reached the child, too.
+        let signals = if signal::interrupted() {
+            &[None, Some(SIGTERM), Some(SIGKILL)][..]
+        } else {
+            &[Some(SIGTERM), Some(SIGKILL)]
+        };
+        for number in signals {
+            if let Some(number) = number {
+                // Fails only if the child has changed its user.
+                let _ = children::signal(child, *number);
+            }
+            let since_ns = now_ns();
+            while !has_ended(child.id()) && now_ns() - since_ns < PATIENCE_NS {
+                self.read(LOOK)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the last events. Returns the rows and the number of lost events.
+    fn finish(mut self, end_ns: u64) -> Result<(Vec<crate::ThreadRow>, u64), TraceError> {
+        std::thread::sleep(Duration::from_nanos(WRITTEN_NS));
+        self.take();
+        self.pass_on(u64::MAX);
+        Ok(self.times.finish(end_ns))
+    }
+}
+
+/// True if the process has ended or is ending.
+fn has_ended(pid: u32) -> bool {
+    running::is_exiting(pid).unwrap_or(true)
+}
+
+fn wait(child: Child) -> Result<ResourceUsage, TraceError> {
+    children::wait(child).map_err(|error| TraceError::System { operation: "wait for the command", error })
+}
+
+fn cannot_observe(what: &str, threads: usize, error: ObserveError) -> TraceError {
+    let what = what.to_owned();
+    match error {
+        ObserveError::Denied => TraceError::Denied { what },
+        ObserveError::TooManyFiles => TraceError::TooManyThreads { what, threads },
+        ObserveError::System(error) => TraceError::System { operation: "observe its threads", error },
+        error => TraceError::System { operation: "observe its threads", error: io::Error::other(error) },
+    }
+}
+
+/// A thread of a running process.
+struct Thread {
+    number: i32,
+    name: String,
+    /// True if the thread waits.
+    waits: bool,
+}
+
+/// Returns the threads of process `pid`.
+fn threads_of(pid: u32) -> io::Result<Vec<Thread>> {
+    let mut threads = Vec::new();
+    for entry in fs::read_dir(format!("/proc/{pid}/task"))? {
+        let entry = entry?;
+        // A thread may end at any time. The state is the first word behind the name, which is in parentheses.
+        let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        let (head, state) = stat.rsplit_once(") ").unwrap_or_default();
+        let name = head.split_once('(').map_or("", |(_, name)| name).to_owned();
+        if let Some(number) = entry.file_name().to_str().and_then(|name| name.parse().ok()) {
+            threads.push(Thread { number, name, waits: !state.is_empty() && !state.starts_with('R') });
+        }
+    }
+    Ok(threads)
+}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Result of a recording, as text and for JSON.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use framepath_model::shown::shown;
+use framepath_os::process::children::ResourceUsage;
+use serde::Serialize;
+
+use crate::thread_times::ThreadRow;
+
+/// Number of threads in the text; the others are summed up.
+const LISTED: usize = 30;
+
+/// Resources of the recorded program by the kernel's own counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Usage {
+    /// User and system CPU time, nanoseconds: of the command and of the descendants that were waited for, or of all
+    /// threads of a running process during the recording. `None` if not known.
+    pub cpu_ns: Option<u64>,
+    /// Exit code of the command; `None` if a signal ended it, and for a running process.
+    pub exit_code: Option<i32>,
+    /// Number of the signal that ended the command; `None` if it exited, and for a running process.
+    pub signal: Option<i32>,
+}
+
+impl Usage {
+    /// Takes the usage of an ended command, which had used `before_ns` of CPU time before its program.
+    pub(crate) fn of_command(usage: &ResourceUsage, before_ns: u64) -> Usage {
+        let cpu_ns = usage.cpu_ns.saturating_sub(before_ns);
+        Usage { cpu_ns: Some(cpu_ns), exit_code: usage.exit_code, signal: usage.signal }
+    }
+}
+
+/// Result of a recording.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TraceReport {
+    /// The program of the command, or the number and name of the process.
+    pub program: String,
+    /// Level of the recording: `threads`.
+    pub level: &'static str,
+    /// Duration of the recording, nanoseconds.
+    pub wall_ns: u64,
+    /// Resources by the kernel's own counts, an independent observer.
+    pub usage: Usage,
+    /// Times of the threads, the most CPU time first.
+    pub threads: Vec<ThreadRow>,
+    /// Number of events that the kernel reported as lost.
+    pub lost_events: u64,
+}
+
+impl TraceReport {
+    pub(crate) fn new(
+        program: String,
+        wall_ns: u64,
+        usage: Usage,
+        threads: Vec<ThreadRow>,
+        lost_events: u64,
+    ) -> TraceReport {
+        TraceReport { program, level: "threads", wall_ns, usage, threads, lost_events }
+    }
+
+    /// Returns the time on CPUs of all threads, nanoseconds.
+    pub fn running_ns(&self) -> u64 {
+        self.threads.iter().map(|row| row.running_ns).sum()
+    }
+
+    /// Returns the report as a table for people, with a line break at the end.
+    pub fn text(&self) -> String {
+        let running = self.running_ns();
+        let processes: BTreeSet<i32> = self.threads.iter().map(|row| row.process).collect();
+        let mut text = String::new();
+        let load = running as f64 / self.wall_ns.max(1) as f64;
+        let _ = writeln!(
+            text,
+            "{}: {} in {} and {}; on CPUs {}, load {load:.2}",
+            shown(&self.program),
+            time(self.wall_ns),
+            count(processes.len(), "process", "processes"),
+            count(self.threads.len(), "thread", "threads"),
+            time(running),
+        );
+        if let Some(cpu_ns) = self.usage.cpu_ns.filter(|ns| *ns > 0) {
+            let off = 100.0 * (running as f64 / cpu_ns as f64 - 1.0);
+            let _ = writeln!(text, "the kernel's own count: {} of CPU time ({off:+.1} %)", time(cpu_ns));
+        }
+        let _ = writeln!(
+            text,
+            "\n{:<16} {:>8} {:>10} {:>6} {:>8} {:>10} {:>8} {:>10}",
+            "thread", "id", "on a CPU", "", "runs", "preempted", "waits", "waiting"
+        );
+        for row in self.threads.iter().take(LISTED) {
+            let share = 100.0 * row.running_ns as f64 / running.max(1) as f64;
+            let name = if row.name.is_empty() { "?".into() } else { shown(&row.name) };
+            let _ = writeln!(
+                text,
+                "{name:<16} {:>8} {:>10} {share:>4.1} % {:>8} {:>10} {:>8} {:>10}",
+                row.thread,
+                time(row.running_ns),
+                row.runs,
+                time(row.preempted_ns + row.start_ns),
+                row.waits,
+                time(row.waiting_ns),
+            );
+        }
+        if let Some(rest) = self.threads.get(LISTED..).filter(|rest| !rest.is_empty()) {
+            let sum = rest.iter().map(|row| row.running_ns).sum();
+            let _ = writeln!(text, "({} more threads: {} on CPUs)", rest.len(), time(sum));
+        }
+        let gaps: u64 = self.threads.iter().map(|row| row.gaps).sum();
+        if gaps + self.lost_events > 0 {
+            let _ =
+                writeln!(text, "{} events were lost; {gaps} times of threads are missing", self.lost_events);
+        }
+        text
+    }
+}
+
+fn count(number: usize, one: &str, several: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { several })
+}
+
+/// Returns a duration in nanoseconds with three significant digits or more and its unit.
+fn time(ns: u64) -> String {
+    let ns = ns as f64;
+    match ns {
+        n if n < 1e3 => format!("{ns:.0} ns"),
+        n if n < 1e6 => format!("{:.1} µs", ns / 1e3),
+        n if n < 1e9 => format!("{:.1} ms", ns / 1e6),
+        _ => format!("{:.2} s", ns / 1e9),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_has_the_times_and_says_what_is_missing() {
+        let row = |thread, running_ns, gaps| ThreadRow {
+            process: 7,
+            thread,
+            name: "av:h264:df0".to_owned(),
+            running_ns,
+            runs: 3,
+            preempted_ns: 2_000,
+            start_ns: 1_000,
+            waits: 2,
+            waiting_ns: 5_000_000,
+            gaps,
+            ..ThreadRow::default()
+        };
+        let usage = Usage { cpu_ns: Some(2_000_000), ..Usage::default() };
+        let threads: Vec<_> = (0..32).map(|n| row(n, 62_500, u64::from(n == 0))).collect();
+        let text = TraceReport::new("ff\nmpeg".to_owned(), 4_000_000, usage, threads, 5).text();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "ff\\nmpeg: 4.0 ms in 1 process and 32 threads; on CPUs 2.0 ms, load 0.50");
+        assert_eq!(lines[1], "the kernel's own count: 2.0 ms of CPU time (+0.0 %)");
+        assert_eq!(
+            lines[4],
+            "av:h264:df0             0    62.5 µs  3.1 %        3     3.0 µs        2     5.0 ms"
+        );
+        assert_eq!(lines[34], "(2 more threads: 125.0 µs on CPUs)");
+        assert_eq!(lines[35], "5 events were lost; 1 times of threads are missing");
+    }
+}
