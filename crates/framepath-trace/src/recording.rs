@@ -41,7 +41,7 @@ pub struct Recording {
     start_ns: u64,
 }
 
-/// What is recorded.
+/// Recorded command or process.
 #[derive(Debug)]
 enum Target {
     /// A command that this process starts.
@@ -89,7 +89,7 @@ impl Recording {
         let cpu_ns = running::of(pid).map_err(no_process)?.cpu_ns;
         let start_ns = now_ns();
         let mut times = ThreadTimes::default();
-        for Thread { number, name, waits } in &threads {
+        for RunningThread { number, name, waits } in &threads {
             times.add(pid as i32, *number, name, waits.then_some(start_ns));
         }
         let numbers: Vec<i32> = threads.iter().map(|thread| thread.number).collect();
@@ -218,7 +218,7 @@ fn cannot_observe(what: &str, threads: usize, error: ObserveError) -> TraceError
 }
 
 /// A thread of a running process.
-struct Thread {
+struct RunningThread {
     number: i32,
     name: String,
     /// True if the thread waits.
@@ -226,7 +226,7 @@ struct Thread {
 }
 
 /// Returns the threads of process `pid`.
-fn threads_of(pid: u32) -> io::Result<Vec<Thread>> {
+fn threads_of(pid: u32) -> io::Result<Vec<RunningThread>> {
     let mut threads = Vec::new();
     for entry in fs::read_dir(format!("/proc/{pid}/task"))? {
         let entry = entry?;
@@ -235,7 +235,7 @@ fn threads_of(pid: u32) -> io::Result<Vec<Thread>> {
         let (head, state) = stat.rsplit_once(") ").unwrap_or_default();
         let name = head.split_once('(').map_or("", |(_, name)| name).to_owned();
         if let Some(number) = entry.file_name().to_str().and_then(|name| name.parse().ok()) {
-            threads.push(Thread { number, name, waits: !state.is_empty() && !state.starts_with('R') });
+            threads.push(RunningThread { number, name, waits: !state.is_empty() && !state.starts_with('R') });
         }
     }
     Ok(threads)

@@ -38,10 +38,10 @@ pub struct ThreadRow {
     pub has_ended: bool,
 }
 
-/// What a thread does since a time, CLOCK_MONOTONIC nanoseconds.
+/// Activity of a thread since a time, CLOCK_MONOTONIC nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    /// Not known: the recording began, or events are missing.
+enum Activity {
+    /// Unknown activity: the recording began, or events are missing.
     Unknown,
     Started(u64),
     Running(u64),
@@ -53,7 +53,7 @@ enum State {
 /// Times of all threads of a recording.
 #[derive(Debug, Default)]
 pub struct ThreadTimes {
-    threads: BTreeMap<i32, (State, ThreadRow)>,
+    threads: BTreeMap<i32, (Activity, ThreadRow)>,
     /// Number of lost events, as far as the kernel reported it.
     lost: u64,
     /// Rows of ended threads whose number another thread has now.
@@ -65,7 +65,7 @@ impl ThreadTimes {
     /// that is not known. Without this call, a thread has no name until its first event with one.
     pub fn add(&mut self, process: i32, thread: i32, name: &str, waits_since_ns: Option<u64>) {
         let row = ThreadRow { process, thread, name: name.to_owned(), ..ThreadRow::default() };
-        let state = waits_since_ns.map_or(State::Unknown, State::Waiting);
+        let state = waits_since_ns.map_or(Activity::Unknown, Activity::Waiting);
         self.threads.insert(thread, (state, row));
     }
 
@@ -75,16 +75,16 @@ impl ThreadTimes {
         match kind {
             ThreadEventKind::Lost { count } => {
                 self.lost += count.max(&1);
-                for (state, row) in self.threads.values_mut().filter(|(state, _)| *state != State::Ended) {
-                    row.gaps += u64::from(*state != State::Unknown);
-                    *state = State::Unknown;
+                for (state, row) in self.threads.values_mut().filter(|(state, _)| *state != Activity::Ended) {
+                    row.gaps += u64::from(*state != Activity::Unknown);
+                    *state = Activity::Unknown;
                 }
                 return;
             }
             ThreadEventKind::Started { thread: new, process } => {
                 let name = self.threads.get(&thread).map(|(_, row)| row.name.clone()).unwrap_or_default();
                 let row = ThreadRow { process: *process, thread: *new, name, ..ThreadRow::default() };
-                if let Some((_, before)) = self.threads.insert(*new, (State::Started(at_ns), row)) {
+                if let Some((_, before)) = self.threads.insert(*new, (Activity::Started(at_ns), row)) {
                     self.ended.push(before);
                 }
                 return;
@@ -94,30 +94,30 @@ impl ThreadTimes {
         let (state, row) = self
             .threads
             .entry(thread)
-            .or_insert_with(|| (State::Unknown, ThreadRow { process, thread, ..ThreadRow::default() }));
+            .or_insert_with(|| (Activity::Unknown, ThreadRow { process, thread, ..ThreadRow::default() }));
         match kind {
             ThreadEventKind::SwitchedIn => {
                 row.runs += 1;
-                *state = leave(*state, State::Running(at_ns), at_ns, row);
+                *state = leave(*state, Activity::Running(at_ns), at_ns, row);
             }
             ThreadEventKind::SwitchedOut { preempted: true } => {
                 row.preemptions += 1;
-                *state = leave(*state, State::Preempted(at_ns), at_ns, row);
+                *state = leave(*state, Activity::Preempted(at_ns), at_ns, row);
             }
             ThreadEventKind::SwitchedOut { preempted: false } => {
                 row.waits += 1;
-                *state = leave(*state, State::Waiting(at_ns), at_ns, row);
+                *state = leave(*state, Activity::Waiting(at_ns), at_ns, row);
             }
             ThreadEventKind::Named { name, is_exec } => {
                 row.name.clone_from(name);
                 // The thread runs: it has executed the program itself.
-                if *is_exec && *state == State::Unknown {
+                if *is_exec && *state == Activity::Unknown {
                     row.runs += 1;
-                    *state = State::Running(at_ns);
+                    *state = Activity::Running(at_ns);
                 }
             }
             ThreadEventKind::Ended => {
-                *state = leave(*state, State::Ended, at_ns, row);
+                *state = leave(*state, Activity::Ended, at_ns, row);
                 row.has_ended = true;
             }
             ThreadEventKind::Started { .. } | ThreadEventKind::Lost { .. } => {}
@@ -127,8 +127,8 @@ impl ThreadTimes {
     /// Ends the recording at `at_ns`. Returns the rows, the most CPU time first, and the number of lost events.
     pub fn finish(self, at_ns: u64) -> (Vec<ThreadRow>, u64) {
         let open = self.threads.into_values().map(|(state, mut row)| {
-            if state != State::Unknown && state != State::Ended {
-                leave(state, State::Ended, at_ns, &mut row);
+            if state != Activity::Unknown && state != Activity::Ended {
+                leave(state, Activity::Ended, at_ns, &mut row);
             }
             row
         });
@@ -140,11 +140,11 @@ impl ThreadTimes {
 
 /// Adds the time in `state`, which ends at `at_ns`, to `row`, and counts a gap if `next` cannot follow. Returns
 /// `next`.
-fn leave(state: State, next: State, at_ns: u64, row: &mut ThreadRow) -> State {
+fn leave(state: Activity, next: Activity, at_ns: u64, row: &mut ThreadRow) -> Activity {
     let can_follow = match (state, next) {
-        (State::Unknown, _) | (State::Running(_), State::Ended) => true,
-        (State::Running(_), State::Running(_)) => false,
-        (State::Running(_), _) | (_, State::Running(_) | State::Ended) => true,
+        (Activity::Unknown, _) | (Activity::Running(_), Activity::Ended) => true,
+        (Activity::Running(_), Activity::Running(_)) => false,
+        (Activity::Running(_), _) | (_, Activity::Running(_) | Activity::Ended) => true,
         _ => false,
     };
     if !can_follow {
@@ -152,11 +152,11 @@ fn leave(state: State, next: State, at_ns: u64, row: &mut ThreadRow) -> State {
         return next;
     }
     let (since_ns, sum) = match state {
-        State::Unknown | State::Ended => return next,
-        State::Started(since) => (since, &mut row.start_ns),
-        State::Running(since) => (since, &mut row.running_ns),
-        State::Preempted(since) => (since, &mut row.preempted_ns),
-        State::Waiting(since) => (since, &mut row.waiting_ns),
+        Activity::Unknown | Activity::Ended => return next,
+        Activity::Started(since) => (since, &mut row.start_ns),
+        Activity::Running(since) => (since, &mut row.running_ns),
+        Activity::Preempted(since) => (since, &mut row.preempted_ns),
+        Activity::Waiting(since) => (since, &mut row.waiting_ns),
     };
     *sum += at_ns.saturating_sub(since_ns);
     next
