@@ -58,6 +58,7 @@ pub mod path;
 pub mod replay;
 pub mod service;
 pub mod shown;
+pub mod shown_time;
 pub mod stats;
 pub mod stream;
 pub mod summary;

@@ -4,6 +4,7 @@
 use std::fmt::Write;
 
 use framepath_model::shown::shown;
+use framepath_model::shown_time::shown_time;
 use framepath_model::wire::figures::KNOWN_CAUSES;
 use framepath_model::wire::{Figures, StreamStatus};
 
@@ -77,7 +78,7 @@ fn line(before: &StreamStatus, now: &StreamStatus, seconds: f64) -> String {
     let recent = figures.latency.since(&before.figures.latency);
     // Without a frame since `before`, the latency of all frames.
     let latency = if recent.count() > 0 { recent } else { figures.latency };
-    let quantile = |q| latency.quantile_ns(q).map_or_else(|| UNKNOWN.to_owned(), time);
+    let quantile = |q| latency.quantile_ns(q).map_or_else(|| UNKNOWN.to_owned(), |ns| shown_time(ns as f64));
     let id = |n: u32| if n == 0 { UNKNOWN.to_owned() } else { n.to_string() };
     let size = match figures.width {
         0 => UNKNOWN.to_owned(),
@@ -125,15 +126,6 @@ fn rate(before: u64, now: u64, seconds: f64) -> Option<f64> {
 
 fn number(value: Option<f64>) -> String {
     value.map_or_else(|| UNKNOWN.to_owned(), |value| format!("{value:.1}"))
-}
-
-fn time(ns: u64) -> String {
-    let ns = ns as f64;
-    match ns {
-        ns if ns < 1e6 => format!("{:.1} µs", ns / 1e3),
-        ns if ns < 1e9 => format!("{:.2} ms", ns / 1e6),
-        ns => format!("{:.2} s", ns / 1e9),
-    }
 }
 
 #[cfg(test)]

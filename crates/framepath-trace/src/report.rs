@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use framepath_model::shown::shown;
+use framepath_model::shown_time::shown_time;
 use framepath_os::process::children::ResourceUsage;
 use serde::Serialize;
 
@@ -121,15 +122,8 @@ fn count(number: usize, one: &str, several: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { several })
 }
 
-/// Returns a duration in nanoseconds with three significant digits or more and its unit.
 fn time(ns: u64) -> String {
-    let ns = ns as f64;
-    match ns {
-        n if n < 1e3 => format!("{ns:.0} ns"),
-        n if n < 1e6 => format!("{:.1} µs", ns / 1e3),
-        n if n < 1e9 => format!("{:.1} ms", ns / 1e6),
-        _ => format!("{:.2} s", ns / 1e9),
-    }
+    shown_time(ns as f64)
 }
 
 #[cfg(test)]
@@ -155,11 +149,11 @@ mod tests {
         let threads: Vec<_> = (0..32).map(|n| row(n, 62_500, u64::from(n == 0))).collect();
         let text = TraceReport::new("ff\nmpeg".to_owned(), 4_000_000, usage, threads, 5).text();
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[0], "ff\\nmpeg: 4.0 ms in 1 process and 32 threads; on CPUs 2.0 ms, load 0.50");
-        assert_eq!(lines[1], "the kernel's own count: 2.0 ms of CPU time (+0.0 %)");
+        assert_eq!(lines[0], "ff\\nmpeg: 4.00 ms in 1 process and 32 threads; on CPUs 2.00 ms, load 0.50");
+        assert_eq!(lines[1], "the kernel's own count: 2.00 ms of CPU time (+0.0 %)");
         assert_eq!(
             lines[4],
-            "av:h264:df0             0    62.5 µs  3.1 %        3     3.0 µs        2     5.0 ms"
+            "av:h264:df0             0    62.5 µs  3.1 %        3     3.0 µs        2    5.00 ms"
         );
         assert_eq!(lines[34], "(2 more threads: 125.0 µs on CPUs)");
         assert_eq!(lines[35], "5 events were lost; 1 times of threads are missing");

@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use framepath_model::ledger::{Cause, Digest, HopDigest, Latency};
 use framepath_model::shown::shown;
+pub use framepath_model::shown_time::shown_time as time;
 use framepath_os::measure::meter::Level;
 
 use super::advice::advice;
@@ -308,17 +309,6 @@ fn causes(text: &mut String, level: Level, digest: &Digest, to: &str) -> std::fm
     Ok(())
 }
 
-/// Returns a time in nanoseconds as text in ns, µs, ms or s. Chooses the unit for one to three digits
-/// before the point; times from 1000 s on have more.
-pub fn time(ns: f64) -> String {
-    match ns.abs() {
-        n if n < 1e3 => format!("{ns:.0} ns"),
-        n if n < 1e6 => format!("{:.1} µs", ns / 1e3),
-        n if n < 1e9 => format!("{:.2} ms", ns / 1e6),
-        _ => format!("{:.2} s", ns / 1e9),
-    }
-}
-
 /// Returns a number of bytes as text in B, KiB or MiB. Chooses the unit for one to four digits before the
 /// point; larger numbers of MiB have more.
 pub fn bytes(count: f64) -> String {
@@ -335,10 +325,7 @@ mod tests {
 
     #[test]
     fn figures_pick_their_unit() {
-        assert_eq!(time(999.0), "999 ns");
-        assert_eq!(time(1500.0), "1.5 µs");
-        assert_eq!(time(2_500_000.0), "2.50 ms");
-        assert_eq!(time(-3_000.0), "-3.0 µs");
+        assert_eq!(bytes(1023.0), "1023 B");
         assert_eq!(bytes(1_555_200.0), "1.48 MiB");
     }
 }
