@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use framepath_model::stream::FrameMeta;
 use framepath_model::wire::FrameTime;
 
-/// Maximum number of inputs that are remembered. For a stage that is not replayable, an output of an older input
-/// is an extra frame.
-const REMEMBERED: usize = 1024;
+/// Maximum number of inputs that are remembered: as many as the process that runs the path remembers. For a stage that
+/// is not replayable, an output of an older input is an extra frame.
+const REMEMBERED: usize = 16 * 1024;
 
 /// Last inputs of a stage that takes frames. The process that runs the path counts losses by the inputs that have
 /// no output, so it must know which output frame is the first of its input, and which is
@@ -18,7 +18,7 @@ pub(super) struct FrameInputs {
     is_replayable: bool,
     /// Number of the newest input; 0 before the first.
     newest: u64,
-    /// The last [`REMEMBERED`] inputs, by number.
+    /// The last [`REMEMBERED`] inputs, by number; for a stage that is not replayable, those without output.
     last: BTreeMap<u64, FrameInput>,
 }
 
@@ -52,13 +52,16 @@ impl FrameInputs {
     pub(super) fn output(&mut self, meta: &FrameMeta) -> (u64, Option<FrameTime>) {
         let FrameMeta { seq, pts, .. } = *meta;
         match self.last.get_mut(&seq) {
-            Some(input) if self.is_replayable || !input.is_answered => {
+            Some(input) => {
+                let time = (input.pts != pts).then_some(FrameTime { seq, pts, is_extra: false });
                 input.is_answered = true;
-                let time = FrameTime { seq, pts, is_extra: false };
-                (seq, (input.pts != pts).then_some(time))
+                if !self.is_replayable {
+                    self.last.remove(&seq);
+                }
+                (seq, time)
             }
             None if self.is_replayable => (seq, None),
-            _ => (self.newest, Some(FrameTime { seq, pts, is_extra: true })),
+            None => (self.newest, Some(FrameTime { seq, pts, is_extra: true })),
         }
     }
 
