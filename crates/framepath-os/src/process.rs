@@ -13,6 +13,8 @@ pub mod children;
 #[cfg(not(loom))]
 pub mod crash;
 #[cfg(not(any(loom, miri)))]
+pub mod end_watch;
+#[cfg(not(any(loom, miri)))]
 pub mod held_child;
 #[cfg(not(loom))]
 pub(crate) mod inherited;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use framepath_os::measure::process_events::{ObserveError, ProcessEvents, ThreadEvent};
 use framepath_os::process::children::{self, ResourceUsage};
+use framepath_os::process::end_watch::EndWatch;
 use framepath_os::process::held_child::HeldChild;
 use framepath_os::process::running;
 use framepath_os::process::signal;
@@ -15,7 +16,7 @@ use framepath_os::time::now_ns;
 
 use crate::error::TraceError;
 use crate::report::{TraceReport, Usage};
-use crate::thread_times::ThreadTimes;
+use crate::thread_times::{ThreadRow, ThreadTimes};
 
 /// Longest sleep between two looks at the recorded process.
 const LOOK: Duration = Duration::from_millis(20);
@@ -110,7 +111,7 @@ impl Recording {
     pub fn run(self, limit: Option<Duration>) -> Result<TraceReport, TraceError> {
         let Recording { mut log, target, what, mut start_ns } = self;
         let _interruptible = signal::interruptible();
-        let (mut child, before_ns) = match target {
+        let (child, before_ns) = match target {
             Target::Command(held) => {
                 // The child has run a little before it executes the program.
                 let cpu_ns = running::of(held.pid().unsigned_abs()).map_or(0, |used| used.cpu_ns);
@@ -121,14 +122,14 @@ impl Recording {
             Target::Process { pid, cpu_ns } => (Err(pid), cpu_ns),
         };
         let pid = child.as_ref().map_or_else(|pid| *pid, Child::id);
+        let watch = EndWatch::new(pid).map_err(|_| TraceError::NoProcess { pid })?;
         let until_ns = limit.map(|limit| start_ns + limit.as_nanos() as u64);
         let is_over = || signal::interrupted() || until_ns.is_some_and(|until| now_ns() >= until);
-        while !has_ended(pid) && !is_over() {
-            log.read(LOOK)?;
+        while !watch.wait(LOOK) && !is_over() {
+            log.read();
         }
-        let stopped = is_over() && !has_ended(pid);
-        if let (Ok(child), true) = (&mut child, stopped) {
-            log.end(child)?;
+        if let (Ok(child), false) = (&child, watch.has_ended()) {
+            log.end(child, &watch);
         }
         let end_ns = now_ns();
         let cpu_ns = running::of(pid).map(|used| used.cpu_ns.saturating_sub(before_ns)).ok();
@@ -136,23 +137,14 @@ impl Recording {
             Ok(child) => Usage::of_command(&wait(child)?, before_ns),
             Err(_) => Usage { cpu_ns, ..Usage::default() },
         };
-        let (threads, lost) = log.finish(end_ns)?;
+        let (threads, lost) = log.finish(end_ns);
         Ok(TraceReport::new(what, end_ns - start_ns, usage, threads, lost))
     }
 }
 
 impl EventLog {
-    /// Sleeps until there are many events, at most for `limit`, and reads the events.
-    fn read(&mut self, limit: Duration) -> Result<(), TraceError> {
-        self.events
-            .wait(limit)
-            .map_err(|error| TraceError::System { operation: "wait for events", error })?;
-        self.take();
-        Ok(())
-    }
-
     /// Reads the events, and passes on those that no earlier one can follow.
-    fn take(&mut self) {
+    fn read(&mut self) {
         let written_ns = now_ns().saturating_sub(WRITTEN_NS);
         let waiting = &mut self.waiting;
         self.events.drain(|event| waiting.push(event));
@@ -169,38 +161,29 @@ impl EventLog {
     }
 
     /// Lets `child` end by itself, then by SIGTERM, then by SIGKILL; reads the events meanwhile.
-    fn end(&mut self, child: &mut Child) -> Result<(), TraceError> {
+    fn end(&mut self, child: &Child, watch: &EndWatch) {
         // A signal from the terminal has reached the child, too.
-        let signals = if signal::interrupted() {
-            &[None, Some(SIGTERM), Some(SIGKILL)][..]
-        } else {
-            &[Some(SIGTERM), Some(SIGKILL)]
-        };
-        for number in signals {
-            if let Some(number) = number {
-                // Fails only if the child has changed its user.
-                let _ = children::signal(child, *number);
-            }
+        let waits = if signal::interrupted() { &[0, SIGTERM, SIGKILL][..] } else { &[SIGTERM, SIGKILL] };
+        for number in waits {
+            // Fails only if the child has changed its user. Signal 0 has no effect.
+            let _ = children::signal(child, *number);
             let since_ns = now_ns();
-            while !has_ended(child.id()) && now_ns() - since_ns < PATIENCE_NS {
-                self.read(LOOK)?;
+            while now_ns() - since_ns < PATIENCE_NS {
+                if watch.wait(LOOK) {
+                    return;
+                }
+                self.read();
             }
         }
-        Ok(())
     }
 
     /// Reads the last events. Returns the rows and the number of lost events.
-    fn finish(mut self, end_ns: u64) -> Result<(Vec<crate::ThreadRow>, u64), TraceError> {
+    fn finish(mut self, end_ns: u64) -> (Vec<ThreadRow>, u64) {
         std::thread::sleep(Duration::from_nanos(WRITTEN_NS));
-        self.take();
+        self.read();
         self.pass_on(u64::MAX);
-        Ok(self.times.finish(end_ns))
+        self.times.finish(end_ns)
     }
-}
-
-/// True if the process has ended or is ending.
-fn has_ended(pid: u32) -> bool {
-    running::is_exiting(pid).unwrap_or(true)
 }
 
 fn wait(child: Child) -> Result<ResourceUsage, TraceError> {

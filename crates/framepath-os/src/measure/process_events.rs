@@ -7,10 +7,8 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::time::Duration;
 
 use perf_event_open_sys as sys;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::param::page_size;
 use sys::bindings as perf;
 
@@ -118,8 +116,6 @@ impl ProcessEvents {
         attr.set_task(1);
         attr.set_disabled(at_exec.into());
         attr.set_enable_on_exec(at_exec.into());
-        attr.set_watermark(1);
-        attr.__bindgen_anon_2.wakeup_watermark = DATA_BYTES as u32 / 4;
         let mut observer = ProcessEvents { rings: Vec::new(), events: Vec::new() };
         for cpu in online_cpus()? {
             let mut first = None;
@@ -155,24 +151,6 @@ impl ProcessEvents {
                     take(event);
                 }
             });
-        }
-    }
-
-    /// Sleeps until a ring is a quarter full or `limit` has passed. May return early.
-    ///
-    /// # Errors
-    /// From poll(2); not EINTR.
-    pub fn wait(&self, limit: Duration) -> io::Result<()> {
-        let mut events: Vec<_> = self.events.iter().map(|event| PollFd::new(event, PollFlags::IN)).collect();
-        let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
-        match poll(&mut events, Some(&limit)) {
-            // The processes have ended: perf reports this at once and for ever.
-            Ok(_) if events.iter().all(|event| event.revents().contains(PollFlags::HUP)) => {
-                std::thread::sleep(Duration::from_millis(1));
-                Ok(())
-            }
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(error) => Err(error.into()),
         }
     }
 }
