@@ -54,7 +54,7 @@ impl Damage {
     pub(crate) fn add(&mut self, other: Damage) {
         self.undecodable += other.undecodable;
         self.concealed += other.concealed;
-        self.skipped += other.skipped;
+        self.skipped = self.skipped.saturating_add(other.skipped);
         self.first = self.first.take().or(other.first);
     }
 }
@@ -169,7 +169,8 @@ impl DamageLog {
     /// Records `count` skipped packets, the last of which is `packet`.
     pub(crate) fn skipped(&self, packet: &FrameMeta, count: u64) {
         let mut record = self.record();
-        record.damage.skipped += count;
+        // A worker may claim any count.
+        record.damage.skipped = record.damage.skipped.saturating_add(count);
         if count > 0 {
             record.report(packet.seq, count);
         }

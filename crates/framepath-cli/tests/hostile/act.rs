@@ -314,6 +314,13 @@ pub const ACTS: &[Act] = &[
         });
         stay()
     }),
+    packets("claims-to-have-skipped-every-packet", Then::Broken, |socket| {
+        let mut peer = opened(socket);
+        for _ in 0..2 {
+            peer.complete(&Completion::Undecoded { seq: 0, skipped: u64::MAX });
+        }
+        stay()
+    }),
     packets("passes-for-ever", Then::Broken, |socket| {
         let mut peer = opened(socket);
         endlessly(|| peer.complete(&Completion::Passed { seq: 0 }))

@@ -340,7 +340,7 @@ impl CollectEnd {
             WorkerMessage::Nothing { seq } => return self.on_no_output(seq).map(|()| None),
             WorkerMessage::Constant => return Ok(None),
             WorkerMessage::Undecoded { seq, skipped } => {
-                self.on_undecoded(seq, skipped);
+                self.on_undecoded(seq, skipped)?;
                 return Ok(None);
             }
             WorkerMessage::Request(request) => {
@@ -433,9 +433,15 @@ impl CollectEnd {
     /// the last of which is `seq`. Ignores a report of an earlier packet than that of the last counted
     /// report, and, for the same packet, a report that it was not decoded: a replacement reports the packets
     /// of a replay again.
-    fn on_undecoded(&mut self, seq: u64, skipped: u64) {
+    ///
+    /// # Errors
+    /// The worker claims to have skipped more packets than there are up to `seq`.
+    fn on_undecoded(&mut self, seq: u64, skipped: u64) -> Result<(), Breach> {
+        if skipped > seq.saturating_add(1) {
+            return Err(Breach("more skipped packets than the stream has"));
+        }
         if self.undecoded.is_some_and(|last| seq < last || (seq == last && skipped == 0)) {
-            return;
+            return Ok(());
         }
         self.undecoded = Some(seq);
         let known = self.history.meta(seq);
@@ -445,6 +451,7 @@ impl CollectEnd {
             0 => damage.undecodable(&packet, None),
             count => damage.skipped(&packet, count),
         }
+        Ok(())
     }
 
     /// Releases input frame `seq`, for which the worker reports that there is no output.
