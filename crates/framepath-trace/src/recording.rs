@@ -89,15 +89,18 @@ impl Recording {
         let what = format!("process {pid} ({})", main.map(|main| main.name.as_str()).unwrap_or_default());
         let cpu_ns = running::of(pid).map_err(no_process)?.cpu_ns;
         let start_ns = now_ns();
-        let mut times = ThreadTimes::default();
-        for RunningThread { number, name, waits } in &threads {
-            times.add(pid as i32, *number, name, waits.then_some(start_ns));
-        }
         let numbers: Vec<i32> = threads.iter().map(|thread| thread.number).collect();
         let events = ProcessEvents::of_threads(&numbers, false).map_err(|error| match error {
             ObserveError::NoThread => TraceError::NoProcess { pid },
             error => cannot_observe(&what, numbers.len(), error),
         })?;
+        // Without the threads that have ended before they were observed.
+        let mut times = ThreadTimes::default();
+        for RunningThread { number, name, waits } in threads_of(pid).map_err(no_process)? {
+            if numbers.contains(&number) {
+                times.add(pid as i32, number, &name, waits.then_some(start_ns));
+            }
+        }
         let log = EventLog { events, times, waiting: Vec::new() };
         Ok(Recording { log, target: Target::Process { pid, cpu_ns }, what, start_ns })
     }
@@ -123,7 +126,8 @@ impl Recording {
         };
         let pid = child.as_ref().map_or_else(|pid| *pid, Child::id);
         let watch = EndWatch::new(pid).map_err(|_| TraceError::NoProcess { pid })?;
-        let until_ns = limit.map(|limit| start_ns + limit.as_nanos() as u64);
+        let until_ns =
+            limit.map(|limit| start_ns.saturating_add(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX)));
         let is_over = || signal::interrupted() || until_ns.is_some_and(|until| now_ns() >= until);
         while !watch.wait(LOOK) && !is_over() {
             log.read();
@@ -210,6 +214,12 @@ struct RunningThread {
 
 /// Returns the threads of process `pid`.
 fn threads_of(pid: u32) -> io::Result<Vec<RunningThread>> {
+    // /proc also has a folder for each thread.
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let process = status.lines().find_map(|line| line.strip_prefix("Tgid:"));
+    if process.and_then(|number| number.trim().parse().ok()) != Some(pid) {
+        return Err(io::ErrorKind::NotFound.into());
+    }
     let mut threads = Vec::new();
     for entry in fs::read_dir(format!("/proc/{pid}/task"))? {
         let entry = entry?;

@@ -91,6 +91,9 @@ impl ThreadTimes {
             }
             _ => {}
         }
+        if let ThreadEventKind::Named { is_exec: true, .. } = kind {
+            self.end_others(process, thread, at_ns);
+        }
         let (state, row) = self
             .threads
             .entry(thread)
@@ -111,8 +114,9 @@ impl ThreadTimes {
             ThreadEventKind::Named { name, is_exec } => {
                 row.name.clone_from(name);
                 // The thread runs: it has executed the program itself.
-                if *is_exec && *state == Activity::Unknown {
+                if *is_exec && matches!(state, Activity::Unknown | Activity::Ended) {
                     row.runs += 1;
+                    row.has_ended = false;
                     *state = Activity::Running(at_ns);
                 }
             }
@@ -121,6 +125,17 @@ impl ThreadTimes {
                 row.has_ended = true;
             }
             ThreadEventKind::Started { .. } | ThreadEventKind::Lost { .. } => {}
+        }
+    }
+
+    /// Ends all threads of `process` but `thread`, which executes a program: the kernel ends them, and a thread that was
+    /// not the first one takes the first one's number.
+    fn end_others(&mut self, process: i32, thread: i32, at_ns: u64) {
+        for (state, row) in self.threads.values_mut().filter(|(_, row)| row.process == process) {
+            if row.thread != thread && *state != Activity::Ended {
+                *state = leave(*state, Activity::Ended, at_ns, row);
+                row.has_ended = true;
+            }
         }
     }
 
@@ -215,6 +230,16 @@ mod tests {
         times.add(1, 2, "runs", None);
         let (rows, _) = times.finish(1000);
         assert_eq!(rows.iter().map(|row| (row.waiting_ns, row.gaps)).collect::<Vec<_>>(), [(900, 0), (0, 0)]);
+    }
+
+    #[test]
+    fn a_program_that_another_thread_than_the_first_executes_has_the_first_ones_number() {
+        let exec = ThreadEventKind::Named { name: "next".to_owned(), is_exec: true };
+        let ended = ThreadEventKind::Ended;
+        let (rows, _) = rows(&[(1, 10, IN), (2, 20, IN), (1, 30, ended), (1, 50, exec), (1, 60, WAITS)]);
+        let of = |thread| rows.iter().find(|row| row.thread == thread).unwrap();
+        assert_eq!((of(1).running_ns, of(1).waiting_ns, of(1).has_ended), (20 + 10, 940, false));
+        assert_eq!((of(2).running_ns, of(2).has_ended, of(2).gaps), (30, true, 0));
     }
 
     #[test]

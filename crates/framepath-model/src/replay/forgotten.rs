@@ -93,7 +93,8 @@ impl<P> Forgotten<P> {
     /// withheld because a seek skips it. (A frame that is withheld because it lacks references is
     /// not recorded.) `pts` is the packet's presentation time; `None` if not known.
     pub(super) fn delivered(&mut self, seq: u64, pts: Option<i64>) {
-        self.reorders |= Some(seq) < self.last.0 && pts < self.last.1;
+        let is_earlier = matches!((pts, self.last.1), (Some(now), Some(last)) if now < last);
+        self.reorders |= Some(seq) < self.last.0 && is_earlier;
         self.last = (Some(seq), pts);
         self.delivered = (self.delivered.0.max(Some(seq)), self.delivered.1.max(pts));
         if Some(seq) > self.unknown && !self.reorders {

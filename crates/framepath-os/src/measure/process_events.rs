@@ -127,7 +127,9 @@ impl ProcessEvents {
                             Some(first) => share_ring(&event, &observer.events[first])?,
                             None => {
                                 let data_bytes = DATA_BYTES.max(page_size());
-                                observer.rings.push(PerfRing::map(event.as_fd(), data_bytes)?);
+                                // EPERM here is a lack of memory: `perf_event_mlock_kb` and RLIMIT_MEMLOCK.
+                                let ring = PerfRing::map(event.as_fd(), data_bytes);
+                                observer.rings.push(ring.map_err(ObserveError::System)?);
                                 first = Some(observer.events.len());
                             }
                         }
@@ -143,7 +145,7 @@ impl ProcessEvents {
     }
 
     /// Calls `take` with each event since the last call. The events of one CPU are in the order of their times;
-    /// those of different CPUs are not. Events before the call are all there.
+    /// those of different CPUs are not. A CPU may write an event a few microseconds after its time.
     pub fn drain(&mut self, mut take: impl FnMut(ThreadEvent)) {
         for ring in &mut self.rings {
             ring.drain(|record| {

@@ -10,7 +10,8 @@ use std::thread::{self, JoinHandle};
 
 use rustix::pipe::{PipeFlags, pipe_with};
 
-/// Child that has not executed its program. Dropping the value ends the child.
+/// Child that has not executed its program. Dropping the value ends the child; if there are several of these values, once
+/// the later ones are dropped or released.
 #[derive(Debug)]
 pub struct HeldChild {
     pid: i32,
@@ -33,7 +34,7 @@ impl HeldChild {
         // SAFETY: the closure makes only system calls that are async-signal-safe.
         unsafe { command.pre_exec(move || held.wait_before_exec()) };
         // Command::spawn returns only after the child has executed its program.
-        let spawner = thread::spawn(move || command.spawn());
+        let spawner = thread::Builder::new().spawn(move || command.spawn())?;
         let mut pid = [0; 4];
         // Fails if the child could not be started: then the thread drops the other end.
         let received = std::fs::File::from(read_pid).read_exact(&mut pid);

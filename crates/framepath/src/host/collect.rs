@@ -413,8 +413,10 @@ impl CollectEnd {
         frame: Frame,
         work: WorkerTime,
     ) -> Result<WorkerOutput<Arrival>, HostError> {
-        if self.link.replayable {
-            return Err(Breach("an extra frame of a stage that is replayable").into());
+        if self.link.replayable || self.link.health.taken() == 0 {
+            return Err(
+                Breach("an extra frame of a stage that is replayable, or before the first input").into()
+            );
         }
         let sent = self.history.get(newest).map(|sent| sent.stretch);
         let stretch = sent.filter(|_| self.history.book.is_submitted(newest));
@@ -424,7 +426,10 @@ impl CollectEnd {
         if self.history.sending.is_some() {
             self.submit_rest()?;
         }
-        self.recover(&work, true);
+        if std::mem::take(&mut self.is_recovering) {
+            // Does not restart the count of deaths, because a worker can send such frames for every input.
+            self.session.stats.recoveries.arrived(&work, true);
+        }
         self.session.stats.damage.frame(&frame.meta());
         Ok(WorkerOutput::Frame(Arrival { frame, stretch, work }))
     }
