@@ -77,8 +77,8 @@ pub trait Stage: Send {
     fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError>;
 
     /// Takes one item. The stage passes its output for the item to [`Out::push`], in this or a later
-    /// call. In a worker, the stage must not keep an input frame for a later call, because the process that runs the path
-    /// then uses the memory for other frames.
+    /// call. In a worker, the stage must not keep an input frame for a later call, because the process
+    /// that runs the path then uses the memory for other frames.
     ///
     /// # Errors
     /// The error that [`Out::push`] returned, [`Out::fail`] with an error of its own, or

@@ -201,7 +201,8 @@ impl FrameThread {
     }
 
     /// Begins the picture of packet `number` (`None`: a hidden picture), which was sent at `sent_ns` (0 if not
-    /// known), on the calling thread; does nothing, and returns `None`, if it is the present picture already. Returns the number and the work of
+    /// known), on the calling thread; does nothing, and returns `None`, if it is the present picture already.
+    /// Returns the number and the work of
     /// the picture before; `None` if there was none, if it was hidden or already output, or if the CPU clock
     /// cannot be read.
     fn begin_next(&mut self, number: Option<i64>, sent_ns: u64) -> Option<(i64, PictureWork)> {
