@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -68,8 +69,8 @@ impl Delegated {
     ///
     /// # Errors
     /// [`CgroupError::NoParent`] if the group does not exist or lacks the controllers memory and pids;
-    /// [`CgroupError::NotDelegated`] if this user may not change it, or the kernel refuses the
-    /// controllers.
+    /// [`CgroupError::NotDelegated`] if this user may not change it without capabilities, or the kernel refuses
+    /// the controllers.
     pub fn at(path: &Path) -> Result<Delegated, CgroupError> {
         let has = |file: &str| {
             let names = fs::read_to_string(path.join(file)).unwrap_or_default();
@@ -80,7 +81,9 @@ impl Delegated {
         }
         let failed = |source| CgroupError::NotDelegated { path: path.to_owned(), source };
         // Moving a process also needs write access to this file.
-        fs::File::options().write(true).open(path.join("cgroup.procs")).map_err(failed)?;
+        let entry = fs::File::options().write(true).open(path.join("cgroup.procs")).map_err(failed)?;
+        let owner = entry.metadata().map_err(failed)?.uid();
+        may_enter(owner, rustix::process::geteuid().as_raw()).map_err(failed)?;
         if !has("cgroup.subtree_control") {
             write(&path.join("cgroup.subtree_control"), "+memory +pids").map_err(failed)?;
         }
@@ -135,6 +138,16 @@ impl Drop for Group {
     }
 }
 
+/// Checks that a worker of user `own` may enter a group that belongs to `owner`: it has no capabilities, so what root
+/// may open is not enough.
+fn may_enter(owner: u32, own: u32) -> io::Result<()> {
+    if own == 0 && owner != 0 {
+        let text = format!("it belongs to user {owner}, and a worker of root without capabilities cannot enter it");
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
+    }
+    Ok(())
+}
+
 /// Writes `text` to the existing file `path`.
 fn write(path: &Path, text: &str) -> io::Result<()> {
     fs::File::options().write(true).open(path)?.write_all(text.as_bytes())
@@ -178,6 +191,15 @@ mod tests {
         assert!(matches!(Delegated::at(&path), Err(CgroupError::NoParent)));
         fs::remove_dir_all(path).unwrap();
         assert!(matches!(Delegated::at(Path::new("/nowhere")), Err(CgroupError::NoParent)));
+    }
+
+    #[test]
+    fn root_makes_no_groups_in_the_tree_of_another_user() {
+        assert_eq!(may_enter(1000, 0).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        for (owner, own) in [(0, 0), (1000, 1000), (0, 1000)] {
+            // The kernel's own check of the mode has decided for other users.
+            may_enter(owner, own).unwrap();
+        }
     }
 
     #[test]
