@@ -14,6 +14,7 @@
 //! | [`crossing`] | memory, rings and sockets that a worker and its caller share |
 //! | [`v4l2`] | cameras, decoders and other devices; the interface of the kernel module |
 //! | [`measure`] | meters and counters of threads |
+//! | [`bpf`] | programs, probes and tracepoints that observe other processes |
 //! | [`time`] | clocks and sleeps |
 //! | [`net`] | options of UDP sockets: segmentation offload, receive buffer |
 //! | [`display`] | memory and textures that a window shows; the terminal |
@@ -57,6 +58,8 @@
 //!
 //! With `--cfg loom`, only the lock-free parts are built, so that the model checker loom can test them.
 
+#[cfg(not(any(loom, miri)))]
+pub mod bpf;
 #[cfg(not(any(loom, miri)))]
 #[doc(hidden)]
 pub mod c_layout;

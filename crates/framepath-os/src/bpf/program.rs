@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Loaded programs, and the links that attach them to functions of programs and to tracepoints.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use super::assembler::Assembler;
+use super::{Attributes, Operation, call, call_for_descriptor};
+
+/// Event for which a program is written: the verifier checks its context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProgramKind {
+    /// Begin or return of a function of a user program. The context is the thread's registers (struct pt_regs).
+    Function,
+    /// Tracepoint of the kernel. The context is an array of its arguments, 8 bytes each.
+    RawTracepoint,
+}
+
+/// Program that the kernel has verified.
+#[derive(Debug)]
+pub struct Program(OwnedFd);
+
+/// Attachment of a program. It ends when the value is dropped or this process ends.
+#[derive(Debug)]
+pub struct Link {
+    _descriptor: OwnedFd,
+}
+
+/// Attributes of BPF_PROG_LOAD.
+#[repr(C)]
+struct Load {
+    program_type: u32,
+    instruction_count: u32,
+    instructions: *const u64,
+    license: *const u8,
+    log_level: u32,
+    log_bytes: u32,
+    log: *mut u8,
+    kernel_version: u32,
+    flags: u32,
+    name: [u8; 16],
+    interface: u32,
+    attach_type: u32,
+}
+
+// SAFETY: the beginning of the anonymous struct of BPF_PROG_LOAD. Values are made only in `Program::load`, with
+// addresses that live as long as the call.
+unsafe impl Attributes for Load {}
+
+/// Attributes of BPF_LINK_CREATE for BPF_TRACE_UPROBE_MULTI.
+#[repr(C)]
+struct FunctionLink {
+    program: u32,
+    target: u32,
+    attach_type: u32,
+    flags: u32,
+    path: *const u8,
+    offsets: *const u64,
+    counters: *const u64,
+    cookies: *const u64,
+    count: u32,
+    probe_flags: u32,
+    process: u32,
+    padding: u32,
+}
+
+// SAFETY: the anonymous struct of BPF_LINK_CREATE with its `uprobe_multi` part. Values are made only in
+// `Program::attach_to_function`, with addresses that live as long as the call.
+unsafe impl Attributes for FunctionLink {}
+
+/// Attributes of BPF_RAW_TRACEPOINT_OPEN.
+#[repr(C)]
+struct Tracepoint {
+    name: *const u8,
+    program: u32,
+    padding: u32,
+}
+
+// SAFETY: the anonymous struct of BPF_RAW_TRACEPOINT_OPEN. Values are made only in
+// `Program::attach_to_tracepoint`, with an address that lives as long as the call.
+unsafe impl Attributes for Tracepoint {}
+
+const BPF_PROG_TYPE_KPROBE: u32 = 2;
+const BPF_PROG_TYPE_RAW_TRACEPOINT: u32 = 17;
+const BPF_TRACE_UPROBE_MULTI: u32 = 48;
+const BPF_F_UPROBE_MULTI_RETURN: u32 = 1;
+const LOG_BYTES: usize = 64 << 10;
+
+impl Program {
+    /// Loads a program.
+    ///
+    /// # Errors
+    /// EPERM without the capabilities; the verifier's text if it refuses the program.
+    pub fn load(kind: ProgramKind, assembler: &Assembler) -> io::Result<Program> {
+        let words = assembler.words();
+        let mut attributes = Load {
+            program_type: match kind {
+                ProgramKind::Function => BPF_PROG_TYPE_KPROBE,
+                ProgramKind::RawTracepoint => BPF_PROG_TYPE_RAW_TRACEPOINT,
+            },
+            instruction_count: words.len() as u32,
+            instructions: words.as_ptr(),
+            license: c"Dual MIT/GPL".as_ptr().cast(),
+            log_level: 0,
+            log_bytes: 0,
+            log: std::ptr::null_mut(),
+            kernel_version: 0,
+            flags: 0,
+            name: *b"framepath\0\0\0\0\0\0\0",
+            interface: 0,
+            attach_type: if kind == ProgramKind::Function { BPF_TRACE_UPROBE_MULTI } else { 0 },
+        };
+        match call_for_descriptor(Operation::ProgramLoad, &attributes) {
+            Ok(descriptor) => Ok(Program(descriptor)),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                // The verifier also refuses with EACCES: its text says which it was.
+                let mut log = vec![0; LOG_BYTES];
+                (attributes.log_level, attributes.log_bytes) = (1, LOG_BYTES as u32);
+                attributes.log = log.as_mut_ptr();
+                // Fails again.
+                let _ = call(Operation::ProgramLoad, &attributes);
+                let text = log.split(|byte| *byte == 0).next().unwrap_or_default();
+                let text = String::from_utf8_lossy(text).trim().to_owned();
+                Err(if text.is_empty() { error } else { io::Error::other(format!("{error}: {text}")) })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Attaches the program, of kind [`ProgramKind::Function`], to the instruction at `offset` of the file `path`, or,
+    /// with `at_return`, to the return of the function that begins there, in process `process` alone: neither in
+    /// other processes nor in its children.
+    ///
+    /// # Errors
+    /// EINVAL if the kernel has no such links (before 6.6) or there is no instruction; ESRCH without the process.
+    pub fn attach_to_function(
+        &self,
+        path: &Path,
+        offset: u64,
+        at_return: bool,
+        process: u32,
+    ) -> io::Result<Link> {
+        let path = CString::new(path.as_os_str().as_bytes())?;
+        let attributes = FunctionLink {
+            program: self.0.as_raw_fd() as u32,
+            target: 0,
+            attach_type: BPF_TRACE_UPROBE_MULTI,
+            flags: 0,
+            path: path.as_ptr().cast(),
+            offsets: &offset,
+            counters: std::ptr::null(),
+            cookies: std::ptr::null(),
+            count: 1,
+            probe_flags: if at_return { BPF_F_UPROBE_MULTI_RETURN } else { 0 },
+            process,
+            padding: 0,
+        };
+        Ok(Link { _descriptor: call_for_descriptor(Operation::LinkCreate, &attributes)? })
+    }
+
+    /// Attaches the program, of kind [`ProgramKind::RawTracepoint`], to the kernel's tracepoint `name`.
+    ///
+    /// # Errors
+    /// ENOENT if the kernel has no such tracepoint.
+    pub fn attach_to_tracepoint(&self, name: &str) -> io::Result<Link> {
+        let name = CString::new(name)?;
+        let attributes =
+            Tracepoint { name: name.as_ptr().cast(), program: self.0.as_raw_fd() as u32, padding: 0 };
+        Ok(Link { _descriptor: call_for_descriptor(Operation::RawTracepointOpen, &attributes)? })
+    }
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Functions of FFmpeg's libraries at which frames and packets change hands, and the events of their calls.
+//!
+//! Source of the offsets: the public headers of FFmpeg; they are equal in versions 4 to 8.
+
+/// Function whose calls are recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Call {
+    /// `avcodec_open2(AVCodecContext *, ...)`: threads that are started inside belong to the codec.
+    OpenCodec,
+    /// `av_read_frame(AVFormatContext *, AVPacket *)`.
+    ReadPacket,
+    /// `avcodec_send_packet(AVCodecContext *, const AVPacket *)`.
+    SendPacket,
+    /// `avcodec_default_get_buffer2(AVCodecContext *, AVFrame *, int)`: on the thread that decodes the frame.
+    GetBuffer,
+    /// `avcodec_receive_frame(AVCodecContext *, AVFrame *)`.
+    ReceiveFrame,
+    /// `av_buffersrc_add_frame_flags(AVFilterContext *, AVFrame *, int)`.
+    FilterInput,
+    /// `av_buffersink_get_frame_flags(AVFilterContext *, AVFrame *, int)`.
+    FilterOutput,
+    /// `avcodec_send_frame(AVCodecContext *, const AVFrame *)`.
+    SendFrame,
+    /// `avcodec_receive_packet(AVCodecContext *, AVPacket *)`.
+    ReceivePacket,
+    /// `av_interleaved_write_frame(AVFormatContext *, AVPacket *)`, or `av_write_frame`.
+    WritePacket,
+}
+
+/// Moment of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Phase {
+    /// The function begins.
+    Enter,
+    /// The function has returned.
+    Leave,
+}
+
+/// What a function's second argument points to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Item {
+    /// Nothing that is read.
+    None,
+    /// An `AVPacket`.
+    Packet,
+    /// An `AVFrame`.
+    Frame,
+}
+
+/// How a function is observed. The first argument, the object, tells streams apart; the second is the item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallSite {
+    /// The function.
+    pub call: Call,
+    /// Library, as the beginning of its file's name.
+    pub library: &'static str,
+    /// Name of the function in the library's symbol table.
+    pub symbol: &'static str,
+    /// Its second argument.
+    pub item: Item,
+    /// Moment at which the item has the bytes.
+    pub read_at: Phase,
+}
+
+impl Item {
+    /// Returns the offset of the address of the bytes (of the first plane) in the item.
+    pub fn data_offset(self) -> i32 {
+        if self == Item::Packet { 24 } else { 0 }
+    }
+
+    /// Returns the offset of the presentation time in the item.
+    pub fn pts_offset(self) -> i32 {
+        if self == Item::Packet { 8 } else { 136 }
+    }
+}
+
+const fn site(
+    call: Call,
+    library: &'static str,
+    symbol: &'static str,
+    item: Item,
+    read_at: Phase,
+) -> CallSite {
+    CallSite { call, library, symbol, item, read_at }
+}
+
+/// All observed functions.
+pub const CALL_SITES: [CallSite; 12] = [
+    site(Call::OpenCodec, "libavcodec", "avcodec_open2", Item::None, Phase::Leave),
+    site(Call::ReadPacket, "libavformat", "av_read_frame", Item::Packet, Phase::Leave),
+    site(Call::SendPacket, "libavcodec", "avcodec_send_packet", Item::Packet, Phase::Enter),
+    site(Call::GetBuffer, "libavcodec", "avcodec_default_get_buffer2", Item::Frame, Phase::Enter),
+    site(Call::ReceiveFrame, "libavcodec", "avcodec_receive_frame", Item::Frame, Phase::Leave),
+    site(Call::FilterInput, "libavfilter", "av_buffersrc_add_frame_flags", Item::Frame, Phase::Enter),
+    site(Call::FilterOutput, "libavfilter", "av_buffersink_get_frame_flags", Item::Frame, Phase::Leave),
+    site(Call::FilterOutput, "libavfilter", "av_buffersink_get_frame", Item::Frame, Phase::Leave),
+    site(Call::SendFrame, "libavcodec", "avcodec_send_frame", Item::Frame, Phase::Enter),
+    site(Call::ReceivePacket, "libavcodec", "avcodec_receive_packet", Item::Packet, Phase::Leave),
+    site(Call::WritePacket, "libavformat", "av_interleaved_write_frame", Item::Packet, Phase::Enter),
+    site(Call::WritePacket, "libavformat", "av_write_frame", Item::Packet, Phase::Enter),
+];
+
+/// One moment of a call. Times are CLOCK_MONOTONIC nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallEvent {
+    /// Time of the moment.
+    pub at_ns: u64,
+    /// Id of the thread's process.
+    pub process: i32,
+    /// Id of the thread.
+    pub thread: i32,
+    /// The function.
+    pub call: Call,
+    /// Moment of the call.
+    pub phase: Phase,
+    /// First argument.
+    pub object: u64,
+    /// Address of the item's bytes; 0 if it has none or was not read at this moment.
+    pub data: u64,
+    /// Presentation time of the item; `NO_PTS` if it has none or was not read at this moment.
+    pub pts: i64,
+    /// Result of the function at [`Phase::Leave`], otherwise 0.
+    pub result: i32,
+}
+
+/// `AV_NOPTS_VALUE`: no presentation time.
+pub const NO_PTS: i64 = i64::MIN;
