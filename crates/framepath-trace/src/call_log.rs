@@ -7,8 +7,9 @@ use std::time::Duration;
 use framepath_os::measure::process_events::ThreadEvent;
 use framepath_os::process::children;
 
+use crate::attribution::Facts;
 use crate::calls::CallEvent;
-use crate::frame_ledger::{Facts, StreamLedger, ledgers};
+use crate::frame_ledger::{StreamLedger, ledgers};
 use crate::identify::identify;
 use crate::names::Names;
 use crate::probes::{ProbeCount, ProbeEvent, Probes, SystemCall};
@@ -113,7 +114,7 @@ impl CallLog {
         let spans = spans(&self.calls);
         let timelines = timelines(events, &self.waits, &self.wake_ups, end_ns);
         let found = identify(&spans, &self.names);
-        let facts = Facts { spans: &spans, timelines: &timelines, names: &self.names, events };
+        let facts = Facts::new(&spans, &timelines, &self.names, events);
         Frames {
             streams: ledgers(&found, &facts),
             ambiguous: found.ambiguous,

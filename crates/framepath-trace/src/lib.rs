@@ -28,6 +28,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod attribution;
 mod call_log;
 mod calls;
 mod error;
