@@ -20,8 +20,13 @@ pub(crate) struct Facts<'a> {
     pub(crate) names: &'a Names,
     /// Codecs that have threads of their own, with these threads.
     pub(crate) pools: HashMap<(i32, u64), HashSet<i32>>,
-    /// Indices of each thread's calls that have an item, in the order of their begins.
-    by_thread: HashMap<i32, Vec<usize>>,
+    /// Indices of each thread's calls that have an item and are not inside another one, in the order of their begins and
+    /// ends.
+    calls: HashMap<i32, Vec<usize>>,
+    /// Indices of each thread's calls of codecs with threads of their own, in the same order.
+    pool_calls: HashMap<i32, Vec<usize>>,
+    /// Indices of each thread's waits for the time of a buffer, in the order of their begins.
+    clock_waits: HashMap<i32, Vec<usize>>,
 }
 
 /// Part of a frame's time.
@@ -47,7 +52,18 @@ impl Facts<'_> {
         names: &'a Names,
         events: &[ThreadEvent],
     ) -> Facts<'a> {
-        Facts { spans, timelines, names, pools: pools(spans, events), by_thread: by_thread(spans) }
+        let pools = pools(spans, events);
+        let is_call = |span: &Span| span.data != 0 && span.call != Call::GetBuffer;
+        let has_pool = |span: &Span| is_call(span) && pools.contains_key(&(span.process, span.object));
+        Facts {
+            spans,
+            timelines,
+            names,
+            calls: by_thread(spans, is_call),
+            pool_calls: by_thread(spans, has_pool),
+            clock_waits: by_thread(spans, |span| span.call == Call::ClockWait),
+            pools,
+        }
     }
 
     /// Adds a frame to `ledger`: its number, its birth, and for each stage the parts of its time and the thread of its
@@ -95,11 +111,20 @@ impl Facts<'_> {
 
     /// Returns the thread's calls with items that overlap the time.
     fn calls_between(&self, thread: i32, from_ns: u64, to_ns: u64) -> impl Iterator<Item = &Span> {
-        let spans = self.spans;
-        let indices = self.by_thread.get(&thread).map_or(&[][..], Vec::as_slice);
-        // Calls of a thread follow one another, so their ends are in order, too.
-        let first = indices.partition_point(|index| spans[*index].leave_ns <= from_ns);
-        indices[first..].iter().map(|index| &spans[*index]).take_while(move |span| span.enter_ns < to_ns)
+        self.overlapping(&self.calls, thread, from_ns, to_ns)
+    }
+
+    fn overlapping<'b>(
+        &'b self,
+        calls: &'b HashMap<i32, Vec<usize>>,
+        thread: i32,
+        from_ns: u64,
+        to_ns: u64,
+    ) -> impl Iterator<Item = &'b Span> {
+        let indices = calls.get(&thread).map_or(&[][..], Vec::as_slice);
+        let first = indices.partition_point(|index| self.spans[*index].leave_ns <= from_ns);
+        let calls = indices[first..].iter().map(|index| &self.spans[*index]);
+        calls.take_while(move |span| span.enter_ns < to_ns)
     }
 
     /// Adds the time of a part to the row, by cause.
@@ -136,6 +161,18 @@ impl Facts<'_> {
         }
     }
 
+    /// True if the thread waits at this time until the time of a buffer has come.
+    fn is_clock_wait(&self, thread: i32, at_ns: u64) -> bool {
+        let waits = self.clock_waits.get(&thread).map_or(&[][..], Vec::as_slice);
+        let next = waits.partition_point(|index| self.spans[*index].enter_ns <= at_ns);
+        next.checked_sub(1).is_some_and(|last| self.spans[waits[last]].leave_ns > at_ns)
+    }
+
+    /// True if this thread called a codec with threads of its own between the two times.
+    pub(crate) fn has_pool(&self, thread: i32, from_ns: u64, to_ns: u64) -> bool {
+        self.overlapping(&self.pool_calls, thread, from_ns, to_ns).next().is_some()
+    }
+
     fn stretches(&self, thread: i32, from_ns: u64, to_ns: u64) -> impl Iterator<Item = Stretch> {
         self.timelines.get(&thread).into_iter().flat_map(move |line| line.between(from_ns, to_ns))
     }
@@ -156,6 +193,7 @@ impl Facts<'_> {
                 Doing::Preempted => row.preempted_ns += ns,
                 Doing::Woken => row.wakeup_ns += ns,
                 Doing::Waiting(WaitReason::Timer) => row.paced_ns += ns,
+                Doing::Waiting(_) if self.is_clock_wait(thread, stretch.from_ns) => row.paced_ns += ns,
                 Doing::Waiting(WaitReason::Lock | WaitReason::Unknown) if pool => row.pool_ns += ns,
                 Doing::Waiting(reason) => {
                     row.blocked_ns += ns;
@@ -183,12 +221,14 @@ fn pools(spans: &[Span], events: &[ThreadEvent]) -> HashMap<(i32, u64), HashSet<
     pools
 }
 
-/// Returns the indices of each thread's spans that have an item, in the order of their begins.
-fn by_thread(spans: &[Span]) -> HashMap<i32, Vec<usize>> {
+/// Returns the indices of each thread's spans for which `is_wanted` holds, in the order of their begins, without those
+/// inside another one.
+fn by_thread(spans: &[Span], is_wanted: impl Fn(&Span) -> bool) -> HashMap<i32, Vec<usize>> {
     let mut by_thread: HashMap<i32, Vec<usize>> = HashMap::new();
-    for (index, span) in spans.iter().enumerate() {
-        if span.data != 0 && span.call != Call::GetBuffer {
-            by_thread.entry(span.thread).or_default().push(index);
+    for (index, span) in spans.iter().enumerate().filter(|(_, span)| is_wanted(span)) {
+        let indices = by_thread.entry(span.thread).or_default();
+        if indices.last().is_none_or(|last| spans[*last].leave_ns <= span.enter_ns) {
+            indices.push(index);
         }
     }
     by_thread

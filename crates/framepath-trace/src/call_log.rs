@@ -12,6 +12,7 @@ use crate::calls::CallEvent;
 use crate::frame_ledger::{StreamLedger, ledgers};
 use crate::identify::identify;
 use crate::names::Names;
+use crate::pad_frames::pad_ledgers;
 use crate::probes::{ProbeCount, ProbeEvent, Probes, SystemCall};
 use crate::spans::spans;
 use crate::timeline::{WakeUp, timelines};
@@ -115,11 +116,10 @@ impl CallLog {
         let timelines = timelines(events, &self.waits, &self.wake_ups, end_ns);
         let found = identify(&spans, &self.names);
         let facts = Facts::new(&spans, &timelines, &self.names, events);
-        Frames {
-            streams: ledgers(&found, &facts),
-            ambiguous: found.ambiguous,
-            lost: self.probes.lost(),
-            probes: self.count,
-        }
+        // In a pipeline, the calls of FFmpeg's libraries are parts of its elements.
+        let pads = pad_ledgers(&facts);
+        let (streams, ambiguous) =
+            if pads.is_empty() { (ledgers(&found, &facts), found.ambiguous) } else { (pads, 0) };
+        Frames { streams, ambiguous, lost: self.probes.lost(), probes: self.count }
     }
 }

@@ -15,7 +15,9 @@ use crate::identify::{Identified, TracedFrame};
 /// Ledger of one video stream of a program.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StreamLedger {
-    /// Stages in the order in which frames pass them: `demux mov,mp4,m4a`, `decode h264`, `filter scale`.
+    /// Where the frames begin: `demux`, `decode`, or the first element of a pipeline.
+    pub from: String,
+    /// Stages in the order in which frames pass them: `demux mov`, `decode h264`, `filter scale`, or elements.
     pub stages: Vec<String>,
     /// One row for each frame and stage; hops are indices in `stages`, threads are indices in `threads`.
     pub rows: Vec<Row>,
@@ -44,6 +46,13 @@ pub(crate) fn ledgers(found: &Identified, facts: &Facts<'_>) -> Vec<StreamLedger
     ledgers
 }
 
+/// Turns the sums of blocked time into means per frame.
+pub(crate) fn mean_blocked(ledger: &mut StreamLedger) {
+    for ns in ledger.blocked.values_mut() {
+        *ns /= ledger.frames.max(1) as f64;
+    }
+}
+
 struct Stream<'a> {
     facts: &'a Facts<'a>,
     frames: &'a [&'a TracedFrame],
@@ -56,6 +65,7 @@ impl Stream<'_> {
         // A stage that few frames reach is none of the stream's: packets of the end, a first try.
         let stages: Vec<usize> = (0..STAGES.len()).filter(|stage| 2 * uses(*stage) > most).collect();
         let mut ledger = StreamLedger {
+            from: stages.first().map_or("", |stage| STAGES[*stage]).to_owned(),
             stages: stages.iter().map(|stage| self.name(*stage)).collect(),
             ..StreamLedger::default()
         };
@@ -69,9 +79,7 @@ impl Stream<'_> {
             let parts = stages.iter().map(|stage| self.parts(frame, *stage, &works)).collect();
             self.facts.add_frame(&mut ledger, number as u64, birth_ns, parts);
         }
-        for ns in ledger.blocked.values_mut() {
-            *ns /= ledger.frames.max(1) as f64;
-        }
+        mean_blocked(&mut ledger);
         ledger
     }
 

@@ -30,7 +30,7 @@ impl StreamLedger {
     fn write(&self, text: &mut String) -> std::fmt::Result {
         let digest = self.digest();
         let word = |stage: &String| stage.split(' ').next().unwrap_or_default().to_owned();
-        let (first, last) = (self.stages.first().map(word), self.stages.last().map(word));
+        let last = self.stages.last().map(word);
         let Some(latency) = digest.latency else { return Ok(()) };
         let [p50, p95, p99, max] =
             [latency.p50, latency.p95, latency.p99, latency.max].map(|ns| shown_time(ns as f64));
@@ -38,8 +38,8 @@ impl StreamLedger {
             text,
             "{} frames; latency ({} to {}) p50 {p50}  p95 {p95}  p99 {p99}  max {max}{}",
             self.frames,
-            first.unwrap_or_default(),
-            last.unwrap_or_default(),
+            shown(&self.from),
+            shown(&last.unwrap_or_default()),
             match self.others {
                 0 => "; every packet is one of them".to_owned(),
                 n => format!("; {n} more packets without a frame at the end"),

@@ -37,6 +37,7 @@ mod frame_text;
 mod identify;
 mod library;
 mod names;
+mod pad_frames;
 mod probe_site;
 mod probes;
 mod recording;

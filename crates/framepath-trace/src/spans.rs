@@ -27,15 +27,15 @@ pub(crate) struct Span {
 /// at a file: their frames are not the program's. `events` are in the order of their times.
 pub(crate) fn spans(events: &[CallEvent]) -> Vec<Span> {
     let mut spans: Vec<Span> = Vec::new();
-    // Running calls of each thread: the index of the span, and the number of calls of the same function inside.
-    let mut running: HashMap<(i32, Call), (usize, usize)> = HashMap::new();
+    // Running calls of each thread: the indices of the spans, `None` for a call that is left out.
+    let mut running: HashMap<(i32, Call), Vec<Option<usize>>> = HashMap::new();
     let mut is_finished = Vec::new();
     for event in events {
-        let key = (event.thread, event.call);
-        match (event.phase, running.get_mut(&key)) {
-            (Phase::Enter, Some((_, inside))) => *inside += 1,
-            (Phase::Enter, None) => {
-                running.insert(key, (spans.len(), 0));
+        let inside = running.entry((event.thread, event.call)).or_default();
+        match event.phase {
+            Phase::Enter if !inside.is_empty() && !event.call.is_nested() => inside.push(None),
+            Phase::Enter => {
+                inside.push(Some(spans.len()));
                 spans.push(Span {
                     call: event.call,
                     process: event.process,
@@ -49,18 +49,17 @@ pub(crate) fn spans(events: &[CallEvent]) -> Vec<Span> {
                 });
                 is_finished.push(false);
             }
-            (Phase::Leave, Some((_, inside))) if *inside > 0 => *inside -= 1,
-            (Phase::Leave, Some((index, _))) => {
-                let span = &mut spans[*index];
-                (span.leave_ns, span.result) = (event.at_ns, event.result);
-                if event.data != 0 {
-                    (span.data, span.pts) = (event.data, event.pts);
+            // Without a begin, the call began before the recording.
+            Phase::Leave => {
+                if let Some(index) = inside.pop().flatten() {
+                    let span = &mut spans[index];
+                    (span.leave_ns, span.result) = (event.at_ns, event.result);
+                    if event.data != 0 {
+                        (span.data, span.pts) = (event.data, event.pts);
+                    }
+                    is_finished[index] = true;
                 }
-                is_finished[*index] = true;
-                running.remove(&key);
             }
-            // The call began before the recording.
-            (Phase::Leave, None) => {}
         }
     }
     let mut is_finished = is_finished.into_iter();
