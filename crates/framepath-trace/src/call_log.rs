@@ -7,10 +7,12 @@ use std::time::Duration;
 use framepath_os::measure::process_events::ThreadEvent;
 use framepath_os::process::children;
 
+use crate::attribution::Facts;
 use crate::calls::CallEvent;
-use crate::frame_ledger::{Facts, StreamLedger, ledgers};
+use crate::frame_ledger::{StreamLedger, ledgers};
 use crate::identify::identify;
 use crate::names::Names;
+use crate::pad_frames::pad_ledgers;
 use crate::probes::{ProbeCount, ProbeEvent, Probes, SystemCall};
 use crate::spans::spans;
 use crate::timeline::{WakeUp, timelines};
@@ -113,12 +115,11 @@ impl CallLog {
         let spans = spans(&self.calls);
         let timelines = timelines(events, &self.waits, &self.wake_ups, end_ns);
         let found = identify(&spans, &self.names);
-        let facts = Facts { spans: &spans, timelines: &timelines, names: &self.names, events };
-        Frames {
-            streams: ledgers(&found, &facts),
-            ambiguous: found.ambiguous,
-            lost: self.probes.lost(),
-            probes: self.count,
-        }
+        let facts = Facts::new(&spans, &timelines, &self.names, events);
+        // In a pipeline, the calls of FFmpeg's libraries are parts of its elements.
+        let pads = pad_ledgers(&facts);
+        let (streams, ambiguous) =
+            if pads.is_empty() { (ledgers(&found, &facts), found.ambiguous) } else { (pads, 0) };
+        Frames { streams, ambiguous, lost: self.probes.lost(), probes: self.count }
     }
 }

@@ -28,6 +28,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod attribution;
 mod call_log;
 mod calls;
 mod error;
@@ -36,6 +37,7 @@ mod frame_text;
 mod identify;
 mod library;
 mod names;
+mod pad_frames;
 mod probe_site;
 mod probes;
 mod recording;
