@@ -222,13 +222,16 @@ static void push(AVFrame *frame)
 		inject("push", frame->pts);
 		inject_late("push", frame->pts);
 	}
+	/* A frame that waits for room in the queue waits in the queue. */
+	const int64_t since_ns = now_ns();
+
 	pthread_mutex_lock(&queue_lock);
 	while (queue_count == depth)
 		pthread_cond_wait(&has_room, &queue_lock);
 	const int at = (queue_first + queue_count++) % QUEUE;
 
 	queue[at] = frame;
-	pushed_ns[at] = now_ns();
+	pushed_ns[at] = since_ns;
 	pthread_mutex_unlock(&queue_lock);
 	pthread_cond_signal(&has_frame);
 	if (frame)

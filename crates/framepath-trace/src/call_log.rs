@@ -85,7 +85,7 @@ impl CallLog {
                 calls.push(event);
             }
             ProbeEvent::Waits(call) => waits.push(call),
-            ProbeEvent::Woken { thread, at_ns, .. } => wake_ups.push(WakeUp { at_ns, thread }),
+            ProbeEvent::Woken { thread, by, at_ns } => wake_ups.push(WakeUp { at_ns, thread, by }),
             ProbeEvent::Forked(_) | ProbeEvent::Executed(_) | ProbeEvent::Loaded(_) => {}
         });
     }

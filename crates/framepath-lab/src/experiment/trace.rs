@@ -147,7 +147,8 @@ fn identified_percent(traced: &TracedRun) -> f64 {
     let is_right = |frame: &&crate::traced::OwnFrame| {
         let rows = traced.rows(frame.pts);
         let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return false };
-        let before = traced.own.frames.iter().map(|other| other.end_ns).filter(|end| *end < frame.end_ns).max();
+        let before =
+            traced.own.frames.iter().map(|other| other.end_ns).filter(|end| *end < frame.end_ns).max();
         first.enter_ns >= frame.begin_ns && last.leave_ns <= frame.end_ns && Some(last.leave_ns) > before
     };
     let frames = &traced.own.frames;

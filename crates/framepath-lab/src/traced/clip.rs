@@ -37,7 +37,8 @@ impl NumberedClip {
         let raw = folder.join(format!("{name}.yuv"));
         write_pictures(&raw, frames).map_err(LabError::io("writing numbered pictures"))?;
         let (path, size) = (folder.join(name), format!("{WIDTH}x{HEIGHT}"));
-        let input = ["-v", "error", "-y", "-f", "rawvideo", "-pix_fmt", "yuv420p", "-s", &size, "-r", "25", "-i"];
+        let input =
+            ["-v", "error", "-y", "-f", "rawvideo", "-pix_fmt", "yuv420p", "-s", &size, "-r", "25", "-i"];
         let words = input.map(OsString::from).into_iter().chain([raw.clone().into()]);
         let words = words.chain(encoder.iter().map(OsString::from)).chain([path.clone().into()]);
         let ran = Program::new("ffmpeg", words).run(false);
@@ -89,8 +90,7 @@ fn write_pictures(path: &Path, frames: u32) -> std::io::Result<()> {
             true => 16,
             false => (row + 2 * column + 3 * number as usize) as u8,
         };
-        let picture: Vec<u8> =
-            (0..WIDTH * HEIGHT).map(|index| pixel(index / WIDTH, index % WIDTH)).collect();
+        let picture: Vec<u8> = (0..WIDTH * HEIGHT).map(|index| pixel(index / WIDTH, index % WIDTH)).collect();
         file.write_all(&picture)?;
         file.write_all(&grey)?;
     }
