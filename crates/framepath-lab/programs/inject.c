@@ -305,6 +305,7 @@ void inject_handed(void)
 	while (atomic_load(&served) < asked)
 		sched_yield();
 	injected[injected_count++].ns = atomic_load(&end_ns) - handed_ns;
+	is_late = 0;
 }
 
 void inject_report(FILE *report)

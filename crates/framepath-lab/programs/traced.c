@@ -72,7 +72,7 @@ static pthread_cond_t has_frame = PTHREAD_COND_INITIALIZER;
 static pthread_cond_t has_room = PTHREAD_COND_INITIALIZER;
 static AVFrame *queue[QUEUE];
 static int64_t pushed_ns[QUEUE];
-static int queue_first, queue_count;
+static int queue_first, queue_count, is_idle;
 
 static int check(int result, const char *what)
 {
@@ -220,7 +220,12 @@ static void push(AVFrame *frame)
 {
 	if (frame) {
 		inject("push", frame->pts);
-		inject_late("push", frame->pts);
+		pthread_mutex_lock(&queue_lock);
+		const int can_be_late = is_idle;
+
+		pthread_mutex_unlock(&queue_lock);
+		if (can_be_late)
+			inject_late("push", frame->pts);
 	}
 	/* A frame that waits for room in the queue waits in the queue. */
 	const int64_t since_ns = now_ns();
@@ -258,8 +263,10 @@ static void *consume(void *unused)
 		pin(1);
 	do {
 		pthread_mutex_lock(&queue_lock);
+		is_idle = !queue_count;
 		while (!queue_count)
 			pthread_cond_wait(&has_frame, &queue_lock);
+		is_idle = 0;
 		const int64_t queued_ns = now_ns() - pushed_ns[queue_first];
 
 		frame = queue[queue_first];

@@ -180,8 +180,11 @@ impl Facts<'_> {
                 _ => self.add_thread(row, from, false, stretch.from_ns, stretch.to_ns, &mut ledger.blocked),
             }
         }
-        // While the second thread has calls for others, the frame waits in a queue.
+        // While the second thread has calls for others, the frame waits in a queue. It leaves a full one at the latest when
+        // the second thread ends the first one's wait for room.
         let busy_ns = self.busy_until(to, handed_ns, to_ns);
+        let line = self.timelines.get(&from);
+        let busy_ns = line.and_then(|line| line.last_wake_up(to, busy_ns, to_ns)).unwrap_or(busy_ns);
         row.queue_ns += busy_ns - handed_ns;
         ledger.span(row, SpanPlace::Inside(Cause::Queue), handed_ns, busy_ns);
         ledger.span(row, SpanPlace::Inside(Cause::Wakeup), busy_ns, to_ns);

@@ -24,6 +24,9 @@ use load::Load;
 /// Suffix of the cases under load.
 const LOADED: &str = "-loaded";
 
+/// Encoder of the clip in which no picture refers to another one: frame threads do not wait for one another.
+const INTRA: [&str; 6] = ["-c:v", "libx264", "-preset", "veryfast", "-g", "1"];
+
 /// Returns the names of all cases.
 pub(super) fn cases() -> Vec<String> {
     let idle = INJECTIONS.iter().map(|injection| injection.name.to_owned());
@@ -50,9 +53,10 @@ pub(super) fn run(
     let prepared = TracedProgram::build().and_then(|program| {
         let encoder = ["-c:v", "libx264", "-preset", "veryfast", "-bf", "2", "-g", "50", "-slices", "2"];
         let clip = NumberedClip::encode(&program.file(""), "clip.mp4", frames, &encoder)?;
-        Ok((program, clip))
+        let intra = NumberedClip::encode(&program.file(""), "intra.mp4", frames, &INTRA)?;
+        Ok((program, clip, intra))
     });
-    let (program, clip) = match prepared {
+    let (program, clip, intra) = match prepared {
         Ok(prepared) => prepared,
         Err(LabError::Missing(reason)) => {
             summary.skipped.push(Skipped { contender: "ledger".to_owned(), case: None, reason });
@@ -63,6 +67,7 @@ pub(super) fn run(
     for (name, injection, loaded) in wanted {
         watch.step(&name);
         let load = loaded.then(Load::start);
+        let clip = if injection.intra { &intra } else { &clip };
         let measured = measure(&program, injection, &clip.path);
         drop(load);
         match measured {
@@ -109,9 +114,8 @@ fn measure(program: &TracedProgram, injection: &Injection, clip: &Path) -> Resul
     add("unexplained_percent", median(&unexplained));
     add("unexplained_p95_percent", percentile(&unexplained, 95.0));
     add("identified_percent", Some(identified_percent(&traced)));
-    // The kernel's own count of the program's CPU time, which ends a little before the program does.
-    let count = traced.trace.usage.cpu_ns.filter(|ns| *ns > 0);
-    add("cpu_ratio", count.map(|ns| traced.trace.running_ns() as f64 / ns as f64));
+    // The program's own count contains what the child did before it executed the program, and not its end.
+    add("cpu_ratio", Some(traced.trace.running_ns() as f64 / traced.own.cpu_ns.max(1) as f64));
     Ok(measured)
 }
 

@@ -18,6 +18,8 @@ pub(super) struct Injection {
     /// First word of the stage.
     stage: &'static str,
     cause: Cause,
+    /// True if the clip is the one without references between pictures.
+    pub(super) intra: bool,
 }
 
 const fn injection(
@@ -27,7 +29,12 @@ const fn injection(
     stage: &'static str,
     cause: Cause,
 ) -> Injection {
-    Injection { name, options, inject, stage, cause }
+    Injection { name, options, inject, stage, cause, intra: false }
+}
+
+/// Injection into the decoding of pictures that do not wait for one another.
+const fn intra(name: &'static str, inject: &'static str, cause: Cause) -> Injection {
+    Injection { name, options: FRAMES, inject, stage: "decode", cause, intra: true }
 }
 
 /// Program of one thread with all stages.
@@ -68,12 +75,12 @@ pub(super) const INJECTIONS: &[Injection] = &[
     injection("mux-paced", ONE, "inject=sleep:output:5000:4", "mux", Cause::Paced),
     injection("worker-compute", FRAMES, "inject=spin:buffer:5000:7", "decode", Cause::Compute),
     injection("worker-paced", FRAMES, "inject=sleep:buffer:5000:7", "decode", Cause::Paced),
-    injection("worker-lock", FRAMES, "inject=futex:buffer:5000:7", "decode", Cause::Blocked),
-    injection("worker-read", FRAMES, "inject=read:buffer:5000:7", "decode", Cause::Blocked),
-    injection("worker-fault", FRAMES, "inject=fault:buffer:5000:7", "decode", Cause::Blocked),
+    intra("worker-lock", "inject=futex:buffer:5000:7", Cause::Blocked),
+    intra("worker-read", "inject=read:buffer:5000:7", Cause::Blocked),
+    intra("worker-fault", "inject=fault:buffer:5000:7", Cause::Blocked),
     injection("worker-early-compute", FRAMES, "inject=spin:buffer-early:5000:7", "decode", Cause::Compute),
     injection("worker-early-paced", FRAMES, "inject=sleep:buffer-early:5000:7", "decode", Cause::Paced),
-    injection("worker-early-lock", FRAMES, "inject=futex:buffer-early:5000:7", "decode", Cause::Blocked),
+    intra("worker-early-lock", "inject=futex:buffer-early:5000:7", Cause::Blocked),
     injection("slices-compute", SLICES, "inject=spin:buffer:5000:10", "decode", Cause::Compute),
     injection("slices-paced", SLICES, "inject=sleep:buffer:5000:10", "decode", Cause::Paced),
     injection("push-compute", TWO, "inject=spin:push:5000:10", "filter", Cause::Compute),
