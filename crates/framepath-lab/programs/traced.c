@@ -385,6 +385,7 @@ int main(int count, char **words)
 	pthread_t consumer;
 	AVPacket *packet = av_packet_alloc();
 
+	av_log_set_level(AV_LOG_ERROR);
 	while (count > 4) {
 		set(words[1]);
 		words++, count--;
