@@ -28,12 +28,16 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod calls;
 mod error;
+mod preload;
 mod recording;
 mod report;
 mod thread_times;
 
+pub use calls::{CALL_SITES, Call, CallEvent, CallSite, Item, NO_PTS, Phase};
 pub use error::TraceError;
+pub use preload::CallLog;
 pub use recording::Recording;
 pub use report::{TraceReport, Usage};
 pub use thread_times::{ThreadRow, ThreadTimes};

@@ -15,6 +15,7 @@ use framepath_os::process::signal;
 use framepath_os::time::now_ns;
 
 use crate::error::TraceError;
+use crate::preload::{CallLog, Preload};
 use crate::report::{TraceReport, Usage};
 use crate::thread_times::{ThreadRow, ThreadTimes};
 
@@ -58,6 +59,8 @@ struct EventLog {
     times: ThreadTimes,
     /// Events whose turn has not come: another CPU may still write earlier ones.
     waiting: Vec<ThreadEvent>,
+    /// Recorder of calls; `None` if no calls are recorded.
+    calls: Option<Preload>,
 }
 
 impl Recording {
@@ -67,12 +70,35 @@ impl Recording {
     /// # Errors
     /// [`TraceError::Start`] if the command cannot be started, [`TraceError::Denied`] if the kernel denies perf.
     pub fn of_command(command: Command) -> Result<Recording, TraceError> {
+        Recording::of_command_with(command, None)
+    }
+
+    /// Does the same as [`Recording::of_command`], and records the calls of FFmpeg's libraries in the program and in all
+    /// that it starts: [`TraceReport::calls`]. A library is preloaded for this; it needs no privilege.
+    ///
+    /// The environment of the program differs by two variables: `LD_PRELOAD` gets one more entry, and
+    /// `FRAMEPATH_TRACE_RING` is new. Both have paths in `/proc` of this process, which therefore must be able to show its
+    /// descriptors: a program with file capabilities cannot.
+    ///
+    /// Calls are missing of static programs, of functions that a program has found by dlsym(3), and of programs that change
+    /// their user at the start (set-user-ID).
+    ///
+    /// # Errors
+    /// As [`Recording::of_command`]; [`TraceError::System`] if the library cannot be provided.
+    pub fn of_command_with_calls(mut command: Command) -> Result<Recording, TraceError> {
+        let provide = |error| TraceError::System { operation: "provide the library for the program", error };
+        let calls = Preload::new(now_ns()).map_err(provide)?;
+        calls.add_to(&mut command);
+        Recording::of_command_with(command, Some(calls))
+    }
+
+    fn of_command_with(command: Command, calls: Option<Preload>) -> Result<Recording, TraceError> {
         let what = command.get_program().to_string_lossy().into_owned();
         let failed = |error| TraceError::Start { program: what.clone(), error };
         let child = HeldChild::start(command).map_err(failed)?;
         let events = ProcessEvents::of_threads(&[child.pid()], true);
         let events = events.map_err(|error| cannot_observe(&what, 1, error))?;
-        let log = EventLog { events, times: ThreadTimes::default(), waiting: Vec::new() };
+        let log = EventLog { events, times: ThreadTimes::default(), waiting: Vec::new(), calls };
         Ok(Recording { log, target: Target::Command(child), what, start_ns: now_ns() })
     }
 
@@ -101,7 +127,7 @@ impl Recording {
                 times.add(pid as i32, number, &name, waits.then_some(start_ns));
             }
         }
-        let log = EventLog { events, times, waiting: Vec::new() };
+        let log = EventLog { events, times, waiting: Vec::new(), calls: None };
         Ok(Recording { log, target: Target::Process { pid, cpu_ns }, what, start_ns })
     }
 
@@ -141,8 +167,9 @@ impl Recording {
             Ok(child) => Usage::of_command(&wait(child)?, before_ns),
             Err(_) => Usage { cpu_ns, ..Usage::default() },
         };
-        let (threads, lost) = log.finish(end_ns);
-        Ok(TraceReport::new(what, end_ns - start_ns, usage, threads, lost))
+        let (threads, lost, calls) = log.finish(end_ns);
+        let report = TraceReport::new(what, end_ns - start_ns, usage, threads, lost);
+        Ok(if calls.is_some() { TraceReport { level: "preload", calls, ..report } } else { report })
     }
 }
 
@@ -153,6 +180,9 @@ impl EventLog {
         let waiting = &mut self.waiting;
         self.events.drain(|event| waiting.push(event));
         self.pass_on(written_ns);
+        if let Some(calls) = &mut self.calls {
+            calls.read();
+        }
     }
 
     fn pass_on(&mut self, before_ns: u64) {
@@ -181,12 +211,14 @@ impl EventLog {
         }
     }
 
-    /// Reads the last events. Returns the rows and the number of lost events.
-    fn finish(mut self, end_ns: u64) -> (Vec<ThreadRow>, u64) {
+    /// Reads the last events. Returns the rows, the number of lost events, and the calls.
+    fn finish(mut self, end_ns: u64) -> (Vec<ThreadRow>, u64, Option<CallLog>) {
         std::thread::sleep(Duration::from_nanos(WRITTEN_NS));
         self.read();
         self.pass_on(u64::MAX);
-        self.times.finish(end_ns)
+        let calls = self.calls.map(Preload::finish);
+        let (rows, lost) = self.times.finish(end_ns);
+        (rows, lost, calls)
     }
 }
 

@@ -9,6 +9,7 @@ use framepath_model::shown_time::shown_time;
 use framepath_os::process::children::ResourceUsage;
 use serde::Serialize;
 
+use crate::preload::CallLog;
 use crate::thread_times::ThreadRow;
 
 /// Number of threads in the text; the others are summed up.
@@ -39,7 +40,7 @@ impl Usage {
 pub struct TraceReport {
     /// The program of the command, or the number and name of the process.
     pub program: String,
-    /// Level of the recording: `threads`.
+    /// Level of the recording: `threads`, or `preload` with calls.
     pub level: &'static str,
     /// Duration of the recording, nanoseconds.
     pub wall_ns: u64,
@@ -49,6 +50,9 @@ pub struct TraceReport {
     pub threads: Vec<ThreadRow>,
     /// Number of events that the kernel reported as lost.
     pub lost_events: u64,
+    /// Calls of FFmpeg's libraries; `None` if no calls were recorded.
+    #[serde(skip)]
+    pub calls: Option<CallLog>,
 }
 
 impl TraceReport {
@@ -59,7 +63,7 @@ impl TraceReport {
         threads: Vec<ThreadRow>,
         lost_events: u64,
     ) -> TraceReport {
-        TraceReport { program, level: "threads", wall_ns, usage, threads, lost_events }
+        TraceReport { program, level: "threads", wall_ns, usage, threads, lost_events, calls: None }
     }
 
     /// Returns the time on CPUs of all threads, nanoseconds.
