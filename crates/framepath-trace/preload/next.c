@@ -12,8 +12,22 @@
 #include <link.h>
 #include <string.h>
 
+_Atomic unsigned closed = 1;
+
 /* Number of libraries of one kind that are searched. */
 #define LIBRARIES 8
+
+/*
+ * Unloads an object as the real function does. The program could load another object to the address and call before
+ * the count has changed, but only from another thread, in the time of two instructions.
+ */
+EXPORT int dlclose(void *handle)
+{
+	int (*next)(void *) = (int (*)(void *))dlsym(RTLD_NEXT, "dlclose");
+	int result = next ? next(handle) : -1;
+	atomic_fetch_add_explicit(&closed, 1, memory_order_release);
+	return result;
+}
 
 /* Object (the program or a library) that contains an address. */
 struct object {
@@ -71,10 +85,12 @@ static int is_library(struct dl_phdr_info *info, size_t size, void *data)
 /* Returns the function in the loaded object `name` or in the libraries that it needs. */
 static void *in_object(const struct function *function, const char *name)
 {
+	int (*close)(void *) = (int (*)(void *))dlsym(RTLD_NEXT, "dlclose");
 	void *handle = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
 	void *found = handle ? dlsym(handle, function->name) : NULL;
-	if (handle)
-		dlclose(handle);
+	/* The object stays loaded: it was loaded before. */
+	if (handle && close)
+		close(handle);
 	return found == function->own ? NULL : found;
 }
 
@@ -100,11 +116,35 @@ static void *search(const struct function *function, const struct object *object
 	return found;
 }
 
+/* Stores what was looked up when `closed` was `before`. Any entry will do if none is free. */
+static void store(struct function *function, const struct object *object, void *next, unsigned before)
+{
+	struct caller *caller = &function->callers[object->low / 4096 % CALLERS];
+	for (int n = 0; n < CALLERS; n++) {
+		struct caller *one = &function->callers[n];
+		if (atomic_load_explicit(&one->closed, memory_order_relaxed) != before) {
+			caller = one;
+			break;
+		}
+	}
+	unsigned version = atomic_load_explicit(&caller->version, memory_order_relaxed);
+	atomic_store_explicit(&caller->version, version + 1, memory_order_relaxed);
+	/* Release: a reader that sees a new field sees the odd version, too. */
+	atomic_thread_fence(memory_order_release);
+	atomic_store_explicit(&caller->closed, before, memory_order_relaxed);
+	atomic_store_explicit(&caller->low, object->low, memory_order_relaxed);
+	atomic_store_explicit(&caller->bytes, object->high - object->low, memory_order_relaxed);
+	atomic_store_explicit(&caller->next, next, memory_order_relaxed);
+	atomic_store_explicit(&caller->version, version + 2, memory_order_release);
+}
+
 void *look_up(struct function *function, uintptr_t from)
 {
 	struct object object = {.address = from};
 	Dl_info info;
 	int saved = errno;
+	/* Acquire: pairs with the release in dlclose, behind the change of the loaded objects. */
+	unsigned before = atomic_load_explicit(&closed, memory_order_acquire);
 	dl_iterate_phdr(is_object_of_address, &object);
 	void *found = search(function, &object);
 	/* The real function must not go away while its address is stored, so its library stays loaded. */
@@ -112,21 +152,9 @@ void *look_up(struct function *function, uintptr_t from)
 		dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
 	/* Without the error of a search here, which the program could take for its own. */
 	dlerror();
-	/* A thread that finds another one here, also one that a fork has left behind, looks up the next call again. */
+	/* A thread that finds another one here, also one that a fork has left behind, looks up its next call again. */
 	if (found && object.low && !atomic_flag_test_and_set_explicit(&function->is_changing, memory_order_acquire)) {
-		for (int n = 0; n < CALLERS; n++) {
-			struct caller *caller = &function->callers[n];
-			uintptr_t low = atomic_load_explicit(&caller->low, memory_order_relaxed);
-			if (low == object.low)
-				break;
-			if (low != 0)
-				continue;
-			caller->bytes = object.high - object.low;
-			caller->next = found;
-			/* Release: the fields above come first. */
-			atomic_store_explicit(&caller->low, object.low, memory_order_release);
-			break;
-		}
+		store(function, &object, found, before);
 		atomic_flag_clear_explicit(&function->is_changing, memory_order_release);
 	}
 	errno = saved;

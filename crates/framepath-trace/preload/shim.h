@@ -58,12 +58,16 @@ HIDDEN void record(enum call call, enum phase phase, const void *object, struct 
 
 /* Function to which the calls from one object go. */
 struct caller {
-	/* First address of the object; 0 if this entry is not used. Set last. */
+	/* Odd while a thread changes the entry. */
+	_Atomic unsigned version;
+	/* Value of `closed` before the look-up. The entry is free if it differs from the present value. */
+	_Atomic unsigned closed;
+	/* First address of the object. */
 	_Atomic uintptr_t low;
-	/* Size of the object's address range. */
-	size_t bytes;
+	/* Size of the object's address range; 0 if the entry was never used. */
+	_Atomic size_t bytes;
 	/* The real function. */
-	void *next;
+	_Atomic(void *) next;
 };
 
 /* One function that this library defines. */
@@ -82,19 +86,31 @@ struct function {
 HIDDEN void *look_up(struct function *function, uintptr_t from);
 
 /*
+ * Number of calls of dlclose so far, and 1. Another object can be at the address of an unloaded one, so all that was
+ * looked up before is out of date.
+ */
+HIDDEN extern _Atomic unsigned closed;
+
+/*
  * Returns the real function for a call from the address `from`. A process can have several versions of a library, so
  * the real function depends on the object that calls.
  */
 static inline void *next_of(struct function *function, const void *from)
 {
+	unsigned now = atomic_load_explicit(&closed, memory_order_relaxed);
 	for (int n = 0; n < CALLERS; n++) {
 		struct caller *caller = &function->callers[n];
-		/* Acquire: pairs with the release in look_up, so that the other fields are there. */
-		uintptr_t low = atomic_load_explicit(&caller->low, memory_order_acquire);
-		if (low == 0)
-			break;
-		if ((uintptr_t)from - low < caller->bytes)
-			return caller->next;
+		/* Acquire: pairs with the release at the end of a change. */
+		unsigned version = atomic_load_explicit(&caller->version, memory_order_acquire);
+		unsigned looked_up = atomic_load_explicit(&caller->closed, memory_order_relaxed);
+		uintptr_t low = atomic_load_explicit(&caller->low, memory_order_relaxed);
+		size_t bytes = atomic_load_explicit(&caller->bytes, memory_order_relaxed);
+		void *next = atomic_load_explicit(&caller->next, memory_order_relaxed);
+		/* The fields belong together if the version is still the same. */
+		atomic_thread_fence(memory_order_acquire);
+		if (looked_up == now && (uintptr_t)from - low < bytes && version % 2 == 0 &&
+		    atomic_load_explicit(&caller->version, memory_order_relaxed) == version)
+			return next;
 	}
 	return look_up(function, (uintptr_t)from);
 }
