@@ -5,7 +5,7 @@ use std::env;
 use std::path::PathBuf;
 
 /// Files of the library, in the folder `preload`.
-const SOURCES: [&str; 3] = ["ffmpeg.c", "next.c", "ring.c"];
+const SOURCES: [&str; 4] = ["ffmpeg.c", "gstreamer.c", "next.c", "ring.c"];
 
 /// Options of the compiler and the linker. The library has no dependency but libc: libdl is a part of it in glibc 2.34
 /// and newer, and left out there.

@@ -25,18 +25,22 @@
 /* Attempts to get a slot before the record is lost: a call never waits. */
 #define ATTEMPTS 100
 
-/* One record; the words 1 to 6 are valid while `state` is odd. */
+/* Words of a record behind the ids. */
+struct content {
+	/* Call, phase << 8, result << 32; for a name, its part << 8. */
+	uint64_t kind;
+	uint64_t object;
+	/* Address of the item's bytes, presentation time, and nothing; or 24 bytes of a name. */
+	uint64_t words[3];
+};
+
+/* One record; valid while `state` is odd. */
 struct slot {
 	_Atomic uint64_t state;
 	uint64_t at_ns;
 	/* Process in the low, thread in the high half. */
 	uint64_t ids;
-	/* Call, phase << 8, result << 32. */
-	uint64_t kind;
-	uint64_t object;
-	uint64_t data;
-	uint64_t pts;
-	uint64_t unused;
+	struct content content;
 };
 
 /* Memory of the ring. The counters have cache lines of their own, because every record changes the first one. */
@@ -112,11 +116,10 @@ static uint64_t own_ids(void)
 	return (uint32_t)own.process | (uint64_t)(uint32_t)own.thread << 32;
 }
 
-void record(enum call call, enum phase phase, const void *object, struct item item, int result)
+/* Writes a record, or counts it as lost. */
+static void write_record(const struct content *content)
 {
 	struct timespec time;
-	if (!ring)
-		return;
 	clock_gettime(CLOCK_MONOTONIC, &time);
 	for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
 		uint64_t at = atomic_load_explicit(&ring->head, memory_order_relaxed);
@@ -136,10 +139,7 @@ void record(enum call call, enum phase phase, const void *object, struct item it
 			continue;
 		slot->at_ns = (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
 		slot->ids = own_ids();
-		slot->kind = (uint64_t)call | (uint64_t)phase << 8 | (uint64_t)(uint32_t)result << 32;
-		slot->object = (uintptr_t)object;
-		slot->data = (uintptr_t)item.data;
-		slot->pts = (uint64_t)item.pts;
+		slot->content = *content;
 		/*
 		 * Release: the record comes before its state. Fails if this thread was stopped for so long that the
 		 * reader has given up the slot and counted the record as lost.
@@ -149,4 +149,27 @@ void record(enum call call, enum phase phase, const void *object, struct item it
 		return;
 	}
 	atomic_fetch_add_explicit(&ring->lost, 1, memory_order_relaxed);
+}
+
+void record(enum call call, enum phase phase, const void *object, struct item item, int result)
+{
+	if (!ring)
+		return;
+	uint64_t kind = (uint64_t)call | (uint64_t)phase << 8 | (uint64_t)(uint32_t)result << 32;
+	struct content content = {kind, (uintptr_t)object, {(uintptr_t)item.data, (uint64_t)item.pts, 0}};
+	write_record(&content);
+}
+
+void record_name(const void *object, const char name[NAME_BYTES])
+{
+	for (uint64_t part = 0; ring && part < NAME_BYTES / 24 && (part == 0 || name[part * 24]); part++) {
+		struct content content = {PAD_NAME | part << 8, (uintptr_t)object, {0}};
+		memcpy(content.words, name + part * 24, sizeof(content.words));
+		write_record(&content);
+	}
+}
+
+int is_recorded(void)
+{
+	return ring != NULL;
 }

@@ -33,6 +33,8 @@ enum call {
 	WRITE_PACKET = 9,
 	PAD_PUSH = 10,
 	PAD_PULL = 11,
+	/* No call, but a name. */
+	PAD_NAME = 255,
 };
 
 /* Moments of a call: the order of `Phase` in src/calls.rs. */
@@ -52,6 +54,15 @@ struct item {
 
 /* Writes one record to the ring, or counts it as lost if the ring is full. Does nothing without a ring. */
 HIDDEN void record(enum call call, enum phase phase, const void *object, struct item item, int result);
+
+/* Size of the longest name, bytes. */
+#define NAME_BYTES 72
+
+/* Writes the name of an object, padded with zeroes, to the ring: one record for every 24 bytes. */
+HIDDEN void record_name(const void *object, const char name[NAME_BYTES]);
+
+/* Returns true if there is a ring. */
+HIDDEN int is_recorded(void);
 
 /* Number of objects (the program, a library, a plug-in) whose calls of one function are looked up only once. */
 #define CALLERS 4
