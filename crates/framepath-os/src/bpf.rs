@@ -20,6 +20,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 #[derive(Clone, Copy)]
 enum Operation {
     MapCreate = 0,
+    MapLookup = 1,
     MapUpdate = 2,
     MapDelete = 3,
     ProgramLoad = 5,

@@ -56,6 +56,9 @@ static struct item read_item(const void *from, int data, int pts)
 
 DEFINE(avcodec_open2, (void *object, const void *item, void **options), (object, item, options), "libavcodec", OPEN_CODEC,
        NONE, LEAVE)
+DEFINE(avformat_find_stream_info, (void *object, void **options), (object, options), "libavformat", OPEN_INPUT, NONE, LEAVE)
+DEFINE(avformat_write_header, (void *object, void **options), (object, options), "libavformat", OPEN_OUTPUT, NONE, LEAVE)
+DEFINE(avfilter_graph_config, (void *object, void *log), (object, log), "libavfilter", OPEN_GRAPH, NONE, LEAVE)
 DEFINE_AS(av_read_frame, TWO, "libavformat", READ_PACKET, PACKET, LEAVE)
 DEFINE_AS(avcodec_send_packet, TWO, "libavcodec", SEND_PACKET, PACKET, ENTER)
 DEFINE_AS(avcodec_receive_frame, TWO, "libavcodec", RECEIVE_FRAME, FRAME, LEAVE)

@@ -31,8 +31,11 @@ enum call {
 	SEND_FRAME = 7,
 	RECEIVE_PACKET = 8,
 	WRITE_PACKET = 9,
-	PAD_PUSH = 10,
-	PAD_PULL = 11,
+	OPEN_INPUT = 10,
+	OPEN_OUTPUT = 11,
+	OPEN_GRAPH = 12,
+	PAD_PUSH = 13,
+	PAD_PULL = 14,
 	/* No call, but a name. */
 	PAD_NAME = 255,
 };

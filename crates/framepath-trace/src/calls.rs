@@ -27,6 +27,24 @@ pub enum Call {
     ReceivePacket,
     /// `av_interleaved_write_frame(AVFormatContext *, AVPacket *)`, or `av_write_frame`.
     WritePacket,
+    /// `avformat_find_stream_info(AVFormatContext *, ...)`: the demuxer is known.
+    OpenInput,
+    /// `avformat_write_header(AVFormatContext *, ...)`: the muxer is known.
+    OpenOutput,
+    /// `avfilter_graph_config(AVFilterGraph *, ...)`: the filters are known.
+    OpenGraph,
+    /// `gst_pad_push(GstPad *, GstBuffer *)`, or `gst_pad_push_list` with the first buffer of the list. The item's bytes
+    /// are the GstBuffer itself.
+    PadPush,
+    /// `gst_pad_pull_range(GstPad *, guint64, guint, GstBuffer **)`: the item's bytes are the GstBuffer itself.
+    PadPull,
+}
+
+impl Call {
+    /// Returns true for a call whose object has been made ready, so that its name can be read.
+    pub fn is_opening(self) -> bool {
+        matches!(self, Call::OpenCodec | Call::OpenInput | Call::OpenOutput | Call::OpenGraph)
+    }
 }
 
 /// Moment of a call.
@@ -88,11 +106,14 @@ const fn site(
 }
 
 /// All observed functions.
-pub const CALL_SITES: [CallSite; 12] = [
+pub const CALL_SITES: [CallSite; 15] = [
     site(Call::OpenCodec, "libavcodec", "avcodec_open2", Item::None, Phase::Leave),
+    site(Call::OpenInput, "libavformat", "avformat_find_stream_info", Item::None, Phase::Leave),
+    site(Call::OpenOutput, "libavformat", "avformat_write_header", Item::None, Phase::Leave),
+    site(Call::OpenGraph, "libavfilter", "avfilter_graph_config", Item::None, Phase::Leave),
     site(Call::ReadPacket, "libavformat", "av_read_frame", Item::Packet, Phase::Leave),
     site(Call::SendPacket, "libavcodec", "avcodec_send_packet", Item::Packet, Phase::Enter),
-    site(Call::GetBuffer, "libavcodec", "avcodec_default_get_buffer2", Item::Frame, Phase::Enter),
+    site(Call::GetBuffer, "libavcodec", "avcodec_default_get_buffer2", Item::Frame, Phase::Leave),
     site(Call::ReceiveFrame, "libavcodec", "avcodec_receive_frame", Item::Frame, Phase::Leave),
     site(Call::FilterInput, "libavfilter", "av_buffersrc_add_frame_flags", Item::Frame, Phase::Enter),
     site(Call::FilterOutput, "libavfilter", "av_buffersink_get_frame_flags", Item::Frame, Phase::Leave),

@@ -31,6 +31,23 @@ pub enum TraceError {
         /// The command or process.
         what: String,
     },
+    /// The kernel denies probes, or cannot have them.
+    #[error(
+        "no level `bpf`: {error}; it needs root, or CAP_BPF and CAP_PERFMON, and Linux 6.6 with BTF; level `threads` \
+         needs neither"
+    )]
+    NoProbes {
+        /// The system's error.
+        #[source]
+        error: io::Error,
+    },
+    /// The library cannot be preloaded into the program.
+    #[error("no level `preload`: {error}; level `threads` needs no library")]
+    NoPreload {
+        /// The reason, or the system's error.
+        #[source]
+        error: io::Error,
+    },
     /// The process has more threads than this process may have descriptors for.
     #[error("{what} has {threads} threads, too many for the limit of open files; raise it with `ulimit -n`")]
     TooManyThreads {

@@ -14,12 +14,12 @@
 //!
 //! ```
 //! use std::process::Command;
-//! use framepath_trace::Recording;
+//! use framepath_trace::{Level, Recording};
 //!
 //! let mut sleep = Command::new("sleep");
 //! sleep.arg("0.01");
 //! // Fails where the kernel denies perf.
-//! if let Ok(recording) = Recording::of_command(sleep) {
+//! if let Ok(recording) = Recording::of_command(sleep, Some(Level::Threads)) {
 //!     let report = recording.run(None)?;
 //!     assert_eq!(report.threads.len(), 1);
 //!     assert!(report.threads[0].waiting_ns >= 10_000_000);
@@ -28,16 +28,26 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod call_log;
 mod calls;
 mod error;
+mod frame_ledger;
+mod frame_text;
+mod identify;
+mod library;
+mod names;
 mod preload;
+mod probe_site;
+mod probes;
 mod recording;
 mod report;
+mod spans;
 mod thread_times;
+mod timeline;
 
 pub use calls::{CALL_SITES, Call, CallEvent, CallSite, Item, NO_PTS, Phase};
 pub use error::TraceError;
-pub use preload::CallLog;
-pub use recording::Recording;
+pub use frame_ledger::StreamLedger;
+pub use recording::{Level, Recording};
 pub use report::{TraceReport, Usage};
 pub use thread_times::{ThreadRow, ThreadTimes};

@@ -13,9 +13,11 @@ use framepath_os::process::held_child::HeldChild;
 use framepath_os::process::running;
 use framepath_os::process::signal;
 use framepath_os::time::now_ns;
+use serde::Serialize;
 
+use crate::call_log::CallLog;
 use crate::error::TraceError;
-use crate::preload::{CallLog, Preload};
+use crate::preload::Preload;
 use crate::report::{TraceReport, Usage};
 use crate::thread_times::{ThreadRow, ThreadTimes};
 
@@ -36,6 +38,8 @@ const SIGKILL: i32 = 9;
 #[derive(Debug)]
 pub struct Recording {
     log: EventLog,
+    /// Calls of the libraries; `None` at level `threads`.
+    calls: Option<CallLog>,
     target: Target,
     /// Name of the command or process in texts.
     what: String,
@@ -59,56 +63,75 @@ struct EventLog {
     times: ThreadTimes,
     /// Events whose turn has not come: another CPU may still write earlier ones.
     waiting: Vec<ThreadEvent>,
-    /// Recorder of calls; `None` if no calls are recorded.
-    calls: Option<Preload>,
+    /// All events so far, if the calls of the libraries are recorded, too.
+    all: Option<Vec<ThreadEvent>>,
+}
+
+/// What a recording shows. Each level needs more rights than the one before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Level {
+    /// Times of threads: of one's own programs, without a privilege.
+    Threads,
+    /// Frames and stages of a command, by a preloaded library: without a privilege. See
+    /// [`Recording::of_command`].
+    Preload,
+    /// Frames, stages and causes, by BPF: root, or CAP_BPF and CAP_PERFMON.
+    Bpf,
+}
+
+impl Level {
+    /// Returns the name of the level, as options and reports have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Level::Threads => "threads",
+            Level::Preload => "preload",
+            Level::Bpf => "bpf",
+        }
+    }
 }
 
 impl Recording {
     /// Prepares the recording of `command`, and of all that it starts. The program runs from
-    /// [`Recording::run`] on.
+    /// [`Recording::run`] on. Records at `level`; without one, at the highest level that this process has the rights for.
+    ///
+    /// [`Level::Preload`] changes the environment of the program: `LD_PRELOAD` gets one more entry, and
+    /// `FRAMEPATH_TRACE_RING` is new. Both have paths in `/proc` of this process, so that nothing is left when it ends. The
+    /// library does not reach static programs, calls by addresses from dlsym(3), and programs that run as another user
+    /// than this process.
     ///
     /// # Errors
-    /// [`TraceError::Start`] if the command cannot be started, [`TraceError::Denied`] if the kernel denies perf.
-    pub fn of_command(command: Command) -> Result<Recording, TraceError> {
-        Recording::of_command_with(command, None)
-    }
-
-    /// Does the same as [`Recording::of_command`], and records the calls of FFmpeg's libraries in the program and in all
-    /// that it starts: [`TraceReport::calls`]. A library is preloaded for this; it needs no privilege.
-    ///
-    /// The environment of the program differs by two variables: `LD_PRELOAD` gets one more entry, and
-    /// `FRAMEPATH_TRACE_RING` is new. Both have paths in `/proc` of this process, which therefore must be able to show its
-    /// descriptors: a program with file capabilities cannot.
-    ///
-    /// Calls are missing of static programs, of functions that a program has found by dlsym(3), and of programs that change
-    /// their user at the start (set-user-ID).
-    ///
-    /// # Errors
-    /// As [`Recording::of_command`]; [`TraceError::System`] if the library cannot be provided.
-    pub fn of_command_with_calls(mut command: Command) -> Result<Recording, TraceError> {
-        let provide = |error| TraceError::System { operation: "provide the library for the program", error };
-        let calls = Preload::new(now_ns()).map_err(provide)?;
-        calls.add_to(&mut command);
-        Recording::of_command_with(command, Some(calls))
-    }
-
-    fn of_command_with(command: Command, calls: Option<Preload>) -> Result<Recording, TraceError> {
+    /// [`TraceError::Start`] if the command cannot be started, [`TraceError::Denied`] if the kernel denies perf,
+    /// [`TraceError::NoProbes`] or [`TraceError::NoPreload`] if the demanded level is not possible.
+    pub fn of_command(mut command: Command, level: Option<Level>) -> Result<Recording, TraceError> {
+        let preload = if level == Some(Level::Preload) {
+            let preload = Preload::new(now_ns()).map_err(|error| TraceError::NoPreload { error })?;
+            preload.add_to(&mut command);
+            Some(preload)
+        } else {
+            None
+        };
         let what = command.get_program().to_string_lossy().into_owned();
         let failed = |error| TraceError::Start { program: what.clone(), error };
         let child = HeldChild::start(command).map_err(failed)?;
         let events = ProcessEvents::of_threads(&[child.pid()], true);
         let events = events.map_err(|error| cannot_observe(&what, 1, error))?;
-        let log = EventLog { events, times: ThreadTimes::default(), waiting: Vec::new(), calls };
-        Ok(Recording { log, target: Target::Command(child), what, start_ns: now_ns() })
+        let calls = match preload {
+            Some(preload) => Some(CallLog::of_library(preload)),
+            None => call_log(level, child.pid().unsigned_abs(), false)?,
+        };
+        let log = EventLog::new(events, ThreadTimes::default(), calls.is_some());
+        Ok(Recording { log, calls, target: Target::Command(child), what, start_ns: now_ns() })
     }
 
     /// Begins the recording of the process `pid`, and of all that it starts from now on. Its children so far are
-    /// not recorded.
+    /// not recorded. Records at `level`; without one, at the highest level that this process has the rights for.
     ///
     /// # Errors
-    /// [`TraceError::NoProcess`], [`TraceError::TooManyThreads`], or [`TraceError::Denied`] if the kernel denies
-    /// perf for the process.
-    pub fn of_process(pid: u32) -> Result<Recording, TraceError> {
+    /// [`TraceError::NoProcess`], [`TraceError::TooManyThreads`], [`TraceError::Denied`] if the kernel denies perf
+    /// for the process, or [`TraceError::NoProbes`] or [`TraceError::NoPreload`] if the demanded level is not possible.
+    pub fn of_process(pid: u32, level: Option<Level>) -> Result<Recording, TraceError> {
         let no_process = |_| TraceError::NoProcess { pid };
         let threads = threads_of(pid).map_err(no_process)?;
         let main = threads.iter().find(|thread| thread.number.unsigned_abs() == pid);
@@ -127,8 +150,9 @@ impl Recording {
                 times.add(pid as i32, number, &name, waits.then_some(start_ns));
             }
         }
-        let log = EventLog { events, times, waiting: Vec::new(), calls: None };
-        Ok(Recording { log, target: Target::Process { pid, cpu_ns }, what, start_ns })
+        let calls = call_log(level, pid, true)?;
+        let log = EventLog::new(events, times, calls.is_some());
+        Ok(Recording { log, calls, target: Target::Process { pid, cpu_ns }, what, start_ns })
     }
 
     /// Records until the command or process ends, `limit` has passed, or SIGINT or SIGTERM has arrived (in a program
@@ -138,7 +162,7 @@ impl Recording {
     /// # Errors
     /// The command's program cannot be executed, or a system call failed.
     pub fn run(self, limit: Option<Duration>) -> Result<TraceReport, TraceError> {
-        let Recording { mut log, target, what, mut start_ns } = self;
+        let Recording { mut log, mut calls, target, what, mut start_ns } = self;
         let _interruptible = signal::interruptible();
         let (child, before_ns) = match target {
             Target::Command(held) => {
@@ -155,11 +179,9 @@ impl Recording {
         let until_ns =
             limit.map(|limit| start_ns.saturating_add(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX)));
         let is_over = || signal::interrupted() || until_ns.is_some_and(|until| now_ns() >= until);
-        while !watch.wait(LOOK) && !is_over() {
-            log.read();
-        }
+        while !look(&watch, &mut log, calls.as_mut()) && !is_over() {}
         if let (Ok(child), false) = (&child, watch.has_ended()) {
-            log.end(child, &watch);
+            end(child, &watch, &mut log, calls.as_mut());
         }
         let end_ns = now_ns();
         let cpu_ns = running::of(pid).map(|used| used.cpu_ns.saturating_sub(before_ns)).ok();
@@ -167,22 +189,23 @@ impl Recording {
             Ok(child) => Usage::of_command(&wait(child)?, before_ns),
             Err(_) => Usage { cpu_ns, ..Usage::default() },
         };
-        let (threads, lost, calls) = log.finish(end_ns);
-        let report = TraceReport::new(what, end_ns - start_ns, usage, threads, lost);
-        Ok(if calls.is_some() { TraceReport { level: "preload", calls, ..report } } else { report })
+        let (threads, lost, events) = log.finish(end_ns);
+        let frames = calls.map(|calls| calls.finish(&events, end_ns));
+        Ok(TraceReport::new(what, end_ns - start_ns, usage, threads, lost, frames))
     }
 }
 
 impl EventLog {
+    fn new(events: ProcessEvents, times: ThreadTimes, keeps_all: bool) -> EventLog {
+        EventLog { events, times, waiting: Vec::new(), all: keeps_all.then(Vec::new) }
+    }
+
     /// Reads the events, and passes on those that no earlier one can follow.
     fn read(&mut self) {
         let written_ns = now_ns().saturating_sub(WRITTEN_NS);
         let waiting = &mut self.waiting;
         self.events.drain(|event| waiting.push(event));
         self.pass_on(written_ns);
-        if let Some(calls) = &mut self.calls {
-            calls.read();
-        }
     }
 
     fn pass_on(&mut self, before_ns: u64) {
@@ -191,34 +214,73 @@ impl EventLog {
         let ready = self.waiting.partition_point(|event| event.at_ns < before_ns);
         for event in self.waiting.drain(..ready) {
             self.times.record(&event);
-        }
-    }
-
-    /// Lets `child` end by itself, then by SIGTERM, then by SIGKILL; reads the events meanwhile.
-    fn end(&mut self, child: &Child, watch: &EndWatch) {
-        // A signal from the terminal has reached the child, too.
-        let waits = if signal::interrupted() { &[0, SIGTERM, SIGKILL][..] } else { &[SIGTERM, SIGKILL] };
-        for number in waits {
-            // Fails only if the child has changed its user. Signal 0 has no effect.
-            let _ = children::signal(child, *number);
-            let since_ns = now_ns();
-            while now_ns() - since_ns < PATIENCE_NS {
-                if watch.wait(LOOK) {
-                    return;
-                }
-                self.read();
+            if let Some(all) = &mut self.all {
+                all.push(event);
             }
         }
     }
 
-    /// Reads the last events. Returns the rows, the number of lost events, and the calls.
-    fn finish(mut self, end_ns: u64) -> (Vec<ThreadRow>, u64, Option<CallLog>) {
+    /// Reads the last events. Returns the rows, the number of lost events, and the events that were kept.
+    fn finish(mut self, end_ns: u64) -> (Vec<ThreadRow>, u64, Vec<ThreadEvent>) {
         std::thread::sleep(Duration::from_nanos(WRITTEN_NS));
         self.read();
         self.pass_on(u64::MAX);
-        let calls = self.calls.map(Preload::finish);
         let (rows, lost) = self.times.finish(end_ns);
-        (rows, lost, calls)
+        (rows, lost, self.all.unwrap_or_default())
+    }
+}
+
+/// Begins to record the calls of `process` if the rights suffice, or if `level` demands it.
+fn call_log(level: Option<Level>, process: u32, is_running: bool) -> Result<Option<CallLog>, TraceError> {
+    match (level, CallLog::new(process, is_running)) {
+        (Some(Level::Threads), _) => Ok(None),
+        (Some(Level::Preload), _) => {
+            let error = io::Error::new(io::ErrorKind::Unsupported, "a running program loads no library");
+            Err(TraceError::NoPreload { error })
+        }
+        (None | Some(Level::Bpf), Ok(log)) => Ok(Some(log)),
+        (None, Err(_)) => Ok(None),
+        (Some(Level::Bpf), Err(error)) => Err(TraceError::NoProbes { error }),
+    }
+}
+
+/// Waits a while, and reads the events. Returns true if the process has ended.
+fn look(watch: &EndWatch, log: &mut EventLog, calls: Option<&mut CallLog>) -> bool {
+    let has_ended = match calls {
+        Some(calls) if calls.has_urgent_events() => {
+            let until_ns = now_ns() + LOOK.as_nanos() as u64;
+            let mut has_ended = watch.has_ended();
+            while !has_ended && now_ns() < until_ns {
+                calls.wait(Duration::from_nanos(until_ns.saturating_sub(now_ns())));
+                has_ended = watch.has_ended();
+            }
+            calls.read();
+            has_ended
+        }
+        Some(calls) => {
+            let has_ended = watch.wait(LOOK);
+            calls.read();
+            has_ended
+        }
+        None => watch.wait(LOOK),
+    };
+    log.read();
+    has_ended
+}
+
+/// Lets `child` end by itself, then by SIGTERM, then by SIGKILL; reads the events meanwhile.
+fn end(child: &Child, watch: &EndWatch, log: &mut EventLog, mut calls: Option<&mut CallLog>) {
+    // A signal from the terminal has reached the child, too.
+    let waits = if signal::interrupted() { &[0, SIGTERM, SIGKILL][..] } else { &[SIGTERM, SIGKILL] };
+    for number in waits {
+        // Fails only if the child has changed its user. Signal 0 has no effect.
+        let _ = children::signal(child, *number);
+        let since_ns = now_ns();
+        while now_ns() - since_ns < PATIENCE_NS {
+            if look(watch, log, calls.as_deref_mut()) {
+                return;
+            }
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Result of a recording, as text and for JSON.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use framepath_model::shown::shown;
@@ -9,7 +9,10 @@ use framepath_model::shown_time::shown_time;
 use framepath_os::process::children::ResourceUsage;
 use serde::Serialize;
 
-use crate::preload::CallLog;
+use crate::call_log::Frames;
+use crate::calls::CallEvent;
+use crate::frame_ledger::StreamLedger;
+use crate::recording::Level;
 use crate::thread_times::ThreadRow;
 
 /// Number of threads in the text; the others are summed up.
@@ -36,12 +39,12 @@ impl Usage {
 }
 
 /// Result of a recording.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TraceReport {
     /// The program of the command, or the number and name of the process.
     pub program: String,
-    /// Level of the recording: `threads`, or `preload` with calls.
-    pub level: &'static str,
+    /// Level of the recording.
+    pub level: Level,
     /// Duration of the recording, nanoseconds.
     pub wall_ns: u64,
     /// Resources by the kernel's own counts, an independent observer.
@@ -50,9 +53,19 @@ pub struct TraceReport {
     pub threads: Vec<ThreadRow>,
     /// Number of events that the kernel reported as lost.
     pub lost_events: u64,
-    /// Calls of FFmpeg's libraries; `None` if no calls were recorded.
+    /// Number of outputs of decoders, filters and encoders whose frame could not be told.
+    pub ambiguous: u64,
+    /// Number of probes of functions, and how many of them the kernel emulates, which is ten times as fast.
+    pub probes: [usize; 2],
+    /// Ledgers of the video streams that passed FFmpeg's libraries, the longest first. Not in the JSON of the threads.
     #[serde(skip)]
-    pub calls: Option<CallLog>,
+    pub streams: Vec<StreamLedger>,
+    /// Calls of the libraries, in the order of their times; empty at level `threads`.
+    #[serde(skip)]
+    pub calls: Vec<CallEvent>,
+    /// Names of GStreamer's pads, `element:pad`, by the process and the pad's address; only at level `preload`.
+    #[serde(skip)]
+    pub pads: BTreeMap<(i32, u64), String>,
 }
 
 impl TraceReport {
@@ -62,8 +75,26 @@ impl TraceReport {
         usage: Usage,
         threads: Vec<ThreadRow>,
         lost_events: u64,
+        frames: Option<Frames>,
     ) -> TraceReport {
-        TraceReport { program, level: "threads", wall_ns, usage, threads, lost_events, calls: None }
+        let frames = frames.unwrap_or_default();
+        let level = frames.level.unwrap_or(Level::Threads);
+        let lost_events = lost_events + frames.lost;
+        let probes = [frames.probes.all, frames.probes.emulated];
+        let Frames { ambiguous, streams, calls, pads, .. } = frames;
+        TraceReport {
+            program,
+            level,
+            wall_ns,
+            usage,
+            threads,
+            lost_events,
+            ambiguous,
+            probes,
+            streams,
+            calls,
+            pads,
+        }
     }
 
     /// Returns the time on CPUs of all threads, nanoseconds.
@@ -89,6 +120,13 @@ impl TraceReport {
         if let Some(cpu_ns) = self.usage.cpu_ns.filter(|ns| *ns > 0) {
             let off = 100.0 * (running as f64 / cpu_ns as f64 - 1.0);
             let _ = writeln!(text, "the kernel's own count: {} of CPU time ({off:+.1} %)", time(cpu_ns));
+        }
+        for stream in &self.streams {
+            text.push('\n');
+            text.push_str(&stream.text());
+        }
+        if self.ambiguous > 0 {
+            let _ = writeln!(text, "{} outputs whose frame could not be told are left out", self.ambiguous);
         }
         let _ = writeln!(
             text,
@@ -151,7 +189,7 @@ mod tests {
         };
         let usage = Usage { cpu_ns: Some(2_000_000), ..Usage::default() };
         let threads: Vec<_> = (0..32).map(|n| row(n, 62_500, u64::from(n == 0))).collect();
-        let text = TraceReport::new("ff\nmpeg".to_owned(), 4_000_000, usage, threads, 5).text();
+        let text = TraceReport::new("ff\nmpeg".to_owned(), 4_000_000, usage, threads, 5, None).text();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "ff\\nmpeg: 4.00 ms in 1 process and 32 threads; on CPUs 2.00 ms, load 0.50");
         assert_eq!(lines[1], "the kernel's own count: 2.00 ms of CPU time (+0.0 %)");

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use framepath_os::process::signal;
-use framepath_trace::{Recording, TraceReport};
+use framepath_trace::{Level, Recording, TraceReport};
 
 use crate::exit_status::{ExitStatus, UsageError};
 use crate::output_file::OutputFile;
@@ -44,6 +44,10 @@ pub(crate) struct TraceArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     seconds: Option<u32>,
 
+    /// What to record [default: the highest level that this user has the rights for]
+    #[arg(long, value_name = "LEVEL")]
+    level: Option<LevelName>,
+
     /// Write the times as JSON; `-` is standard output, and the table then goes to standard error
     /// [default: write none]
     #[arg(long, value_name = "FILE")]
@@ -58,14 +62,34 @@ pub(crate) struct TraceArgs {
     command: Vec<String>,
 }
 
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum LevelName {
+    /// Times of threads, without a privilege
+    Threads,
+    /// Frames and stages of a command, by a library that is loaded into it: without a privilege
+    Preload,
+    /// Frames, stages and causes: root, or CAP_BPF and CAP_PERFMON
+    Bpf,
+}
+
+impl From<LevelName> for Level {
+    fn from(name: LevelName) -> Level {
+        match name {
+            LevelName::Threads => Level::Threads,
+            LevelName::Preload => Level::Preload,
+            LevelName::Bpf => Level::Bpf,
+        }
+    }
+}
+
 impl TraceArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
         let recording = match (self.pid, self.command.split_first()) {
-            (Some(pid), None) => Recording::of_process(pid)?,
+            (Some(pid), None) => Recording::of_process(pid, self.level.map(Into::into))?,
             (None, Some((program, arguments))) => {
                 let mut command = process::Command::new(program);
                 command.args(arguments);
-                Recording::of_command(command)?
+                Recording::of_command(command, self.level.map(Into::into))?
             }
             (Some(_), Some(_)) => return Err(usage("-p PID and a command exclude each other")),
             (None, None) => {

@@ -116,6 +116,21 @@ impl Assembler {
         self.push(0x07, to, Register::R0, 0, value)
     }
 
+    /// Subtracts `what` from `from`.
+    pub fn subtract(&mut self, from: Register, what: Register) -> &mut Assembler {
+        self.push(0x1f, from, what, 0, 0)
+    }
+
+    /// Sets `to` to the bitwise or of `to` and `value`, whose sign is extended to 64 bits.
+    pub fn or(&mut self, to: Register, value: i32) -> &mut Assembler {
+        self.push(0x47, to, Register::R0, 0, value)
+    }
+
+    /// Shifts `to` to the left by `bits`.
+    pub fn shift_left(&mut self, to: Register, bits: i32) -> &mut Assembler {
+        self.push(0x67, to, Register::R0, 0, bits)
+    }
+
     /// Shifts `to` to the right by `bits`, without its sign.
     pub fn shift_right(&mut self, to: Register, bits: i32) -> &mut Assembler {
         self.push(0x77, to, Register::R0, 0, bits)
@@ -152,6 +167,12 @@ impl Assembler {
         self.push(0x18, to, Register::R1, 0, map.as_raw_fd());
         self.words.push(0);
         self
+    }
+
+    /// Jumps to `label`.
+    pub fn jump(&mut self, label: &Label) -> &mut Assembler {
+        self.labels[label.0].0.push(self.words.len());
+        self.push(0x05, Register::R0, Register::R0, 0, 0)
     }
 
     /// Calls `helper` with its arguments in R1 to R5.

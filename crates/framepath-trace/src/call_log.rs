@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Collection of a recording's calls, waits and wake-ups, and the care for the processes that stop for it.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::time::Duration;
+
+use framepath_os::measure::process_events::ThreadEvent;
+use framepath_os::process::children;
+
+use crate::calls::CallEvent;
+use crate::frame_ledger::{Facts, StreamLedger, ledgers};
+use crate::identify::identify;
+use crate::names::Names;
+use crate::preload::Preload;
+use crate::probes::{ProbeCount, ProbeEvent, Probes, SystemCall};
+use crate::recording::Level;
+use crate::spans::spans;
+use crate::timeline::{WakeUp, timelines};
+
+const SIGCONT: i32 = libc::SIGCONT;
+
+/// Calls of a recording.
+#[derive(Debug)]
+pub(crate) struct CallLog {
+    source: Source,
+    names: Names,
+    calls: Vec<CallEvent>,
+    waits: Vec<SystemCall>,
+    wake_ups: Vec<WakeUp>,
+    count: ProbeCount,
+}
+
+/// Origin of the events.
+#[derive(Debug)]
+enum Source {
+    Probes(Probes),
+    /// The library in the programs: it reports neither waits nor wake-ups.
+    Library(Preload),
+}
+
+/// What a recording's calls show.
+#[derive(Debug, Default)]
+pub(crate) struct Frames {
+    /// Level of the recording; `None` without calls.
+    pub(crate) level: Option<Level>,
+    pub(crate) calls: Vec<CallEvent>,
+    pub(crate) pads: BTreeMap<(i32, u64), String>,
+    pub(crate) streams: Vec<StreamLedger>,
+    pub(crate) ambiguous: u64,
+    pub(crate) lost: u64,
+    pub(crate) probes: ProbeCount,
+}
+
+impl CallLog {
+    /// Begins with `process`: a child that has not executed its program, or a running process.
+    ///
+    /// # Errors
+    /// As for [`Probes::new`] and [`Probes::attach`].
+    pub(crate) fn new(process: u32, is_running: bool) -> io::Result<CallLog> {
+        let probes = Probes::new()?;
+        probes.trace(process)?;
+        let mut log = CallLog::of(Source::Probes(probes));
+        if is_running {
+            log.attach(process)?;
+        }
+        Ok(log)
+    }
+
+    /// Begins with a library that the program will load.
+    pub(crate) fn of_library(preload: Preload) -> CallLog {
+        CallLog::of(Source::Library(preload))
+    }
+
+    fn of(source: Source) -> CallLog {
+        let count = ProbeCount::default();
+        let (calls, waits, wake_ups) = (Vec::new(), Vec::new(), Vec::new());
+        CallLog { source, names: Names::default(), calls, waits, wake_ups, count }
+    }
+
+    /// Returns true if [`CallLog::wait`] must be called all the time.
+    pub(crate) fn has_urgent_events(&self) -> bool {
+        matches!(self.source, Source::Probes(_))
+    }
+
+    /// Waits for an urgent event, at most for `limit`, and attaches the probes that it asks for.
+    pub(crate) fn wait(&mut self, limit: Duration) {
+        let Source::Probes(probes) = &mut self.source else { return };
+        if !probes.wait(limit) {
+            return;
+        }
+        for event in probes.urgent() {
+            match event {
+                ProbeEvent::Call(event) => self.names.see(&event),
+                ProbeEvent::Executed(process) => {
+                    if let Source::Probes(probes) = &mut self.source {
+                        probes.forget(process);
+                    }
+                    self.attach_stopped(process);
+                }
+                ProbeEvent::Loaded(process) => self.attach_stopped(process),
+                // The program goes on meanwhile: its first calls can be missing.
+                ProbeEvent::Forked(process) => drop(self.attach(process)),
+                ProbeEvent::Waits(_) | ProbeEvent::Woken { .. } => {}
+            }
+        }
+    }
+
+    /// Takes the events that have come until now.
+    pub(crate) fn read(&mut self) {
+        let CallLog { source, names, calls, waits, wake_ups, .. } = self;
+        let probes = match source {
+            Source::Probes(probes) => probes,
+            Source::Library(preload) => {
+                return preload.drain(|event| {
+                    names.see(&event);
+                    calls.push(event);
+                });
+            }
+        };
+        probes.drain(|event| match event {
+            ProbeEvent::Call(event) => {
+                names.see(&event);
+                calls.push(event);
+            }
+            ProbeEvent::Waits(call) => waits.push(call),
+            ProbeEvent::Woken { thread, at_ns, .. } => wake_ups.push(WakeUp { at_ns, thread }),
+            ProbeEvent::Forked(_) | ProbeEvent::Executed(_) | ProbeEvent::Loaded(_) => {}
+        });
+    }
+
+    /// Attaches probes in a stopped process, and lets it go on. It has been stopped by a probe: the signal is on its way
+    /// at least, and SIGCONT also takes back one that has not stopped it yet.
+    fn attach_stopped(&mut self, process: u32) {
+        // Fails if the process has just ended, or has executed another program and will stop again.
+        let _ = self.attach(process);
+        let _ = children::signal_process(process, SIGCONT);
+    }
+
+    fn attach(&mut self, process: u32) -> io::Result<()> {
+        let Source::Probes(probes) = &mut self.source else { return Ok(()) };
+        let count = probes.attach(process)?;
+        self.count.all += count.all;
+        self.count.emulated += count.emulated;
+        Ok(())
+    }
+
+    /// Ends the recording at `end_ns`. `events` are the threads' events in the order of their times.
+    pub(crate) fn finish(mut self, events: &[ThreadEvent], end_ns: u64) -> Frames {
+        self.read();
+        let (level, lost, pads) = match &mut self.source {
+            Source::Probes(probes) => (Level::Bpf, probes.lost(), BTreeMap::new()),
+            Source::Library(preload) => {
+                preload.drain_last(|event| self.calls.push(event));
+                (Level::Preload, preload.lost(), preload.take_pads())
+            }
+        };
+        // Each CPU takes a time before it takes a place in the ring.
+        self.calls.sort_by_key(|event| event.at_ns);
+        self.waits.sort_by_key(|call| call.at_ns);
+        self.wake_ups.sort_by_key(|wake_up| wake_up.at_ns);
+        let spans = spans(&self.calls);
+        let timelines = timelines(events, &self.waits, &self.wake_ups, end_ns);
+        let found = identify(&spans, &self.names);
+        let facts = Facts { spans: &spans, timelines: &timelines, names: &self.names, events };
+        Frames {
+            level: Some(level),
+            streams: ledgers(&found, &facts),
+            ambiguous: found.ambiguous,
+            lost,
+            probes: self.count,
+            calls: self.calls,
+            pads,
+        }
+    }
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The ledger of a traced program's frames as text.
+
+use std::fmt::Write;
+
+use framepath_model::ledger::{CAUSES, Cause, Causes, Digest, HopTree, digest};
+use framepath_model::shown::shown;
+use framepath_model::shown_time::shown_time;
+
+use crate::frame_ledger::StreamLedger;
+
+/// Smallest share of the median frame's latency with which a cause is named beside the slowest frame.
+const NAMED: f64 = 0.2;
+
+impl StreamLedger {
+    /// Returns the figures of the stream's rows.
+    pub fn digest(&self) -> Digest {
+        let sink = self.stages.len().saturating_sub(1) as u16;
+        digest(&mut self.rows.clone(), &HopTree::line(self.stages.len()), sink)
+    }
+
+    /// Returns the ledger as a table for people: for each stage, the time of the median frame by cause, in milliseconds.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string cannot fail.
+        let _ = self.write(&mut text);
+        text
+    }
+
+    fn write(&self, text: &mut String) -> std::fmt::Result {
+        let digest = self.digest();
+        let word = |stage: &String| stage.split(' ').next().unwrap_or_default().to_owned();
+        let (first, last) = (self.stages.first().map(word), self.stages.last().map(word));
+        let Some(latency) = digest.latency else { return Ok(()) };
+        let [p50, p95, p99, max] = [latency.p50, latency.p95, latency.p99, latency.max].map(|ns| shown_time(ns as f64));
+        writeln!(
+            text,
+            "{} frames; latency ({} to {}) p50 {p50}  p95 {p95}  p99 {p99}  max {max}{}",
+            self.frames,
+            first.unwrap_or_default(),
+            last.unwrap_or_default(),
+            match self.others {
+                0 => "; every packet is one of them".to_owned(),
+                n => format!("; {n} more packets without a frame at the end"),
+            }
+        )?;
+        let is_used = |cause: &Cause| {
+            *cause == Cause::Unexplained
+                || digest.hops.iter().any(|hop| hop.median[*cause].is_some_and(|ns| ns >= 500.0))
+        };
+        let used: Vec<Cause> = CAUSES.into_iter().filter(is_used).collect();
+        let width = self.stages.iter().map(|stage| shown(stage).chars().count()).max().unwrap_or(0).clamp(5, 32);
+        write!(text, "\n{:<width$}  {:>9}", "stage", "ms")?;
+        for cause in &used {
+            write!(text, "  {:>9}", cause.name())?;
+        }
+        writeln!(text)?;
+        let line = |text: &mut String, name: &str, causes: &Causes| {
+            write!(text, "{:<width$}  {:>9}", cut(name, width), ms(causes.total()))?;
+            for cause in &used {
+                write!(text, "  {:>9}", causes[*cause].map_or("-".to_owned(), ms))?;
+            }
+            writeln!(text)
+        };
+        for (stage, hop) in self.stages.iter().zip(&digest.hops) {
+            line(text, &shown(stage), &hop.median)?;
+        }
+        line(text, "all", &digest.causes)?;
+        self.write_blocked(text)?;
+        self.write_slowest(text, &digest)
+    }
+
+    /// Writes what the frames were blocked by, the longest first.
+    fn write_blocked(&self, text: &mut String) -> std::fmt::Result {
+        let mut blocked: Vec<_> = self.blocked.iter().filter(|(_, ns)| **ns >= 1000.0).collect();
+        blocked.sort_by(|a, b| b.1.total_cmp(a.1));
+        if blocked.is_empty() {
+            return Ok(());
+        }
+        let name = |hop: u16| self.stages.get(usize::from(hop)).map(|stage| shown(stage)).unwrap_or_default();
+        let parts: Vec<String> = blocked
+            .iter()
+            .map(|((hop, reason), ns)| format!("{reason} in {} {}", name(*hop), shown_time(**ns)))
+            .collect();
+        writeln!(text, "blocked, mean per frame: {}", parts.join(", "))
+    }
+
+    /// Writes where the slowest frame's time went.
+    fn write_slowest(&self, text: &mut String, digest: &Digest) -> std::fmt::Result {
+        let Some(slowest) = digest.totals.iter().max_by_key(|total| total.latency_ns()) else { return Ok(()) };
+        let latency_ns = slowest.latency_ns() as f64;
+        let mut parts: Vec<(f64, String)> = Vec::new();
+        for row in self.rows.iter().filter(|row| row.seq == slowest.seq) {
+            let stage = self.stages.get(usize::from(row.hop)).map(|stage| shown(stage)).unwrap_or_default();
+            let causes = row.causes();
+            for (cause, ns) in causes.iter().filter_map(|(cause, ns)| Some((cause, ns?))) {
+                if ns >= NAMED * latency_ns {
+                    parts.push((ns, format!("{} {} in {stage}", shown_time(ns), cause.name())));
+                }
+            }
+        }
+        parts.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let parts: Vec<String> = parts.into_iter().map(|(_, part)| part).collect();
+        writeln!(text, "slowest frame: #{}, {}: {}", slowest.seq, shown_time(latency_ns), parts.join(", "))
+    }
+}
+
+fn ms(ns: f64) -> String {
+    format!("{:.2}", ns / 1e6)
+}
+
+fn cut(name: &str, width: usize) -> String {
+    name.chars().take(width).collect()
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Names of a traced program's objects: which codec, demuxer, muxer or filters.
+//!
+//! The names are read from the program's memory when the object has been made ready. Source of the offsets: the public
+//! headers of FFmpeg; the fields are equal in versions 4 to 8. What is no name of this kind is not used.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use crate::calls::{Call, CallEvent, Phase};
+
+/// Longest name, bytes.
+const LONGEST: usize = 40;
+
+/// Greatest number of filters in a graph that is looked at.
+const FILTERS: usize = 64;
+
+/// Filters of every graph that say nothing: its ends, and changes of format.
+const PLAIN: [&str; 8] = ["buffer", "buffersink", "abuffer", "abuffersink", "format", "aformat", "null", "anull"];
+
+/// Kind of a codec's stream (enum AVMediaType).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Media {
+    Video,
+    /// Audio, subtitles or data.
+    Other,
+}
+
+/// Facts about an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Named {
+    /// Name as FFmpeg has it: `h264`, `mov,mp4,m4a`, `scale,eq`.
+    pub(crate) name: String,
+    /// Kind of a codec's stream; `Other` for what is no codec.
+    pub(crate) media: Media,
+}
+
+/// Names of objects, by the process and the object's address.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    objects: HashMap<(i32, u64), Named>,
+    /// Objects whose names were looked for.
+    seen: HashSet<(i32, u64)>,
+    /// Graph of each filter, by the process and the filter's address.
+    graphs: HashMap<(i32, u64), u64>,
+}
+
+impl Names {
+    /// Reads the name of the object of `event` when a call has made it ready, or when the object is seen for the first
+    /// time. Without rights for the process's memory, or if it has ended, the object stays without a name.
+    pub(crate) fn see(&mut self, event: &CallEvent) {
+        let key = (event.process, event.object);
+        let is_ready = event.call.is_opening() && event.phase == Phase::Leave;
+        if !is_ready && !(event.phase == Phase::Enter && !event.call.is_opening() && self.seen.insert(key)) {
+            return;
+        }
+        let Ok(memory) = File::open(format!("/proc/{}/mem", event.process)) else { return };
+        let memory = Memory(memory);
+        let named = match event.call {
+            Call::OpenCodec | Call::SendPacket | Call::SendFrame => memory.codec(event.object),
+            // The AVInputFormat and the AVOutputFormat of an AVFormatContext; both begin with their names.
+            Call::OpenInput | Call::ReadPacket => memory.name_at(event.object.wrapping_add(8)).map(other),
+            Call::OpenOutput | Call::WritePacket => memory.name_at(event.object.wrapping_add(16)).map(other),
+            Call::OpenGraph => return self.read_graph(event.process, event.object, &memory),
+            // The AVFilterGraph of an AVFilterContext.
+            Call::FilterInput => {
+                let graph = memory.word(event.object.wrapping_add(80)).unwrap_or(0);
+                return self.read_graph(event.process, graph, &memory);
+            }
+            Call::GetBuffer | Call::ReceiveFrame | Call::FilterOutput | Call::ReceivePacket => None,
+            // Their names come with the calls.
+            Call::PadPush | Call::PadPull => None,
+        };
+        if let Some(named) = named {
+            self.objects.insert(key, named);
+            self.seen.insert(key);
+        }
+    }
+
+    fn read_graph(&mut self, process: i32, graph: u64, memory: &Memory) {
+        let Some(filters) = memory.filters(graph) else { return };
+        for filter in &filters {
+            self.graphs.insert((process, filter.0), graph);
+            self.seen.insert((process, filter.0));
+        }
+        let mut names: Vec<&str> = filters.iter().map(|(_, name)| name.as_str()).collect();
+        names.retain(|name| !PLAIN.contains(name));
+        self.objects.insert((process, graph), other(names.join(",")));
+    }
+
+    pub(crate) fn of(&self, process: i32, object: u64) -> Option<&Named> {
+        self.objects.get(&(process, object))
+    }
+
+    /// Returns the graph of a filter; `None` if it is not known.
+    pub(crate) fn graph(&self, process: i32, filter: u64) -> Option<u64> {
+        self.graphs.get(&(process, filter)).copied()
+    }
+}
+
+fn other(name: String) -> Named {
+    Named { name, media: Media::Other }
+}
+
+/// Memory of a process.
+struct Memory(File);
+
+impl Memory {
+    fn word(&self, at: u64) -> Option<u64> {
+        let mut bytes = [0; 8];
+        self.0.read_exact_at(&mut bytes, at).ok()?;
+        Some(u64::from_ne_bytes(bytes))
+    }
+
+    /// Reads a name of printable characters.
+    fn text(&self, at: u64) -> Option<String> {
+        let mut bytes = [0; LONGEST];
+        // The text may lie just before the end of a mapping.
+        let read = (1..=LONGEST).rev().find(|count| self.0.read_exact_at(&mut bytes[..*count], at).is_ok())?;
+        let text = bytes[..read].split(|byte| *byte == 0).next()?;
+        let is_name = !text.is_empty() && text.iter().all(u8::is_ascii_graphic);
+        is_name.then(|| String::from_utf8_lossy(text).into_owned())
+    }
+
+    /// Reads the name with which the struct begins whose address is at `at`.
+    fn name_at(&self, at: u64) -> Option<String> {
+        self.text(self.word(self.word(at)?)?)
+    }
+
+    /// Reads the codec of an AVCodecContext: its kind at 12, the AVCodec at 16.
+    fn codec(&self, context: u64) -> Option<Named> {
+        let kind = (self.word(context.wrapping_add(8))? >> 32) as u32;
+        let media = if kind == 0 { Media::Video } else { Media::Other };
+        Some(Named { name: self.name_at(context.wrapping_add(16))?, media })
+    }
+
+    /// Reads the filters of an AVFilterGraph, their addresses and names: the array is at 8 and its length at 16; an
+    /// AVFilterContext has the AVFilter at 8.
+    fn filters(&self, graph: u64) -> Option<Vec<(u64, String)>> {
+        let (array, count) = (self.word(graph.wrapping_add(8))?, self.word(graph.wrapping_add(16))? as u32 as usize);
+        (0..count.min(FILTERS) as u64)
+            .map(|index| {
+                let filter = self.word(array.wrapping_add(8 * index))?;
+                Some((filter, self.name_at(filter.wrapping_add(8))?))
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::calls::NO_PTS;
+
+    /// Reads the object at `object` of this process.
+    fn read(names: &mut Names, call: Call, object: u64) {
+        let process = std::process::id() as i32;
+        let (phase, data, pts) = (Phase::Leave, 0, NO_PTS);
+        names.see(&CallEvent { at_ns: 1, process, thread: 1, call, phase, object, data, pts, result: 0 });
+    }
+
+    fn address<T>(value: &T) -> u64 {
+        std::ptr::from_ref(value) as u64
+    }
+
+    #[test]
+    fn names_are_found_where_ffmpeg_has_them_and_nothing_else_is_a_name() {
+        let process = std::process::id() as i32;
+        let mut names = Names::default();
+        let codec = [c"h264".as_ptr() as u64, 0];
+        let context = [0, 0, address(&codec)];
+        read(&mut names, Call::OpenCodec, address(&context));
+        let wanted = Named { name: "h264".to_owned(), media: Media::Video };
+        assert_eq!(names.of(process, address(&context)), Some(&wanted));
+
+        let kinds = [c"buffer", c"scale", c"eq"].map(|name| [name.as_ptr() as u64]);
+        let filters: Vec<[u64; 2]> = kinds.iter().map(|kind| [0, address(kind)]).collect();
+        let array: Vec<u64> = filters.iter().map(address).collect();
+        let graph = [0, array.as_ptr() as u64, array.len() as u64];
+        read(&mut names, Call::OpenGraph, address(&graph));
+        assert_eq!(names.of(process, address(&graph)).unwrap().name, "scale,eq");
+        assert_eq!(names.graph(process, array[1]), Some(address(&graph)));
+
+        // An address of nothing, and bytes that are no text.
+        let bad_codec = [c"\x01\x02".as_ptr() as u64];
+        for context in [[0, 0, 8], [0, 0, address(&bad_codec)]] {
+            read(&mut names, Call::OpenCodec, address(&context));
+            assert_eq!(names.of(process, address(&context)), None);
+        }
+    }
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Choice of the instruction at which a function is probed.
+//!
+//! The kernel emulates a few instructions, and steps through the others one by one, which takes ten times as long.
+//! Most functions push registers within their first instructions, and a push is emulated.
+//!
+//! Source of the encodings: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2.
+
+/// Instructions of a function at which probes are cheap, as distances from its first byte.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProbeSite {
+    /// Instruction for the function's begin: its first two arguments are still in their registers.
+    pub enter: u64,
+    /// True if the kernel emulates the instruction at `enter`.
+    pub is_emulated: bool,
+    /// Instruction for the function's return: the return address is still on top of the stack.
+    pub leave: u64,
+}
+
+/// Looks at this many instructions at most.
+const MOST: usize = 12;
+
+/// Chooses the instructions in `code`, the bytes of a function for x86-64.
+pub fn choose(code: &[u8]) -> ProbeSite {
+    // `endbr64`, which marks targets of indirect jumps, changes nothing.
+    let start = if code.starts_with(&[0xf3, 0x0f, 0x1e, 0xfa]) { 4 } else { 0 };
+    let mut at = start;
+    for _ in 0..MOST {
+        match code.get(at..).and_then(kind) {
+            Some(Kind::Emulated) => {
+                // Up to here, only instructions have passed that leave the stack as it was, or `sub rsp`.
+                return ProbeSite { enter: at as u64, is_emulated: true, leave: start as u64 };
+            }
+            Some(Kind::Harmless(bytes)) => at += bytes,
+            None => break,
+        }
+    }
+    ProbeSite { enter: 0, is_emulated: false, leave: start as u64 }
+}
+
+enum Kind {
+    /// The kernel emulates it.
+    Emulated,
+    /// It has this many bytes and changes neither the two argument registers nor memory.
+    Harmless(usize),
+}
+
+/// Numbers of the registers with the first two arguments: rsi and rdi.
+const ARGUMENTS: [u8; 2] = [6, 7];
+
+fn kind(code: &[u8]) -> Option<Kind> {
+    let rex = code.first().copied().filter(|byte| byte & 0xf0 == 0x40);
+    let prefix = usize::from(rex.is_some());
+    let rex = rex.unwrap_or(0);
+    let byte = |at: usize| code.get(prefix + at).copied();
+    let operation = byte(0)?;
+    // Number of a register, with the fourth bit from the prefix.
+    let register = |bits: u8, rex_bit: u8| bits & 7 | (rex >> rex_bit & 1) << 3;
+    let unless_argument = |register: u8, bytes: usize| {
+        (!ARGUMENTS.contains(&register)).then_some(Kind::Harmless(prefix + bytes))
+    };
+    match operation {
+        // push r64.
+        0x50..=0x57 => Some(Kind::Emulated),
+        // A nop of one byte. Longer ones are left alone, because kernels may rewrite them.
+        0x90 if prefix == 0 => Some(Kind::Emulated),
+        // A short or near conditional jump.
+        0x70..=0x7f if prefix == 0 => Some(Kind::Emulated),
+        0x0f if prefix == 0 && byte(1)? & 0xf0 == 0x80 => Some(Kind::Emulated),
+        // test r, r and cmp r, r between registers.
+        0x84 | 0x85 | 0x38..=0x3b if byte(1)? >> 6 == 3 => Some(Kind::Harmless(prefix + 2)),
+        // mov, xor, or, and, add, sub of registers: to the register of the lower bits.
+        0x89 | 0x31 | 0x09 | 0x21 | 0x01 | 0x29 if byte(1)? >> 6 == 3 => {
+            unless_argument(register(byte(1)?, 0), 2)
+        }
+        // mov and xor of registers: to the register of the upper bits.
+        0x8b | 0x33 if byte(1)? >> 6 == 3 => unless_argument(register(byte(1)? >> 3, 2), 2),
+        // mov and lea with an address: rm 4 has a byte more, and without an offset rm 5 is relative to rip.
+        0x8b | 0x8d if byte(1)? >> 6 != 3 => {
+            let (mode, rm) = (byte(1)? >> 6, byte(1)? & 7);
+            let offset = match (mode, rm) {
+                (0, 5) => 4,
+                (0, 4) if byte(2)? & 7 == 5 => 4,
+                (0, _) => 0,
+                (1, _) => 1,
+                _ => 4,
+            };
+            unless_argument(register(byte(1)? >> 3, 2), 2 + usize::from(rm == 4) + offset)
+        }
+        // mov r32, imm32.
+        0xb8..=0xbf if rex & 8 == 0 => unless_argument(register(operation, 0), 5),
+        // add, or, and, sub, xor, cmp of a register with imm8 or imm32; `sub rsp` among them.
+        0x83 if byte(1)? >> 6 == 3 => unless_argument(register(byte(1)?, 0), 3),
+        0x81 if byte(1)? >> 6 == 3 => unless_argument(register(byte(1)?, 0), 6),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn site(enter: u64, is_emulated: bool, leave: u64) -> ProbeSite {
+        ProbeSite { enter, is_emulated, leave }
+    }
+
+    #[test]
+    fn the_first_emulated_instruction_before_an_argument_changes_is_chosen() {
+        // push r15.
+        assert_eq!(choose(&[0x41, 0x57, 0x48]), site(0, true, 0));
+        // endbr64; push rbp.
+        assert_eq!(choose(&[0xf3, 0x0f, 0x1e, 0xfa, 0x55]), site(4, true, 4));
+        // test rsi, rsi; je.
+        assert_eq!(choose(&[0x48, 0x85, 0xf6, 0x74, 0x10]), site(3, true, 0));
+        // mov eax, [rdi+0x88]; sub rsp, 8; test eax, eax; jne near.
+        let code = [0x8b, 0x87, 0x88, 0, 0, 0, 0x48, 0x83, 0xec, 8, 0x85, 0xc0, 0x0f, 0x85, 0, 0, 0, 0];
+        assert_eq!(choose(&code), site(12, true, 0));
+        // mov rdi, rsi comes before the push: the first instruction, which is not emulated.
+        assert_eq!(choose(&[0x48, 0x89, 0xf7, 0x53]), site(0, false, 0));
+        // xor esi, esi.
+        assert_eq!(choose(&[0x31, 0xf6, 0x53]), site(0, false, 0));
+        // mov r14, rdi (a register with a prefix); push rbx.
+        assert_eq!(choose(&[0x49, 0x89, 0xfe, 0x53]), site(3, true, 0));
+        // An unknown instruction, and bytes that end too early.
+        assert_eq!(choose(&[0x0f, 0x05, 0x53]), site(0, false, 0));
+        for end in 0..code.len() {
+            let _ = choose(&code[..end]);
+        }
+    }
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Calls with their begin and end.
+
+use std::collections::HashMap;
+
+use crate::calls::{Call, CallEvent, NO_PTS, Phase};
+
+/// Finished call of an observed function. Times are CLOCK_MONOTONIC nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) call: Call,
+    pub(crate) process: i32,
+    pub(crate) thread: i32,
+    pub(crate) enter_ns: u64,
+    pub(crate) leave_ns: u64,
+    /// First argument.
+    pub(crate) object: u64,
+    /// Address of the item's bytes; 0 if it has none.
+    pub(crate) data: u64,
+    /// Presentation time of the item, or [`NO_PTS`].
+    pub(crate) pts: i64,
+    pub(crate) result: i32,
+}
+
+/// Returns the finished calls in the order of their begins, without those inside another call of the same function:
+/// some functions are implemented by their relatives. `events` are in the order of their times.
+pub(crate) fn spans(events: &[CallEvent]) -> Vec<Span> {
+    let mut spans: Vec<Span> = Vec::new();
+    // Running calls of each thread: the index of the span, and the number of calls of the same function inside.
+    let mut running: HashMap<(i32, Call), (usize, usize)> = HashMap::new();
+    let mut is_finished = Vec::new();
+    for event in events {
+        let key = (event.thread, event.call);
+        match (event.phase, running.get_mut(&key)) {
+            (Phase::Enter, Some((_, inside))) => *inside += 1,
+            (Phase::Enter, None) => {
+                running.insert(key, (spans.len(), 0));
+                spans.push(Span {
+                    call: event.call,
+                    process: event.process,
+                    thread: event.thread,
+                    enter_ns: event.at_ns,
+                    leave_ns: event.at_ns,
+                    object: event.object,
+                    data: event.data,
+                    pts: event.pts,
+                    result: 0,
+                });
+                is_finished.push(false);
+            }
+            (Phase::Leave, Some((_, inside))) if *inside > 0 => *inside -= 1,
+            (Phase::Leave, Some((index, _))) => {
+                let span = &mut spans[*index];
+                (span.leave_ns, span.result) = (event.at_ns, event.result);
+                if event.data != 0 {
+                    (span.data, span.pts) = (event.data, event.pts);
+                }
+                is_finished[*index] = true;
+                running.remove(&key);
+            }
+            // The call began before the recording.
+            (Phase::Leave, None) => {}
+        }
+    }
+    let mut is_finished = is_finished.into_iter();
+    spans.retain(|_| is_finished.next() == Some(true));
+    debug_assert!(spans.iter().all(|span| span.data != 0 || span.pts == NO_PTS));
+    spans
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn begins_and_ends_belong_together_by_thread_and_function() {
+        let event = |at_ns, thread, call, phase, data, result| {
+            let pts = if data == 0 { NO_PTS } else { 7 };
+            CallEvent { at_ns, process: 1, thread, call, phase, object: 9, data, pts, result }
+        };
+        use Call::{FilterOutput, ReadPacket, SendPacket};
+        let events = [
+            event(1, 1, SendPacket, Phase::Leave, 0, 0),
+            event(10, 1, FilterOutput, Phase::Enter, 0, 0),
+            event(11, 1, FilterOutput, Phase::Enter, 0, 0),
+            event(12, 2, ReadPacket, Phase::Enter, 0, 0),
+            event(13, 1, FilterOutput, Phase::Leave, 5, 0),
+            event(14, 1, FilterOutput, Phase::Leave, 5, 0),
+            event(15, 2, ReadPacket, Phase::Leave, 0, -11),
+            event(16, 2, SendPacket, Phase::Enter, 6, 0),
+        ];
+        let found: Vec<_> = spans(&events)
+            .iter()
+            .map(|span| (span.call, span.thread, span.enter_ns, span.leave_ns, span.data, span.result))
+            .collect();
+        assert_eq!(found, [(FilterOutput, 1, 10, 14, 5, 0), (ReadPacket, 2, 12, 15, 0, -11)]);
+    }
+}

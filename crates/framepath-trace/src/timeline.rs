@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What each thread did at each time: it ran, could run but had no CPU, or waited.
+//!
+//! This module is pure arithmetic.
+
+use std::collections::HashMap;
+
+use framepath_os::measure::process_events::{ThreadEvent, ThreadEventKind};
+
+use crate::probes::SystemCall;
+
+/// Why a thread waited: the system call in which it did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum WaitReason {
+    /// A timer: nanosleep and its relatives. The thread wanted to wait until a time.
+    Timer,
+    /// A lock or a condition variable (futex).
+    Lock,
+    /// Reading a file, pipe or socket.
+    Read,
+    /// Writing a file, pipe or socket.
+    Write,
+    /// Several files at once, for a child process, or until a signal.
+    Poll,
+    /// A device's call.
+    Ioctl,
+    /// No system call: a page was missing, mostly.
+    Fault,
+    /// Another system call.
+    Other,
+    /// The level of the recording does not show the reason.
+    Unknown,
+}
+
+impl WaitReason {
+    /// Returns the reason of a wait in system call `number`; negative outside of calls.
+    fn of(number: i64) -> WaitReason {
+        match number {
+            libc::SYS_nanosleep | libc::SYS_clock_nanosleep => WaitReason::Timer,
+            libc::SYS_futex => WaitReason::Lock,
+            libc::SYS_read | libc::SYS_pread64 | libc::SYS_readv | libc::SYS_preadv | libc::SYS_recvfrom
+            | libc::SYS_recvmsg | libc::SYS_recvmmsg | libc::SYS_accept4 => WaitReason::Read,
+            libc::SYS_write | libc::SYS_pwrite64 | libc::SYS_writev | libc::SYS_pwritev | libc::SYS_sendto
+            | libc::SYS_sendmsg | libc::SYS_fsync | libc::SYS_fdatasync | libc::SYS_sendfile => WaitReason::Write,
+            libc::SYS_ppoll | libc::SYS_pselect6 | libc::SYS_epoll_pwait | libc::SYS_wait4 | libc::SYS_waitid => {
+                WaitReason::Poll
+            }
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_poll | libc::SYS_select | libc::SYS_epoll_wait => WaitReason::Poll,
+            libc::SYS_ioctl => WaitReason::Ioctl,
+            ..0 => WaitReason::Fault,
+            _ => WaitReason::Other,
+        }
+    }
+
+    /// Returns the name of what the thread waited for.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            WaitReason::Timer => "timer",
+            WaitReason::Lock => "lock",
+            WaitReason::Read => "read",
+            WaitReason::Write => "write",
+            WaitReason::Poll => "poll",
+            WaitReason::Ioctl => "ioctl",
+            WaitReason::Fault => "page fault",
+            WaitReason::Other => "other",
+            WaitReason::Unknown => "unknown",
+        }
+    }
+}
+
+/// What a thread did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Doing {
+    /// It ran on a CPU.
+    Running,
+    /// It could run, but another thread had its CPU.
+    Preempted,
+    /// It waited, for this reason.
+    Waiting(WaitReason),
+    /// It had been woken up, and did not run yet.
+    Woken,
+}
+
+/// Stretch of time in which a thread did one thing. Times are CLOCK_MONOTONIC nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stretch {
+    pub(crate) from_ns: u64,
+    pub(crate) to_ns: u64,
+    pub(crate) doing: Doing,
+}
+
+/// Stretches of one thread in the order of time; what lies between two of them is not known.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Timeline {
+    stretches: Vec<Stretch>,
+}
+
+/// Wake-up of a waiting thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WakeUp {
+    pub(crate) at_ns: u64,
+    pub(crate) thread: i32,
+}
+
+/// Two records of one switch, by the scheduler's tracepoint and by perf, have times that differ by less than this,
+/// nanoseconds.
+const SAME_SWITCH_NS: u64 = 50_000;
+
+impl Timeline {
+    /// Returns the stretches between `from_ns` and `to_ns`, cut to this time.
+    pub(crate) fn between(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = Stretch> {
+        let first = self.stretches.partition_point(|stretch| stretch.to_ns <= from_ns);
+        let inside = self.stretches[first..].iter().take_while(move |stretch| stretch.from_ns < to_ns);
+        inside.map(move |stretch| Stretch {
+            from_ns: stretch.from_ns.max(from_ns),
+            to_ns: stretch.to_ns.min(to_ns),
+            doing: stretch.doing,
+        })
+    }
+
+    /// Returns the time of the last wake-up between the two times; `None` if the thread did not wait in between.
+    pub(crate) fn last_wake_up(&self, from_ns: u64, to_ns: u64) -> Option<u64> {
+        let end = self.stretches.partition_point(|stretch| stretch.from_ns < to_ns);
+        let before = self.stretches[..end].iter().rev().take_while(|stretch| stretch.to_ns > from_ns);
+        let mut waits = before.filter(|stretch| matches!(stretch.doing, Doing::Waiting(_)));
+        waits.next().map(|stretch| stretch.to_ns)
+    }
+
+    /// Returns the begin of the wait that goes on at `at_ns`, a wake-up at its end included; `None` if the thread did not
+    /// wait then.
+    pub(crate) fn wait_at(&self, at_ns: u64) -> Option<u64> {
+        let mut index = self.stretches.partition_point(|stretch| stretch.to_ns < at_ns);
+        let is_wait = |stretch: &Stretch| matches!(stretch.doing, Doing::Waiting(_) | Doing::Woken);
+        let mut from_ns = None;
+        loop {
+            let stretch = self.stretches.get(index)?;
+            match is_wait(stretch) && stretch.from_ns < at_ns {
+                true => from_ns = Some(stretch.from_ns),
+                false => return from_ns,
+            }
+            index = match index.checked_sub(1) {
+                Some(before) => before,
+                None => return from_ns,
+            };
+        }
+    }
+
+    fn push(&mut self, from_ns: u64, to_ns: u64, doing: Doing) {
+        if from_ns < to_ns {
+            self.stretches.push(Stretch { from_ns, to_ns, doing });
+        }
+    }
+}
+
+/// Makes the timelines of all threads. `events`, `calls` (in which threads began to wait) and `wake_ups` are in the
+/// order of their times; the recording ended at `end_ns`.
+pub(crate) fn timelines(
+    events: &[ThreadEvent],
+    calls: &[SystemCall],
+    wake_ups: &[WakeUp],
+    end_ns: u64,
+) -> HashMap<i32, Timeline> {
+    let mut reasons: HashMap<i32, Vec<&SystemCall>> = HashMap::new();
+    for call in calls {
+        reasons.entry(call.thread).or_default().push(call);
+    }
+    let reason = |thread: i32, since_ns: u64| {
+        let calls = reasons.get(&thread).map_or(&[][..], Vec::as_slice);
+        let next = calls.partition_point(|call| call.at_ns < since_ns + SAME_SWITCH_NS);
+        let last = calls[..next].last().filter(|call| call.at_ns + SAME_SWITCH_NS > since_ns);
+        last.map_or(WaitReason::Unknown, |call| WaitReason::of(call.number))
+    };
+    let mut woken: HashMap<i32, Vec<u64>> = HashMap::new();
+    for wake_up in wake_ups {
+        woken.entry(wake_up.thread).or_default().push(wake_up.at_ns);
+    }
+    let mut lines: HashMap<i32, Timeline> = HashMap::new();
+    // What each thread does, and since when.
+    let mut now: HashMap<i32, (Doing, u64)> = HashMap::new();
+    let mut next = |thread: i32, at_ns: u64, doing: Option<Doing>| {
+        let before = now.remove(&thread);
+        if let Some(doing) = doing {
+            now.insert(thread, (doing, at_ns));
+        }
+        let Some((was, since_ns)) = before else { return };
+        // Two switches in the same direction: one in between is missing.
+        if doing == Some(Doing::Running) && was == Doing::Running
+            || doing.is_some_and(|doing| doing != Doing::Running) && was != Doing::Running
+        {
+            return;
+        }
+        let line = lines.entry(thread).or_default();
+        match was {
+            Doing::Waiting(_) => {
+                let times = woken.get(&thread).map_or(&[][..], Vec::as_slice);
+                let first = times.partition_point(|time| *time < since_ns);
+                let woken_ns = times.get(first).copied().filter(|time| *time <= at_ns).unwrap_or(at_ns);
+                line.push(since_ns, woken_ns, Doing::Waiting(reason(thread, since_ns)));
+                line.push(woken_ns, at_ns, Doing::Woken);
+            }
+            was => line.push(since_ns, at_ns, was),
+        }
+    };
+    for event in events {
+        match &event.kind {
+            ThreadEventKind::SwitchedIn => next(event.thread, event.at_ns, Some(Doing::Running)),
+            ThreadEventKind::SwitchedOut { preempted: true } => {
+                next(event.thread, event.at_ns, Some(Doing::Preempted));
+            }
+            ThreadEventKind::SwitchedOut { preempted: false } => {
+                next(event.thread, event.at_ns, Some(Doing::Waiting(WaitReason::Unknown)));
+            }
+            ThreadEventKind::Named { is_exec: true, .. } => {
+                next(event.thread, event.at_ns, None);
+                next(event.thread, event.at_ns, Some(Doing::Running));
+            }
+            ThreadEventKind::Started { thread, .. } => next(*thread, event.at_ns, Some(Doing::Preempted)),
+            ThreadEventKind::Ended => next(event.thread, event.at_ns, None),
+            ThreadEventKind::Named { .. } | ThreadEventKind::Lost { .. } => {}
+        }
+    }
+    let threads: Vec<i32> = events.iter().map(|event| event.thread).collect();
+    for thread in threads {
+        next(thread, end_ns, None);
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Doing::{Preempted, Running, Woken};
+    use super::*;
+
+    const FUTEX: Doing = Doing::Waiting(WaitReason::Lock);
+
+    fn event(thread: i32, at_ns: u64, kind: ThreadEventKind) -> ThreadEvent {
+        ThreadEvent { process: 1, thread, at_ns, kind }
+    }
+
+    const IN: ThreadEventKind = ThreadEventKind::SwitchedIn;
+    const WAITS: ThreadEventKind = ThreadEventKind::SwitchedOut { preempted: false };
+    const PREEMPTED: ThreadEventKind = ThreadEventKind::SwitchedOut { preempted: true };
+
+    #[test]
+    fn a_thread_does_one_thing_at_a_time_and_lost_switches_leave_holes() {
+        let events = [
+            event(1, 10, IN),
+            event(1, 20, WAITS),
+            event(1, 50, IN),
+            event(1, 60, PREEMPTED),
+            event(1, 70, IN),
+            // A switch away is missing.
+            event(1, 90, IN),
+            event(1, 95, ThreadEventKind::Ended),
+        ];
+        let wake_ups = [5, 45, 48].map(|at_ns| WakeUp { at_ns, thread: 1 });
+        let calls = [SystemCall { at_ns: 19, thread: 1, number: libc::SYS_futex, arguments: [0; 2] }];
+        let lines = timelines(&events, &calls, &wake_ups, 100);
+        let all: Vec<_> =
+            lines[&1].between(0, 100).map(|part| (part.from_ns, part.to_ns, part.doing)).collect();
+        let wanted = [
+            (10, 20, Running),
+            (20, 45, FUTEX),
+            (45, 50, Woken),
+            (50, 60, Running),
+            (60, 70, Preempted),
+            (90, 95, Running),
+        ];
+        assert_eq!(all, wanted);
+        let cut: Vec<_> =
+            lines[&1].between(30, 46).map(|part| (part.from_ns, part.to_ns, part.doing)).collect();
+        assert_eq!(cut, [(30, 45, FUTEX), (45, 46, Woken)]);
+        assert_eq!([15, 30, 47, 55, 200].map(|at| lines[&1].wait_at(at)), [None, Some(20), Some(20), None, None]);
+    }
+}
