@@ -138,7 +138,9 @@ impl Parser {
         let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
         if part == 0 && (self.pads.len() < MOST_PADS || self.pads.contains_key(&key)) {
             self.pads.insert(key, text.to_vec());
-        } else if let Some(name) = self.pads.get_mut(&key).filter(|name| name.len() + text.len() <= NAME_BYTES) {
+        } else if let Some(name) =
+            self.pads.get_mut(&key).filter(|name| name.len() + text.len() <= NAME_BYTES)
+        {
             name.extend_from_slice(text);
         } else {
             self.lost += 1;
@@ -193,8 +195,17 @@ mod tests {
     fn a_record_becomes_an_event_and_one_without_meaning_is_lost() {
         let mut parser = Parser::new(10);
         let (call, phase) = (Call::SendPacket, Phase::Enter);
-        let wanted =
-            CallEvent { at_ns: 50, process: 7, thread: 8, call, phase, object: 9, data: 10, pts: -5, result: 0 };
+        let wanted = CallEvent {
+            at_ns: 50,
+            process: 7,
+            thread: 8,
+            call,
+            phase,
+            object: 9,
+            data: 10,
+            pts: -5,
+            result: 0,
+        };
         assert_eq!(parser.parse(record(2), 100), Some(wanted));
         let received = record(4 | 1 << 8 | (-11i32 as u32 as u64) << 32);
         let wanted = CallEvent { call: Call::ReceiveFrame, phase: Phase::Leave, result: -11, ..wanted };
@@ -234,7 +245,9 @@ mod tests {
         assert_eq!(parser.pads[&(7, 9)], b"videoconvertscale0:sourc_1");
         assert_eq!(parser.lost, 0);
         // Parts without end.
-        (0..10).for_each(|_| drop(parser.parse(name(1, &[b'x'; 24]), 100)));
+        for _ in 0..10 {
+            parser.parse(name(1, &[b'x'; 24]), 100);
+        }
         assert!(parser.pads[&(7, 9)].len() <= NAME_BYTES && parser.lost > 0);
     }
 

@@ -130,12 +130,8 @@ impl CallRing {
                 if state == empty && now_ns().saturating_sub(since_ns) < patience_ns {
                     return;
                 }
-                let state = self.word(first).compare_exchange(
-                    state,
-                    RETIRED,
-                    Ordering::Relaxed,
-                    Ordering::Relaxed,
-                );
+                let state =
+                    self.word(first).compare_exchange(state, RETIRED, Ordering::Relaxed, Ordering::Relaxed);
                 if state.is_err() {
                     // The writer has completed the record right now.
                     continue;
@@ -192,7 +188,11 @@ mod tests {
             assert!(record.iter().zip(record[0]..).all(|(word, wanted)| *word == wanted), "{record:?}");
             firsts.push(record[0]);
         };
-        if is_last { ring.drain_last(take) } else { ring.drain(take) }
+        if is_last {
+            ring.drain_last(take)
+        } else {
+            ring.drain(take)
+        }
         firsts
     }
 
@@ -243,7 +243,8 @@ mod tests {
         let mut random = 1u64;
         for _ in 0..20 {
             for index in 0..BYTES / 8 {
-                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                random =
+                    random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                 // Small states are those that have a meaning.
                 let value = if random >> 62 == 0 { random >> 60 } else { random };
                 ring.word(index).store(value, Ordering::Relaxed);
