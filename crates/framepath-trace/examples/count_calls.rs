@@ -32,11 +32,6 @@ fn main() -> Result<ExitCode, TraceError> {
     for ((process, _), name) in &report.pads {
         eprintln!("pad {name} of process {process}");
     }
-    eprintln!(
-        "{} events in {} threads; {} lost",
-        report.calls.len(),
-        report.threads.len(),
-        report.lost_events
-    );
+    eprintln!("{} events in {} threads; {} lost", report.calls.len(), report.threads.len(), report.lost_events);
     Ok(ExitCode::from(report.usage.exit_code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
 }

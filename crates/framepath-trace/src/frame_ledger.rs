@@ -52,10 +52,8 @@ pub(crate) fn ledgers(found: &Identified, facts: &Facts<'_>) -> Vec<StreamLedger
     }
     let pools = pools(facts);
     let by_thread = by_thread(facts.spans);
-    let mut ledgers: Vec<StreamLedger> = streams
-        .values()
-        .map(|frames| Stream { facts, pools: &pools, by_thread: &by_thread, frames }.ledger())
-        .collect();
+    let mut ledgers: Vec<StreamLedger> =
+        streams.values().map(|frames| Stream { facts, pools: &pools, by_thread: &by_thread, frames }.ledger()).collect();
     ledgers.sort_by_key(|ledger| std::cmp::Reverse(ledger.frames));
     ledgers
 }
@@ -207,9 +205,7 @@ impl Stream<'_> {
         let spans = self.facts.spans;
         let mut of_thread: HashMap<i32, Vec<(&TracedFrame, usize)>> = HashMap::new();
         for frame in self.frames {
-            if let Some(buffer) =
-                frame.buffer.filter(|buffer| spans[*buffer].thread != spans[frame.send].thread)
-            {
+            if let Some(buffer) = frame.buffer.filter(|buffer| spans[*buffer].thread != spans[frame.send].thread) {
                 of_thread.entry(spans[buffer].thread).or_default().push((frame, buffer));
             }
         }
@@ -267,8 +263,7 @@ impl Stream<'_> {
                     None => parts.push((caller(send.thread), send.leave_ns)),
                 }
                 if let Some(receive) = receive {
-                    let is_next = receive.thread == send.thread
-                        && !self.is_busy(send.thread, send.leave_ns, receive.enter_ns);
+                    let is_next = receive.thread == send.thread && !self.is_busy(send.thread, send.leave_ns, receive.enter_ns);
                     let between = match (work, has_pool) {
                         (None, _) if is_next => Part::Thread { thread: send.thread, pool: has_pool },
                         (None, true) => Part::Pool,
@@ -280,19 +275,12 @@ impl Stream<'_> {
                 (parts, send.thread)
             }
             2 => self.through(frame.filter, frame.receive, false),
-            3 => self.through(
-                frame.encode,
-                frame.filter.and_then(|(_, output)| output).or(frame.receive),
-                true,
-            ),
+            3 => self.through(frame.encode, frame.filter.and_then(|(_, output)| output).or(frame.receive), true),
             _ => {
                 let write = &spans[frame.write.unwrap_or(frame.send)];
                 let from = before(frame.encode.and_then(|(_, output)| output)).unwrap_or(write.thread);
                 let way = (Part::Way { from, to: write.thread }, write.enter_ns);
-                (
-                    vec![way, (Part::Thread { thread: write.thread, pool: false }, write.leave_ns)],
-                    write.thread,
-                )
+                (vec![way, (Part::Thread { thread: write.thread, pool: false }, write.leave_ns)], write.thread)
             }
         }
     }
@@ -310,8 +298,7 @@ impl Stream<'_> {
         let from = before.map_or(input.thread, |index| spans[index].thread);
         let pool = is_codec && self.pools.contains_key(&(input.process, input.object));
         let caller = |thread| Part::Thread { thread, pool };
-        let is_next =
-            input.thread == output.thread && !self.is_busy(input.thread, input.leave_ns, output.enter_ns);
+        let is_next = input.thread == output.thread && !self.is_busy(input.thread, input.leave_ns, output.enter_ns);
         let between = match pool {
             _ if is_next => caller(input.thread),
             true => Part::Pool,
@@ -328,8 +315,7 @@ impl Stream<'_> {
 
     /// True if the thread began a call with another item between the two times.
     fn is_busy(&self, thread: i32, from_ns: u64, to_ns: u64) -> bool {
-        self.calls_between(thread, from_ns, to_ns)
-            .any(|span| span.enter_ns > from_ns && span.enter_ns < to_ns)
+        self.calls_between(thread, from_ns, to_ns).any(|span| span.enter_ns > from_ns && span.enter_ns < to_ns)
     }
 
     /// Returns the thread's calls with items that overlap the time.

@@ -32,8 +32,7 @@ impl StreamLedger {
         let word = |stage: &String| stage.split(' ').next().unwrap_or_default().to_owned();
         let (first, last) = (self.stages.first().map(word), self.stages.last().map(word));
         let Some(latency) = digest.latency else { return Ok(()) };
-        let [p50, p95, p99, max] =
-            [latency.p50, latency.p95, latency.p99, latency.max].map(|ns| shown_time(ns as f64));
+        let [p50, p95, p99, max] = [latency.p50, latency.p95, latency.p99, latency.max].map(|ns| shown_time(ns as f64));
         writeln!(
             text,
             "{} frames; latency ({} to {}) p50 {p50}  p95 {p95}  p99 {p99}  max {max}{}",
@@ -50,8 +49,7 @@ impl StreamLedger {
                 || digest.hops.iter().any(|hop| hop.median[*cause].is_some_and(|ns| ns >= 500.0))
         };
         let used: Vec<Cause> = CAUSES.into_iter().filter(is_used).collect();
-        let width =
-            self.stages.iter().map(|stage| shown(stage).chars().count()).max().unwrap_or(0).clamp(5, 32);
+        let width = self.stages.iter().map(|stage| shown(stage).chars().count()).max().unwrap_or(0).clamp(5, 32);
         write!(text, "\n{:<width$}  {:>9}", "stage", "ms")?;
         for cause in &used {
             write!(text, "  {:>9}", cause.name())?;
@@ -89,9 +87,7 @@ impl StreamLedger {
 
     /// Writes where the slowest frame's time went.
     fn write_slowest(&self, text: &mut String, digest: &Digest) -> std::fmt::Result {
-        let Some(slowest) = digest.totals.iter().max_by_key(|total| total.latency_ns()) else {
-            return Ok(());
-        };
+        let Some(slowest) = digest.totals.iter().max_by_key(|total| total.latency_ns()) else { return Ok(()) };
         let latency_ns = slowest.latency_ns() as f64;
         let mut parts: Vec<(f64, String)> = Vec::new();
         for row in self.rows.iter().filter(|row| row.seq == slowest.seq) {

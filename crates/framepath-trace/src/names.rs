@@ -17,8 +17,7 @@ const LONGEST: usize = 40;
 const FILTERS: usize = 64;
 
 /// Filters of every graph that say nothing: its ends, and changes of format.
-const PLAIN: [&str; 8] =
-    ["buffer", "buffersink", "abuffer", "abuffersink", "format", "aformat", "null", "anull"];
+const PLAIN: [&str; 8] = ["buffer", "buffersink", "abuffer", "abuffersink", "format", "aformat", "null", "anull"];
 
 /// Kind of a codec's stream (enum AVMediaType).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,8 +117,7 @@ impl Memory {
     fn text(&self, at: u64) -> Option<String> {
         let mut bytes = [0; LONGEST];
         // The text may lie just before the end of a mapping.
-        let read =
-            (1..=LONGEST).rev().find(|count| self.0.read_exact_at(&mut bytes[..*count], at).is_ok())?;
+        let read = (1..=LONGEST).rev().find(|count| self.0.read_exact_at(&mut bytes[..*count], at).is_ok())?;
         let text = bytes[..read].split(|byte| *byte == 0).next()?;
         let is_name = !text.is_empty() && text.iter().all(u8::is_ascii_graphic);
         is_name.then(|| String::from_utf8_lossy(text).into_owned())
@@ -140,8 +138,7 @@ impl Memory {
     /// Reads the filters of an AVFilterGraph, their addresses and names: the array is at 8 and its length at 16; an
     /// AVFilterContext has the AVFilter at 8.
     fn filters(&self, graph: u64) -> Option<Vec<(u64, String)>> {
-        let (array, count) =
-            (self.word(graph.wrapping_add(8))?, self.word(graph.wrapping_add(16))? as u32 as usize);
+        let (array, count) = (self.word(graph.wrapping_add(8))?, self.word(graph.wrapping_add(16))? as u32 as usize);
         (0..count.min(FILTERS) as u64)
             .map(|index| {
                 let filter = self.word(array.wrapping_add(8 * index))?;

@@ -261,8 +261,7 @@ fn probed(file: &MappedFile) -> Vec<Probed> {
     const LOADER: &str = "_dl_debug_state";
     let is_loader = file.name.starts_with("ld-linux");
     let of_file = |site: &CallSite| file.name.starts_with(site.library);
-    let mut names: Vec<&str> =
-        CALL_SITES.iter().filter(|site| of_file(site)).map(|site| site.symbol).collect();
+    let mut names: Vec<&str> = CALL_SITES.iter().filter(|site| of_file(site)).map(|site| site.symbol).collect();
     if is_loader {
         names.push(LOADER);
     }
@@ -520,7 +519,12 @@ fn read_item(program: &mut Assembler, item: Item) {
 }
 
 /// Reads the 32 bits at `offset` of the kernel's struct at `from` into `to`.
-fn read_kernel(program: &mut Assembler, to: Register, from: Register, offset: u32) {
+fn read_kernel(
+    program: &mut Assembler,
+    to: Register,
+    from: Register,
+    offset: u32,
+) {
     program.store_value(R10, SCRATCH, 0);
     address(program, R1, SCRATCH);
     program.set(R2, 4).copy(R3, from).add(R3, offset as i32).call(Helper::ReadKernel);
@@ -528,7 +532,12 @@ fn read_kernel(program: &mut Assembler, to: Register, from: Register, offset: u3
 }
 
 /// Jumps to `end` if `map` has no entry for the number in `register`, which is then at KEY.
-fn lookup(program: &mut Assembler, map: &ProgramMap, register: Register, end: &Label) {
+fn lookup(
+    program: &mut Assembler,
+    map: &ProgramMap,
+    register: Register,
+    end: &Label,
+) {
     program.store(R10, KEY, register).map(R1, map.as_fd());
     address(program, R2, KEY);
     program.call(Helper::MapLookup).jump_if(R0, Condition::Equal, 0, end);
