@@ -29,8 +29,8 @@ fn main() -> Result<ExitCode, TraceError> {
     for (call, (all, good)) in counts {
         eprintln!("{call:?}: {all} calls, {good} without an error");
     }
-    for ((process, _), name) in &report.pads {
-        eprintln!("pad {name} of process {process}");
+    for stream in &report.streams {
+        eprintln!("{} frames: {}", stream.frames, stream.stages.join(", "));
     }
     eprintln!("{} events in {} threads; {} lost", report.calls.len(), report.threads.len(), report.lost_events);
     Ok(ExitCode::from(report.usage.exit_code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Functions of GStreamer with which elements hand over buffers. Elements and base classes are in other libraries than
- * these functions, so that their calls come here. Calls inside libgstreamer do not: those of ghost pads, which pass a
- * buffer through the border of a bin.
+ * Functions of GStreamer with which elements hand over buffers and wait. Elements and base classes are in other
+ * libraries than these functions, so that their calls come here. Calls inside libgstreamer do not: those of ghost pads,
+ * which pass a buffer through the border of a bin. Therefore the facts about a pad say which element gets the buffers
+ * behind all borders.
  */
 #include "shim.h"
 
@@ -13,21 +14,32 @@ enum {
 	OBJECT_NAME = 32,
 	OBJECT_PARENT = 40,
 	BUFFER_PTS = 72,
+	PAD_PEER = 264,
 };
 
-/* GST_FLOW_ERROR. */
-#define FLOW_ERROR (-5)
+/* GST_FLOW_ERROR, and GST_CLOCK_ERROR. */
+enum {
+	FLOW_ERROR = -5,
+	CLOCK_ERROR = 4,
+};
 
-/* Number of pads whose names are not written again. */
+/* Number of pads whose facts are not written again. */
 #define PADS 1024
+/* Number of borders of bins between two elements. */
+#define BORDERS 16
 
-/* Keys of the pads whose names were written, by their hash. A pad that takes another one's place is written again. */
-static _Atomic uintptr_t named[PADS];
+#define CORE "libgstreamer-1.0"
+#define FUNCTION(symbol, file, definition) \
+	{.name = symbol, .library = file, .own = definition, .is_changing = ATOMIC_FLAG_INIT}
+
+/* Keys of the pads whose facts were written, by their hash. */
+static _Atomic uintptr_t known[PADS];
 
 static const void *pointer_at(const void *object, int offset)
 {
-	const void *pointer;
-	memcpy(&pointer, (const char *)object + offset, sizeof(pointer));
+	const void *pointer = NULL;
+	if (object)
+		memcpy(&pointer, (const char *)object + offset, sizeof(pointer));
 	return pointer;
 }
 
@@ -36,50 +48,89 @@ static struct item buffer(const void *from)
 	struct item item = NO_ITEM;
 	if (from) {
 		item.data = from;
-		/* GST_CLOCK_TIME_NONE, which is -1, is no time. */
 		memcpy(&item.pts, (const char *)from + BUFFER_PTS, sizeof(item.pts));
-		if (item.pts == -1)
-			item.pts = INT64_MIN;
 	}
 	return item;
 }
 
-/* Appends `text` at `at`. Returns the new end; what does not fit is cut off. */
-static char *append(char *at, const char *end, const char *text)
+/* Functions of GStreamer and GObject, found for a call from an address. */
+struct tools {
+	uintptr_t (*ghost_type)(void);
+	uintptr_t (*proxy_type)(void);
+	int (*is_a)(const void *, uintptr_t);
+	void *(*internal)(const void *);
+	void (*unref)(void *);
+};
+
+static int find_tools(struct tools *tools, const void *from)
 {
-	while (text && *text && at < end)
-		*at++ = *text++;
-	return at;
+	static struct function ghost_type = FUNCTION("gst_ghost_pad_get_type", CORE, NULL);
+	static struct function proxy_type = FUNCTION("gst_proxy_pad_get_type", CORE, NULL);
+	static struct function is_a = FUNCTION("g_type_check_instance_is_a", "libgobject-2.0", NULL);
+	static struct function internal = FUNCTION("gst_proxy_pad_get_internal", CORE, NULL);
+	static struct function unref = FUNCTION("gst_object_unref", CORE, NULL);
+	tools->ghost_type = (uintptr_t(*)(void))next_of(&ghost_type, from);
+	tools->proxy_type = (uintptr_t(*)(void))next_of(&proxy_type, from);
+	tools->is_a = (int (*)(const void *, uintptr_t))next_of(&is_a, from);
+	tools->internal = (void *(*)(const void *))next_of(&internal, from);
+	tools->unref = (void (*)(void *))next_of(&unref, from);
+	return tools->ghost_type && tools->proxy_type && tools->is_a && tools->internal && tools->unref;
 }
 
-/* Writes the name of a pad, "element:pad", the first time that the pad is used. */
-static void name_pad(const void *pad)
+/* Returns the pad of an element that gets the buffers of `pad`, behind the borders of bins. */
+static const void *receiver(const void *pad, const void *from)
+{
+	struct tools tools;
+	const void *peer = pointer_at(pad, PAD_PEER);
+	if (!find_tools(&tools, from))
+		return peer;
+	for (int border = 0; peer && border < BORDERS; border++) {
+		if (tools.is_a(peer, tools.ghost_type())) {
+			/* Into a bin: the inner pad of the ghost pad is linked to the receiver. */
+			void *inner = tools.internal(peer);
+			peer = pointer_at(inner, PAD_PEER);
+			if (inner)
+				tools.unref(inner);
+		} else if (tools.is_a(peer, tools.proxy_type())) {
+			/* Out of a bin: the parent of the inner pad is the ghost pad. */
+			peer = pointer_at(pointer_at(peer, OBJECT_PARENT), PAD_PEER);
+		} else {
+			break;
+		}
+	}
+	return peer;
+}
+
+/* Writes the facts about a pad before its first buffer, and again after it was linked to another one. */
+static void describe(const void *pad, const void *from)
 {
 	if (!pad || !is_recorded())
 		return;
-	const void *name = pointer_at(pad, OBJECT_NAME);
-	const void *parent = pointer_at(pad, OBJECT_PARENT);
-	/* An address of a new pad can be that of an old one, but its name and parent differ then. */
-	uintptr_t key = (uintptr_t)pad ^ (uintptr_t)name << 16 ^ (uintptr_t)parent << 32;
-	_Atomic uintptr_t *entry = &named[(key ^ key >> 16 ^ key >> 32) / 16 % PADS];
-	if (atomic_exchange_explicit(entry, key, memory_order_relaxed) == key)
+	struct pad facts = {.parent = pointer_at(pad, OBJECT_PARENT)};
+	const void *name = pointer_at(pad, OBJECT_NAME), *peer = pointer_at(pad, PAD_PEER);
+	/* The address of a new pad can be that of an old one, but its name, parent and peer differ then. */
+	uintptr_t key = (uintptr_t)pad ^ (uintptr_t)name << 16 ^ (uintptr_t)facts.parent << 32 ^ (uintptr_t)peer << 48;
+	_Atomic uintptr_t *entry = &known[(key ^ key >> 16 ^ key >> 32) / 16 % PADS];
+	if (atomic_load_explicit(entry, memory_order_relaxed) == key)
 		return;
-	char text[NAME_BYTES] = "";
-	char *at = append(text, text + NAME_BYTES, parent ? pointer_at(parent, OBJECT_NAME) : NULL);
-	at = append(at, text + NAME_BYTES, ":");
-	append(at, text + NAME_BYTES, name);
-	record_name(pad, text);
+	atomic_store_explicit(entry, key, memory_order_relaxed);
+	facts.peer = receiver(pad, from);
+	facts.next = pointer_at(facts.peer, OBJECT_PARENT);
+	const char *names[] = {pointer_at(facts.parent, OBJECT_NAME), pointer_at(facts.next, OBJECT_NAME)};
+	strncpy(facts.name, names[0] ? names[0] : "", sizeof(facts.name) - 1);
+	strncpy(facts.next_name, names[1] ? names[1] : "", sizeof(facts.next_name) - 1);
+	record_pad(pad, &facts);
 }
 
 EXPORT int gst_pad_push(void *pad, void *item);
 EXPORT int gst_pad_push(void *pad, void *item)
 {
-	static struct function function = {
-		.name = "gst_pad_push", .library = "libgstreamer-1.0", .own = (void *)gst_pad_push, .is_changing = ATOMIC_FLAG_INIT};
-	int (*next)(void *, void *) = (int (*)(void *, void *))next_of(&function, __builtin_return_address(0));
+	static struct function function = FUNCTION("gst_pad_push", CORE, (void *)gst_pad_push);
+	const void *from = __builtin_return_address(0);
+	int (*next)(void *, void *) = (int (*)(void *, void *))next_of(&function, from);
 	if (!next)
 		return FLOW_ERROR;
-	name_pad(pad);
+	describe(pad, from);
 	record(PAD_PUSH, ENTER, pad, buffer(item), 0);
 	int result = next(pad, item);
 	record(PAD_PUSH, LEAVE, pad, NO_ITEM, result);
@@ -90,41 +141,32 @@ EXPORT int gst_pad_push(void *pad, void *item)
 EXPORT int gst_pad_push_list(void *pad, void *list);
 EXPORT int gst_pad_push_list(void *pad, void *list)
 {
-	static struct function function = {.name = "gst_pad_push_list",
-					   .library = "libgstreamer-1.0",
-					   .own = (void *)gst_pad_push_list,
-					   .is_changing = ATOMIC_FLAG_INIT};
-	static struct function length_function = {
-		.name = "gst_buffer_list_length", .library = "libgstreamer-1.0", .is_changing = ATOMIC_FLAG_INIT};
-	static struct function get_function = {
-		.name = "gst_buffer_list_get", .library = "libgstreamer-1.0", .is_changing = ATOMIC_FLAG_INIT};
+	static struct function function = FUNCTION("gst_pad_push_list", CORE, (void *)gst_pad_push_list);
+	static struct function length_function = FUNCTION("gst_buffer_list_length", CORE, NULL);
+	static struct function get_function = FUNCTION("gst_buffer_list_get", CORE, NULL);
 	const void *from = __builtin_return_address(0);
 	int (*next)(void *, void *) = (int (*)(void *, void *))next_of(&function, from);
 	unsigned (*length)(void *) = (unsigned (*)(void *))next_of(&length_function, from);
 	void *(*get)(void *, unsigned) = (void *(*)(void *, unsigned))next_of(&get_function, from);
 	if (!next)
 		return FLOW_ERROR;
-	name_pad(pad);
+	describe(pad, from);
 	record(PAD_PUSH, ENTER, pad, buffer(list && length && get && length(list) > 0 ? get(list, 0) : NULL), 0);
 	int result = next(pad, list);
 	record(PAD_PUSH, LEAVE, pad, NO_ITEM, result);
 	return result;
 }
 
-EXPORT int gst_pad_pull_range(void *pad, uint64_t offset, unsigned size, void **item);
-EXPORT int gst_pad_pull_range(void *pad, uint64_t offset, unsigned size, void **item)
+EXPORT int gst_clock_id_wait(void *id, int64_t *jitter);
+EXPORT int gst_clock_id_wait(void *id, int64_t *jitter)
 {
-	static struct function function = {.name = "gst_pad_pull_range",
-					   .library = "libgstreamer-1.0",
-					   .own = (void *)gst_pad_pull_range,
-					   .is_changing = ATOMIC_FLAG_INIT};
-	int (*next)(void *, uint64_t, unsigned, void **) =
-		(int (*)(void *, uint64_t, unsigned, void **))next_of(&function, __builtin_return_address(0));
+	static struct function function = FUNCTION("gst_clock_id_wait", CORE, (void *)gst_clock_id_wait);
+	int (*next)(void *, int64_t *) =
+		(int (*)(void *, int64_t *))next_of(&function, __builtin_return_address(0));
 	if (!next)
-		return FLOW_ERROR;
-	name_pad(pad);
-	record(PAD_PULL, ENTER, pad, NO_ITEM, 0);
-	int result = next(pad, offset, size, item);
-	record(PAD_PULL, LEAVE, pad, buffer(result >= 0 && item ? *item : NULL), result);
+		return CLOCK_ERROR;
+	record(CLOCK_WAIT, ENTER, id, NO_ITEM, 0);
+	int result = next(id, jitter);
+	record(CLOCK_WAIT, LEAVE, id, NO_ITEM, result);
 	return result;
 }

@@ -27,10 +27,10 @@
 
 /* Words of a record behind the ids. */
 struct content {
-	/* Call, phase << 8, result << 32; for a name, its part << 8. */
+	/* Call, phase << 8, result << 32; for a pad, the part << 8. */
 	uint64_t kind;
 	uint64_t object;
-	/* Address of the item's bytes, presentation time, and nothing; or 24 bytes of a name. */
+	/* Address of the item's bytes, presentation time, and nothing; or a part of the facts about a pad. */
 	uint64_t words[3];
 };
 
@@ -54,6 +54,7 @@ struct ring {
 };
 
 _Static_assert(sizeof(struct slot) == 64, "a record is one cache line");
+_Static_assert(sizeof(struct pad) == 5 * PART_BYTES, "a pad has five parts; addresses have 64 bits");
 
 static struct ring *ring;
 /* Id of this process. The kernel clears it in a new process after every kind of fork. */
@@ -160,11 +161,11 @@ void record(enum call call, enum phase phase, const void *object, struct item it
 	write_record(&content);
 }
 
-void record_name(const void *object, const char name[NAME_BYTES])
+void record_pad(const void *address, const struct pad *pad)
 {
-	for (uint64_t part = 0; ring && part < NAME_BYTES / 24 && (part == 0 || name[part * 24]); part++) {
-		struct content content = {PAD_NAME | part << 8, (uintptr_t)object, {0}};
-		memcpy(content.words, name + part * 24, sizeof(content.words));
+	for (uint64_t part = 0; ring && part < sizeof(*pad) / PART_BYTES; part++) {
+		struct content content = {PAD | part << 8, (uintptr_t)address, {0}};
+		memcpy(content.words, (const char *)pad + part * PART_BYTES, PART_BYTES);
 		write_record(&content);
 	}
 }

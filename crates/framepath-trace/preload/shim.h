@@ -35,9 +35,9 @@ enum call {
 	OPEN_OUTPUT = 11,
 	OPEN_GRAPH = 12,
 	PAD_PUSH = 13,
-	PAD_PULL = 14,
-	/* No call, but a name. */
-	PAD_NAME = 255,
+	CLOCK_WAIT = 14,
+	/* No call, but a part of the facts about a pad. */
+	PAD = 255,
 };
 
 /* Moments of a call: the order of `Phase` in src/calls.rs. */
@@ -58,11 +58,21 @@ struct item {
 /* Writes one record to the ring, or counts it as lost if the ring is full. Does nothing without a ring. */
 HIDDEN void record(enum call call, enum phase phase, const void *object, struct item item, int result);
 
-/* Size of the longest name, bytes. */
-#define NAME_BYTES 72
+/* Size of a part of a name, bytes: the words of a record. */
+#define PART_BYTES 24
 
-/* Writes the name of an object, padded with zeroes, to the ring: one record for every 24 bytes. */
-HIDDEN void record_name(const void *object, const char name[NAME_BYTES]);
+/* Facts about a pad: its element and the next one, which gets the buffers. */
+struct pad {
+	const void *parent;
+	const void *peer;
+	const void *next;
+	/* Names, padded with zeroes. */
+	char name[2 * PART_BYTES];
+	char next_name[2 * PART_BYTES];
+};
+
+/* Writes the facts about the pad at `address` to the ring, one record for each part. */
+HIDDEN void record_pad(const void *address, const struct pad *pad);
 
 /* Returns true if there is a ring. */
 HIDDEN int is_recorded(void);

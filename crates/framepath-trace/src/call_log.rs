@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Collection of a recording's calls, waits and wake-ups, and the care for the processes that stop for it.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::time::Duration;
 
 use framepath_os::measure::process_events::ThreadEvent;
 use framepath_os::process::children;
 
+use crate::attribution::Facts;
 use crate::calls::CallEvent;
-use crate::frame_ledger::{Facts, StreamLedger, ledgers};
+use crate::frame_ledger::{StreamLedger, ledgers};
 use crate::identify::identify;
 use crate::names::Names;
-use crate::preload::Preload;
+use crate::pad_frames::pad_ledgers;
+use crate::preload::{Preload, PreloadEvent};
 use crate::probes::{ProbeCount, ProbeEvent, Probes, SystemCall};
 use crate::recording::Level;
 use crate::spans::spans;
@@ -45,7 +46,6 @@ pub(crate) struct Frames {
     /// Level of the recording; `None` without calls.
     pub(crate) level: Option<Level>,
     pub(crate) calls: Vec<CallEvent>,
-    pub(crate) pads: BTreeMap<(i32, u64), String>,
     pub(crate) streams: Vec<StreamLedger>,
     pub(crate) ambiguous: u64,
     pub(crate) lost: u64,
@@ -112,9 +112,12 @@ impl CallLog {
         let probes = match source {
             Source::Probes(probes) => probes,
             Source::Library(preload) => {
-                return preload.drain(|event| {
-                    names.see(&event);
-                    calls.push(event);
+                return preload.drain(|event| match event {
+                    PreloadEvent::Call(event) => {
+                        names.see(&event);
+                        calls.push(event);
+                    }
+                    PreloadEvent::Pad { process, address, pad } => names.add_pad(process, address, pad),
                 });
             }
         };
@@ -147,13 +150,13 @@ impl CallLog {
 
     /// Ends the recording at `end_ns`. `events` are the threads' events in the order of their times.
     pub(crate) fn finish(mut self, events: &[ThreadEvent], end_ns: u64) -> Frames {
+        if let Source::Library(preload) = &mut self.source {
+            preload.end();
+        }
         self.read();
-        let (level, lost, pads) = match &mut self.source {
-            Source::Probes(probes) => (Level::Bpf, probes.lost(), BTreeMap::new()),
-            Source::Library(preload) => {
-                preload.drain_last(|event| self.calls.push(event));
-                (Level::Preload, preload.lost(), preload.take_pads())
-            }
+        let (level, lost) = match &self.source {
+            Source::Probes(probes) => (Level::Bpf, probes.lost()),
+            Source::Library(preload) => (Level::Preload, preload.lost()),
         };
         // Each CPU takes a time before it takes a place in the ring.
         self.calls.sort_by_key(|event| event.at_ns);
@@ -162,15 +165,11 @@ impl CallLog {
         let spans = spans(&self.calls);
         let timelines = timelines(events, &self.waits, &self.wake_ups, end_ns);
         let found = identify(&spans, &self.names);
-        let facts = Facts { spans: &spans, timelines: &timelines, names: &self.names, events };
-        Frames {
-            level: Some(level),
-            streams: ledgers(&found, &facts),
-            ambiguous: found.ambiguous,
-            lost,
-            probes: self.count,
-            calls: self.calls,
-            pads,
-        }
+        let facts = Facts::new(&spans, &timelines, &self.names, events);
+        // In a pipeline, the calls of FFmpeg's libraries are parts of its elements.
+        let pads = pad_ledgers(&facts);
+        let (streams, ambiguous) =
+            if pads.is_empty() { (ledgers(&found, &facts), found.ambiguous) } else { (pads, 0) };
+        Frames { level: Some(level), streams, ambiguous, lost, probes: self.count, calls: self.calls }
     }
 }

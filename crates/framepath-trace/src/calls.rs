@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Functions of FFmpeg's libraries at which frames and packets change hands, and the events of their calls.
+//! Functions of FFmpeg's libraries and of GStreamer at which frames and packets change hands, and the events of their
+//! calls.
 //!
-//! Source of the offsets: the public headers of FFmpeg; they are equal in versions 4 to 8.
+//! Source of the offsets: the public headers of FFmpeg (they are equal in versions 4 to 8) and of GStreamer 1.0.
 
 /// Function whose calls are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -33,17 +34,22 @@ pub enum Call {
     OpenOutput,
     /// `avfilter_graph_config(AVFilterGraph *, ...)`: the filters are known.
     OpenGraph,
-    /// `gst_pad_push(GstPad *, GstBuffer *)`, or `gst_pad_push_list` with the first buffer of the list. The item's bytes
-    /// are the GstBuffer itself.
+    /// `gst_pad_push(GstPad *, GstBuffer *)`: an element passes a buffer on. It returns when the elements behind it, up to
+    /// the next one with a thread of its own, have done their work.
     PadPush,
-    /// `gst_pad_pull_range(GstPad *, guint64, guint, GstBuffer **)`: the item's bytes are the GstBuffer itself.
-    PadPull,
+    /// `gst_clock_id_wait(GstClockID, GstClockTimeDiff *)`: a sink waits for the time of a buffer.
+    ClockWait,
 }
 
 impl Call {
     /// Returns true for a call whose object has been made ready, so that its name can be read.
     pub fn is_opening(self) -> bool {
         matches!(self, Call::OpenCodec | Call::OpenInput | Call::OpenOutput | Call::OpenGraph)
+    }
+
+    /// Returns true for a function that is called again inside its own calls with other objects.
+    pub fn is_nested(self) -> bool {
+        self == Call::PadPush
     }
 }
 
@@ -66,6 +72,8 @@ pub enum Item {
     Packet,
     /// An `AVFrame`.
     Frame,
+    /// A `GstBuffer`; its address stands for that of its bytes.
+    Buffer,
 }
 
 /// How a function is observed. The first argument, the object, tells streams apart; the second is the item.
@@ -84,14 +92,24 @@ pub struct CallSite {
 }
 
 impl Item {
-    /// Returns the offset of the address of the bytes (of the first plane) in the item.
-    pub fn data_offset(self) -> i32 {
-        if self == Item::Packet { 24 } else { 0 }
+    /// Returns the offset of the address of the bytes (of the first plane) in the item; `None` if the item's own address
+    /// stands for it.
+    pub fn data_offset(self) -> Option<i32> {
+        match self {
+            Item::Packet => Some(24),
+            Item::Frame => Some(0),
+            Item::Buffer | Item::None => None,
+        }
     }
 
     /// Returns the offset of the presentation time in the item.
     pub fn pts_offset(self) -> i32 {
-        if self == Item::Packet { 8 } else { 136 }
+        match self {
+            Item::Packet => 8,
+            Item::Frame => 136,
+            Item::Buffer => 72,
+            Item::None => 0,
+        }
     }
 }
 
@@ -106,7 +124,7 @@ const fn site(
 }
 
 /// All observed functions.
-pub const CALL_SITES: [CallSite; 15] = [
+pub const CALL_SITES: [CallSite; 17] = [
     site(Call::OpenCodec, "libavcodec", "avcodec_open2", Item::None, Phase::Leave),
     site(Call::OpenInput, "libavformat", "avformat_find_stream_info", Item::None, Phase::Leave),
     site(Call::OpenOutput, "libavformat", "avformat_write_header", Item::None, Phase::Leave),
@@ -122,6 +140,8 @@ pub const CALL_SITES: [CallSite; 15] = [
     site(Call::ReceivePacket, "libavcodec", "avcodec_receive_packet", Item::Packet, Phase::Leave),
     site(Call::WritePacket, "libavformat", "av_interleaved_write_frame", Item::Packet, Phase::Enter),
     site(Call::WritePacket, "libavformat", "av_write_frame", Item::Packet, Phase::Enter),
+    site(Call::PadPush, "libgstreamer-1.0", "gst_pad_push", Item::Buffer, Phase::Enter),
+    site(Call::ClockWait, "libgstreamer-1.0", "gst_clock_id_wait", Item::None, Phase::Leave),
 ];
 
 /// One moment of a call. Times are CLOCK_MONOTONIC nanoseconds.
@@ -147,5 +167,5 @@ pub struct CallEvent {
     pub result: i32,
 }
 
-/// `AV_NOPTS_VALUE`: no presentation time.
+/// `AV_NOPTS_VALUE`: no presentation time. That of GStreamer, `GST_CLOCK_TIME_NONE`, is -1.
 pub const NO_PTS: i64 = i64::MIN;

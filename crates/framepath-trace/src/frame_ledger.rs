@@ -5,21 +5,19 @@
 //! frame. Each part belongs to one thread, whose timeline says what it did. A stage has its own calls, and the way to
 //! them from the stage before.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
-use framepath_model::ledger::{Row, flag};
-use framepath_os::measure::process_events::{ThreadEvent, ThreadEventKind};
+use framepath_model::ledger::Row;
 
-use crate::calls::Call;
+use crate::attribution::{Facts, Part, PartUntil};
 use crate::identify::{Identified, TracedFrame};
-use crate::names::Names;
-use crate::spans::Span;
-use crate::timeline::{Doing, Stretch, Timeline, WaitReason};
 
 /// Ledger of one video stream of a program.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StreamLedger {
-    /// Stages in the order in which frames pass them: `demux mov,mp4,m4a`, `decode h264`, `filter scale`.
+    /// Where the frames begin: `demux`, `decode`, or the first element of a pipeline.
+    pub from: String,
+    /// Stages in the order in which frames pass them: `demux mov`, `decode h264`, `filter scale`, or elements.
     pub stages: Vec<String>,
     /// One row for each frame and stage; hops are indices in `stages`, threads are indices in `threads`.
     pub rows: Vec<Row>,
@@ -33,14 +31,6 @@ pub struct StreamLedger {
     pub blocked: BTreeMap<(u16, &'static str), f64>,
 }
 
-/// Facts from which ledgers are made.
-pub(crate) struct Facts<'a> {
-    pub(crate) spans: &'a [Span],
-    pub(crate) timelines: &'a HashMap<i32, Timeline>,
-    pub(crate) names: &'a Names,
-    pub(crate) events: &'a [ThreadEvent],
-}
-
 /// Stages, in the order of a frame's way.
 const STAGES: [&str; 5] = ["demux", "decode", "filter", "encode", "mux"];
 
@@ -50,60 +40,22 @@ pub(crate) fn ledgers(found: &Identified, facts: &Facts<'_>) -> Vec<StreamLedger
     for frame in &found.frames {
         streams.entry(frame.decoder).or_default().push(frame);
     }
-    let pools = pools(facts);
-    let by_thread = by_thread(facts.spans);
     let mut ledgers: Vec<StreamLedger> =
-        streams.values().map(|frames| Stream { facts, pools: &pools, by_thread: &by_thread, frames }.ledger()).collect();
+        streams.values().map(|frames| Stream { facts, frames }.ledger()).collect();
     ledgers.sort_by_key(|ledger| std::cmp::Reverse(ledger.frames));
     ledgers
 }
 
-/// Returns the codecs that have threads of their own, with these threads: they were started while it was opened.
-fn pools(facts: &Facts<'_>) -> HashMap<(i32, u64), HashSet<i32>> {
-    let mut pools: HashMap<(i32, u64), HashSet<i32>> = HashMap::new();
-    let opens: Vec<&Span> = facts.spans.iter().filter(|span| span.call == Call::OpenCodec).collect();
-    for event in facts.events {
-        let ThreadEventKind::Started { thread, process } = event.kind else { continue };
-        // The last one: encoders open codecs inside.
-        let is_inside = |span: &&&Span| {
-            span.thread == event.thread && (span.enter_ns..span.leave_ns).contains(&event.at_ns)
-        };
-        if let Some(open) = opens.iter().rev().find(is_inside) {
-            pools.entry((process, open.object)).or_default().insert(thread);
-        }
+/// Turns the sums of blocked time into means per frame.
+pub(crate) fn mean_blocked(ledger: &mut StreamLedger) {
+    for ns in ledger.blocked.values_mut() {
+        *ns /= ledger.frames.max(1) as f64;
     }
-    pools
-}
-
-/// Returns the indices of each thread's spans that have an item, in the order of their begins.
-fn by_thread(spans: &[Span]) -> HashMap<i32, Vec<usize>> {
-    let mut by_thread: HashMap<i32, Vec<usize>> = HashMap::new();
-    for (index, span) in spans.iter().enumerate() {
-        if span.data != 0 && span.call != Call::GetBuffer {
-            by_thread.entry(span.thread).or_default().push(index);
-        }
-    }
-    by_thread
 }
 
 struct Stream<'a> {
     facts: &'a Facts<'a>,
-    pools: &'a HashMap<(i32, u64), HashSet<i32>>,
-    by_thread: &'a HashMap<i32, Vec<usize>>,
     frames: &'a [&'a TracedFrame],
-}
-
-/// Part of a frame's time.
-#[derive(Clone, Copy, Debug)]
-enum Part {
-    /// A thread works on the frame. With `pool`, its waits are for the codec's own threads.
-    Thread { thread: i32, pool: bool },
-    /// The frame is on the way from one thread to another, or to the same one.
-    Way { from: i32, to: i32 },
-    /// The codec keeps the frame.
-    Held,
-    /// The codec's own threads share the frames.
-    Pool,
 }
 
 impl Stream<'_> {
@@ -113,52 +65,21 @@ impl Stream<'_> {
         // A stage that few frames reach is none of the stream's: packets of the end, a first try.
         let stages: Vec<usize> = (0..STAGES.len()).filter(|stage| 2 * uses(*stage) > most).collect();
         let mut ledger = StreamLedger {
+            from: stages.first().map_or("", |stage| STAGES[*stage]).to_owned(),
             stages: stages.iter().map(|stage| self.name(*stage)).collect(),
             ..StreamLedger::default()
         };
         let works = self.works();
-        let mut threads: Vec<i32> = Vec::new();
         for (number, frame) in self.frames.iter().enumerate() {
             if !stages.iter().all(|stage| self.has(frame, *stage)) {
                 ledger.others += 1;
                 continue;
             }
-            ledger.frames += 1;
-            let first = &self.facts.spans[frame.read.unwrap_or(frame.send)];
-            let mut at_ns = first.enter_ns;
-            for (hop, stage) in stages.iter().enumerate() {
-                let mut row = Row {
-                    seq: number as u64,
-                    birth_ns: first.enter_ns,
-                    enter_ns: at_ns,
-                    flags: flag::COUNTED,
-                    hop: hop as u16,
-                    ..Row::default()
-                };
-                let (parts, thread) = self.parts(frame, *stage, &works);
-                for (part, until_ns) in parts {
-                    // Calls of one frame may overlap: a thread has its result before the other one has returned.
-                    if until_ns > at_ns {
-                        self.add(&mut row, part, at_ns, until_ns, &mut ledger.blocked);
-                        at_ns = until_ns;
-                    }
-                }
-                row.leave_ns = at_ns;
-                if hop + 1 == stages.len() {
-                    row.flags |= flag::LAST;
-                }
-                let known = threads.iter().position(|id| *id == thread);
-                row.thread = known.unwrap_or_else(|| {
-                    threads.push(thread);
-                    threads.len() - 1
-                }) as u16;
-                ledger.rows.push(row);
-            }
+            let birth_ns = self.facts.spans[frame.read.unwrap_or(frame.send)].enter_ns;
+            let parts = stages.iter().map(|stage| self.parts(frame, *stage, &works)).collect();
+            self.facts.add_frame(&mut ledger, number as u64, birth_ns, parts);
         }
-        for ns in ledger.blocked.values_mut() {
-            *ns /= ledger.frames.max(1) as f64;
-        }
-        ledger.threads = threads;
+        mean_blocked(&mut ledger);
         ledger
     }
 
@@ -205,7 +126,9 @@ impl Stream<'_> {
         let spans = self.facts.spans;
         let mut of_thread: HashMap<i32, Vec<(&TracedFrame, usize)>> = HashMap::new();
         for frame in self.frames {
-            if let Some(buffer) = frame.buffer.filter(|buffer| spans[*buffer].thread != spans[frame.send].thread) {
+            if let Some(buffer) =
+                frame.buffer.filter(|buffer| spans[*buffer].thread != spans[frame.send].thread)
+            {
                 of_thread.entry(spans[buffer].thread).or_default().push((frame, buffer));
             }
         }
@@ -239,7 +162,7 @@ impl Stream<'_> {
         frame: &TracedFrame,
         stage: usize,
         works: &HashMap<usize, (u64, u64)>,
-    ) -> (Vec<(Part, u64)>, i32) {
+    ) -> (Vec<PartUntil>, i32) {
         let spans = self.facts.spans;
         let before = |at: Option<usize>| at.map(|index| spans[index].thread);
         match stage {
@@ -250,7 +173,7 @@ impl Stream<'_> {
             1 => {
                 let send = &spans[frame.send];
                 let from = before(frame.read).unwrap_or(send.thread);
-                let has_pool = self.pools.contains_key(&(send.process, send.object));
+                let has_pool = self.facts.pools.contains_key(&(send.process, send.object));
                 let mut parts = vec![(Part::Way { from, to: send.thread }, send.enter_ns)];
                 let work = frame.buffer.and_then(|buffer| works.get(&buffer).map(|work| (buffer, work)));
                 let caller = |thread| Part::Thread { thread, pool: has_pool };
@@ -263,7 +186,8 @@ impl Stream<'_> {
                     None => parts.push((caller(send.thread), send.leave_ns)),
                 }
                 if let Some(receive) = receive {
-                    let is_next = receive.thread == send.thread && !self.is_busy(send.thread, send.leave_ns, receive.enter_ns);
+                    let is_next = receive.thread == send.thread
+                        && !self.facts.is_busy(send.thread, send.leave_ns, receive.enter_ns);
                     let between = match (work, has_pool) {
                         (None, _) if is_next => Part::Thread { thread: send.thread, pool: has_pool },
                         (None, true) => Part::Pool,
@@ -275,12 +199,19 @@ impl Stream<'_> {
                 (parts, send.thread)
             }
             2 => self.through(frame.filter, frame.receive, false),
-            3 => self.through(frame.encode, frame.filter.and_then(|(_, output)| output).or(frame.receive), true),
+            3 => self.through(
+                frame.encode,
+                frame.filter.and_then(|(_, output)| output).or(frame.receive),
+                true,
+            ),
             _ => {
                 let write = &spans[frame.write.unwrap_or(frame.send)];
                 let from = before(frame.encode.and_then(|(_, output)| output)).unwrap_or(write.thread);
                 let way = (Part::Way { from, to: write.thread }, write.enter_ns);
-                (vec![way, (Part::Thread { thread: write.thread, pool: false }, write.leave_ns)], write.thread)
+                (
+                    vec![way, (Part::Thread { thread: write.thread, pool: false }, write.leave_ns)],
+                    write.thread,
+                )
             }
         }
     }
@@ -291,14 +222,15 @@ impl Stream<'_> {
         calls: Option<(usize, Option<usize>)>,
         before: Option<usize>,
         is_codec: bool,
-    ) -> (Vec<(Part, u64)>, i32) {
+    ) -> (Vec<PartUntil>, i32) {
         let spans = self.facts.spans;
         let Some((input, Some(output))) = calls else { return (Vec::new(), 0) };
         let (input, output) = (&spans[input], &spans[output]);
         let from = before.map_or(input.thread, |index| spans[index].thread);
-        let pool = is_codec && self.pools.contains_key(&(input.process, input.object));
+        let pool = is_codec && self.facts.pools.contains_key(&(input.process, input.object));
         let caller = |thread| Part::Thread { thread, pool };
-        let is_next = input.thread == output.thread && !self.is_busy(input.thread, input.leave_ns, output.enter_ns);
+        let is_next = input.thread == output.thread
+            && !self.facts.is_busy(input.thread, input.leave_ns, output.enter_ns);
         let between = match pool {
             _ if is_next => caller(input.thread),
             true => Part::Pool,
@@ -311,82 +243,5 @@ impl Stream<'_> {
             (caller(output.thread), output.leave_ns),
         ];
         (parts, input.thread)
-    }
-
-    /// True if the thread began a call with another item between the two times.
-    fn is_busy(&self, thread: i32, from_ns: u64, to_ns: u64) -> bool {
-        self.calls_between(thread, from_ns, to_ns).any(|span| span.enter_ns > from_ns && span.enter_ns < to_ns)
-    }
-
-    /// Returns the thread's calls with items that overlap the time.
-    fn calls_between(&self, thread: i32, from_ns: u64, to_ns: u64) -> impl Iterator<Item = &Span> {
-        let spans = self.facts.spans;
-        let indices = self.by_thread.get(&thread).map_or(&[][..], Vec::as_slice);
-        // Calls of a thread follow one another, so their ends are in order, too.
-        let first = indices.partition_point(|index| spans[*index].leave_ns <= from_ns);
-        indices[first..].iter().map(|index| &spans[*index]).take_while(move |span| span.enter_ns < to_ns)
-    }
-
-    /// Adds the time of a part to the row, by cause.
-    fn add(
-        &self,
-        row: &mut Row,
-        part: Part,
-        from_ns: u64,
-        to_ns: u64,
-        blocked: &mut BTreeMap<(u16, &'static str), f64>,
-    ) {
-        match part {
-            Part::Held => row.held_ns += to_ns - from_ns,
-            Part::Pool => row.pool_ns += to_ns - from_ns,
-            Part::Thread { thread, pool } => self.add_thread(row, thread, pool, from_ns, to_ns, blocked),
-            Part::Way { from, to } => {
-                // While the thread that takes the frame has calls for others, the frame waits in a queue.
-                let calls = self.calls_between(to, from_ns, to_ns);
-                let busy_ns = calls.map(|span| span.leave_ns.min(to_ns)).max().unwrap_or(from_ns);
-                row.queue_ns += busy_ns - from_ns;
-                if from == to {
-                    return self.add_thread(row, to, false, busy_ns, to_ns, blocked);
-                }
-                for stretch in self.stretches(to, busy_ns, to_ns) {
-                    match stretch.doing {
-                        // The other thread hands over the frame.
-                        Doing::Waiting(_) => {
-                            self.add_thread(row, from, false, stretch.from_ns, stretch.to_ns, blocked);
-                        }
-                        _ => self.add_thread(row, to, false, stretch.from_ns, stretch.to_ns, blocked),
-                    }
-                }
-            }
-        }
-    }
-
-    fn stretches(&self, thread: i32, from_ns: u64, to_ns: u64) -> impl Iterator<Item = Stretch> {
-        self.facts.timelines.get(&thread).into_iter().flat_map(move |line| line.between(from_ns, to_ns))
-    }
-
-    fn add_thread(
-        &self,
-        row: &mut Row,
-        thread: i32,
-        pool: bool,
-        from_ns: u64,
-        to_ns: u64,
-        blocked: &mut BTreeMap<(u16, &'static str), f64>,
-    ) {
-        for stretch in self.stretches(thread, from_ns, to_ns) {
-            let ns = stretch.to_ns - stretch.from_ns;
-            match stretch.doing {
-                Doing::Running => row.compute_ns += ns,
-                Doing::Preempted => row.preempted_ns += ns,
-                Doing::Woken => row.wakeup_ns += ns,
-                Doing::Waiting(WaitReason::Timer) => row.paced_ns += ns,
-                Doing::Waiting(WaitReason::Lock | WaitReason::Unknown) if pool => row.pool_ns += ns,
-                Doing::Waiting(reason) => {
-                    row.blocked_ns += ns;
-                    *blocked.entry((row.hop, reason.name())).or_default() += ns as f64;
-                }
-            }
-        }
     }
 }

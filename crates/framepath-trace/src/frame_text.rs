@@ -30,15 +30,16 @@ impl StreamLedger {
     fn write(&self, text: &mut String) -> std::fmt::Result {
         let digest = self.digest();
         let word = |stage: &String| stage.split(' ').next().unwrap_or_default().to_owned();
-        let (first, last) = (self.stages.first().map(word), self.stages.last().map(word));
+        let last = self.stages.last().map(word);
         let Some(latency) = digest.latency else { return Ok(()) };
-        let [p50, p95, p99, max] = [latency.p50, latency.p95, latency.p99, latency.max].map(|ns| shown_time(ns as f64));
+        let [p50, p95, p99, max] =
+            [latency.p50, latency.p95, latency.p99, latency.max].map(|ns| shown_time(ns as f64));
         writeln!(
             text,
             "{} frames; latency ({} to {}) p50 {p50}  p95 {p95}  p99 {p99}  max {max}{}",
             self.frames,
-            first.unwrap_or_default(),
-            last.unwrap_or_default(),
+            shown(&self.from),
+            shown(&last.unwrap_or_default()),
             match self.others {
                 0 => "; every packet is one of them".to_owned(),
                 n => format!("; {n} more packets without a frame at the end"),
@@ -49,7 +50,8 @@ impl StreamLedger {
                 || digest.hops.iter().any(|hop| hop.median[*cause].is_some_and(|ns| ns >= 500.0))
         };
         let used: Vec<Cause> = CAUSES.into_iter().filter(is_used).collect();
-        let width = self.stages.iter().map(|stage| shown(stage).chars().count()).max().unwrap_or(0).clamp(5, 32);
+        let width =
+            self.stages.iter().map(|stage| shown(stage).chars().count()).max().unwrap_or(0).clamp(5, 32);
         write!(text, "\n{:<width$}  {:>9}", "stage", "ms")?;
         for cause in &used {
             write!(text, "  {:>9}", cause.name())?;
@@ -87,7 +89,9 @@ impl StreamLedger {
 
     /// Writes where the slowest frame's time went.
     fn write_slowest(&self, text: &mut String, digest: &Digest) -> std::fmt::Result {
-        let Some(slowest) = digest.totals.iter().max_by_key(|total| total.latency_ns()) else { return Ok(()) };
+        let Some(slowest) = digest.totals.iter().max_by_key(|total| total.latency_ns()) else {
+            return Ok(());
+        };
         let latency_ns = slowest.latency_ns() as f64;
         let mut parts: Vec<(f64, String)> = Vec::new();
         for row in self.rows.iter().filter(|row| row.seq == slowest.seq) {

@@ -58,10 +58,8 @@ pub(crate) fn identify(spans: &[Span], names: &Names) -> Identified {
     // A call's item is known at its begin, or only at its end.
     let mut moments: Vec<(u64, usize)> = Vec::with_capacity(spans.len());
     for (index, span) in spans.iter().enumerate() {
-        let at_begin = matches!(
-            span.call,
-            Call::SendPacket | Call::FilterInput | Call::SendFrame | Call::WritePacket
-        );
+        let at_begin =
+            matches!(span.call, Call::SendPacket | Call::FilterInput | Call::SendFrame | Call::WritePacket);
         moments.push((if at_begin { span.enter_ns } else { span.leave_ns }, index));
     }
     moments.sort_unstable();

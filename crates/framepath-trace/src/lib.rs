@@ -28,6 +28,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod attribution;
 mod call_log;
 mod calls;
 mod error;
@@ -37,6 +38,7 @@ mod identify;
 mod library;
 mod names;
 mod preload;
+mod pad_frames;
 mod probe_site;
 mod probes;
 mod recording;

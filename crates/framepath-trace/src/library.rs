@@ -6,9 +6,11 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use object::elf::{EM_AARCH64, EM_X86_64, FileHeader64, PT_LOAD, SHT_DYNSYM, SHT_SYMTAB, STT_FUNC, STT_GNU_IFUNC};
-use object::read::elf::{FileHeader, ProgramHeader, Sym};
 use object::Endianness;
+use object::elf::{
+    EM_AARCH64, EM_X86_64, FileHeader64, PT_LOAD, SHT_DYNSYM, SHT_SYMTAB, STT_FUNC, STT_GNU_IFUNC,
+};
+use object::read::elf::{FileHeader, ProgramHeader, Sym};
 
 /// Largest file that is read as a library, bytes.
 const LARGEST: u64 = 1 << 30;
@@ -107,7 +109,8 @@ fn find(
             let address = symbol.st_value(endian);
             let segment = segments.iter().find(|segment| {
                 segment.p_type(endian) == PT_LOAD
-                    && (segment.p_vaddr(endian)..segment.p_vaddr(endian).saturating_add(segment.p_filesz(endian)))
+                    && (segment.p_vaddr(endian)
+                        ..segment.p_vaddr(endian).saturating_add(segment.p_filesz(endian)))
                         .contains(&address)
             });
             let Some(segment) = segment else { continue };

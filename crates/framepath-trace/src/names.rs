@@ -2,7 +2,8 @@
 //! Names of a traced program's objects: which codec, demuxer, muxer or filters.
 //!
 //! The names are read from the program's memory when the object has been made ready. Source of the offsets: the public
-//! headers of FFmpeg; the fields are equal in versions 4 to 8. What is no name of this kind is not used.
+//! headers of FFmpeg (the fields are equal in versions 4 to 8) and of GStreamer 1.0. What is no name of this kind is not
+//! used.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -17,7 +18,8 @@ const LONGEST: usize = 40;
 const FILTERS: usize = 64;
 
 /// Filters of every graph that say nothing: its ends, and changes of format.
-const PLAIN: [&str; 8] = ["buffer", "buffersink", "abuffer", "abuffersink", "format", "aformat", "null", "anull"];
+const PLAIN: [&str; 8] =
+    ["buffer", "buffersink", "abuffer", "abuffersink", "format", "aformat", "null", "anull"];
 
 /// Kind of a codec's stream (enum AVMediaType).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,10 +38,26 @@ pub(crate) struct Named {
     pub(crate) media: Media,
 }
 
+/// Pad of GStreamer. Addresses are 0 where there is none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Pad {
+    /// Element of the pad; for the inner pad of a ghost pad, the ghost pad.
+    pub(crate) parent: u64,
+    /// Name of the parent.
+    pub(crate) name: String,
+    /// Pad to which this one is linked.
+    pub(crate) peer: u64,
+    /// Parent of the peer, and its name.
+    pub(crate) next: u64,
+    pub(crate) next_name: String,
+}
+
 /// Names of objects, by the process and the object's address.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     objects: HashMap<(i32, u64), Named>,
+    /// Pads of GStreamer, as they were linked when the first buffer passed them.
+    pads: HashMap<(i32, u64), Pad>,
     /// Objects whose names were looked for.
     seen: HashSet<(i32, u64)>,
     /// Graph of each filter, by the process and the filter's address.
@@ -68,14 +86,29 @@ impl Names {
                 let graph = memory.word(event.object.wrapping_add(80)).unwrap_or(0);
                 return self.read_graph(event.process, graph, &memory);
             }
-            Call::GetBuffer | Call::ReceiveFrame | Call::FilterOutput | Call::ReceivePacket => None,
-            // Their names come with the calls.
-            Call::PadPush | Call::PadPull => None,
+            // A preloaded library has given the names of pads.
+            Call::PadPush if self.pads.contains_key(&key) => None,
+            Call::PadPush => {
+                if let Some(pad) = memory.pad(event.object) {
+                    self.pads.insert(key, pad);
+                }
+                None
+            }
+            Call::GetBuffer
+            | Call::ReceiveFrame
+            | Call::FilterOutput
+            | Call::ReceivePacket
+            | Call::ClockWait => None,
         };
         if let Some(named) = named {
             self.objects.insert(key, named);
             self.seen.insert(key);
         }
+    }
+
+    /// Adds a pad, or replaces what was known of it.
+    pub(crate) fn add_pad(&mut self, process: i32, address: u64, pad: Pad) {
+        self.pads.insert((process, address), pad);
     }
 
     fn read_graph(&mut self, process: i32, graph: u64, memory: &Memory) {
@@ -91,6 +124,10 @@ impl Names {
 
     pub(crate) fn of(&self, process: i32, object: u64) -> Option<&Named> {
         self.objects.get(&(process, object))
+    }
+
+    pub(crate) fn pad(&self, process: i32, pad: u64) -> Option<&Pad> {
+        self.pads.get(&(process, pad))
     }
 
     /// Returns the graph of a filter; `None` if it is not known.
@@ -117,7 +154,8 @@ impl Memory {
     fn text(&self, at: u64) -> Option<String> {
         let mut bytes = [0; LONGEST];
         // The text may lie just before the end of a mapping.
-        let read = (1..=LONGEST).rev().find(|count| self.0.read_exact_at(&mut bytes[..*count], at).is_ok())?;
+        let read =
+            (1..=LONGEST).rev().find(|count| self.0.read_exact_at(&mut bytes[..*count], at).is_ok())?;
         let text = bytes[..read].split(|byte| *byte == 0).next()?;
         let is_name = !text.is_empty() && text.iter().all(u8::is_ascii_graphic);
         is_name.then(|| String::from_utf8_lossy(text).into_owned())
@@ -133,6 +171,15 @@ impl Memory {
         let kind = (self.word(context.wrapping_add(8))? >> 32) as u32;
         let media = if kind == 0 { Media::Video } else { Media::Other };
         Some(Named { name: self.name_at(context.wrapping_add(16))?, media })
+    }
+
+    /// Reads a GstPad: a GstObject has its name at 32 and its parent at 40, a pad has its peer at 264.
+    fn pad(&self, pad: u64) -> Option<Pad> {
+        let parent = self.word(pad.wrapping_add(40))?;
+        let peer = self.word(pad.wrapping_add(264)).unwrap_or(0);
+        let next = self.word(peer.wrapping_add(40)).unwrap_or(0);
+        let name = |object: u64| self.word(object.wrapping_add(32)).and_then(|text| self.text(text)).unwrap_or_default();
+        Some(Pad { parent, name: name(parent), peer, next, next_name: name(next) })
     }
 
     /// Reads the filters of an AVFilterGraph, their addresses and names: the array is at 8 and its length at 16; an

@@ -2,7 +2,7 @@
 //! Calls of FFmpeg's libraries and of GStreamer, recorded by a library that is preloaded into the program and into all
 //! that it starts. `crates/framepath-trace/preload` has its source.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -13,6 +13,7 @@ use framepath_os::process::lent_file::LentFile;
 use framepath_os::time::now_ns;
 
 use crate::calls::{Call, CallEvent, NO_PTS, Phase};
+use crate::names::Pad;
 
 /// The library, compiled by the build script.
 const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/preload.so"));
@@ -23,20 +24,20 @@ const RING_VARIABLE: &str = "FRAMEPATH_TRACE_RING";
 /// Variable with the paths of libraries that the loader of programs loads first.
 const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
 
-/// Number of a record that has a part of a pad's name, in place of a call.
-const PAD_NAME: u64 = 255;
+/// Number of a record that has a part of the facts about a pad, in place of a call.
+const PAD: u64 = 255;
 
-/// Size of a part of a name, bytes.
-const PART_BYTES: usize = 24;
+/// Number of words of a part.
+const PART_WORDS: usize = 3;
 
-/// Maximum size of a name, bytes.
-const NAME_BYTES: usize = 72;
+/// Number of parts: three addresses, then twice two parts of text.
+const PARTS: usize = 5;
 
 /// Maximum number of events of a recording, about an hour of video: 200 MB. Later ones are lost.
 const MOST_EVENTS: u64 = 4 << 20;
 
-/// Maximum number of pads whose names are kept.
-const MOST_PADS: usize = 16_384;
+/// Maximum number of pads whose facts are not complete.
+const MOST_PADS: usize = 1024;
 
 /// Library for a command, and the ring in which it writes.
 #[derive(Debug)]
@@ -44,6 +45,17 @@ pub(crate) struct Preload {
     library: LentFile,
     ring: CallRing,
     parser: Parser,
+    /// True if the programs have ended.
+    is_over: bool,
+}
+
+/// Event of the library.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum PreloadEvent {
+    /// A moment of a call.
+    Call(CallEvent),
+    /// A pad of GStreamer, before its first call.
+    Pad { process: i32, address: u64, pad: Pad },
 }
 
 /// Translation of records, which any program may have written, to events.
@@ -55,8 +67,8 @@ struct Parser {
     events: u64,
     /// Number of records that had no meaning, or were too many.
     lost: u64,
-    /// Name of each pad, by the process and the pad's address.
-    pads: BTreeMap<(i32, u64), Vec<u8>>,
+    /// Parts of facts about pads, by the ids of process and thread and the pad's address.
+    pads: HashMap<(u64, u64), Vec<[u64; PART_WORDS]>>,
 }
 
 impl Preload {
@@ -66,7 +78,7 @@ impl Preload {
     /// As [`LentFile::with_content`] and [`CallRing::new`].
     pub(crate) fn new(start_ns: u64) -> io::Result<Preload> {
         let library = LentFile::with_content("framepath-preload", LIBRARY)?;
-        Ok(Preload { library, ring: CallRing::new()?, parser: Parser::new(start_ns) })
+        Ok(Preload { library, ring: CallRing::new()?, parser: Parser::new(start_ns), is_over: false })
     }
 
     /// Sets the environment of `command`: the library comes last in `LD_PRELOAD`, because some libraries insist on being the
@@ -86,15 +98,15 @@ impl Preload {
     }
 
     /// Calls `take` with the events since the last call, nearly in the order of their times.
-    pub(crate) fn drain(&mut self, mut take: impl FnMut(CallEvent)) {
-        let Preload { ring, parser, .. } = self;
-        ring.drain(|record| parser.parse(record, now_ns()).into_iter().for_each(&mut take));
+    pub(crate) fn drain(&mut self, mut take: impl FnMut(PreloadEvent)) {
+        let Preload { ring, parser, is_over, .. } = self;
+        let parse = |record| parser.parse(record, now_ns()).into_iter().for_each(&mut take);
+        if *is_over { ring.drain_last(parse) } else { ring.drain(parse) }
     }
 
-    /// Does the same as [`Preload::drain`] when the programs have ended.
-    pub(crate) fn drain_last(&mut self, mut take: impl FnMut(CallEvent)) {
-        let Preload { ring, parser, .. } = self;
-        ring.drain_last(|record| parser.parse(record, now_ns()).into_iter().for_each(&mut take));
+    /// Notes that the programs have ended: the next [`Preload::drain`] is the last one.
+    pub(crate) fn end(&mut self) {
+        self.is_over = true;
     }
 
     /// Returns the number of events that are missing: the ring was full, or there were too many; a process was killed
@@ -102,50 +114,64 @@ impl Preload {
     pub(crate) fn lost(&self) -> u64 {
         self.ring.lost().saturating_add(self.parser.lost)
     }
-
-    /// Takes the names of the pads, `element:pad`, by the process and the pad's address.
-    pub(crate) fn take_pads(&mut self) -> BTreeMap<(i32, u64), String> {
-        let pads = std::mem::take(&mut self.parser.pads).into_iter();
-        pads.map(|(pad, name)| (pad, String::from_utf8_lossy(&name).into_owned())).collect()
-    }
 }
 
 impl Parser {
     fn new(start_ns: u64) -> Parser {
-        Parser { start_ns, events: 0, lost: 0, pads: BTreeMap::new() }
+        Parser { start_ns, events: 0, lost: 0, pads: HashMap::new() }
     }
 
-    /// Returns the event of a record that was read at `now_ns`; `None` for a name, and if the record has no meaning.
-    fn parse(&mut self, record: CallRecord, now_ns: u64) -> Option<CallEvent> {
-        if record[2] & 0xff == PAD_NAME {
-            self.add_name(record);
+    /// Returns the event of a record that was read at `now_ns`; `None` if there is none yet, or the record has no meaning.
+    fn parse(&mut self, record: CallRecord, now_ns: u64) -> Option<PreloadEvent> {
+        if self.events >= MOST_EVENTS {
+            self.lost += 1;
             return None;
         }
-        let is_possible = |event: &CallEvent| (self.start_ns..=now_ns).contains(&event.at_ns);
-        let event = event(record).filter(is_possible).filter(|_| self.events < MOST_EVENTS);
+        if record[2] & 0xff == PAD {
+            return self.parse_pad(record);
+        }
+        let event = event(record).filter(|event| (self.start_ns..=now_ns).contains(&event.at_ns));
         match event {
             Some(_) => self.events += 1,
             None => self.lost += 1,
         }
-        event
+        event.map(PreloadEvent::Call)
     }
 
-    /// Adds a part of a pad's name. The first part replaces an earlier name.
-    fn add_name(&mut self, record: CallRecord) {
-        let [_, ids, kind, pad, words @ ..] = record;
-        let (key, part) = ((ids as i32, pad), kind >> 8);
-        let bytes: [u8; PART_BYTES] = std::array::from_fn(|n| words[n / 8].to_ne_bytes()[n % 8]);
-        let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
-        if part == 0 && (self.pads.len() < MOST_PADS || self.pads.contains_key(&key)) {
-            self.pads.insert(key, text.to_vec());
-        } else if let Some(name) =
-            self.pads.get_mut(&key).filter(|name| name.len() + text.len() <= NAME_BYTES)
-        {
-            name.extend_from_slice(text);
-        } else {
-            self.lost += 1;
+    /// Adds a part of the facts about a pad. The last part makes an event. One thread writes all parts, in their order.
+    fn parse_pad(&mut self, record: CallRecord) -> Option<PreloadEvent> {
+        let [_, ids, kind, address, words @ ..] = record;
+        let (key, number) = ((ids, address), kind >> 8);
+        if number == 0 {
+            if self.pads.len() >= MOST_PADS {
+                self.lost += self.pads.len() as u64;
+                self.pads.clear();
+            }
+            self.pads.insert(key, Vec::with_capacity(PARTS));
         }
+        let parts = self.pads.get_mut(&key).filter(|parts| parts.len() as u64 == number);
+        let Some(parts) = parts else {
+            self.lost += 1;
+            return None;
+        };
+        parts.push(words);
+        if parts.len() < PARTS {
+            return None;
+        }
+        let parts = self.pads.remove(&key)?;
+        let [parent, peer, next] = parts[0];
+        let (name, next_name) = (text(&parts[1..3]), text(&parts[3..]));
+        self.events += 1;
+        let pad = Pad { parent, name, peer, next, next_name };
+        Some(PreloadEvent::Pad { process: ids as i32, address, pad })
     }
+}
+
+/// Returns the text of parts, up to the first zero byte; empty if it is no name.
+fn text(parts: &[[u64; PART_WORDS]]) -> String {
+    let bytes = parts.iter().flatten().flat_map(|word| word.to_ne_bytes());
+    let bytes: Vec<u8> = bytes.take_while(|byte| *byte != 0).collect();
+    String::from_utf8(bytes).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_graphic())).unwrap_or_default()
 }
 
 /// Returns the event of a record; `None` if the record has no meaning. `preload/ring.c` has the format.
@@ -166,7 +192,7 @@ fn event(record: CallRecord) -> Option<CallEvent> {
         11 => Call::OpenOutput,
         12 => Call::OpenGraph,
         13 => Call::PadPush,
-        14 => Call::PadPull,
+        14 => Call::ClockWait,
         _ => return None,
     };
     let phase = match kind >> 8 & 0xff_ffff {
@@ -206,10 +232,10 @@ mod tests {
             pts: -5,
             result: 0,
         };
-        assert_eq!(parser.parse(record(2), 100), Some(wanted));
+        assert_eq!(parser.parse(record(2), 100), Some(PreloadEvent::Call(wanted)));
         let received = record(4 | 1 << 8 | (-11i32 as u32 as u64) << 32);
         let wanted = CallEvent { call: Call::ReceiveFrame, phase: Phase::Leave, result: -11, ..wanted };
-        assert_eq!(parser.parse(received, 100), Some(wanted));
+        assert_eq!(parser.parse(received, 100), Some(PreloadEvent::Call(wanted)));
         assert_eq!((parser.events, parser.lost), (2, 0));
         // GetBuffer, an unknown call, an unknown phase, a result at the beginning.
         for kind in [3, 200, 2 << 8, 1 << 24, 2 | 5 << 32] {
@@ -232,23 +258,36 @@ mod tests {
     }
 
     #[test]
-    fn the_parts_of_a_name_belong_together() {
+    fn the_parts_of_a_pad_belong_together() {
         let mut parser = Parser::new(0);
-        let name = |part: u64, text: &[u8; PART_BYTES]| {
-            let word = |n: usize| u64::from_ne_bytes(text[8 * n..8 * n + 8].try_into().unwrap());
-            [50, 7 | 8 << 32, PAD_NAME | part << 8, 9, word(0), word(1), word(2)]
+        let part = |number: u64, words: [u64; 3]| {
+            [50, 7 | 8 << 32, PAD | number << 8, 9, words[0], words[1], words[2]]
         };
-        for _ in 0..2 {
-            parser.parse(name(0, b"videoconvertscale0:source"[..24].try_into().unwrap()), 100);
-            parser.parse(name(1, b"_1\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"), 100);
+        let text = |text: &str| {
+            let mut bytes = [0; 24];
+            bytes[..text.len()].copy_from_slice(text.as_bytes());
+            std::array::from_fn(|n| u64::from_ne_bytes(bytes[8 * n..8 * n + 8].try_into().unwrap()))
+        };
+        let parts =
+            [[1, 2, 3], text("a-name-of-24-bytes-xxxxx"), text("-and-more"), text("next"), text("")];
+        let mut events = Vec::new();
+        for (number, words) in (0..).zip(parts) {
+            events.extend(parser.parse(part(number, words), 100));
         }
-        assert_eq!(parser.pads[&(7, 9)], b"videoconvertscale0:sourc_1");
-        assert_eq!(parser.lost, 0);
-        // Parts without end.
-        for _ in 0..10 {
-            parser.parse(name(1, &[b'x'; 24]), 100);
+        let name = "a-name-of-24-bytes-xxxxx-and-more".to_owned();
+        let pad = Pad { parent: 1, name, peer: 2, next: 3, next_name: "next".to_owned() };
+        assert_eq!(events, [PreloadEvent::Pad { process: 7, address: 9, pad }]);
+        assert_eq!((parser.lost, parser.pads.len()), (0, 0));
+        // A part without the ones before it, and one that comes twice.
+        for number in [4, 0, 0, 1, 1, 7] {
+            assert_eq!(parser.parse(part(number, [0; 3]), 100), None);
         }
-        assert!(parser.pads[&(7, 9)].len() <= NAME_BYTES && parser.lost > 0);
+        assert_eq!(parser.lost, 3);
+        // Pads that are never complete.
+        for address in 0..5000 {
+            parser.parse([50, 7 | 8 << 32, PAD, address, 0, 0, 0], 100);
+        }
+        assert!(parser.pads.len() <= MOST_PADS);
     }
 
     #[test]
@@ -263,8 +302,8 @@ mod tests {
         for _ in 0..200_000 {
             let record = std::array::from_fn(|_| next());
             events += u64::from(parser.parse(record, u64::MAX).is_some());
-            let pad = std::array::from_fn(|n| if n == 2 { PAD_NAME } else { next() });
-            parser.parse(pad, u64::MAX);
+            let pad = std::array::from_fn(|n| if n == 2 { PAD | (next() % 6) << 8 } else { next() % 3 });
+            events += u64::from(parser.parse(pad, u64::MAX).is_some());
         }
         assert!(events > 0 && events == parser.events && parser.lost > 0 && parser.pads.len() <= MOST_PADS);
     }

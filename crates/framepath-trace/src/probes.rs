@@ -26,7 +26,10 @@ const PROCESSES: u32 = 65_536;
 /// Greatest number of calls that are running at one time.
 const CALLS: u32 = 65_536;
 
-const SIGSTOP: i32 = 19;
+/// Greatest number of objects that are announced.
+const OBJECTS: u32 = 16_384;
+
+const SIGSTOP: i32 = libc::SIGSTOP;
 
 /// Size of the ring of urgent events, bytes.
 const URGENT_BYTES: usize = 256 << 10;
@@ -118,7 +121,7 @@ pub(crate) struct Probes {
     calls: Vec<(Program, Program)>,
     loader: Program,
     _tracepoints: Vec<Link>,
-    _running_calls: ProgramMap,
+    _maps: [ProgramMap; 2],
     attached: HashMap<u32, Attached>,
     /// Functions of the files that were looked at, by the file's identity.
     functions: HashMap<(u64, u64), Vec<Probed>>,
@@ -156,9 +159,17 @@ impl Probes {
         let (ring, urgent) = (Ring::new(RING_BYTES)?, Ring::new(URGENT_BYTES)?);
         let traced = ProgramMap::new(1, PROCESSES)?;
         let running = ProgramMap::new(2, CALLS)?;
+        let objects = ProgramMap::new(1, OBJECTS)?;
         let lost = ProgramMap::new(1, 1)?;
         lost.set(0, &[0])?;
-        let maps = Maps { ring: &ring, urgent: &urgent, traced: &traced, running: &running, lost: &lost };
+        let maps = Maps {
+            ring: &ring,
+            urgent: &urgent,
+            traced: &traced,
+            running: &running,
+            objects: &objects,
+            lost: &lost,
+        };
         let function = |program: Assembler| Program::load(ProgramKind::Function, &program);
         let mut calls = Vec::new();
         for (index, site) in CALL_SITES.iter().enumerate() {
@@ -185,7 +196,7 @@ impl Probes {
             calls,
             loader,
             _tracepoints: tracepoints,
-            _running_calls: running,
+            _maps: [running, objects],
             attached: HashMap::new(),
             functions: HashMap::new(),
         })
@@ -261,7 +272,8 @@ fn probed(file: &MappedFile) -> Vec<Probed> {
     const LOADER: &str = "_dl_debug_state";
     let is_loader = file.name.starts_with("ld-linux");
     let of_file = |site: &CallSite| file.name.starts_with(site.library);
-    let mut names: Vec<&str> = CALL_SITES.iter().filter(|site| of_file(site)).map(|site| site.symbol).collect();
+    let mut names: Vec<&str> =
+        CALL_SITES.iter().filter(|site| of_file(site)).map(|site| site.symbol).collect();
     if is_loader {
         names.push(LOADER);
     }
@@ -336,6 +348,7 @@ struct Maps<'a> {
     urgent: &'a Ring,
     traced: &'a ProgramMap,
     running: &'a ProgramMap,
+    objects: &'a ProgramMap,
     lost: &'a ProgramMap,
 }
 
@@ -357,8 +370,26 @@ impl Maps<'_> {
             read_item(&mut program, site.item);
         }
         self.send(&mut program, self.ring, NO_WAKEUP);
+        if site.call.is_nested() {
+            self.announce(&mut program);
+        }
         program.exit(0);
         program
+    }
+
+    /// Sends the record also as an urgent one if the object, whose address is in R8, is new: its name must be read before
+    /// the program is done with it.
+    fn announce(&self, program: &mut Assembler) {
+        let known = program.label();
+        program.store(R10, KEY, R8).map(R1, self.objects.as_fd());
+        address(program, R2, KEY);
+        program.call(Helper::MapLookup).jump_if(R0, Condition::NotEqual, 0, &known);
+        program.map(R1, self.objects.as_fd());
+        address(program, R2, KEY);
+        address(program, R3, KEY);
+        program.set(R4, 0).call(Helper::MapUpdate);
+        self.send(program, self.urgent, FORCE_WAKEUP);
+        program.place(known);
     }
 
     /// Program at the return of a function.
@@ -512,19 +543,16 @@ fn read_item(program: &mut Assembler, item: Item) {
     if item == Item::None {
         return;
     }
-    for (field, offset) in [(FIELDS[1], item.data_offset()), (FIELDS[2], item.pts_offset())] {
+    program.store(R10, FIELDS[1], R9);
+    for (field, offset) in [(FIELDS[1], item.data_offset()), (FIELDS[2], Some(item.pts_offset()))] {
+        let Some(offset) = offset else { continue };
         address(program, R1, field);
         program.set(R2, 8).copy(R3, R9).add(R3, offset).call(Helper::ReadUser);
     }
 }
 
 /// Reads the 32 bits at `offset` of the kernel's struct at `from` into `to`.
-fn read_kernel(
-    program: &mut Assembler,
-    to: Register,
-    from: Register,
-    offset: u32,
-) {
+fn read_kernel(program: &mut Assembler, to: Register, from: Register, offset: u32) {
     program.store_value(R10, SCRATCH, 0);
     address(program, R1, SCRATCH);
     program.set(R2, 4).copy(R3, from).add(R3, offset as i32).call(Helper::ReadKernel);
@@ -532,12 +560,7 @@ fn read_kernel(
 }
 
 /// Jumps to `end` if `map` has no entry for the number in `register`, which is then at KEY.
-fn lookup(
-    program: &mut Assembler,
-    map: &ProgramMap,
-    register: Register,
-    end: &Label,
-) {
+fn lookup(program: &mut Assembler, map: &ProgramMap, register: Register, end: &Label) {
     program.store(R10, KEY, register).map(R1, map.as_fd());
     address(program, R2, KEY);
     program.call(Helper::MapLookup).jump_if(R0, Condition::Equal, 0, end);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Result of a recording, as text and for JSON.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use framepath_model::shown::shown;
@@ -63,9 +63,6 @@ pub struct TraceReport {
     /// Calls of the libraries, in the order of their times; empty at level `threads`.
     #[serde(skip)]
     pub calls: Vec<CallEvent>,
-    /// Names of GStreamer's pads, `element:pad`, by the process and the pad's address; only at level `preload`.
-    #[serde(skip)]
-    pub pads: BTreeMap<(i32, u64), String>,
 }
 
 impl TraceReport {
@@ -81,7 +78,7 @@ impl TraceReport {
         let level = frames.level.unwrap_or(Level::Threads);
         let lost_events = lost_events + frames.lost;
         let probes = [frames.probes.all, frames.probes.emulated];
-        let Frames { ambiguous, streams, calls, pads, .. } = frames;
+        let Frames { ambiguous, streams, calls, .. } = frames;
         TraceReport {
             program,
             level,
@@ -93,7 +90,6 @@ impl TraceReport {
             probes,
             streams,
             calls,
-            pads,
         }
     }
 

@@ -22,19 +22,20 @@ pub(crate) struct Span {
     pub(crate) result: i32,
 }
 
-/// Returns the finished calls in the order of their begins, without those inside another call of the same function:
-/// some functions are implemented by their relatives. `events` are in the order of their times.
+/// Returns the finished calls in the order of their begins, without those inside another call of the same function
+/// (some functions are implemented by their relatives), and without those by which `avformat_find_stream_info` looks
+/// at a file: their frames are not the program's. `events` are in the order of their times.
 pub(crate) fn spans(events: &[CallEvent]) -> Vec<Span> {
     let mut spans: Vec<Span> = Vec::new();
-    // Running calls of each thread: the index of the span, and the number of calls of the same function inside.
-    let mut running: HashMap<(i32, Call), (usize, usize)> = HashMap::new();
+    // Running calls of each thread: the indices of the spans, `None` for a call that is left out.
+    let mut running: HashMap<(i32, Call), Vec<Option<usize>>> = HashMap::new();
     let mut is_finished = Vec::new();
     for event in events {
-        let key = (event.thread, event.call);
-        match (event.phase, running.get_mut(&key)) {
-            (Phase::Enter, Some((_, inside))) => *inside += 1,
-            (Phase::Enter, None) => {
-                running.insert(key, (spans.len(), 0));
+        let inside = running.entry((event.thread, event.call)).or_default();
+        match event.phase {
+            Phase::Enter if !inside.is_empty() && !event.call.is_nested() => inside.push(None),
+            Phase::Enter => {
+                inside.push(Some(spans.len()));
                 spans.push(Span {
                     call: event.call,
                     process: event.process,
@@ -48,22 +49,27 @@ pub(crate) fn spans(events: &[CallEvent]) -> Vec<Span> {
                 });
                 is_finished.push(false);
             }
-            (Phase::Leave, Some((_, inside))) if *inside > 0 => *inside -= 1,
-            (Phase::Leave, Some((index, _))) => {
-                let span = &mut spans[*index];
-                (span.leave_ns, span.result) = (event.at_ns, event.result);
-                if event.data != 0 {
-                    (span.data, span.pts) = (event.data, event.pts);
+            // Without a begin, the call began before the recording.
+            Phase::Leave => {
+                if let Some(index) = inside.pop().flatten() {
+                    let span = &mut spans[index];
+                    (span.leave_ns, span.result) = (event.at_ns, event.result);
+                    if event.data != 0 {
+                        (span.data, span.pts) = (event.data, event.pts);
+                    }
+                    is_finished[index] = true;
                 }
-                is_finished[*index] = true;
-                running.remove(&key);
             }
-            // The call began before the recording.
-            (Phase::Leave, None) => {}
         }
     }
     let mut is_finished = is_finished.into_iter();
     spans.retain(|_| is_finished.next() == Some(true));
+    let opens: Vec<Span> = spans.iter().filter(|span| span.call == Call::OpenInput).copied().collect();
+    let is_inside = |span: &Span, open: &Span| {
+        let is_same = span.thread == open.thread && span.call != Call::OpenInput;
+        is_same && span.enter_ns >= open.enter_ns && span.leave_ns <= open.leave_ns
+    };
+    spans.retain(|span| !opens.iter().any(|open| is_inside(span, open)));
     debug_assert!(spans.iter().all(|span| span.data != 0 || span.pts == NO_PTS));
     spans
 }
@@ -78,7 +84,7 @@ mod tests {
             let pts = if data == 0 { NO_PTS } else { 7 };
             CallEvent { at_ns, process: 1, thread, call, phase, object: 9, data, pts, result }
         };
-        use Call::{FilterOutput, ReadPacket, SendPacket};
+        use Call::{FilterOutput, OpenInput, ReadPacket, SendPacket};
         let events = [
             event(1, 1, SendPacket, Phase::Leave, 0, 0),
             event(10, 1, FilterOutput, Phase::Enter, 0, 0),
@@ -88,11 +94,16 @@ mod tests {
             event(14, 1, FilterOutput, Phase::Leave, 5, 0),
             event(15, 2, ReadPacket, Phase::Leave, 0, -11),
             event(16, 2, SendPacket, Phase::Enter, 6, 0),
+            event(20, 3, OpenInput, Phase::Enter, 0, 0),
+            event(21, 3, SendPacket, Phase::Enter, 6, 0),
+            event(22, 3, SendPacket, Phase::Leave, 0, 0),
+            event(23, 3, OpenInput, Phase::Leave, 0, 0),
         ];
         let found: Vec<_> = spans(&events)
             .iter()
             .map(|span| (span.call, span.thread, span.enter_ns, span.leave_ns, span.data, span.result))
             .collect();
-        assert_eq!(found, [(FilterOutput, 1, 10, 14, 5, 0), (ReadPacket, 2, 12, 15, 0, -11)]);
+        let open = (OpenInput, 3, 20, 23, 0, 0);
+        assert_eq!(found, [(FilterOutput, 1, 10, 14, 5, 0), (ReadPacket, 2, 12, 15, 0, -11), open]);
     }
 }

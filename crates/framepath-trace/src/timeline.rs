@@ -38,13 +38,28 @@ impl WaitReason {
         match number {
             libc::SYS_nanosleep | libc::SYS_clock_nanosleep => WaitReason::Timer,
             libc::SYS_futex => WaitReason::Lock,
-            libc::SYS_read | libc::SYS_pread64 | libc::SYS_readv | libc::SYS_preadv | libc::SYS_recvfrom
-            | libc::SYS_recvmsg | libc::SYS_recvmmsg | libc::SYS_accept4 => WaitReason::Read,
-            libc::SYS_write | libc::SYS_pwrite64 | libc::SYS_writev | libc::SYS_pwritev | libc::SYS_sendto
-            | libc::SYS_sendmsg | libc::SYS_fsync | libc::SYS_fdatasync | libc::SYS_sendfile => WaitReason::Write,
-            libc::SYS_ppoll | libc::SYS_pselect6 | libc::SYS_epoll_pwait | libc::SYS_wait4 | libc::SYS_waitid => {
-                WaitReason::Poll
-            }
+            libc::SYS_read
+            | libc::SYS_pread64
+            | libc::SYS_readv
+            | libc::SYS_preadv
+            | libc::SYS_recvfrom
+            | libc::SYS_recvmsg
+            | libc::SYS_recvmmsg
+            | libc::SYS_accept4 => WaitReason::Read,
+            libc::SYS_write
+            | libc::SYS_pwrite64
+            | libc::SYS_writev
+            | libc::SYS_pwritev
+            | libc::SYS_sendto
+            | libc::SYS_sendmsg
+            | libc::SYS_fsync
+            | libc::SYS_fdatasync
+            | libc::SYS_sendfile => WaitReason::Write,
+            libc::SYS_ppoll
+            | libc::SYS_pselect6
+            | libc::SYS_epoll_pwait
+            | libc::SYS_wait4
+            | libc::SYS_waitid => WaitReason::Poll,
             #[cfg(target_arch = "x86_64")]
             libc::SYS_poll | libc::SYS_select | libc::SYS_epoll_wait => WaitReason::Poll,
             libc::SYS_ioctl => WaitReason::Ioctl,
@@ -271,6 +286,9 @@ mod tests {
         let cut: Vec<_> =
             lines[&1].between(30, 46).map(|part| (part.from_ns, part.to_ns, part.doing)).collect();
         assert_eq!(cut, [(30, 45, FUTEX), (45, 46, Woken)]);
-        assert_eq!([15, 30, 47, 55, 200].map(|at| lines[&1].wait_at(at)), [None, Some(20), Some(20), None, None]);
+        assert_eq!(
+            [15, 30, 47, 55, 200].map(|at| lines[&1].wait_at(at)),
+            [None, Some(20), Some(20), None, None]
+        );
     }
 }

@@ -57,8 +57,8 @@ impl Btf {
                 let has_bit_sizes = info >> 31 == 1;
                 let offset = |member: &str| {
                     let entries = (0..count).map(|n| first + 12 * n);
-                    let mut named =
-                        entries.filter(|at| word(&self.types, *at).is_some_and(|text| self.is_string(text, member)));
+                    let mut named = entries
+                        .filter(|at| word(&self.types, *at).is_some_and(|text| self.is_string(text, member)));
                     let bits = word(&self.types, named.next()? + 8)?;
                     Some(if has_bit_sizes { bits & 0xff_ffff } else { bits } / 8)
                 };
@@ -109,7 +109,8 @@ mod tests {
             .chain([5, 4 << 24 | 2, 16])
             .chain([10, 1, 64, 14, 1, 96])
             .collect();
-        let header = [0x18 << 16 << 8, 24, 0, types.len() as u32 * 4, types.len() as u32 * 4, strings.len() as u32];
+        let header =
+            [0x18 << 16 << 8, 24, 0, types.len() as u32 * 4, types.len() as u32 * 4, strings.len() as u32];
         let mut bytes: Vec<u8> = header.iter().chain(&types).flat_map(|word| word.to_ne_bytes()).collect();
         bytes[..2].copy_from_slice(&MAGIC.to_ne_bytes());
         bytes.extend(strings);

@@ -51,7 +51,14 @@ impl Ring {
         let pages = |bytes: usize, protection: i32, offset: usize| {
             // SAFETY: a new shared mapping of the map's pages.
             let at = unsafe {
-                libc::mmap(ptr::null_mut(), bytes, protection, libc::MAP_SHARED, map.as_raw_fd(), offset as i64)
+                libc::mmap(
+                    ptr::null_mut(),
+                    bytes,
+                    protection,
+                    libc::MAP_SHARED,
+                    map.as_raw_fd(),
+                    offset as i64,
+                )
             };
             if at == libc::MAP_FAILED { None } else { NonNull::new(at.cast::<u8>()) }
         };
@@ -108,7 +115,9 @@ impl Ring {
                 words.extend((0..bytes / 8).map(|n| {
                     // SAFETY: the data are mapped twice in a row and the record is not longer than the data once, so
                     // its words lie in the mapping from the masked position on.
-                    unsafe { self.data(at).add((HEADER_BYTES + 8 * n) as usize).cast::<u64>().read_volatile() }
+                    unsafe {
+                        self.data(at).add((HEADER_BYTES + 8 * n) as usize).cast::<u64>().read_volatile()
+                    }
                 }));
                 take(&words);
             }

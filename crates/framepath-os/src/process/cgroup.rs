@@ -142,7 +142,8 @@ impl Drop for Group {
 /// may open is not enough.
 fn may_enter(owner: u32, own: u32) -> io::Result<()> {
     if own == 0 && owner != 0 {
-        let text = format!("it belongs to user {owner}, and a worker of root without capabilities cannot enter it");
+        let text =
+            format!("it belongs to user {owner}, and a worker of root without capabilities cannot enter it");
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
     }
     Ok(())

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Causes of a part of a frame's time: from what the part is, and from the timelines of its threads.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use framepath_model::ledger::{Row, flag};
+use framepath_os::measure::process_events::{ThreadEvent, ThreadEventKind};
+
+use crate::calls::Call;
+use crate::frame_ledger::StreamLedger;
+use crate::names::Names;
+use crate::spans::Span;
+use crate::timeline::{Doing, Stretch, Timeline, WaitReason};
+
+/// Facts from which ledgers are made.
+#[derive(Debug)]
+pub(crate) struct Facts<'a> {
+    pub(crate) spans: &'a [Span],
+    pub(crate) timelines: &'a HashMap<i32, Timeline>,
+    pub(crate) names: &'a Names,
+    /// Codecs that have threads of their own, with these threads.
+    pub(crate) pools: HashMap<(i32, u64), HashSet<i32>>,
+    /// Indices of each thread's calls that have an item and are not inside another one, in the order of their begins and
+    /// ends.
+    calls: HashMap<i32, Vec<usize>>,
+    /// Indices of each thread's calls of codecs with threads of their own, in the same order.
+    pool_calls: HashMap<i32, Vec<usize>>,
+    /// Indices of each thread's waits for the time of a buffer, in the order of their begins.
+    clock_waits: HashMap<i32, Vec<usize>>,
+}
+
+/// Part of a frame's time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Part {
+    /// A thread works on the frame. With `pool`, its waits are for the codec's own threads.
+    Thread { thread: i32, pool: bool },
+    /// The frame is on the way from one thread to another, or to the same one.
+    Way { from: i32, to: i32 },
+    /// The codec keeps the frame.
+    Held,
+    /// The codec's own threads share the frames.
+    Pool,
+}
+
+/// Part of a frame's time and the time at which it ends, CLOCK_MONOTONIC nanoseconds.
+pub(crate) type PartUntil = (Part, u64);
+
+impl Facts<'_> {
+    pub(crate) fn new<'a>(
+        spans: &'a [Span],
+        timelines: &'a HashMap<i32, Timeline>,
+        names: &'a Names,
+        events: &[ThreadEvent],
+    ) -> Facts<'a> {
+        let pools = pools(spans, events);
+        let is_call = |span: &Span| span.data != 0 && span.call != Call::GetBuffer;
+        let has_pool = |span: &Span| is_call(span) && pools.contains_key(&(span.process, span.object));
+        Facts {
+            spans,
+            timelines,
+            names,
+            calls: by_thread(spans, is_call),
+            pool_calls: by_thread(spans, has_pool),
+            clock_waits: by_thread(spans, |span| span.call == Call::ClockWait),
+            pools,
+        }
+    }
+
+    /// Adds a frame to `ledger`: its number, its birth, and for each stage the parts of its time and the thread of its
+    /// first call. Parts that end before the part in front of them are left out: the calls of one frame may overlap.
+    pub(crate) fn add_frame(
+        &self,
+        ledger: &mut StreamLedger,
+        seq: u64,
+        birth_ns: u64,
+        stages: Vec<(Vec<PartUntil>, i32)>,
+    ) {
+        ledger.frames += 1;
+        let mut at_ns = birth_ns;
+        let last = stages.len().saturating_sub(1);
+        for (hop, (parts, thread)) in stages.into_iter().enumerate() {
+            let mut row = Row {
+                seq,
+                birth_ns,
+                enter_ns: at_ns,
+                flags: flag::COUNTED | if hop == last { flag::LAST } else { 0 },
+                hop: hop as u16,
+                ..Row::default()
+            };
+            for (part, until_ns) in parts {
+                if until_ns > at_ns {
+                    self.add(&mut row, part, at_ns, until_ns, &mut ledger.blocked);
+                    at_ns = until_ns;
+                }
+            }
+            row.leave_ns = at_ns;
+            let known = ledger.threads.iter().position(|id| *id == thread);
+            row.thread = known.unwrap_or_else(|| {
+                ledger.threads.push(thread);
+                ledger.threads.len() - 1
+            }) as u16;
+            ledger.rows.push(row);
+        }
+    }
+
+    /// True if the thread began a call with another item between the two times.
+    pub(crate) fn is_busy(&self, thread: i32, from_ns: u64, to_ns: u64) -> bool {
+        self.calls_between(thread, from_ns, to_ns)
+            .any(|span| span.enter_ns > from_ns && span.enter_ns < to_ns)
+    }
+
+    /// Returns the thread's calls with items that overlap the time.
+    fn calls_between(&self, thread: i32, from_ns: u64, to_ns: u64) -> impl Iterator<Item = &Span> {
+        self.overlapping(&self.calls, thread, from_ns, to_ns)
+    }
+
+    fn overlapping<'b>(
+        &'b self,
+        calls: &'b HashMap<i32, Vec<usize>>,
+        thread: i32,
+        from_ns: u64,
+        to_ns: u64,
+    ) -> impl Iterator<Item = &'b Span> {
+        let indices = calls.get(&thread).map_or(&[][..], Vec::as_slice);
+        let first = indices.partition_point(|index| self.spans[*index].leave_ns <= from_ns);
+        let calls = indices[first..].iter().map(|index| &self.spans[*index]);
+        calls.take_while(move |span| span.enter_ns < to_ns)
+    }
+
+    /// Adds the time of a part to the row, by cause.
+    fn add(
+        &self,
+        row: &mut Row,
+        part: Part,
+        from_ns: u64,
+        to_ns: u64,
+        blocked: &mut BTreeMap<(u16, &'static str), f64>,
+    ) {
+        match part {
+            Part::Held => row.held_ns += to_ns - from_ns,
+            Part::Pool => row.pool_ns += to_ns - from_ns,
+            Part::Thread { thread, pool } => self.add_thread(row, thread, pool, from_ns, to_ns, blocked),
+            Part::Way { from, to } => {
+                // While the thread that takes the frame has calls for others, the frame waits in a queue.
+                let calls = self.calls_between(to, from_ns, to_ns);
+                let busy_ns = calls.map(|span| span.leave_ns.min(to_ns)).max().unwrap_or(from_ns);
+                row.queue_ns += busy_ns - from_ns;
+                if from == to {
+                    return self.add_thread(row, to, false, busy_ns, to_ns, blocked);
+                }
+                for stretch in self.stretches(to, busy_ns, to_ns) {
+                    match stretch.doing {
+                        // The other thread hands over the frame.
+                        Doing::Waiting(_) => {
+                            self.add_thread(row, from, false, stretch.from_ns, stretch.to_ns, blocked);
+                        }
+                        _ => self.add_thread(row, to, false, stretch.from_ns, stretch.to_ns, blocked),
+                    }
+                }
+            }
+        }
+    }
+
+    /// True if the thread waits at this time until the time of a buffer has come.
+    fn is_clock_wait(&self, thread: i32, at_ns: u64) -> bool {
+        let waits = self.clock_waits.get(&thread).map_or(&[][..], Vec::as_slice);
+        let next = waits.partition_point(|index| self.spans[*index].enter_ns <= at_ns);
+        next.checked_sub(1).is_some_and(|last| self.spans[waits[last]].leave_ns > at_ns)
+    }
+
+    /// True if this thread called a codec with threads of its own between the two times.
+    pub(crate) fn has_pool(&self, thread: i32, from_ns: u64, to_ns: u64) -> bool {
+        self.overlapping(&self.pool_calls, thread, from_ns, to_ns).next().is_some()
+    }
+
+    fn stretches(&self, thread: i32, from_ns: u64, to_ns: u64) -> impl Iterator<Item = Stretch> {
+        self.timelines.get(&thread).into_iter().flat_map(move |line| line.between(from_ns, to_ns))
+    }
+
+    fn add_thread(
+        &self,
+        row: &mut Row,
+        thread: i32,
+        pool: bool,
+        from_ns: u64,
+        to_ns: u64,
+        blocked: &mut BTreeMap<(u16, &'static str), f64>,
+    ) {
+        for stretch in self.stretches(thread, from_ns, to_ns) {
+            let ns = stretch.to_ns - stretch.from_ns;
+            match stretch.doing {
+                Doing::Running => row.compute_ns += ns,
+                Doing::Preempted => row.preempted_ns += ns,
+                Doing::Woken => row.wakeup_ns += ns,
+                Doing::Waiting(WaitReason::Timer) => row.paced_ns += ns,
+                Doing::Waiting(_) if self.is_clock_wait(thread, stretch.from_ns) => row.paced_ns += ns,
+                Doing::Waiting(WaitReason::Lock | WaitReason::Unknown) if pool => row.pool_ns += ns,
+                Doing::Waiting(reason) => {
+                    row.blocked_ns += ns;
+                    *blocked.entry((row.hop, reason.name())).or_default() += ns as f64;
+                }
+            }
+        }
+    }
+}
+
+/// Returns the codecs that have threads of their own, with these threads: they were started while it was opened.
+fn pools(spans: &[Span], events: &[ThreadEvent]) -> HashMap<(i32, u64), HashSet<i32>> {
+    let mut pools: HashMap<(i32, u64), HashSet<i32>> = HashMap::new();
+    let opens: Vec<&Span> = spans.iter().filter(|span| span.call == Call::OpenCodec).collect();
+    for event in events {
+        let ThreadEventKind::Started { thread, process } = event.kind else { continue };
+        // The last one: encoders open codecs inside.
+        let is_inside = |span: &&&Span| {
+            span.thread == event.thread && (span.enter_ns..span.leave_ns).contains(&event.at_ns)
+        };
+        if let Some(open) = opens.iter().rev().find(is_inside) {
+            pools.entry((process, open.object)).or_default().insert(thread);
+        }
+    }
+    pools
+}
+
+/// Returns the indices of each thread's spans for which `is_wanted` holds, in the order of their begins, without those
+/// inside another one.
+fn by_thread(spans: &[Span], is_wanted: impl Fn(&Span) -> bool) -> HashMap<i32, Vec<usize>> {
+    let mut by_thread: HashMap<i32, Vec<usize>> = HashMap::new();
+    for (index, span) in spans.iter().enumerate().filter(|(_, span)| is_wanted(span)) {
+        let indices = by_thread.entry(span.thread).or_default();
+        if indices.last().is_none_or(|last| spans[*last].leave_ns <= span.enter_ns) {
+            indices.push(index);
+        }
+    }
+    by_thread
+}
