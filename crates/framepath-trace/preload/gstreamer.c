@@ -35,14 +35,6 @@ enum {
 /* Keys of the pads whose facts were written, by their hash. */
 static _Atomic uintptr_t known[PADS];
 
-static const void *pointer_at(const void *object, int offset)
-{
-	const void *pointer = NULL;
-	if (object)
-		memcpy(&pointer, (const char *)object + offset, sizeof(pointer));
-	return pointer;
-}
-
 static struct item buffer(const void *from)
 {
 	struct item item = NO_ITEM;
@@ -106,7 +98,7 @@ static void describe(const void *pad, const void *from)
 {
 	if (!pad || !is_recorded())
 		return;
-	struct pad facts = {.parent = pointer_at(pad, OBJECT_PARENT)};
+	struct pad_facts facts = {.parent = pointer_at(pad, OBJECT_PARENT)};
 	const void *name = pointer_at(pad, OBJECT_NAME), *peer = pointer_at(pad, PAD_PEER);
 	/* The address of a new pad can be that of an old one, but its name, parent and peer differ then. */
 	uintptr_t key = (uintptr_t)pad ^ (uintptr_t)name << 16 ^ (uintptr_t)facts.parent << 32 ^ (uintptr_t)peer << 48;
@@ -116,10 +108,9 @@ static void describe(const void *pad, const void *from)
 	atomic_store_explicit(entry, key, memory_order_relaxed);
 	facts.peer = receiver(pad, from);
 	facts.next = pointer_at(facts.peer, OBJECT_PARENT);
-	const char *names[] = {pointer_at(facts.parent, OBJECT_NAME), pointer_at(facts.next, OBJECT_NAME)};
-	strncpy(facts.name, names[0] ? names[0] : "", sizeof(facts.name) - 1);
-	strncpy(facts.next_name, names[1] ? names[1] : "", sizeof(facts.next_name) - 1);
-	record_pad(pad, &facts);
+	copy_name(facts.name, pointer_at(facts.parent, OBJECT_NAME));
+	copy_name(facts.next_name, pointer_at(facts.next, OBJECT_NAME));
+	record_facts(PAD, pad, &facts, sizeof(facts));
 }
 
 EXPORT int gst_pad_push(void *pad, void *item);

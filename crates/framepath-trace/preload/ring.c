@@ -27,10 +27,10 @@
 
 /* Words of a record behind the ids. */
 struct content {
-	/* Call, phase << 8, result << 32; for a pad, the part << 8. */
+	/* Call, phase << 8, result << 32; for facts, the part << 8. */
 	uint64_t kind;
 	uint64_t object;
-	/* Address of the item's bytes, presentation time, and nothing; or a part of the facts about a pad. */
+	/* Address of the item's bytes, presentation time, and nothing; or a part of facts. */
 	uint64_t words[3];
 };
 
@@ -54,7 +54,8 @@ struct ring {
 };
 
 _Static_assert(sizeof(struct slot) == 64, "a record is one cache line");
-_Static_assert(sizeof(struct pad) == 5 * PART_BYTES, "a pad has five parts; addresses have 64 bits");
+_Static_assert(sizeof(struct object_facts) == 3 * PART_BYTES, "an object has three parts");
+_Static_assert(sizeof(struct pad_facts) == 5 * PART_BYTES, "a pad has five parts; addresses have 64 bits");
 
 static struct ring *ring;
 /* Id of this process. The kernel clears it in a new process after every kind of fork. */
@@ -161,13 +162,27 @@ void record(enum call call, enum phase phase, const void *object, struct item it
 	write_record(&content);
 }
 
-void record_pad(const void *address, const struct pad *pad)
+void record_facts(enum call kind, const void *address, const void *facts, size_t bytes)
 {
-	for (uint64_t part = 0; ring && part < sizeof(*pad) / PART_BYTES; part++) {
-		struct content content = {PAD | part << 8, (uintptr_t)address, {0}};
-		memcpy(content.words, (const char *)pad + part * PART_BYTES, PART_BYTES);
+	for (uint64_t part = 0; ring && part < bytes / PART_BYTES; part++) {
+		struct content content = {(uint64_t)kind | part << 8, (uintptr_t)address, {0}};
+		memcpy(content.words, (const char *)facts + part * PART_BYTES, PART_BYTES);
 		write_record(&content);
 	}
+}
+
+const void *pointer_at(const void *object, int offset)
+{
+	const void *pointer = NULL;
+	if (object)
+		memcpy(&pointer, (const char *)object + offset, sizeof(pointer));
+	return pointer;
+}
+
+void copy_name(char to[2 * PART_BYTES], const char *name)
+{
+	for (int n = 0; name && name[n] && n < 2 * PART_BYTES - 1; n++)
+		to[n] = name[n];
 }
 
 int is_recorded(void)

@@ -36,7 +36,8 @@ enum call {
 	OPEN_GRAPH = 12,
 	PAD_PUSH = 13,
 	CLOCK_WAIT = 14,
-	/* No call, but a part of the facts about a pad. */
+	/* No calls, but parts of the facts about an object of FFmpeg or a pad of GStreamer. */
+	OBJECT = 254,
 	PAD = 255,
 };
 
@@ -58,11 +59,22 @@ struct item {
 /* Writes one record to the ring, or counts it as lost if the ring is full. Does nothing without a ring. */
 HIDDEN void record(enum call call, enum phase phase, const void *object, struct item item, int result);
 
-/* Size of a part of a name, bytes: the words of a record. */
+/* Size of a part of facts, bytes: the words of a record. */
 #define PART_BYTES 24
 
+/* Facts about a codec, a demuxer, a muxer or a filter. */
+struct object_facts {
+	/* Kind of a codec's stream (enum AVMediaType); -1 for what is no codec. */
+	int64_t media;
+	/* Graph of a filter, and the filter's place there. */
+	const void *graph;
+	uint64_t index;
+	/* Name, padded with zeroes. */
+	char name[2 * PART_BYTES];
+};
+
 /* Facts about a pad: its element and the next one, which gets the buffers. */
-struct pad {
+struct pad_facts {
 	const void *parent;
 	const void *peer;
 	const void *next;
@@ -71,8 +83,14 @@ struct pad {
 	char next_name[2 * PART_BYTES];
 };
 
-/* Writes the facts about the pad at `address` to the ring, one record for each part. */
-HIDDEN void record_pad(const void *address, const struct pad *pad);
+/* Writes facts about the object at `address`, of `bytes` bytes, to the ring: one record for each part. */
+HIDDEN void record_facts(enum call kind, const void *address, const void *facts, size_t bytes);
+
+/* Returns the pointer at `offset` of an object; NULL without an object. */
+HIDDEN const void *pointer_at(const void *object, int offset);
+
+/* Copies a name, which may be NULL, to facts. */
+HIDDEN void copy_name(char to[2 * PART_BYTES], const char *name);
 
 /* Returns true if there is a ring. */
 HIDDEN int is_recorded(void);

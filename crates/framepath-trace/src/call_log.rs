@@ -118,6 +118,12 @@ impl CallLog {
                         calls.push(event);
                     }
                     PreloadEvent::Pad { process, address, pad } => names.add_pad(process, address, pad),
+                    PreloadEvent::Object { process, address, name, kind } => {
+                        names.add_object(process, address, name, kind);
+                    }
+                    PreloadEvent::Filter { process, address, name, graph, index } => {
+                        names.add_filter(process, address, &name, graph, index);
+                    }
                 });
             }
         };

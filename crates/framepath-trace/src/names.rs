@@ -62,6 +62,8 @@ pub(crate) struct Names {
     seen: HashSet<(i32, u64)>,
     /// Graph of each filter, by the process and the filter's address.
     graphs: HashMap<(i32, u64), u64>,
+    /// Objects whose facts a preloaded library has given: their memory is not read.
+    given: HashSet<(i32, u64)>,
 }
 
 impl Names {
@@ -69,6 +71,9 @@ impl Names {
     /// time. Without rights for the process's memory, or if it has ended, the object stays without a name.
     pub(crate) fn see(&mut self, event: &CallEvent) {
         let key = (event.process, event.object);
+        if self.given.contains(&key) {
+            return;
+        }
         let is_ready = event.call.is_opening() && event.phase == Phase::Leave;
         if !is_ready && !(event.phase == Phase::Enter && !event.call.is_opening() && self.seen.insert(key)) {
             return;
@@ -86,8 +91,6 @@ impl Names {
                 let graph = memory.word(event.object.wrapping_add(80)).unwrap_or(0);
                 return self.read_graph(event.process, graph, &memory);
             }
-            // A preloaded library has given the names of pads.
-            Call::PadPush if self.pads.contains_key(&key) => None,
             Call::PadPush => {
                 if let Some(pad) = memory.pad(event.object) {
                     self.pads.insert(key, pad);
@@ -109,6 +112,29 @@ impl Names {
     /// Adds a pad, or replaces what was known of it.
     pub(crate) fn add_pad(&mut self, process: i32, address: u64, pad: Pad) {
         self.pads.insert((process, address), pad);
+        self.given.insert((process, address));
+    }
+
+    /// Adds a codec, demuxer or muxer. `kind` is the number of a codec's AVMediaType; another number for what is no codec.
+    pub(crate) fn add_object(&mut self, process: i32, address: u64, name: String, kind: i64) {
+        let media = if kind == 0 { Media::Video } else { Media::Other };
+        self.objects.insert((process, address), Named { name, media });
+        self.given.insert((process, address));
+    }
+
+    /// Adds the filter at place `index` of the graph at `graph`. The filters of a graph come in their order.
+    pub(crate) fn add_filter(&mut self, process: i32, address: u64, name: &str, graph: u64, index: u64) {
+        self.graphs.insert((process, address), graph);
+        self.given.extend([(process, address), (process, graph)]);
+        let named = self.objects.entry((process, graph)).or_insert_with(|| other(String::new()));
+        if index == 0 {
+            named.name.clear();
+        }
+        if !PLAIN.contains(&name) && named.name.len() < FILTERS * LONGEST {
+            let comma = if named.name.is_empty() { "" } else { "," };
+            named.name.push_str(comma);
+            named.name.push_str(name);
+        }
     }
 
     fn read_graph(&mut self, process: i32, graph: u64, memory: &Memory) {

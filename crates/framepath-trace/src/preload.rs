@@ -24,20 +24,26 @@ const RING_VARIABLE: &str = "FRAMEPATH_TRACE_RING";
 /// Variable with the paths of libraries that the loader of programs loads first.
 const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
 
+/// Number of a record that has a part of the facts about an object of FFmpeg, in place of a call.
+const OBJECT: u64 = 254;
+
 /// Number of a record that has a part of the facts about a pad, in place of a call.
 const PAD: u64 = 255;
 
 /// Number of words of a part.
 const PART_WORDS: usize = 3;
 
-/// Number of parts: three addresses, then twice two parts of text.
-const PARTS: usize = 5;
+/// Number of parts of an object: its kind, graph and index, then two parts of text.
+const OBJECT_PARTS: usize = 3;
+
+/// Number of parts of a pad: three addresses, then twice two parts of text.
+const PAD_PARTS: usize = 5;
 
 /// Maximum number of events of a recording, about an hour of video: 200 MB. Later ones are lost.
 const MOST_EVENTS: u64 = 4 << 20;
 
-/// Maximum number of pads whose facts are not complete.
-const MOST_PADS: usize = 1024;
+/// Maximum number of objects and pads whose facts are not complete.
+const MOST_INCOMPLETE: usize = 1024;
 
 /// Library for a command, and the ring in which it writes.
 #[derive(Debug)]
@@ -54,6 +60,10 @@ pub(crate) struct Preload {
 pub(crate) enum PreloadEvent {
     /// A moment of a call.
     Call(CallEvent),
+    /// A codec (with its AVMediaType), a demuxer or a muxer (-1), before the end of the call that makes it ready.
+    Object { process: i32, address: u64, name: String, kind: i64 },
+    /// A filter, in the order of its graph.
+    Filter { process: i32, address: u64, name: String, graph: u64, index: u64 },
     /// A pad of GStreamer, before its first call.
     Pad { process: i32, address: u64, pad: Pad },
 }
@@ -67,8 +77,8 @@ struct Parser {
     events: u64,
     /// Number of records that had no meaning, or were too many.
     lost: u64,
-    /// Parts of facts about pads, by the ids of process and thread and the pad's address.
-    pads: HashMap<(u64, u64), Vec<[u64; PART_WORDS]>>,
+    /// Parts of incomplete facts, by the ids of process and thread, the address, and the number of the record.
+    parts: HashMap<(u64, u64, u64), Vec<[u64; PART_WORDS]>>,
 }
 
 impl Preload {
@@ -118,7 +128,7 @@ impl Preload {
 
 impl Parser {
     fn new(start_ns: u64) -> Parser {
-        Parser { start_ns, events: 0, lost: 0, pads: HashMap::new() }
+        Parser { start_ns, events: 0, lost: 0, parts: HashMap::new() }
     }
 
     /// Returns the event of a record that was read at `now_ns`; `None` if there is none yet, or the record has no meaning.
@@ -127,8 +137,8 @@ impl Parser {
             self.lost += 1;
             return None;
         }
-        if record[2] & 0xff == PAD {
-            return self.parse_pad(record);
+        if matches!(record[2] & 0xff, OBJECT | PAD) {
+            return self.parse_facts(record);
         }
         let event = event(record).filter(|event| (self.start_ns..=now_ns).contains(&event.at_ns));
         match event {
@@ -138,32 +148,39 @@ impl Parser {
         event.map(PreloadEvent::Call)
     }
 
-    /// Adds a part of the facts about a pad. The last part makes an event. One thread writes all parts, in their order.
-    fn parse_pad(&mut self, record: CallRecord) -> Option<PreloadEvent> {
+    /// Adds a part of facts. The last part makes an event. One thread writes all parts, in their order.
+    fn parse_facts(&mut self, record: CallRecord) -> Option<PreloadEvent> {
         let [_, ids, kind, address, words @ ..] = record;
-        let (key, number) = ((ids, address), kind >> 8);
+        let (what, number) = (kind & 0xff, kind >> 8);
+        let key = (ids, address, what);
         if number == 0 {
-            if self.pads.len() >= MOST_PADS {
-                self.lost += self.pads.len() as u64;
-                self.pads.clear();
+            if self.parts.len() >= MOST_INCOMPLETE {
+                self.lost += self.parts.len() as u64;
+                self.parts.clear();
             }
-            self.pads.insert(key, Vec::with_capacity(PARTS));
+            self.parts.insert(key, Vec::with_capacity(PAD_PARTS));
         }
-        let parts = self.pads.get_mut(&key).filter(|parts| parts.len() as u64 == number);
+        let parts = self.parts.get_mut(&key).filter(|parts| parts.len() as u64 == number);
         let Some(parts) = parts else {
             self.lost += 1;
             return None;
         };
         parts.push(words);
-        if parts.len() < PARTS {
+        if parts.len() < if what == PAD { PAD_PARTS } else { OBJECT_PARTS } {
             return None;
         }
-        let parts = self.pads.remove(&key)?;
-        let [parent, peer, next] = parts[0];
-        let (name, next_name) = (text(&parts[1..3]), text(&parts[3..]));
+        let parts = self.parts.remove(&key)?;
         self.events += 1;
-        let pad = Pad { parent, name, peer, next, next_name };
-        Some(PreloadEvent::Pad { process: ids as i32, address, pad })
+        let (process, [first, second, third], name) = (ids as i32, parts[0], text(&parts[1..3]));
+        Some(if what == PAD {
+            let next_name = text(&parts[3..]);
+            let pad = Pad { parent: first, name, peer: second, next: third, next_name };
+            PreloadEvent::Pad { process, address, pad }
+        } else if second == 0 {
+            PreloadEvent::Object { process, address, name, kind: first as i64 }
+        } else {
+            PreloadEvent::Filter { process, address, name, graph: second, index: third }
+        })
     }
 }
 
@@ -258,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn the_parts_of_a_pad_belong_together() {
+    fn the_parts_of_facts_belong_together() {
         let mut parser = Parser::new(0);
         let part = |number: u64, words: [u64; 3]| {
             [50, 7 | 8 << 32, PAD | number << 8, 9, words[0], words[1], words[2]]
@@ -277,7 +294,14 @@ mod tests {
         let name = "a-name-of-24-bytes-xxxxx-and-more".to_owned();
         let pad = Pad { parent: 1, name, peer: 2, next: 3, next_name: "next".to_owned() };
         assert_eq!(events, [PreloadEvent::Pad { process: 7, address: 9, pad }]);
-        assert_eq!((parser.lost, parser.pads.len()), (0, 0));
+        assert_eq!((parser.lost, parser.parts.len()), (0, 0));
+        let mut events = Vec::new();
+        for (number, words) in [[0, 0, 0], text("h264"), text("")].into_iter().enumerate() {
+            let [a, b, c] = words;
+            events.extend(parser.parse([50, 7, OBJECT | (number as u64) << 8, 9, a, b, c], 100));
+        }
+        let name = "h264".to_owned();
+        assert_eq!(events, [PreloadEvent::Object { process: 7, address: 9, name, kind: 0 }]);
         // A part without the ones before it, and one that comes twice.
         for number in [4, 0, 0, 1, 1, 7] {
             assert_eq!(parser.parse(part(number, [0; 3]), 100), None);
@@ -287,7 +311,7 @@ mod tests {
         for address in 0..5000 {
             parser.parse([50, 7 | 8 << 32, PAD, address, 0, 0, 0], 100);
         }
-        assert!(parser.pads.len() <= MOST_PADS);
+        assert!(parser.parts.len() <= MOST_INCOMPLETE);
     }
 
     #[test]
@@ -302,10 +326,10 @@ mod tests {
         for _ in 0..200_000 {
             let record = std::array::from_fn(|_| next());
             events += u64::from(parser.parse(record, u64::MAX).is_some());
-            let pad = std::array::from_fn(|n| if n == 2 { PAD | (next() % 6) << 8 } else { next() % 3 });
+            let pad = std::array::from_fn(|n| if n == 2 { (OBJECT + next() % 2) | (next() % 6) << 8 } else { next() % 3 });
             events += u64::from(parser.parse(pad, u64::MAX).is_some());
         }
-        assert!(events > 0 && events == parser.events && parser.lost > 0 && parser.pads.len() <= MOST_PADS);
+        assert!(events > 0 && events == parser.events && parser.lost > 0 && parser.parts.len() <= MOST_INCOMPLETE);
     }
 
     #[test]
