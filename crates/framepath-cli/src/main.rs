@@ -13,6 +13,7 @@ mod progress;
 #[cfg(feature = "lab")]
 mod run_folder;
 mod terminal;
+mod traced;
 
 use std::process::ExitCode;
 

@@ -160,9 +160,9 @@ pub struct HopSummary {
     /// Percentiles of the time from entering to leaving the hop, microseconds; `None` if no frame passed.
     #[serde(default)]
     pub latency_us: Option<LatencyUs>,
-    /// Mean number of bytes that the CPU copied for a frame that passed; 0 if no frame passed.
+    /// Mean number of bytes that the CPU copied for a frame that passed; 0 if no frame passed; `None` if not known.
     #[serde(default)]
-    pub copied_bytes_per_frame: f64,
+    pub copied_bytes_per_frame: Option<f64>,
     /// Part of `held` in `causes_us` that is due to the depth of a decoder's frame threads,
     /// microseconds; `None` if there was none or it is not known.
     #[serde(default)]

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use framepath_model::ledger::{Row, flag};
+use framepath_model::ledger::{Cause, Row, SpanPlace, flag};
 use framepath_os::measure::process_events::{ThreadEvent, ThreadEventKind};
 
 use crate::calls::Call;
@@ -83,22 +83,18 @@ impl Facts<'_> {
                 seq,
                 birth_ns,
                 enter_ns: at_ns,
-                flags: flag::COUNTED | if hop == last { flag::LAST } else { 0 },
+                flags: flag::COUNTED | flag::TRACED | flag::SPLIT | if hop == last { flag::LAST } else { 0 },
                 hop: hop as u16,
                 ..Row::default()
             };
             for (part, until_ns) in parts {
                 if until_ns > at_ns {
-                    self.add(&mut row, part, at_ns, until_ns, &mut ledger.blocked);
+                    self.add(&mut row, part, at_ns, until_ns, ledger);
                     at_ns = until_ns;
                 }
             }
             row.leave_ns = at_ns;
-            let known = ledger.threads.iter().position(|id| *id == thread);
-            row.thread = known.unwrap_or_else(|| {
-                ledger.threads.push(thread);
-                ledger.threads.len() - 1
-            }) as u16;
+            row.thread = ledger.thread(thread);
             ledger.rows.push(row);
         }
     }
@@ -127,35 +123,36 @@ impl Facts<'_> {
         calls.take_while(move |span| span.enter_ns < to_ns)
     }
 
-    /// Adds the time of a part to the row, by cause.
-    fn add(
-        &self,
-        row: &mut Row,
-        part: Part,
-        from_ns: u64,
-        to_ns: u64,
-        blocked: &mut BTreeMap<(u16, &'static str), f64>,
-    ) {
+    /// Adds the time of a part to the row, by cause, and its stretches to the ledger.
+    fn add(&self, row: &mut Row, part: Part, from_ns: u64, to_ns: u64, ledger: &mut StreamLedger) {
         match part {
-            Part::Held => row.held_ns += to_ns - from_ns,
-            Part::Pool => row.pool_ns += to_ns - from_ns,
-            Part::Thread { thread, pool } => self.add_thread(row, thread, pool, from_ns, to_ns, blocked),
+            Part::Held => {
+                row.held_ns += to_ns - from_ns;
+                ledger.span(row, SpanPlace::Inside(Cause::Held), from_ns, to_ns);
+            }
+            Part::Pool => {
+                row.pool_ns += to_ns - from_ns;
+                ledger.span(row, SpanPlace::Inside(Cause::Pool), from_ns, to_ns);
+            }
+            Part::Thread { thread, pool } => {
+                let place = SpanPlace::Thread(ledger.thread(thread));
+                ledger.span(row, place, from_ns, to_ns);
+                self.add_thread(row, thread, pool, from_ns, to_ns, &mut ledger.blocked);
+            }
             Part::Way { from, to } => {
                 // While the thread that takes the frame has calls for others, the frame waits in a queue.
                 let calls = self.calls_between(to, from_ns, to_ns);
                 let busy_ns = calls.map(|span| span.leave_ns.min(to_ns)).max().unwrap_or(from_ns);
                 row.queue_ns += busy_ns - from_ns;
+                ledger.span(row, SpanPlace::Inside(Cause::Queue), from_ns, busy_ns);
                 if from == to {
-                    return self.add_thread(row, to, false, busy_ns, to_ns, blocked);
+                    return self.add(row, Part::Thread { thread: to, pool: false }, busy_ns, to_ns, ledger);
                 }
+                ledger.span(row, SpanPlace::Inside(Cause::Wakeup), busy_ns, to_ns);
                 for stretch in self.stretches(to, busy_ns, to_ns) {
-                    match stretch.doing {
-                        // The other thread hands over the frame.
-                        Doing::Waiting(_) => {
-                            self.add_thread(row, from, false, stretch.from_ns, stretch.to_ns, blocked);
-                        }
-                        _ => self.add_thread(row, to, false, stretch.from_ns, stretch.to_ns, blocked),
-                    }
+                    // While the other thread waits, this one hands over the frame.
+                    let thread = if matches!(stretch.doing, Doing::Waiting(_)) { from } else { to };
+                    self.add_thread(row, thread, false, stretch.from_ns, stretch.to_ns, &mut ledger.blocked);
                 }
             }
         }
@@ -188,6 +185,12 @@ impl Facts<'_> {
     ) {
         for stretch in self.stretches(thread, from_ns, to_ns) {
             let ns = stretch.to_ns - stretch.from_ns;
+            let begins_inside = u32::from(stretch.from_ns > from_ns);
+            match stretch.doing {
+                Doing::Waiting(_) => row.voluntary_switches += begins_inside,
+                Doing::Preempted => row.involuntary_switches += begins_inside,
+                Doing::Running | Doing::Woken => {}
+            }
             match stretch.doing {
                 Doing::Running => row.compute_ns += ns,
                 Doing::Preempted => row.preempted_ns += ns,

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use framepath_model::ledger::Row;
+use framepath_model::ledger::{Row, Span, SpanPlace};
 
 use crate::attribution::{Facts, Part, PartUntil};
 use crate::identify::{Identified, TracedFrame};
@@ -15,12 +15,16 @@ use crate::identify::{Identified, TracedFrame};
 /// Ledger of one video stream of a program.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StreamLedger {
+    /// Process of the stream.
+    pub process: i32,
     /// Where the frames begin: `demux`, `decode`, or the first element of a pipeline.
     pub from: String,
     /// Stages in the order in which frames pass them: `demux mov`, `decode h264`, `filter scale`, or elements.
     pub stages: Vec<String>,
     /// One row for each frame and stage; hops are indices in `stages`, threads are indices in `threads`.
     pub rows: Vec<Row>,
+    /// Parts of the time of each row, as in the ledger of framepath's own paths.
+    pub spans: Vec<Span>,
     /// Ids of the threads.
     pub threads: Vec<i32>,
     /// Number of frames that left the last stage.
@@ -29,6 +33,30 @@ pub struct StreamLedger {
     pub others: u64,
     /// Mean time for which a frame was blocked in each stage, by what it waited for, nanoseconds.
     pub blocked: BTreeMap<(u16, &'static str), f64>,
+}
+
+impl StreamLedger {
+    /// Returns the name of the stream: its process and its way, such as `4711: demux to mux`.
+    pub fn name(&self) -> String {
+        let last = self.stages.last().map_or("", |stage| stage.split(' ').next().unwrap_or_default());
+        format!("{}: {} to {last}", self.process, self.from)
+    }
+
+    /// Returns the index of thread `id` in `threads`.
+    pub(crate) fn thread(&mut self, id: i32) -> u16 {
+        let known = self.threads.iter().position(|thread| *thread == id);
+        known.unwrap_or_else(|| {
+            self.threads.push(id);
+            self.threads.len() - 1
+        }) as u16
+    }
+
+    /// Adds a part of the time of `row`.
+    pub(crate) fn span(&mut self, row: &Row, place: SpanPlace, start_ns: u64, end_ns: u64) {
+        if start_ns < end_ns {
+            self.spans.push(Span { seq: row.seq, start_ns, end_ns, hop: row.hop, place });
+        }
+    }
 }
 
 /// Stages, in the order of a frame's way.
@@ -65,6 +93,7 @@ impl Stream<'_> {
         // A stage that few frames reach is none of the stream's: packets of the end, a first try.
         let stages: Vec<usize> = (0..STAGES.len()).filter(|stage| 2 * uses(*stage) > most).collect();
         let mut ledger = StreamLedger {
+            process: self.frames.first().map_or(0, |frame| frame.decoder.0),
             from: stages.first().map_or("", |stage| STAGES[*stage]).to_owned(),
             stages: stages.iter().map(|stage| self.name(*stage)).collect(),
             ..StreamLedger::default()

@@ -87,7 +87,9 @@ fn ledger(way: &[&Passage<'_>], facts: &Facts<'_>) -> StreamLedger {
     let pads: Vec<&Passage<'_>> = (0..way.len()).filter(|at| is_real(*at)).map(|at| way[at]).collect();
     let (Some(first), Some(last)) = (pads.first(), way.last()) else { return StreamLedger::default() };
     let stages = pads[1..].iter().map(|pad| pad.pad.name.clone()).collect();
-    let mut ledger = StreamLedger { from: first.pad.name.clone(), stages, ..StreamLedger::default() };
+    let process = facts.spans.iter().find(|span| span.object == first.address).map_or(0, |span| span.process);
+    let mut ledger =
+        StreamLedger { process, from: first.pad.name.clone(), stages, ..StreamLedger::default() };
     ledger.stages.push(last.pad.next_name.clone());
     let mut times: Vec<(u64, i64)> = first
         .calls

@@ -93,6 +93,30 @@ impl TraceReport {
         }
     }
 
+    /// Returns what a reader must know about the figures, one sentence each.
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        let gaps: u64 = self.threads.iter().map(|row| row.gaps).sum();
+        if gaps + self.lost_events > 0 {
+            notes.push(format!("{} events were lost; {gaps} times of threads are missing", self.lost_events));
+        }
+        if self.ambiguous > 0 {
+            notes.push(format!("{} outputs whose frame could not be told are left out", self.ambiguous));
+        }
+        if self.level == Level::Bpf && self.streams.is_empty() {
+            notes.push(
+                "no frame was seen: the program uses neither FFmpeg's shared libraries nor GStreamer, or no video"
+                    .to_owned(),
+            );
+        }
+        if self.level == Level::Threads {
+            notes.push(
+                "frames, stages and reasons of waits need level `bpf`: see framepath doctor".to_owned(),
+            );
+        }
+        notes
+    }
+
     /// Returns the time on CPUs of all threads, nanoseconds.
     pub fn running_ns(&self) -> u64 {
         self.threads.iter().map(|row| row.running_ns).sum()
@@ -119,10 +143,10 @@ impl TraceReport {
         }
         for stream in &self.streams {
             text.push('\n');
+            if self.streams.len() > 1 {
+                let _ = writeln!(text, "{}", shown(&stream.name()));
+            }
             text.push_str(&stream.text());
-        }
-        if self.ambiguous > 0 {
-            let _ = writeln!(text, "{} outputs whose frame could not be told are left out", self.ambiguous);
         }
         let _ = writeln!(
             text,
@@ -147,10 +171,8 @@ impl TraceReport {
             let sum = rest.iter().map(|row| row.running_ns).sum();
             let _ = writeln!(text, "({} more threads: {} on CPUs)", rest.len(), time(sum));
         }
-        let gaps: u64 = self.threads.iter().map(|row| row.gaps).sum();
-        if gaps + self.lost_events > 0 {
-            let _ =
-                writeln!(text, "{} events were lost; {gaps} times of threads are missing", self.lost_events);
+        for note in self.notes() {
+            let _ = writeln!(text, "note: {note}");
         }
         text
     }
@@ -194,6 +216,7 @@ mod tests {
             "av:h264:df0             0    62.5 µs  3.1 %        3     3.0 µs        2    5.00 ms"
         );
         assert_eq!(lines[34], "(2 more threads: 125.0 µs on CPUs)");
-        assert_eq!(lines[35], "5 events were lost; 1 times of threads are missing");
+        assert_eq!(lines[35], "note: 5 events were lost; 1 times of threads are missing");
+        assert!(lines[36].starts_with("note: frames, stages and reasons of waits need level `bpf`"));
     }
 }

@@ -19,7 +19,7 @@ Examples:
   framepath run 'file clip.mp4 ! decode ! tee ( queue ! framemd5 a.md5 ) ( queue ! play )'
   framepath run 'file clip.mp4 ! decode ! framemd5 -' --frames 10
   framepath run 'file clip.mp4 ! decode host=process ! play'
-  framepath run 'test frames=600 rate=60 ! queue ! null' --trace trace.json
+  framepath run 'test frames=600 rate=60 ! queue ! null' --perfetto trace.json
   framepath run 'file clip.mp4 ! decode ! queue ! null' --report report.html
   framepath run test frames=0 rate=30 ! threshold level=100 ! null
 
@@ -62,7 +62,7 @@ pub(crate) struct RunArgs {
 
     /// Write a trace for Perfetto (ui.perfetto.dev): a track for each thread, decoder thread and
     /// worker, bars of waits, depths of queues; `-` is standard output [default: write none]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long = "perfetto", alias = "trace", value_name = "FILE")]
     trace: Option<String>,
 
     /// Write a report that says where the time went: one HTML file with pictures, which needs no

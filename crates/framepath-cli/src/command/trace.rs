@@ -5,12 +5,14 @@ use std::process;
 use std::time::Duration;
 
 use anyhow::Context;
+use framepath::{Report, export};
 use framepath_os::process::signal;
 use framepath_trace::{Level, Recording, TraceReport};
 
 use crate::exit_status::{ExitStatus, UsageError};
 use crate::output_file::OutputFile;
 use crate::terminal::TextTarget;
+use crate::traced;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -48,7 +50,22 @@ pub(crate) struct TraceArgs {
     #[arg(long, value_name = "LEVEL")]
     level: Option<LevelName>,
 
-    /// Write the times as JSON; `-` is standard output, and the table then goes to standard error
+    /// Write the ledger of the frames as CSV, a line per frame and stage; `-` is standard output
+    /// [default: write none]
+    #[arg(long, value_name = "FILE")]
+    csv: Option<String>,
+
+    /// Write a trace for Perfetto (ui.perfetto.dev): a track for each thread that had frames; `-` is
+    /// standard output [default: write none]
+    #[arg(long, value_name = "FILE")]
+    perfetto: Option<String>,
+
+    /// Write a report that says where the time of the longest stream went: one HTML file with pictures, which needs no
+    /// network; `-` is standard output [default: write none]
+    #[arg(long, value_name = "FILE")]
+    report: Option<String>,
+
+    /// Write the figures as JSON, for `gate` and other programs; `-` is standard output
     /// [default: write none]
     #[arg(long, value_name = "FILE")]
     json: Option<String>,
@@ -96,15 +113,37 @@ impl TraceArgs {
                 return Err(usage("what to trace: `-- COMMAND`, or `-p PID` for a running process"));
             }
         };
-        let json = OutputFile::option(self.json.as_deref())?;
+        let file = |name: &Option<String>| OutputFile::option(name.as_deref());
+        let (csv, perfetto, page, json) =
+            (file(&self.csv)?, file(&self.perfetto)?, file(&self.report)?, file(&self.json)?);
+        let on_stdout =
+            [&csv, &perfetto, &page, &json].into_iter().flatten().filter(|file| file.is_stdout()).count();
+        if on_stdout > 1 {
+            return Err(usage(&format!(
+                "{on_stdout} outputs use standard output; write all but one to files"
+            )));
+        }
         signal::install().context("installing the handler of Ctrl-C")?;
-        let has_data = self.pid.is_none() || json.as_ref().is_some_and(OutputFile::is_stdout);
+        let has_data = self.pid.is_none() || on_stdout > 0;
         let report = recording.run(self.seconds.map(|seconds| Duration::from_secs(seconds.into())))?;
         if !self.quiet {
             TextTarget::beside_data(has_data).print(&report.text())?;
         }
+        let mut runs = traced::reports(&report);
+        let named: Vec<(&str, &Report)> = runs.iter().map(|(name, run)| (name.as_str(), run)).collect();
+        if let Some(csv) = csv {
+            csv.write(|to| export::csv::write_all(&named, to))?;
+        }
+        if let Some(perfetto) = perfetto {
+            perfetto.write(|to| export::trace::write_all(&named, to))?;
+        }
+        if let Some(page) = page {
+            let (_, longest) =
+                runs.first_mut().context("no frame was seen, so there is nothing to report")?;
+            page.write(|to| export::page::write(longest, to))?;
+        }
         if let Some(json) = json {
-            json.json(serde_json::to_string_pretty(&report))?;
+            json.json(traced::json(&report, &mut runs))?;
         }
         Ok(exit_status(&report))
     }

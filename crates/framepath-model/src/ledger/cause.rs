@@ -91,6 +91,28 @@ impl Cause {
     }
 }
 
+impl Cause {
+    /// Returns a short text that says how the figure of this cause is obtained for a program that is observed from
+    /// outside.
+    pub fn traced_by(self) -> &'static str {
+        match self {
+            Cause::Compute => "measured: the kernel's switch records of the threads, time on a CPU",
+            Cause::Copy => "not measured: copies of other programs are in `compute`",
+            Cause::Queue => {
+                "measured: from one call with the frame to the next one, the next thread busy with others"
+            }
+            Cause::Held => "measured: from the call that gave the frame to the one that got it back",
+            Cause::Wakeup => "measured: the scheduler's wake-ups and switch records",
+            Cause::Preempted => "measured: the kernel's switch records",
+            Cause::Blocked => "measured: the kernel's switch records, and the system call of the wait",
+            Cause::Paced => "measured: waits in a timer's system call or for a pipeline's clock",
+            Cause::Pool => "measured: inside a codec with threads of its own, which share the frames",
+            Cause::Device | Cause::Network => "not measured for other programs",
+            Cause::Unexplained => "derived: latency less all rows above",
+        }
+    }
+}
+
 /// Time by cause, nanoseconds; `None` for a cause that was not measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Causes([Option<f64>; CAUSES.len()]);

@@ -90,11 +90,16 @@ pub struct Digest {
     pub hops: Vec<HopDigest>,
     /// Totals of the frames that reached the sink, in order of `seq`.
     pub totals: Vec<FrameTotal>,
+    /// True if the rows are of another program ([`flag::TRACED`]).
+    pub is_traced: bool,
 }
 
 impl Digest {
     /// Returns a short text that says how the median frame's time for `cause` is obtained.
     pub fn known_by(&self, cause: Cause) -> &'static str {
+        if self.is_traced {
+            return cause.traced_by();
+        }
         let is_woken =
             |hop: &&HopDigest| cause == Cause::Wakeup && hop.median[cause].is_some_and(|ns| ns > 0.0);
         let mut hops = self.hops.iter().filter(is_woken);
@@ -144,6 +149,7 @@ pub fn digest(rows: &mut [Row], hops: &HopTree, sink: u16) -> Digest {
         switches: switches.filter(|_| !totals.is_empty()).map(|n| n as f64 / count),
         hops: (0..hops.len()).map(|hop| hop_digest(rows, hop, way[hop].then_some(&numbers))).collect(),
         totals,
+        is_traced: rows.iter().any(|row| row.has(flag::TRACED)),
     }
 }
 

@@ -21,6 +21,9 @@ pub mod flag {
     /// A frame thread of a decoder in this process worked on the frame, and the row has the
     /// thread's waits from its switch records. Not set for a decoder in a worker.
     pub const FRAME_THREAD: u32 = 32;
+    /// The row is of another program, which was observed from outside: its copies are not known, and its other
+    /// times come from the kernel's records of its threads.
+    pub const TRACED: u32 = 64;
 }
 
 /// Fixed-size record of one frame or packet on one hop. Times are CLOCK_MONOTONIC nanoseconds;
@@ -112,13 +115,15 @@ impl Row {
         self.leave_ns.saturating_sub(self.enter_ns)
     }
 
-    /// Returns the hop's time by cause, nanoseconds; `None` for a cause that is not known. Copy,
-    /// queue, wakeup and blocked are always known. Compute and preempted are known only if the row
+    /// Returns the hop's time by cause, nanoseconds; `None` for a cause that is not known. Copy (but
+    /// for [`flag::TRACED`]), queue, wakeup and blocked are always known. Compute and preempted are known only if the row
     /// has the thread's counters ([`flag::COUNTED`]), unexplained also for a link. Held, paced,
     /// device and pool are known only if they are not 0, network never.
     pub fn causes(&self) -> Causes {
         let mut causes = Causes::default();
-        causes[Cause::Copy] = Some(self.copy_ns as f64);
+        if !self.has(flag::TRACED) {
+            causes[Cause::Copy] = Some(self.copy_ns as f64);
+        }
         causes[Cause::Queue] = Some(self.queue_ns as f64);
         causes[Cause::Wakeup] = Some(self.wakeup_ns as f64);
         causes[Cause::Blocked] = Some(self.blocked_ns as f64);

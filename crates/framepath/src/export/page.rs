@@ -152,14 +152,16 @@ fn section(page: &mut String, report: &Report, digest: &Digest) -> std::fmt::Res
     for (cause, figure) in digest.causes.iter() {
         let known = match (figure, cause) {
             (Some(_), _) => digest.known_by(cause),
+            (None, Cause::Copy) if digest.is_traced => digest.known_by(cause),
             (None, Cause::Compute | Cause::Preempted | Cause::Unexplained) => "not measured at this level",
             (None, _) => "no hop had such time, or it was not measured",
         };
         writeln!(page, "<tr><th>{}</th><td>{known}</td></tr>", picture::swatch(cause))?;
     }
-    page.push_str(
+    let copied = if digest.is_traced { "" } else { " Copied bytes are counted." };
+    writeln!(
+        page,
         "</table>\n<p class=\"facts\">The median frame: the mean over the tenth of the frames whose latency is nearest to \
-         the median. Copied bytes are counted. A cell without a figure is not known, and not zero.</p>\n",
-    );
-    Ok(())
+         the median.{copied} A cell without a figure is not known, and not zero.</p>"
+    )
 }

@@ -44,15 +44,21 @@ pub fn stopped(reason: &str) -> Summary {
 }
 
 fn from_rows(rows: Vec<SummaryRow>, notes: Vec<String>) -> Summary {
+    Summary { notes, ..of_rows("run", rows) }
+}
+
+/// Returns a summary with these rows, of an experiment with this name. Starts `ffmpeg -version` for the description
+/// of the machine.
+pub fn of_rows(experiment: &str, rows: Vec<SummaryRow>) -> Summary {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     Summary {
-        experiment: "run".to_owned(),
+        experiment: experiment.to_owned(),
         machine: machine(),
         started_unix_s: now.ok().map(|time| time.as_secs()),
         rows,
         ratios: Vec::new(),
         skipped: Vec::new(),
-        notes,
+        notes: Vec::new(),
     }
 }
 
@@ -97,7 +103,7 @@ fn hops(report: &Report, digest: &Digest, frames: u64) -> Vec<HopSummary> {
             dropped: figures.dropped,
             cpu_us: cpu_ns.map(|ns| ns as f64 / 1e3 / frames.max(1) as f64),
             latency_us: (figures.frames > 0).then(|| latency_us(figures.wall)),
-            copied_bytes_per_frame: figures.copied_bytes,
+            copied_bytes_per_frame: (!digest.is_traced).then_some(figures.copied_bytes),
             held_depth_us: Some(figures.median_held_depth_ns / 1e3).filter(|us| *us > 0.0),
             causes_us: figures.median.iter().any(is_known).then(|| causes_us(&figures.median)),
         }
@@ -118,7 +124,7 @@ fn row_of(report: &Report, case: &str, digest: Option<Digest>) -> SummaryRow {
         cpu_us_per_frame: SummaryRow::per_frame(cpu_ms, report.frames),
         load: (report.wall_ns > 0).then(|| cpu_ns / wall_ns),
         latency_us: digest.as_ref().and_then(|digest| digest.latency).map(latency_us),
-        copied_bytes_per_frame: (report.frames > 0)
+        copied_bytes_per_frame: (report.frames > 0 && digest.as_ref().is_none_or(|digest| !digest.is_traced))
             .then(|| report.copied_bytes as f64 / report.frames as f64),
         switches_per_frame: digest.as_ref().and_then(|digest| digest.switches),
         syscalls_per_frame: None,

@@ -32,7 +32,7 @@ pub(super) fn hops_by_cause(page: &mut String, report: &Report, digest: &Digest)
         }
         let cpu_ns = cpu_ns.map(|ns| ns as f64 / report.frames.max(1) as f64);
         let copied = match figures.copied_bytes {
-            0.0 if hop.own || !known => String::new(),
+            0.0 if hop.own || !known || digest.is_traced => String::new(),
             copied => bytes(copied),
         };
         let dropped = if hop.link { figures.dropped.to_string() } else { String::new() };
@@ -46,5 +46,6 @@ pub(super) fn hops_by_cause(page: &mut String, report: &Report, digest: &Digest)
     for ns in [latency.p50, latency.p99, latency.max] {
         write!(page, "<td>{}</td>", time(ns as f64))?;
     }
-    writeln!(page, "<td></td><td>{}</td><td></td></tr>\n</table></div>", bytes(digest.copied_bytes))
+    let copied = if digest.is_traced { String::new() } else { bytes(digest.copied_bytes) };
+    writeln!(page, "<td></td><td>{copied}</td><td></td></tr>\n</table></div>")
 }

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Reports of traced programs in the form of framepath's own runs, so that all outputs are the same.
+
+use framepath::{HopInfo, Report, export};
+use framepath_model::summary::SummaryRow;
+use framepath_os::measure::meter::Level;
+use framepath_trace::{StreamLedger, TraceReport};
+use serde_json::{Value, json};
+
+/// Returns the report of each stream, with a name that no other stream of the program has.
+pub(crate) fn reports(traced: &TraceReport) -> Vec<(String, Report)> {
+    traced.streams.iter().map(|stream| (stream.name(), report(traced, stream))).collect()
+}
+
+fn report(traced: &TraceReport, stream: &StreamLedger) -> Report {
+    let mut report = Report::default();
+    (report.frames, report.wall_ns) = (stream.frames, traced.wall_ns);
+    report.cpu_ns = traced.usage.cpu_ns.unwrap_or_else(|| traced.running_ns());
+    report.level = Level::Full;
+    report.hops = stream.stages.iter().map(HopInfo::new).collect();
+    report.threads = stream.threads.iter().map(|id| thread(traced, *id)).collect();
+    report.rows = stream.rows.clone();
+    report.spans = stream.spans.clone();
+    report
+}
+
+fn thread(traced: &TraceReport, id: i32) -> String {
+    let row = traced.threads.iter().find(|row| row.thread == id);
+    format!("{} ({id})", row.map_or("thread", |row| row.name.as_str()))
+}
+
+/// Returns the figures as JSON: a summary as that of a run, with a row for each stream, and with the times of the
+/// threads and the facts of the recording under the key `trace`.
+pub(crate) fn json(traced: &TraceReport, reports: &mut [(String, Report)]) -> serde_json::Result<String> {
+    let row = |(name, report): &mut (String, Report)| SummaryRow {
+        contender: name.clone(),
+        ..export::summary::row(report, &traced.program)
+    };
+    let mut summary = export::summary::of_rows("trace", reports.iter_mut().map(row).collect());
+    summary.notes = traced.notes();
+    let mut value = serde_json::to_value(&summary)?;
+    if let Value::Object(keys) = &mut value {
+        keys.insert("trace".to_owned(), json!(traced));
+    }
+    serde_json::to_string_pretty(&value)
+}
