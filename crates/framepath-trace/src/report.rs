@@ -103,7 +103,7 @@ impl TraceReport {
         if self.ambiguous > 0 {
             notes.push(format!("{} outputs whose frame could not be told are left out", self.ambiguous));
         }
-        if self.level == Level::Bpf && self.streams.is_empty() {
+        if self.level != Level::Threads && self.streams.is_empty() {
             notes.push(
                 "no frame was seen: the program uses neither FFmpeg's shared libraries nor GStreamer, or no video"
                     .to_owned(),
@@ -111,7 +111,8 @@ impl TraceReport {
         }
         if self.level == Level::Threads {
             notes.push(
-                "frames, stages and reasons of waits need level `bpf`: see framepath doctor".to_owned(),
+                "frames and stages need level `preload` or `bpf`, reasons of waits level `bpf`: see framepath doctor"
+                    .to_owned(),
             );
         }
         notes
