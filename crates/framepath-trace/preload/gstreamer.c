@@ -45,12 +45,14 @@ static struct item buffer(const void *from)
 	return item;
 }
 
-/* Functions of GStreamer and GObject, found for a call from an address. */
+/* Functions of GStreamer and GObject, found for a call from an address. Objects that they return have a reference. */
 struct tools {
 	uintptr_t (*ghost_type)(void);
 	uintptr_t (*proxy_type)(void);
 	int (*is_a)(const void *, uintptr_t);
-	void *(*internal)(const void *);
+	void *(*peer)(void *);
+	void *(*parent)(void *);
+	void *(*internal)(void *);
 	void (*unref)(void *);
 };
 
@@ -59,42 +61,58 @@ static int find_tools(struct tools *tools, const void *from)
 	static struct function ghost_type = FUNCTION("gst_ghost_pad_get_type", CORE, NULL);
 	static struct function proxy_type = FUNCTION("gst_proxy_pad_get_type", CORE, NULL);
 	static struct function is_a = FUNCTION("g_type_check_instance_is_a", "libgobject-2.0", NULL);
+	static struct function peer = FUNCTION("gst_pad_get_peer", CORE, NULL);
+	static struct function parent = FUNCTION("gst_object_get_parent", CORE, NULL);
 	static struct function internal = FUNCTION("gst_proxy_pad_get_internal", CORE, NULL);
 	static struct function unref = FUNCTION("gst_object_unref", CORE, NULL);
 	tools->ghost_type = (uintptr_t(*)(void))next_of(&ghost_type, from);
 	tools->proxy_type = (uintptr_t(*)(void))next_of(&proxy_type, from);
 	tools->is_a = (int (*)(const void *, uintptr_t))next_of(&is_a, from);
-	tools->internal = (void *(*)(const void *))next_of(&internal, from);
+	tools->peer = (void *(*)(void *))next_of(&peer, from);
+	tools->parent = (void *(*)(void *))next_of(&parent, from);
+	tools->internal = (void *(*)(void *))next_of(&internal, from);
 	tools->unref = (void (*)(void *))next_of(&unref, from);
-	return tools->ghost_type && tools->proxy_type && tools->is_a && tools->internal && tools->unref;
+	return tools->ghost_type && tools->proxy_type && tools->is_a && tools->peer && tools->parent &&
+	       tools->internal && tools->unref;
 }
 
-/* Returns the pad of an element that gets the buffers of `pad`, behind the borders of bins. */
-static const void *receiver(const void *pad, const void *from)
+/*
+ * Describes the pad that gets the buffers of `pad` behind the borders of bins, and its element. The pipeline may change
+ * at any time, so each object is used only with a reference.
+ */
+static void describe_next(struct pad_facts *facts, void *pad, const void *from)
 {
 	struct tools tools;
-	const void *peer = pointer_at(pad, PAD_PEER);
 	if (!find_tools(&tools, from))
-		return peer;
+		return;
+	void *peer = tools.peer(pad);
 	for (int border = 0; peer && border < BORDERS; border++) {
-		if (tools.is_a(peer, tools.ghost_type())) {
+		void *behind;
+		if (tools.is_a(peer, tools.ghost_type()))
 			/* Into a bin: the inner pad of the ghost pad is linked to the receiver. */
-			void *inner = tools.internal(peer);
-			peer = pointer_at(inner, PAD_PEER);
-			if (inner)
-				tools.unref(inner);
-		} else if (tools.is_a(peer, tools.proxy_type())) {
+			behind = tools.internal(peer);
+		else if (tools.is_a(peer, tools.proxy_type()))
 			/* Out of a bin: the parent of the inner pad is the ghost pad. */
-			peer = pointer_at(pointer_at(peer, OBJECT_PARENT), PAD_PEER);
-		} else {
+			behind = tools.parent(peer);
+		else
 			break;
-		}
+		tools.unref(peer);
+		peer = behind ? tools.peer(behind) : NULL;
+		if (behind)
+			tools.unref(behind);
 	}
-	return peer;
+	void *next = peer ? tools.parent(peer) : NULL;
+	facts->peer = peer;
+	facts->next = next;
+	copy_name(facts->next_name, pointer_at(next, OBJECT_NAME));
+	if (next)
+		tools.unref(next);
+	if (peer)
+		tools.unref(peer);
 }
 
 /* Writes the facts about a pad before its first buffer, and again after it was linked to another one. */
-static void describe(const void *pad, const void *from)
+static void describe(void *pad, const void *from)
 {
 	if (!pad || !is_recorded())
 		return;
@@ -106,10 +124,8 @@ static void describe(const void *pad, const void *from)
 	if (atomic_load_explicit(entry, memory_order_relaxed) == key)
 		return;
 	atomic_store_explicit(entry, key, memory_order_relaxed);
-	facts.peer = receiver(pad, from);
-	facts.next = pointer_at(facts.peer, OBJECT_PARENT);
 	copy_name(facts.name, pointer_at(facts.parent, OBJECT_NAME));
-	copy_name(facts.next_name, pointer_at(facts.next, OBJECT_NAME));
+	describe_next(&facts, pad, from);
 	record_facts(PAD, pad, &facts, sizeof(facts));
 }
 

@@ -3,9 +3,10 @@
  * Library that `framepath trace` loads into a program before the program's own libraries. It defines functions of
  * FFmpeg's libraries and of GStreamer, records the calls, and forwards them to the real functions.
  *
- * The program must not notice the library: it writes nothing to the program's files, starts no thread, has no
- * descriptor open after its start, takes no lock, and allocates no memory in a recorded call. If anything is missing,
- * it only forwards.
+ * The program must not notice the library: it writes nothing to the program's files, starts no thread, and has no
+ * descriptor open after its start. A recorded call takes no lock and allocates no memory; only the first call of a
+ * function from an object of the program searches the real function, which the loader does with its own lock. If
+ * anything is missing, the library only forwards.
  */
 #ifndef FRAMEPATH_SHIM_H
 #define FRAMEPATH_SHIM_H
