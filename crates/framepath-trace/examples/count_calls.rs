@@ -32,6 +32,11 @@ fn main() -> Result<ExitCode, TraceError> {
     for stream in &report.streams {
         eprintln!("{} frames: {}", stream.frames, stream.stages.join(", "));
     }
-    eprintln!("{} events in {} threads; {} lost", report.calls.len(), report.threads.len(), report.lost_events);
+    eprintln!(
+        "{} events in {} threads; {} lost",
+        report.calls.len(),
+        report.threads.len(),
+        report.lost_events
+    );
     Ok(ExitCode::from(report.usage.exit_code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
 }

@@ -180,3 +180,72 @@ impl CallLog {
         Frames { level: Some(level), streams, ambiguous, lost, probes: self.count, calls: self.calls }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::calls::{Call, NO_PTS, Phase};
+
+    /// A program can write any events to the memory that it shares with the library.
+    #[test]
+    fn random_calls_do_no_harm() {
+        const CALLS: [Call; 14] = [
+            Call::OpenCodec,
+            Call::ReadPacket,
+            Call::SendPacket,
+            Call::ReceiveFrame,
+            Call::FilterInput,
+            Call::FilterOutput,
+            Call::SendFrame,
+            Call::ReceivePacket,
+            Call::WritePacket,
+            Call::OpenInput,
+            Call::OpenOutput,
+            Call::OpenGraph,
+            Call::PadPush,
+            Call::ClockWait,
+        ];
+        let mut random = 1u64;
+        let mut below = |limit: u64| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (random >> 33) % limit
+        };
+        for round in 0..300 {
+            let mut names = Names::default();
+            for pad in 0..4 {
+                let name = "element".to_owned();
+                let (parent, peer, next) = (below(6), below(6), below(6));
+                let pad_facts =
+                    crate::names::Pad { parent, name: name.clone(), peer, next, next_name: name.clone() };
+                names.add_pad(1, pad, pad_facts);
+                names.add_filter(1, pad, "scale", below(4), below(2));
+                names.add_object(1, below(4), name, below(3) as i64 - 1);
+            }
+            let mut calls: Vec<CallEvent> = (0..400)
+                .map(|_| {
+                    let data = below(6);
+                    let pts = [NO_PTS, i64::MAX, -1, 0, 1, 2, 3, 4][below(8) as usize];
+                    CallEvent {
+                        at_ns: if round % 2 == 0 { below(50) } else { u64::MAX - below(1 << 30) },
+                        process: 1 + below(2) as i32,
+                        thread: 1 + below(3) as i32,
+                        call: CALLS[below(if round % 3 == 0 { 14 } else { 9 }) as usize],
+                        phase: if below(2) == 0 { Phase::Enter } else { Phase::Leave },
+                        object: [0, 1, 2, 3, u64::MAX][below(5) as usize],
+                        data,
+                        pts: if data == 0 { NO_PTS } else { pts },
+                        result: below(3) as i32 - 1,
+                    }
+                })
+                .collect();
+            calls.sort_by_key(|event| event.at_ns);
+            let spans = spans(&calls);
+            let timelines = timelines(&[], &[], &[], u64::MAX);
+            let found = identify(&spans, &names);
+            let facts = Facts::new(&spans, &timelines, &names, &[]);
+            let frames: u64 = ledgers(&found, &facts).iter().map(|ledger| ledger.frames).sum();
+            assert!(frames <= calls.len() as u64);
+            pad_ledgers(&facts);
+        }
+    }
+}

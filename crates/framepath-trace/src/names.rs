@@ -219,14 +219,17 @@ impl Memory {
         let parent = self.word(pad.wrapping_add(40))?;
         let peer = self.word(pad.wrapping_add(264)).unwrap_or(0);
         let next = self.word(peer.wrapping_add(40)).unwrap_or(0);
-        let name = |object: u64| self.word(object.wrapping_add(32)).and_then(|text| self.text(text)).unwrap_or_default();
+        let name = |object: u64| {
+            self.word(object.wrapping_add(32)).and_then(|text| self.text(text)).unwrap_or_default()
+        };
         Some(Pad { parent, name: name(parent), peer, next, next_name: name(next) })
     }
 
     /// Reads the filters of an AVFilterGraph, their addresses and names: the array is at 8 and its length at 16; an
     /// AVFilterContext has the AVFilter at 8.
     fn filters(&self, graph: u64) -> Option<Vec<(u64, String)>> {
-        let (array, count) = (self.word(graph.wrapping_add(8))?, self.word(graph.wrapping_add(16))? as u32 as usize);
+        let (array, count) =
+            (self.word(graph.wrapping_add(8))?, self.word(graph.wrapping_add(16))? as u32 as usize);
         (0..count.min(FILTERS) as u64)
             .map(|index| {
                 let filter = self.word(array.wrapping_add(8 * index))?;

@@ -188,7 +188,10 @@ impl Parser {
 fn text(parts: &[[u64; PART_WORDS]]) -> String {
     let bytes = parts.iter().flatten().flat_map(|word| word.to_ne_bytes());
     let bytes: Vec<u8> = bytes.take_while(|byte| *byte != 0).collect();
-    String::from_utf8(bytes).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_graphic())).unwrap_or_default()
+    String::from_utf8(bytes)
+        .ok()
+        .filter(|text| text.bytes().all(|byte| byte.is_ascii_graphic()))
+        .unwrap_or_default()
 }
 
 /// Returns the event of a record; `None` if the record has no meaning. `preload/ring.c` has the format.
@@ -285,8 +288,7 @@ mod tests {
             bytes[..text.len()].copy_from_slice(text.as_bytes());
             std::array::from_fn(|n| u64::from_ne_bytes(bytes[8 * n..8 * n + 8].try_into().unwrap()))
         };
-        let parts =
-            [[1, 2, 3], text("a-name-of-24-bytes-xxxxx"), text("-and-more"), text("next"), text("")];
+        let parts = [[1, 2, 3], text("a-name-of-24-bytes-xxxxx"), text("-and-more"), text("next"), text("")];
         let mut events = Vec::new();
         for (number, words) in (0..).zip(parts) {
             events.extend(parser.parse(part(number, words), 100));
@@ -326,10 +328,14 @@ mod tests {
         for _ in 0..200_000 {
             let record = std::array::from_fn(|_| next());
             events += u64::from(parser.parse(record, u64::MAX).is_some());
-            let pad = std::array::from_fn(|n| if n == 2 { (OBJECT + next() % 2) | (next() % 6) << 8 } else { next() % 3 });
+            let pad = std::array::from_fn(|n| {
+                if n == 2 { (OBJECT + next() % 2) | (next() % 6) << 8 } else { next() % 3 }
+            });
             events += u64::from(parser.parse(pad, u64::MAX).is_some());
         }
-        assert!(events > 0 && events == parser.events && parser.lost > 0 && parser.parts.len() <= MOST_INCOMPLETE);
+        assert!(
+            events > 0 && events == parser.events && parser.lost > 0 && parser.parts.len() <= MOST_INCOMPLETE
+        );
     }
 
     #[test]

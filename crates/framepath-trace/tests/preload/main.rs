@@ -187,7 +187,8 @@ fn the_output_of_ffmpeg_is_the_same() {
 }
 
 fn buffers_pass_the_pads_of_gstreamer() {
-    let pipeline = "videotestsrc num-buffers=20 ! ( identity name=first ) ! queue name=middle ! fakesink name=end";
+    let pipeline =
+        "videotestsrc num-buffers=20 ! ( identity name=first ) ! queue name=middle ! fakesink name=end";
     let mut command = Command::new("gst-launch-1.0");
     let report = record(command.arg("-q").args(pipeline.split(' ')));
     assert_eq!((report.usage.exit_code, report.lost_events), (Some(0), 0));
