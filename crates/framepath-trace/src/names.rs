@@ -85,7 +85,9 @@ impl Names {
             return;
         }
         let is_ready = event.call.is_opening() && event.phase == Phase::Leave;
-        if !is_ready && !(event.phase == Phase::Enter && !event.call.is_opening() && self.seen.insert(key)) {
+        let is_use = event.phase == Phase::Enter && !event.call.is_opening();
+        let is_first_use = is_use && !is_ready && self.seen.insert(key);
+        if !is_ready && !is_first_use {
             return;
         }
         let Ok(memory) = File::open(format!("/proc/{}/mem", event.process)) else { return };

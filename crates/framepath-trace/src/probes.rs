@@ -5,7 +5,7 @@
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::Duration;
 
 use framepath_os::bpf::assembler::Register::{R0, R1, R2, R3, R4, R6, R7, R8, R9, R10};
@@ -308,7 +308,7 @@ fn attach(
     calls: &[(Program, Program)],
     loader: &Program,
     probed: Probed,
-    path: &PathBuf,
+    path: &Path,
     process: u32,
 ) -> io::Result<Vec<Link>> {
     Ok(match probed {
