@@ -67,7 +67,7 @@ struct EventLog {
     all: Option<Vec<ThreadEvent>>,
 }
 
-/// What a recording shows. Each level needs more rights than the one before it.
+/// Extent of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
