@@ -38,6 +38,7 @@ mod identify;
 mod library;
 mod names;
 mod pad_frames;
+mod preload;
 mod probe_site;
 mod probes;
 mod recording;

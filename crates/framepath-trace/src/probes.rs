@@ -5,7 +5,7 @@
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::Path;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -331,7 +331,7 @@ fn attach(
     calls: &[(Program, Program)],
     loader: &Program,
     probed: Probed,
-    path: &PathBuf,
+    path: &Path,
     process: u32,
 ) -> io::Result<Vec<Link>> {
     Ok(match probed {

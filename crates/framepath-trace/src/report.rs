@@ -10,6 +10,7 @@ use framepath_os::process::children::ResourceUsage;
 use serde::Serialize;
 
 use crate::call_log::Frames;
+use crate::calls::CallEvent;
 use crate::frame_ledger::StreamLedger;
 use crate::recording::Level;
 use crate::thread_times::ThreadRow;
@@ -59,6 +60,9 @@ pub struct TraceReport {
     /// Ledgers of the video streams that passed FFmpeg's libraries, the longest first. Not in the JSON of the threads.
     #[serde(skip)]
     pub streams: Vec<StreamLedger>,
+    /// Calls of the libraries, in the order of their times; empty at level `threads`.
+    #[serde(skip)]
+    pub calls: Vec<CallEvent>,
 }
 
 impl TraceReport {
@@ -70,12 +74,23 @@ impl TraceReport {
         lost_events: u64,
         frames: Option<Frames>,
     ) -> TraceReport {
-        let level = if frames.is_some() { Level::Bpf } else { Level::Threads };
         let frames = frames.unwrap_or_default();
+        let level = frames.level.unwrap_or(Level::Threads);
         let lost_events = lost_events + frames.lost;
         let probes = [frames.probes.all, frames.probes.emulated];
-        let (ambiguous, streams) = (frames.ambiguous, frames.streams);
-        TraceReport { program, level, wall_ns, usage, threads, lost_events, ambiguous, probes, streams }
+        let Frames { ambiguous, streams, calls, .. } = frames;
+        TraceReport {
+            program,
+            level,
+            wall_ns,
+            usage,
+            threads,
+            lost_events,
+            ambiguous,
+            probes,
+            streams,
+            calls,
+        }
     }
 
     /// Returns what a reader must know about the figures, one sentence each.
@@ -88,7 +103,7 @@ impl TraceReport {
         if self.ambiguous > 0 {
             notes.push(format!("{} outputs whose frame could not be told are left out", self.ambiguous));
         }
-        if self.level == Level::Bpf && self.streams.is_empty() {
+        if self.level != Level::Threads && self.streams.is_empty() {
             notes.push(
                 "no frame was seen: the program uses neither FFmpeg's shared libraries nor GStreamer, or no video"
                     .to_owned(),
@@ -96,7 +111,8 @@ impl TraceReport {
         }
         if self.level == Level::Threads {
             notes.push(
-                "frames, stages and reasons of waits need level `bpf`: see framepath doctor".to_owned(),
+                "frames and stages need level `preload` or `bpf`, reasons of waits level `bpf`: see framepath doctor"
+                    .to_owned(),
             );
         }
         notes

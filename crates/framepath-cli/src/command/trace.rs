@@ -83,6 +83,8 @@ pub(crate) struct TraceArgs {
 enum LevelName {
     /// Times of threads, without a privilege
     Threads,
+    /// Frames and stages of a command, by a library that is loaded into it: without a privilege
+    Preload,
     /// Frames, stages and causes: root, or CAP_BPF and CAP_PERFMON
     Bpf,
 }
@@ -91,6 +93,7 @@ impl From<LevelName> for Level {
     fn from(name: LevelName) -> Level {
         match name {
             LevelName::Threads => Level::Threads,
+            LevelName::Preload => Level::Preload,
             LevelName::Bpf => Level::Bpf,
         }
     }
