@@ -41,7 +41,7 @@ enum Source {
     Library(Preload),
 }
 
-/// What a recording's calls show.
+/// Findings in a recording's calls.
 #[derive(Debug, Default)]
 pub(crate) struct CallFindings {
     /// TraceLevel of the recording; `None` without calls.

@@ -63,10 +63,10 @@ pub enum Phase {
     Leave,
 }
 
-/// What a function's second argument points to.
+/// Kind of a function's second argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallItem {
-    /// Nothing that is read.
+    /// An argument that is not read.
     None,
     /// An `AVPacket`.
     Packet,

@@ -13,7 +13,7 @@
 //! | --- | --- |
 //! | `recording` | [`Recording`]: a command or a running process, until it ends, a time has passed or a signal arrives |
 //! | `calls` | [`CALL_SITES`]: the observed functions, and the events of their calls |
-//! | `probes`, `library`, `probe_site` | calls by BPF: programs, symbols, choice of the probed instruction |
+//! | `probes`, `probe_programs`, `library`, `probe_site` | calls by BPF: attachment, programs, symbols, choice of the probed instruction |
 //! | `preload` | calls by a library in the program |
 //! | `call_log`, `names` | collection of the calls, and names of the objects |
 //! | `spans`, `timeline`, `thread_times` | arithmetic: calls with begin and end; what each thread did when |
@@ -50,6 +50,7 @@ mod library;
 mod names;
 mod pad_frames;
 mod preload;
+mod probe_programs;
 mod probe_site;
 mod probes;
 mod recording;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What each thread did at each time: it ran, could run but had no CPU, or waited.
+//! Timelines of threads: at each time a thread ran, could run but had no CPU, or waited.
 //!
 //! This module is pure arithmetic.
 
@@ -84,7 +84,7 @@ impl WaitReason {
     }
 }
 
-/// What a thread did.
+/// Activity of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Doing {
     /// It ran on a CPU.

@@ -53,7 +53,7 @@ pub(crate) struct TraceArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     seconds: Option<u32>,
 
-    /// What to record [default: the highest level that this user has the rights for]
+    /// Level of the recording [default: the highest level that this user has the rights for]
     #[arg(long, value_name = "LEVEL")]
     level: Option<LevelName>,
 
