@@ -35,7 +35,14 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("framepath-trace", &["framepath-model", "framepath-os"]),
     (
         "framepath-lab",
-        &["framepath-model", "framepath-os", "framepath-codec", "framepath", "framepath-serve"],
+        &[
+            "framepath-model",
+            "framepath-os",
+            "framepath-codec",
+            "framepath",
+            "framepath-serve",
+            "framepath-trace",
+        ],
     ),
     (
         "framepath-cli",

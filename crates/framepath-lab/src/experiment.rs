@@ -12,6 +12,7 @@ mod m2m;
 mod players;
 mod queue;
 mod rpc;
+mod trace;
 
 use std::path::PathBuf;
 
@@ -182,6 +183,14 @@ pub static EXPERIMENTS: &[Experiment] = &[
         takes_files: false,
         cases: inject::cases,
         run: inject::run,
+    },
+    Experiment {
+        name: "trace",
+        question: "accuracy of the ledger of a foreign program for known, injected costs",
+        quick: false,
+        takes_files: false,
+        cases: trace::cases,
+        run: trace::run,
     },
     Experiment {
         name: "players",

@@ -139,22 +139,60 @@ impl Facts<'_> {
                 ledger.span(row, place, from_ns, to_ns);
                 self.add_thread(row, thread, pool, from_ns, to_ns, &mut ledger.blocked);
             }
-            Part::Way { from, to } => {
-                // While the thread that takes the frame has calls for others, the frame waits in a queue.
-                let calls = self.calls_between(to, from_ns, to_ns);
-                let busy_ns = calls.map(|span| span.leave_ns.min(to_ns)).max().unwrap_or(from_ns);
+            Part::Way { from, to } if from == to => {
+                // While the thread has calls for others, the frame waits for it.
+                let busy_ns = self.busy_until(to, from_ns, to_ns);
                 row.queue_ns += busy_ns - from_ns;
                 ledger.span(row, SpanPlace::Inside(Cause::Queue), from_ns, busy_ns);
-                if from == to {
-                    return self.add(row, Part::Thread { thread: to, pool: false }, busy_ns, to_ns, ledger);
-                }
-                ledger.span(row, SpanPlace::Inside(Cause::Wakeup), busy_ns, to_ns);
-                for stretch in self.stretches(to, busy_ns, to_ns) {
-                    // While the other thread waits, this one hands over the frame.
-                    let thread = if matches!(stretch.doing, Doing::Waiting(_)) { from } else { to };
-                    self.add_thread(row, thread, false, stretch.from_ns, stretch.to_ns, &mut ledger.blocked);
-                }
+                self.add(row, Part::Thread { thread: to, pool: false }, busy_ns, to_ns, ledger);
             }
+            Part::Way { from, to } => self.add_way(row, (from, to), from_ns, to_ns, ledger),
+        }
+    }
+
+    /// Returns the end of the thread's last call with an item between the two times, `to_ns` at most.
+    fn busy_until(&self, thread: i32, from_ns: u64, to_ns: u64) -> u64 {
+        let calls = self.calls_between(thread, from_ns, to_ns);
+        calls.map(|span| span.leave_ns.min(to_ns)).max().unwrap_or(from_ns)
+    }
+
+    /// Adds the time in which a frame passes from one thread to another one.
+    fn add_way(
+        &self,
+        row: &mut Row,
+        (from, to): (i32, i32),
+        from_ns: u64,
+        to_ns: u64,
+        ledger: &mut StreamLedger,
+    ) {
+        // The first thread has handed over the frame before it goes on with another one. If it had to wake up the second
+        // one for that, the frame was its own until then.
+        let calls = self.calls_between(from, from_ns, to_ns);
+        let next_ns = calls.map(|span| span.enter_ns).find(|enter_ns| *enter_ns >= from_ns).unwrap_or(to_ns);
+        let line = self.timelines.get(&to);
+        let handed_ns = line.and_then(|line| line.last_wake_up(from, from_ns, next_ns)).unwrap_or(from_ns);
+        let place = SpanPlace::Thread(ledger.thread(from));
+        ledger.span(row, place, from_ns, handed_ns);
+        for stretch in self.stretches(from, from_ns, handed_ns) {
+            match stretch.doing {
+                // The second thread had to make room.
+                Doing::Waiting(_) if stretch.by == to => row.queue_ns += stretch.to_ns - stretch.from_ns,
+                _ => self.add_thread(row, from, false, stretch.from_ns, stretch.to_ns, &mut ledger.blocked),
+            }
+        }
+        // While the second thread has calls for others, the frame waits in a queue. It leaves a full one at the latest when
+        // the second thread ends the first one's wait for room.
+        let busy_ns = self.busy_until(to, handed_ns, to_ns);
+        let line = self.timelines.get(&from);
+        let busy_ns = line.and_then(|line| line.last_wake_up(to, busy_ns, to_ns)).unwrap_or(busy_ns);
+        row.queue_ns += busy_ns - handed_ns;
+        ledger.span(row, SpanPlace::Inside(Cause::Queue), handed_ns, busy_ns);
+        ledger.span(row, SpanPlace::Inside(Cause::Wakeup), busy_ns, to_ns);
+        for stretch in self.stretches(to, busy_ns, to_ns) {
+            // The first thread may be late with the frame all the same. Other threads end other waits.
+            let is_for_frame = matches!(stretch.doing, Doing::Waiting(_)) && stretch.by == from;
+            let thread = if is_for_frame { from } else { to };
+            self.add_thread(row, thread, false, stretch.from_ns, stretch.to_ns, &mut ledger.blocked);
         }
     }
 

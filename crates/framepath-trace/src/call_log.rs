@@ -134,7 +134,7 @@ impl CallLog {
             }
             ProbeEvent::Named { process, object, media, name } => names.set(process, object, media, &name),
             ProbeEvent::Waits(call) => waits.push(call),
-            ProbeEvent::Woken { thread, at_ns, .. } => wake_ups.push(WakeUp { at_ns, thread }),
+            ProbeEvent::Woken { thread, by, at_ns } => wake_ups.push(WakeUp { at_ns, thread, by }),
             ProbeEvent::Forked(_) | ProbeEvent::Executed(_) | ProbeEvent::Loaded(_) => {}
         });
     }

@@ -170,7 +170,8 @@ impl Stream<'_> {
                 .iter()
                 .map(|(frame, buffer)| {
                     let (send, buffer) = (&spans[frame.send], &spans[*buffer]);
-                    line.last_wake_up(send.enter_ns, buffer.enter_ns).unwrap_or(send.enter_ns)
+                    // Other threads end waits inside the work on the frame.
+                    line.last_wake_up(send.thread, send.enter_ns, buffer.enter_ns).unwrap_or(send.enter_ns)
                 })
                 .collect();
             for (index, (frame, buffer)) in frames.iter().enumerate() {

@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use framepath_os::bpf::assembler::Register::{R0, R1, R2, R3, R4, R6, R7, R8, R9, R10};
@@ -131,6 +132,8 @@ pub(crate) struct Probes {
     _tracepoints: Vec<Link>,
     _maps: [ProgramMap; 2],
     attached: HashMap<u32, Attached>,
+    /// Threads that remove links.
+    removals: Vec<JoinHandle<()>>,
     /// Functions of the files that were looked at, by the file's identity.
     functions: HashMap<(u64, u64), Vec<Probed>>,
 }
@@ -139,7 +142,7 @@ pub(crate) struct Probes {
 #[derive(Debug, Default)]
 struct Attached {
     files: HashSet<(u64, u64)>,
-    _links: Vec<Link>,
+    links: Vec<Link>,
 }
 
 /// Function that gets probes.
@@ -206,6 +209,7 @@ impl Probes {
             _tracepoints: tracepoints,
             _maps: [running, objects],
             attached: HashMap::new(),
+            removals: Vec::new(),
             functions: HashMap::new(),
         })
     }
@@ -232,7 +236,7 @@ impl Probes {
             }
             let path = file.path.clone();
             for probed in self.functions.entry(file.identity).or_insert_with(|| probed(&file)) {
-                attached._links.extend(attach(&self.calls, &self.loader, *probed, &path, process)?);
+                attached.links.extend(attach(&self.calls, &self.loader, *probed, &path, process)?);
                 if let Probed::Call(_, _, site) = probed {
                     count.all += 2;
                     count.emulated += if site.is_emulated { 2 } else { 0 };
@@ -244,7 +248,8 @@ impl Probes {
 
     /// Removes the probes of a process that has executed another program or has ended.
     pub(crate) fn forget(&mut self, process: u32) {
-        self.attached.remove(&process);
+        let links = self.attached.remove(&process).unwrap_or_default().links;
+        self.removals.extend(links.into_iter().map(remove));
     }
 
     /// Waits for an urgent event, at most for `limit`.
@@ -273,6 +278,24 @@ impl Probes {
     pub(crate) fn lost(&self) -> u64 {
         self.lost.get::<1>(0).map_or(0, |[count]| count)
     }
+}
+
+impl Drop for Probes {
+    fn drop(&mut self) {
+        for process in self.attached.keys().copied().collect::<Vec<u32>>() {
+            self.forget(process);
+        }
+        for removal in self.removals.drain(..) {
+            // It does not panic.
+            let _ = removal.join();
+        }
+    }
+}
+
+/// Removes a link. The kernel waits for some tens of milliseconds until no CPU uses it, and for several together only
+/// once.
+fn remove(link: Link) -> JoinHandle<()> {
+    thread::spawn(move || drop(link))
 }
 
 /// Finds the functions of `file` that get probes.

@@ -103,6 +103,8 @@ pub(crate) struct Stretch {
     pub(crate) from_ns: u64,
     pub(crate) to_ns: u64,
     pub(crate) doing: Doing,
+    /// Thread that ended the wait; 0 if that is not known, and if the stretch is no wait.
+    pub(crate) by: i32,
 }
 
 /// Stretches of one thread in the order of time; what lies between two of them is not known.
@@ -116,6 +118,8 @@ pub(crate) struct Timeline {
 pub(crate) struct WakeUp {
     pub(crate) at_ns: u64,
     pub(crate) thread: i32,
+    /// Thread that did it; 0 for an interrupt while no thread ran.
+    pub(crate) by: i32,
 }
 
 /// Two records of one switch, by the scheduler's tracepoint and by perf, have times that differ by less than this,
@@ -131,14 +135,16 @@ impl Timeline {
             from_ns: stretch.from_ns.max(from_ns),
             to_ns: stretch.to_ns.min(to_ns),
             doing: stretch.doing,
+            by: stretch.by,
         })
     }
 
-    /// Returns the time of the last wake-up between the two times; `None` if the thread did not wait in between.
-    pub(crate) fn last_wake_up(&self, from_ns: u64, to_ns: u64) -> Option<u64> {
-        let end = self.stretches.partition_point(|stretch| stretch.from_ns < to_ns);
+    /// Returns the time of the last wake-up by the thread `by` between the two times; `None` if there was none.
+    pub(crate) fn last_wake_up(&self, by: i32, from_ns: u64, to_ns: u64) -> Option<u64> {
+        let end = self.stretches.partition_point(|stretch| stretch.to_ns <= to_ns);
         let before = self.stretches[..end].iter().rev().take_while(|stretch| stretch.to_ns > from_ns);
-        let mut waits = before.filter(|stretch| matches!(stretch.doing, Doing::Waiting(_)));
+        let mut waits =
+            before.filter(|stretch| matches!(stretch.doing, Doing::Waiting(_)) && stretch.by == by);
         waits.next().map(|stretch| stretch.to_ns)
     }
 
@@ -161,9 +167,9 @@ impl Timeline {
         }
     }
 
-    fn push(&mut self, from_ns: u64, to_ns: u64, doing: Doing) {
+    fn push(&mut self, from_ns: u64, to_ns: u64, doing: Doing, by: i32) {
         if from_ns < to_ns {
-            self.stretches.push(Stretch { from_ns, to_ns, doing });
+            self.stretches.push(Stretch { from_ns, to_ns, doing, by });
         }
     }
 }
@@ -186,9 +192,9 @@ pub(crate) fn timelines(
         let last = calls[..next].last().filter(|call| call.at_ns + SAME_SWITCH_NS > since_ns);
         last.map_or(WaitReason::Unknown, |call| WaitReason::of(call.number))
     };
-    let mut woken: HashMap<i32, Vec<u64>> = HashMap::new();
+    let mut woken: HashMap<i32, Vec<WakeUp>> = HashMap::new();
     for wake_up in wake_ups {
-        woken.entry(wake_up.thread).or_default().push(wake_up.at_ns);
+        woken.entry(wake_up.thread).or_default().push(*wake_up);
     }
     let mut lines: HashMap<i32, Timeline> = HashMap::new();
     // What each thread does, and since when.
@@ -208,13 +214,14 @@ pub(crate) fn timelines(
         let line = lines.entry(thread).or_default();
         match was {
             Doing::Waiting(_) => {
-                let times = woken.get(&thread).map_or(&[][..], Vec::as_slice);
-                let first = times.partition_point(|time| *time < since_ns);
-                let woken_ns = times.get(first).copied().filter(|time| *time <= at_ns).unwrap_or(at_ns);
-                line.push(since_ns, woken_ns, Doing::Waiting(reason(thread, since_ns)));
-                line.push(woken_ns, at_ns, Doing::Woken);
+                let wake_ups = woken.get(&thread).map_or(&[][..], Vec::as_slice);
+                let first = wake_ups.partition_point(|wake_up| wake_up.at_ns < since_ns);
+                let wake_up = wake_ups.get(first).filter(|wake_up| wake_up.at_ns <= at_ns);
+                let (woken_ns, by) = wake_up.map_or((at_ns, 0), |wake_up| (wake_up.at_ns, wake_up.by));
+                line.push(since_ns, woken_ns, Doing::Waiting(reason(thread, since_ns)), by);
+                line.push(woken_ns, at_ns, Doing::Woken, 0);
             }
-            was => line.push(since_ns, at_ns, was),
+            was => line.push(since_ns, at_ns, was, 0),
         }
     };
     for event in events {
@@ -269,7 +276,7 @@ mod tests {
             event(1, 90, IN),
             event(1, 95, ThreadEventKind::Ended),
         ];
-        let wake_ups = [5, 45, 48].map(|at_ns| WakeUp { at_ns, thread: 1 });
+        let wake_ups = [(5, 7), (45, 8), (48, 9)].map(|(at_ns, by)| WakeUp { at_ns, thread: 1, by });
         let calls = [SystemCall { at_ns: 19, thread: 1, number: libc::SYS_futex, arguments: [0; 2] }];
         let lines = timelines(&events, &calls, &wake_ups, 100);
         let all: Vec<_> =
@@ -286,6 +293,9 @@ mod tests {
         let cut: Vec<_> =
             lines[&1].between(30, 46).map(|part| (part.from_ns, part.to_ns, part.doing)).collect();
         assert_eq!(cut, [(30, 45, FUTEX), (45, 46, Woken)]);
+        let wake_ups = [(7, 0, 100), (8, 0, 45), (8, 45, 100), (9, 0, 100)];
+        let last = wake_ups.map(|(by, from_ns, to_ns)| lines[&1].last_wake_up(by, from_ns, to_ns));
+        assert_eq!(last, [None, Some(45), None, None]);
         assert_eq!(
             [15, 30, 47, 55, 200].map(|at| lines[&1].wait_at(at)),
             [None, Some(20), Some(20), None, None]

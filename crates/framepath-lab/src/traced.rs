@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Foreign video program that `framepath trace` observes, and that measures by itself what the ledger must show:
+//! compiles `programs/traced.c` with the system's compiler and FFmpeg's libraries, and runs it under the tracer.
+
+mod clip;
+mod own_report;
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use framepath_model::ledger::Row;
+use framepath_trace::{Level, Recording, StreamLedger, TraceError, TraceReport};
+
+pub use clip::NumberedClip;
+pub use own_report::{Injected, OwnFrame, OwnReport};
+
+use crate::error::LabError;
+use crate::process::Program;
+
+/// Files of the program, by name.
+const SOURCES: [(&str, &str); 3] = [
+    ("traced.c", include_str!("../programs/traced.c")),
+    ("inject.c", include_str!("../programs/inject.c")),
+    ("inject.h", include_str!("../programs/inject.h")),
+];
+const LIBRARIES: [&str; 4] = ["libavformat", "libavcodec", "libavfilter", "libavutil"];
+
+/// Compiled program in a folder for temporary files; removed when this value is dropped.
+#[derive(Debug)]
+pub struct TracedProgram {
+    folder: PathBuf,
+}
+
+/// One run of the program under the tracer.
+#[derive(Clone, Debug)]
+pub struct TracedRun {
+    /// Report of the tracer.
+    pub trace: TraceReport,
+    /// Report of the program itself.
+    pub own: OwnReport,
+}
+
+impl TracedProgram {
+    /// Compiles the program.
+    ///
+    /// # Errors
+    /// [`LabError::Missing`] without a compiler or the headers of FFmpeg's libraries; [`LabError::Io`];
+    /// [`LabError::Command`] if the program cannot be compiled.
+    pub fn build() -> Result<TracedProgram, LabError> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name =
+            format!("framepath-traced-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let folder = std::env::temp_dir().join(name);
+        fs::create_dir_all(&folder).map_err(LabError::io("creating a folder for the traced program"))?;
+        let program = TracedProgram { folder };
+        for (name, text) in SOURCES {
+            fs::write(program.file(name), text).map_err(LabError::io("writing the traced program"))?;
+        }
+        let found = Program::new("pkg-config", ["--cflags", "--libs"].into_iter().chain(LIBRARIES)).run(true);
+        let Ok(found) = found else {
+            return Err(LabError::Missing(
+                "no headers of FFmpeg's libraries; apt install pkg-config libavformat-dev libavfilter-dev"
+                    .to_owned(),
+            ));
+        };
+        let mut words: Vec<OsString> =
+            ["-std=gnu11", "-O2", "-g", "-Wall", "-Wno-deprecated-declarations", "-o"]
+                .map(OsString::from)
+                .to_vec();
+        words.extend(["traced", "traced.c", "inject.c"].map(|name| program.file(name).into_os_string()));
+        words.extend(found.stdout.split_whitespace().map(OsString::from));
+        words.push("-lpthread".into());
+        Program::new("cc", words).run(false)?;
+        Ok(program)
+    }
+
+    /// Returns the path of the file `name` in the program's folder.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// Runs the program with `options`, as in its first comment, on the file `input` under the tracer. Its output is
+    /// dropped.
+    ///
+    /// # Errors
+    /// [`LabError::Missing`] if the kernel denies the level `bpf`; [`LabError::Command`] if the program fails;
+    /// [`LabError::Unknown`] if the tracer fails or the program's report cannot be read.
+    pub fn trace(&self, options: &[&str], input: &Path) -> Result<TracedRun, LabError> {
+        let own = self.file(&format!("report-{:?}", std::thread::current().id()));
+        let mut command = Command::new(self.file("traced"));
+        command.args(options).args([input, Path::new("/dev/null"), &own]).stdin(Stdio::null());
+        let trace = trace(command)?;
+        if trace.usage.exit_code != Some(0) {
+            return Err(LabError::Command {
+                command: format!("traced {}", options.join(" ")),
+                outcome: "failed".to_owned(),
+                exit_code: trace.usage.exit_code,
+                stderr: String::new(),
+            });
+        }
+        let text = fs::read_to_string(&own).map_err(LabError::io("reading the traced program's report"))?;
+        Ok(TracedRun { trace, own: OwnReport::parse(&text)? })
+    }
+}
+
+impl Drop for TracedProgram {
+    fn drop(&mut self) {
+        // Files that cannot be removed do no harm.
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Runs `command` under the tracer at level `bpf`.
+///
+/// # Errors
+/// [`LabError::Missing`] if the kernel denies the level; [`LabError::Unknown`] if the tracer fails.
+pub fn trace(command: Command) -> Result<TraceReport, LabError> {
+    let failed = |error: TraceError| match error {
+        TraceError::NoProbes { .. } | TraceError::Denied { .. } => LabError::Missing(error.to_string()),
+        error => LabError::Unknown(error.to_string()),
+    };
+    Recording::of_command(command, Some(Level::Bpf)).map_err(failed)?.run(None).map_err(failed)
+}
+
+impl TracedRun {
+    /// Returns the ledger of the program's frames.
+    ///
+    /// # Errors
+    /// [`LabError::Unknown`] if the tracer saw none.
+    pub fn stream(&self) -> Result<&StreamLedger, LabError> {
+        self.trace.streams.first().ok_or_else(|| LabError::Unknown("the tracer saw no frame".to_owned()))
+    }
+
+    /// Returns the rows of the frame with the time `pts`, in the order of the stages; empty if the ledger has none.
+    pub fn rows(&self, pts: i64) -> Vec<&Row> {
+        let seq = self.own.packets.iter().position(|packet| *packet == pts);
+        let rows = self.trace.streams.first().map_or(&[][..], |stream| &stream.rows);
+        rows.iter().filter(|row| Some(row.seq) == seq.map(|seq| seq as u64)).collect()
+    }
+
+    /// Returns the index of the stage whose name begins with `word`, such as `decode`.
+    ///
+    /// # Errors
+    /// [`LabError::Unknown`] if the ledger has no such stage.
+    pub fn stage(&self, word: &str) -> Result<usize, LabError> {
+        let stages = &self.stream()?.stages;
+        let found = stages.iter().position(|stage| stage.split(' ').next() == Some(word));
+        found.ok_or_else(|| LabError::Unknown(format!("the ledger has no stage {word}, but {stages:?}")))
+    }
+}
+
+/// Returns the numbers of the packets in the order in which their frames left the last stage.
+pub fn order_of_output(stream: &StreamLedger) -> Vec<u64> {
+    let last = stream.stages.len().saturating_sub(1);
+    let mut rows: Vec<&Row> = stream.rows.iter().filter(|row| usize::from(row.hop) == last).collect();
+    rows.sort_by_key(|row| row.leave_ns);
+    rows.iter().map(|row| row.seq).collect()
+}

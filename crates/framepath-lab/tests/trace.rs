@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `framepath trace` beside independent observers: a program that injects known costs, and pictures that show their
+//! numbers.
+
+use std::fs;
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+use framepath_lab::LabError;
+use framepath_lab::traced::{NumberedClip, OwnReport, TracedProgram, TracedRun, order_of_output, trace};
+use framepath_model::ledger::Cause;
+use framepath_testkit::harness::{Missing, Tested};
+
+framepath_testkit::tests! {
+    compute_is_in_the_stage_that_computes,
+    waits_are_in_the_stage_that_waits,
+    waits_in_a_decoders_thread_are_the_frames,
+    waits_of_a_consumer_are_not_its_producers_work,
+    frames_wait_in_a_full_queue,
+    h264_frames_are_identified,
+    hevc_frames_are_identified,
+    vp9_frames_are_identified,
+    av1_frames_are_identified,
+    mpeg4_frames_are_identified,
+    frames_without_times_are_identified,
+    frames_of_the_ffmpeg_tool_are_identified,
+}
+
+const FRAMES: u32 = 60;
+const H264: [&str; 8] = ["-c:v", "libx264", "-preset", "veryfast", "-bf", "2", "-slices", "2"];
+
+/// Converts what this machine lacks to the reason why a test is ignored; panics at other errors.
+fn found<T>(result: Result<T, LabError>) -> Result<T, Missing> {
+    match result {
+        Ok(value) => Ok(value),
+        Err(LabError::Missing(reason)) => Err(Missing::new(reason)),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Returns the program, compiled once, and a folder for its clips.
+fn program() -> Result<&'static TracedProgram, Missing> {
+    static PROGRAM: OnceLock<Result<TracedProgram, Missing>> = OnceLock::new();
+    PROGRAM.get_or_init(|| found(TracedProgram::build())).as_ref().map_err(Clone::clone)
+}
+
+fn clip(name: &str, encoder: &[&str]) -> Result<NumberedClip, Missing> {
+    found(NumberedClip::encode(&program()?.file(""), name, FRAMES, encoder))
+}
+
+/// Runs the program on `clip`, and checks that the ledger has all its frames.
+fn run(options: &str, clip: &NumberedClip) -> Result<TracedRun, Missing> {
+    let options: Vec<&str> = options.split(' ').collect();
+    let traced = found(program()?.trace(&options, &clip.path))?;
+    let stream = traced.stream().unwrap();
+    let counts = (traced.trace.lost_events, traced.trace.ambiguous, stream.frames, stream.others);
+    assert_eq!(counts, (0, 0, u64::from(FRAMES), 0), "{options:?}");
+    Ok(traced)
+}
+
+/// Checks that each frame with an injected cost has it in the row of `stage` and `cause`, `share` of it at least, and
+/// that there are `count` such frames.
+fn has_costs(traced: &TracedRun, stage: &str, cause: Cause, count: usize) {
+    let stage_index = traced.stage(stage).unwrap();
+    let injected = &traced.own.injected;
+    assert_eq!(injected.len(), count, "{injected:?}");
+    for cost in injected {
+        let rows = traced.rows(cost.pts);
+        let attributed = rows[stage_index].causes()[cause].unwrap_or(0.0);
+        // The clocks of the observers do not begin at the same instruction.
+        assert!(attributed >= 0.9 * cost.ns as f64, "{stage} {cause:?}: {attributed} of {cost:?}");
+    }
+}
+
+const ALL_STAGES: &str = "scale=160:96 encoder=mpeg4 format=nut";
+
+fn compute_is_in_the_stage_that_computes() -> Tested {
+    let clip = clip("compute.mp4", &H264)?;
+    for (place, stage) in [
+        ("send", "decode"),
+        ("buffer", "decode"),
+        ("filter", "filter"),
+        ("encode", "encode"),
+        ("write", "mux"),
+    ] {
+        let traced = run(&format!("{ALL_STAGES} inject=spin:{place}:3000:10"), &clip)?;
+        has_costs(&traced, stage, Cause::Compute, 6);
+    }
+    let threads = run(&format!("threads=3 {ALL_STAGES} inject=spin:buffer-early:3000:10"), &clip)?;
+    has_costs(&threads, "decode", Cause::Compute, 6);
+    Ok(())
+}
+
+fn waits_are_in_the_stage_that_waits() -> Tested {
+    let clip = clip("waits.mp4", &H264)?;
+    for (kind, place, stage, cause) in [
+        ("sleep", "buffer", "decode", Cause::Paced),
+        ("sleep", "filter", "filter", Cause::Paced),
+        ("futex", "encode", "encode", Cause::Blocked),
+        ("mutex", "filter", "filter", Cause::Blocked),
+        ("read", "write", "mux", Cause::Blocked),
+        ("fault", "encode", "encode", Cause::Blocked),
+    ] {
+        let traced = run(&format!("{ALL_STAGES} inject={kind}:{place}:3000:10"), &clip)?;
+        has_costs(&traced, stage, cause, 6);
+    }
+    Ok(())
+}
+
+fn waits_in_a_decoders_thread_are_the_frames() -> Tested {
+    let clip = clip("worker.mp4", &H264)?;
+    for (kind, place, cause) in [
+        ("sleep", "buffer", Cause::Paced),
+        ("sleep", "buffer-early", Cause::Paced),
+        ("futex", "buffer", Cause::Blocked),
+        ("futex", "buffer-early", Cause::Blocked),
+    ] {
+        let traced = run(&format!("threads=3 {ALL_STAGES} inject={kind}:{place}:3000:10"), &clip)?;
+        has_costs(&traced, "decode", cause, 6);
+    }
+    Ok(())
+}
+
+fn waits_of_a_consumer_are_not_its_producers_work() -> Tested {
+    let clip = clip("consumer.mp4", &H264)?;
+    for (kind, cause) in [("sleep", Cause::Paced), ("futex", Cause::Blocked), ("read", Cause::Blocked)] {
+        let options = format!("queue=8 pace=3000 {ALL_STAGES} inject={kind}:filter:3000:10");
+        has_costs(&run(&options, &clip)?, "filter", cause, 6);
+    }
+    Ok(())
+}
+
+fn frames_wait_in_a_full_queue() -> Tested {
+    let clip = clip("queue.mp4", &H264)?;
+    for kind in ["sleep", "spin", "read"] {
+        let traced = run(&format!("queue=4 {ALL_STAGES} inject={kind}:after:3000:1"), &clip)?;
+        let filter = traced.stage("filter").unwrap();
+        // All but the first ones find the consumer busy for three frames at least.
+        for frame in &traced.own.frames[8..] {
+            let queue_ns = traced.rows(frame.pts)[filter].queue_ns;
+            assert!(queue_ns > 6_000_000, "{kind}: {queue_ns} of {frame:?}");
+        }
+    }
+    Ok(())
+}
+
+/// Returns the number of the packet of each picture, by the picture's number: pictures are in the order of their times.
+fn packets_of_pictures(own: &OwnReport) -> Vec<u64> {
+    let mut packets: Vec<usize> = (0..own.packets.len()).collect();
+    packets.sort_by_key(|packet| own.packets[*packet]);
+    packets.into_iter().map(|packet| packet as u64).collect()
+}
+
+/// Checks that the order of frames in the ledger is that of the pictures.
+fn is_order_of(traced: &TracedRun, packets: &[u64], what: &str) {
+    let shown: Vec<u64> = traced.own.frames.iter().map(|frame| packets[frame.number as usize]).collect();
+    assert_eq!(shown.len(), FRAMES as usize, "{what}");
+    assert_eq!(order_of_output(traced.stream().unwrap()), shown, "{what}");
+}
+
+fn are_identified(name: &str, encoder: &[&str]) -> Tested {
+    let clip = clip(name, encoder)?;
+    for options in
+        ["threads=1", "threads=3 type=frame", "threads=3 type=slice", "threads=3 queue=4 scale=160:96"]
+    {
+        let traced = run(options, &clip)?;
+        is_order_of(&traced, &packets_of_pictures(&traced.own), options);
+    }
+    Ok(())
+}
+
+fn h264_frames_are_identified() -> Tested {
+    are_identified("h264.mp4", &H264)
+}
+
+fn hevc_frames_are_identified() -> Tested {
+    are_identified(
+        "hevc.mp4",
+        &["-c:v", "libx265", "-preset", "ultrafast", "-x265-params", "bframes=3:log-level=none"],
+    )
+}
+
+fn vp9_frames_are_identified() -> Tested {
+    let encoder = [
+        "-c:v",
+        "libvpx-vp9",
+        "-deadline",
+        "realtime",
+        "-cpu-used",
+        "8",
+        "-auto-alt-ref",
+        "1",
+        "-lag-in-frames",
+        "10",
+    ];
+    are_identified("vp9.mkv", &encoder)
+}
+
+fn av1_frames_are_identified() -> Tested {
+    are_identified("av1.mkv", &["-c:v", "libsvtav1", "-preset", "12"])
+}
+
+fn mpeg4_frames_are_identified() -> Tested {
+    are_identified("mpeg4.mp4", &["-c:v", "mpeg4", "-bf", "2", "-q:v", "3"])
+}
+
+fn frames_without_times_are_identified() -> Tested {
+    let clip = clip("times.mp4", &H264)?;
+    let raw = found(clip.packets_in(&program()?.file(""), "times.h264"))?;
+    // The same packets in the same order.
+    let packets = packets_of_pictures(&run("threads=1", &clip)?.own);
+    for options in ["threads=1", "threads=3 type=frame", "threads=3 type=slice"] {
+        is_order_of(&run(options, &raw)?, &packets, options);
+    }
+    Ok(())
+}
+
+fn frames_of_the_ffmpeg_tool_are_identified() -> Tested {
+    let clip = clip("tool.mp4", &H264)?;
+    let packets = packets_of_pictures(&run("threads=1", &clip)?.own);
+    for threads in ["1", "3"] {
+        let output = program()?.file(&format!("tool-{threads}.yuv"));
+        let mut command = Command::new("ffmpeg");
+        command.args(["-nostdin", "-v", "error", "-y", "-threads", threads, "-i"]).arg(&clip.path);
+        command.args(["-f", "rawvideo", "-pix_fmt", "yuv420p"]).arg(&output).stdin(Stdio::null());
+        let traced = found(trace(command))?;
+        let shown = NumberedClip::numbers_in(&fs::read(&output).unwrap());
+        let shown: Vec<u64> = shown.iter().map(|number| packets[*number as usize]).collect();
+        assert_eq!(shown.len(), FRAMES as usize);
+        assert_eq!(order_of_output(&traced.streams[0]), shown, "threads={threads}");
+    }
+    Ok(())
+}
