@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Collection of a recording's calls, waits and wake-ups, and the care for the processes that stop for it.
 
+use std::collections::HashMap;
 use std::io;
 use std::time::Duration;
 
@@ -48,23 +49,40 @@ pub(crate) struct Frames {
     pub(crate) calls: Vec<CallEvent>,
     pub(crate) streams: Vec<StreamLedger>,
     pub(crate) ambiguous: u64,
+    /// Names of the codecs of threads that a codec has started.
+    pub(crate) codecs: HashMap<i32, String>,
     pub(crate) lost: u64,
     pub(crate) probes: ProbeCount,
 }
 
 impl CallLog {
-    /// Begins with `process`: a child that has not executed its program, or a running process.
+    /// Prepares probes.
     ///
     /// # Errors
-    /// As for [`Probes::new`] and [`Probes::attach`].
-    pub(crate) fn new(process: u32, is_running: bool) -> io::Result<CallLog> {
-        let probes = Probes::new()?;
-        probes.trace(process)?;
-        let mut log = CallLog::of(Source::Probes(probes));
-        if is_running {
-            log.attach(process)?;
+    /// As for [`Probes::new`].
+    pub(crate) fn new() -> io::Result<CallLog> {
+        Ok(CallLog::of(Source::Probes(Probes::new()?)))
+    }
+
+    /// Begins with `process`, a child that has not executed its program.
+    ///
+    /// # Errors
+    /// As for [`Probes::trace`].
+    pub(crate) fn begin(&mut self, process: u32) -> io::Result<()> {
+        match &self.source {
+            Source::Probes(probes) => probes.trace(process),
+            Source::Library(_) => Ok(()),
         }
-        Ok(log)
+    }
+
+    /// Begins with the running process `process`.
+    ///
+    /// # Errors
+    /// As for [`Probes::trace`] and [`Probes::attach`].
+    pub(crate) fn attached(mut self, process: u32) -> io::Result<CallLog> {
+        self.begin(process)?;
+        self.attach(process)?;
+        Ok(self)
     }
 
     /// Begins with a library that the program will load.
@@ -177,7 +195,8 @@ impl CallLog {
         let pads = pad_ledgers(&facts);
         let (streams, ambiguous) =
             if pads.is_empty() { (ledgers(&found, &facts), found.ambiguous) } else { (pads, 0) };
-        Frames { level: Some(level), streams, ambiguous, lost, probes: self.count, calls: self.calls }
+        let codecs = facts.codecs();
+        Frames { level: Some(level), codecs, streams, ambiguous, lost, probes: self.count, calls: self.calls }
     }
 }
 

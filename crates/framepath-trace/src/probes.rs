@@ -33,6 +33,9 @@ pub(crate) const NAME_BYTES: usize = 24;
 /// Greatest number of objects that are announced.
 const OBJECTS: u32 = 16_384;
 
+/// Name of the pid namespace that the kernel starts with (PROC_PID_INIT_INO).
+const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
+
 const SIGSTOP: i32 = libc::SIGSTOP;
 
 /// Size of the ring of urgent events, bytes.
@@ -167,6 +170,11 @@ impl Probes {
     /// # Errors
     /// The capabilities are missing, or the kernel lacks BPF, its type information or a tracepoint.
     pub(crate) fn new() -> io::Result<Probes> {
+        // BPF programs see the numbers of the first namespace.
+        let namespace = std::fs::read_link("/proc/self/ns/pid")?;
+        if namespace.as_os_str() != FIRST_PID_NAMESPACE {
+            return Err(io::Error::other("this process is in a pid namespace of its own (a container)"));
+        }
         let (ring, urgent) = (Ring::new(RING_BYTES)?, Ring::new(URGENT_BYTES)?);
         let traced = ProgramMap::new(1, PROCESSES)?;
         let running = ProgramMap::new(2, CALLS)?;

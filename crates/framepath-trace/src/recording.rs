@@ -92,6 +92,18 @@ impl Level {
     }
 }
 
+/// Returns the highest level at which this process can record a command, and why not the next one: the error of the
+/// kernel.
+pub fn highest_level() -> (Level, Option<io::Error>) {
+    match CallLog::new() {
+        Ok(_) => (Level::Bpf, None),
+        Err(error) => match Preload::new(now_ns()) {
+            Ok(_) => (Level::Preload, Some(error)),
+            Err(_) => (Level::Threads, Some(error)),
+        },
+    }
+}
+
 impl Recording {
     /// Prepares the recording of `command`, and of all that it starts. The program runs from
     /// [`Recording::run`] on. Records at `level`; without one, at the highest level that this process has the rights for.
@@ -105,22 +117,22 @@ impl Recording {
     /// [`TraceError::Start`] if the command cannot be started, [`TraceError::Denied`] if the kernel denies perf,
     /// [`TraceError::NoProbes`] or [`TraceError::NoPreload`] if the demanded level is not possible.
     pub fn of_command(mut command: Command, level: Option<Level>) -> Result<Recording, TraceError> {
-        let preload = if level == Some(Level::Preload) {
-            let preload = Preload::new(now_ns()).map_err(|error| TraceError::NoPreload { error })?;
-            preload.add_to(&mut command);
-            Some(preload)
-        } else {
-            None
+        let mut calls = match level {
+            Some(Level::Threads) => None,
+            Some(Level::Bpf) => Some(CallLog::new().map_err(|error| TraceError::NoProbes { error })?),
+            Some(Level::Preload) => {
+                Some(preloaded(&mut command).map_err(|error| TraceError::NoPreload { error })?)
+            }
+            None => CallLog::new().or_else(|_| preloaded(&mut command)).ok(),
         };
         let what = command.get_program().to_string_lossy().into_owned();
         let failed = |error| TraceError::Start { program: what.clone(), error };
         let child = HeldChild::start(command).map_err(failed)?;
         let events = ProcessEvents::of_threads(&[child.pid()], true);
         let events = events.map_err(|error| cannot_observe(&what, 1, error))?;
-        let calls = match preload {
-            Some(preload) => Some(CallLog::of_library(preload)),
-            None => call_log(level, child.pid().unsigned_abs(), false)?,
-        };
+        if let Some(calls) = &mut calls {
+            calls.begin(child.pid().unsigned_abs()).map_err(|error| TraceError::NoProbes { error })?;
+        }
         let log = EventLog::new(events, ThreadTimes::default(), calls.is_some());
         Ok(Recording { log, calls, target: Target::Command(child), what, start_ns: now_ns() })
     }
@@ -150,7 +162,17 @@ impl Recording {
                 times.add(pid as i32, number, &name, waits.then_some(start_ns));
             }
         }
-        let calls = call_log(level, pid, true)?;
+        let calls = match level {
+            Some(Level::Threads) => None,
+            Some(Level::Preload) => {
+                let error = io::Error::new(io::ErrorKind::Unsupported, "a running program loads no library");
+                return Err(TraceError::NoPreload { error });
+            }
+            Some(Level::Bpf) | None => match CallLog::new().and_then(|log| log.attached(pid)) {
+                Err(error) if level.is_some() => return Err(TraceError::NoProbes { error }),
+                log => log.ok(),
+            },
+        };
         let log = EventLog::new(events, times, calls.is_some());
         Ok(Recording { log, calls, target: Target::Process { pid, cpu_ns }, what, start_ns })
     }
@@ -230,18 +252,11 @@ impl EventLog {
     }
 }
 
-/// Begins to record the calls of `process` if the rights suffice, or if `level` demands it.
-fn call_log(level: Option<Level>, process: u32, is_running: bool) -> Result<Option<CallLog>, TraceError> {
-    match (level, CallLog::new(process, is_running)) {
-        (Some(Level::Threads), _) => Ok(None),
-        (Some(Level::Preload), _) => {
-            let error = io::Error::new(io::ErrorKind::Unsupported, "a running program loads no library");
-            Err(TraceError::NoPreload { error })
-        }
-        (None | Some(Level::Bpf), Ok(log)) => Ok(Some(log)),
-        (None, Err(_)) => Ok(None),
-        (Some(Level::Bpf), Err(error)) => Err(TraceError::NoProbes { error }),
-    }
+/// Prepares `command` to load the library that records calls.
+fn preloaded(command: &mut Command) -> io::Result<CallLog> {
+    let preload = Preload::new(now_ns())?;
+    preload.add_to(command);
+    Ok(CallLog::of_library(preload))
 }
 
 /// Waits a while, and reads the events. Returns true if the process has ended.
