@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use framepath_model::ledger::{Row, Span, SpanPlace};
 
-use crate::attribution::{Facts, Part, PartUntil};
+use crate::attribution::{Part, PartUntil, TraceFacts};
 use crate::identify::{Identified, TracedFrame};
 
 /// Ledger of one video stream of a program.
@@ -63,7 +63,7 @@ impl StreamLedger {
 const STAGES: [&str; 5] = ["demux", "decode", "filter", "encode", "mux"];
 
 /// Makes the ledger of each stream, the one with the most frames first.
-pub(crate) fn ledgers(found: &Identified, facts: &Facts<'_>) -> Vec<StreamLedger> {
+pub(crate) fn ledgers(found: &Identified, facts: &TraceFacts<'_>) -> Vec<StreamLedger> {
     let mut streams: BTreeMap<(i32, u64), Vec<&TracedFrame>> = BTreeMap::new();
     for frame in &found.frames {
         streams.entry(frame.decoder).or_default().push(frame);
@@ -82,7 +82,7 @@ pub(crate) fn mean_blocked(ledger: &mut StreamLedger) {
 }
 
 struct Stream<'a> {
-    facts: &'a Facts<'a>,
+    facts: &'a TraceFacts<'a>,
     frames: &'a [&'a TracedFrame],
 }
 

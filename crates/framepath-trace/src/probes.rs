@@ -13,11 +13,11 @@ use framepath_os::bpf::assembler::Register::{R0, R1, R2, R3, R4, R6, R7, R8, R9,
 use framepath_os::bpf::assembler::{Assembler, Condition, Helper, Label, Register};
 use framepath_os::bpf::btf::Btf;
 use framepath_os::bpf::map::ProgramMap;
-use framepath_os::bpf::program::{Link, Program, ProgramKind};
+use framepath_os::bpf::program::{BpfProgram, Link, ProgramKind};
 use framepath_os::bpf::ring::Ring;
 use framepath_os::process::children;
 
-use crate::calls::{CALL_SITES, Call, CallEvent, CallSite, Item, NO_PTS, Phase};
+use crate::calls::{CALL_SITES, Call, CallEvent, CallItem, CallSite, NO_PTS, Phase};
 use crate::library::{self, MappedFile};
 use crate::probe_site::{self, ProbeSite};
 
@@ -131,8 +131,8 @@ pub(crate) struct Probes {
     traced: ProgramMap,
     lost: ProgramMap,
     /// Programs of each of [`CALL_SITES`], for its begin and its return.
-    calls: Vec<(Program, Program)>,
-    loader: Program,
+    calls: Vec<(BpfProgram, BpfProgram)>,
+    loader: BpfProgram,
     tracepoints: Vec<Link>,
     _maps: [ProgramMap; 2],
     attached: HashMap<u32, Attached>,
@@ -190,7 +190,7 @@ impl Probes {
             objects: &objects,
             lost: &lost,
         };
-        let function = |program: Assembler| Program::load(ProgramKind::Function, &program);
+        let function = |program: Assembler| BpfProgram::load(ProgramKind::Function, &program);
         let mut calls = Vec::new();
         for (index, site) in CALL_SITES.iter().enumerate() {
             calls.push((function(maps.enter(index, site))?, function(maps.leave(index, site))?));
@@ -205,7 +205,7 @@ impl Probes {
             ("sched_process_fork", maps.fork(ids)),
             ("sched_process_exec", maps.exec()),
         ] {
-            let program = Program::load(ProgramKind::RawTracepoint, &program)?;
+            let program = BpfProgram::load(ProgramKind::RawTracepoint, &program)?;
             tracepoints.push(program.attach_to_tracepoint(name)?);
         }
         Ok(Probes {
@@ -345,8 +345,8 @@ fn choose(code: &[u8]) -> ProbeSite {
 }
 
 fn attach(
-    calls: &[(Program, Program)],
-    loader: &Program,
+    calls: &[(BpfProgram, BpfProgram)],
+    loader: &BpfProgram,
     probed: Probed,
     path: &Path,
     process: u32,
@@ -408,7 +408,7 @@ struct Maps<'a> {
 }
 
 impl Maps<'_> {
-    /// Program at the begin of a function: keeps the arguments for the return, and writes a record.
+    /// BpfProgram at the begin of a function: keeps the arguments for the return, and writes a record.
     fn enter(&self, index: usize, site: &CallSite) -> Assembler {
         let mut program = Assembler::new();
         program.copy(R6, R1);
@@ -447,7 +447,7 @@ impl Maps<'_> {
         program.place(known);
     }
 
-    /// Program at the return of a function.
+    /// BpfProgram at the return of a function.
     fn leave(&self, index: usize, site: &CallSite) -> Assembler {
         let mut program = Assembler::new();
         let end = program.label();
@@ -481,7 +481,7 @@ impl Maps<'_> {
         program
     }
 
-    /// Program at the function that the loader calls for debuggers: stops the process.
+    /// BpfProgram at the function that the loader calls for debuggers: stops the process.
     fn loader(&self) -> Assembler {
         let mut program = Assembler::new();
         begin(&mut program, TAG_LOADED);
@@ -490,7 +490,7 @@ impl Maps<'_> {
         program
     }
 
-    /// Program at a switch of threads: why the thread waits that leaves its CPU.
+    /// BpfProgram at a switch of threads: why the thread waits that leaves its CPU.
     fn switch(&self) -> Assembler {
         let mut program = Assembler::new();
         let end = program.label();
@@ -507,7 +507,7 @@ impl Maps<'_> {
         program
     }
 
-    /// Program at the wake-up of a thread.
+    /// BpfProgram at the wake-up of a thread.
     fn waking(&self, [pid, tgid]: [u32; 2]) -> Assembler {
         let mut program = Assembler::new();
         let end = program.label();
@@ -522,7 +522,7 @@ impl Maps<'_> {
         program
     }
 
-    /// Program at the start of a thread or process: the children of a traced process are traced.
+    /// BpfProgram at the start of a thread or process: the children of a traced process are traced.
     fn fork(&self, [_, tgid]: [u32; 2]) -> Assembler {
         let mut program = Assembler::new();
         let (end, other) = (program.label(), program.label());
@@ -547,7 +547,7 @@ impl Maps<'_> {
         program
     }
 
-    /// Program behind exec: stops the traced process before its first instruction.
+    /// BpfProgram behind exec: stops the traced process before its first instruction.
     fn exec(&self) -> Assembler {
         let mut program = Assembler::new();
         let end = program.label();
@@ -602,8 +602,8 @@ fn key(program: &mut Assembler, index: i32) {
 }
 
 /// Reads the fields of the item whose address is in R9. What cannot be read is 0.
-fn read_item(program: &mut Assembler, item: Item) {
-    if item == Item::None {
+fn read_item(program: &mut Assembler, item: CallItem) {
+    if item == CallItem::None {
         return;
     }
     program.store(R10, FIELDS[1], R9);

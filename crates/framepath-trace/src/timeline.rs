@@ -97,9 +97,9 @@ pub(crate) enum Doing {
     Woken,
 }
 
-/// Stretch of time in which a thread did one thing. Times are CLOCK_MONOTONIC nanoseconds.
+/// ThreadStretch of time in which a thread did one thing. Times are CLOCK_MONOTONIC nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stretch {
+pub(crate) struct ThreadStretch {
     pub(crate) from_ns: u64,
     pub(crate) to_ns: u64,
     pub(crate) doing: Doing,
@@ -110,7 +110,7 @@ pub(crate) struct Stretch {
 /// Stretches of one thread in the order of time; what lies between two of them is not known.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Timeline {
-    stretches: Vec<Stretch>,
+    stretches: Vec<ThreadStretch>,
 }
 
 /// Wake-up of a waiting thread.
@@ -128,10 +128,10 @@ const SAME_SWITCH_NS: u64 = 50_000;
 
 impl Timeline {
     /// Returns the stretches between `from_ns` and `to_ns`, cut to this time.
-    pub(crate) fn between(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = Stretch> {
+    pub(crate) fn between(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = ThreadStretch> {
         let first = self.stretches.partition_point(|stretch| stretch.to_ns <= from_ns);
         let inside = self.stretches[first..].iter().take_while(move |stretch| stretch.from_ns < to_ns);
-        inside.map(move |stretch| Stretch {
+        inside.map(move |stretch| ThreadStretch {
             from_ns: stretch.from_ns.max(from_ns),
             to_ns: stretch.to_ns.min(to_ns),
             doing: stretch.doing,
@@ -152,7 +152,7 @@ impl Timeline {
     /// wait then.
     pub(crate) fn wait_at(&self, at_ns: u64) -> Option<u64> {
         let mut index = self.stretches.partition_point(|stretch| stretch.to_ns < at_ns);
-        let is_wait = |stretch: &Stretch| matches!(stretch.doing, Doing::Waiting(_) | Doing::Woken);
+        let is_wait = |stretch: &ThreadStretch| matches!(stretch.doing, Doing::Waiting(_) | Doing::Woken);
         let mut from_ns = None;
         loop {
             let stretch = self.stretches.get(index)?;
@@ -169,7 +169,7 @@ impl Timeline {
 
     fn push(&mut self, from_ns: u64, to_ns: u64, doing: Doing, by: i32) {
         if from_ns < to_ns {
-            self.stretches.push(Stretch { from_ns, to_ns, doing, by });
+            self.stretches.push(ThreadStretch { from_ns, to_ns, doing, by });
         }
     }
 }

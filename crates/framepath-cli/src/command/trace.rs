@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context;
 use framepath::{Report, export};
 use framepath_os::process::signal;
-use framepath_trace::{Level, Recording, TraceReport};
+use framepath_trace::{Recording, TraceLevel, TraceReport};
 
 use crate::exit_status::{ExitStatus, UsageError};
 use crate::output_file::OutputFile;
@@ -96,12 +96,12 @@ enum LevelName {
     Bpf,
 }
 
-impl From<LevelName> for Level {
-    fn from(name: LevelName) -> Level {
+impl From<LevelName> for TraceLevel {
+    fn from(name: LevelName) -> TraceLevel {
         match name {
-            LevelName::Threads => Level::Threads,
-            LevelName::Preload => Level::Preload,
-            LevelName::Bpf => Level::Bpf,
+            LevelName::Threads => TraceLevel::Threads,
+            LevelName::Preload => TraceLevel::Preload,
+            LevelName::Bpf => TraceLevel::Bpf,
         }
     }
 }
