@@ -13,6 +13,7 @@ use framepath_os::bpf::btf::Btf;
 use framepath_os::bpf::map::ProgramMap;
 use framepath_os::bpf::program::{BpfProgram, Link, ProgramKind};
 use framepath_os::bpf::ring::Ring;
+use framepath_os::process::children;
 
 use crate::calls::{CALL_SITES, CallEvent, CallSite, NO_PTS, Phase};
 use crate::library::{self, MappedFile};
@@ -86,7 +87,7 @@ pub(crate) struct Probes {
     /// Programs of each of [`CALL_SITES`], for its begin and its return.
     calls: Vec<(BpfProgram, BpfProgram)>,
     loader: BpfProgram,
-    _tracepoints: Vec<Link>,
+    tracepoints: Vec<Link>,
     _maps: [ProgramMap; 2],
     attached: HashMap<u32, Attached>,
     /// Threads that remove links.
@@ -168,7 +169,7 @@ impl Probes {
             lost,
             calls,
             loader,
-            _tracepoints: tracepoints,
+            tracepoints,
             _maps: [running, objects],
             attached: HashMap::new(),
             removals: Vec::new(),
@@ -243,13 +244,21 @@ impl Probes {
 }
 
 impl Drop for Probes {
+    /// Removes the probes, and lets the processes go on that have been stopped meanwhile.
     fn drop(&mut self) {
+        self.tracepoints.clear();
         for process in self.attached.keys().copied().collect::<Vec<u32>>() {
             self.forget(process);
         }
         for removal in self.removals.drain(..) {
             // It does not panic.
             let _ = removal.join();
+        }
+        for event in self.urgent() {
+            if let ProbeEvent::Executed(process) | ProbeEvent::Loaded(process) = event {
+                // Fails if the process has ended.
+                let _ = children::signal_process(process, libc::SIGCONT);
+            }
         }
     }
 }

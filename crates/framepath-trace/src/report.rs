@@ -229,6 +229,6 @@ mod tests {
         );
         assert_eq!(lines[34], "(2 more threads: 125.0 µs on CPUs)");
         assert_eq!(lines[35], "note: 5 events were lost; 1 times of threads are missing");
-        assert!(lines[36].starts_with("note: frames, stages and reasons of waits need level `bpf`"));
+        assert!(lines[36].starts_with("note: frames and stages need level `preload` or `bpf`"));
     }
 }
