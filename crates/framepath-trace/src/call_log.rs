@@ -71,7 +71,7 @@ impl CallLog {
                 ProbeEvent::Loaded(process) => self.attach_stopped(process),
                 // The program goes on meanwhile: its first calls can be missing.
                 ProbeEvent::Forked(process) => drop(self.attach(process)),
-                ProbeEvent::Waits(_) | ProbeEvent::Woken { .. } => {}
+                ProbeEvent::Named { .. } | ProbeEvent::Waits(_) | ProbeEvent::Woken { .. } => {}
             }
         }
     }
@@ -84,6 +84,7 @@ impl CallLog {
                 names.see(&event);
                 calls.push(event);
             }
+            ProbeEvent::Named { process, object, media, name } => names.set(process, object, media, &name),
             ProbeEvent::Waits(call) => waits.push(call),
             ProbeEvent::Woken { thread, by, at_ns } => wake_ups.push(WakeUp { at_ns, thread, by }),
             ProbeEvent::Forked(_) | ProbeEvent::Executed(_) | ProbeEvent::Loaded(_) => {}

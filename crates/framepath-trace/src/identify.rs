@@ -156,8 +156,8 @@ impl State<'_> {
         (span.process, self.names.graph(span.process, span.object).unwrap_or(0))
     }
 
-    /// Notes that a thread has begun to decode a frame: by its time; without one, because the packet is just being sent
-    /// by this thread, or because the threads of a decoder begin with the frames in the order of their packets.
+    /// Notes that a thread has begun to decode a frame: by its time; if that is not enough, because the packet is just being
+    /// sent by this thread, or because the threads of a decoder begin with the frames in the order of their packets.
     fn begin_to_decode(&mut self, index: usize, span: &Span) {
         let frames = &self.found.frames;
         let is_new = |frame: &usize| frames[*frame].buffer.is_none() && frames[*frame].receive.is_none();
@@ -173,7 +173,7 @@ impl State<'_> {
         let (Some(fitting), None) = (candidates.next(), candidates.next()) else { return };
         let frame = match fitting[..] {
             [frame] => frame,
-            _ if span.pts != NO_PTS => return,
+            // No times, or a hidden picture with the time of a shown one.
             _ => {
                 let is_sent_here = |frame: &&usize| {
                     let send = &self.spans[frames[**frame].send];

@@ -65,6 +65,16 @@ pub(crate) struct Names {
 }
 
 impl Names {
+    /// Sets the name of an object that a call has made ready. `media` is the kind of a codec's stream; `name` ends with a
+    /// zero if it is shorter.
+    pub(crate) fn set(&mut self, process: i32, object: u64, media: u32, name: &[u8]) {
+        self.seen.insert((process, object));
+        if let Some(name) = name_of(name) {
+            let media = if media == 0 { Media::Video } else { Media::Other };
+            self.objects.insert((process, object), Named { name, media });
+        }
+    }
+
     /// Reads the name of the object of `event` when a call has made it ready, or when the object is seen for the first
     /// time. Without rights for the process's memory, or if it has ended, the object stays without a name.
     pub(crate) fn see(&mut self, event: &CallEvent) {
@@ -133,6 +143,13 @@ fn other(name: String) -> Named {
     Named { name, media: Media::Other }
 }
 
+/// Returns the text up to the first zero, if it is a name of printable characters.
+fn name_of(bytes: &[u8]) -> Option<String> {
+    let text = bytes.split(|byte| *byte == 0).next()?;
+    let is_name = !text.is_empty() && text.iter().all(u8::is_ascii_graphic);
+    is_name.then(|| String::from_utf8_lossy(text).into_owned())
+}
+
 /// Memory of a process.
 struct Memory(File);
 
@@ -149,9 +166,7 @@ impl Memory {
         // The text may lie just before the end of a mapping.
         let read =
             (1..=LONGEST).rev().find(|count| self.0.read_exact_at(&mut bytes[..*count], at).is_ok())?;
-        let text = bytes[..read].split(|byte| *byte == 0).next()?;
-        let is_name = !text.is_empty() && text.iter().all(u8::is_ascii_graphic);
-        is_name.then(|| String::from_utf8_lossy(text).into_owned())
+        name_of(&bytes[..read])
     }
 
     /// Reads the name with which the struct begins whose address is at `at`.

@@ -15,7 +15,7 @@ use framepath_os::bpf::map::ProgramMap;
 use framepath_os::bpf::program::{Link, Program, ProgramKind};
 use framepath_os::bpf::ring::Ring;
 
-use crate::calls::{CALL_SITES, CallEvent, CallSite, Item, NO_PTS, Phase};
+use crate::calls::{CALL_SITES, Call, CallEvent, CallSite, Item, NO_PTS, Phase};
 use crate::library::{self, MappedFile};
 use crate::probe_site::{self, ProbeSite};
 
@@ -25,6 +25,9 @@ const RING_BYTES: usize = 4 << 20;
 const PROCESSES: u32 = 65_536;
 /// Greatest number of calls that are running at one time.
 const CALLS: u32 = 65_536;
+
+/// Longest name of an object that a record has, bytes.
+pub(crate) const NAME_BYTES: usize = 24;
 
 /// Greatest number of objects that are announced.
 const OBJECTS: u32 = 16_384;
@@ -58,6 +61,8 @@ const TAG_FORKED: i32 = 0x1002;
 const TAG_EXECUTED: i32 = 0x1003;
 const TAG_LOADED: i32 = 0x1004;
 const LEAVE: i32 = 0x100;
+/// Bit of the tag of a record with the name of a site's object.
+const NAMED: i32 = 0x200;
 
 /// Offsets in the registers of user mode (struct pt_regs).
 #[cfg(target_arch = "x86_64")]
@@ -79,6 +84,9 @@ mod registers {
 pub(crate) enum ProbeEvent {
     /// A call began or ended.
     Call(CallEvent),
+    /// A call has made an object ready: its process and address, the kind of its stream, and its name, which ends with a
+    /// zero if it is shorter.
+    Named { process: i32, object: u64, media: u32, name: [u8; NAME_BYTES] },
     /// A thread begins to wait in a system call.
     Waits(SystemCall),
     /// A waiting thread was woken up.
@@ -330,6 +338,13 @@ fn parse(words: &[u64; 8]) -> Option<ProbeEvent> {
         TAG_FORKED => ProbeEvent::Forked(object as u32),
         TAG_EXECUTED => ProbeEvent::Executed(process as u32),
         TAG_LOADED => ProbeEvent::Loaded(process as u32),
+        _ if tag & NAMED != 0 => {
+            let mut name = [0; NAME_BYTES];
+            for (to, word) in name.chunks_exact_mut(8).zip(&words[5..]) {
+                to.copy_from_slice(&word.to_ne_bytes());
+            }
+            ProbeEvent::Named { process, object, media: (data >> 32) as u32, name }
+        }
         _ => {
             let site = CALL_SITES.get((tag & 0xff) as usize)?;
             let phase = if tag & LEAVE == 0 { Phase::Enter } else { Phase::Leave };
@@ -411,8 +426,16 @@ impl Maps<'_> {
             read_item(&mut program, site.item);
         }
         self.send(&mut program, self.ring, NO_WAKEUP);
-        if site.call.is_opening() {
-            self.send(&mut program, self.urgent, FORCE_WAKEUP);
+        match site.call {
+            // The name of an AVCodec, an AVInputFormat or an AVOutputFormat.
+            Call::OpenCodec | Call::OpenInput | Call::OpenOutput => {
+                let format = if site.call == Call::OpenInput { 8 } else { 16 };
+                read_name(&mut program, index as i32, format);
+                self.send(&mut program, self.ring, NO_WAKEUP);
+            }
+            // Filters are several objects, which are read from outside, while the graph is new.
+            Call::OpenGraph => self.send(&mut program, self.urgent, FORCE_WAKEUP),
+            _ => {}
         }
         program.place(end).exit(0);
         program
@@ -549,6 +572,27 @@ fn read_item(program: &mut Assembler, item: Item) {
         address(program, R1, field);
         program.set(R2, 8).copy(R3, R9).add(R3, offset).call(Helper::ReadUser);
     }
+}
+
+/// Makes the record one with the name of the object whose address is in R8: that of the struct to which it points at
+/// `offset`, whose first field is the name. Behind the object comes the word at 8, whose upper half is a codec's kind.
+fn read_name(program: &mut Assembler, index: i32, offset: i32) {
+    program.store_value(R10, TAG, index | NAMED);
+    // Without the struct or the name, the reads fail and leave zeros.
+    program.copy(R9, R8).add(R9, 8);
+    read_user(program, FIELDS[1], 8);
+    program.copy(R9, R8).add(R9, offset);
+    for _ in 0..2 {
+        read_user(program, SCRATCH, 8);
+        program.load(R9, R10, SCRATCH);
+    }
+    read_user(program, FIELDS[2], NAME_BYTES as i32);
+}
+
+/// Reads `bytes` bytes of the process's memory at the address in R9 to the stack at `to`.
+fn read_user(program: &mut Assembler, to: i16, bytes: i32) {
+    address(program, R1, to);
+    program.set(R2, bytes).copy(R3, R9).call(Helper::ReadUser);
 }
 
 /// Reads the 32 bits at `offset` of the kernel's struct at `from` into `to`.

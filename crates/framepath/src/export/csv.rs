@@ -59,7 +59,7 @@ fn line(report: &Report, row: &Row, has_pmu: bool, to: &mut dyn Write) -> io::Re
     let unexplained = row.causes()[framepath_model::ledger::Cause::Unexplained];
     write!(
         to,
-        "{},{},{},{},{},{},{},{},{},{},{},{},{},",
+        "{},{},{},{},{},{},{},{},",
         row.seq,
         row.hop,
         quoted(report.hops.get(usize::from(row.hop)).map_or("", |h| &h.text)),
@@ -68,18 +68,17 @@ fn line(report: &Report, row: &Row, has_pmu: bool, to: &mut dyn Write) -> io::Re
         row.enter_ns,
         row.leave_ns,
         row.wall_ns(),
-        row.copied_bytes,
-        row.copy_ns,
-        row.queue_ns,
-        row.wakeup_ns,
-        row.blocked_ns,
     )?;
+    let has_copies = !row.has(flag::TRACED);
+    cell(to, has_copies.then_some(row.copied_bytes))?;
+    cell(to, has_copies.then_some(row.copy_ns))?;
+    write!(to, "{},{},{},", row.queue_ns, row.wakeup_ns, row.blocked_ns)?;
     cell(to, counted.then_some(row.compute_ns))?;
     cell(to, counted.then_some(row.preempted_ns))?;
     cell(to, unexplained)?;
     cell(to, counted.then_some(row.voluntary_switches))?;
     cell(to, counted.then_some(row.involuntary_switches))?;
-    cell(to, counted.then_some(row.minor_faults))?;
+    cell(to, (counted && has_copies).then_some(row.minor_faults))?;
     for events in [row.cycles, row.instructions, row.cache_misses] {
         cell(to, (counted && has_pmu).then_some(events))?;
     }

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Running programs, the end of a trace, and programs that have no frames.
+
+use std::fs;
+use std::process::{Child, Command, Stdio};
+
+use framepath_testkit::harness::Tested;
+use framepath_testkit::{clip, ffmpeg, framepath, md5_lines, run, until};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::needs_bpf;
+
+/// Decodes a clip in real time, twice.
+fn player(output: &str) -> Command {
+    let file = clip("h264-180p8-container.mp4");
+    let mut command = Command::new("ffmpeg");
+    command.args(["-v", "error", "-y", "-re", "-stream_loop", "1", "-i", &file, "-f", "framemd5", output]);
+    command.stdin(Stdio::null());
+    command
+}
+
+fn wanted() -> Vec<String> {
+    let file = clip("h264-180p8-container.mp4");
+    let output = ffmpeg(&["-stream_loop", "1", "-i", &file, "-f", "framemd5", "-"]);
+    md5_lines(&String::from_utf8(output).unwrap())
+}
+
+/// Waits for the child, and checks that it has written all frames.
+fn ends_well(mut child: Child, output: &str) {
+    assert!(child.wait().unwrap().success());
+    assert_eq!(md5_lines(&fs::read_to_string(output).unwrap()), wanted());
+}
+
+pub(crate) fn a_running_program_is_traced_and_goes_on() -> Tested {
+    needs_bpf()?;
+    let folder = TempDir::new().unwrap();
+    let output = folder.path().join("md5").to_str().unwrap().to_owned();
+    let child = player(&output).spawn().unwrap();
+    until("the file is opened", || fs::exists(&output).unwrap());
+    let pid = child.id().to_string();
+    let ran =
+        run(&["trace", "-p", &pid, "--level", "bpf", "--seconds", "1", "--quiet", "--json", "-"]).ended(0);
+    let figures: Value = serde_json::from_str(&ran.stdout).unwrap();
+    // A second of 30 frames a second; the machine may be slow.
+    let row = &figures["rows"][0];
+    assert!(row["frames"].as_u64().unwrap() > 5, "{figures}");
+    assert_eq!(row["hops"][1]["hop"], "decode h264", "{figures}");
+    ends_well(child, &output);
+    Ok(())
+}
+
+pub(crate) fn a_killed_trace_leaves_the_program_alone() -> Tested {
+    needs_bpf()?;
+    let folder = TempDir::new().unwrap();
+    let output = folder.path().join("md5").to_str().unwrap().to_owned();
+    let child = player(&output).spawn().unwrap();
+    until("the file is opened", || fs::exists(&output).unwrap());
+    let json = folder.path().join("json");
+    let pid = child.id().to_string();
+    let mut tracer = framepath(&["trace", "-p", &pid, "--level", "bpf", "--json", json.to_str().unwrap()])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let has_probes =
+        || fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default().contains("[uprobes]");
+    until("the first probe is hit", has_probes);
+    tracer.kill().unwrap();
+    tracer.wait().unwrap();
+    assert!(!json.exists());
+    ends_well(child, &output);
+    Ok(())
+}
+
+pub(crate) fn programs_without_frames_say_so() -> Tested {
+    needs_bpf()?;
+    for command in [&["true"][..], &["sh", "-c", "exit 0"], &["busybox", "true"]] {
+        let ran = run(&[&["trace", "--level", "bpf", "--"], command].concat()).ended(0);
+        ran.prints("note: no frame was seen: the program uses neither");
+    }
+    // A second trace of the same program does not disturb the first.
+    let file = clip("h264-180p8-container.mp4");
+    let inner = ["trace", "--level", "bpf", "--", "ffmpeg", "-v", "error", "-i", &file, "-f", "null", "-"];
+    let program = framepath_testkit::program().to_str().unwrap().to_owned();
+    let ran = run(&[&["trace", "--level", "bpf", "--", program.as_str()], &inner[..]].concat()).ended(0);
+    assert_eq!(ran.stderr.matches("30 frames; latency (demux to mux)").count(), 2, "{}", ran.stderr);
+    Ok(())
+}

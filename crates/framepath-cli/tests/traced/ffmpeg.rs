@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The `ffmpeg` command.
+
+use std::fs;
+
+use framepath_testkit::harness::Tested;
+use framepath_testkit::{clip, ffmpeg, md5_lines, run};
+use tempfile::TempDir;
+
+use crate::{needs_bpf, stages, trace};
+
+pub(crate) fn every_frame_of_every_clip_is_seen_and_the_output_is_the_same() -> Tested {
+    needs_bpf()?;
+    let folder = TempDir::new().unwrap();
+    let output = folder.path().join("md5");
+    let output = output.to_str().unwrap();
+    for name in [
+        "h264-180p8-container.mp4",
+        "h264-180p8-high.h264",
+        "h264-resize-180p8.h264",
+        "hevc-180p8-container.mkv",
+        "hevc-180p10.hevc",
+        "vp8-180p8-container.webm",
+        "vp9-resize-180p8.ivf",
+        "av1-180p8-container.mp4",
+    ] {
+        let file = clip(name);
+        let wanted = md5_lines(&String::from_utf8(ffmpeg(&["-i", &file, "-f", "framemd5", "-"])).unwrap());
+        for threads in
+            [&["-threads", "1"][..], &["-threads", "3"], &["-threads", "3", "-thread_type", "slice"]]
+        {
+            let command = ["ffmpeg", "-v", "error", "-y"];
+            let figures = trace(&[&command, threads, &["-i", &file, "-f", "framemd5", output]].concat());
+            assert_eq!(md5_lines(&fs::read_to_string(output).unwrap()), wanted, "{name} {threads:?}");
+            let rows = figures["rows"].as_array().unwrap();
+            assert_eq!(rows.len(), 1, "{name} {threads:?}");
+            assert_eq!(rows[0]["frames"].as_u64(), Some(wanted.len() as u64), "{name} {threads:?}");
+            assert_eq!(figures["trace"]["ambiguous"], 0, "{name} {threads:?}");
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn the_stages_are_those_of_the_command() -> Tested {
+    needs_bpf()?;
+    let file = clip("h264-180p8-container.mp4");
+    let folder = TempDir::new().unwrap();
+    let output = folder.path().join("out.avi");
+    let convert = ["-vf", "scale=160:-2,hflip", "-c:v", "mpeg4", "-threads", "1", output.to_str().unwrap()];
+    let figures = trace(&[&["ffmpeg", "-v", "error", "-i", &file], &convert[..]].concat());
+    let row = &figures["rows"][0];
+    assert_eq!(
+        stages(row),
+        ["demux mov", "decode h264", "filter scale,hflip", "encode mpeg4", "mux avi"],
+        "{figures}"
+    );
+    // Each stage has worked, and each has all frames.
+    for hop in row["hops"].as_array().unwrap() {
+        assert!(hop["causes_us"]["compute"].as_f64().unwrap() > 0.0, "{hop}");
+        assert_eq!(hop["frames"], row["frames"], "{hop}");
+        assert!(hop["copied_bytes_per_frame"].is_null() && hop["causes_us"]["copy"].is_null(), "{hop}");
+    }
+    // The decoder is in the second row, and dav1d's threads are its own.
+    let figures = trace(&["ffmpeg", "-v", "error", "-i", &clip("av1-180p8.ivf"), "-f", "null", "-"]);
+    let decode = &figures["rows"][0]["hops"][1];
+    assert_eq!(decode["hop"], "decode libdav1d");
+    assert!(decode["causes_us"]["pool"].as_f64().unwrap() > 0.0, "{decode}");
+    Ok(())
+}
+
+pub(crate) fn the_programs_of_a_shell_command_have_streams_of_their_own() -> Tested {
+    needs_bpf()?;
+    let file = clip("h264-180p8-container.mp4");
+    let pipe = format!(
+        "ffmpeg -v error -i '{file}' -f rawvideo - | ffmpeg -v error -f rawvideo -s 320x180 -i - -f null -"
+    );
+    let figures = trace(&["sh", "-c", &pipe]);
+    let rows = figures["rows"].as_array().unwrap();
+    let mut decoders: Vec<&str> = rows.iter().map(|row| stages(row)[1]).collect();
+    decoders.sort_unstable();
+    assert_eq!(decoders, ["decode h264", "decode rawvideo"]);
+    assert!(rows.iter().all(|row| row["frames"] == 30), "{rows:?}");
+    Ok(())
+}
+
+pub(crate) fn all_outputs_have_the_frames() -> Tested {
+    needs_bpf()?;
+    let folder = TempDir::new().unwrap();
+    let [csv, perfetto, page] = ["csv", "json", "html"].map(|end| folder.path().join(format!("trace.{end}")));
+    let file = clip("h264-180p8-container.mp4");
+    let name = |path: &std::path::PathBuf| path.to_str().unwrap().to_owned();
+    let outputs = ["--csv", &name(&csv), "--perfetto", &name(&perfetto), "--report", &name(&page)];
+    let command = ["--", "ffmpeg", "-v", "error", "-i", &file, "-f", "null", "-"];
+    let ran = run(&[&["trace", "--level", "bpf"], &outputs[..], &command].concat()).ended(0);
+    ran.prints("30 frames; latency (demux to mux) p50").prints("decode h264");
+    let csv = fs::read_to_string(csv).unwrap();
+    assert_eq!(csv.lines().count(), 1 + 30 * 5, "a line for each frame and stage");
+    let trace: serde_json::Value = serde_json::from_str(&fs::read_to_string(perfetto).unwrap()).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    let slices = events.iter().filter(|event| event["ph"] == "X" && event["name"] == "decode h264");
+    assert!(slices.count() >= 30);
+    let page = fs::read_to_string(page).unwrap();
+    assert!(page.contains("decode h264") && page.contains("copies of other programs are in"), "{page}");
+    Ok(())
+}
+
+pub(crate) fn a_paced_output_and_a_slow_reader_are_told_apart() -> Tested {
+    needs_bpf()?;
+    // The reader sleeps before it reads: the writer's frames wait in write(2) once the pipe is full.
+    let slow =
+        "ffmpeg -v error -f lavfi -i testsrc=d=1:s=640x360 -f rawvideo - | { sleep 0.2; cat; } >/dev/null";
+    let figures = trace(&["sh", "-c", slow]);
+    let mux = figures["rows"][0]["hops"].as_array().unwrap().last().unwrap().clone();
+    assert_eq!(mux["hop"], "mux rawvideo");
+    let text = run(&["trace", "--level", "bpf", "--", "sh", "-c", slow]).ended(0);
+    text.prints("blocked, mean per frame: write in mux rawvideo");
+    Ok(())
+}

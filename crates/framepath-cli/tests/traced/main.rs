@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `framepath trace` on programs that were not written for it: their frames, and that they are not changed.
+
+mod attach;
+mod ffmpeg;
+mod gstreamer;
+
+use framepath_testkit::harness::Missing;
+use framepath_testkit::run;
+use serde_json::Value;
+
+framepath_testkit::tests! {
+    ffmpeg::every_frame_of_every_clip_is_seen_and_the_output_is_the_same,
+    ffmpeg::the_stages_are_those_of_the_command,
+    ffmpeg::the_programs_of_a_shell_command_have_streams_of_their_own,
+    ffmpeg::all_outputs_have_the_frames,
+    ffmpeg::a_paced_output_and_a_slow_reader_are_told_apart,
+    gstreamer::a_pipeline_has_the_elements_as_stages,
+    gstreamer::the_branches_of_a_tee_are_kept_apart,
+    attach::a_running_program_is_traced_and_goes_on,
+    attach::a_killed_trace_leaves_the_program_alone,
+    attach::programs_without_frames_say_so,
+}
+
+/// Ignores a test where this user may not have probes.
+fn needs_bpf() -> Result<(), Missing> {
+    let probed = run(&["trace", "--level", "bpf", "--quiet", "--", "true"]);
+    match probed.code {
+        Some(0) => Ok(()),
+        _ => Err(Missing::new(probed.stderr.trim().to_owned())),
+    }
+}
+
+/// Traces a command and returns the figures.
+fn trace(command: &[&str]) -> Value {
+    let arguments = ["trace", "--level", "bpf", "--quiet", "--json", "-", "--"];
+    let ran = run(&[&arguments, command].concat()).ended(0);
+    let figures: Value =
+        serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {}", ran.stdout));
+    assert_eq!(figures["trace"]["lost_events"], 0, "{command:?}");
+    figures
+}
+
+/// Returns the names of the stages of a row.
+fn stages(row: &Value) -> Vec<&str> {
+    row["hops"].as_array().unwrap().iter().map(|hop| hop["hop"].as_str().unwrap()).collect()
+}
