@@ -2,10 +2,11 @@
 //! Cost of the tracer: CPU time of the ffmpeg tool with and without it in interleaved pairs, and the time by which the
 //! program begins later.
 
+use std::fs;
 use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread::{self, JoinHandle};
 
@@ -43,8 +44,8 @@ pub(super) fn run(
 ) -> Result<(), LabError> {
     let rounds = settings.rounds(5, 20);
     for (name, clip, repeats) in DECODES.into_iter().filter(|(name, ..)| settings.wants(name)) {
-        let clip = settings.clip(clip)?;
-        let contenders = contenders(move || decode(&clip, repeats));
+        let clip = Repeated::of(&settings.clip(clip)?, repeats)?;
+        let contenders = contenders(|| decode(&clip.path, clip.loops));
         pairs::run(name, contenders, &[("cpu_ms", "traced", "alone")], rounds, watch, summary)?;
     }
     if settings.wants(ATTACH) {
@@ -65,9 +66,39 @@ pub(super) fn run(
     Ok(())
 }
 
-fn decode(clip: &PathBuf, repeats: u32) -> Command {
+/// Clip that lasts longer. Its file is removed when this value is dropped, if it was made.
+struct Repeated {
+    path: PathBuf,
+    is_made: bool,
+    /// Number of times that ffmpeg plays the file again.
+    loops: u32,
+}
+
+impl Repeated {
+    /// Repeats a raw stream by a file of its own: ffmpeg cannot seek to its begin.
+    fn of(clip: &Path, repeats: u32) -> Result<Repeated, LabError> {
+        if clip.extension().is_none_or(|extension| extension != "h264") {
+            return Ok(Repeated { path: clip.to_owned(), is_made: false, loops: repeats });
+        }
+        let bytes = fs::read(clip).map_err(LabError::io("reading a clip"))?;
+        let path = std::env::temp_dir().join(format!("framepath-repeated-{}.h264", std::process::id()));
+        fs::write(&path, bytes.repeat(repeats as usize)).map_err(LabError::io("writing a clip"))?;
+        Ok(Repeated { path, is_made: true, loops: 0 })
+    }
+}
+
+impl Drop for Repeated {
+    fn drop(&mut self) {
+        if self.is_made {
+            // A file that cannot be removed does no harm.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn decode(clip: &Path, loops: u32) -> Command {
     let mut command = Command::new("ffmpeg");
-    command.args(["-nostdin", "-v", "error", "-stream_loop", &repeats.to_string(), "-i"]).arg(clip);
+    command.args(["-nostdin", "-v", "error", "-stream_loop", &loops.to_string(), "-i"]).arg(clip);
     command.args(["-f", "null", "-"]);
     command
 }
