@@ -13,6 +13,7 @@ mod memory;
 mod probe;
 mod sandbox;
 mod software;
+mod trace;
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -48,6 +49,7 @@ pub fn examine(places: &Places) -> MachineReport {
     probes.extend(hardware::probes());
     probes.extend(sandbox::probes());
     probes.extend(memory::probes());
+    probes.push(trace::probe());
     probes.extend(software::probes(places));
     MachineReport { machine: crate::machine(), probes }
 }

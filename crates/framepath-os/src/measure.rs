@@ -3,6 +3,8 @@
 //! the work of a library's threads.
 
 #[cfg(not(loom))]
+pub mod call_ring;
+#[cfg(not(loom))]
 pub mod counters;
 #[cfg(not(loom))]
 pub mod frame_threads;

@@ -19,6 +19,8 @@ pub mod held_child;
 #[cfg(not(loom))]
 pub(crate) mod inherited;
 pub mod lack;
+#[cfg(not(loom))]
+pub mod lent_file;
 #[cfg(not(any(loom, miri)))]
 pub mod owners;
 #[cfg(not(loom))]

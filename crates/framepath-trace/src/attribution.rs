@@ -66,6 +66,15 @@ impl Facts<'_> {
         }
     }
 
+    /// Returns the names of the codecs of all threads that codecs have started.
+    pub(crate) fn codecs(&self) -> HashMap<i32, String> {
+        let named = self.pools.iter().filter_map(|((process, codec), threads)| {
+            let name = &self.names.of(*process, *codec)?.name;
+            Some(threads.iter().map(|thread| (*thread, name.clone())))
+        });
+        named.flatten().collect()
+    }
+
     /// Adds a frame to `ledger`: its number, its birth, and for each stage the parts of its time and the thread of its
     /// first call. Parts that end before the part in front of them are left out: the calls of one frame may overlap.
     pub(crate) fn add_frame(

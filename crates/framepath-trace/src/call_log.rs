@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Collection of a recording's calls, waits and wake-ups, and the care for the processes that stop for it.
 
+use std::collections::HashMap;
 use std::io;
 use std::time::Duration;
 
@@ -13,7 +14,9 @@ use crate::frame_ledger::{StreamLedger, ledgers};
 use crate::identify::identify;
 use crate::names::Names;
 use crate::pad_frames::pad_ledgers;
+use crate::preload::{Preload, PreloadEvent};
 use crate::probes::{ProbeCount, ProbeEvent, Probes, SystemCall};
+use crate::recording::Level;
 use crate::spans::spans;
 use crate::timeline::{WakeUp, timelines};
 
@@ -22,7 +25,7 @@ const SIGCONT: i32 = libc::SIGCONT;
 /// Calls of a recording.
 #[derive(Debug)]
 pub(crate) struct CallLog {
-    probes: Probes,
+    source: Source,
     names: Names,
     calls: Vec<CallEvent>,
     waits: Vec<SystemCall>,
@@ -30,42 +33,87 @@ pub(crate) struct CallLog {
     count: ProbeCount,
 }
 
+/// Origin of the events.
+#[derive(Debug)]
+enum Source {
+    Probes(Probes),
+    /// The library in the programs: it reports neither waits nor wake-ups.
+    Library(Preload),
+}
+
 /// What a recording's calls show.
 #[derive(Debug, Default)]
 pub(crate) struct Frames {
+    /// Level of the recording; `None` without calls.
+    pub(crate) level: Option<Level>,
+    pub(crate) calls: Vec<CallEvent>,
     pub(crate) streams: Vec<StreamLedger>,
     pub(crate) ambiguous: u64,
+    /// Names of the codecs of threads that a codec has started.
+    pub(crate) codecs: HashMap<i32, String>,
     pub(crate) lost: u64,
     pub(crate) probes: ProbeCount,
 }
 
 impl CallLog {
-    /// Begins with `process`: a child that has not executed its program, or a running process.
+    /// Prepares probes.
     ///
     /// # Errors
-    /// As for [`Probes::new`] and [`Probes::attach`].
-    pub(crate) fn new(process: u32, is_running: bool) -> io::Result<CallLog> {
-        let probes = Probes::new()?;
-        probes.trace(process)?;
+    /// As for [`Probes::new`].
+    pub(crate) fn new() -> io::Result<CallLog> {
+        Ok(CallLog::of(Source::Probes(Probes::new()?)))
+    }
+
+    /// Begins with `process`, a child that has not executed its program.
+    ///
+    /// # Errors
+    /// As for [`Probes::trace`].
+    pub(crate) fn begin(&mut self, process: u32) -> io::Result<()> {
+        match &self.source {
+            Source::Probes(probes) => probes.trace(process),
+            Source::Library(_) => Ok(()),
+        }
+    }
+
+    /// Begins with the running process `process`.
+    ///
+    /// # Errors
+    /// As for [`Probes::trace`] and [`Probes::attach`].
+    pub(crate) fn attached(mut self, process: u32) -> io::Result<CallLog> {
+        self.begin(process)?;
+        self.attach(process)?;
+        Ok(self)
+    }
+
+    /// Begins with a library that the program will load.
+    pub(crate) fn of_library(preload: Preload) -> CallLog {
+        CallLog::of(Source::Library(preload))
+    }
+
+    fn of(source: Source) -> CallLog {
         let count = ProbeCount::default();
         let (calls, waits, wake_ups) = (Vec::new(), Vec::new(), Vec::new());
-        let mut log = CallLog { probes, names: Names::default(), calls, waits, wake_ups, count };
-        if is_running {
-            log.attach(process)?;
-        }
-        Ok(log)
+        CallLog { source, names: Names::default(), calls, waits, wake_ups, count }
+    }
+
+    /// Returns true if [`CallLog::wait`] must be called all the time.
+    pub(crate) fn has_urgent_events(&self) -> bool {
+        matches!(self.source, Source::Probes(_))
     }
 
     /// Waits for an urgent event, at most for `limit`, and attaches the probes that it asks for.
     pub(crate) fn wait(&mut self, limit: Duration) {
-        if !self.probes.wait(limit) {
+        let Source::Probes(probes) = &mut self.source else { return };
+        if !probes.wait(limit) {
             return;
         }
-        for event in self.probes.urgent() {
+        for event in probes.urgent() {
             match event {
                 ProbeEvent::Call(event) => self.names.see(&event),
                 ProbeEvent::Executed(process) => {
-                    self.probes.forget(process);
+                    if let Source::Probes(probes) = &mut self.source {
+                        probes.forget(process);
+                    }
                     self.attach_stopped(process);
                 }
                 ProbeEvent::Loaded(process) => self.attach_stopped(process),
@@ -78,7 +126,25 @@ impl CallLog {
 
     /// Takes the events that have come until now.
     pub(crate) fn read(&mut self) {
-        let CallLog { probes, names, calls, waits, wake_ups, .. } = self;
+        let CallLog { source, names, calls, waits, wake_ups, .. } = self;
+        let probes = match source {
+            Source::Probes(probes) => probes,
+            Source::Library(preload) => {
+                return preload.drain(|event| match event {
+                    PreloadEvent::Call(event) => {
+                        names.see(&event);
+                        calls.push(event);
+                    }
+                    PreloadEvent::Pad { process, address, pad } => names.add_pad(process, address, pad),
+                    PreloadEvent::Object { process, address, name, kind } => {
+                        names.add_object(process, address, name, kind);
+                    }
+                    PreloadEvent::Filter { process, address, name, graph, index } => {
+                        names.add_filter(process, address, &name, graph, index);
+                    }
+                });
+            }
+        };
         probes.drain(|event| match event {
             ProbeEvent::Call(event) => {
                 names.see(&event);
@@ -100,7 +166,8 @@ impl CallLog {
     }
 
     fn attach(&mut self, process: u32) -> io::Result<()> {
-        let count = self.probes.attach(process)?;
+        let Source::Probes(probes) = &mut self.source else { return Ok(()) };
+        let count = probes.attach(process)?;
         self.count.all += count.all;
         self.count.emulated += count.emulated;
         Ok(())
@@ -108,7 +175,14 @@ impl CallLog {
 
     /// Ends the recording at `end_ns`. `events` are the threads' events in the order of their times.
     pub(crate) fn finish(mut self, events: &[ThreadEvent], end_ns: u64) -> Frames {
+        if let Source::Library(preload) = &mut self.source {
+            preload.end();
+        }
         self.read();
+        let (level, lost) = match &self.source {
+            Source::Probes(probes) => (Level::Bpf, probes.lost()),
+            Source::Library(preload) => (Level::Preload, preload.lost()),
+        };
         // Each CPU takes a time before it takes a place in the ring.
         self.calls.sort_by_key(|event| event.at_ns);
         self.waits.sort_by_key(|call| call.at_ns);
@@ -121,6 +195,76 @@ impl CallLog {
         let pads = pad_ledgers(&facts);
         let (streams, ambiguous) =
             if pads.is_empty() { (ledgers(&found, &facts), found.ambiguous) } else { (pads, 0) };
-        Frames { streams, ambiguous, lost: self.probes.lost(), probes: self.count }
+        let codecs = facts.codecs();
+        Frames { level: Some(level), codecs, streams, ambiguous, lost, probes: self.count, calls: self.calls }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::calls::{Call, NO_PTS, Phase};
+
+    /// A program can write any events to the memory that it shares with the library.
+    #[test]
+    fn random_calls_do_no_harm() {
+        const CALLS: [Call; 14] = [
+            Call::OpenCodec,
+            Call::ReadPacket,
+            Call::SendPacket,
+            Call::ReceiveFrame,
+            Call::FilterInput,
+            Call::FilterOutput,
+            Call::SendFrame,
+            Call::ReceivePacket,
+            Call::WritePacket,
+            Call::OpenInput,
+            Call::OpenOutput,
+            Call::OpenGraph,
+            Call::PadPush,
+            Call::ClockWait,
+        ];
+        let mut random = 1u64;
+        let mut below = |limit: u64| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (random >> 33) % limit
+        };
+        for round in 0..300 {
+            let mut names = Names::default();
+            for pad in 0..4 {
+                let name = "element".to_owned();
+                let (parent, peer, next) = (below(6), below(6), below(6));
+                let pad_facts =
+                    crate::names::Pad { parent, name: name.clone(), peer, next, next_name: name.clone() };
+                names.add_pad(1, pad, pad_facts);
+                names.add_filter(1, pad, "scale", below(4), below(2));
+                names.add_object(1, below(4), name, below(3) as i64 - 1);
+            }
+            let mut calls: Vec<CallEvent> = (0..400)
+                .map(|_| {
+                    let data = below(6);
+                    let pts = [NO_PTS, i64::MAX, -1, 0, 1, 2, 3, 4][below(8) as usize];
+                    CallEvent {
+                        at_ns: if round % 2 == 0 { below(50) } else { u64::MAX - below(1 << 30) },
+                        process: 1 + below(2) as i32,
+                        thread: 1 + below(3) as i32,
+                        call: CALLS[below(if round % 3 == 0 { 14 } else { 9 }) as usize],
+                        phase: if below(2) == 0 { Phase::Enter } else { Phase::Leave },
+                        object: [0, 1, 2, 3, u64::MAX][below(5) as usize],
+                        data,
+                        pts: if data == 0 { NO_PTS } else { pts },
+                        result: below(3) as i32 - 1,
+                    }
+                })
+                .collect();
+            calls.sort_by_key(|event| event.at_ns);
+            let spans = spans(&calls);
+            let timelines = timelines(&[], &[], &[], u64::MAX);
+            let found = identify(&spans, &names);
+            let facts = Facts::new(&spans, &timelines, &names, &[]);
+            let frames: u64 = ledgers(&found, &facts).iter().map(|ledger| ledger.frames).sum();
+            assert!(frames <= calls.len() as u64);
+            pad_ledgers(&facts);
+        }
     }
 }

@@ -41,6 +41,13 @@ pub enum TraceError {
         #[source]
         error: io::Error,
     },
+    /// The library cannot be preloaded into the program.
+    #[error("no level `preload`: {error}; level `threads` needs no library")]
+    NoPreload {
+        /// The reason, or the system's error.
+        #[source]
+        error: io::Error,
+    },
     /// The process has more threads than this process may have descriptors for.
     #[error("{what} has {threads} threads, too many for the limit of open files; raise it with `ulimit -n`")]
     TooManyThreads {

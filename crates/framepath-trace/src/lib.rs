@@ -1,14 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The ledger of programs that were not written for framepath: touches perf events of other processes, and
+//! The ledger of programs that were not written for framepath: touches perf events and memory of other processes, and
 //! starts and ends the traced command.
 //!
-//! Level `threads`, the only one yet, shows when each thread ran, when it was preempted and when it waited. It
-//! needs no privilege for a program of the same user, and works with every program: also with static and stripped
-//! ones. It does not show frames.
+//! A recording has one of three [`Level`]s:
 //!
-//! - [`Recording`] records a command or a running process until it ends, a time has passed or a signal arrives.
-//! - [`ThreadTimes`] is the arithmetic: events in, times out. It does no I/O.
-//! - [`TraceReport`] has the result, as text and for JSON.
+//! - `bpf`: frames, stages and causes of programs that use FFmpeg's shared libraries or GStreamer, by probes (uprobes)
+//!   and the scheduler's tracepoints. Root, or CAP_BPF and CAP_PERFMON.
+//! - `preload`: frames and stages of a command, by a library that it loads. No privilege.
+//! - `threads`: when each thread ran, was preempted and waited, of every program, also of static and stripped ones.
+//!
+//! | module | contents |
+//! | --- | --- |
+//! | `recording` | [`Recording`]: a command or a running process, until it ends, a time has passed or a signal arrives |
+//! | `calls` | [`CALL_SITES`]: the observed functions, and the events of their calls |
+//! | `probes`, `library`, `probe_site` | calls by BPF: programs, symbols, choice of the probed instruction |
+//! | `preload` | calls by a library in the program |
+//! | `call_log`, `names` | collection of the calls, and names of the objects |
+//! | `spans`, `timeline`, `thread_times` | arithmetic: calls with begin and end; what each thread did when |
+//! | `identify`, `pad_frames` | frames in the calls of FFmpeg, and of GStreamer |
+//! | `frame_ledger`, `attribution` | [`StreamLedger`]: the rows of each frame, and their causes |
+//! | `report`, `frame_text` | [`TraceReport`]: the result, as text and for JSON |
 //!
 //! # Example
 //!
@@ -38,6 +49,7 @@ mod identify;
 mod library;
 mod names;
 mod pad_frames;
+mod preload;
 mod probe_site;
 mod probes;
 mod recording;
@@ -49,6 +61,6 @@ mod timeline;
 pub use calls::{CALL_SITES, Call, CallEvent, CallSite, Item, NO_PTS, Phase};
 pub use error::TraceError;
 pub use frame_ledger::StreamLedger;
-pub use recording::{Level, Recording};
+pub use recording::{Level, Recording, highest_level};
 pub use report::{TraceReport, Usage};
 pub use thread_times::{ThreadRow, ThreadTimes};

@@ -62,6 +62,8 @@ pub(crate) struct Names {
     seen: HashSet<(i32, u64)>,
     /// Graph of each filter, by the process and the filter's address.
     graphs: HashMap<(i32, u64), u64>,
+    /// Objects whose facts a preloaded library has given: their memory is not read.
+    given: HashSet<(i32, u64)>,
 }
 
 impl Names {
@@ -79,8 +81,13 @@ impl Names {
     /// time. Without rights for the process's memory, or if it has ended, the object stays without a name.
     pub(crate) fn see(&mut self, event: &CallEvent) {
         let key = (event.process, event.object);
+        if self.given.contains(&key) {
+            return;
+        }
         let is_ready = event.call.is_opening() && event.phase == Phase::Leave;
-        if !is_ready && !(event.phase == Phase::Enter && !event.call.is_opening() && self.seen.insert(key)) {
+        let is_use = event.phase == Phase::Enter && !event.call.is_opening();
+        let is_first_use = is_use && !is_ready && self.seen.insert(key);
+        if !is_ready && !is_first_use {
             return;
         }
         let Ok(memory) = File::open(format!("/proc/{}/mem", event.process)) else { return };
@@ -88,12 +95,12 @@ impl Names {
         let named = match event.call {
             Call::OpenCodec | Call::SendPacket | Call::SendFrame => memory.codec(event.object),
             // The AVInputFormat and the AVOutputFormat of an AVFormatContext; both begin with their names.
-            Call::OpenInput | Call::ReadPacket => memory.name_at(event.object + 8).map(other),
-            Call::OpenOutput | Call::WritePacket => memory.name_at(event.object + 16).map(other),
+            Call::OpenInput | Call::ReadPacket => memory.name_at(event.object.wrapping_add(8)).map(other),
+            Call::OpenOutput | Call::WritePacket => memory.name_at(event.object.wrapping_add(16)).map(other),
             Call::OpenGraph => return self.read_graph(event.process, event.object, &memory),
             // The AVFilterGraph of an AVFilterContext.
             Call::FilterInput => {
-                let graph = memory.word(event.object + 80).unwrap_or(0);
+                let graph = memory.word(event.object.wrapping_add(80)).unwrap_or(0);
                 return self.read_graph(event.process, graph, &memory);
             }
             Call::PadPush => {
@@ -111,6 +118,34 @@ impl Names {
         if let Some(named) = named {
             self.objects.insert(key, named);
             self.seen.insert(key);
+        }
+    }
+
+    /// Adds a pad, or replaces what was known of it.
+    pub(crate) fn add_pad(&mut self, process: i32, address: u64, pad: Pad) {
+        self.pads.insert((process, address), pad);
+        self.given.insert((process, address));
+    }
+
+    /// Adds a codec, demuxer or muxer. `kind` is the number of a codec's AVMediaType; another number for what is no codec.
+    pub(crate) fn add_object(&mut self, process: i32, address: u64, name: String, kind: i64) {
+        let media = if kind == 0 { Media::Video } else { Media::Other };
+        self.objects.insert((process, address), Named { name, media });
+        self.given.insert((process, address));
+    }
+
+    /// Adds the filter at place `index` of the graph at `graph`. The filters of a graph come in their order.
+    pub(crate) fn add_filter(&mut self, process: i32, address: u64, name: &str, graph: u64, index: u64) {
+        self.graphs.insert((process, address), graph);
+        self.given.extend([(process, address), (process, graph)]);
+        let named = self.objects.entry((process, graph)).or_insert_with(|| other(String::new()));
+        if index == 0 {
+            named.name.clear();
+        }
+        if !PLAIN.contains(&name) && named.name.len() < FILTERS * LONGEST {
+            let comma = if named.name.is_empty() { "" } else { "," };
+            named.name.push_str(comma);
+            named.name.push_str(name);
         }
     }
 
@@ -176,28 +211,31 @@ impl Memory {
 
     /// Reads the codec of an AVCodecContext: its kind at 12, the AVCodec at 16.
     fn codec(&self, context: u64) -> Option<Named> {
-        let kind = (self.word(context + 8)? >> 32) as u32;
+        let kind = (self.word(context.wrapping_add(8))? >> 32) as u32;
         let media = if kind == 0 { Media::Video } else { Media::Other };
-        Some(Named { name: self.name_at(context + 16)?, media })
+        Some(Named { name: self.name_at(context.wrapping_add(16))?, media })
     }
 
     /// Reads a GstPad: a GstObject has its name at 32 and its parent at 40, a pad has its peer at 264.
     fn pad(&self, pad: u64) -> Option<Pad> {
-        let parent = self.word(pad + 40)?;
-        let peer = self.word(pad + 264).unwrap_or(0);
-        let next = self.word(peer + 40).unwrap_or(0);
-        let name = |object: u64| self.word(object + 32).and_then(|text| self.text(text)).unwrap_or_default();
+        let parent = self.word(pad.wrapping_add(40))?;
+        let peer = self.word(pad.wrapping_add(264)).unwrap_or(0);
+        let next = self.word(peer.wrapping_add(40)).unwrap_or(0);
+        let name = |object: u64| {
+            self.word(object.wrapping_add(32)).and_then(|text| self.text(text)).unwrap_or_default()
+        };
         Some(Pad { parent, name: name(parent), peer, next, next_name: name(next) })
     }
 
     /// Reads the filters of an AVFilterGraph, their addresses and names: the array is at 8 and its length at 16; an
     /// AVFilterContext has the AVFilter at 8.
     fn filters(&self, graph: u64) -> Option<Vec<(u64, String)>> {
-        let (array, count) = (self.word(graph + 8)?, self.word(graph + 16)? as u32 as usize);
+        let (array, count) =
+            (self.word(graph.wrapping_add(8))?, self.word(graph.wrapping_add(16))? as u32 as usize);
         (0..count.min(FILTERS) as u64)
             .map(|index| {
-                let filter = self.word(array + 8 * index)?;
-                Some((filter, self.name_at(filter + 8)?))
+                let filter = self.word(array.wrapping_add(8 * index))?;
+                Some((filter, self.name_at(filter.wrapping_add(8))?))
             })
             .collect()
     }

@@ -5,7 +5,8 @@
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::Path;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use framepath_os::bpf::assembler::Register::{R0, R1, R2, R3, R4, R6, R7, R8, R9, R10};
@@ -31,6 +32,9 @@ pub(crate) const NAME_BYTES: usize = 24;
 
 /// Greatest number of objects that are announced.
 const OBJECTS: u32 = 16_384;
+
+/// Name of the pid namespace that the kernel starts with (PROC_PID_INIT_INO).
+const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
 
 const SIGSTOP: i32 = libc::SIGSTOP;
 
@@ -131,6 +135,8 @@ pub(crate) struct Probes {
     _tracepoints: Vec<Link>,
     _maps: [ProgramMap; 2],
     attached: HashMap<u32, Attached>,
+    /// Threads that remove links.
+    removals: Vec<JoinHandle<()>>,
     /// Functions of the files that were looked at, by the file's identity.
     functions: HashMap<(u64, u64), Vec<Probed>>,
 }
@@ -139,7 +145,7 @@ pub(crate) struct Probes {
 #[derive(Debug, Default)]
 struct Attached {
     files: HashSet<(u64, u64)>,
-    _links: Vec<Link>,
+    links: Vec<Link>,
 }
 
 /// Function that gets probes.
@@ -164,6 +170,11 @@ impl Probes {
     /// # Errors
     /// The capabilities are missing, or the kernel lacks BPF, its type information or a tracepoint.
     pub(crate) fn new() -> io::Result<Probes> {
+        // BPF programs see the numbers of the first namespace.
+        let namespace = std::fs::read_link("/proc/self/ns/pid")?;
+        if namespace.as_os_str() != FIRST_PID_NAMESPACE {
+            return Err(io::Error::other("this process is in a pid namespace of its own (a container)"));
+        }
         let (ring, urgent) = (Ring::new(RING_BYTES)?, Ring::new(URGENT_BYTES)?);
         let traced = ProgramMap::new(1, PROCESSES)?;
         let running = ProgramMap::new(2, CALLS)?;
@@ -206,6 +217,7 @@ impl Probes {
             _tracepoints: tracepoints,
             _maps: [running, objects],
             attached: HashMap::new(),
+            removals: Vec::new(),
             functions: HashMap::new(),
         })
     }
@@ -232,7 +244,7 @@ impl Probes {
             }
             let path = file.path.clone();
             for probed in self.functions.entry(file.identity).or_insert_with(|| probed(&file)) {
-                attached._links.extend(attach(&self.calls, &self.loader, *probed, &path, process)?);
+                attached.links.extend(attach(&self.calls, &self.loader, *probed, &path, process)?);
                 if let Probed::Call(_, _, site) = probed {
                     count.all += 2;
                     count.emulated += if site.is_emulated { 2 } else { 0 };
@@ -244,7 +256,8 @@ impl Probes {
 
     /// Removes the probes of a process that has executed another program or has ended.
     pub(crate) fn forget(&mut self, process: u32) {
-        self.attached.remove(&process);
+        let links = self.attached.remove(&process).unwrap_or_default().links;
+        self.removals.extend(links.into_iter().map(remove));
     }
 
     /// Waits for an urgent event, at most for `limit`.
@@ -273,6 +286,24 @@ impl Probes {
     pub(crate) fn lost(&self) -> u64 {
         self.lost.get::<1>(0).map_or(0, |[count]| count)
     }
+}
+
+impl Drop for Probes {
+    fn drop(&mut self) {
+        for process in self.attached.keys().copied().collect::<Vec<u32>>() {
+            self.forget(process);
+        }
+        for removal in self.removals.drain(..) {
+            // It does not panic.
+            let _ = removal.join();
+        }
+    }
+}
+
+/// Removes a link. The kernel waits for some tens of milliseconds until no CPU uses it, and for several together only
+/// once.
+fn remove(link: Link) -> JoinHandle<()> {
+    thread::spawn(move || drop(link))
 }
 
 /// Finds the functions of `file` that get probes.
@@ -308,7 +339,7 @@ fn attach(
     calls: &[(Program, Program)],
     loader: &Program,
     probed: Probed,
-    path: &PathBuf,
+    path: &Path,
     process: u32,
 ) -> io::Result<Vec<Link>> {
     Ok(match probed {

@@ -17,6 +17,7 @@ use serde::Serialize;
 
 use crate::call_log::CallLog;
 use crate::error::TraceError;
+use crate::preload::Preload;
 use crate::report::{TraceReport, Usage};
 use crate::thread_times::{ThreadRow, ThreadTimes};
 
@@ -66,13 +67,16 @@ struct EventLog {
     all: Option<Vec<ThreadEvent>>,
 }
 
-/// What a recording shows. Each level needs more rights than the one before it.
+/// Extent of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Level {
     /// Times of threads: of one's own programs, without a privilege.
     Threads,
+    /// Frames and stages of a command, by a preloaded library: without a privilege. See
+    /// [`Recording::of_command`].
+    Preload,
     /// Frames, stages and causes, by BPF: root, or CAP_BPF and CAP_PERFMON.
     Bpf,
 }
@@ -82,8 +86,21 @@ impl Level {
     pub fn name(self) -> &'static str {
         match self {
             Level::Threads => "threads",
+            Level::Preload => "preload",
             Level::Bpf => "bpf",
         }
+    }
+}
+
+/// Returns the highest level at which this process can record a command, and why not the next one: the error of the
+/// kernel.
+pub fn highest_level() -> (Level, Option<io::Error>) {
+    match CallLog::new() {
+        Ok(_) => (Level::Bpf, None),
+        Err(error) => match Preload::new(now_ns()) {
+            Ok(_) => (Level::Preload, Some(error)),
+            Err(_) => (Level::Threads, Some(error)),
+        },
     }
 }
 
@@ -91,16 +108,31 @@ impl Recording {
     /// Prepares the recording of `command`, and of all that it starts. The program runs from
     /// [`Recording::run`] on. Records at `level`; without one, at the highest level that this process has the rights for.
     ///
+    /// [`Level::Preload`] changes the environment of the program: `LD_PRELOAD` gets one more entry, and
+    /// `FRAMEPATH_TRACE_RING` is new. Both have paths in `/proc` of this process, so that nothing is left when it ends. The
+    /// library does not reach static programs, calls by addresses from dlsym(3), and programs that run as another user
+    /// than this process.
+    ///
     /// # Errors
     /// [`TraceError::Start`] if the command cannot be started, [`TraceError::Denied`] if the kernel denies perf,
-    /// [`TraceError::NoProbes`] if it denies the demanded level.
-    pub fn of_command(command: Command, level: Option<Level>) -> Result<Recording, TraceError> {
+    /// [`TraceError::NoProbes`] or [`TraceError::NoPreload`] if the demanded level is not possible.
+    pub fn of_command(mut command: Command, level: Option<Level>) -> Result<Recording, TraceError> {
+        let mut calls = match level {
+            Some(Level::Threads) => None,
+            Some(Level::Bpf) => Some(CallLog::new().map_err(|error| TraceError::NoProbes { error })?),
+            Some(Level::Preload) => {
+                Some(preloaded(&mut command).map_err(|error| TraceError::NoPreload { error })?)
+            }
+            None => CallLog::new().or_else(|_| preloaded(&mut command)).ok(),
+        };
         let what = command.get_program().to_string_lossy().into_owned();
         let failed = |error| TraceError::Start { program: what.clone(), error };
         let child = HeldChild::start(command).map_err(failed)?;
         let events = ProcessEvents::of_threads(&[child.pid()], true);
         let events = events.map_err(|error| cannot_observe(&what, 1, error))?;
-        let calls = call_log(level, child.pid().unsigned_abs(), false)?;
+        if let Some(calls) = &mut calls {
+            calls.begin(child.pid().unsigned_abs()).map_err(|error| TraceError::NoProbes { error })?;
+        }
         let log = EventLog::new(events, ThreadTimes::default(), calls.is_some());
         Ok(Recording { log, calls, target: Target::Command(child), what, start_ns: now_ns() })
     }
@@ -110,7 +142,7 @@ impl Recording {
     ///
     /// # Errors
     /// [`TraceError::NoProcess`], [`TraceError::TooManyThreads`], [`TraceError::Denied`] if the kernel denies perf
-    /// for the process, or [`TraceError::NoProbes`] if it denies the demanded level.
+    /// for the process, or [`TraceError::NoProbes`] or [`TraceError::NoPreload`] if the demanded level is not possible.
     pub fn of_process(pid: u32, level: Option<Level>) -> Result<Recording, TraceError> {
         let no_process = |_| TraceError::NoProcess { pid };
         let threads = threads_of(pid).map_err(no_process)?;
@@ -130,7 +162,17 @@ impl Recording {
                 times.add(pid as i32, number, &name, waits.then_some(start_ns));
             }
         }
-        let calls = call_log(level, pid, true)?;
+        let calls = match level {
+            Some(Level::Threads) => None,
+            Some(Level::Preload) => {
+                let error = io::Error::new(io::ErrorKind::Unsupported, "a running program loads no library");
+                return Err(TraceError::NoPreload { error });
+            }
+            Some(Level::Bpf) | None => match CallLog::new().and_then(|log| log.attached(pid)) {
+                Err(error) if level.is_some() => return Err(TraceError::NoProbes { error }),
+                log => log.ok(),
+            },
+        };
         let log = EventLog::new(events, times, calls.is_some());
         Ok(Recording { log, calls, target: Target::Process { pid, cpu_ns }, what, start_ns })
     }
@@ -210,26 +252,28 @@ impl EventLog {
     }
 }
 
-/// Begins to record the calls of `process` if the rights suffice, or if `level` demands it.
-fn call_log(level: Option<Level>, process: u32, is_running: bool) -> Result<Option<CallLog>, TraceError> {
-    match (level, CallLog::new(process, is_running)) {
-        (Some(Level::Threads), _) => Ok(None),
-        (None | Some(Level::Bpf), Ok(log)) => Ok(Some(log)),
-        (None, Err(_)) => Ok(None),
-        (Some(Level::Bpf), Err(error)) => Err(TraceError::NoProbes { error }),
-    }
+/// Prepares `command` to load the library that records calls.
+fn preloaded(command: &mut Command) -> io::Result<CallLog> {
+    let preload = Preload::new(now_ns())?;
+    preload.add_to(command);
+    Ok(CallLog::of_library(preload))
 }
 
 /// Waits a while, and reads the events. Returns true if the process has ended.
 fn look(watch: &EndWatch, log: &mut EventLog, calls: Option<&mut CallLog>) -> bool {
     let has_ended = match calls {
-        Some(calls) => {
+        Some(calls) if calls.has_urgent_events() => {
             let until_ns = now_ns() + LOOK.as_nanos() as u64;
             let mut has_ended = watch.has_ended();
             while !has_ended && now_ns() < until_ns {
                 calls.wait(Duration::from_nanos(until_ns.saturating_sub(now_ns())));
                 has_ended = watch.has_ended();
             }
+            calls.read();
+            has_ended
+        }
+        Some(calls) => {
+            let has_ended = watch.wait(LOOK);
             calls.read();
             has_ended
         }

@@ -10,6 +10,7 @@ use framepath_os::process::children::ResourceUsage;
 use serde::Serialize;
 
 use crate::call_log::Frames;
+use crate::calls::CallEvent;
 use crate::frame_ledger::StreamLedger;
 use crate::recording::Level;
 use crate::thread_times::ThreadRow;
@@ -59,6 +60,9 @@ pub struct TraceReport {
     /// Ledgers of the video streams that passed FFmpeg's libraries, the longest first. Not in the JSON of the threads.
     #[serde(skip)]
     pub streams: Vec<StreamLedger>,
+    /// Calls of the libraries, in the order of their times; empty at level `threads`.
+    #[serde(skip)]
+    pub calls: Vec<CallEvent>,
 }
 
 impl TraceReport {
@@ -66,16 +70,30 @@ impl TraceReport {
         program: String,
         wall_ns: u64,
         usage: Usage,
-        threads: Vec<ThreadRow>,
+        mut threads: Vec<ThreadRow>,
         lost_events: u64,
         frames: Option<Frames>,
     ) -> TraceReport {
-        let level = if frames.is_some() { Level::Bpf } else { Level::Threads };
         let frames = frames.unwrap_or_default();
+        let level = frames.level.unwrap_or(Level::Threads);
         let lost_events = lost_events + frames.lost;
         let probes = [frames.probes.all, frames.probes.emulated];
-        let (ambiguous, streams) = (frames.ambiguous, frames.streams);
-        TraceReport { program, level, wall_ns, usage, threads, lost_events, ambiguous, probes, streams }
+        for row in &mut threads {
+            row.codec = frames.codecs.get(&row.thread).cloned();
+        }
+        let Frames { ambiguous, streams, calls, .. } = frames;
+        TraceReport {
+            program,
+            level,
+            wall_ns,
+            usage,
+            threads,
+            lost_events,
+            ambiguous,
+            probes,
+            streams,
+            calls,
+        }
     }
 
     /// Returns what a reader must know about the figures, one sentence each.
@@ -88,17 +106,18 @@ impl TraceReport {
         if self.ambiguous > 0 {
             notes.push(format!("{} outputs whose frame could not be told are left out", self.ambiguous));
         }
-        if self.level == Level::Bpf && self.streams.is_empty() {
+        if self.level != Level::Threads && self.streams.is_empty() {
             notes.push(
                 "no frame was seen: the program uses neither FFmpeg's shared libraries nor GStreamer, or no video"
                     .to_owned(),
             );
         }
-        if self.level == Level::Threads {
-            notes.push(
-                "frames, stages and reasons of waits need level `bpf`: see framepath doctor".to_owned(),
-            );
-        }
+        let missing = match self.level {
+            Level::Threads => "frames and stages need level `preload` or `bpf`, reasons of waits level `bpf`",
+            Level::Preload => "reasons of waits, wake-ups and the threads of decoders need level `bpf`",
+            Level::Bpf => return notes,
+        };
+        notes.push(format!("{missing}: see framepath doctor"));
         notes
     }
 
@@ -115,8 +134,9 @@ impl TraceReport {
         let load = running as f64 / self.wall_ns.max(1) as f64;
         let _ = writeln!(
             text,
-            "{}: {} in {} and {}; on CPUs {}, load {load:.2}",
+            "{}, level {}: {} in {} and {}; on CPUs {}, load {load:.2}",
             shown(&self.program),
+            self.level.name(),
             time(self.wall_ns),
             count(processes.len(), "process", "processes"),
             count(self.threads.len(), "thread", "threads"),
@@ -135,15 +155,17 @@ impl TraceReport {
         }
         let _ = writeln!(
             text,
-            "\n{:<16} {:>8} {:>10} {:>6} {:>8} {:>10} {:>8} {:>10}",
+            "\n{:<20} {:>8} {:>10} {:>6} {:>8} {:>10} {:>8} {:>10}",
             "thread", "id", "on a CPU", "", "runs", "preempted", "waits", "waiting"
         );
         for row in self.threads.iter().take(LISTED) {
             let share = 100.0 * row.running_ns as f64 / running.max(1) as f64;
-            let name = if row.name.is_empty() { "?".into() } else { shown(&row.name) };
+            let name = if row.name.is_empty() { "?" } else { &row.name };
+            let name = row.codec.as_ref().map_or(name.to_owned(), |codec| format!("{name}: {codec}"));
+            let name = shown(&name);
             let _ = writeln!(
                 text,
-                "{name:<16} {:>8} {:>10} {share:>4.1} % {:>8} {:>10} {:>8} {:>10}",
+                "{name:<20} {:>8} {:>10} {share:>4.1} % {:>8} {:>10} {:>8} {:>10}",
                 row.thread,
                 time(row.running_ns),
                 row.runs,
@@ -194,11 +216,14 @@ mod tests {
         let threads: Vec<_> = (0..32).map(|n| row(n, 62_500, u64::from(n == 0))).collect();
         let text = TraceReport::new("ff\nmpeg".to_owned(), 4_000_000, usage, threads, 5, None).text();
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[0], "ff\\nmpeg: 4.00 ms in 1 process and 32 threads; on CPUs 2.00 ms, load 0.50");
+        assert_eq!(
+            lines[0],
+            "ff\\nmpeg, level threads: 4.00 ms in 1 process and 32 threads; on CPUs 2.00 ms, load 0.50"
+        );
         assert_eq!(lines[1], "the kernel's own count: 2.00 ms of CPU time (+0.0 %)");
         assert_eq!(
             lines[4],
-            "av:h264:df0             0    62.5 µs  3.1 %        3     3.0 µs        2    5.00 ms"
+            "av:h264:df0                 0    62.5 µs  3.1 %        3     3.0 µs        2    5.00 ms"
         );
         assert_eq!(lines[34], "(2 more threads: 125.0 µs on CPUs)");
         assert_eq!(lines[35], "note: 5 events were lost; 1 times of threads are missing");

@@ -17,6 +17,8 @@ pub struct ThreadRow {
     pub thread: i32,
     /// Last name of the thread; empty if not known.
     pub name: String,
+    /// Name of the codec that has started the thread; `None` for other threads, and if it is not known.
+    pub codec: Option<String>,
     /// Time on a CPU. It includes interrupts, and in a virtual machine the time that the host took away.
     pub running_ns: u64,
     /// Number of times that the thread began to run.

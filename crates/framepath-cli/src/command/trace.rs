@@ -19,11 +19,18 @@ Examples:
   framepath trace -- ffmpeg -i clip.mp4 -vf scale=640:-2 -f null -
   framepath trace -- gst-launch-1.0 filesrc location=clip.mp4 ! decodebin ! fakesink
   framepath trace -p $(pidof mpv) --seconds 10
-  framepath trace --json times.json -- make
+  framepath trace --json trace.json --report trace.html -- ffmpeg -i clip.mp4 out.mp4
 
-Level `threads`: for each thread of the program and of all that it starts, the time on a CPU, the
-time in which another thread had its CPU, and the time in which it waited. The program needs no
-change, no debug information and no privilege; it may be static or stripped. Frames are not shown.
+Shows where the time of each video frame went in a program that uses FFmpeg's shared libraries or
+GStreamer, and in all that it starts: by stage and by cause, for the median frame and the slowest
+one. Then, for each thread, the time on a CPU, the time in which another thread had its CPU, and the
+time in which it waited. The program is not changed.
+
+Levels, the highest one that you have the rights for unless --level names another:
+  bpf      root, or CAP_BPF and CAP_PERFMON (sudo setcap cap_bpf,cap_perfmon+ep FRAMEPATH)
+  preload  anyone, for commands: a library in the program; no reasons of waits, no decoder threads
+  threads  anyone, and static or stripped programs: no frames
+`framepath doctor` says which one you have. docs/trace.md explains each figure.
 
 The table for a command goes to standard error, because standard output is the command's.
 
@@ -83,6 +90,8 @@ pub(crate) struct TraceArgs {
 enum LevelName {
     /// Times of threads, without a privilege
     Threads,
+    /// Frames and stages of a command, by a library that is loaded into it: without a privilege
+    Preload,
     /// Frames, stages and causes: root, or CAP_BPF and CAP_PERFMON
     Bpf,
 }
@@ -91,6 +100,7 @@ impl From<LevelName> for Level {
     fn from(name: LevelName) -> Level {
         match name {
             LevelName::Threads => Level::Threads,
+            LevelName::Preload => Level::Preload,
             LevelName::Bpf => Level::Bpf,
         }
     }

@@ -19,7 +19,7 @@ fn program() -> String {
 fn the_output_and_the_exit_code_are_those_of_the_command() {
     let ran = run(&["trace", "--", "sh", "-c", "echo out; echo err >&2; exit 7"]).ended(7);
     assert_eq!(ran.stdout, "out\n");
-    ran.prints("err\n").prints("sh: ").prints("thread ");
+    ran.prints("err\n").prints("sh, level ").prints("thread ");
     let killed = run(&["trace", "--quiet", "--", "sh", "-c", "kill -SEGV $$"]).ended(128 + 11);
     assert_eq!((killed.stdout.as_str(), killed.stderr.as_str()), ("", ""));
 }
@@ -27,8 +27,9 @@ fn the_output_and_the_exit_code_are_those_of_the_command() {
 #[test]
 fn the_threads_of_all_processes_are_recorded_with_the_kernels_cpu_time() {
     let script = format!("'{0}' run --quiet '{1}'; '{0}' run --quiet '{1}'", program(), decode());
-    let ran = run(&["trace", "--json", "-", "--", "sh", "-c", &script]).ended(0);
-    let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let ran = run(&["trace", "--level", "threads", "--json", "-", "--", "sh", "-c", &script]).ended(0);
+    let summary: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let report = &summary["trace"];
     assert_eq!((&report["level"], &report["lost_events"]), (&"threads".into(), &0.into()));
     let threads = report["threads"].as_array().unwrap();
     let of = |key: &'static str| threads.iter().map(move |row| row[key].as_u64().unwrap());
@@ -51,7 +52,7 @@ fn a_running_process_goes_on_after_the_recording() {
     let mut sleeper = Command::new("sleep").arg("600").spawn().unwrap();
     let pid = sleeper.id().to_string();
     let ran = run(&["trace", "-p", &pid, "--seconds", "1"]).ended(0);
-    assert!(ran.stdout.starts_with(&format!("process {pid} (sleep): ")), "{}", ran.stdout);
+    assert!(ran.stdout.starts_with(&format!("process {pid} (sleep), level ")), "{}", ran.stdout);
     assert_eq!(sleeper.try_wait().unwrap(), None);
     sleeper.kill().unwrap();
     sleeper.wait().unwrap();
