@@ -221,7 +221,7 @@ static void push(AVFrame *frame)
 	if (frame) {
 		inject("push", frame->pts);
 		pthread_mutex_lock(&queue_lock);
-		const int can_be_late = is_idle;
+		const int can_be_late = is_idle && !queue_count;
 
 		pthread_mutex_unlock(&queue_lock);
 		if (can_be_late)

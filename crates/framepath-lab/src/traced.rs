@@ -118,11 +118,22 @@ impl Drop for TracedProgram {
 /// # Errors
 /// [`LabError::Missing`] if the kernel denies the level; [`LabError::Unknown`] if the tracer fails.
 pub fn trace(command: Command) -> Result<TraceReport, LabError> {
-    let failed = |error: TraceError| match error {
+    recording(command)?.run(None).map_err(failed)
+}
+
+/// Prepares the recording of `command` at level `bpf`.
+///
+/// # Errors
+/// As for [`trace`].
+pub fn recording(command: Command) -> Result<Recording, LabError> {
+    Recording::of_command(command, Some(TraceLevel::Bpf)).map_err(failed)
+}
+
+fn failed(error: TraceError) -> LabError {
+    match error {
         TraceError::NoProbes { .. } | TraceError::Denied { .. } => LabError::Missing(error.to_string()),
         error => LabError::Unknown(error.to_string()),
-    };
-    Recording::of_command(command, Some(TraceLevel::Bpf)).map_err(failed)?.run(None).map_err(failed)
+    }
 }
 
 impl TracedRun {

@@ -185,7 +185,7 @@ impl TraceFacts<'_> {
         for stretch in self.stretches(from, from_ns, handed_ns) {
             match stretch.doing {
                 // The second thread had to make room.
-                Doing::Waiting(_) if stretch.by == to => row.queue_ns += stretch.to_ns - stretch.from_ns,
+                _ if stretch.is_ended_by(to) => row.queue_ns += stretch.to_ns - stretch.from_ns,
                 _ => self.add_thread(row, from, false, stretch.from_ns, stretch.to_ns, &mut ledger.blocked),
             }
         }
@@ -199,8 +199,7 @@ impl TraceFacts<'_> {
         ledger.span(row, SpanPlace::Inside(Cause::Wakeup), busy_ns, to_ns);
         for stretch in self.stretches(to, busy_ns, to_ns) {
             // The first thread may be late with the frame all the same. Other threads end other waits.
-            let is_for_frame = matches!(stretch.doing, Doing::Waiting(_)) && stretch.by == from;
-            let thread = if is_for_frame { from } else { to };
+            let thread = if stretch.is_ended_by(from) { from } else { to };
             self.add_thread(row, thread, false, stretch.from_ns, stretch.to_ns, &mut ledger.blocked);
         }
     }

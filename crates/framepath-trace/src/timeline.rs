@@ -107,6 +107,14 @@ pub(crate) struct ThreadStretch {
     pub(crate) by: i32,
 }
 
+impl Stretch {
+    /// True for a wait that the thread `by` ended. The waker of other waits than these may be any thread that an
+    /// interrupt met: a timer's, a disk's.
+    pub(crate) fn is_ended_by(&self, by: i32) -> bool {
+        matches!(self.doing, Doing::Waiting(WaitReason::Lock | WaitReason::Poll)) && self.by == by
+    }
+}
+
 /// Stretches of one thread in the order of time; what lies between two of them is not known.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Timeline {
@@ -143,9 +151,7 @@ impl Timeline {
     pub(crate) fn last_wake_up(&self, by: i32, from_ns: u64, to_ns: u64) -> Option<u64> {
         let end = self.stretches.partition_point(|stretch| stretch.to_ns <= to_ns);
         let before = self.stretches[..end].iter().rev().take_while(|stretch| stretch.to_ns > from_ns);
-        let mut waits =
-            before.filter(|stretch| matches!(stretch.doing, Doing::Waiting(_)) && stretch.by == by);
-        waits.next().map(|stretch| stretch.to_ns)
+        before.filter(|stretch| stretch.is_ended_by(by)).map(|stretch| stretch.to_ns).next()
     }
 
     /// Returns the begin of the wait that goes on at `at_ns`, a wake-up at its end included; `None` if the thread did not
@@ -296,6 +302,9 @@ mod tests {
         let wake_ups = [(7, 0, 100), (8, 0, 45), (8, 45, 100), (9, 0, 100)];
         let last = wake_ups.map(|(by, from_ns, to_ns)| lines[&1].last_wake_up(by, from_ns, to_ns));
         assert_eq!(last, [None, Some(45), None, None]);
+        // The thread that a timer's interrupt meets has not ended the wait.
+        let timer = Stretch { from_ns: 0, to_ns: 9, doing: Doing::Waiting(WaitReason::Timer), by: 8 };
+        assert!(!timer.is_ended_by(8) && Stretch { doing: FUTEX, ..timer }.is_ended_by(8));
         assert_eq!(
             [15, 30, 47, 55, 200].map(|at| lines[&1].wait_at(at)),
             [None, Some(20), Some(20), None, None]

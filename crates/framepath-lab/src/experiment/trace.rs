@@ -6,12 +6,13 @@
 
 mod injection;
 mod load;
+mod overhead;
 
 use std::path::Path;
 
 use framepath_model::ledger::{Cause, Row};
 use framepath_model::stats::{median, percentile};
-use framepath_model::summary::Skipped;
+use framepath_model::summary::{Skipped, Summary};
 
 use crate::error::LabError;
 use crate::experiment::{ExperimentResult, ExperimentSettings, Size};
@@ -30,7 +31,8 @@ const INTRA: [&str; 6] = ["-c:v", "libx264", "-preset", "veryfast", "-g", "1"];
 /// Returns the names of all cases.
 pub(super) fn cases() -> Vec<String> {
     let idle = INJECTIONS.iter().map(|injection| injection.name.to_owned());
-    idle.clone().chain(idle.map(|name| name + LOADED)).collect()
+    let overhead = overhead::cases().map(str::to_owned);
+    idle.clone().chain(idle.map(|name| name + LOADED)).chain(overhead).collect()
 }
 
 pub(super) fn run(
@@ -48,7 +50,21 @@ pub(super) fn run(
         })
         .filter(|(name, ..)| settings.wants(name))
         .collect();
-    watch.begin("trace", wanted.len() as u64);
+    let pairs = overhead::cases().filter(|name| settings.wants(name)).count() * 2 * settings.rounds(5, 20);
+    watch.begin("trace", (wanted.len() + pairs) as u64);
+    if !wanted.is_empty() {
+        inject(settings, &wanted, watch, summary)?;
+    }
+    overhead::run(settings, watch, summary)
+}
+
+/// Runs the cases with injections: name, injection, and true with load.
+fn inject(
+    settings: &ExperimentSettings,
+    wanted: &[(String, &Injection, bool)],
+    watch: &dyn ProgressView,
+    summary: &mut Summary,
+) -> Result<(), LabError> {
     let frames = if settings.size == Size::Quick { 120 } else { 500 };
     let prepared = TracedProgram::build().and_then(|program| {
         let encoder = ["-c:v", "libx264", "-preset", "veryfast", "-bf", "2", "-g", "50", "-slices", "2"];
@@ -65,15 +81,19 @@ pub(super) fn run(
         Err(error) => return Err(error),
     };
     for (name, injection, loaded) in wanted {
-        watch.step(&name);
+        watch.step(name);
         let load = loaded.then(Load::start);
         let clip = if injection.intra { &intra } else { &clip };
         let measured = measure(&program, injection, &clip.path);
         drop(load);
         match measured {
-            Ok(measured) => summary.rows.push(crate::pairs::row(&name, "ledger", &[measured])),
+            Ok(measured) => summary.rows.push(crate::pairs::row(name, "ledger", &[measured])),
             Err(LabError::Missing(reason)) => {
-                summary.skipped.push(Skipped { contender: "ledger".to_owned(), case: Some(name), reason });
+                summary.skipped.push(Skipped {
+                    contender: "ledger".to_owned(),
+                    case: Some(name.clone()),
+                    reason,
+                });
             }
             Err(error) => return Err(error),
         }

@@ -5,7 +5,7 @@ use framepath_model::ledger::Cause;
 use framepath_model::stats::median;
 
 use crate::error::LabError;
-use crate::traced::TracedRun;
+use crate::traced::{Injected, TracedRun};
 
 /// Injected cause, and the row that must show it.
 pub(super) struct ForeignInjection {
@@ -126,8 +126,15 @@ impl ForeignInjection {
         let others = traced.own.frames.iter().map(|frame| frame.pts).filter(|pts| !is_injected(*pts));
         let others: Vec<f64> = others.map(attributed).collect::<Result<_, LabError>>()?;
         let usual = median(&others).unwrap_or(0.0);
+        // Other threads may keep the consumer from its CPU, too.
+        let queued =
+            |pts: i64| traced.own.frames.iter().find(|frame| frame.pts == pts).map(|frame| frame.queued_ns);
+        let cost_ns = |cost: &Injected| match self.cause {
+            Cause::Wakeup => queued(cost.pts).unwrap_or(cost.ns),
+            _ => cost.ns,
+        };
         // Costs behind the last frame have no time.
         let injected = injected.iter().filter(|cost| cost.pts != i64::MIN);
-        injected.map(|cost| Ok((cost.ns as f64, attributed(cost.pts)? - usual))).collect()
+        injected.map(|cost| Ok((cost_ns(cost) as f64, attributed(cost.pts)? - usual))).collect()
     }
 }
