@@ -107,7 +107,7 @@ pub(crate) struct ThreadStretch {
     pub(crate) by: i32,
 }
 
-impl Stretch {
+impl ThreadStretch {
     /// True for a wait that the thread `by` ended. The waker of other waits than these may be any thread that an
     /// interrupt met: a timer's, a disk's.
     pub(crate) fn is_ended_by(&self, by: i32) -> bool {
@@ -303,8 +303,8 @@ mod tests {
         let last = wake_ups.map(|(by, from_ns, to_ns)| lines[&1].last_wake_up(by, from_ns, to_ns));
         assert_eq!(last, [None, Some(45), None, None]);
         // The thread that a timer's interrupt meets has not ended the wait.
-        let timer = Stretch { from_ns: 0, to_ns: 9, doing: Doing::Waiting(WaitReason::Timer), by: 8 };
-        assert!(!timer.is_ended_by(8) && Stretch { doing: FUTEX, ..timer }.is_ended_by(8));
+        let timer = ThreadStretch { from_ns: 0, to_ns: 9, doing: Doing::Waiting(WaitReason::Timer), by: 8 };
+        assert!(!timer.is_ended_by(8) && ThreadStretch { doing: FUTEX, ..timer }.is_ended_by(8));
         assert_eq!(
             [15, 30, 47, 55, 200].map(|at| lines[&1].wait_at(at)),
             [None, Some(20), Some(20), None, None]
