@@ -61,7 +61,7 @@ pub(super) fn run(
 /// Runs the cases with injections: name, injection, and true with load.
 fn inject(
     settings: &ExperimentSettings,
-    wanted: &[(String, &Injection, bool)],
+    wanted: &[(String, &ForeignInjection, bool)],
     watch: &dyn ProgressView,
     summary: &mut Summary,
 ) -> Result<(), LabError> {
