@@ -202,7 +202,7 @@ impl Probes {
                 attached.links.extend(attach(&self.calls, &self.loader, *probed, &path, process)?);
                 if let Probed::Call(_, _, site) = probed {
                     count.all += 2;
-                    count.emulated += if site.is_emulated { 2 } else { 0 };
+                    count.emulated += site.emulated;
                 }
             }
         }
