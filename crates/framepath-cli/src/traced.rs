@@ -7,9 +7,17 @@ use framepath_os::measure::meter::Level;
 use framepath_trace::{StreamLedger, TraceReport};
 use serde_json::{Value, json};
 
-/// Returns the report of each stream, with a name that no other stream of the program has.
+/// Returns the report of each stream, with a name that no other stream of the program has and that is the same in the next
+/// recording: the stream's way, and a number from the second stream with this way on.
 pub(crate) fn reports(traced: &TraceReport) -> Vec<(String, Report)> {
-    traced.streams.iter().map(|stream| (stream.name(), report(traced, stream))).collect()
+    let mut reports: Vec<(String, Report)> = Vec::new();
+    for (index, stream) in traced.streams.iter().enumerate() {
+        let way = stream.way();
+        let before = traced.streams[..index].iter().filter(|other| other.way() == way).count();
+        let name = if before == 0 { way } else { format!("{way} ({})", before + 1) };
+        reports.push((name, report(traced, stream)));
+    }
+    reports
 }
 
 fn report(traced: &TraceReport, stream: &StreamLedger) -> Report {

@@ -36,10 +36,10 @@ pub struct StreamLedger {
 }
 
 impl StreamLedger {
-    /// Returns the name of the stream: its process and its way, such as `4711: demux to mux`.
-    pub fn name(&self) -> String {
+    /// Returns the way of the stream's frames, such as `demux to mux`.
+    pub fn way(&self) -> String {
         let last = self.stages.last().map_or("", |stage| stage.split(' ').next().unwrap_or_default());
-        format!("{}: {} to {last}", self.process, self.from)
+        format!("{} to {last}", self.from)
     }
 
     /// Returns the index of thread `id` in `threads`.

@@ -51,8 +51,8 @@ enum Kind {
 const ARGUMENTS: [u8; 2] = [6, 7];
 
 fn kind(code: &[u8]) -> Option<Kind> {
-    // mov rax, fs:[imm32]: the value against overflows of the stack.
-    if code.starts_with(&[0x64, 0x48, 0x8b, 0x04, 0x25]) {
+    // mov rax, fs:[imm32] and sub rax, fs:[imm32]: the value against overflows of the stack.
+    if matches!(code, [0x64, 0x48, 0x8b | 0x2b, 0x04, 0x25, ..]) {
         return Some(Kind::Harmless(9));
     }
     let rex = code.first().copied().filter(|byte| byte & 0xf0 == 0x40);
@@ -133,6 +133,10 @@ mod tests {
             0x31, 0xc0, 0xe8,
         ];
         assert_eq!(choose(&protected), site(20, 0, 1));
+        // The same, compared at once: mov rax, [rsp+8]; sub rax, fs:0x28; jne.
+        let mut compared = protected[..20].to_vec();
+        compared.extend([0x48, 0x8b, 0x44, 0x24, 8, 0x64, 0x48, 0x2b, 0x04, 0x25, 0x28, 0, 0, 0, 0x75, 0x16]);
+        assert_eq!(choose(&compared), site(34, 0, 1));
         // mov rdi, rsi comes before the push: the first instruction, which is not emulated.
         assert_eq!(choose(&[0x48, 0x89, 0xf7, 0x53]), site(0, 0, 0));
         // xor esi, esi.

@@ -151,7 +151,7 @@ impl TraceReport {
         for stream in &self.streams {
             text.push('\n');
             if self.streams.len() > 1 {
-                let _ = writeln!(text, "{}", shown(&stream.name()));
+                let _ = writeln!(text, "process {}, {}", stream.process, shown(&stream.way()));
             }
             text.push_str(&stream.text());
         }

@@ -78,6 +78,8 @@ pub(crate) fn the_programs_of_a_shell_command_have_streams_of_their_own() -> Tes
     let rows = figures["rows"].as_array().unwrap();
     let mut decoders: Vec<&str> = rows.iter().map(|row| stages(row)[1]).collect();
     decoders.sort_unstable();
+    let names: Vec<&str> = rows.iter().map(|row| row["contender"].as_str().unwrap()).collect();
+    assert_eq!(names, ["demux to mux", "demux to mux (2)"]);
     assert_eq!(decoders, ["decode h264", "decode rawvideo"]);
     assert!(rows.iter().all(|row| row["frames"] == 30), "{rows:?}");
     Ok(())
@@ -101,6 +103,27 @@ pub(crate) fn all_outputs_have_the_frames() -> Tested {
     assert!(slices.count() >= 30);
     let page = fs::read_to_string(page).unwrap();
     assert!(page.contains("decode h264") && page.contains("copies of other programs are in"), "{page}");
+    Ok(())
+}
+
+pub(crate) fn a_gate_checks_the_figures_of_a_trace() -> Tested {
+    needs_bpf()?;
+    let folder = TempDir::new().unwrap();
+    let [json, budgets] = ["trace.json", "budgets.toml"].map(|name| folder.path().join(name));
+    let [json, budgets] = [&json, &budgets].map(|path| path.to_str().unwrap());
+    let file = clip("h264-180p8-container.mp4");
+    let command = ["--", "ffmpeg", "-v", "error", "-i", &file, "-f", "null", "-"];
+    run(&[&["trace", "--level", "bpf", "--quiet", "--json", json], &command[..]].concat()).ended(0);
+    let budget = |frames: u32| {
+        format!(
+            "[[budget]]\nname = \"frames of the decoder\"\nexperiment = \"trace\"\ncase = \"ffmpeg\"\n\
+             metric = \"hops[decode].frames\"\ncontender = \"demux to mux\"\nmax_count = {frames}\n"
+        )
+    };
+    fs::write(budgets, budget(30)).unwrap();
+    run(&["gate", budgets, json]).ended(0).shows("frames of the decoder");
+    fs::write(budgets, budget(29)).unwrap();
+    run(&["gate", budgets, json]).ended(1).shows("FAIL");
     Ok(())
 }
 
