@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use framepath_model::ledger::Row;
-use framepath_trace::{Level, Recording, StreamLedger, TraceError, TraceReport};
+use framepath_trace::{Recording, StreamLedger, TraceError, TraceLevel, TraceReport};
 
 pub use clip::NumberedClip;
 pub use own_report::{Injected, OwnFrame, OwnReport};
@@ -144,7 +144,7 @@ pub fn trace(command: Command) -> Result<TraceReport, LabError> {
 /// # Errors
 /// As for [`trace`].
 pub fn recording(command: Command) -> Result<Recording, LabError> {
-    Recording::of_command(command, Some(Level::Bpf)).map_err(failed)
+    Recording::of_command(command, Some(TraceLevel::Bpf)).map_err(failed)
 }
 
 fn failed(error: TraceError) -> LabError {

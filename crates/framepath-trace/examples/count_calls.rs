@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::process::{Command, ExitCode};
 
-use framepath_trace::{Level, Phase, Recording, TraceError};
+use framepath_trace::{Phase, Recording, TraceError, TraceLevel};
 
 fn main() -> Result<ExitCode, TraceError> {
     let mut arguments = std::env::args_os().skip(1);
@@ -18,7 +18,7 @@ fn main() -> Result<ExitCode, TraceError> {
     };
     let mut command = Command::new(program);
     command.args(arguments);
-    let report = Recording::of_command(command, Some(Level::Preload))?.run(None)?;
+    let report = Recording::of_command(command, Some(TraceLevel::Preload))?.run(None)?;
     // Calls, and those of them without an error.
     let mut counts = BTreeMap::<_, (u64, u64)>::new();
     for event in report.calls.iter().filter(|event| event.phase == Phase::Leave) {

@@ -8,16 +8,16 @@ use framepath_os::measure::process_events::{ThreadEvent, ThreadEventKind};
 
 use crate::calls::Call;
 use crate::frame_ledger::StreamLedger;
-use crate::names::Names;
-use crate::spans::Span;
-use crate::timeline::{Doing, Stretch, Timeline, WaitReason};
+use crate::names::ObjectNames;
+use crate::spans::CallSpan;
+use crate::timeline::{Doing, ThreadStretch, Timeline, WaitReason};
 
-/// Facts from which ledgers are made.
+/// TraceFacts from which ledgers are made.
 #[derive(Debug)]
-pub(crate) struct Facts<'a> {
-    pub(crate) spans: &'a [Span],
+pub(crate) struct TraceFacts<'a> {
+    pub(crate) spans: &'a [CallSpan],
     pub(crate) timelines: &'a HashMap<i32, Timeline>,
-    pub(crate) names: &'a Names,
+    pub(crate) names: &'a ObjectNames,
     /// Codecs that have threads of their own, with these threads.
     pub(crate) pools: HashMap<(i32, u64), HashSet<i32>>,
     /// Indices of each thread's calls that have an item and are not inside another one, in the order of their begins and
@@ -45,17 +45,17 @@ pub(crate) enum Part {
 /// Part of a frame's time and the time at which it ends, CLOCK_MONOTONIC nanoseconds.
 pub(crate) type PartUntil = (Part, u64);
 
-impl Facts<'_> {
+impl TraceFacts<'_> {
     pub(crate) fn new<'a>(
-        spans: &'a [Span],
+        spans: &'a [CallSpan],
         timelines: &'a HashMap<i32, Timeline>,
-        names: &'a Names,
+        names: &'a ObjectNames,
         events: &[ThreadEvent],
-    ) -> Facts<'a> {
+    ) -> TraceFacts<'a> {
         let pools = pools(spans, events);
-        let is_call = |span: &Span| span.data != 0 && span.call != Call::GetBuffer;
-        let has_pool = |span: &Span| is_call(span) && pools.contains_key(&(span.process, span.object));
-        Facts {
+        let is_call = |span: &CallSpan| span.data != 0 && span.call != Call::GetBuffer;
+        let has_pool = |span: &CallSpan| is_call(span) && pools.contains_key(&(span.process, span.object));
+        TraceFacts {
             spans,
             timelines,
             names,
@@ -115,7 +115,7 @@ impl Facts<'_> {
     }
 
     /// Returns the thread's calls with items that overlap the time.
-    fn calls_between(&self, thread: i32, from_ns: u64, to_ns: u64) -> impl Iterator<Item = &Span> {
+    fn calls_between(&self, thread: i32, from_ns: u64, to_ns: u64) -> impl Iterator<Item = &CallSpan> {
         self.overlapping(&self.calls, thread, from_ns, to_ns)
     }
 
@@ -125,7 +125,7 @@ impl Facts<'_> {
         thread: i32,
         from_ns: u64,
         to_ns: u64,
-    ) -> impl Iterator<Item = &'b Span> {
+    ) -> impl Iterator<Item = &'b CallSpan> {
         let indices = calls.get(&thread).map_or(&[][..], Vec::as_slice);
         let first = indices.partition_point(|index| self.spans[*index].leave_ns <= from_ns);
         let calls = indices[first..].iter().map(|index| &self.spans[*index]);
@@ -220,7 +220,7 @@ impl Facts<'_> {
         self.overlapping(&self.pool_calls, thread, from_ns, to_ns).next().is_some()
     }
 
-    fn stretches(&self, thread: i32, from_ns: u64, to_ns: u64) -> impl Iterator<Item = Stretch> {
+    fn stretches(&self, thread: i32, from_ns: u64, to_ns: u64) -> impl Iterator<Item = ThreadStretch> {
         self.timelines.get(&thread).into_iter().flat_map(move |line| line.between(from_ns, to_ns))
     }
 
@@ -258,13 +258,13 @@ impl Facts<'_> {
 }
 
 /// Returns the codecs that have threads of their own, with these threads: they were started while it was opened.
-fn pools(spans: &[Span], events: &[ThreadEvent]) -> HashMap<(i32, u64), HashSet<i32>> {
+fn pools(spans: &[CallSpan], events: &[ThreadEvent]) -> HashMap<(i32, u64), HashSet<i32>> {
     let mut pools: HashMap<(i32, u64), HashSet<i32>> = HashMap::new();
-    let opens: Vec<&Span> = spans.iter().filter(|span| span.call == Call::OpenCodec).collect();
+    let opens: Vec<&CallSpan> = spans.iter().filter(|span| span.call == Call::OpenCodec).collect();
     for event in events {
         let ThreadEventKind::Started { thread, process } = event.kind else { continue };
         // The last one: encoders open codecs inside.
-        let is_inside = |span: &&&Span| {
+        let is_inside = |span: &&&CallSpan| {
             span.thread == event.thread && (span.enter_ns..span.leave_ns).contains(&event.at_ns)
         };
         if let Some(open) = opens.iter().rev().find(is_inside) {
@@ -276,7 +276,7 @@ fn pools(spans: &[Span], events: &[ThreadEvent]) -> HashMap<(i32, u64), HashSet<
 
 /// Returns the indices of each thread's spans for which `is_wanted` holds, in the order of their begins, without those
 /// inside another one.
-fn by_thread(spans: &[Span], is_wanted: impl Fn(&Span) -> bool) -> HashMap<i32, Vec<usize>> {
+fn by_thread(spans: &[CallSpan], is_wanted: impl Fn(&CallSpan) -> bool) -> HashMap<i32, Vec<usize>> {
     let mut by_thread: HashMap<i32, Vec<usize>> = HashMap::new();
     for (index, span) in spans.iter().enumerate().filter(|(_, span)| is_wanted(span)) {
         let indices = by_thread.entry(span.thread).or_default();
@@ -299,7 +299,7 @@ mod tests {
     const TIMER: Doing = Doing::Waiting(WaitReason::Timer);
 
     fn line(stretches: &[(u64, u64, Doing, i32)]) -> Timeline {
-        let stretch = |(from_ns, to_ns, doing, by)| Stretch { from_ns, to_ns, doing, by };
+        let stretch = |(from_ns, to_ns, doing, by)| ThreadStretch { from_ns, to_ns, doing, by };
         Timeline::of(stretches.iter().copied().map(stretch).collect())
     }
 
@@ -307,7 +307,7 @@ mod tests {
     /// blocked, paced. The second thread has a call for another frame until `busy_ns`; the first one's next call
     /// begins at `next_ns`.
     fn way(first: Timeline, second: Timeline, busy_ns: u64, next_ns: u64) -> [u64; 5] {
-        let span = |thread, enter_ns, leave_ns| Span {
+        let span = |thread, enter_ns, leave_ns| CallSpan {
             call: Call::SendFrame,
             process: 1,
             thread,
@@ -319,8 +319,8 @@ mod tests {
             result: 0,
         };
         let spans = [span(SECOND, 50, busy_ns), span(FIRST, next_ns, next_ns + 10)];
-        let (timelines, names) = (HashMap::from([(FIRST, first), (SECOND, second)]), Names::default());
-        let facts = Facts::new(&spans, &timelines, &names, &[]);
+        let (timelines, names) = (HashMap::from([(FIRST, first), (SECOND, second)]), ObjectNames::default());
+        let facts = TraceFacts::new(&spans, &timelines, &names, &[]);
         let mut ledger = StreamLedger::default();
         let part = (Part::Way { from: FIRST, to: SECOND }, 200);
         facts.add_frame(&mut ledger, 0, 100, vec![(vec![part], SECOND)]);

@@ -8,15 +8,15 @@ use std::time::Duration;
 use framepath_os::measure::process_events::ThreadEvent;
 use framepath_os::process::children;
 
-use crate::attribution::Facts;
+use crate::attribution::TraceFacts;
 use crate::calls::CallEvent;
 use crate::frame_ledger::{StreamLedger, ledgers};
 use crate::identify::identify;
-use crate::names::Names;
+use crate::names::ObjectNames;
 use crate::pad_frames::pad_ledgers;
 use crate::preload::{Preload, PreloadEvent};
 use crate::probes::{ProbeCount, ProbeEvent, Probes, SystemCall};
-use crate::recording::Level;
+use crate::recording::TraceLevel;
 use crate::spans::spans;
 use crate::timeline::{WakeUp, timelines};
 
@@ -26,7 +26,7 @@ const SIGCONT: i32 = libc::SIGCONT;
 #[derive(Debug)]
 pub(crate) struct CallLog {
     source: Source,
-    names: Names,
+    names: ObjectNames,
     calls: Vec<CallEvent>,
     waits: Vec<SystemCall>,
     wake_ups: Vec<WakeUp>,
@@ -41,15 +41,15 @@ enum Source {
     Library(Preload),
 }
 
-/// What a recording's calls show.
+/// Findings in a recording's calls.
 #[derive(Debug, Default)]
-pub(crate) struct Frames {
-    /// Level of the recording; `None` without calls.
-    pub(crate) level: Option<Level>,
+pub(crate) struct CallFindings {
+    /// TraceLevel of the recording; `None` without calls.
+    pub(crate) level: Option<TraceLevel>,
     pub(crate) calls: Vec<CallEvent>,
     pub(crate) streams: Vec<StreamLedger>,
     pub(crate) ambiguous: u64,
-    /// Names of the codecs of threads that a codec has started.
+    /// ObjectNames of the codecs of threads that a codec has started.
     pub(crate) codecs: HashMap<i32, String>,
     pub(crate) lost: u64,
     pub(crate) probes: ProbeCount,
@@ -93,7 +93,7 @@ impl CallLog {
     fn of(source: Source) -> CallLog {
         let count = ProbeCount::default();
         let (calls, waits, wake_ups) = (Vec::new(), Vec::new(), Vec::new());
-        CallLog { source, names: Names::default(), calls, waits, wake_ups, count }
+        CallLog { source, names: ObjectNames::default(), calls, waits, wake_ups, count }
     }
 
     /// Returns true if [`CallLog::wait`] must be called all the time.
@@ -174,14 +174,14 @@ impl CallLog {
     }
 
     /// Ends the recording at `end_ns`. `events` are the threads' events in the order of their times.
-    pub(crate) fn finish(mut self, events: &[ThreadEvent], end_ns: u64) -> Frames {
+    pub(crate) fn finish(mut self, events: &[ThreadEvent], end_ns: u64) -> CallFindings {
         if let Source::Library(preload) = &mut self.source {
             preload.end();
         }
         self.read();
         let (level, lost) = match &self.source {
-            Source::Probes(probes) => (Level::Bpf, probes.lost()),
-            Source::Library(preload) => (Level::Preload, preload.lost()),
+            Source::Probes(probes) => (TraceLevel::Bpf, probes.lost()),
+            Source::Library(preload) => (TraceLevel::Preload, preload.lost()),
         };
         // Each CPU takes a time before it takes a place in the ring.
         self.calls.sort_by_key(|event| event.at_ns);
@@ -190,13 +190,21 @@ impl CallLog {
         let spans = spans(&self.calls);
         let timelines = timelines(events, &self.waits, &self.wake_ups, end_ns);
         let found = identify(&spans, &self.names);
-        let facts = Facts::new(&spans, &timelines, &self.names, events);
+        let facts = TraceFacts::new(&spans, &timelines, &self.names, events);
         // In a pipeline, the calls of FFmpeg's libraries are parts of its elements.
         let pads = pad_ledgers(&facts);
         let (streams, ambiguous) =
             if pads.is_empty() { (ledgers(&found, &facts), found.ambiguous) } else { (pads, 0) };
         let codecs = facts.codecs();
-        Frames { level: Some(level), codecs, streams, ambiguous, lost, probes: self.count, calls: self.calls }
+        CallFindings {
+            level: Some(level),
+            codecs,
+            streams,
+            ambiguous,
+            lost,
+            probes: self.count,
+            calls: self.calls,
+        }
     }
 }
 
@@ -230,7 +238,7 @@ mod tests {
             (random >> 33) % limit
         };
         for round in 0..300 {
-            let mut names = Names::default();
+            let mut names = ObjectNames::default();
             for pad in 0..4 {
                 let name = "element".to_owned();
                 let (parent, peer, next) = (below(6), below(6), below(6));
@@ -261,7 +269,7 @@ mod tests {
             let spans = spans(&calls);
             let timelines = timelines(&[], &[], &[], u64::MAX);
             let found = identify(&spans, &names);
-            let facts = Facts::new(&spans, &timelines, &names, &[]);
+            let facts = TraceFacts::new(&spans, &timelines, &names, &[]);
             let frames: u64 = ledgers(&found, &facts).iter().map(|ledger| ledger.frames).sum();
             assert!(frames <= calls.len() as u64);
             pad_ledgers(&facts);

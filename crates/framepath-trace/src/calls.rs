@@ -63,10 +63,10 @@ pub enum Phase {
     Leave,
 }
 
-/// What a function's second argument points to.
+/// Kind of a function's second argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Item {
-    /// Nothing that is read.
+pub enum CallItem {
+    /// An argument that is not read.
     None,
     /// An `AVPacket`.
     Packet,
@@ -86,29 +86,29 @@ pub struct CallSite {
     /// Name of the function in the library's symbol table.
     pub symbol: &'static str,
     /// Its second argument.
-    pub item: Item,
+    pub item: CallItem,
     /// Moment at which the item has the bytes.
     pub read_at: Phase,
 }
 
-impl Item {
+impl CallItem {
     /// Returns the offset of the address of the bytes (of the first plane) in the item; `None` if the item's own address
     /// stands for it.
     pub fn data_offset(self) -> Option<i32> {
         match self {
-            Item::Packet => Some(24),
-            Item::Frame => Some(0),
-            Item::Buffer | Item::None => None,
+            CallItem::Packet => Some(24),
+            CallItem::Frame => Some(0),
+            CallItem::Buffer | CallItem::None => None,
         }
     }
 
     /// Returns the offset of the presentation time in the item.
     pub fn pts_offset(self) -> i32 {
         match self {
-            Item::Packet => 8,
-            Item::Frame => 136,
-            Item::Buffer => 72,
-            Item::None => 0,
+            CallItem::Packet => 8,
+            CallItem::Frame => 136,
+            CallItem::Buffer => 72,
+            CallItem::None => 0,
         }
     }
 }
@@ -117,7 +117,7 @@ const fn site(
     call: Call,
     library: &'static str,
     symbol: &'static str,
-    item: Item,
+    item: CallItem,
     read_at: Phase,
 ) -> CallSite {
     CallSite { call, library, symbol, item, read_at }
@@ -125,23 +125,23 @@ const fn site(
 
 /// All observed functions.
 pub const CALL_SITES: [CallSite; 17] = [
-    site(Call::OpenCodec, "libavcodec", "avcodec_open2", Item::None, Phase::Leave),
-    site(Call::OpenInput, "libavformat", "avformat_find_stream_info", Item::None, Phase::Leave),
-    site(Call::OpenOutput, "libavformat", "avformat_write_header", Item::None, Phase::Leave),
-    site(Call::OpenGraph, "libavfilter", "avfilter_graph_config", Item::None, Phase::Leave),
-    site(Call::ReadPacket, "libavformat", "av_read_frame", Item::Packet, Phase::Leave),
-    site(Call::SendPacket, "libavcodec", "avcodec_send_packet", Item::Packet, Phase::Enter),
-    site(Call::GetBuffer, "libavcodec", "avcodec_default_get_buffer2", Item::Frame, Phase::Leave),
-    site(Call::ReceiveFrame, "libavcodec", "avcodec_receive_frame", Item::Frame, Phase::Leave),
-    site(Call::FilterInput, "libavfilter", "av_buffersrc_add_frame_flags", Item::Frame, Phase::Enter),
-    site(Call::FilterOutput, "libavfilter", "av_buffersink_get_frame_flags", Item::Frame, Phase::Leave),
-    site(Call::FilterOutput, "libavfilter", "av_buffersink_get_frame", Item::Frame, Phase::Leave),
-    site(Call::SendFrame, "libavcodec", "avcodec_send_frame", Item::Frame, Phase::Enter),
-    site(Call::ReceivePacket, "libavcodec", "avcodec_receive_packet", Item::Packet, Phase::Leave),
-    site(Call::WritePacket, "libavformat", "av_interleaved_write_frame", Item::Packet, Phase::Enter),
-    site(Call::WritePacket, "libavformat", "av_write_frame", Item::Packet, Phase::Enter),
-    site(Call::PadPush, "libgstreamer-1.0", "gst_pad_push", Item::Buffer, Phase::Enter),
-    site(Call::ClockWait, "libgstreamer-1.0", "gst_clock_id_wait", Item::None, Phase::Leave),
+    site(Call::OpenCodec, "libavcodec", "avcodec_open2", CallItem::None, Phase::Leave),
+    site(Call::OpenInput, "libavformat", "avformat_find_stream_info", CallItem::None, Phase::Leave),
+    site(Call::OpenOutput, "libavformat", "avformat_write_header", CallItem::None, Phase::Leave),
+    site(Call::OpenGraph, "libavfilter", "avfilter_graph_config", CallItem::None, Phase::Leave),
+    site(Call::ReadPacket, "libavformat", "av_read_frame", CallItem::Packet, Phase::Leave),
+    site(Call::SendPacket, "libavcodec", "avcodec_send_packet", CallItem::Packet, Phase::Enter),
+    site(Call::GetBuffer, "libavcodec", "avcodec_default_get_buffer2", CallItem::Frame, Phase::Leave),
+    site(Call::ReceiveFrame, "libavcodec", "avcodec_receive_frame", CallItem::Frame, Phase::Leave),
+    site(Call::FilterInput, "libavfilter", "av_buffersrc_add_frame_flags", CallItem::Frame, Phase::Enter),
+    site(Call::FilterOutput, "libavfilter", "av_buffersink_get_frame_flags", CallItem::Frame, Phase::Leave),
+    site(Call::FilterOutput, "libavfilter", "av_buffersink_get_frame", CallItem::Frame, Phase::Leave),
+    site(Call::SendFrame, "libavcodec", "avcodec_send_frame", CallItem::Frame, Phase::Enter),
+    site(Call::ReceivePacket, "libavcodec", "avcodec_receive_packet", CallItem::Packet, Phase::Leave),
+    site(Call::WritePacket, "libavformat", "av_interleaved_write_frame", CallItem::Packet, Phase::Enter),
+    site(Call::WritePacket, "libavformat", "av_write_frame", CallItem::Packet, Phase::Enter),
+    site(Call::PadPush, "libgstreamer-1.0", "gst_pad_push", CallItem::Buffer, Phase::Enter),
+    site(Call::ClockWait, "libgstreamer-1.0", "gst_clock_id_wait", CallItem::None, Phase::Leave),
 ];
 
 /// One moment of a call. Times are CLOCK_MONOTONIC nanoseconds.

@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, HashMap};
 
 use framepath_model::ledger::{Row, Span, SpanPlace};
 
-use crate::attribution::{Facts, Part, PartUntil};
+use crate::attribution::{Part, PartUntil, TraceFacts};
 use crate::identify::{Identified, TracedFrame};
-use crate::timeline::Stretch;
+use crate::timeline::ThreadStretch;
 
 /// Ledger of one video stream of a program.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -64,7 +64,7 @@ impl StreamLedger {
 const STAGES: [&str; 5] = ["demux", "decode", "filter", "encode", "mux"];
 
 /// Makes the ledger of each stream, the one with the most frames first.
-pub(crate) fn ledgers(found: &Identified, facts: &Facts<'_>) -> Vec<StreamLedger> {
+pub(crate) fn ledgers(found: &Identified, facts: &TraceFacts<'_>) -> Vec<StreamLedger> {
     let mut streams: BTreeMap<(i32, u64), Vec<&TracedFrame>> = BTreeMap::new();
     for frame in &found.frames {
         streams.entry(frame.decoder).or_default().push(frame);
@@ -83,7 +83,7 @@ pub(crate) fn mean_blocked(ledger: &mut StreamLedger) {
 }
 
 struct Stream<'a> {
-    facts: &'a Facts<'a>,
+    facts: &'a TraceFacts<'a>,
     frames: &'a [&'a TracedFrame],
 }
 
@@ -172,7 +172,7 @@ impl Stream<'_> {
                 .map(|(frame, buffer)| {
                     let (send, buffer) = (&spans[frame.send], &spans[*buffer]);
                     // Other threads end waits inside the work on the frame.
-                    let is_for_packet = |wait: &Stretch| wait.may_be_ended_by(send.thread);
+                    let is_for_packet = |wait: &ThreadStretch| wait.may_be_ended_by(send.thread);
                     line.last_end(send.enter_ns, buffer.enter_ns, is_for_packet).unwrap_or(send.enter_ns)
                 })
                 .collect();

@@ -8,8 +8,8 @@
 use std::collections::HashMap;
 
 use crate::calls::{Call, NO_PTS};
-use crate::names::{Media, Names};
-use crate::spans::Span;
+use crate::names::{Media, ObjectNames};
+use crate::spans::CallSpan;
 
 /// One video frame, from its packet on. Each call is an index in the list of spans.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,8 +44,8 @@ pub(crate) struct Identified {
 const WAITING: usize = 1024;
 
 /// Finds the frames in `spans`, which are in the order of their begins.
-pub(crate) fn identify(spans: &[Span], names: &Names) -> Identified {
-    let mut state = State {
+pub(crate) fn identify(spans: &[CallSpan], names: &ObjectNames) -> Identified {
+    let mut state = Identification {
         spans,
         names,
         found: Identified::default(),
@@ -69,9 +69,9 @@ pub(crate) fn identify(spans: &[Span], names: &Names) -> Identified {
     state.found
 }
 
-struct State<'a> {
-    spans: &'a [Span],
-    names: &'a Names,
+struct Identification<'a> {
+    spans: &'a [CallSpan],
+    names: &'a ObjectNames,
     found: Identified,
     /// Read call of each packet, by process and address of its bytes.
     read: HashMap<(i32, u64), usize>,
@@ -85,7 +85,7 @@ struct State<'a> {
     inside: HashMap<(i32, u64), Vec<(i64, usize)>>,
 }
 
-impl State<'_> {
+impl Identification<'_> {
     fn step(&mut self, index: usize) {
         let span = self.spans[index];
         let of_process = |address| (span.process, address);
@@ -147,18 +147,18 @@ impl State<'_> {
     }
 
     /// True unless the codec is known to be none of video.
-    fn is_video(&self, span: &Span) -> bool {
+    fn is_video(&self, span: &CallSpan) -> bool {
         self.names.of(span.process, span.object).is_none_or(|named| named.media == Media::Video)
     }
 
     /// Returns the graph of a filter, or the filter itself: one with a graph that is not known is alone.
-    fn graph(&self, span: &Span) -> (i32, u64) {
+    fn graph(&self, span: &CallSpan) -> (i32, u64) {
         (span.process, self.names.graph(span.process, span.object).unwrap_or(0))
     }
 
     /// Notes that a thread has begun to decode a frame: by its time; if that is not enough, because the packet is just being
     /// sent by this thread, or because the threads of a decoder begin with the frames in the order of their packets.
-    fn begin_to_decode(&mut self, index: usize, span: &Span) {
+    fn begin_to_decode(&mut self, index: usize, span: &CallSpan) {
         let frames = &self.found.frames;
         let is_new = |frame: &usize| frames[*frame].buffer.is_none() && frames[*frame].receive.is_none();
         let of_process = self.inside.iter().filter(|((process, _), _)| *process == span.process);
@@ -189,7 +189,7 @@ impl State<'_> {
     }
 
     /// Finds the frame that a decoder outputs: by the address of its bytes, and by its time.
-    fn decoded(&mut self, span: &Span) -> Option<usize> {
+    fn decoded(&mut self, span: &CallSpan) -> Option<usize> {
         let decoder = (span.process, span.object);
         let inside = self.inside.get(&decoder)?;
         let by_address = self.decoding.remove(&(span.process, span.data));

@@ -2,7 +2,7 @@
 //! The ledger of programs that were not written for framepath: touches perf events and memory of other processes, and
 //! starts and ends the traced command.
 //!
-//! A recording has one of three [`Level`]s:
+//! A recording has one of three [`TraceLevel`]s:
 //!
 //! - `bpf`: frames, stages and causes of programs that use FFmpeg's shared libraries or GStreamer, by probes (uprobes)
 //!   and the scheduler's tracepoints. Root, or CAP_BPF and CAP_PERFMON.
@@ -13,7 +13,7 @@
 //! | --- | --- |
 //! | `recording` | [`Recording`]: a command or a running process, until it ends, a time has passed or a signal arrives |
 //! | `calls` | [`CALL_SITES`]: the observed functions, and the events of their calls |
-//! | `probes`, `library`, `probe_site` | calls by BPF: programs, symbols, choice of the probed instruction |
+//! | `probes`, `probe_programs`, `library`, `probe_site` | calls by BPF: attachment, programs, symbols, choice of the probed instruction |
 //! | `preload` | calls by a library in the program |
 //! | `call_log`, `names` | collection of the calls, and names of the objects |
 //! | `spans`, `timeline`, `thread_times` | arithmetic: calls with begin and end; what each thread did when |
@@ -25,12 +25,12 @@
 //!
 //! ```
 //! use std::process::Command;
-//! use framepath_trace::{Level, Recording};
+//! use framepath_trace::{TraceLevel, Recording};
 //!
 //! let mut sleep = Command::new("sleep");
 //! sleep.arg("0.01");
 //! // Fails where the kernel denies perf.
-//! if let Ok(recording) = Recording::of_command(sleep, Some(Level::Threads)) {
+//! if let Ok(recording) = Recording::of_command(sleep, Some(TraceLevel::Threads)) {
 //!     let report = recording.run(None)?;
 //!     assert_eq!(report.threads.len(), 1);
 //!     assert!(report.threads[0].waiting_ns >= 10_000_000);
@@ -50,6 +50,7 @@ mod library;
 mod names;
 mod pad_frames;
 mod preload;
+mod probe_programs;
 mod probe_site;
 mod probes;
 mod recording;
@@ -58,9 +59,9 @@ mod spans;
 mod thread_times;
 mod timeline;
 
-pub use calls::{CALL_SITES, Call, CallEvent, CallSite, Item, NO_PTS, Phase};
+pub use calls::{CALL_SITES, Call, CallEvent, CallItem, CallSite, NO_PTS, Phase};
 pub use error::TraceError;
 pub use frame_ledger::StreamLedger;
-pub use recording::{Level, Recording, highest_level};
+pub use recording::{Recording, TraceLevel, highest_level};
 pub use report::{TraceReport, Usage};
 pub use thread_times::{ThreadRow, ThreadTimes};

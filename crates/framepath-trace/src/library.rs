@@ -29,9 +29,9 @@ pub struct MappedFile {
     pub identity: (u64, u64),
 }
 
-/// Function in a file.
+/// LibraryFunction in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Function {
+pub struct LibraryFunction {
     /// Offset of its first byte in the file.
     pub offset: u64,
     /// Its first bytes.
@@ -74,7 +74,7 @@ fn number(device: &str) -> u64 {
 ///
 /// # Errors
 /// The file cannot be read, or it is not an ELF file for this computer.
-pub fn functions(path: &Path, names: &[&str]) -> io::Result<HashMap<String, Function>> {
+pub fn functions(path: &Path, names: &[&str]) -> io::Result<HashMap<String, LibraryFunction>> {
     if fs::metadata(path)?.len() > LARGEST {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
@@ -92,7 +92,7 @@ fn find(
     bytes: &[u8],
     header: &FileHeader64<Endianness>,
     names: &[&str],
-) -> object::Result<HashMap<String, Function>> {
+) -> object::Result<HashMap<String, LibraryFunction>> {
     let endian = header.endian()?;
     let segments = header.program_headers(endian, bytes)?;
     let sections = header.sections(endian, bytes)?;
@@ -117,7 +117,7 @@ fn find(
             let offset = address - segment.p_vaddr(endian) + segment.p_offset(endian);
             let code = bytes.get(offset as usize..).unwrap_or_default();
             let code = code[..code.len().min(CODE_BYTES)].to_vec();
-            found.entry((*name).to_owned()).or_insert(Function { offset, code });
+            found.entry((*name).to_owned()).or_insert(LibraryFunction { offset, code });
         }
     }
     Ok(found)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Names of a traced program's objects: which codec, demuxer, muxer or filters.
+//! ObjectNames of a traced program's objects: which codec, demuxer, muxer or filters.
 //!
 //! The names are read from the program's memory when the object has been made ready. Source of the offsets: the public
 //! headers of FFmpeg (the fields are equal in versions 4 to 8) and of GStreamer 1.0. What is no name of this kind is not
@@ -29,7 +29,7 @@ pub(crate) enum Media {
     Other,
 }
 
-/// Facts about an object.
+/// TraceFacts about an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Named {
     /// Name as FFmpeg has it: `h264`, `mov,mp4,m4a`, `scale,eq`.
@@ -52,9 +52,9 @@ pub(crate) struct Pad {
     pub(crate) next_name: String,
 }
 
-/// Names of objects, by the process and the object's address.
+/// ObjectNames of objects, by the process and the object's address.
 #[derive(Debug, Default)]
-pub(crate) struct Names {
+pub(crate) struct ObjectNames {
     objects: HashMap<(i32, u64), Named>,
     /// Pads of GStreamer, as they were linked when the first buffer passed them.
     pads: HashMap<(i32, u64), Pad>,
@@ -66,7 +66,7 @@ pub(crate) struct Names {
     given: HashSet<(i32, u64)>,
 }
 
-impl Names {
+impl ObjectNames {
     /// Sets the name of an object that a call has made ready. `media` is the kind of a codec's stream; `name` ends with a
     /// zero if it is shorter.
     pub(crate) fn set(&mut self, process: i32, object: u64, media: u32, name: &[u8]) {
@@ -247,7 +247,7 @@ mod tests {
     use crate::calls::NO_PTS;
 
     /// Reads the object at `object` of this process.
-    fn read(names: &mut Names, call: Call, object: u64) {
+    fn read(names: &mut ObjectNames, call: Call, object: u64) {
         let process = std::process::id() as i32;
         let (phase, data, pts) = (Phase::Leave, 0, NO_PTS);
         names.see(&CallEvent { at_ns: 1, process, thread: 1, call, phase, object, data, pts, result: 0 });
@@ -260,7 +260,7 @@ mod tests {
     #[test]
     fn names_are_found_where_ffmpeg_has_them_and_nothing_else_is_a_name() {
         let process = std::process::id() as i32;
-        let mut names = Names::default();
+        let mut names = ObjectNames::default();
         let codec = [c"h264".as_ptr() as u64, 0];
         let context = [0, 0, address(&codec)];
         read(&mut names, Call::OpenCodec, address(&context));

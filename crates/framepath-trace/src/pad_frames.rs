@@ -6,11 +6,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::attribution::{Facts, Part, PartUntil};
+use crate::attribution::{Part, PartUntil, TraceFacts};
 use crate::calls::Call;
 use crate::frame_ledger::{StreamLedger, mean_blocked};
 use crate::names::Pad;
-use crate::spans::Span;
+use crate::spans::CallSpan;
 
 /// `GST_CLOCK_TIME_NONE`.
 const NO_TIME: i64 = -1;
@@ -28,7 +28,7 @@ struct Passage<'a> {
 }
 
 /// Makes the ledger of the way to each sink, the one with the most frames first.
-pub(crate) fn pad_ledgers(facts: &Facts<'_>) -> Vec<StreamLedger> {
+pub(crate) fn pad_ledgers(facts: &TraceFacts<'_>) -> Vec<StreamLedger> {
     let mut processes: BTreeMap<i32, BTreeMap<u64, Passage<'_>>> = BTreeMap::new();
     for (index, span) in facts.spans.iter().enumerate().filter(|(_, span)| span.call == Call::PadPush) {
         let Some(pad) = facts.names.pad(span.process, span.object) else { continue };
@@ -81,7 +81,7 @@ fn way<'a>(passages: &[&'a Passage<'a>], end: &'a Passage<'a>) -> Vec<&'a Passag
     way
 }
 
-fn ledger(way: &[&Passage<'_>], facts: &Facts<'_>) -> StreamLedger {
+fn ledger(way: &[&Passage<'_>], facts: &TraceFacts<'_>) -> StreamLedger {
     // The sides of ghost pads are no elements: buffers pass them at once.
     let is_real = |at: usize| !is_ghost(way[at], way);
     let pads: Vec<&Passage<'_>> = (0..way.len()).filter(|at| is_real(*at)).map(|at| way[at]).collect();
@@ -98,7 +98,7 @@ fn ledger(way: &[&Passage<'_>], facts: &Facts<'_>) -> StreamLedger {
         .collect();
     times.sort_unstable();
     for (number, (birth_ns, time)) in times.into_iter().enumerate() {
-        let calls: Option<Vec<&Span>> = pads
+        let calls: Option<Vec<&CallSpan>> = pads
             .iter()
             .map(|pad| pad.calls.get(&time).copied().flatten().map(|call| &facts.spans[call]))
             .collect();
@@ -125,7 +125,7 @@ fn is_ghost(pad: &Passage<'_>, way: &[&Passage<'_>]) -> bool {
 }
 
 /// Returns the parts of the time that a frame spends in the element between two pads.
-fn element(from: &Span, to: &Span, facts: &Facts<'_>) -> Vec<PartUntil> {
+fn element(from: &CallSpan, to: &CallSpan, facts: &TraceFacts<'_>) -> Vec<PartUntil> {
     let pool = from.thread == to.thread && facts.has_pool(from.thread, from.enter_ns, from.leave_ns);
     let worker = Part::Thread { thread: from.thread, pool };
     if to.enter_ns <= from.leave_ns {

@@ -11,10 +11,10 @@
 pub struct ProbeSite {
     /// Instruction for the function's begin: its first two arguments are still in their registers.
     pub enter: u64,
-    /// True if the kernel emulates the instruction at `enter`.
-    pub is_emulated: bool,
     /// Instruction for the function's return: the return address is still on top of the stack.
     pub leave: u64,
+    /// Number of these two instructions that the kernel emulates.
+    pub emulated: usize,
 }
 
 /// Looks at this many instructions at most.
@@ -24,24 +24,26 @@ const MOST: usize = 12;
 pub fn choose(code: &[u8]) -> ProbeSite {
     // `endbr64`, which marks targets of indirect jumps, changes nothing.
     let start = if code.starts_with(&[0xf3, 0x0f, 0x1e, 0xfa]) { 4 } else { 0 };
+    let is_emulated = |at: usize| matches!(code.get(at..).and_then(kind), Some(Kind::Emulated));
+    let leave = (start as u64, usize::from(is_emulated(start)));
     let mut at = start;
     for _ in 0..MOST {
         match code.get(at..).and_then(kind) {
             Some(Kind::Emulated) => {
                 // Up to here, only instructions have passed that leave the stack as it was, or `sub rsp`.
-                return ProbeSite { enter: at as u64, is_emulated: true, leave: start as u64 };
+                return ProbeSite { enter: at as u64, leave: leave.0, emulated: 1 + leave.1 };
             }
             Some(Kind::Harmless(bytes)) => at += bytes,
             None => break,
         }
     }
-    ProbeSite { enter: 0, is_emulated: false, leave: start as u64 }
+    ProbeSite { enter: 0, leave: leave.0, emulated: leave.1 }
 }
 
 enum Kind {
     /// The kernel emulates it.
     Emulated,
-    /// It has this many bytes and changes neither the two argument registers nor memory.
+    /// It has this many bytes and does not change the two argument registers.
     Harmless(usize),
 }
 
@@ -49,6 +51,10 @@ enum Kind {
 const ARGUMENTS: [u8; 2] = [6, 7];
 
 fn kind(code: &[u8]) -> Option<Kind> {
+    // mov rax, fs:[imm32]: the value against overflows of the stack.
+    if code.starts_with(&[0x64, 0x48, 0x8b, 0x04, 0x25]) {
+        return Some(Kind::Harmless(9));
+    }
     let rex = code.first().copied().filter(|byte| byte & 0xf0 == 0x40);
     let prefix = usize::from(rex.is_some());
     let rex = rex.unwrap_or(0);
@@ -60,8 +66,9 @@ fn kind(code: &[u8]) -> Option<Kind> {
         (!ARGUMENTS.contains(&register)).then_some(Kind::Harmless(prefix + bytes))
     };
     match operation {
-        // push r64.
+        // push r64; call rel32.
         0x50..=0x57 => Some(Kind::Emulated),
+        0xe8 if prefix == 0 => Some(Kind::Emulated),
         // A nop of one byte. Longer ones are left alone, because kernels may rewrite them.
         0x90 if prefix == 0 => Some(Kind::Emulated),
         // A short or near conditional jump.
@@ -75,8 +82,9 @@ fn kind(code: &[u8]) -> Option<Kind> {
         }
         // mov and xor of registers: to the register of the upper bits.
         0x8b | 0x33 if byte(1)? >> 6 == 3 => unless_argument(register(byte(1)? >> 3, 2), 2),
-        // mov and lea with an address: rm 4 has a byte more, and without an offset rm 5 is relative to rip.
-        0x8b | 0x8d if byte(1)? >> 6 != 3 => {
+        // mov (to a register, and from one) and lea with an address: rm 4 has a byte more, and without an offset rm 5 is
+        // relative to rip.
+        0x89 | 0x8b | 0x8d if byte(1)? >> 6 != 3 => {
             let (mode, rm) = (byte(1)? >> 6, byte(1)? & 7);
             let offset = match (mode, rm) {
                 (0, 5) => 4,
@@ -85,7 +93,11 @@ fn kind(code: &[u8]) -> Option<Kind> {
                 (1, _) => 1,
                 _ => 4,
             };
-            unless_argument(register(byte(1)? >> 3, 2), 2 + usize::from(rm == 4) + offset)
+            let bytes = 2 + usize::from(rm == 4) + offset;
+            match operation {
+                0x89 => Some(Kind::Harmless(prefix + bytes)),
+                _ => unless_argument(register(byte(1)? >> 3, 2), bytes),
+            }
         }
         // mov r32, imm32.
         0xb8..=0xbf if rex & 8 == 0 => unless_argument(register(operation, 0), 5),
@@ -100,29 +112,35 @@ fn kind(code: &[u8]) -> Option<Kind> {
 mod tests {
     use super::*;
 
-    fn site(enter: u64, is_emulated: bool, leave: u64) -> ProbeSite {
-        ProbeSite { enter, is_emulated, leave }
+    fn site(enter: u64, leave: u64, emulated: usize) -> ProbeSite {
+        ProbeSite { enter, leave, emulated }
     }
 
     #[test]
     fn the_first_emulated_instruction_before_an_argument_changes_is_chosen() {
         // push r15.
-        assert_eq!(choose(&[0x41, 0x57, 0x48]), site(0, true, 0));
+        assert_eq!(choose(&[0x41, 0x57, 0x48]), site(0, 0, 2));
         // endbr64; push rbp.
-        assert_eq!(choose(&[0xf3, 0x0f, 0x1e, 0xfa, 0x55]), site(4, true, 4));
+        assert_eq!(choose(&[0xf3, 0x0f, 0x1e, 0xfa, 0x55]), site(4, 4, 2));
         // test rsi, rsi; je.
-        assert_eq!(choose(&[0x48, 0x85, 0xf6, 0x74, 0x10]), site(3, true, 0));
+        assert_eq!(choose(&[0x48, 0x85, 0xf6, 0x74, 0x10]), site(3, 0, 1));
         // mov eax, [rdi+0x88]; sub rsp, 8; test eax, eax; jne near.
         let code = [0x8b, 0x87, 0x88, 0, 0, 0, 0x48, 0x83, 0xec, 8, 0x85, 0xc0, 0x0f, 0x85, 0, 0, 0, 0];
-        assert_eq!(choose(&code), site(12, true, 0));
+        assert_eq!(choose(&code), site(12, 0, 1));
+        // sub rsp, 0x18; mov rax, fs:0x28; mov [rsp+8], rax; xor eax, eax; call.
+        let protected = [
+            0x48, 0x83, 0xec, 0x18, 0x64, 0x48, 0x8b, 0x04, 0x25, 0x28, 0, 0, 0, 0x48, 0x89, 0x44, 0x24, 8,
+            0x31, 0xc0, 0xe8,
+        ];
+        assert_eq!(choose(&protected), site(20, 0, 1));
         // mov rdi, rsi comes before the push: the first instruction, which is not emulated.
-        assert_eq!(choose(&[0x48, 0x89, 0xf7, 0x53]), site(0, false, 0));
+        assert_eq!(choose(&[0x48, 0x89, 0xf7, 0x53]), site(0, 0, 0));
         // xor esi, esi.
-        assert_eq!(choose(&[0x31, 0xf6, 0x53]), site(0, false, 0));
+        assert_eq!(choose(&[0x31, 0xf6, 0x53]), site(0, 0, 0));
         // mov r14, rdi (a register with a prefix); push rbx.
-        assert_eq!(choose(&[0x49, 0x89, 0xfe, 0x53]), site(3, true, 0));
+        assert_eq!(choose(&[0x49, 0x89, 0xfe, 0x53]), site(3, 0, 1));
         // An unknown instruction, and bytes that end too early.
-        assert_eq!(choose(&[0x0f, 0x05, 0x53]), site(0, false, 0));
+        assert_eq!(choose(&[0x0f, 0x05, 0x53]), site(0, 0, 0));
         for end in 0..code.len() {
             let _ = choose(&code[..end]);
         }

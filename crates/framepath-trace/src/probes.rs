@@ -4,20 +4,22 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::os::fd::AsFd;
 use std::path::Path;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use framepath_os::bpf::assembler::Register::{R0, R1, R2, R3, R4, R6, R7, R8, R9, R10};
-use framepath_os::bpf::assembler::{Assembler, Condition, Helper, Label, Register};
+use framepath_os::bpf::assembler::Assembler;
 use framepath_os::bpf::btf::Btf;
 use framepath_os::bpf::map::ProgramMap;
-use framepath_os::bpf::program::{Link, Program, ProgramKind};
+use framepath_os::bpf::program::{BpfProgram, Link, ProgramKind};
 use framepath_os::bpf::ring::Ring;
+use framepath_os::process::children;
 
-use crate::calls::{CALL_SITES, Call, CallEvent, CallSite, Item, NO_PTS, Phase};
+use crate::calls::{CALL_SITES, CallEvent, CallSite, NO_PTS, Phase};
 use crate::library::{self, MappedFile};
+use crate::probe_programs::{
+    LEAVE, Maps, NAME_BYTES, NAMED, TAG_EXECUTED, TAG_FORKED, TAG_LOADED, TAG_WAITS, TAG_WOKEN,
+};
 use crate::probe_site::{self, ProbeSite};
 
 /// Size of the ring, bytes: 58,000 records between two calls of [`Probes::drain`].
@@ -27,61 +29,14 @@ const PROCESSES: u32 = 65_536;
 /// Greatest number of calls that are running at one time.
 const CALLS: u32 = 65_536;
 
-/// Longest name of an object that a record has, bytes.
-pub(crate) const NAME_BYTES: usize = 24;
-
 /// Greatest number of objects that are announced.
 const OBJECTS: u32 = 16_384;
 
 /// Name of the pid namespace that the kernel starts with (PROC_PID_INIT_INO).
 const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
 
-const SIGSTOP: i32 = libc::SIGSTOP;
-
 /// Size of the ring of urgent events, bytes.
 const URGENT_BYTES: usize = 256 << 10;
-
-/// Flag of `bpf_ringbuf_output`: this process is not woken up, because it looks at the ring anyway.
-const NO_WAKEUP: i32 = 1;
-/// Flag of `bpf_ringbuf_output`: this process is woken up in any case.
-const FORCE_WAKEUP: i32 = 2;
-
-// Record: eight words below the end of the stack.
-const RECORD: i16 = -64;
-const AT: i16 = RECORD;
-const IDS: i16 = RECORD + 8;
-const TAG: i16 = RECORD + 16;
-const FIELDS: [i16; 5] = [RECORD + 24, RECORD + 32, RECORD + 40, RECORD + 48, RECORD + 56];
-const RECORD_BYTES: i32 = 64;
-const KEY: i16 = RECORD - 8;
-/// Two words: the object and the item of a call.
-const STASH: i16 = RECORD - 24;
-const SCRATCH: i16 = RECORD - 32;
-
-/// Tags of the records that are no calls. Calls have the index of their site, and the phase in bit 8.
-const TAG_WAITS: i32 = 0x1000;
-const TAG_WOKEN: i32 = 0x1001;
-const TAG_FORKED: i32 = 0x1002;
-const TAG_EXECUTED: i32 = 0x1003;
-const TAG_LOADED: i32 = 0x1004;
-const LEAVE: i32 = 0x100;
-/// Bit of the tag of a record with the name of a site's object.
-const NAMED: i32 = 0x200;
-
-/// Offsets in the registers of user mode (struct pt_regs).
-#[cfg(target_arch = "x86_64")]
-mod registers {
-    pub(super) const ARGUMENTS: [i16; 2] = [112, 104];
-    pub(super) const RESULT: i16 = 80;
-    /// Number of the system call, and its first two arguments.
-    pub(super) const SYSTEM_CALL: [i16; 3] = [120, 112, 104];
-}
-#[cfg(target_arch = "aarch64")]
-mod registers {
-    pub(super) const ARGUMENTS: [i16; 2] = [0, 8];
-    pub(super) const RESULT: i16 = 0;
-    pub(super) const SYSTEM_CALL: [i16; 3] = [280, 272, 8];
-}
 
 /// Event of a probe. Times are CLOCK_MONOTONIC nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,9 +85,9 @@ pub(crate) struct Probes {
     traced: ProgramMap,
     lost: ProgramMap,
     /// Programs of each of [`CALL_SITES`], for its begin and its return.
-    calls: Vec<(Program, Program)>,
-    loader: Program,
-    _tracepoints: Vec<Link>,
+    calls: Vec<(BpfProgram, BpfProgram)>,
+    loader: BpfProgram,
+    tracepoints: Vec<Link>,
     _maps: [ProgramMap; 2],
     attached: HashMap<u32, Attached>,
     /// Threads that remove links.
@@ -189,7 +144,7 @@ impl Probes {
             objects: &objects,
             lost: &lost,
         };
-        let function = |program: Assembler| Program::load(ProgramKind::Function, &program);
+        let function = |program: Assembler| BpfProgram::load(ProgramKind::Function, &program);
         let mut calls = Vec::new();
         for (index, site) in CALL_SITES.iter().enumerate() {
             calls.push((function(maps.enter(index, site))?, function(maps.leave(index, site))?));
@@ -204,7 +159,7 @@ impl Probes {
             ("sched_process_fork", maps.fork(ids)),
             ("sched_process_exec", maps.exec()),
         ] {
-            let program = Program::load(ProgramKind::RawTracepoint, &program)?;
+            let program = BpfProgram::load(ProgramKind::RawTracepoint, &program)?;
             tracepoints.push(program.attach_to_tracepoint(name)?);
         }
         Ok(Probes {
@@ -214,7 +169,7 @@ impl Probes {
             lost,
             calls,
             loader,
-            _tracepoints: tracepoints,
+            tracepoints,
             _maps: [running, objects],
             attached: HashMap::new(),
             removals: Vec::new(),
@@ -247,7 +202,7 @@ impl Probes {
                 attached.links.extend(attach(&self.calls, &self.loader, *probed, &path, process)?);
                 if let Probed::Call(_, _, site) = probed {
                     count.all += 2;
-                    count.emulated += if site.is_emulated { 2 } else { 0 };
+                    count.emulated += site.emulated;
                 }
             }
         }
@@ -289,13 +244,21 @@ impl Probes {
 }
 
 impl Drop for Probes {
+    /// Removes the probes, and lets the processes go on that have been stopped meanwhile.
     fn drop(&mut self) {
+        self.tracepoints.clear();
         for process in self.attached.keys().copied().collect::<Vec<u32>>() {
             self.forget(process);
         }
         for removal in self.removals.drain(..) {
             // It does not panic.
             let _ = removal.join();
+        }
+        for event in self.urgent() {
+            if let ProbeEvent::Executed(process) | ProbeEvent::Loaded(process) = event {
+                // Fails if the process has ended.
+                let _ = children::signal_process(process, libc::SIGCONT);
+            }
         }
     }
 }
@@ -336,8 +299,8 @@ fn choose(code: &[u8]) -> ProbeSite {
 }
 
 fn attach(
-    calls: &[(Program, Program)],
-    loader: &Program,
+    calls: &[(BpfProgram, BpfProgram)],
+    loader: &BpfProgram,
     probed: Probed,
     path: &Path,
     process: u32,
@@ -386,257 +349,4 @@ fn parse(words: &[u64; 8]) -> Option<ProbeEvent> {
             ProbeEvent::Call(CallEvent { at_ns, process, thread, call, phase, object, data, pts, result })
         }
     })
-}
-
-/// Maps that the programs use.
-struct Maps<'a> {
-    ring: &'a Ring,
-    urgent: &'a Ring,
-    traced: &'a ProgramMap,
-    running: &'a ProgramMap,
-    objects: &'a ProgramMap,
-    lost: &'a ProgramMap,
-}
-
-impl Maps<'_> {
-    /// Program at the begin of a function: keeps the arguments for the return, and writes a record.
-    fn enter(&self, index: usize, site: &CallSite) -> Assembler {
-        let mut program = Assembler::new();
-        program.copy(R6, R1);
-        begin(&mut program, index as i32);
-        program.load(R8, R6, registers::ARGUMENTS[0]).load(R9, R6, registers::ARGUMENTS[1]);
-        program.store(R10, FIELDS[0], R8);
-        program.store(R10, STASH, R8).store(R10, STASH + 8, R9);
-        key(&mut program, index as i32);
-        program.map(R1, self.running.as_fd());
-        address(&mut program, R2, KEY);
-        address(&mut program, R3, STASH);
-        program.set(R4, 0).call(Helper::MapUpdate);
-        if site.read_at == Phase::Enter {
-            read_item(&mut program, site.item);
-        }
-        self.send(&mut program, self.ring, NO_WAKEUP);
-        if site.call.is_nested() {
-            self.announce(&mut program);
-        }
-        program.exit(0);
-        program
-    }
-
-    /// Sends the record also as an urgent one if the object, whose address is in R8, is new: its name must be read before
-    /// the program is done with it.
-    fn announce(&self, program: &mut Assembler) {
-        let known = program.label();
-        program.store(R10, KEY, R8).map(R1, self.objects.as_fd());
-        address(program, R2, KEY);
-        program.call(Helper::MapLookup).jump_if(R0, Condition::NotEqual, 0, &known);
-        program.map(R1, self.objects.as_fd());
-        address(program, R2, KEY);
-        address(program, R3, KEY);
-        program.set(R4, 0).call(Helper::MapUpdate);
-        self.send(program, self.urgent, FORCE_WAKEUP);
-        program.place(known);
-    }
-
-    /// Program at the return of a function.
-    fn leave(&self, index: usize, site: &CallSite) -> Assembler {
-        let mut program = Assembler::new();
-        let end = program.label();
-        program.copy(R6, R1);
-        begin(&mut program, index as i32 | LEAVE);
-        key(&mut program, index as i32);
-        program.map(R1, self.running.as_fd());
-        address(&mut program, R2, KEY);
-        program.call(Helper::MapLookup);
-        // The function began before the probes.
-        program.jump_if(R0, Condition::Equal, 0, &end);
-        program.load(R8, R0, 0).load(R9, R0, 8);
-        program.load(R1, R6, registers::RESULT).store(R10, FIELDS[3], R1);
-        program.store(R10, FIELDS[0], R8);
-        if site.read_at == Phase::Leave {
-            read_item(&mut program, site.item);
-        }
-        self.send(&mut program, self.ring, NO_WAKEUP);
-        match site.call {
-            // The name of an AVCodec, an AVInputFormat or an AVOutputFormat.
-            Call::OpenCodec | Call::OpenInput | Call::OpenOutput => {
-                let format = if site.call == Call::OpenInput { 8 } else { 16 };
-                read_name(&mut program, index as i32, format);
-                self.send(&mut program, self.ring, NO_WAKEUP);
-            }
-            // Filters are several objects, which are read from outside, while the graph is new.
-            Call::OpenGraph => self.send(&mut program, self.urgent, FORCE_WAKEUP),
-            _ => {}
-        }
-        program.place(end).exit(0);
-        program
-    }
-
-    /// Program at the function that the loader calls for debuggers: stops the process.
-    fn loader(&self) -> Assembler {
-        let mut program = Assembler::new();
-        begin(&mut program, TAG_LOADED);
-        self.send(&mut program, self.urgent, FORCE_WAKEUP);
-        program.set(R1, SIGSTOP).call(Helper::SendSignal).exit(0);
-        program
-    }
-
-    /// Program at a switch of threads: why the thread waits that leaves its CPU.
-    fn switch(&self) -> Assembler {
-        let mut program = Assembler::new();
-        let end = program.label();
-        // Arguments: preempt, prev, next, and since Linux 5.18 the state of prev; 0 is runnable.
-        program.load(R8, R1, 24).jump_if(R8, Condition::Equal, 0, &end);
-        begin(&mut program, TAG_WAITS);
-        self.unless_traced(&mut program, &end);
-        program.call(Helper::CurrentTask).copy(R1, R0).call(Helper::TaskRegisters).copy(R8, R0);
-        for (field, register) in FIELDS.into_iter().zip(registers::SYSTEM_CALL) {
-            program.load(R1, R8, register).store(R10, field, R1);
-        }
-        self.send(&mut program, self.ring, NO_WAKEUP);
-        program.place(end).exit(0);
-        program
-    }
-
-    /// Program at the wake-up of a thread.
-    fn waking(&self, [pid, tgid]: [u32; 2]) -> Assembler {
-        let mut program = Assembler::new();
-        let end = program.label();
-        program.load(R9, R1, 0);
-        read_kernel(&mut program, R8, R9, tgid);
-        begin(&mut program, TAG_WOKEN);
-        lookup(&mut program, self.traced, R8, &end);
-        read_kernel(&mut program, R8, R9, pid);
-        program.store(R10, FIELDS[0], R8);
-        self.send(&mut program, self.ring, NO_WAKEUP);
-        program.place(end).exit(0);
-        program
-    }
-
-    /// Program at the start of a thread or process: the children of a traced process are traced.
-    fn fork(&self, [_, tgid]: [u32; 2]) -> Assembler {
-        let mut program = Assembler::new();
-        let (end, other) = (program.label(), program.label());
-        program.load(R9, R1, 8);
-        begin(&mut program, TAG_FORKED);
-        self.unless_traced(&mut program, &end);
-        read_kernel(&mut program, R8, R9, tgid);
-        program.store(R10, FIELDS[0], R8);
-        program.store(R10, SCRATCH, R8);
-        // A thread of the same process is no news.
-        program.load(R1, R10, KEY);
-        program.subtract(R1, R8);
-        program.jump_if(R1, Condition::NotEqual, 0, &other).jump(&end);
-        program.place(other);
-        program.map(R1, self.traced.as_fd());
-        address(&mut program, R2, SCRATCH);
-        program.store_value(R10, STASH, 1);
-        address(&mut program, R3, STASH);
-        program.set(R4, 0).call(Helper::MapUpdate);
-        self.send(&mut program, self.urgent, FORCE_WAKEUP);
-        program.place(end).exit(0);
-        program
-    }
-
-    /// Program behind exec: stops the traced process before its first instruction.
-    fn exec(&self) -> Assembler {
-        let mut program = Assembler::new();
-        let end = program.label();
-        begin(&mut program, TAG_EXECUTED);
-        self.unless_traced(&mut program, &end);
-        self.send(&mut program, self.urgent, FORCE_WAKEUP);
-        program.set(R1, SIGSTOP).call(Helper::SendSignal);
-        program.place(end).exit(0);
-        program
-    }
-
-    /// Jumps to `end` if the current process, whose ids are in R7, is not traced. Leaves its number at KEY.
-    fn unless_traced(&self, program: &mut Assembler, end: &Label) {
-        program.copy(R8, R7).shift_right(R8, 32);
-        lookup(program, self.traced, R8, end);
-    }
-
-    /// Sends the record; counts it if there is no room.
-    fn send(&self, program: &mut Assembler, ring: &Ring, flags: i32) {
-        let sent = program.label();
-        program.map(R1, ring.as_fd());
-        address(program, R2, RECORD);
-        program.set(R3, RECORD_BYTES).set(R4, flags).call(Helper::RingOutput);
-        program.jump_if(R0, Condition::Equal, 0, &sent);
-        program.store_value(R10, KEY, 0).map(R1, self.lost.as_fd());
-        address(program, R2, KEY);
-        program.call(Helper::MapLookup).jump_if(R0, Condition::Equal, 0, &sent);
-        // Two CPUs may count one loss together: the number is only shown.
-        program.load(R1, R0, 0).add(R1, 1).store(R0, 0, R1);
-        program.place(sent);
-    }
-}
-
-/// Begins the record: time, ids (also in R7), tag, and empty fields. Loses R0 to R5.
-fn begin(program: &mut Assembler, tag: i32) {
-    program.call(Helper::Now).store(R10, AT, R0);
-    program.call(Helper::CurrentIds).copy(R7, R0).store(R10, IDS, R0);
-    program.store_value(R10, TAG, tag);
-    for field in FIELDS {
-        program.store_value(R10, field, 0);
-    }
-}
-
-/// Sets `register` to an address on the stack.
-fn address(program: &mut Assembler, register: Register, at: i16) {
-    program.copy(register, R10).add(register, at.into());
-}
-
-/// Stores the key of the running call of this thread (R7) and site.
-fn key(program: &mut Assembler, index: i32) {
-    program.copy(R1, R7).shift_left(R1, 32).or(R1, index).store(R10, KEY, R1);
-}
-
-/// Reads the fields of the item whose address is in R9. What cannot be read is 0.
-fn read_item(program: &mut Assembler, item: Item) {
-    if item == Item::None {
-        return;
-    }
-    program.store(R10, FIELDS[1], R9);
-    for (field, offset) in [(FIELDS[1], item.data_offset()), (FIELDS[2], Some(item.pts_offset()))] {
-        let Some(offset) = offset else { continue };
-        address(program, R1, field);
-        program.set(R2, 8).copy(R3, R9).add(R3, offset).call(Helper::ReadUser);
-    }
-}
-
-/// Makes the record one with the name of the object whose address is in R8: that of the struct to which it points at
-/// `offset`, whose first field is the name. Behind the object comes the word at 8, whose upper half is a codec's kind.
-fn read_name(program: &mut Assembler, index: i32, offset: i32) {
-    program.store_value(R10, TAG, index | NAMED);
-    // Without the struct or the name, the reads fail and leave zeros.
-    program.copy(R9, R8).add(R9, 8);
-    read_user(program, FIELDS[1], 8);
-    program.copy(R9, R8).add(R9, offset);
-    for _ in 0..2 {
-        read_user(program, SCRATCH, 8);
-        program.load(R9, R10, SCRATCH);
-    }
-    read_user(program, FIELDS[2], NAME_BYTES as i32);
-}
-
-/// Reads `bytes` bytes of the process's memory at the address in R9 to the stack at `to`.
-fn read_user(program: &mut Assembler, to: i16, bytes: i32) {
-    address(program, R1, to);
-    program.set(R2, bytes).copy(R3, R9).call(Helper::ReadUser);
-}
-
-/// Reads the 32 bits at `offset` of the kernel's struct at `from` into `to`.
-fn read_kernel(program: &mut Assembler, to: Register, from: Register, offset: u32) {
-    program.store_value(R10, SCRATCH, 0);
-    address(program, R1, SCRATCH);
-    program.set(R2, 4).copy(R3, from).add(R3, offset as i32).call(Helper::ReadKernel);
-    program.load(to, R10, SCRATCH);
-}
-
-/// Jumps to `end` if `map` has no entry for the number in `register`, which is then at KEY.
-fn lookup(program: &mut Assembler, map: &ProgramMap, register: Register, end: &Label) {
-    program.store(R10, KEY, register).map(R1, map.as_fd());
-    address(program, R2, KEY);
-    program.call(Helper::MapLookup).jump_if(R0, Condition::Equal, 0, end);
 }

@@ -71,7 +71,7 @@ struct EventLog {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
-pub enum Level {
+pub enum TraceLevel {
     /// Times of threads: of one's own programs, without a privilege.
     Threads,
     /// Frames and stages of a command, by a preloaded library: without a privilege. See
@@ -81,25 +81,25 @@ pub enum Level {
     Bpf,
 }
 
-impl Level {
+impl TraceLevel {
     /// Returns the name of the level, as options and reports have it.
     pub fn name(self) -> &'static str {
         match self {
-            Level::Threads => "threads",
-            Level::Preload => "preload",
-            Level::Bpf => "bpf",
+            TraceLevel::Threads => "threads",
+            TraceLevel::Preload => "preload",
+            TraceLevel::Bpf => "bpf",
         }
     }
 }
 
 /// Returns the highest level at which this process can record a command, and why not the next one: the error of the
 /// kernel.
-pub fn highest_level() -> (Level, Option<io::Error>) {
+pub fn highest_level() -> (TraceLevel, Option<io::Error>) {
     match CallLog::new() {
-        Ok(_) => (Level::Bpf, None),
+        Ok(_) => (TraceLevel::Bpf, None),
         Err(error) => match Preload::new(now_ns()) {
-            Ok(_) => (Level::Preload, Some(error)),
-            Err(_) => (Level::Threads, Some(error)),
+            Ok(_) => (TraceLevel::Preload, Some(error)),
+            Err(_) => (TraceLevel::Threads, Some(error)),
         },
     }
 }
@@ -108,7 +108,7 @@ impl Recording {
     /// Prepares the recording of `command`, and of all that it starts. The program runs from
     /// [`Recording::run`] on. Records at `level`; without one, at the highest level that this process has the rights for.
     ///
-    /// [`Level::Preload`] changes the environment of the program: `LD_PRELOAD` gets one more entry, and
+    /// [`TraceLevel::Preload`] changes the environment of the program: `LD_PRELOAD` gets one more entry, and
     /// `FRAMEPATH_TRACE_RING` is new. Both have paths in `/proc` of this process, so that nothing is left when it ends. The
     /// library does not reach static programs, calls by addresses from dlsym(3), and programs that run as another user
     /// than this process.
@@ -116,11 +116,11 @@ impl Recording {
     /// # Errors
     /// [`TraceError::Start`] if the command cannot be started, [`TraceError::Denied`] if the kernel denies perf,
     /// [`TraceError::NoProbes`] or [`TraceError::NoPreload`] if the demanded level is not possible.
-    pub fn of_command(mut command: Command, level: Option<Level>) -> Result<Recording, TraceError> {
+    pub fn of_command(mut command: Command, level: Option<TraceLevel>) -> Result<Recording, TraceError> {
         let mut calls = match level {
-            Some(Level::Threads) => None,
-            Some(Level::Bpf) => Some(CallLog::new().map_err(|error| TraceError::NoProbes { error })?),
-            Some(Level::Preload) => {
+            Some(TraceLevel::Threads) => None,
+            Some(TraceLevel::Bpf) => Some(CallLog::new().map_err(|error| TraceError::NoProbes { error })?),
+            Some(TraceLevel::Preload) => {
                 Some(preloaded(&mut command).map_err(|error| TraceError::NoPreload { error })?)
             }
             None => CallLog::new().or_else(|_| preloaded(&mut command)).ok(),
@@ -143,7 +143,7 @@ impl Recording {
     /// # Errors
     /// [`TraceError::NoProcess`], [`TraceError::TooManyThreads`], [`TraceError::Denied`] if the kernel denies perf
     /// for the process, or [`TraceError::NoProbes`] or [`TraceError::NoPreload`] if the demanded level is not possible.
-    pub fn of_process(pid: u32, level: Option<Level>) -> Result<Recording, TraceError> {
+    pub fn of_process(pid: u32, level: Option<TraceLevel>) -> Result<Recording, TraceError> {
         let no_process = |_| TraceError::NoProcess { pid };
         let threads = threads_of(pid).map_err(no_process)?;
         let main = threads.iter().find(|thread| thread.number.unsigned_abs() == pid);
@@ -163,12 +163,12 @@ impl Recording {
             }
         }
         let calls = match level {
-            Some(Level::Threads) => None,
-            Some(Level::Preload) => {
+            Some(TraceLevel::Threads) => None,
+            Some(TraceLevel::Preload) => {
                 let error = io::Error::new(io::ErrorKind::Unsupported, "a running program loads no library");
                 return Err(TraceError::NoPreload { error });
             }
-            Some(Level::Bpf) | None => match CallLog::new().and_then(|log| log.attached(pid)) {
+            Some(TraceLevel::Bpf) | None => match CallLog::new().and_then(|log| log.attached(pid)) {
                 Err(error) if level.is_some() => return Err(TraceError::NoProbes { error }),
                 log => log.ok(),
             },

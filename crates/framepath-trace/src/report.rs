@@ -9,10 +9,10 @@ use framepath_model::shown_time::shown_time;
 use framepath_os::process::children::ResourceUsage;
 use serde::Serialize;
 
-use crate::call_log::Frames;
+use crate::call_log::CallFindings;
 use crate::calls::CallEvent;
 use crate::frame_ledger::StreamLedger;
-use crate::recording::Level;
+use crate::recording::TraceLevel;
 use crate::thread_times::ThreadRow;
 
 /// Number of threads in the text; the others are summed up.
@@ -43,8 +43,8 @@ impl Usage {
 pub struct TraceReport {
     /// The program of the command, or the number and name of the process.
     pub program: String,
-    /// Level of the recording.
-    pub level: Level,
+    /// TraceLevel of the recording.
+    pub level: TraceLevel,
     /// Duration of the recording, nanoseconds.
     pub wall_ns: u64,
     /// Resources by the kernel's own counts, an independent observer.
@@ -72,16 +72,16 @@ impl TraceReport {
         usage: Usage,
         mut threads: Vec<ThreadRow>,
         lost_events: u64,
-        frames: Option<Frames>,
+        frames: Option<CallFindings>,
     ) -> TraceReport {
         let frames = frames.unwrap_or_default();
-        let level = frames.level.unwrap_or(Level::Threads);
+        let level = frames.level.unwrap_or(TraceLevel::Threads);
         let lost_events = lost_events + frames.lost;
         let probes = [frames.probes.all, frames.probes.emulated];
         for row in &mut threads {
             row.codec = frames.codecs.get(&row.thread).cloned();
         }
-        let Frames { ambiguous, streams, calls, .. } = frames;
+        let CallFindings { ambiguous, streams, calls, .. } = frames;
         TraceReport {
             program,
             level,
@@ -106,16 +106,18 @@ impl TraceReport {
         if self.ambiguous > 0 {
             notes.push(format!("{} outputs whose frame could not be told are left out", self.ambiguous));
         }
-        if self.level != Level::Threads && self.streams.is_empty() {
+        if self.level != TraceLevel::Threads && self.streams.is_empty() {
             notes.push(
                 "no frame was seen: the program uses neither FFmpeg's shared libraries nor GStreamer, or no video"
                     .to_owned(),
             );
         }
         let missing = match self.level {
-            Level::Threads => "frames and stages need level `preload` or `bpf`, reasons of waits level `bpf`",
-            Level::Preload => "reasons of waits, wake-ups and the threads of decoders need level `bpf`",
-            Level::Bpf => return notes,
+            TraceLevel::Threads => {
+                "frames and stages need level `preload` or `bpf`, reasons of waits level `bpf`"
+            }
+            TraceLevel::Preload => "reasons of waits, wake-ups and the threads of decoders need level `bpf`",
+            TraceLevel::Bpf => return notes,
         };
         notes.push(format!("{missing}: see framepath doctor"));
         notes
@@ -227,6 +229,6 @@ mod tests {
         );
         assert_eq!(lines[34], "(2 more threads: 125.0 µs on CPUs)");
         assert_eq!(lines[35], "note: 5 events were lost; 1 times of threads are missing");
-        assert!(lines[36].starts_with("note: frames, stages and reasons of waits need level `bpf`"));
+        assert!(lines[36].starts_with("note: frames and stages need level `preload` or `bpf`"));
     }
 }

@@ -7,7 +7,7 @@ use crate::calls::{Call, CallEvent, NO_PTS, Phase};
 
 /// Finished call of an observed function. Times are CLOCK_MONOTONIC nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Span {
+pub(crate) struct CallSpan {
     pub(crate) call: Call,
     pub(crate) process: i32,
     pub(crate) thread: i32,
@@ -25,8 +25,8 @@ pub(crate) struct Span {
 /// Returns the finished calls in the order of their begins, without those inside another call of the same function
 /// (some functions are implemented by their relatives), and without those by which `avformat_find_stream_info` looks
 /// at a file: their frames are not the program's. `events` are in the order of their times.
-pub(crate) fn spans(events: &[CallEvent]) -> Vec<Span> {
-    let mut spans: Vec<Span> = Vec::new();
+pub(crate) fn spans(events: &[CallEvent]) -> Vec<CallSpan> {
+    let mut spans: Vec<CallSpan> = Vec::new();
     // Running calls of each thread: the indices of the spans, `None` for a call that is left out.
     let mut running: HashMap<(i32, Call), Vec<Option<usize>>> = HashMap::new();
     let mut is_finished = Vec::new();
@@ -36,7 +36,7 @@ pub(crate) fn spans(events: &[CallEvent]) -> Vec<Span> {
             Phase::Enter if !inside.is_empty() && !event.call.is_nested() => inside.push(None),
             Phase::Enter => {
                 inside.push(Some(spans.len()));
-                spans.push(Span {
+                spans.push(CallSpan {
                     call: event.call,
                     process: event.process,
                     thread: event.thread,
@@ -64,8 +64,8 @@ pub(crate) fn spans(events: &[CallEvent]) -> Vec<Span> {
     }
     let mut is_finished = is_finished.into_iter();
     spans.retain(|_| is_finished.next() == Some(true));
-    let opens: Vec<Span> = spans.iter().filter(|span| span.call == Call::OpenInput).copied().collect();
-    let is_inside = |span: &Span, open: &Span| {
+    let opens: Vec<CallSpan> = spans.iter().filter(|span| span.call == Call::OpenInput).copied().collect();
+    let is_inside = |span: &CallSpan, open: &CallSpan| {
         let is_same = span.thread == open.thread && span.call != Call::OpenInput;
         is_same && span.enter_ns >= open.enter_ns && span.leave_ns <= open.leave_ns
     };

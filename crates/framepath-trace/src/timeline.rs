@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What each thread did at each time: it ran, could run but had no CPU, or waited.
+//! Timelines of threads: at each time a thread ran, could run but had no CPU, or waited.
 //!
 //! This module is pure arithmetic.
 
@@ -84,7 +84,7 @@ impl WaitReason {
     }
 }
 
-/// What a thread did.
+/// Activity of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Doing {
     /// It ran on a CPU.
@@ -97,9 +97,9 @@ pub(crate) enum Doing {
     Woken,
 }
 
-/// Stretch of time in which a thread did one thing. Times are CLOCK_MONOTONIC nanoseconds.
+/// ThreadStretch of time in which a thread did one thing. Times are CLOCK_MONOTONIC nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stretch {
+pub(crate) struct ThreadStretch {
     pub(crate) from_ns: u64,
     pub(crate) to_ns: u64,
     pub(crate) doing: Doing,
@@ -107,7 +107,7 @@ pub(crate) struct Stretch {
     pub(crate) by: i32,
 }
 
-impl Stretch {
+impl ThreadStretch {
     /// True for a wait that the thread `by` ended. The waker of other waits than these may be any thread that an
     /// interrupt met: a timer's, a disk's.
     pub(crate) fn is_ended_by(&self, by: i32) -> bool {
@@ -123,7 +123,7 @@ impl Stretch {
 /// Stretches of one thread in the order of time; what lies between two of them is not known.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Timeline {
-    stretches: Vec<Stretch>,
+    stretches: Vec<ThreadStretch>,
 }
 
 /// Wake-up of a waiting thread.
@@ -141,10 +141,10 @@ const SAME_SWITCH_NS: u64 = 50_000;
 
 impl Timeline {
     /// Returns the stretches between `from_ns` and `to_ns`, cut to this time.
-    pub(crate) fn between(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = Stretch> {
+    pub(crate) fn between(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = ThreadStretch> {
         let first = self.stretches.partition_point(|stretch| stretch.to_ns <= from_ns);
         let inside = self.stretches[first..].iter().take_while(move |stretch| stretch.from_ns < to_ns);
-        inside.map(move |stretch| Stretch {
+        inside.map(move |stretch| ThreadStretch {
             from_ns: stretch.from_ns.max(from_ns),
             to_ns: stretch.to_ns.min(to_ns),
             doing: stretch.doing,
@@ -157,7 +157,7 @@ impl Timeline {
         &self,
         from_ns: u64,
         to_ns: u64,
-        is_wanted: impl Fn(&Stretch) -> bool,
+        is_wanted: impl Fn(&ThreadStretch) -> bool,
     ) -> Option<u64> {
         let end = self.stretches.partition_point(|stretch| stretch.to_ns <= to_ns);
         let mut before = self.stretches[..end].iter().rev().take_while(|stretch| stretch.to_ns > from_ns);
@@ -168,7 +168,7 @@ impl Timeline {
     /// wait then.
     pub(crate) fn wait_at(&self, at_ns: u64) -> Option<u64> {
         let mut index = self.stretches.partition_point(|stretch| stretch.to_ns < at_ns);
-        let is_wait = |stretch: &Stretch| matches!(stretch.doing, Doing::Waiting(_) | Doing::Woken);
+        let is_wait = |stretch: &ThreadStretch| matches!(stretch.doing, Doing::Waiting(_) | Doing::Woken);
         let mut from_ns = None;
         loop {
             let stretch = self.stretches.get(index)?;
@@ -185,7 +185,7 @@ impl Timeline {
 
     fn push(&mut self, from_ns: u64, to_ns: u64, doing: Doing, by: i32) {
         if from_ns < to_ns {
-            self.stretches.push(Stretch { from_ns, to_ns, doing, by });
+            self.stretches.push(ThreadStretch { from_ns, to_ns, doing, by });
         }
     }
 }
@@ -268,7 +268,7 @@ pub(crate) fn timelines(
 #[cfg(test)]
 impl Timeline {
     /// Makes the timeline of these stretches.
-    pub(crate) fn of(stretches: Vec<Stretch>) -> Timeline {
+    pub(crate) fn of(stretches: Vec<ThreadStretch>) -> Timeline {
         Timeline { stretches }
     }
 }
@@ -322,9 +322,9 @@ mod tests {
             .map(|(by, from_ns, to_ns)| lines[&1].last_end(from_ns, to_ns, |wait| wait.is_ended_by(by)));
         assert_eq!(last, [None, Some(45), None, None]);
         // The thread that a timer's interrupt meets has not ended the wait.
-        let timer = Stretch { from_ns: 0, to_ns: 9, doing: Doing::Waiting(WaitReason::Timer), by: 8 };
-        assert!(!timer.is_ended_by(8) && Stretch { doing: FUTEX, ..timer }.is_ended_by(8));
-        let unknown = Stretch { doing: Doing::Waiting(WaitReason::Unknown), by: 0, ..timer };
+        let timer = ThreadStretch { from_ns: 0, to_ns: 9, doing: Doing::Waiting(WaitReason::Timer), by: 8 };
+        assert!(!timer.is_ended_by(8) && ThreadStretch { doing: FUTEX, ..timer }.is_ended_by(8));
+        let unknown = ThreadStretch { doing: Doing::Waiting(WaitReason::Unknown), by: 0, ..timer };
         assert!(!unknown.is_ended_by(8) && unknown.may_be_ended_by(8) && !timer.may_be_ended_by(8));
         assert_eq!(
             [15, 30, 47, 55, 200].map(|at| lines[&1].wait_at(at)),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context;
 use framepath::{Report, export};
 use framepath_os::process::signal;
-use framepath_trace::{Level, Recording, TraceReport};
+use framepath_trace::{Recording, TraceLevel, TraceReport};
 
 use crate::exit_status::{ExitStatus, UsageError};
 use crate::output_file::OutputFile;
@@ -53,7 +53,7 @@ pub(crate) struct TraceArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     seconds: Option<u32>,
 
-    /// What to record [default: the highest level that this user has the rights for]
+    /// Level of the recording [default: the highest level that this user has the rights for]
     #[arg(long, value_name = "LEVEL")]
     level: Option<LevelName>,
 
@@ -96,12 +96,12 @@ enum LevelName {
     Bpf,
 }
 
-impl From<LevelName> for Level {
-    fn from(name: LevelName) -> Level {
+impl From<LevelName> for TraceLevel {
+    fn from(name: LevelName) -> TraceLevel {
         match name {
-            LevelName::Threads => Level::Threads,
-            LevelName::Preload => Level::Preload,
-            LevelName::Bpf => Level::Bpf,
+            LevelName::Threads => TraceLevel::Threads,
+            LevelName::Preload => TraceLevel::Preload,
+            LevelName::Bpf => TraceLevel::Bpf,
         }
     }
 }

@@ -2,7 +2,7 @@
 //! Probe of the level at which this user can trace other programs. It loads the BPF programs, and attaches none to a
 //! function of another program.
 
-use framepath_trace::{Level, highest_level};
+use framepath_trace::{TraceLevel, highest_level};
 
 use super::{Probe, ProbeState};
 
@@ -13,7 +13,7 @@ pub(crate) fn probe() -> Probe {
     let (level, next) = highest_level();
     let Some(error) = next else { return Probe::ok(group, name, unlocks, "bpf: everything") };
     let found = match level {
-        Level::Preload => format!("preload: frames and stages of commands; bpf: {error}"),
+        TraceLevel::Preload => format!("preload: frames and stages of commands; bpf: {error}"),
         _ => format!("threads: no frames; bpf: {error}"),
     };
     let remedy = "run it as root, or sudo setcap cap_bpf,cap_perfmon+ep \"$(command -v framepath)\"; Linux 6.6 or newer \

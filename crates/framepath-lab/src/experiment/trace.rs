@@ -19,7 +19,7 @@ use crate::experiment::{ExperimentResult, ExperimentSettings, Size};
 use crate::measure::Measured;
 use crate::progress::ProgressView;
 use crate::traced::{NumberedClip, TracedProgram, TracedRun};
-use injection::{INJECTIONS, Injection};
+use injection::{ForeignInjection, INJECTIONS};
 use load::Load;
 
 /// Suffix of the cases under load.
@@ -41,7 +41,7 @@ pub(super) fn run(
     findings: &mut ExperimentResult,
 ) -> Result<(), LabError> {
     let summary = &mut findings.summary;
-    let wanted: Vec<(String, &Injection, bool)> = [false, true]
+    let wanted: Vec<(String, &ForeignInjection, bool)> = [false, true]
         .into_iter()
         .flat_map(|loaded| INJECTIONS.iter().map(move |injection| (injection, loaded)))
         .map(|(injection, loaded)| {
@@ -61,7 +61,7 @@ pub(super) fn run(
 /// Runs the cases with injections: name, injection, and true with load.
 fn inject(
     settings: &ExperimentSettings,
-    wanted: &[(String, &Injection, bool)],
+    wanted: &[(String, &ForeignInjection, bool)],
     watch: &dyn ProgressView,
     summary: &mut Summary,
 ) -> Result<(), LabError> {
@@ -108,7 +108,7 @@ fn inject(
 }
 
 /// Runs a case once.
-fn measure(program: &TracedProgram, injection: &Injection, clip: &Path) -> Result<Measured, LabError> {
+fn measure(program: &TracedProgram, injection: &ForeignInjection, clip: &Path) -> Result<Measured, LabError> {
     let traced = program.trace(&injection.options(), clip)?;
     let mut measured = Measured {
         frames: traced.own.frames.len() as u64,

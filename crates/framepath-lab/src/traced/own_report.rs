@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the traced program measured by itself.
+//! Report of the traced program: its own measurements.
 
 use crate::error::LabError;
 

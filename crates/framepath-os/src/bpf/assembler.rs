@@ -66,9 +66,9 @@ pub enum Helper {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Condition {
-    /// Equal.
+    /// Equality.
     Equal = 0x15,
-    /// Not equal.
+    /// Inequality.
     NotEqual = 0x55,
 }
 

@@ -19,9 +19,9 @@ pub enum ProgramKind {
     RawTracepoint,
 }
 
-/// Program that the kernel has verified.
+/// BpfProgram that the kernel has verified.
 #[derive(Debug)]
-pub struct Program(OwnedFd);
+pub struct BpfProgram(OwnedFd);
 
 /// Attachment of a program. It ends when the value is dropped or this process ends.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ struct Load {
     attach_type: u32,
 }
 
-// SAFETY: the beginning of the anonymous struct of BPF_PROG_LOAD. Values are made only in `Program::load`, with
+// SAFETY: the beginning of the anonymous struct of BPF_PROG_LOAD. Values are made only in `BpfProgram::load`, with
 // addresses that live as long as the call.
 unsafe impl Attributes for Load {}
 
@@ -68,7 +68,7 @@ struct FunctionLink {
 }
 
 // SAFETY: the anonymous struct of BPF_LINK_CREATE with its `uprobe_multi` part. Values are made only in
-// `Program::attach_to_function`, with addresses that live as long as the call.
+// `BpfProgram::attach_to_function`, with addresses that live as long as the call.
 unsafe impl Attributes for FunctionLink {}
 
 /// Attributes of BPF_RAW_TRACEPOINT_OPEN.
@@ -80,7 +80,7 @@ struct Tracepoint {
 }
 
 // SAFETY: the anonymous struct of BPF_RAW_TRACEPOINT_OPEN. Values are made only in
-// `Program::attach_to_tracepoint`, with an address that lives as long as the call.
+// `BpfProgram::attach_to_tracepoint`, with an address that lives as long as the call.
 unsafe impl Attributes for Tracepoint {}
 
 const BPF_PROG_TYPE_KPROBE: u32 = 2;
@@ -89,12 +89,12 @@ const BPF_TRACE_UPROBE_MULTI: u32 = 48;
 const BPF_F_UPROBE_MULTI_RETURN: u32 = 1;
 const LOG_BYTES: usize = 64 << 10;
 
-impl Program {
+impl BpfProgram {
     /// Loads a program.
     ///
     /// # Errors
     /// EPERM without the capabilities; the verifier's text if it refuses the program.
-    pub fn load(kind: ProgramKind, assembler: &Assembler) -> io::Result<Program> {
+    pub fn load(kind: ProgramKind, assembler: &Assembler) -> io::Result<BpfProgram> {
         let words = assembler.words();
         let mut attributes = Load {
             program_type: match kind {
@@ -114,7 +114,7 @@ impl Program {
             attach_type: if kind == ProgramKind::Function { BPF_TRACE_UPROBE_MULTI } else { 0 },
         };
         match call_for_descriptor(Operation::ProgramLoad, &attributes) {
-            Ok(descriptor) => Ok(Program(descriptor)),
+            Ok(descriptor) => Ok(BpfProgram(descriptor)),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 // The verifier also refuses with EACCES: its text says which it was.
                 let mut log = vec![0; LOG_BYTES];

@@ -9,7 +9,7 @@
 //!
 //! - `2 * round`: the slot is empty, or a writer has taken it and writes the record;
 //! - `2 * round + 1`: the record is complete;
-//! - [`RETIRED`]: a writer has taken the slot and was not heard of again, because its process was killed or stopped.
+//! - `RETIRED`: a writer has taken the slot and was not heard of again, because its process was killed or stopped.
 //!   The slot is not used any more, because this writer could still change it.
 //!
 //! A writer takes the next position by an exchange of the counter `head`, writes, and then changes the state. If the slot

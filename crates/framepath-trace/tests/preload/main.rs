@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Level `preload` with programs that do what programs do with a library in them, and with the real ffmpeg.
+//! TraceLevel `preload` with programs that do what programs do with a library in them, and with the real ffmpeg.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use framepath_os::process::children;
-use framepath_trace::{Call, CallEvent, Level, NO_PTS, Phase, Recording, TraceError, TraceReport};
+use framepath_trace::{Call, CallEvent, NO_PTS, Phase, Recording, TraceError, TraceLevel, TraceReport};
 use libtest_mimic::{Arguments, Completion, Trial};
 
 /// First argument with which this binary records the command of the other arguments.
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
         ("a_running_process_cannot_get_the_library", "true", a_running_process_cannot_get_the_library),
     ];
     let is_denied = matches!(
-        Recording::of_command(Command::new("true"), Some(Level::Threads)),
+        Recording::of_command(Command::new("true"), Some(TraceLevel::Threads)),
         Err(TraceError::Denied { .. })
     );
     let trials = tests.map(|(name, program, test)| {
@@ -67,7 +67,7 @@ fn has_program(name: &str) -> bool {
 
 fn record(command: &mut Command) -> TraceReport {
     let command = std::mem::replace(command, Command::new("false"));
-    Recording::of_command(command, Some(Level::Preload)).unwrap().run(None).unwrap()
+    Recording::of_command(command, Some(TraceLevel::Preload)).unwrap().run(None).unwrap()
 }
 
 fn clip() -> PathBuf {
@@ -295,6 +295,6 @@ fn nothing_is_left_after_sigkill() {
 }
 
 fn a_running_process_cannot_get_the_library() {
-    let error = Recording::of_process(std::process::id(), Some(Level::Preload)).unwrap_err();
+    let error = Recording::of_process(std::process::id(), Some(TraceLevel::Preload)).unwrap_err();
     assert!(matches!(error, TraceError::NoPreload { .. }), "{error}");
 }

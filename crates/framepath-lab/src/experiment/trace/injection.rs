@@ -8,7 +8,7 @@ use crate::error::LabError;
 use crate::traced::{Injected, TracedRun};
 
 /// Injected cause, and the row that must show it.
-pub(super) struct Injection {
+pub(super) struct ForeignInjection {
     /// Name of the case.
     pub(super) name: &'static str,
     /// Options of the program, separated by blanks.
@@ -28,13 +28,13 @@ const fn injection(
     inject: &'static str,
     stage: &'static str,
     cause: Cause,
-) -> Injection {
-    Injection { name, options, inject, stage, cause, intra: false }
+) -> ForeignInjection {
+    ForeignInjection { name, options, inject, stage, cause, intra: false }
 }
 
-/// Injection into the decoding of pictures that do not wait for one another.
-const fn intra(name: &'static str, inject: &'static str, cause: Cause) -> Injection {
-    Injection { name, options: FRAMES, inject, stage: "decode", cause, intra: true }
+/// ForeignInjection into the decoding of pictures that do not wait for one another.
+const fn intra(name: &'static str, inject: &'static str, cause: Cause) -> ForeignInjection {
+    ForeignInjection { name, options: FRAMES, inject, stage: "decode", cause, intra: true }
 }
 
 /// Program of one thread with all stages.
@@ -51,7 +51,7 @@ const PINNED: &str = "pin=1 queue=8 pace=8000 scale=160:96 encoder=mpeg4 format=
 const FULL: &str = "queue=8 scale=160:96 encoder=mpeg4 format=nut";
 
 /// All injections.
-pub(super) const INJECTIONS: &[Injection] = &[
+pub(super) const INJECTIONS: &[ForeignInjection] = &[
     injection("demux-compute", ONE, "inject=spin:read:5000:2", "demux", Cause::Compute),
     injection("demux-paced", ONE, "inject=sleep:read:5000:2", "demux", Cause::Paced),
     injection("demux-blocked", ONE, "inject=read:read:5000:2", "demux", Cause::Blocked),
@@ -97,7 +97,7 @@ pub(super) const INJECTIONS: &[Injection] = &[
     injection("queue-read", FULL, "inject=read:after:5000:1", "filter", Cause::Queue),
 ];
 
-impl Injection {
+impl ForeignInjection {
     /// Returns the program's options.
     pub(super) fn options(&self) -> Vec<&'static str> {
         let mut options: Vec<&str> = self.options.split(' ').collect();
