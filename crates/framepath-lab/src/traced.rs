@@ -28,10 +28,12 @@ const SOURCES: [(&str, &str); 3] = [
 ];
 const LIBRARIES: [&str; 4] = ["libavformat", "libavcodec", "libavfilter", "libavutil"];
 
-/// Compiled program in a folder for temporary files; removed when this value is dropped.
+/// Compiled program in a folder of its own.
 #[derive(Debug)]
 pub struct TracedProgram {
     folder: PathBuf,
+    /// True if the folder is removed when this value is dropped.
+    is_temporary: bool,
 }
 
 /// One run of the program under the tracer.
@@ -44,20 +46,34 @@ pub struct TracedRun {
 }
 
 impl TracedProgram {
-    /// Compiles the program.
+    /// Compiles the program in a folder for temporary files, which is removed when the value is dropped.
     ///
     /// # Errors
-    /// [`LabError::Missing`] without a compiler or the headers of FFmpeg's libraries; [`LabError::Io`];
-    /// [`LabError::Command`] if the program cannot be compiled.
+    /// As for [`TracedProgram::build_in`].
     pub fn build() -> Result<TracedProgram, LabError> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let name =
             format!("framepath-traced-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let folder = std::env::temp_dir().join(name);
-        fs::create_dir_all(&folder).map_err(LabError::io("creating a folder for the traced program"))?;
-        let program = TracedProgram { folder };
+        let program = TracedProgram { folder: std::env::temp_dir().join(name), is_temporary: true };
+        program.compile()?;
+        Ok(program)
+    }
+
+    /// Compiles the program in `folder`, which is made if it is missing, and stays.
+    ///
+    /// # Errors
+    /// [`LabError::Missing`] without a compiler or the headers of FFmpeg's libraries; [`LabError::Io`];
+    /// [`LabError::Command`] if the program cannot be compiled.
+    pub fn build_in(folder: &Path) -> Result<TracedProgram, LabError> {
+        let program = TracedProgram { folder: folder.to_owned(), is_temporary: false };
+        program.compile()?;
+        Ok(program)
+    }
+
+    fn compile(&self) -> Result<(), LabError> {
+        fs::create_dir_all(&self.folder).map_err(LabError::io("creating a folder for the traced program"))?;
         for (name, text) in SOURCES {
-            fs::write(program.file(name), text).map_err(LabError::io("writing the traced program"))?;
+            fs::write(self.file(name), text).map_err(LabError::io("writing the traced program"))?;
         }
         let found = Program::new("pkg-config", ["--cflags", "--libs"].into_iter().chain(LIBRARIES)).run(true);
         let Ok(found) = found else {
@@ -70,11 +86,11 @@ impl TracedProgram {
             ["-std=gnu11", "-O2", "-g", "-Wall", "-Wno-deprecated-declarations", "-o"]
                 .map(OsString::from)
                 .to_vec();
-        words.extend(["traced", "traced.c", "inject.c"].map(|name| program.file(name).into_os_string()));
+        words.extend(["traced", "traced.c", "inject.c"].map(|name| self.file(name).into_os_string()));
         words.extend(found.stdout.split_whitespace().map(OsString::from));
         words.push("-lpthread".into());
         Program::new("cc", words).run(false)?;
-        Ok(program)
+        Ok(())
     }
 
     /// Returns the path of the file `name` in the program's folder.
@@ -108,8 +124,10 @@ impl TracedProgram {
 
 impl Drop for TracedProgram {
     fn drop(&mut self) {
-        // Files that cannot be removed do no harm.
-        let _ = fs::remove_dir_all(&self.folder);
+        if self.is_temporary {
+            // Files that cannot be removed do no harm.
+            let _ = fs::remove_dir_all(&self.folder);
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 //! numbers.
 
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
@@ -41,7 +42,12 @@ fn found<T>(result: Result<T, LabError>) -> Result<T, Missing> {
 /// Returns the program, compiled once, and a folder for its clips.
 fn program() -> Result<&'static TracedProgram, Missing> {
     static PROGRAM: OnceLock<Result<TracedProgram, Missing>> = OnceLock::new();
-    PROGRAM.get_or_init(|| found(TracedProgram::build())).as_ref().map_err(Clone::clone)
+    PROGRAM
+        .get_or_init(|| {
+            found(TracedProgram::build_in(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("traced")))
+        })
+        .as_ref()
+        .map_err(Clone::clone)
 }
 
 fn clip(name: &str, encoder: &[&str]) -> Result<NumberedClip, Missing> {

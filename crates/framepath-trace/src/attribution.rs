@@ -179,7 +179,9 @@ impl TraceFacts<'_> {
         let calls = self.calls_between(from, from_ns, to_ns);
         let next_ns = calls.map(|span| span.enter_ns).find(|enter_ns| *enter_ns >= from_ns).unwrap_or(to_ns);
         let line = self.timelines.get(&to);
-        let handed_ns = line.and_then(|line| line.last_wake_up(from, from_ns, next_ns)).unwrap_or(from_ns);
+        let handed_ns = line
+            .and_then(|line| line.last_end(from_ns, next_ns, |wait| wait.may_be_ended_by(from)))
+            .unwrap_or(from_ns);
         let place = SpanPlace::Thread(ledger.thread(from));
         ledger.span(row, place, from_ns, handed_ns);
         for stretch in self.stretches(from, from_ns, handed_ns) {
@@ -193,13 +195,15 @@ impl TraceFacts<'_> {
         // the second thread ends the first one's wait for room.
         let busy_ns = self.busy_until(to, handed_ns, to_ns);
         let line = self.timelines.get(&from);
-        let busy_ns = line.and_then(|line| line.last_wake_up(to, busy_ns, to_ns)).unwrap_or(busy_ns);
+        let busy_ns = line
+            .and_then(|line| line.last_end(busy_ns, to_ns, |wait| wait.is_ended_by(to)))
+            .unwrap_or(busy_ns);
         row.queue_ns += busy_ns - handed_ns;
         ledger.span(row, SpanPlace::Inside(Cause::Queue), handed_ns, busy_ns);
         ledger.span(row, SpanPlace::Inside(Cause::Wakeup), busy_ns, to_ns);
         for stretch in self.stretches(to, busy_ns, to_ns) {
             // The first thread may be late with the frame all the same. Other threads end other waits.
-            let thread = if stretch.is_ended_by(from) { from } else { to };
+            let thread = if stretch.may_be_ended_by(from) { from } else { to };
             self.add_thread(row, thread, false, stretch.from_ns, stretch.to_ns, &mut ledger.blocked);
         }
     }
@@ -281,4 +285,84 @@ fn by_thread(spans: &[CallSpan], is_wanted: impl Fn(&CallSpan) -> bool) -> HashM
         }
     }
     by_thread
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::calls::NO_PTS;
+
+    const FIRST: i32 = 1;
+    const SECOND: i32 = 2;
+    const OTHER: i32 = 3;
+    const LOCK: Doing = Doing::Waiting(WaitReason::Lock);
+    const TIMER: Doing = Doing::Waiting(WaitReason::Timer);
+
+    fn line(stretches: &[(u64, u64, Doing, i32)]) -> Timeline {
+        let stretch = |(from_ns, to_ns, doing, by)| ThreadStretch { from_ns, to_ns, doing, by };
+        Timeline::of(stretches.iter().copied().map(stretch).collect())
+    }
+
+    /// Returns the causes of a frame's way from the first thread to the second one, from 100 to 200: compute, queue, wakeup,
+    /// blocked, paced. The second thread has a call for another frame until `busy_ns`; the first one's next call
+    /// begins at `next_ns`.
+    fn way(first: Timeline, second: Timeline, busy_ns: u64, next_ns: u64) -> [u64; 5] {
+        let span = |thread, enter_ns, leave_ns| CallSpan {
+            call: Call::SendFrame,
+            process: 1,
+            thread,
+            enter_ns,
+            leave_ns,
+            object: 9,
+            data: 8,
+            pts: NO_PTS,
+            result: 0,
+        };
+        let spans = [span(SECOND, 50, busy_ns), span(FIRST, next_ns, next_ns + 10)];
+        let (timelines, names) = (HashMap::from([(FIRST, first), (SECOND, second)]), ObjectNames::default());
+        let facts = TraceFacts::new(&spans, &timelines, &names, &[]);
+        let mut ledger = StreamLedger::default();
+        let part = (Part::Way { from: FIRST, to: SECOND }, 200);
+        facts.add_frame(&mut ledger, 0, 100, vec![(vec![part], SECOND)]);
+        let row = ledger.rows[0];
+        [row.compute_ns, row.queue_ns, row.wakeup_ns, row.blocked_ns, row.paced_ns]
+    }
+
+    #[test]
+    fn a_frame_is_its_producers_until_the_idle_consumer_is_woken_up() {
+        let first = line(&[(0, 120, Doing::Running, 0), (120, 130, TIMER, 0), (130, 300, Doing::Running, 0)]);
+        let second =
+            line(&[(60, 150, LOCK, FIRST), (150, 160, Doing::Woken, 0), (160, 200, Doing::Running, 0)]);
+        assert_eq!(way(first, second, 60, 170), [80, 0, 10, 0, 10]);
+    }
+
+    #[test]
+    fn a_consumers_other_waits_are_not_the_hand_over() {
+        let first = line(&[(0, 300, Doing::Running, 0)]);
+        // A lock that another thread has; a timer whose interrupt met the first thread.
+        let second = [
+            (60, 110, LOCK, FIRST),
+            (110, 150, LOCK, OTHER),
+            (150, 190, TIMER, FIRST),
+            (190, 200, Doing::Running, 0),
+        ];
+        assert_eq!(way(first, line(&second), 60, 120), [20, 0, 0, 40, 40]);
+    }
+
+    #[test]
+    fn a_frame_leaves_a_full_queue_when_the_producers_wait_for_room_ends() {
+        let first =
+            line(&[(0, 110, Doing::Running, 0), (110, 170, LOCK, SECOND), (170, 300, Doing::Running, 0)]);
+        let second =
+            line(&[(0, 130, Doing::Running, 0), (130, 165, TIMER, 0), (165, 200, Doing::Running, 0)]);
+        assert_eq!(way(first, second, 130, 180), [30, 70, 0, 0, 0]);
+    }
+
+    #[test]
+    fn a_level_without_wakers_takes_a_consumers_wait_for_the_hand_over() {
+        let first = line(&[(0, 300, Doing::Running, 0)]);
+        let second =
+            line(&[(60, 150, Doing::Waiting(WaitReason::Unknown), 0), (150, 200, Doing::Running, 0)]);
+        assert_eq!(way(first, second, 60, 170), [100, 0, 0, 0, 0]);
+    }
 }

@@ -11,6 +11,7 @@ use framepath_model::ledger::{Row, Span, SpanPlace};
 
 use crate::attribution::{Part, PartUntil, TraceFacts};
 use crate::identify::{Identified, TracedFrame};
+use crate::timeline::ThreadStretch;
 
 /// Ledger of one video stream of a program.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -171,7 +172,8 @@ impl Stream<'_> {
                 .map(|(frame, buffer)| {
                     let (send, buffer) = (&spans[frame.send], &spans[*buffer]);
                     // Other threads end waits inside the work on the frame.
-                    line.last_wake_up(send.thread, send.enter_ns, buffer.enter_ns).unwrap_or(send.enter_ns)
+                    let is_for_packet = |wait: &ThreadStretch| wait.may_be_ended_by(send.thread);
+                    line.last_end(send.enter_ns, buffer.enter_ns, is_for_packet).unwrap_or(send.enter_ns)
                 })
                 .collect();
             for (index, (frame, buffer)) in frames.iter().enumerate() {

@@ -113,6 +113,11 @@ impl ThreadStretch {
     pub(crate) fn is_ended_by(&self, by: i32) -> bool {
         matches!(self.doing, Doing::Waiting(WaitReason::Lock | WaitReason::Poll)) && self.by == by
     }
+
+    /// True for a wait that the thread `by` may have ended: also if the level of the recording does not show who did.
+    pub(crate) fn may_be_ended_by(&self, by: i32) -> bool {
+        self.is_ended_by(by) || self.doing == Doing::Waiting(WaitReason::Unknown) && self.by == 0
+    }
 }
 
 /// Stretches of one thread in the order of time; what lies between two of them is not known.
@@ -147,11 +152,16 @@ impl Timeline {
         })
     }
 
-    /// Returns the time of the last wake-up by the thread `by` between the two times; `None` if there was none.
-    pub(crate) fn last_wake_up(&self, by: i32, from_ns: u64, to_ns: u64) -> Option<u64> {
+    /// Returns the end of the last stretch for which `is_wanted` holds and that ended between the two times.
+    pub(crate) fn last_end(
+        &self,
+        from_ns: u64,
+        to_ns: u64,
+        is_wanted: impl Fn(&ThreadStretch) -> bool,
+    ) -> Option<u64> {
         let end = self.stretches.partition_point(|stretch| stretch.to_ns <= to_ns);
-        let before = self.stretches[..end].iter().rev().take_while(|stretch| stretch.to_ns > from_ns);
-        before.filter(|stretch| stretch.is_ended_by(by)).map(|stretch| stretch.to_ns).next()
+        let mut before = self.stretches[..end].iter().rev().take_while(|stretch| stretch.to_ns > from_ns);
+        before.find(|stretch| is_wanted(stretch)).map(|stretch| stretch.to_ns)
     }
 
     /// Returns the begin of the wait that goes on at `at_ns`, a wake-up at its end included; `None` if the thread did not
@@ -256,6 +266,14 @@ pub(crate) fn timelines(
 }
 
 #[cfg(test)]
+impl Timeline {
+    /// Makes the timeline of these stretches.
+    pub(crate) fn of(stretches: Vec<ThreadStretch>) -> Timeline {
+        Timeline { stretches }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::Doing::{Preempted, Running, Woken};
     use super::*;
@@ -300,11 +318,14 @@ mod tests {
             lines[&1].between(30, 46).map(|part| (part.from_ns, part.to_ns, part.doing)).collect();
         assert_eq!(cut, [(30, 45, FUTEX), (45, 46, Woken)]);
         let wake_ups = [(7, 0, 100), (8, 0, 45), (8, 45, 100), (9, 0, 100)];
-        let last = wake_ups.map(|(by, from_ns, to_ns)| lines[&1].last_wake_up(by, from_ns, to_ns));
+        let last = wake_ups
+            .map(|(by, from_ns, to_ns)| lines[&1].last_end(from_ns, to_ns, |wait| wait.is_ended_by(by)));
         assert_eq!(last, [None, Some(45), None, None]);
         // The thread that a timer's interrupt meets has not ended the wait.
         let timer = ThreadStretch { from_ns: 0, to_ns: 9, doing: Doing::Waiting(WaitReason::Timer), by: 8 };
         assert!(!timer.is_ended_by(8) && ThreadStretch { doing: FUTEX, ..timer }.is_ended_by(8));
+        let unknown = ThreadStretch { doing: Doing::Waiting(WaitReason::Unknown), by: 0, ..timer };
+        assert!(!unknown.is_ended_by(8) && unknown.may_be_ended_by(8) && !timer.may_be_ended_by(8));
         assert_eq!(
             [15, 30, 47, 55, 200].map(|at| lines[&1].wait_at(at)),
             [None, Some(20), Some(20), None, None]
