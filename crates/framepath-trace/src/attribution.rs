@@ -10,6 +10,7 @@ use crate::calls::Call;
 use crate::frame_ledger::StreamLedger;
 use crate::names::ObjectNames;
 use crate::spans::CallSpan;
+use crate::stage_limits::StageLimits;
 use crate::timeline::{Doing, ThreadStretch, Timeline, WaitReason};
 
 /// TraceFacts from which ledgers are made.
@@ -18,6 +19,8 @@ pub(crate) struct TraceFacts<'a> {
     pub(crate) spans: &'a [CallSpan],
     pub(crate) timelines: &'a HashMap<i32, Timeline>,
     pub(crate) names: &'a ObjectNames,
+    /// Stages that ledgers show.
+    pub(crate) limits: StageLimits,
     /// Codecs that have threads of their own, with these threads.
     pub(crate) pools: HashMap<(i32, u64), HashSet<i32>>,
     /// Indices of each thread's calls that have an item and are not inside another one, in the order of their begins and
@@ -59,6 +62,7 @@ impl TraceFacts<'_> {
             spans,
             timelines,
             names,
+            limits: StageLimits::default(),
             calls: by_thread(spans, is_call),
             pool_calls: by_thread(spans, has_pool),
             clock_waits: by_thread(spans, |span| span.call == Call::ClockWait),

@@ -18,6 +18,7 @@ use crate::preload::{Preload, PreloadEvent};
 use crate::probes::{ProbeCount, ProbeEvent, Probes, SystemCall};
 use crate::recording::TraceLevel;
 use crate::spans::spans;
+use crate::stage_limits::StageLimits;
 use crate::timeline::{WakeUp, timelines};
 
 const SIGCONT: i32 = libc::SIGCONT;
@@ -31,6 +32,8 @@ pub(crate) struct CallLog {
     waits: Vec<SystemCall>,
     wake_ups: Vec<WakeUp>,
     count: ProbeCount,
+    /// Stages that are shown.
+    pub(crate) limits: StageLimits,
 }
 
 /// Origin of the events.
@@ -47,6 +50,8 @@ pub(crate) struct CallFindings {
     /// TraceLevel of the recording; `None` without calls.
     pub(crate) level: Option<TraceLevel>,
     pub(crate) calls: Vec<CallEvent>,
+    /// True if only some stages are shown.
+    pub(crate) is_limited: bool,
     pub(crate) streams: Vec<StreamLedger>,
     pub(crate) ambiguous: u64,
     /// ObjectNames of the codecs of threads that a codec has started.
@@ -93,7 +98,15 @@ impl CallLog {
     fn of(source: Source) -> CallLog {
         let count = ProbeCount::default();
         let (calls, waits, wake_ups) = (Vec::new(), Vec::new(), Vec::new());
-        CallLog { source, names: ObjectNames::default(), calls, waits, wake_ups, count }
+        CallLog {
+            source,
+            names: ObjectNames::default(),
+            calls,
+            waits,
+            wake_ups,
+            count,
+            limits: StageLimits::default(),
+        }
     }
 
     /// Returns true if [`CallLog::wait`] must be called all the time.
@@ -190,7 +203,9 @@ impl CallLog {
         let spans = spans(&self.calls);
         let timelines = timelines(events, &self.waits, &self.wake_ups, end_ns);
         let found = identify(&spans, &self.names);
-        let facts = TraceFacts::new(&spans, &timelines, &self.names, events);
+        let mut facts = TraceFacts::new(&spans, &timelines, &self.names, events);
+        let is_limited = self.limits != StageLimits::default();
+        facts.limits = self.limits;
         // In a pipeline, the calls of FFmpeg's libraries are parts of its elements.
         let pads = pad_ledgers(&facts);
         let (streams, ambiguous) =
@@ -198,6 +213,7 @@ impl CallLog {
         let codecs = facts.codecs();
         CallFindings {
             level: Some(level),
+            is_limited,
             codecs,
             streams,
             ambiguous,

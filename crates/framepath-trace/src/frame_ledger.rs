@@ -6,11 +6,13 @@
 //! them from the stage before.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 
 use framepath_model::ledger::{Row, Span, SpanPlace};
 
 use crate::attribution::{Part, PartUntil, TraceFacts};
 use crate::identify::{Identified, TracedFrame};
+use crate::stage_limits::cut;
 use crate::timeline::ThreadStretch;
 
 /// Ledger of one video stream of a program.
@@ -43,6 +45,16 @@ impl StreamLedger {
         format!("{} to {last}", self.from)
     }
 
+    /// Sets the stages to those of `names` in `range`.
+    pub(crate) fn limit(&mut self, names: Vec<String>, range: &Range<usize>) {
+        if range.start > 0 {
+            self.from = names[range.start].split(' ').next().unwrap_or_default().to_owned();
+        }
+        self.stages = names;
+        self.stages.truncate(range.end);
+        self.stages.drain(..range.start);
+    }
+
     /// Returns the index of thread `id` in `threads`.
     pub(crate) fn thread(&mut self, id: i32) -> u16 {
         let known = self.threads.iter().position(|thread| *thread == id);
@@ -71,6 +83,7 @@ pub(crate) fn ledgers(found: &Identified, facts: &TraceFacts<'_>) -> Vec<StreamL
     }
     let mut ledgers: Vec<StreamLedger> =
         streams.values().map(|frames| Stream { facts, frames }.ledger()).collect();
+    ledgers.retain(|ledger| !ledger.stages.is_empty());
     ledgers.sort_by_key(|ledger| std::cmp::Reverse(ledger.frames));
     ledgers
 }
@@ -96,9 +109,11 @@ impl Stream<'_> {
         let mut ledger = StreamLedger {
             process: self.frames.first().map_or(0, |frame| frame.decoder.0),
             from: stages.first().map_or("", |stage| STAGES[*stage]).to_owned(),
-            stages: stages.iter().map(|stage| self.name(*stage)).collect(),
             ..StreamLedger::default()
         };
+        let names: Vec<String> = stages.iter().map(|stage| self.name(*stage)).collect();
+        let Some(range) = self.facts.limits.of(&names) else { return ledger };
+        ledger.limit(names, &range);
         let works = self.works();
         for (number, frame) in self.frames.iter().enumerate() {
             if !stages.iter().all(|stage| self.has(frame, *stage)) {
@@ -107,6 +122,7 @@ impl Stream<'_> {
             }
             let birth_ns = self.facts.spans[frame.read.unwrap_or(frame.send)].enter_ns;
             let parts = stages.iter().map(|stage| self.parts(frame, *stage, &works)).collect();
+            let (birth_ns, parts) = cut(parts, range.clone(), birth_ns);
             self.facts.add_frame(&mut ledger, number as u64, birth_ns, parts);
         }
         mean_blocked(&mut ledger);

@@ -17,6 +17,7 @@
 //! | `preload` | calls by a library in the program |
 //! | `call_log`, `names` | collection of the calls, and names of the objects |
 //! | `spans`, `timeline`, `thread_times` | arithmetic: calls with begin and end; what each thread did when |
+//! | `stage_limits` | [`StageLimits`]: selection of stages |
 //! | `identify`, `pad_frames` | frames in the calls of FFmpeg, and of GStreamer |
 //! | `frame_ledger`, `attribution` | [`StreamLedger`]: the rows of each frame, and their causes |
 //! | `report`, `frame_text` | [`TraceReport`]: the result, as text and for JSON |
@@ -56,6 +57,7 @@ mod probes;
 mod recording;
 mod report;
 mod spans;
+mod stage_limits;
 mod thread_times;
 mod timeline;
 
@@ -64,4 +66,5 @@ pub use error::TraceError;
 pub use frame_ledger::StreamLedger;
 pub use recording::{Recording, TraceLevel, highest_level};
 pub use report::{TraceReport, Usage};
+pub use stage_limits::StageLimits;
 pub use thread_times::{ThreadRow, ThreadTimes};

@@ -11,6 +11,7 @@ use crate::calls::Call;
 use crate::frame_ledger::{StreamLedger, mean_blocked};
 use crate::names::Pad;
 use crate::spans::CallSpan;
+use crate::stage_limits::cut;
 
 /// `GST_CLOCK_TIME_NONE`.
 const NO_TIME: i64 = -1;
@@ -86,11 +87,12 @@ fn ledger(way: &[&Passage<'_>], facts: &TraceFacts<'_>) -> StreamLedger {
     let is_real = |at: usize| !is_ghost(way[at], way);
     let pads: Vec<&Passage<'_>> = (0..way.len()).filter(|at| is_real(*at)).map(|at| way[at]).collect();
     let (Some(first), Some(last)) = (pads.first(), way.last()) else { return StreamLedger::default() };
-    let stages = pads[1..].iter().map(|pad| pad.pad.name.clone()).collect();
+    let mut names: Vec<String> = pads[1..].iter().map(|pad| pad.pad.name.clone()).collect();
+    names.push(last.pad.next_name.clone());
     let process = facts.spans.iter().find(|span| span.object == first.address).map_or(0, |span| span.process);
-    let mut ledger =
-        StreamLedger { process, from: first.pad.name.clone(), stages, ..StreamLedger::default() };
-    ledger.stages.push(last.pad.next_name.clone());
+    let mut ledger = StreamLedger { process, from: first.pad.name.clone(), ..StreamLedger::default() };
+    let Some(range) = facts.limits.of(&names) else { return ledger };
+    ledger.limit(names, &range);
     let mut times: Vec<(u64, i64)> = first
         .calls
         .iter()
@@ -110,6 +112,7 @@ fn ledger(way: &[&Passage<'_>], facts: &TraceFacts<'_>) -> StreamLedger {
             calls.windows(2).map(|pair| (element(pair[0], pair[1], facts), pair[1].thread)).collect();
         let last = calls[calls.len() - 1];
         stages.push((vec![(Part::Thread { thread: last.thread, pool: false }, last.leave_ns)], last.thread));
+        let (birth_ns, stages) = cut(stages, range.clone(), birth_ns);
         facts.add_frame(&mut ledger, number as u64, birth_ns, stages);
     }
     mean_blocked(&mut ledger);

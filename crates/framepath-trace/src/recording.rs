@@ -19,6 +19,7 @@ use crate::call_log::CallLog;
 use crate::error::TraceError;
 use crate::preload::Preload;
 use crate::report::{TraceReport, Usage};
+use crate::stage_limits::StageLimits;
 use crate::thread_times::{ThreadRow, ThreadTimes};
 
 /// Longest sleep between two looks at the recorded process.
@@ -175,6 +176,14 @@ impl Recording {
         };
         let log = EventLog::new(events, times, calls.is_some());
         Ok(Recording { log, calls, target: Target::Process { pid, cpu_ns }, what, start_ns })
+    }
+
+    /// Returns the recording with only the stages within `limits`. Without effect at level `threads`.
+    pub fn within(mut self, limits: StageLimits) -> Recording {
+        if let Some(calls) = &mut self.calls {
+            calls.limits = limits;
+        }
+        self
     }
 
     /// Records until the command or process ends, `limit` has passed, or SIGINT or SIGTERM has arrived (in a program

@@ -60,6 +60,9 @@ pub struct TraceReport {
     /// Ledgers of the video streams that passed FFmpeg's libraries, the longest first. Not in the JSON of the threads.
     #[serde(skip)]
     pub streams: Vec<StreamLedger>,
+    /// True if the recording was [limited](crate::Recording::within) to some stages.
+    #[serde(skip)]
+    pub is_limited: bool,
     /// Calls of the libraries, in the order of their times; empty at level `threads`.
     #[serde(skip)]
     pub calls: Vec<CallEvent>,
@@ -81,7 +84,7 @@ impl TraceReport {
         for row in &mut threads {
             row.codec = frames.codecs.get(&row.thread).cloned();
         }
-        let CallFindings { ambiguous, streams, calls, .. } = frames;
+        let CallFindings { ambiguous, streams, calls, is_limited, .. } = frames;
         TraceReport {
             program,
             level,
@@ -92,6 +95,7 @@ impl TraceReport {
             ambiguous,
             probes,
             streams,
+            is_limited,
             calls,
         }
     }
@@ -107,10 +111,12 @@ impl TraceReport {
             notes.push(format!("{} outputs whose frame could not be told are left out", self.ambiguous));
         }
         if self.level != TraceLevel::Threads && self.streams.is_empty() {
-            notes.push(
+            notes.push(if self.is_limited {
+                "no frame was seen between the named stages; without --from and --to, the table has all stages".to_owned()
+            } else {
                 "no frame was seen: the program uses neither FFmpeg's shared libraries nor GStreamer, or no video"
-                    .to_owned(),
-            );
+                    .to_owned()
+            });
         }
         let missing = match self.level {
             TraceLevel::Threads => {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context;
 use framepath::{Report, export};
 use framepath_os::process::signal;
-use framepath_trace::{Recording, TraceLevel, TraceReport};
+use framepath_trace::{Recording, StageLimits, TraceLevel, TraceReport};
 
 use crate::exit_status::{ExitStatus, UsageError};
 use crate::output_file::OutputFile;
@@ -18,7 +18,7 @@ const EXAMPLES: &str = "\
 Examples:
   framepath trace -- ffmpeg -i clip.mp4 -vf scale=640:-2 -f null -
   framepath trace -- gst-launch-1.0 filesrc location=clip.mp4 ! decodebin ! fakesink
-  framepath trace -p $(pidof mpv) --seconds 10
+  framepath trace -p $(pidof mpv) --seconds 10 --from decode
   framepath trace --json trace.json --report trace.html -- ffmpeg -i clip.mp4 out.mp4
 
 Shows where the time of each video frame went in a program that uses FFmpeg's shared libraries or
@@ -56,6 +56,15 @@ pub(crate) struct TraceArgs {
     /// Level of the recording [default: the highest level that this user has the rights for]
     #[arg(long, value_name = "LEVEL")]
     level: Option<LevelName>,
+
+    /// First stage to show, with the time from its begin on: `decode`, `encode`, or an element
+    /// [default: the first one]
+    #[arg(long, value_name = "STAGE")]
+    from: Option<String>,
+
+    /// Last stage to show: `decode`, `filter`, or an element [default: the last one]
+    #[arg(long, value_name = "STAGE")]
+    to: Option<String>,
 
     /// Write the ledger of the frames as CSV, a line per frame and stage; `-` is standard output
     /// [default: write none]
@@ -120,6 +129,7 @@ impl TraceArgs {
                 return Err(usage("what to trace: `-- COMMAND`, or `-p PID` for a running process"));
             }
         };
+        let recording = recording.within(StageLimits { from: self.from, to: self.to });
         let file = |name: &Option<String>| OutputFile::option(name.as_deref());
         let (csv, perfetto, page, json) =
             (file(&self.csv)?, file(&self.perfetto)?, file(&self.report)?, file(&self.json)?);

@@ -127,6 +127,26 @@ pub(crate) fn a_gate_checks_the_figures_of_a_trace() -> Tested {
     Ok(())
 }
 
+pub(crate) fn a_part_of_the_way_begins_with_its_first_stage() -> Tested {
+    needs_bpf()?;
+    let file = clip("h264-180p8-container.mp4");
+    let command = ["--", "ffmpeg", "-v", "error", "-i", &file, "-f", "null", "-"];
+    let part = |limits: &[&str]| {
+        let ran = run(&[&["trace", "--level", "bpf", "--quiet", "--json", "-"], limits, &command].concat())
+            .ended(0);
+        serde_json::from_str::<serde_json::Value>(&ran.stdout).unwrap()
+    };
+    let figures = part(&["--from", "decode", "--to", "filter"]);
+    let row = &figures["rows"][0];
+    assert_eq!((stages(row), &row["contender"]), (vec!["decode h264", "filter"], &"decode to filter".into()));
+    assert_eq!(row["frames"], 30);
+    let figures = part(&["--from", "encode", "--to", "decode"]);
+    assert_eq!(figures["rows"], serde_json::json!([]));
+    let note = figures["notes"][0].as_str().unwrap();
+    assert!(note.starts_with("no frame was seen between the named stages"), "{note}");
+    Ok(())
+}
+
 pub(crate) fn a_paced_output_and_a_slow_reader_are_told_apart() -> Tested {
     needs_bpf()?;
     // The reader sleeps before it reads: the writer's frames wait in write(2) once the pipe is full.

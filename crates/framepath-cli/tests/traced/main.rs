@@ -15,6 +15,7 @@ framepath_testkit::tests! {
     ffmpeg::the_programs_of_a_shell_command_have_streams_of_their_own,
     ffmpeg::all_outputs_have_the_frames,
     ffmpeg::a_gate_checks_the_figures_of_a_trace,
+    ffmpeg::a_part_of_the_way_begins_with_its_first_stage,
     ffmpeg::a_paced_output_and_a_slow_reader_are_told_apart,
     gstreamer::a_pipeline_has_the_elements_as_stages,
     gstreamer::the_branches_of_a_tee_are_kept_apart,
