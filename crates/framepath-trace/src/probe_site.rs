@@ -18,13 +18,16 @@ pub struct ProbeSite {
 }
 
 /// Looks at this many instructions at most.
-const MOST: usize = 12;
+const MOST: usize = 16;
 
 /// Chooses the instructions in `code`, the bytes of a function for x86-64.
 pub fn choose(code: &[u8]) -> ProbeSite {
     // `endbr64`, which marks targets of indirect jumps, changes nothing.
     let start = if code.starts_with(&[0xf3, 0x0f, 0x1e, 0xfa]) { 4 } else { 0 };
     let is_emulated = |at: usize| matches!(code.get(at..).and_then(kind), Some(Kind::Emulated));
+    if let Some(jump) = tail_call(code, start) {
+        return ProbeSite { enter: jump as u64, leave: jump as u64, emulated: 2 };
+    }
     let leave = (start as u64, usize::from(is_emulated(start)));
     let mut at = start;
     for _ in 0..MOST {
@@ -38,6 +41,34 @@ pub fn choose(code: &[u8]) -> ProbeSite {
         }
     }
     ProbeSite { enter: 0, leave: leave.0, emulated: leave.1 }
+}
+
+/// Finds the jump with which a function that only checks its stack ends: to the function that does its work. There, the
+/// arguments are still in their registers, and the return address is on top of the stack again. `None` if the function has
+/// another branch before that, or begins with an instruction that is emulated anyway.
+fn tail_call(code: &[u8], start: usize) -> Option<usize> {
+    // sub rsp, imm8; it is added again before the jump.
+    let [0x48, 0x83, 0xec, bytes, ..] = *code.get(start..)? else { return None };
+    let mut at = start + 4;
+    let mut is_checked = false;
+    for _ in 0..MOST {
+        let rest = code.get(at..)?;
+        match *rest {
+            [0x48, 0x83, 0xc4, added, ..] if added == bytes => {
+                let jump = at + 4;
+                return matches!(code.get(jump), Some(0xe9 | 0xeb)).then_some(jump);
+            }
+            // sub rax, fs:[imm32] compares the value against overflows; then comes a jump that is never taken.
+            [0x64, 0x48, 0x2b, ..] => (at, is_checked) = (at + 9, true),
+            [0x75, _, ..] if is_checked => (at, is_checked) = (at + 2, false),
+            [0x0f, 0x85, ..] if is_checked => (at, is_checked) = (at + 6, false),
+            _ => match kind(rest)? {
+                Kind::Harmless(bytes) => at += bytes,
+                Kind::Emulated => return None,
+            },
+        }
+    }
+    None
 }
 
 enum Kind {
@@ -137,6 +168,15 @@ mod tests {
         let mut compared = protected[..20].to_vec();
         compared.extend([0x48, 0x8b, 0x44, 0x24, 8, 0x64, 0x48, 0x2b, 0x04, 0x25, 0x28, 0, 0, 0, 0x75, 0x16]);
         assert_eq!(choose(&compared), site(34, 0, 1));
+        // Then it gives its work to another function: mov rax, [rdi+0x20]; mov ecx, [rax+0xc4]; add rsp, 0x18; jmp.
+        compared.extend([
+            0x48, 0x8b, 0x47, 0x20, 0x8b, 0x88, 0xc4, 0, 0, 0, 0x48, 0x83, 0xc4, 0x18, 0xe9, 0, 0, 0, 0,
+        ]);
+        assert_eq!(choose(&compared), site(50, 50, 2));
+        // Another branch in front of the jump could leave it out.
+        let mut branched = compared.clone();
+        branched.splice(46..46, [0x85, 0xc0, 0x74, 0x10]);
+        assert_eq!(choose(&branched), site(34, 0, 1));
         // mov rdi, rsi comes before the push: the first instruction, which is not emulated.
         assert_eq!(choose(&[0x48, 0x89, 0xf7, 0x53]), site(0, 0, 0));
         // xor esi, esi.
