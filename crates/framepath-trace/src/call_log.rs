@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use framepath_os::measure::process_events::ThreadEvent;
 use framepath_os::process::children;
+use framepath_os::time::now_ns;
 
 use crate::attribution::TraceFacts;
 use crate::calls::CallEvent;
@@ -23,6 +24,9 @@ use crate::timeline::{WakeUp, timelines};
 
 const SIGCONT: i32 = libc::SIGCONT;
 
+/// Time that a new process gets to execute a program, nanoseconds.
+const FORKED_NS: u64 = 5_000_000;
+
 /// Calls of a recording.
 #[derive(Debug)]
 pub(crate) struct CallLog {
@@ -32,6 +36,8 @@ pub(crate) struct CallLog {
     waits: Vec<SystemCall>,
     wake_ups: Vec<WakeUp>,
     count: ProbeCount,
+    /// Processes that traced ones have started, with the time of the start, CLOCK_MONOTONIC nanoseconds.
+    forked: Vec<(u32, u64)>,
     /// Stages that are shown.
     pub(crate) limits: StageLimits,
 }
@@ -105,6 +111,7 @@ impl CallLog {
             waits,
             wake_ups,
             count,
+            forked: Vec::new(),
             limits: StageLimits::default(),
         }
     }
@@ -124,21 +131,35 @@ impl CallLog {
             match event {
                 ProbeEvent::Call(event) => self.names.see(&event),
                 ProbeEvent::Executed(process) => {
+                    self.forked.retain(|(forked, _)| *forked != process);
                     if let Source::Probes(probes) = &mut self.source {
                         probes.forget(process);
                     }
                     self.attach_stopped(process);
                 }
                 ProbeEvent::Loaded(process) => self.attach_stopped(process),
-                // The program goes on meanwhile: its first calls can be missing.
-                ProbeEvent::Forked(process) => drop(self.attach(process)),
+                ProbeEvent::Forked(process) => self.forked.push((process, now_ns())),
                 ProbeEvent::Named { .. } | ProbeEvent::Waits(_) | ProbeEvent::Woken { .. } => {}
             }
         }
     }
 
+    /// Attaches probes in the processes that were started a while ago and did not execute a program. Their first calls are
+    /// missing. One that has just been started may still have its parent's memory (vfork), in which each call would hit
+    /// the probes of both.
+    fn attach_forked(&mut self) {
+        let is_new = |at_ns: u64| now_ns().saturating_sub(at_ns) < FORKED_NS;
+        let (new, old) = std::mem::take(&mut self.forked).into_iter().partition(|(_, at_ns)| is_new(*at_ns));
+        self.forked = new;
+        for (process, _) in old as Vec<(u32, u64)> {
+            // Fails if the process has ended.
+            let _ = self.attach(process);
+        }
+    }
+
     /// Takes the events that have come until now.
     pub(crate) fn read(&mut self) {
+        self.attach_forked();
         let CallLog { source, names, calls, waits, wake_ups, .. } = self;
         let probes = match source {
             Source::Probes(probes) => probes,

@@ -150,7 +150,8 @@ impl Probes {
             calls.push((function(maps.enter(index, site))?, function(maps.leave(index, site))?));
         }
         let loader = function(maps.loader())?;
-        let ids = Btf::of_kernel()?.offsets("task_struct", ["pid", "tgid"]);
+        let no_types = |error| io::Error::other(format!("{}: {error}", framepath_os::bpf::btf::KERNEL));
+        let ids = Btf::of_kernel().map_err(no_types)?.offsets("task_struct", ["pid", "tgid"]);
         let ids = ids.ok_or_else(|| io::Error::other("the kernel's type information has no task_struct"))?;
         let mut tracepoints = Vec::new();
         for (name, program) in [
