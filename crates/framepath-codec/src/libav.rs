@@ -31,9 +31,11 @@ use crate::{
     Codec, CodecError, DecoderOptions, DecoderOutput, DecoderThreading, DecoderThreads, Packet, TrackInfo,
 };
 
+mod execute;
 mod get_buffer;
 mod own_memory;
 
+use execute::SliceThreads;
 use get_buffer::{CallbackState, LentSlots, get_buffer};
 use own_memory::Conversion;
 
@@ -239,6 +241,7 @@ impl LibavDecoder {
             direct,
             read_only: matches!(track.codec, Codec::Other(_)),
             lent: LentSlots::default(),
+            slice_threads: SliceThreads::default(),
         });
         // SAFETY: valid, not open. The shared state outlives the context (field order)
         // and is used by the callback through a shared reference only.
@@ -254,6 +257,8 @@ impl LibavDecoder {
             }
         }
         context.open(name, codec)?;
+        // SAFETY: an open context that has not decoded, whose `opaque` is the shared state.
+        unsafe { shared.slice_threads.observe(context.as_ptr()) };
         let threads = active_threads(&context);
         Ok(LibavDecoder {
             context,
@@ -289,6 +294,7 @@ impl LibavDecoder {
         if self.frame_threads() > 1 {
             self.shared.frame_threads.sending(number);
         }
+        self.shared.slice_threads.sending(number);
         let shortage = Shortage::watch();
         // SAFETY: only this call uses the packet; the context is open.
         let code = unsafe {

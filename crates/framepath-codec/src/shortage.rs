@@ -39,6 +39,11 @@ pub(crate) fn take() -> bool {
     occurred
 }
 
+/// Sets `errno` of the calling thread to ENOMEM again after [`take`].
+pub(crate) fn restore() {
+    set(libc::ENOMEM);
+}
+
 /// Returns true if the process cannot map `bytes` more: its address space or the machine's memory is
 /// used up. Preserves `errno`.
 pub(crate) fn is_short(bytes: usize) -> bool {

@@ -189,7 +189,7 @@ fn av1_seeks_are_exact() {
 fn ebml_length(bytes: &[u8]) -> (usize, usize) {
     let size = bytes[0].leading_zeros() as usize + 1;
     let rest = bytes[1..size].iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte));
-    (usize::from(bytes[0]) & (0xff >> size) << (8 * (size - 1)) | rest, size)
+    (((usize::from(bytes[0]) & (0xff >> size)) << (8 * (size - 1))) | rest, size)
 }
 
 /// Sets the key flag of every SimpleBlock in the Matroska elements `bytes`. Returns their number.

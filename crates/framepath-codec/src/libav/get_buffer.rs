@@ -8,6 +8,7 @@ use ffmpeg_sys_next as ff;
 use framepath_model::colors::Colors;
 use framepath_os::measure::frame_threads::FrameThreads;
 
+use super::execute::SliceThreads;
 use super::is_memory_short;
 use crate::CodecError;
 use crate::buffer_hook;
@@ -31,6 +32,8 @@ pub(super) struct CallbackState {
     /// reference to libavcodec's buffer.
     pub(super) read_only: bool,
     pub(super) lent: LentSlots,
+    /// Observer of the slice threads; idle if the decoder has none.
+    pub(super) slice_threads: SliceThreads,
 }
 
 /// Addresses of the [`LentSlot`]s that libavcodec holds. Decoders also output pictures in other
