@@ -25,18 +25,18 @@ use crate::error::libav_message;
 use crate::numbers::Numbers;
 use crate::palette;
 use crate::picture::described;
-use crate::shortage::{self, Shortage};
+use crate::shortage::Shortage;
 use crate::slots::Slots;
 use crate::{
     Codec, CodecError, DecoderOptions, DecoderOutput, DecoderThreading, DecoderThreads, Packet, TrackInfo,
 };
 
-mod execute;
 mod get_buffer;
+mod memory_watch;
 mod own_memory;
 
-use execute::SliceThreads;
 use get_buffer::{CallbackState, LentSlots, get_buffer};
+use memory_watch::{SliceThreads, is_memory_short};
 use own_memory::Conversion;
 
 /// Maximum number of threads that [`DecoderThreads::Count`] requests from libavcodec, which itself
@@ -560,19 +560,6 @@ impl LibavDecoder {
         let kind = unsafe { (*self.context.as_ptr()).active_thread_type };
         if kind & ff::FF_THREAD_FRAME as c_int != 0 { self.threads() } else { 1 }
     }
-}
-
-/// Returns true if there is no memory for another picture of the decoder: for 8 MiB and 4 bytes for
-/// each pixel.
-///
-/// # Safety
-/// `context` is a valid context.
-unsafe fn is_memory_short(context: *const ff::AVCodecContext) -> bool {
-    const RESERVE: usize = 8 << 20;
-    // SAFETY: guaranteed by the caller.
-    let (width, height) = unsafe { ((*context).width, (*context).height) };
-    let side = |length: c_int| usize::try_from(length).unwrap_or(0);
-    shortage::is_short(RESERVE.saturating_add(side(width).saturating_mul(side(height)).saturating_mul(4)))
 }
 
 impl Drop for LibavDecoder {

@@ -8,8 +8,7 @@ use ffmpeg_sys_next as ff;
 use framepath_model::colors::Colors;
 use framepath_os::measure::frame_threads::FrameThreads;
 
-use super::execute::SliceThreads;
-use super::is_memory_short;
+use super::memory_watch::{SliceThreads, is_memory_short};
 use crate::CodecError;
 use crate::buffer_hook;
 use crate::colors::colors_of;

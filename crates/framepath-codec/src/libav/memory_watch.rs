@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Observer of libavcodec's slice threads: detects that memory ran out on them.
+//! Detection of a lack of memory that libavcodec hides, above all on its slice threads.
 //!
-//! libavcodec hides a failed allocation of a slice thread: the picture is output with wrong parts.
-//! `errno` shows the failure, but on the slice thread only. So the context's functions `execute` and
+//! After a failed allocation on a slice thread, the picture is output with wrong parts. `errno` shows
+//! the failure, but on the slice thread only. So the context's functions `execute` and
 //! `execute2`, by which decoders start work on the slice threads, are replaced by functions of this
 //! module, which call the original functions and look at `errno` after each piece of work.
 
@@ -15,7 +15,6 @@ use std::sync::atomic::{AtomicI64, AtomicPtr, Ordering};
 use ffmpeg_sys_next as ff;
 
 use super::get_buffer::CallbackState;
-use super::is_memory_short;
 use crate::CodecError;
 use crate::shortage;
 
@@ -31,6 +30,19 @@ type Execute = unsafe extern "C" fn(
 ) -> c_int;
 type Execute2 =
     unsafe extern "C" fn(*mut ff::AVCodecContext, Option<Work2>, *mut c_void, *mut c_int, c_int) -> c_int;
+
+/// Returns true if there is no memory for another picture of the decoder: for 8 MiB and 4 bytes for
+/// each pixel.
+///
+/// # Safety
+/// `context` is a valid context.
+pub(super) unsafe fn is_memory_short(context: *const ff::AVCodecContext) -> bool {
+    const RESERVE: usize = 8 << 20;
+    // SAFETY: guaranteed by the caller.
+    let (width, height) = unsafe { ((*context).width, (*context).height) };
+    let side = |length: c_int| usize::try_from(length).unwrap_or(0);
+    shortage::is_short(RESERVE.saturating_add(side(width).saturating_mul(side(height)).saturating_mul(4)))
+}
 
 /// State of the observer of one decoder's slice threads.
 #[derive(Default)]
