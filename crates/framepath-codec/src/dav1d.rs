@@ -406,7 +406,11 @@ impl Dav1dDecoder {
                 };
                 let first = packet as i64 - i64::from(in_flight);
                 let message = message(code);
-                let error = CodecError::Rejected { codec: self.slots.codec(), packet, in_flight, message };
+                let codec = self.slots.codec();
+                let error = match code == -libc::ENOMEM {
+                    true => CodecError::DecoderMemory { codec },
+                    false => CodecError::Rejected { codec, packet, in_flight, message },
+                };
                 if self.conceals && code != -libc::ENOMEM {
                     self.pending = None;
                     if self.state == Dav1dState::Sent {

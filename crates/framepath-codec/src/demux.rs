@@ -13,6 +13,7 @@ use std::fmt;
 use std::path::Path;
 
 use ffmpeg_sys_next as ff;
+use framepath_model::access_point::{AccessPoints, RandomAccess};
 use framepath_model::parameter_sets::in_band;
 
 use self::context::Context;
@@ -38,6 +39,10 @@ pub struct Demuxer {
     formats: Formats,
     stream: c_int,
     packets: u64,
+    /// Verifier of the packets' key flags.
+    points: AccessPoints,
+    /// True if the bytes of the packet that was read last refute its key flag.
+    is_refuted: bool,
     /// Identity of the track's first packet, by which a rewind checks its result; `None` before the
     /// first read.
     first: Option<Mark>,
@@ -131,6 +136,7 @@ impl Demuxer {
         let info = context.track(&name, stream)?;
         context.complete_times(&info);
         let (first, read_ahead, marking) = (None, None, None);
+        let points = info.access_points();
         Ok(Demuxer {
             context,
             input,
@@ -140,6 +146,8 @@ impl Demuxer {
             formats,
             stream,
             packets: 0,
+            points,
+            is_refuted: false,
             first,
             read_ahead,
             marking,
@@ -157,7 +165,8 @@ impl Demuxer {
 
     /// Returns the next packet of the video; `None` at the end. An empty damaged packet stands for
     /// a part of the file, mostly the rest, that libavformat cannot read. The time of reading the
-    /// file is recorded as blocked.
+    /// file is recorded as blocked. A key flag of the container is removed from a packet of H.264,
+    /// HEVC, VP8, VP9 or AV1 whose bytes refute the flag: see [`RandomAccess`].
     ///
     /// # Errors
     /// The file cannot be read further, or changes the size of NAL unit lengths; a network stream
@@ -183,6 +192,7 @@ impl Demuxer {
 
     fn read_next(&mut self) -> Result<Option<Packet>, CodecError> {
         let mut packet = Packet::new().ok_or_else(|| self.demux_error("read", ff::AVERROR(libc::ENOMEM)))?;
+        self.is_refuted = false;
         loop {
             let shortage = Shortage::watch();
             // SAFETY: both are valid; av_read_frame fills the empty packet.
@@ -236,10 +246,22 @@ impl Demuxer {
             packet.meta_mut().duration = raw.duration;
             packet.meta_mut().orientation = self.info.stream.orientation;
             let packet = self.with_new_head(packet)?;
-            let packet = self.with_palette(packet)?;
+            let mut packet = self.with_palette(packet)?;
+            self.is_refuted = packet.is_key() && self.refutes_key(&packet);
+            if self.is_refuted {
+                packet.clear_key();
+            }
             self.packets += 1;
             return Ok(Some(packet));
         }
+    }
+
+    /// Returns true if the bytes of `packet`, which the container flags as a random access point,
+    /// show that decoding cannot start there. Matroska stores the flag outside the bytes, and MP4
+    /// without `stss` flags all packets.
+    fn refutes_key(&mut self, packet: &Packet) -> bool {
+        let bytes = packet.bytes().unwrap_or_default();
+        matches!(self.points.inspect(bytes, true, true), Some(RandomAccess::Picture { .. }))
     }
 
     /// Returns `packet`. If the codec's head changes at the packet, puts the new head's parameter

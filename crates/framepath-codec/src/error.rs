@@ -232,6 +232,12 @@ pub enum CodecError {
         /// picture.
         message: String,
     },
+    /// A software decoder had not enough memory for a packet or a picture.
+    #[error("{codec}: out of memory; if the decoder runs in a worker, raise `memory=`, or use fewer threads")]
+    DecoderMemory {
+        /// Name of the codec, as in libavcodec.
+        codec: &'static str,
+    },
     /// The decoder rejected a packet.
     #[error("{codec}: packet {packet}{earlier} rejected: {message}", earlier = or_earlier(*.in_flight))]
     Rejected {

@@ -25,15 +25,18 @@ use crate::error::libav_message;
 use crate::numbers::Numbers;
 use crate::palette;
 use crate::picture::described;
+use crate::shortage::Shortage;
 use crate::slots::Slots;
 use crate::{
     Codec, CodecError, DecoderOptions, DecoderOutput, DecoderThreading, DecoderThreads, Packet, TrackInfo,
 };
 
 mod get_buffer;
+mod memory_watch;
 mod own_memory;
 
 use get_buffer::{CallbackState, LentSlots, get_buffer};
+use memory_watch::{SliceThreads, is_memory_short};
 use own_memory::Conversion;
 
 /// Maximum number of threads that [`DecoderThreads::Count`] requests from libavcodec, which itself
@@ -238,6 +241,7 @@ impl LibavDecoder {
             direct,
             read_only: matches!(track.codec, Codec::Other(_)),
             lent: LentSlots::default(),
+            slice_threads: SliceThreads::default(),
         });
         // SAFETY: valid, not open. The shared state outlives the context (field order)
         // and is used by the callback through a shared reference only.
@@ -253,6 +257,8 @@ impl LibavDecoder {
             }
         }
         context.open(name, codec)?;
+        // SAFETY: an open context that has not decoded, whose `opaque` is the shared state.
+        unsafe { shared.slice_threads.observe(context.as_ptr()) };
         let threads = active_threads(&context);
         Ok(LibavDecoder {
             context,
@@ -288,11 +294,14 @@ impl LibavDecoder {
         if self.frame_threads() > 1 {
             self.shared.frame_threads.sending(number);
         }
+        self.shared.slice_threads.sending(number);
+        let shortage = Shortage::watch();
         // SAFETY: only this call uses the packet; the context is open.
         let code = unsafe {
             (*packet.as_ptr()).pts = number;
             ff::avcodec_send_packet(self.context.as_ptr(), packet.as_ptr())
         };
+        self.check_memory(&shortage);
         if code == ff::AVERROR(libc::EAGAIN) {
             return Err(CodecError::NotDrained { codec: self.shared.slots.codec() });
         }
@@ -334,8 +343,10 @@ impl LibavDecoder {
             if self.state == LibavState::Ended {
                 return self.failure.take().map_or(Ok(DecoderOutput::End), |failure| Err(failure.error));
             }
+            let shortage = Shortage::watch();
             // SAFETY: both are valid; libavcodec clears the picture first.
             let code = unsafe { ff::avcodec_receive_frame(self.context.as_ptr(), self.picture.as_ptr()) };
+            self.check_memory(&shortage);
             if let Some((number, failure)) = self.shared.slots.take_failure() {
                 // libavcodec's H.264 decoder continues without the picture for which there was no
                 // slot, and reports no error.
@@ -412,6 +423,11 @@ impl LibavDecoder {
         }
         // SAFETY: a filled frame.
         meta = unsafe { described(picture, meta) };
+        if flags & DAMAGED != 0 && self.is_memory_short() {
+            // The damage is not the stream's.
+            self.fail(number, self.no_memory());
+            return Ok(None);
+        }
         meta.is_damaged |= flags & DAMAGED != 0;
         if flags & DAMAGED != 0 && !self.conceals {
             // Decoding can end at once, because the earlier pictures, in presentation order, were
@@ -460,12 +476,39 @@ impl LibavDecoder {
         self.shared.frame_threads.output(self.output)
     }
 
+    /// Records a failure if memory ran out in the library's call that `shortage` has watched.
+    /// Decoders hide this: H.264 reports invalid data, FFV1 outputs a wrong picture.
+    fn check_memory(&mut self, shortage: &Shortage) {
+        if shortage.occurred() && self.is_memory_short() {
+            self.fail(self.oldest_in_flight(), self.no_memory());
+        }
+    }
+
+    /// Returns true if there is no memory for another picture.
+    fn is_memory_short(&self) -> bool {
+        // SAFETY: a valid context.
+        unsafe { is_memory_short(self.context.as_ptr()) }
+    }
+
+    fn no_memory(&self) -> CodecError {
+        CodecError::DecoderMemory { codec: self.shared.slots.codec() }
+    }
+
+    /// Returns the number of the first packet that the decoder may be working on.
+    fn oldest_in_flight(&self) -> i64 {
+        let last = self.numbers.sent().saturating_sub(1);
+        last.saturating_sub(u64::from(self.frame_threads() - 1)) as i64
+    }
+
     /// Handles the library's error `code` for a packet. Records a failure, which ends decoding, if
     /// [`Slots`] has recorded one, if memory ran out, or if the decoder does not conceal damage.
     /// Otherwise records a rejection, which `receive` reports, and decoding continues.
     fn reject(&mut self, code: c_int) {
         if let Some((number, failure)) = self.shared.slots.take_failure() {
             return self.fail(number, failure);
+        }
+        if code == ff::AVERROR(libc::ENOMEM) || self.is_memory_short() {
+            return self.fail(self.oldest_in_flight(), self.no_memory());
         }
         let packet = self.numbers.sent().saturating_sub(1);
         let in_flight = (self.frame_threads() - 1).min(packet as u32);
@@ -476,7 +519,7 @@ impl LibavDecoder {
             message: libav_message(code),
         };
         let first = packet as i64 - i64::from(in_flight);
-        if !self.conceals || code == ff::AVERROR(libc::ENOMEM) {
+        if !self.conceals {
             return self.fail(first, error);
         }
         // Of the packets in the decoder, the oldest one that was not reported yet is the most

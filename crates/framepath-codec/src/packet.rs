@@ -296,8 +296,15 @@ impl Packet {
         unsafe { self.0.raw.as_mut() }.flags |= ff::AV_PKT_FLAG_CORRUPT as c_int;
     }
 
+    /// Removes the flag of a packet at which decoding can start.
+    pub(crate) fn clear_key(&mut self) {
+        // SAFETY: `raw` is a valid packet, borrowed exclusively.
+        unsafe { self.0.raw.as_mut() }.flags &= !(ff::AV_PKT_FLAG_KEY as c_int);
+    }
+
     /// Returns true if the packet is flagged as one at which decoding can start: by libavformat, or
-    /// by the code that made the packet.
+    /// by the code that made the packet. The [`Demuxer`](crate::Demuxer) removes a flag that the
+    /// packet's bytes refute.
     pub fn is_key(&self) -> bool {
         // SAFETY: `raw` is a valid packet.
         unsafe { self.0.raw.as_ref() }.flags & ff::AV_PKT_FLAG_KEY as c_int != 0

@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Detection of failed allocations in a library that hides them.
 //!
-//! Some demuxers treat a failed allocation as damage: they drop the packet and continue with the
-//! next one. The C library sets `errno` to ENOMEM if the kernel denies memory, and a successful
+//! Some demuxers and decoders treat a failed allocation as damage: they drop the packet or the
+//! picture and continue with the next one. The C library sets `errno` to ENOMEM if the kernel denies memory, and a successful
 //! call does not change `errno`. So `errno` shows the failure after the library's call has
 //! returned.
+//!
+//! `errno` alone is no proof: the C library also sets ENOMEM if it cannot reserve 64 MiB for a
+//! thread's heap, and then takes the memory elsewhere. Decoders have many threads, so
+//! [`is_short`] also tries to map memory.
+
+use std::ptr;
 
 /// Watch of the calling thread's `errno` during one call into a library.
 pub(crate) struct Shortage;
@@ -22,6 +28,34 @@ impl Shortage {
     pub(crate) fn occurred(&self) -> bool {
         get() == libc::ENOMEM
     }
+}
+
+/// Returns true if `errno` of the calling thread is ENOMEM, and sets it to 0.
+pub(crate) fn take() -> bool {
+    let occurred = get() == libc::ENOMEM;
+    if occurred {
+        set(0);
+    }
+    occurred
+}
+
+/// Sets `errno` of the calling thread to ENOMEM again after [`take`].
+pub(crate) fn restore() {
+    set(libc::ENOMEM);
+}
+
+/// Returns true if the process cannot map `bytes` more: its address space or the machine's memory is
+/// used up. Preserves `errno`.
+pub(crate) fn is_short(bytes: usize) -> bool {
+    let before = get();
+    let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a new private mapping, which nothing uses, and which is removed with its own length.
+    let mapped = unsafe {
+        let start = libc::mmap(ptr::null_mut(), bytes, access, kind, -1, 0);
+        start != libc::MAP_FAILED && libc::munmap(start, bytes) == 0
+    };
+    set(before);
+    !mapped
 }
 
 /// Runs `callback`, which the library calls during the watched call, and preserves an earlier
@@ -66,6 +100,15 @@ mod tests {
         keep_over(|| std::fs::File::open("/nonexistent").unwrap_err());
         assert!(watch.occurred());
         assert!(!Shortage::watch().occurred());
+    }
+
+    #[test]
+    fn memory_that_cannot_be_mapped_is_short() {
+        let watch = Shortage::watch();
+        assert!(is_short(1 << 62) && !is_short(1 << 20) && !watch.occurred());
+        fail_to_allocate();
+        assert!(!is_short(1 << 20) && watch.occurred());
+        assert!(take() && !take());
     }
 
     #[test]

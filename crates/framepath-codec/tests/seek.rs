@@ -66,9 +66,14 @@ fn is_wanted(number: usize, pts: Option<i64>, start: i64, base: Rational, target
 }
 
 fn check(path: &Path, threads: u32) {
+    check_by(path, threads, Formats::Known);
+}
+
+/// Checks the seeks of a demuxer that uses the demuxers and decoders of `formats`.
+fn check_by(path: &Path, threads: u32, formats: Formats) {
     let name = path.display();
     let options = DecoderOptions { threads: DecoderThreads::Count(threads), ..DecoderOptions::default() };
-    let mut demuxer = Demuxer::open(path).unwrap();
+    let mut demuxer = Demuxer::open_track(MediaFile::open(path).unwrap(), None, formats).unwrap();
     let info = demuxer.info().clone();
     let mut decoder = Decoder::open(&info, &options).unwrap();
     let whole = rest(&mut demuxer, &mut decoder);
@@ -178,6 +183,85 @@ fn vp8_and_vp9_seeks_are_exact() {
 fn av1_seeks_are_exact() {
     let av1 = "-c:v libsvtav1 -preset 12 -g 12 -pix_fmt yuv420p";
     check_all(&[("a.mp4", av1), ("a.mkv", av1), ("a.ivf", av1), ("a.obu", av1)]);
+}
+
+/// Returns the number in the EBML length field at the start of `bytes`, and the size of the field.
+fn ebml_length(bytes: &[u8]) -> (usize, usize) {
+    let size = bytes[0].leading_zeros() as usize + 1;
+    let rest = bytes[1..size].iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte));
+    (((usize::from(bytes[0]) & (0xff >> size)) << (8 * (size - 1))) | rest, size)
+}
+
+/// Sets the key flag of every SimpleBlock in the Matroska elements `bytes`. Returns their number.
+fn flag_simple_blocks(bytes: &mut [u8]) -> usize {
+    let (mut at, mut flagged) = (0, 0);
+    while at < bytes.len() {
+        let id = bytes[at].leading_zeros() as usize + 1;
+        let (length, size) = ebml_length(&bytes[at + id..]);
+        let (kind, body) = (bytes[at..at + id].to_vec(), at + id + size);
+        // A length of ones only stands for the rest.
+        let end = body.saturating_add(length).min(bytes.len());
+        match kind.as_slice() {
+            // Segment and cluster.
+            [0x18, 0x53, 0x80, 0x67] | [0x1f, 0x43, 0xb6, 0x75] => {
+                flagged += flag_simple_blocks(&mut bytes[body..end]);
+            }
+            [0xa3] => {
+                // A track number of one byte, a time of two bytes, and the flags.
+                bytes[body + 3] |= 0x80;
+                flagged += 1;
+            }
+            _ => {}
+        }
+        at = end;
+    }
+    flagged
+}
+
+/// Makes the container flag every packet of the file: sets the key flags of Matroska, and removes
+/// the table of the random access points (`stss`) of MP4.
+fn flag_all(path: &Path) {
+    let mut bytes = std::fs::read(path).unwrap();
+    if bytes.starts_with(&[0x1a, 0x45, 0xdf, 0xa3]) {
+        assert_eq!(flag_simple_blocks(&mut bytes), FRAMES as usize, "{}", path.display());
+    } else {
+        let table = bytes.windows(4).position(|word| word == b"stss").unwrap();
+        bytes[table..table + 4].copy_from_slice(b"free");
+    }
+    std::fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn seeks_are_exact_in_files_that_flag_every_packet() {
+    let x264 = &format!("{X264} -bf 3 -g 12 -sc_threshold 0 -x264-params open-gop=1");
+    let x265 = "-c:v libx265 -preset ultrafast -bf 3 -g 12 -pix_fmt yuv420p \
+                -x265-params log-level=none:bframes=3:b-adapt=0:open-gop=1:scenecut=0:keyint=12";
+    let vp8 = "-c:v libvpx -b:v 300k -g 12 -cpu-used 8 -deadline realtime";
+    let vp9 = "-c:v libvpx-vp9 -b:v 300k -g 12 -cpu-used 8";
+    let av1 = "-c:v libsvtav1 -preset 12 -g 12 -pix_fmt yuv420p";
+    let clips = Clips::new();
+    for (name, options) in [
+        ("264.mkv", x264.as_str()),
+        ("264.mp4", x264),
+        ("265.mkv", x265),
+        ("265.mp4", x265),
+        ("8.mkv", vp8),
+        ("9.mkv", vp9),
+        ("av1.mkv", av1),
+    ] {
+        let path = make(&clips, name, options);
+        let keys = |path: &Path| {
+            let mut demuxer = Demuxer::open(path).unwrap();
+            let packets = std::iter::from_fn(|| demuxer.read().unwrap());
+            packets.map(|packet| packet.is_key()).collect::<Vec<bool>>()
+        };
+        let before = keys(&path);
+        flag_all(&path);
+        assert_eq!(keys(&path), before, "{name}: the bytes refute the false flags");
+        check(&path, 1);
+        // libavformat's index depends on the decoders, and grows while it reads.
+        check_by(&path, 3, Formats::All);
+    }
 }
 
 /// A cut without re-encoding starts at a picture that needs earlier pictures. They are in the

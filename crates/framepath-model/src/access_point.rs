@@ -53,8 +53,9 @@ pub enum RandomAccess {
         /// time; otherwise the times decide.
         leading: Leading,
     },
-    /// Packet that the container flags as random access point and that the bytes do not confirm: a
-    /// gradual refresh, or no proof that later pictures are valid.
+    /// Packet that the container flags as random access point, and that the bytes neither confirm
+    /// nor refute: a gradual refresh, or no proof that later pictures are valid. A flag that the
+    /// bytes refute makes the packet a [`RandomAccess::Picture`].
     Claimed {
         /// Upper limit of the number of reference pictures after this packet until pictures are
         /// valid; 0 if the bytes announce no gradual refresh.
@@ -237,8 +238,9 @@ fn h264_slice(unit: &[u8]) -> Option<(u32, SliceType)> {
 
 /// Classifies an H.264 packet by its NAL units, as [`AccessPoints::inspect`] describes. A random
 /// access point has an IDR slice, or a recovery point message with 0 frames and only I slices in
-/// its first field or frame. An unflagged packet with an IDR slice is also returned as a point; the
-/// caller corrects this.
+/// its first field or frame. A packet whose first slice is P or B, without a recovery point message, is
+/// never one. An unflagged packet with an IDR slice is also returned as a point; the caller corrects
+/// this.
 fn h264<'a>(units: impl Iterator<Item = &'a [u8]>, flagged: bool, whole: bool) -> Option<RandomAccess> {
     let (mut recovery, mut slices) = (None, 0);
     for unit in units {
@@ -252,13 +254,19 @@ fn h264<'a>(units: impl Iterator<Item = &'a [u8]>, flagged: bool, whole: bool) -
             // Decoders ignore data partitions (2 to 4), so these confirm nothing.
             2..=4 if flagged => return Some(RandomAccess::Claimed { recovery: recovery.unwrap_or(0) }),
             1 => {
-                if !flagged {
+                let slice_type = h264_slice(unit).map(|(_, slice_type)| slice_type);
+                let refuted = recovery.is_none() && matches!(slice_type, Some(SliceType::P | SliceType::B));
+                if !flagged || refuted {
                     let reference = unit[0] >> 5 & 3 != 0;
-                    let is_b = matches!(h264_slice(unit), Some((_, SliceType::B)));
+                    let is_b = slice_type == Some(SliceType::B);
                     let leading = if is_b { Leading::Skipped } else { Leading::No };
                     return Some(RandomAccess::Picture { reference, leading });
                 }
                 let Some(0) = recovery else {
+                    // The rest of the slice header decides whether the flag is refuted.
+                    if recovery.is_none() && slice_type.is_none() && !whole {
+                        return None;
+                    }
                     return Some(RandomAccess::Claimed { recovery: recovery.unwrap_or(0) });
                 };
                 match h264_slice(unit) {
@@ -282,17 +290,18 @@ fn h264<'a>(units: impl Iterator<Item = &'a [u8]>, flagged: bool, whole: bool) -
 }
 
 /// Classifies an HEVC packet by its NAL units, as [`AccessPoints::inspect`] describes: a random
-/// access point if it has slices and each belongs to an IRAP picture. Slices of other layers are
-/// left out, because a decoder ignores them. An unflagged packet of this kind is also returned as a
-/// point; the caller corrects this.
+/// access point if it has slices and each belongs to an IRAP picture. A packet whose first slice
+/// belongs to another picture of a known type, without a recovery point message, is never one.
+/// Slices of other layers are left out, because a decoder ignores them. An unflagged packet of IRAP
+/// slices is also returned as a point; the caller corrects this.
 fn hevc<'a>(units: impl Iterator<Item = &'a [u8]>, flagged: bool, whole: bool) -> Option<RandomAccess> {
-    let (mut recovery, mut is_irap) = (0, false);
+    let (mut recovery, mut is_irap, mut announces) = (0, false, false);
     for unit in units {
         let layer = (unit[0] & 1) << 5 | unit.get(1).map_or(0, |second| second >> 3);
         match unit[0] >> 1 & 0x3f {
             _ if layer != 0 => {}
             16..=21 => is_irap = true,
-            kind @ 0..=31 if !flagged => {
+            kind @ 0..=31 if !flagged || (kind <= RASL_R && !is_irap && !announces) => {
                 let leading = match kind {
                     RADL_N | RADL_R => Leading::Decodable,
                     RASL_N | RASL_R => Leading::Skipped,
@@ -304,6 +313,7 @@ fn hevc<'a>(units: impl Iterator<Item = &'a [u8]>, flagged: bool, whole: bool) -
             // `recovery_poc_cnt` is signed: odd codes are positive numbers.
             39 => {
                 let payload = recovery_point(unit.get(2..).unwrap_or_default());
+                announces |= payload.is_some();
                 let order = payload.and_then(|payload| Bits::new(&payload).exp_golomb());
                 if let Some(order) = order.filter(|order| order % 2 == 1) {
                     recovery = order.div_ceil(2) + MOST_REORDERED;
@@ -425,6 +435,20 @@ mod tests {
     }
 
     #[test]
+    fn h264_refutes_the_flag_of_a_p_or_b_picture_without_a_recovery_point() {
+        let of = |units: &[&[u8]]| seen(Coding::H264, units, true);
+        for unit in [ALL_P, ONE_P, NEXT_P] {
+            assert_eq!(of(&[&[9, 0xf0], unit]), RandomAccess::PICTURE);
+        }
+        let leading = RandomAccess::Picture { reference: false, leading: Leading::Skipped };
+        assert_eq!(of(&[&[0x01, 0x9c, 0x80]]), leading);
+        // The slice header is cut off.
+        let mut points = AccessPoints::new(Coding::H264, &[]);
+        assert_eq!(points.inspect(&[0, 0, 1, 0x41], true, false), None);
+        assert_eq!(points.inspect(&[0, 0, 1, 0x41], true, true), Some(claimed(0)));
+    }
+
+    #[test]
     fn hevc_begins_at_irap_pictures() {
         let of = |units: &[&[u8]]| seen(Coding::Hevc, units, true);
         for kind in 16..=21u8 {
@@ -433,18 +457,27 @@ mod tests {
             // A slice that a decoder may ignore, and another picture after it.
             assert_eq!(of(&[&irap, &[2, 1, 9]]), claimed(0));
             // A slice of another layer.
-            assert_eq!(of(&[&[kind << 1, 9, 9], &[2, 1, 9]]), claimed(0));
+            assert_eq!(of(&[&[kind << 1, 9, 9], &[2, 1, 9]]), RandomAccess::PICTURE);
             assert_eq!(of(&[&[kind << 1 | 1, 1, 9]]), claimed(0));
             assert_eq!(of(&[&irap, &[2, 9, 9]]), RandomAccess::Point);
         }
-        for kind in [0, 1, 9, 15, 22, 23, 24, 31u8] {
+        // The types of reserved slices neither confirm nor refute the flag.
+        for kind in [10, 15, 22, 23, 24, 31u8] {
             assert_eq!(of(&[&[kind << 1, 1, 9]]), claimed(0));
             assert_eq!(of(&[&[kind << 1, 1, 9], &[19 << 1, 1, 9]]), claimed(0));
+        }
+        for kind in [0, 1, 5u8] {
+            assert_eq!(of(&[&[kind << 1, 1, 9]]), RandomAccess::PICTURE);
+            assert_eq!(of(&[&[kind << 1, 1, 9], &[19 << 1, 1, 9]]), RandomAccess::PICTURE);
+            // A recovery point message announces that decoding can begin: recovery_poc_cnt 0.
+            assert_eq!(of(&[&[39 << 1, 1, 6, 1, 0xc0, 0x80], &[kind << 1, 1, 9]]), claimed(0));
         }
         let kinds = [(1, Leading::No), (6, Leading::Decodable), (7, Leading::Decodable)];
         for (kind, leading) in kinds.into_iter().chain([(8, Leading::Skipped), (9, Leading::Skipped)]) {
             let picture = RandomAccess::Picture { reference: true, leading };
-            assert_eq!(seen(Coding::Hevc, &[&[kind << 1, 1, 9]], false), picture);
+            for flagged in [false, true] {
+                assert_eq!(seen(Coding::Hevc, &[&[kind << 1, 1, 9]], flagged), picture);
+            }
         }
         // recovery_poc_cnt 4 is 8 - 1 as ue(v): 0001000.
         assert_eq!(of(&[&[39 << 1, 1, 6, 1, 0x10, 0x80], &[2, 1, 9]]), claimed(4 + MOST_REORDERED));

@@ -41,10 +41,11 @@
 //! # Resuming a stream
 //!
 //! Packets are lost if a packet is given up, or if a worker dies after [`ReplayLog::forget`]. The
-//! stream then resumes at the next packet that is a random access point, or is flagged as one. The
-//! packets before it are dropped. The leading pictures of a random access point are dropped too,
-//! because their references are missing. After a packet that is only flagged, pictures may lack
-//! references, so they are decoded, but not delivered until the recovery is complete.
+//! stream then resumes at the next packet that is a random access point, or is flagged as one by the
+//! container while its bytes do not refute the flag. The packets before it are dropped. The leading
+//! pictures of a random access point are dropped too, because their references are missing. After a
+//! packet that is only flagged, pictures may lack references, so they are decoded, but not delivered
+//! until the recovery is complete.
 //!
 //! # Frames that are left out
 //!

@@ -13,6 +13,7 @@ mod formats;
 mod handoff;
 mod hops;
 mod interrupt;
+mod memory;
 mod paths;
 mod pictures;
 mod play;

@@ -76,6 +76,25 @@ fn false_random_access_flags_lose_no_frame() {
     }
 }
 
+/// A flag that the bytes refute begins neither a resumption behind a loss nor a seek: the frames are
+/// those of the file with right flags.
+#[test]
+fn refuted_flags_begin_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let right = folder.path().join("right.mp4");
+    let source = ["-f", "lavfi", "-i", "testsrc2=size=128x96:rate=25", "-frames:v", "60", "-c:v", "libx265"];
+    let gops = "log-level=none:bframes=3:b-adapt=0:open-gop=1:scenecut=0:keyint=12";
+    let encoder = ["-preset", "ultrafast", "-pix_fmt", "yuv420p", "-x265-params", gops];
+    ffmpeg(&[&source[..], &encoder, &[right.to_str().unwrap()]].concat());
+    let flagged = all_flagged(right.to_str().unwrap(), folder.path());
+    for options in ["host=process fault=poison@3", "host=process fault=poison@40,crash@41"] {
+        let expected = decoded(&right, options);
+        assert_eq!(expected.1, Some(3), "{options}");
+        assert!(expected.0.len() > 40, "{options}: {} frames", expected.0.len());
+        assert_eq!(decoded(&flagged, options), expected, "{options}");
+    }
+}
+
 #[test]
 fn a_gradual_refresh_is_replayed_completely_or_is_the_resume_point() {
     let folder = tempfile::tempdir().unwrap();

@@ -3,7 +3,8 @@
 //!
 //! Depending on the container, libavformat seeks by decoding time instead of presentation time,
 //! stops between two random access points, or fails because there is no index. So the demuxer
-//! checks the packets after each seek.
+//! checks the packets after each seek. Containers also flag packets where decoding cannot start; the
+//! demuxer removes the flag if the packet's bytes refute it, and the seek goes further back.
 
 use std::ffi::c_int;
 use std::time::Duration;
@@ -12,8 +13,8 @@ use ffmpeg_sys_next as ff;
 use framepath_model::access_unit::Coding;
 use framepath_model::stream::SeekTo;
 
-use super::Demuxer;
 use super::context::Context;
+use super::{Demuxer, Mark};
 use crate::shortage::Shortage;
 use crate::{Codec, CodecError, Packet};
 
@@ -162,10 +163,10 @@ impl Demuxer {
             if !self.go_before(aim) {
                 break;
             }
-            match self.read_key()? {
+            match self.read_key_before(latest)? {
                 Some(key) if key.meta().pts.is_some_and(|pts| pts <= latest) => {
                     let is_last = attempt == 0 && !self.context.has_key_between(self.stream, &key, latest);
-                    return if is_last { Ok(Some(key)) } else { self.advance(aim, latest) };
+                    return if is_last { Ok(Some(key)) } else { self.advance(&key, aim, latest) };
                 }
                 _ => {}
             }
@@ -184,26 +185,30 @@ impl Demuxer {
     }
 
     /// Returns the last random access point that is known to be at or before `latest`, after the caller has sought
-    /// to `aim` and has read the first random access point from there. Counts the further points up to
-    /// `latest`, seeks to `aim` again, and reads up to the last such point.
-    fn advance(&mut self, aim: i64, latest: i64) -> Result<Option<Packet>, CodecError> {
-        let (mut keys, mut last): (u64, u64) = (0, 0);
-        while let Some(key) = self.read_key()? {
-            keys += 1;
+    /// to `aim` and has read `first`, the first random access point from there. Reads the further points up to
+    /// `latest`, seeks to `aim` again, and reads up to the last such point. This seek may lead to another
+    /// packet than the one before, because libavformat adds packets to its index while it reads.
+    fn advance(&mut self, first: &Packet, aim: i64, latest: i64) -> Result<Option<Packet>, CodecError> {
+        let mut last = Mark::of(first);
+        while let Some(key) = self.read_key_before(latest)? {
             match key.meta().pts {
                 Some(pts) if pts > latest => break,
-                Some(_) => last = keys,
+                Some(_) => last = Mark::of(&key),
                 // A point without a time may be after `latest`.
                 None => {}
             }
         }
-        if !self.go_before(aim) {
-            return self.land_by_reading(latest);
+        if self.go_before(aim) {
+            while let Some(key) = self.read_key_before(latest)? {
+                if Mark::of(&key) == last {
+                    return Ok(Some(key));
+                }
+                if key.meta().pts.is_some_and(|pts| pts > latest) {
+                    break;
+                }
+            }
         }
-        for _ in 0..last {
-            self.read_key()?;
-        }
-        self.read_key()
+        self.land_by_reading(latest)
     }
 
     /// Does the work of [`read_to_target`](Demuxer::read_to_target) if libavformat cannot seek, or
@@ -217,6 +222,8 @@ impl Demuxer {
             match packet.meta().pts {
                 Some(pts) if packet.is_key() && pts > latest => break,
                 Some(_) if packet.is_key() => found = Some(number),
+                // As in `read_key_before`.
+                Some(pts) if self.is_refuted && pts > latest => break,
                 _ => {}
             }
             number += 1;
@@ -233,14 +240,24 @@ impl Demuxer {
     /// Skips damaged points, because the first packet after a seek into a transport stream may be
     /// incomplete.
     fn read_key(&mut self) -> Result<Option<Packet>, CodecError> {
-        loop {
-            match self.read_next() {
-                Ok(Some(packet)) if packet.is_key() && !packet.is_damaged() => return Ok(Some(packet)),
-                Ok(Some(_)) => {}
-                Ok(None) => return Ok(None),
-                Err(error) => return Err(error),
+        self.read_key_before(i64::MAX)
+    }
+
+    /// Returns the next random access point as [`read_key`](Demuxer::read_key) does; also `None`
+    /// behind a packet whose flag is refuted and that is shown after `latest` (in ticks). A random
+    /// access point is shown after all pictures that are decoded before it, so the next one is after
+    /// `latest`, too. Without this rule, each try of a seek would read a file with few points up to
+    /// its end.
+    fn read_key_before(&mut self, latest: i64) -> Result<Option<Packet>, CodecError> {
+        while let Some(packet) = self.read_next()? {
+            if packet.is_key() && !packet.is_damaged() {
+                return Ok(Some(packet));
+            }
+            if self.is_refuted && packet.meta().pts.is_some_and(|pts| pts > latest) {
+                return Ok(None);
             }
         }
+        Ok(None)
     }
 
     fn seek_by_count(&mut self, to: Duration, mode: SeekTo) -> Result<(), CodecError> {

@@ -8,9 +8,12 @@ use ffmpeg_sys_next as ff;
 use framepath_model::colors::Colors;
 use framepath_os::measure::frame_threads::FrameThreads;
 
+use super::memory_watch::{SliceThreads, is_memory_short};
+use crate::CodecError;
 use crate::buffer_hook;
 use crate::colors::colors_of;
 use crate::libav_format::pixel_format;
+use crate::shortage;
 use crate::slots::{Padded, Slot, SlotRequest, Slots};
 
 /// State that the callbacks use, on any thread of libavcodec.
@@ -28,6 +31,8 @@ pub(super) struct CallbackState {
     /// reference to libavcodec's buffer.
     pub(super) read_only: bool,
     pub(super) lent: LentSlots,
+    /// Observer of the slice threads; idle if the decoder has none.
+    pub(super) slice_threads: SliceThreads,
 }
 
 /// Addresses of the [`LentSlot`]s that libavcodec holds. Decoders also output pictures in other
@@ -81,6 +86,14 @@ pub(super) unsafe extern "C" fn get_buffer(
         let shared = &*(*context).opaque.cast::<CallbackState>();
         (shared, (*frame).width, (*frame).height, (*frame).format, (*frame).pts)
     };
+    // A frame thread decodes here: only `errno` shows that memory ran out at its picture before.
+    // SAFETY: a valid context.
+    if shortage::take() && unsafe { is_memory_short(context) } {
+        // SAFETY: a valid context.
+        let threads = i64::from(unsafe { (*context).thread_count });
+        let codec = shared.slots.codec();
+        shared.slots.fail(number.saturating_sub(threads), CodecError::DecoderMemory { codec });
+    }
     // libavcodec removes the number from the hidden pictures of a packet (VP9's superframes).
     shared.frame_threads.begun((number != ff::AV_NOPTS_VALUE).then_some(number));
     buffer_hook::call(number);
