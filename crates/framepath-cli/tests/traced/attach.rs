@@ -72,6 +72,25 @@ pub(crate) fn a_killed_trace_leaves_the_program_alone() -> Tested {
     Ok(())
 }
 
+pub(crate) fn no_process_stays_stopped_behind_a_trace() -> Tested {
+    needs_bpf()?;
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("count");
+    // Each child stops for the probes at its exec; the shell waits for it.
+    let script = format!("n=0; while :; do /bin/true; n=$((n+1)); echo $n >'{}'; done", file.display());
+    let mut shell = Command::new("sh").args(["-c", &script]).spawn().unwrap();
+    until("the shell counts", || file.exists());
+    let pid = shell.id().to_string();
+    for _ in 0..3 {
+        run(&["trace", "-p", &pid, "--level", "bpf", "--seconds", "1", "--quiet"]).ended(0);
+        let before = fs::read_to_string(&file).unwrap();
+        until("the shell goes on", || fs::read_to_string(&file).unwrap() != before);
+    }
+    shell.kill().unwrap();
+    shell.wait().unwrap();
+    Ok(())
+}
+
 pub(crate) fn programs_without_frames_say_so() -> Tested {
     needs_bpf()?;
     for command in [&["true"][..], &["sh", "-c", "exit 0"], &["busybox", "true"]] {

@@ -21,6 +21,7 @@ framepath_testkit::tests! {
     gstreamer::the_branches_of_a_tee_are_kept_apart,
     attach::a_running_program_is_traced_and_goes_on,
     attach::a_killed_trace_leaves_the_program_alone,
+    attach::no_process_stays_stopped_behind_a_trace,
     attach::programs_without_frames_say_so,
 }
 
