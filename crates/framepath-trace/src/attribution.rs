@@ -13,7 +13,7 @@ use crate::spans::CallSpan;
 use crate::stage_limits::StageLimits;
 use crate::timeline::{Doing, ThreadStretch, Timeline, WaitReason};
 
-/// TraceFacts from which ledgers are made.
+/// Facts from which ledgers are made.
 #[derive(Debug)]
 pub(crate) struct TraceFacts<'a> {
     pub(crate) spans: &'a [CallSpan],

@@ -53,14 +53,14 @@ enum Source {
 /// Findings in a recording's calls.
 #[derive(Debug, Default)]
 pub(crate) struct CallFindings {
-    /// TraceLevel of the recording; `None` without calls.
+    /// Level of the recording; `None` without calls.
     pub(crate) level: Option<TraceLevel>,
     pub(crate) calls: Vec<CallEvent>,
     /// True if only some stages are shown.
     pub(crate) is_limited: bool,
     pub(crate) streams: Vec<StreamLedger>,
     pub(crate) ambiguous: u64,
-    /// ObjectNames of the codecs of threads that a codec has started.
+    /// Names of the codecs of threads that a codec has started.
     pub(crate) codecs: HashMap<i32, String>,
     pub(crate) lost: u64,
     pub(crate) probes: ProbeCount,

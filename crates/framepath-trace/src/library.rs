@@ -29,7 +29,7 @@ pub struct MappedFile {
     pub identity: (u64, u64),
 }
 
-/// LibraryFunction in a file.
+/// Function in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LibraryFunction {
     /// Offset of its first byte in the file.

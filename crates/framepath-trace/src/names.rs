@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! ObjectNames of a traced program's objects: which codec, demuxer, muxer or filters.
+//! Names of a traced program's objects: which codec, demuxer, muxer or filters.
 //!
 //! The names are read from the program's memory when the object has been made ready. Source of the offsets: the public
 //! headers of FFmpeg (the fields are equal in versions 4 to 8) and of GStreamer 1.0. What is no name of this kind is not
@@ -29,7 +29,7 @@ pub(crate) enum Media {
     Other,
 }
 
-/// TraceFacts about an object.
+/// Facts about an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Named {
     /// Name as FFmpeg has it: `h264`, `mov,mp4,m4a`, `scale,eq`.
@@ -52,7 +52,7 @@ pub(crate) struct Pad {
     pub(crate) next_name: String,
 }
 
-/// ObjectNames of objects, by the process and the object's address.
+/// Names of objects, by the process and the object's address.
 #[derive(Debug, Default)]
 pub(crate) struct ObjectNames {
     objects: HashMap<(i32, u64), Named>,

@@ -68,7 +68,7 @@ pub(crate) struct Maps<'a> {
 }
 
 impl Maps<'_> {
-    /// BpfProgram at the begin of a function: keeps the arguments for the return, and writes a record.
+    /// Program at the begin of a function: keeps the arguments for the return, and writes a record.
     pub(crate) fn enter(&self, index: usize, site: &CallSite) -> Assembler {
         let mut program = Assembler::new();
         program.copy(R6, R1);
@@ -107,7 +107,7 @@ impl Maps<'_> {
         program.place(known);
     }
 
-    /// BpfProgram at the return of a function.
+    /// Program at the return of a function.
     pub(crate) fn leave(&self, index: usize, site: &CallSite) -> Assembler {
         let mut program = Assembler::new();
         let end = program.label();
@@ -141,7 +141,7 @@ impl Maps<'_> {
         program
     }
 
-    /// BpfProgram at the function that the loader calls for debuggers: stops the process.
+    /// Program at the function that the loader calls for debuggers: stops the process.
     pub(crate) fn loader(&self) -> Assembler {
         let mut program = Assembler::new();
         begin(&mut program, TAG_LOADED);
@@ -150,7 +150,7 @@ impl Maps<'_> {
         program
     }
 
-    /// BpfProgram at a switch of threads: why the thread waits that leaves its CPU.
+    /// Program at a switch of threads: why the thread waits that leaves its CPU.
     pub(crate) fn switch(&self) -> Assembler {
         let mut program = Assembler::new();
         let end = program.label();
@@ -167,7 +167,7 @@ impl Maps<'_> {
         program
     }
 
-    /// BpfProgram at the wake-up of a thread.
+    /// Program at the wake-up of a thread.
     pub(crate) fn waking(&self, [pid, tgid]: [u32; 2]) -> Assembler {
         let mut program = Assembler::new();
         let end = program.label();
@@ -182,7 +182,7 @@ impl Maps<'_> {
         program
     }
 
-    /// BpfProgram at the start of a thread or process: the children of a traced process are traced.
+    /// Program at the start of a thread or process: the children of a traced process are traced.
     pub(crate) fn fork(&self, [_, tgid]: [u32; 2]) -> Assembler {
         let mut program = Assembler::new();
         let (end, other) = (program.label(), program.label());
@@ -207,7 +207,7 @@ impl Maps<'_> {
         program
     }
 
-    /// BpfProgram behind exec: stops the traced process before its first instruction.
+    /// Program behind exec: stops the traced process before its first instruction.
     pub(crate) fn exec(&self) -> Assembler {
         let mut program = Assembler::new();
         let end = program.label();

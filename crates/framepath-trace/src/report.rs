@@ -43,7 +43,7 @@ impl Usage {
 pub struct TraceReport {
     /// The program of the command, or the number and name of the process.
     pub program: String,
-    /// TraceLevel of the recording.
+    /// Level of the recording.
     pub level: TraceLevel,
     /// Duration of the recording, nanoseconds.
     pub wall_ns: u64,

@@ -97,7 +97,7 @@ pub(crate) enum Doing {
     Woken,
 }
 
-/// ThreadStretch of time in which a thread did one thing. Times are CLOCK_MONOTONIC nanoseconds.
+/// Stretch of time in which a thread did one thing. Times are CLOCK_MONOTONIC nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ThreadStretch {
     pub(crate) from_ns: u64,
@@ -213,7 +213,7 @@ pub(crate) fn timelines(
         woken.entry(wake_up.thread).or_default().push(*wake_up);
     }
     let mut lines: HashMap<i32, Timeline> = HashMap::new();
-    // What each thread does, and since when.
+    // Activity of each thread, with the time of its begin.
     let mut now: HashMap<i32, (Doing, u64)> = HashMap::new();
     let mut next = |thread: i32, at_ns: u64, doing: Option<Doing>| {
         let before = now.remove(&thread);

@@ -19,7 +19,7 @@ pub enum ProgramKind {
     RawTracepoint,
 }
 
-/// BpfProgram that the kernel has verified.
+/// Program that the kernel has verified.
 #[derive(Debug)]
 pub struct BpfProgram(OwnedFd);
 

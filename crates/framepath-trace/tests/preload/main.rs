@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! TraceLevel `preload` with programs that do what programs do with a library in them, and with the real ffmpeg.
+//! Level `preload` with programs that do what programs do with a library in them, and with the real ffmpeg.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};

@@ -32,7 +32,7 @@ const fn injection(
     ForeignInjection { name, options, inject, stage, cause, intra: false }
 }
 
-/// ForeignInjection into the decoding of pictures that do not wait for one another.
+/// Injection into the decoding of pictures that do not wait for one another.
 const fn intra(name: &'static str, inject: &'static str, cause: Cause) -> ForeignInjection {
     ForeignInjection { name, options: FRAMES, inject, stage: "decode", cause, intra: true }
 }
