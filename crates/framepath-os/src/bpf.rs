@@ -22,7 +22,6 @@ enum Operation {
     MapCreate = 0,
     MapLookup = 1,
     MapUpdate = 2,
-    MapDelete = 3,
     ProgramLoad = 5,
     RawTracepointOpen = 17,
     LinkCreate = 28,

@@ -29,6 +29,13 @@ pub(crate) enum Media {
     Other,
 }
 
+impl Media {
+    /// Returns the kind with this number.
+    fn of(number: i64) -> Media {
+        if number == 0 { Media::Video } else { Media::Other }
+    }
+}
+
 /// Facts about an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Named {
@@ -72,7 +79,7 @@ impl ObjectNames {
     pub(crate) fn set(&mut self, process: i32, object: u64, media: u32, name: &[u8]) {
         self.seen.insert((process, object));
         if let Some(name) = name_of(name) {
-            let media = if media == 0 { Media::Video } else { Media::Other };
+            let media = Media::of(media.into());
             self.objects.insert((process, object), Named { name, media });
         }
     }
@@ -129,8 +136,7 @@ impl ObjectNames {
 
     /// Adds a codec, demuxer or muxer. `kind` is the number of a codec's AVMediaType; another number for what is no codec.
     pub(crate) fn add_object(&mut self, process: i32, address: u64, name: String, kind: i64) {
-        let media = if kind == 0 { Media::Video } else { Media::Other };
-        self.objects.insert((process, address), Named { name, media });
+        self.objects.insert((process, address), Named { name, media: Media::of(kind) });
         self.given.insert((process, address));
     }
 
@@ -212,8 +218,7 @@ impl Memory {
     /// Reads the codec of an AVCodecContext: its kind at 12, the AVCodec at 16.
     fn codec(&self, context: u64) -> Option<Named> {
         let kind = (self.word(context.wrapping_add(8))? >> 32) as u32;
-        let media = if kind == 0 { Media::Video } else { Media::Other };
-        Some(Named { name: self.name_at(context.wrapping_add(16))?, media })
+        Some(Named { name: self.name_at(context.wrapping_add(16))?, media: Media::of(kind.into()) })
     }
 
     /// Reads a GstPad: a GstObject has its name at 32 and its parent at 40, a pad has its peer at 264.

@@ -47,14 +47,14 @@ pub(crate) const NAMED: i32 = 0x200;
 mod registers {
     pub(super) const ARGUMENTS: [i16; 2] = [112, 104];
     pub(super) const RESULT: i16 = 80;
-    /// Number of the system call, and its first two arguments.
-    pub(super) const SYSTEM_CALL: [i16; 3] = [120, 112, 104];
+    /// Number of the system call.
+    pub(super) const SYSTEM_CALL: i16 = 120;
 }
 #[cfg(target_arch = "aarch64")]
 mod registers {
     pub(super) const ARGUMENTS: [i16; 2] = [0, 8];
     pub(super) const RESULT: i16 = 0;
-    pub(super) const SYSTEM_CALL: [i16; 3] = [280, 272, 8];
+    pub(super) const SYSTEM_CALL: i16 = 280;
 }
 
 /// Maps that the programs use.
@@ -159,9 +159,7 @@ impl Maps<'_> {
         begin(&mut program, TAG_WAITS);
         self.unless_traced(&mut program, &end);
         program.call(Helper::CurrentTask).copy(R1, R0).call(Helper::TaskRegisters).copy(R8, R0);
-        for (field, register) in FIELDS.into_iter().zip(registers::SYSTEM_CALL) {
-            program.load(R1, R8, register).store(R10, field, R1);
-        }
+        program.load(R1, R8, registers::SYSTEM_CALL).store(R10, FIELDS[0], R1);
         self.send(&mut program, self.ring, NO_WAKEUP);
         program.place(end).exit(0);
         program

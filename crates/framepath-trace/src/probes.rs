@@ -71,8 +71,6 @@ pub(crate) struct SystemCall {
     pub(crate) thread: i32,
     /// Number of the call; negative if the thread was in none, as for a page fault.
     pub(crate) number: i64,
-    /// Its first two arguments.
-    pub(crate) arguments: [u64; 2],
 }
 
 /// Probes of all traced processes. They end when the value is dropped.
@@ -325,10 +323,7 @@ fn parse(words: &[u64; 8]) -> Option<ProbeEvent> {
     let (process, thread) = ((ids >> 32) as i32, ids as i32);
     let tag = tag as i32;
     Some(match tag {
-        TAG_WAITS => {
-            let (number, arguments) = (object as i64, [data, pts]);
-            ProbeEvent::Waits(SystemCall { at_ns, thread, number, arguments })
-        }
+        TAG_WAITS => ProbeEvent::Waits(SystemCall { at_ns, thread, number: object as i64 }),
         TAG_WOKEN => ProbeEvent::Woken { thread: object as i32, by: thread, at_ns },
         TAG_FORKED => ProbeEvent::Forked(object as u32),
         TAG_EXECUTED => ProbeEvent::Executed(process as u32),

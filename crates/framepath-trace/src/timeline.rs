@@ -301,7 +301,7 @@ mod tests {
             event(1, 95, ThreadEventKind::Ended),
         ];
         let wake_ups = [(5, 7), (45, 8), (48, 9)].map(|(at_ns, by)| WakeUp { at_ns, thread: 1, by });
-        let calls = [SystemCall { at_ns: 19, thread: 1, number: libc::SYS_futex, arguments: [0; 2] }];
+        let calls = [SystemCall { at_ns: 19, thread: 1, number: libc::SYS_futex }];
         let lines = timelines(&events, &calls, &wake_ups, 100);
         let all: Vec<_> =
             lines[&1].between(0, 100).map(|part| (part.from_ns, part.to_ns, part.doing)).collect();

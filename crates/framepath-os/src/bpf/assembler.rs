@@ -42,8 +42,6 @@ pub enum Helper {
     MapLookup = 1,
     /// `bpf_map_update_elem(map, key, value, flags)`.
     MapUpdate = 2,
-    /// `bpf_map_delete_elem(map, key)`.
-    MapDelete = 3,
     /// `bpf_ktime_get_ns()`: CLOCK_MONOTONIC, nanoseconds.
     Now = 5,
     /// `bpf_get_current_pid_tgid()`: the process in the upper half, the thread in the lower half.
@@ -141,19 +139,9 @@ impl Assembler {
         self.push(0x79, to, from, offset, 0)
     }
 
-    /// Loads 4 bytes from `from` + `offset`, without a sign.
-    pub fn load_32(&mut self, to: Register, from: Register, offset: i16) -> &mut Assembler {
-        self.push(0x61, to, from, offset, 0)
-    }
-
     /// Stores the 8 bytes of `from` at `to` + `offset`.
     pub fn store(&mut self, to: Register, offset: i16, from: Register) -> &mut Assembler {
         self.push(0x7b, to, from, offset, 0)
-    }
-
-    /// Stores the lower 4 bytes of `from` at `to` + `offset`.
-    pub fn store_32(&mut self, to: Register, offset: i16, from: Register) -> &mut Assembler {
-        self.push(0x63, to, from, offset, 0)
     }
 
     /// Stores `value`, with its sign extended to 64 bits, at `to` + `offset`.

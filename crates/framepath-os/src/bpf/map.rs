@@ -32,7 +32,7 @@ pub(super) struct CreateMap {
 // addresses.
 unsafe impl Attributes for CreateMap {}
 
-/// Attributes of BPF_MAP_LOOKUP_ELEM, BPF_MAP_UPDATE_ELEM and BPF_MAP_DELETE_ELEM.
+/// Attributes of BPF_MAP_LOOKUP_ELEM and BPF_MAP_UPDATE_ELEM.
 #[repr(C)]
 struct Element {
     map: u32,
@@ -86,12 +86,6 @@ impl ProgramMap {
         let mut value = [0; N];
         let element = Element { value: value.as_mut_ptr(), ..self.element(&key) };
         call(Operation::MapLookup, &element).ok().map(|_| value)
-    }
-
-    /// Removes `key` if it is there.
-    pub fn remove(&self, key: u64) {
-        // Fails only if the key is not there.
-        let _ = call(Operation::MapDelete, &self.element(&key));
     }
 
     /// The kernel reads or writes as many bytes as the map's values have.
