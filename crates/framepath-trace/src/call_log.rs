@@ -6,7 +6,6 @@ use std::io;
 use std::time::Duration;
 
 use framepath_os::measure::process_events::ThreadEvent;
-use framepath_os::process::children;
 use framepath_os::time::now_ns;
 
 use crate::attribution::TraceFacts;
@@ -16,13 +15,11 @@ use crate::identify::identify;
 use crate::names::ObjectNames;
 use crate::pad_frames::pad_ledgers;
 use crate::preload::{Preload, PreloadEvent};
-use crate::probes::{ProbeCount, ProbeEvent, Probes, SystemCall};
+use crate::probes::{self, ProbeCount, ProbeEvent, Probes, SystemCall};
 use crate::recording::TraceLevel;
 use crate::spans::spans;
 use crate::stage_limits::StageLimits;
 use crate::timeline::{WakeUp, timelines};
-
-const SIGCONT: i32 = libc::SIGCONT;
 
 /// Time that a new process gets to execute a program, nanoseconds.
 const FORKED_NS: u64 = 5_000_000;
@@ -191,12 +188,12 @@ impl CallLog {
         });
     }
 
-    /// Attaches probes in a stopped process, and lets it go on. It has been stopped by a probe: the signal is on its way
-    /// at least, and SIGCONT also takes back one that has not stopped it yet.
+    /// Attaches probes in a process that a probe has stopped, and lets it go on.
     fn attach_stopped(&mut self, process: u32) {
+        probes::until_stopped(process);
         // Fails if the process has just ended, or has executed another program and will stop again.
         let _ = self.attach(process);
-        let _ = children::signal_process(process, SIGCONT);
+        probes::resume(process);
     }
 
     fn attach(&mut self, process: u32) -> io::Result<()> {

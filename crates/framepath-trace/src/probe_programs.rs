@@ -11,6 +11,7 @@ use framepath_os::bpf::ring::Ring;
 use crate::calls::{Call, CallItem, CallSite, Phase};
 
 const SIGSTOP: i32 = libc::SIGSTOP;
+const SIGCONT: i32 = libc::SIGCONT;
 
 /// Longest name of an object that a record has, bytes.
 pub(crate) const NAME_BYTES: usize = 24;
@@ -145,8 +146,8 @@ impl Maps<'_> {
     pub(crate) fn loader(&self) -> Assembler {
         let mut program = Assembler::new();
         begin(&mut program, TAG_LOADED);
-        self.send(&mut program, self.urgent, FORCE_WAKEUP);
-        program.set(R1, SIGSTOP).call(Helper::SendSignal).exit(0);
+        self.stop(&mut program);
+        program.exit(0);
         program
     }
 
@@ -183,24 +184,24 @@ impl Maps<'_> {
     /// Program at the start of a thread or process: the children of a traced process are traced.
     pub(crate) fn fork(&self, [_, tgid]: [u32; 2]) -> Assembler {
         let mut program = Assembler::new();
-        let (end, other) = (program.label(), program.label());
+        let (end, untraced) = (program.label(), program.label());
         program.load(R9, R1, 8);
+        read_kernel(&mut program, R9, R9, tgid);
         begin(&mut program, TAG_FORKED);
-        self.unless_traced(&mut program, &end);
-        read_kernel(&mut program, R8, R9, tgid);
-        program.store(R10, FIELDS[0], R8);
-        program.store(R10, SCRATCH, R8);
+        self.unless_traced(&mut program, &untraced);
         // A thread of the same process is no news.
-        program.load(R1, R10, KEY);
-        program.subtract(R1, R8);
-        program.jump_if(R1, Condition::NotEqual, 0, &other).jump(&end);
-        program.place(other);
-        program.map(R1, self.traced.as_fd());
-        address(&mut program, R2, SCRATCH);
+        program.copy(R1, R8).subtract(R1, R9).jump_if(R1, Condition::Equal, 0, &end);
+        program.store(R10, FIELDS[0], R9).store(R10, KEY, R9).map(R1, self.traced.as_fd());
+        address(&mut program, R2, KEY);
         program.store_value(R10, STASH, 1);
         address(&mut program, R3, STASH);
         program.set(R4, 0).call(Helper::MapUpdate);
         self.send(&mut program, self.urgent, FORCE_WAKEUP);
+        program.jump(&end);
+        // The number may be that of a traced process that has ended.
+        program.place(untraced).store(R10, KEY, R9).map(R1, self.traced.as_fd());
+        address(&mut program, R2, KEY);
+        program.call(Helper::MapDelete);
         program.place(end).exit(0);
         program
     }
@@ -211,13 +212,24 @@ impl Maps<'_> {
         let end = program.label();
         begin(&mut program, TAG_EXECUTED);
         self.unless_traced(&mut program, &end);
-        self.send(&mut program, self.urgent, FORCE_WAKEUP);
-        program.set(R1, SIGSTOP).call(Helper::SendSignal);
+        self.stop(&mut program);
         program.place(end).exit(0);
         program
     }
 
-    /// Jumps to `end` if the current process, whose ids are in R7, is not traced. Leaves its number at KEY.
+    /// Stops the current process when it returns to user mode, and sends the record. The signal is sent first: whoever
+    /// reads the record lets the process go on with SIGCONT, which takes back only a SIGSTOP that was sent before it.
+    /// Nobody would do that for a record that has no room, so that process goes on.
+    fn stop(&self, program: &mut Assembler) {
+        let sent = program.label();
+        program.set(R1, SIGSTOP).call(Helper::SendSignal);
+        self.output(program, self.urgent, FORCE_WAKEUP, &sent);
+        program.set(R1, SIGCONT).call(Helper::SendSignal);
+        self.count_lost(program, &sent);
+        program.place(sent);
+    }
+
+    /// Jumps to `end` if the current process, whose ids are in R7, is not traced. Leaves its number in R8 and at KEY.
     fn unless_traced(&self, program: &mut Assembler, end: &Label) {
         program.copy(R8, R7).shift_right(R8, 32);
         lookup(program, self.traced, R8, end);
@@ -226,16 +238,26 @@ impl Maps<'_> {
     /// Sends the record; counts it if there is no room.
     fn send(&self, program: &mut Assembler, ring: &Ring, flags: i32) {
         let sent = program.label();
+        self.output(program, ring, flags, &sent);
+        self.count_lost(program, &sent);
+        program.place(sent);
+    }
+
+    /// Writes the record into `ring`, and jumps to `sent` if there was room.
+    fn output(&self, program: &mut Assembler, ring: &Ring, flags: i32, sent: &Label) {
         program.map(R1, ring.as_fd());
         address(program, R2, RECORD);
         program.set(R3, RECORD_BYTES).set(R4, flags).call(Helper::RingOutput);
-        program.jump_if(R0, Condition::Equal, 0, &sent);
+        program.jump_if(R0, Condition::Equal, 0, sent);
+    }
+
+    /// Counts a lost record; jumps to `end` if there is no counter.
+    fn count_lost(&self, program: &mut Assembler, end: &Label) {
         program.store_value(R10, KEY, 0).map(R1, self.lost.as_fd());
         address(program, R2, KEY);
-        program.call(Helper::MapLookup).jump_if(R0, Condition::Equal, 0, &sent);
+        program.call(Helper::MapLookup).jump_if(R0, Condition::Equal, 0, end);
         // Two CPUs may count one loss together: the number is only shown.
         program.load(R1, R0, 0).add(R1, 1).store(R0, 0, R1);
-        program.place(sent);
     }
 }
 

@@ -6,14 +6,14 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::Path;
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use framepath_os::bpf::assembler::Assembler;
 use framepath_os::bpf::btf::Btf;
 use framepath_os::bpf::map::ProgramMap;
 use framepath_os::bpf::program::{BpfProgram, Link, ProgramKind};
 use framepath_os::bpf::ring::Ring;
-use framepath_os::process::children;
+use framepath_os::process::{children, running};
 
 use crate::calls::{CALL_SITES, CallEvent, CallSite, NO_PTS, Phase};
 use crate::library::{self, MappedFile};
@@ -34,6 +34,9 @@ const OBJECTS: u32 = 16_384;
 
 /// Name of the pid namespace that the kernel starts with (PROC_PID_INIT_INO).
 const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
+
+/// Longest wait for a process to stop that a probe has told to.
+const STOP_LIMIT: Duration = Duration::from_millis(2);
 
 /// Size of the ring of urgent events, bytes.
 const URGENT_BYTES: usize = 256 << 10;
@@ -255,11 +258,30 @@ impl Drop for Probes {
         }
         for event in self.urgent() {
             if let ProbeEvent::Executed(process) | ProbeEvent::Loaded(process) = event {
-                // Fails if the process has ended.
-                let _ = children::signal_process(process, libc::SIGCONT);
+                until_stopped(process);
+                resume(process);
             }
         }
     }
+}
+
+/// Waits until `process`, for which a probe has sent SIGSTOP, is stopped or has ended. Newer kernels send that signal
+/// by an interrupt of the same CPU, which can come after the probe's record. Ends after [`STOP_LIMIT`], because another
+/// tracer may have let the process go on.
+pub(crate) fn until_stopped(process: u32) {
+    let begun = Instant::now();
+    while begun.elapsed() < STOP_LIMIT {
+        match running::state(process) {
+            Ok('T' | 't' | 'Z' | 'X') | Err(_) => return,
+            Ok(_) => thread::sleep(Duration::from_micros(50)),
+        }
+    }
+}
+
+/// Lets a process go on that a probe has stopped.
+pub(crate) fn resume(process: u32) {
+    // Fails if the process has ended.
+    let _ = children::signal_process(process, libc::SIGCONT);
 }
 
 /// Removes a link. The kernel waits for some tens of milliseconds until no CPU uses it, and for several together only

@@ -4,6 +4,7 @@
 use std::fs;
 use std::process::{Child, Command, Stdio};
 
+use framepath_os::process::children;
 use framepath_testkit::harness::Tested;
 use framepath_testkit::{clip, ffmpeg, framepath, md5_lines, run, until};
 use serde_json::Value;
@@ -78,7 +79,8 @@ pub(crate) fn no_process_stays_stopped_behind_a_trace() -> Tested {
     let file = folder.path().join("count");
     // Each child stops for the probes at its exec; the shell waits for it.
     let script = format!("n=0; while :; do /bin/true; n=$((n+1)); echo $n >'{}'; done", file.display());
-    let mut shell = Command::new("sh").args(["-c", &script]).spawn().unwrap();
+    // It ends with this thread if the test fails.
+    let mut shell = children::on_a_lead(Command::new("sh").args(["-c", &script])).spawn().unwrap();
     until("the shell counts", || file.exists());
     let pid = shell.id().to_string();
     for _ in 0..3 {
@@ -97,11 +99,16 @@ pub(crate) fn programs_without_frames_say_so() -> Tested {
         let ran = run(&[&["trace", "--level", "bpf", "--"], command].concat()).ended(0);
         ran.prints("note: no frame was seen: the program uses neither");
     }
-    // A second trace of the same program does not disturb the first.
+    // Two traces of one program do not disturb it. Either lets it go on when its own probes are there, so the first
+    // calls may be missing in the other, but not in both.
     let file = clip("h264-180p8-container.mp4");
     let inner = ["trace", "--level", "bpf", "--", "ffmpeg", "-v", "error", "-i", &file, "-f", "null", "-"];
     let program = framepath_testkit::program().to_str().unwrap().to_owned();
     let ran = run(&[&["trace", "--level", "bpf", "--", program.as_str()], &inner[..]].concat()).ended(0);
-    assert_eq!(ran.stderr.matches("30 frames; latency (demux to mux)").count(), 2, "{}", ran.stderr);
+    let seen: Vec<u64> = (ran.stderr.lines())
+        .filter(|line| line.contains(" frames; latency (demux to mux)"))
+        .map(|line| line.split(' ').next().unwrap().parse().unwrap())
+        .collect();
+    assert!(seen.contains(&30) && seen.iter().all(|frames| *frames <= 30), "{}", ran.stderr);
     Ok(())
 }

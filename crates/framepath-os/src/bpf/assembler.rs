@@ -42,6 +42,8 @@ pub enum Helper {
     MapLookup = 1,
     /// `bpf_map_update_elem(map, key, value, flags)`.
     MapUpdate = 2,
+    /// `bpf_map_delete_elem(map, key)`.
+    MapDelete = 3,
     /// `bpf_ktime_get_ns()`: CLOCK_MONOTONIC, nanoseconds.
     Now = 5,
     /// `bpf_get_current_pid_tgid()`: the process in the upper half, the thread in the lower half.

@@ -72,6 +72,21 @@ fn ticks_in(stat: &str) -> Option<u64> {
     times.map(|ticks| ticks.parse::<u64>().ok()).sum()
 }
 
+/// Returns the state of the first thread of the process `pid` as in proc(5): `T` if it is stopped, for example.
+/// Reads one file.
+///
+/// # Errors
+/// There is no such process (any more), or its file `stat` in /proc is not accessible or not as in proc(5).
+pub fn state(pid: u32) -> io::Result<char> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    state_in(&stat).ok_or_else(|| unexpected_format(pid))
+}
+
+/// Returns field 3 of a process's `stat`. Returns `None` if the text has no name in parentheses, or no such field.
+fn state_in(stat: &str) -> Option<char> {
+    stat.rsplit_once(')')?.1.trim_start().chars().next()
+}
+
 /// Returns true if the process `pid` has ended, or is in the kernel's exit function: it runs no more of
 /// its program, although wait4(2) may not report it yet. Reads one file.
 ///
@@ -152,6 +167,8 @@ mod tests {
         crate::process::children::wait(child).unwrap();
         assert_eq!(exiting_in("7 (a) b) S 1 7 7 0 -1 4194564 1"), Some(true));
         assert_eq!(exiting_in("7 (x) S 1"), None);
+        assert_eq!(state_in("7 (a) b) T 1 7 7"), Some('T'));
+        assert_eq!((state_in("7 (x)"), state_in("7 x S")), (None, None));
     }
 
     #[test]
