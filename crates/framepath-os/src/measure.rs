@@ -8,6 +8,8 @@ pub mod call_ring;
 pub mod counters;
 #[cfg(not(loom))]
 pub mod frame_threads;
+#[cfg(not(any(loom, miri)))]
+pub(crate) mod function_event;
 #[cfg(not(loom))]
 pub mod inherited_switches;
 #[cfg(not(loom))]

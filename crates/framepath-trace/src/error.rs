@@ -33,7 +33,7 @@ pub enum TraceError {
     },
     /// The kernel denies probes, or cannot have them.
     #[error(
-        "no level `bpf`: {error}; it needs root, or CAP_BPF and CAP_PERFMON, and Linux 6.6 with BTF; level `threads` \
+        "no level `bpf`: {error}; it needs root, or CAP_BPF and CAP_PERFMON, and Linux 5.18 with BTF; level `threads` \
          needs neither"
     )]
     NoProbes {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use framepath_os::bpf::assembler::Assembler;
 use framepath_os::bpf::btf::Btf;
 use framepath_os::bpf::map::ProgramMap;
-use framepath_os::bpf::program::{BpfProgram, Link, ProgramKind};
+use framepath_os::bpf::program::{BpfProgram, FunctionInterface, Link, ProgramKind};
 use framepath_os::bpf::ring::Ring;
 use framepath_os::process::{children, running};
 
@@ -31,6 +31,9 @@ const CALLS: u32 = 65_536;
 
 /// Greatest number of objects that are announced.
 const OBJECTS: u32 = 16_384;
+
+/// Environment variable with the value `events` for probes as on kernels before 6.6.
+const INTERFACE: &str = "FRAMEPATH_PROBES";
 
 /// Name of the pid namespace that the kernel starts with (PROC_PID_INIT_INO).
 const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
@@ -145,7 +148,8 @@ impl Probes {
             objects: &objects,
             lost: &lost,
         };
-        let function = |program: Assembler| BpfProgram::load(ProgramKind::Function, &program);
+        let kind = ProgramKind::Function(interface()?);
+        let function = |program: Assembler| BpfProgram::load(kind, &program);
         let mut calls = Vec::new();
         for (index, site) in CALL_SITES.iter().enumerate() {
             calls.push((function(maps.enter(index, site))?, function(maps.leave(index, site))?));
@@ -282,6 +286,14 @@ pub(crate) fn until_stopped(process: u32) {
 pub(crate) fn resume(process: u32) {
     // Fails if the process has ended.
     let _ = children::signal_process(process, libc::SIGCONT);
+}
+
+/// Returns the kernel's interface for probes of functions: its best one, or the older one if the environment asks for it.
+fn interface() -> io::Result<FunctionInterface> {
+    match std::env::var(INTERFACE) {
+        Ok(name) if name == "events" => Ok(FunctionInterface::Events),
+        _ => FunctionInterface::best(),
+    }
 }
 
 /// Removes a link. The kernel waits for some tens of milliseconds until no CPU uses it, and for several together only

@@ -170,6 +170,7 @@ impl Recording {
                 return Err(TraceError::NoPreload { error });
             }
             Some(TraceLevel::Bpf) | None => match CallLog::new().and_then(|log| log.attached(pid)) {
+                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Err(no_process(error)),
                 Err(error) if level.is_some() => return Err(TraceError::NoProbes { error }),
                 log => log.ok(),
             },

@@ -6,11 +6,12 @@ mod ffmpeg;
 mod gstreamer;
 
 use framepath_testkit::harness::Missing;
-use framepath_testkit::run;
+use framepath_testkit::{finish, framepath, run};
 use serde_json::Value;
 
 framepath_testkit::tests! {
     ffmpeg::every_frame_of_every_clip_is_seen_and_the_output_is_the_same,
+    ffmpeg::the_probes_of_older_kernels_see_the_same,
     ffmpeg::the_stages_are_those_of_the_command,
     ffmpeg::the_programs_of_a_shell_command_have_streams_of_their_own,
     ffmpeg::all_outputs_have_the_frames,
@@ -36,8 +37,15 @@ fn needs_bpf() -> Result<(), Missing> {
 
 /// Traces a command and returns the figures.
 fn trace(command: &[&str]) -> Value {
+    trace_with("best", command)
+}
+
+/// Traces a command with the kernel's interface `probes` (docs/trace.md), and returns the figures.
+fn trace_with(probes: &str, command: &[&str]) -> Value {
     let arguments = ["trace", "--level", "bpf", "--quiet", "--json", "-", "--"];
-    let ran = run(&[&arguments, command].concat()).ended(0);
+    let mut framepath = framepath(&[&arguments, command].concat());
+    framepath.env("FRAMEPATH_PROBES", probes);
+    let ran = finish(framepath).ended(0);
     let figures: Value =
         serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {}", ran.stdout));
     assert_eq!(figures["trace"]["lost_events"], 0, "{command:?}");

@@ -16,7 +16,7 @@ pub(crate) fn probe() -> Probe {
         TraceLevel::Preload => format!("preload: frames and stages of commands; bpf: {error}"),
         _ => format!("threads: no frames; bpf: {error}"),
     };
-    let remedy = "run it as root, or sudo setcap cap_bpf,cap_perfmon+ep \"$(command -v framepath)\"; Linux 6.6 or newer \
+    let remedy = "run it as root, or sudo setcap cap_bpf,cap_perfmon+ep \"$(command -v framepath)\"; Linux 5.18 or newer \
                   with BTF";
     Probe::lacking(group, name, unlocks, ProbeState::from_error(&error), found, remedy)
 }

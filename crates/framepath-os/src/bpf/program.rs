@@ -1,27 +1,57 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Loaded programs, and the links that attach them to functions of programs and to tracepoints.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::assembler::Assembler;
 use super::{Attributes, Operation, call, call_for_descriptor};
+use crate::measure::function_event;
 
 /// Event for which a program is written: the verifier checks its context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgramKind {
     /// Begin or return of a function of a user program. The context is the thread's registers (struct pt_regs).
-    Function,
+    Function(FunctionInterface),
     /// Tracepoint of the kernel. The context is an array of its arguments, 8 bytes each.
     RawTracepoint,
 }
 
+/// Interface of the kernel that attaches programs to functions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FunctionInterface {
+    /// BPF links (`uprobe_multi`), since Linux 6.6.
+    Links,
+    /// Perf events of the kind `uprobe`, since Linux 4.17. They are removed one by one, each in some tens of milliseconds.
+    Events,
+}
+
+impl FunctionInterface {
+    /// Returns the best one that this kernel has.
+    ///
+    /// # Errors
+    /// As for [`BpfProgram::load`].
+    pub fn best() -> io::Result<FunctionInterface> {
+        let mut empty = Assembler::new();
+        empty.exit(0);
+        let program = BpfProgram::load(ProgramKind::Function(FunctionInterface::Links), &empty)?;
+        // A kernel that has links says that a folder is no file (EBADF); an older one does not know the type of the link.
+        let refused =
+            program.link_to_function(c"/", 0, false, 0).err().and_then(|error| error.raw_os_error());
+        let has_links = refused == Some(libc::EBADF);
+        Ok(if has_links { FunctionInterface::Links } else { FunctionInterface::Events })
+    }
+}
+
 /// Program that the kernel has verified.
 #[derive(Debug)]
-pub struct BpfProgram(OwnedFd);
+pub struct BpfProgram {
+    descriptor: OwnedFd,
+    kind: ProgramKind,
+}
 
 /// Attachment of a program. It ends when the value is dropped or this process ends.
 #[derive(Debug)]
@@ -68,7 +98,7 @@ struct FunctionLink {
 }
 
 // SAFETY: the anonymous struct of BPF_LINK_CREATE with its `uprobe_multi` part. Values are made only in
-// `BpfProgram::attach_to_function`, with addresses that live as long as the call.
+// `BpfProgram::link_to_function`, with addresses that live as long as the call.
 unsafe impl Attributes for FunctionLink {}
 
 /// Attributes of BPF_RAW_TRACEPOINT_OPEN.
@@ -96,11 +126,13 @@ impl BpfProgram {
     /// EPERM without the capabilities; the verifier's text if it refuses the program.
     pub fn load(kind: ProgramKind, assembler: &Assembler) -> io::Result<BpfProgram> {
         let words = assembler.words();
+        let (program_type, attach_type) = match kind {
+            ProgramKind::Function(FunctionInterface::Links) => (BPF_PROG_TYPE_KPROBE, BPF_TRACE_UPROBE_MULTI),
+            ProgramKind::Function(FunctionInterface::Events) => (BPF_PROG_TYPE_KPROBE, 0),
+            ProgramKind::RawTracepoint => (BPF_PROG_TYPE_RAW_TRACEPOINT, 0),
+        };
         let mut attributes = Load {
-            program_type: match kind {
-                ProgramKind::Function => BPF_PROG_TYPE_KPROBE,
-                ProgramKind::RawTracepoint => BPF_PROG_TYPE_RAW_TRACEPOINT,
-            },
+            program_type,
             instruction_count: words.len() as u32,
             instructions: words.as_ptr(),
             license: c"Dual MIT/GPL".as_ptr().cast(),
@@ -111,10 +143,10 @@ impl BpfProgram {
             flags: 0,
             name: *b"framepath\0\0\0\0\0\0\0",
             interface: 0,
-            attach_type: if kind == ProgramKind::Function { BPF_TRACE_UPROBE_MULTI } else { 0 },
+            attach_type,
         };
         match call_for_descriptor(Operation::ProgramLoad, &attributes) {
-            Ok(descriptor) => Ok(BpfProgram(descriptor)),
+            Ok(descriptor) => Ok(BpfProgram { descriptor, kind }),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 // The verifier also refuses with EACCES: its text says which it was.
                 let mut log = vec![0; LOG_BYTES];
@@ -135,7 +167,8 @@ impl BpfProgram {
     /// other processes nor in its children.
     ///
     /// # Errors
-    /// EINVAL if the kernel has no such links (before 6.6) or there is no instruction; ESRCH without the process.
+    /// EINVAL if there is no instruction, or the kernel has no such interface; ESRCH without the process; EMFILE if there
+    /// are too many descriptors.
     pub fn attach_to_function(
         &self,
         path: &Path,
@@ -144,8 +177,25 @@ impl BpfProgram {
         process: u32,
     ) -> io::Result<Link> {
         let path = CString::new(path.as_os_str().as_bytes())?;
+        let descriptor = if self.kind == ProgramKind::Function(FunctionInterface::Events) {
+            let event = function_event::open(&path, offset, at_return, process)?;
+            function_event::run(&event, self.descriptor.as_fd())?;
+            event
+        } else {
+            self.link_to_function(&path, offset, at_return, process)?
+        };
+        Ok(Link { _descriptor: descriptor })
+    }
+
+    fn link_to_function(
+        &self,
+        path: &CStr,
+        offset: u64,
+        at_return: bool,
+        process: u32,
+    ) -> io::Result<OwnedFd> {
         let attributes = FunctionLink {
-            program: self.0.as_raw_fd() as u32,
+            program: self.descriptor.as_raw_fd() as u32,
             target: 0,
             attach_type: BPF_TRACE_UPROBE_MULTI,
             flags: 0,
@@ -158,7 +208,7 @@ impl BpfProgram {
             process,
             padding: 0,
         };
-        Ok(Link { _descriptor: call_for_descriptor(Operation::LinkCreate, &attributes)? })
+        call_for_descriptor(Operation::LinkCreate, &attributes)
     }
 
     /// Attaches the program, of kind [`ProgramKind::RawTracepoint`], to the kernel's tracepoint `name`.
@@ -167,8 +217,11 @@ impl BpfProgram {
     /// ENOENT if the kernel has no such tracepoint.
     pub fn attach_to_tracepoint(&self, name: &str) -> io::Result<Link> {
         let name = CString::new(name)?;
-        let attributes =
-            Tracepoint { name: name.as_ptr().cast(), program: self.0.as_raw_fd() as u32, padding: 0 };
+        let attributes = Tracepoint {
+            name: name.as_ptr().cast(),
+            program: self.descriptor.as_raw_fd() as u32,
+            padding: 0,
+        };
         Ok(Link { _descriptor: call_for_descriptor(Operation::RawTracepointOpen, &attributes)? })
     }
 }
